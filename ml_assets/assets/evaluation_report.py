@@ -1,0 +1,179 @@
+"""evaluation_report: the exported weights judged on the holdout, beside baselines and champion."""
+
+from pathlib import Path
+
+import dagster as dg
+import polars as pl
+
+from ml_assets.assets.graph import PipelineGraph
+from ml_assets.assets.inputs import require_record, resolve_base
+from ml_assets.assets.metadata import numbers, record_metadata
+from ml_assets.assets.publish import Draft, Published, Work, input_version
+from ml_assets.assets.scoring import Scored, score
+from ml_assets.assets.trained_model import data_ref
+from ml_assets.dataset.shards import NotComparable, encode_rows, load_schema, write_scoring_set
+from ml_assets.evaluation.baselines import Rows, score_baseline
+from ml_assets.evaluation.judge import ChampionScores, Holdout, judge
+from ml_assets.launch.launcher import Launcher
+from ml_assets.registry.ledger import champion, read
+from ml_assets.resources.launcher import LauncherResource
+from ml_assets.resources.objects import ObjectsResource
+from ml_assets.resources.snapshots import SnapshotsResource
+from ml_assets.spec.canonical import canonical_json, digest_of
+from ml_assets.spec.program import ModelManifest, Ref, ShardSchema, Split
+from ml_assets.spec.records import EvaluationReport, InputVersion, Measured
+from ml_assets.storage.layout import Address
+from ml_assets.storage.objects import LocalObjects
+
+STAGE = "evaluation_report"
+REPORT_FILE = "report.json"
+
+
+def evaluation_report(graph: PipelineGraph) -> dg.AssetsDefinition:
+    """The evaluation_report asset of a pipeline."""
+    code_version = graph.code_version(STAGE)
+
+    @dg.asset(
+        **graph.attributes(STAGE),
+        description="Metrics with intervals on rows the model never saw, beside the baselines and"
+        " the champion on the same rows. The gates are checks on this asset.",
+        kinds={"numpy", "scikitlearn"},
+        deps=[graph.key("trained_model"), graph.key("training_set")],
+    )
+    def materialize(
+        context: dg.AssetExecutionContext,
+        snapshots: SnapshotsResource,
+        objects: ObjectsResource,
+        launcher: LauncherResource,
+    ) -> dg.MaterializeResult:
+        store = snapshots.store()
+        base = resolve_base(context, store)
+        model = require_record(store, base, Address(graph.name, "trained_model"))
+        data = require_record(store, base, Address(graph.name, "training_set"))
+        bench = Bench(graph, context.log, objects.store(), launcher.launcher(), data_ref(data))
+        model_ref = Ref.model_validate(model.attributes["model"])
+        rival = champion(read(store, graph.name, base), graph.spec.release.to)
+        if rival == model_ref.digest:
+            rival = None
+        scored = bench.score(model_ref, bench.data, "holdout")
+        report = judge(
+            graph.spec,
+            model=model_ref.digest,
+            data=bench.data.digest,
+            holdout=bench.holdout(tuple(data.attributes["holdout"])),
+            predictions=scored.predictions,
+            baselines=bench.baselines(),
+            champion=bench.champion(rival) if rival else None,
+            size_bytes=folder_size(Path(model_ref.uri)),
+        )
+        seen = (_champion_input(rival),) if rival else ()
+        inputs = (input_version(model, base), input_version(data, base))
+        work = Work(Address(graph.name, STAGE), code_version, inputs, context.run_id, seen=seen)
+        measured = Measured(
+            latency_ms=scored.result.latency_ms, rows_per_second=scored.result.rows_per_second
+        )
+        with Draft(store, work, base, rows=report.rows) as draft:
+            draft.text(REPORT_FILE, canonical_json(report))
+            published = draft.publish(
+                attributes={
+                    "measured": measured.model_dump(),
+                    "metrics": {name: i.value for name, i in report.metrics.items()},
+                },
+                data_version=digest_of(report),
+            )
+        return _result(published, report, measured)
+
+    return materialize
+
+
+class Bench:
+    """Everything that is scored on one holdout, on the same rows in the same order."""
+
+    def __init__(
+        self,
+        graph: PipelineGraph,
+        log: dg.DagsterLogManager,
+        objects: LocalObjects,
+        launcher: Launcher,
+        data: Ref,
+    ) -> None:
+        self.graph, self.spec = graph, graph.spec
+        self.log, self.objects, self.launcher = log, objects, launcher
+        self.data = data
+        self.schema: ShardSchema = load_schema(data)
+
+    def rows(self, split: Split) -> pl.DataFrame:
+        """The rows of a split before encoding."""
+        return pl.read_parquet(Path(self.data.uri) / self.schema.rows[split].path)
+
+    def score(self, model: Ref, data: Ref, split: Split) -> Scored:
+        threads = self.spec.training.threads
+        return score(self.log, self.launcher, self.graph.name, model, data, split, threads)
+
+    def holdout(self, span: tuple[str, ...]) -> Holdout:
+        """Labels, blocks and slice columns of the holdout."""
+        return Holdout.of(self.spec, self.rows("holdout"), (span[0], span[-1]))
+
+    def baselines(self) -> dict[str, object]:
+        """Baseline name -> predictions on the holdout; each is fitted and forgotten."""
+        sides: dict[Split, Rows] = {}
+        for split in ("train", "holdout"):
+            frame = self.rows(split)
+            numeric, categorical = encode_rows(frame, self.schema.preprocessing)
+            sides[split] = Rows.of(self.spec.label, frame, numeric, categorical)
+        found: dict[str, object] = {}
+        for baseline in self.spec.evaluation.baselines:
+            self.log.info(f"baseline {baseline.name}")
+            found[baseline.name] = score_baseline(
+                baseline, sides["train"], sides["holdout"], self.spec.label
+            )
+        return found
+
+    def champion(self, digest: str) -> ChampionScores:
+        """The champion on the same rows, encoded with its own preprocessing."""
+        folder = self.objects.folder("models", digest)
+        manifest = ModelManifest.model_validate_json((folder / "model.json").read_bytes())
+        shards = self.objects.folder("shards", self.graph.name)
+        rows = write_scoring_set(self.rows("holdout"), manifest, self.spec.label, shards)
+        if isinstance(rows, NotComparable):
+            return ChampionScores(digest, None, rows.reason)
+        scored = self.score(Ref(uri=str(folder), digest=digest), rows, "holdout")
+        return ChampionScores(digest, scored.predictions, "")
+
+
+def folder_size(folder: Path) -> int:
+    """Bytes of all files of a model."""
+    return sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
+
+
+def _champion_input(digest: str) -> InputVersion:
+    return InputVersion(key="champion", partition=None, version=digest, commit=None)
+
+
+def _result(
+    published: Published, report: EvaluationReport, measured: Measured
+) -> dg.MaterializeResult:
+    return dg.MaterializeResult(
+        metadata={
+            **record_metadata(published),
+            "metrics": dg.MetadataValue.md(metrics_markdown(report)),
+            **numbers({name: interval.value for name, interval in report.metrics.items()}),
+            **numbers({"latency_ms": measured.latency_ms}),
+        },
+        data_version=dg.DataVersion(published.record.data_version),
+    )
+
+
+def metrics_markdown(report: EvaluationReport) -> str:
+    """Model, baselines and champion, side by side."""
+    names = list(report.metrics)
+    lines = [f"| | {' | '.join(names)} |", f"|---|{'---|' * len(names)}"]
+    cells = [f"{i.value:.4f} [{i.low:.4f}, {i.high:.4f}]" for i in report.metrics.values()]
+    lines.append(f"| **model** | {' | '.join(cells)} |")
+    others = dict(report.baselines)
+    if report.champion and report.champion.comparable:
+        others["champion"] = report.champion.metrics
+    for name, values in others.items():
+        cells = [f"{values[m]:.4f}" if m in values else "" for m in names]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines)

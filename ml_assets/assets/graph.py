@@ -1,0 +1,152 @@
+"""One pipeline's asset graph as plain values: keys, partitions, code versions, common attributes."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import dagster as dg
+from pydantic import BaseModel
+
+import ml_assets
+from ml_assets.errors import WindowError
+from ml_assets.spec.canonical import digest_of
+from ml_assets.spec.partitions import windows
+from ml_assets.spec.pipeline import PartitionsSpec, PipelineSpec
+from ml_assets.spec.sources import SourceSpec
+
+PACKAGE = Path(ml_assets.__file__).parent
+DATA_STAGES = ("raw_snapshot", "validated_table", "feature_set")
+MODEL_STAGES = ("training_set", "checkpoints", "trained_model", "evaluation_report", "released_model")
+STAGES = (*DATA_STAGES, *MODEL_STAGES)
+
+
+@dataclass(frozen=True)
+class PipelineGraph:
+    """A spec and the folder it was declared in."""
+
+    spec: PipelineSpec
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    def key(self, stage: str, source: str | None = None) -> dg.AssetKey:
+        return dg.AssetKey([self.name, stage, *([source] if source else [])])
+
+    def partitions(self, source: SourceSpec | None = None) -> dg.PartitionsDefinition | None:
+        """The partitions of a data stage; None where the data is read whole."""
+        if source is not None and not source.partitioned:
+            return None
+        return partitions_definition(self.spec.partitions)
+
+    def feature_partitions(self) -> dg.PartitionsDefinition | None:
+        """The partitions of feature_set: the first ones are only looked back at."""
+        partitions, look_back = self.spec.partitions, self.spec.features.look_back
+        if partitions.cadence == "none" or not look_back:
+            return partitions_definition(partitions)
+        first = windows(partitions, datetime.now(UTC))[look_back : look_back + 1]
+        if not first:
+            raise WindowError(
+                f"{self.name}: features.look_back is {look_back} partitions, but fewer have passed"
+                f" since partitions.start {partitions.start}. Start earlier, or look back less."
+            )
+        start = first[0].start.astimezone(ZoneInfo(partitions.timezone)).date()
+        return partitions_definition(partitions.model_copy(update={"start": start}))
+
+    def attributes(self, stage: str, source: str | None = None) -> dict[str, Any]:
+        """What every asset of the pipeline declares: key, group, owner, code version, tags."""
+        return {
+            "key": self.key(stage, source),
+            "group_name": self.name,
+            "owners": [self.spec.owner],
+            "code_version": self.code_version(stage, source),
+            "tags": {"pipeline": self.name, "stage": stage},
+        }
+
+    def code_version(self, stage: str, source: str | None = None) -> str:
+        """Digest of the part of the spec and of the code that decide this stage's content."""
+        return digest_of(
+            {
+                "spec": _plain(self._spec_part(stage, source)),
+                "code": {room: room_digest(room) for room in _ROOMS[stage]},
+                "files": self._file_digests(stage, source),
+            }
+        )[:16]
+
+    def _spec_part(self, stage: str, source: str | None) -> object:
+        spec = self.spec
+        parts: Mapping[str, object] = {
+            "raw_snapshot": spec.sources.get(source or ""),
+            "validated_table": spec.sources.get(source or ""),
+            "feature_set": [spec.features, spec.label, spec.partitions],
+            "training_set": [spec.features, spec.label, spec.split],
+            "checkpoints": [spec.model, spec.training],
+            "trained_model": [spec.model, spec.training],
+            "evaluation_report": [spec.evaluation, *spec.gates],
+            "released_model": [spec.release, *spec.gates],
+        }
+        return parts[stage]
+
+    def _file_digests(self, stage: str, source: str | None) -> dict[str, str]:
+        names: list[str] = []
+        if stage == "validated_table" and source:
+            names = [self.spec.sources[source].contract]
+        if stage == "feature_set":
+            names = [self.spec.features.function.split(":")[0]]
+        return {name: file_digest(self.folder / name) for name in names}
+
+
+_ROOMS: Mapping[str, tuple[str, ...]] = {
+    "raw_snapshot": ("sources",),
+    "validated_table": ("validation",),
+    "feature_set": ("features",),
+    "training_set": ("dataset",),
+    "checkpoints": ("training",),
+    "trained_model": ("training",),
+    "evaluation_report": ("evaluation", "training"),
+    "released_model": ("registry",),
+}
+
+
+def partitions_definition(spec: PartitionsSpec) -> dg.PartitionsDefinition | None:
+    """Dagster's partitions for a declared cadence."""
+    if spec.cadence == "none" or spec.start is None:
+        return None
+    start, end = spec.start.isoformat(), spec.end.isoformat() if spec.end else None
+    if spec.cadence == "hourly":
+        return dg.HourlyPartitionsDefinition(
+            f"{start}-00:00", f"{end}-00:00" if end else None, timezone=spec.timezone
+        )
+    if spec.cadence == "daily":
+        return dg.DailyPartitionsDefinition(start, end_date=end, timezone=spec.timezone)
+    if spec.cadence == "monthly":
+        return dg.MonthlyPartitionsDefinition(start, end_date=end, timezone=spec.timezone)
+    return dg.WeeklyPartitionsDefinition(
+        start, end_date=end, timezone=spec.timezone, day_offset=spec.day_offset
+    )
+
+
+@cache
+def room_digest(room: str) -> str:
+    """Digest of every source file of one folder of the package."""
+    files = sorted((PACKAGE / room).rglob("*.py"))
+    return digest_of({path.relative_to(PACKAGE).as_posix(): file_digest(path) for path in files})
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file's bytes; of nothing where there is no such file (reading it says so)."""
+    return hashlib.sha256(path.read_bytes() if path.is_file() else b"").hexdigest()
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value

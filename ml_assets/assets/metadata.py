@@ -1,0 +1,54 @@
+"""What the asset pages show: row counts, schemas, previews, links."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import dagster as dg
+
+from ml_assets.assets.publish import Published
+from ml_assets.storage.layout import Address
+from ml_assets.storage.snapshots import SnapshotStore
+from ml_assets.storage.tables import column_schema, preview_markdown
+
+
+def record_metadata(published: Published) -> dict[str, Any]:
+    """The version of a record, for every asset."""
+    record = published.record
+    metadata: dict[str, Any] = {
+        "snapshot": published.commit,
+        "run_key": record.run_key,
+        "inputs": dg.MetadataValue.table(
+            records=[
+                dg.TableRecord(
+                    {"key": i.key, "partition": i.partition or "", "version": i.version[:16]}
+                )
+                for i in record.inputs[:200]
+            ],
+            schema=_INPUT_SCHEMA,
+        ),
+    }
+    if record.rows is not None:
+        metadata["dagster/row_count"] = record.rows
+    return metadata
+
+
+def table_metadata(store: SnapshotStore, published: Published, address: Address) -> dict[str, Any]:
+    """Rows, schema and a preview of a stage's table, beside its version."""
+    frame = store.scan(published.commit, address.table)
+    columns = [dg.TableColumn(name, dtype) for name, dtype in column_schema(frame).items()]
+    return {
+        **record_metadata(published),
+        "dagster/uri": f"snapshots://{published.commit}/{address.table}",
+        "dagster/column_schema": dg.TableSchema(columns),
+        "preview": dg.MetadataValue.md(preview_markdown(frame, rows=5)),
+    }
+
+
+def numbers(values: Mapping[str, float | int | None]) -> dict[str, Any]:
+    """Numeric metadata that the UI can plot over time; missing values are left out."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+_INPUT_SCHEMA = dg.TableSchema(
+    [dg.TableColumn("key"), dg.TableColumn("partition"), dg.TableColumn("version")]
+)

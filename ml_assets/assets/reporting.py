@@ -1,0 +1,86 @@
+"""The report as one HTML file: put together from records, so that it can be made again any time."""
+
+from pathlib import Path
+
+from ml_assets.assets.graph import PipelineGraph
+from ml_assets.assets.inputs import require_record
+from ml_assets.evaluation.gate import decide
+from ml_assets.evaluation.report import render
+from ml_assets.launch.events import session_events
+from ml_assets.registry.ledger import latest_decision, read
+from ml_assets.registry.mlflow import Tracking
+from ml_assets.spec.program import Metrics
+from ml_assets.spec.records import Decision, EvaluationReport, Measured
+from ml_assets.storage.layout import Address
+from ml_assets.storage.objects import LocalObjects
+from ml_assets.storage.snapshots import CommitId, SnapshotStore
+
+
+def read_report(store: SnapshotStore, base: CommitId, pipeline: str) -> EvaluationReport:
+    """The stored report of a pipeline at a commit.
+
+    Raises:
+        StorageError: there is none.
+    """
+    address = Address(pipeline, "evaluation_report")
+    require_record(store, base, address)
+    return EvaluationReport.model_validate_json(
+        store.read_bytes(base, address.file("report.json"))
+    )
+
+
+def publish_report(
+    graph: PipelineGraph,
+    store: SnapshotStore,
+    objects: LocalObjects,
+    tracking: Tracking,
+    decision: Decision,
+) -> Path:
+    """Write the page with its decision and copy it to the session's MLflow run."""
+    page = write_report(graph, store, objects, decision)
+    model = require_record(store, store.resolve("main"), Address(graph.name, "trained_model"))
+    run = model.attributes.get("mlflow_run")
+    if run:
+        tracking.log_artifact(run, page)
+    return page
+
+
+def write_report(
+    graph: PipelineGraph,
+    store: SnapshotStore,
+    objects: LocalObjects,
+    decision: Decision | None = None,
+) -> Path:
+    """Write ``reports/<pipeline>/<model>.html`` and return where it is.
+
+    Args:
+        decision: the one to show; default: the newest in the ledger on this model.
+    """
+    base = store.resolve("main")
+    report = read_report(store, base, graph.name)
+    record = require_record(store, base, Address(graph.name, "evaluation_report"))
+    model = require_record(store, base, Address(graph.name, "trained_model"))
+    measured = Measured.model_validate(record.attributes["measured"])
+    decision = decision or latest_decision(read(store, graph.name, base), report.model)
+    html = render(
+        report,
+        measured,
+        decision.gates if decision else decide(graph.spec.gates, report, measured),
+        decision,
+        loss_curves(objects, model.attributes["session"]),
+        (*record.inputs, *model.inputs),
+        graph.spec,
+    )
+    name = f"{report.model[:16]}.html"
+    objects.write_bytes(html.encode(), "reports", graph.name, name)
+    return objects.path("reports", graph.name, name)
+
+
+def loss_curves(objects: LocalObjects, session: str) -> dict[str, list[tuple[int, float]]]:
+    """Metric name -> (step, value) of a session, from its own events."""
+    curves: dict[str, dict[int, float]] = {}
+    for event in session_events(objects.folder("sessions", session)):
+        if isinstance(event, Metrics):
+            for name, value in event.metrics.items():
+                curves.setdefault(name, {})[event.step] = value
+    return {name: sorted(points.items()) for name, points in curves.items()}

@@ -1,0 +1,58 @@
+"""Scoring rows with exported weights, through the training program: no torch in this process."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import dagster as dg
+import numpy as np
+from numpy.typing import NDArray
+
+from ml_assets.errors import StorageError
+from ml_assets.launch.launcher import Launcher, ScoreJob
+from ml_assets.spec.program import Event, Failed, Progress, Ref, ScoreResult, Split, Warning
+from ml_assets.storage.objects import file_digest
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Predictions [rows, outputs] in the order of the split's rows, and how fast they came."""
+
+    predictions: NDArray[np.float64]
+    result: ScoreResult
+
+
+def score(
+    log: dg.DagsterLogManager,
+    launcher: Launcher,
+    pipeline: str,
+    model: Ref,
+    data: Ref,
+    split: Split,
+    threads: int,
+) -> Scored:
+    """Score one split with one model.
+
+    Raises:
+        TrainingFailed: the program failed; the message gives its reason.
+        StorageError: the predictions are not what the program wrote.
+    """
+
+    def receive(event: Event) -> None:
+        match event:
+            case Progress():
+                log.info(event.message)
+            case Warning():
+                log.warning(event.message)
+            case Failed():
+                log.error(event.reason)
+            case _:
+                pass
+
+    result = launcher.score(ScoreJob(pipeline, model, data, split, threads), receive)
+    path = Path(result.predictions.path)
+    if file_digest(path) != result.predictions.sha256:
+        raise StorageError(
+            f"The predictions {path} are damaged: their checksum is not {result.predictions.sha256}."
+            " Delete the file's session folder and materialize the report again."
+        )
+    return Scored(np.load(path, allow_pickle=False), result)

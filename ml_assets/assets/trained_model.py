@@ -1,0 +1,115 @@
+"""checkpoints and trained_model: one training session, followed while it runs."""
+
+import dagster as dg
+
+from ml_assets.assets.graph import PipelineGraph
+from ml_assets.assets.inputs import require_record, resolve_base
+from ml_assets.assets.metadata import numbers, record_metadata
+from ml_assets.assets.publish import Draft, Published, Work, input_version
+from ml_assets.assets.training_events import EventSinks
+from ml_assets.launch.launcher import TrainJob
+from ml_assets.resources.launcher import LauncherResource
+from ml_assets.resources.objects import ObjectsResource
+from ml_assets.resources.snapshots import SnapshotsResource
+from ml_assets.resources.tracking import TrackingResource
+from ml_assets.spec.program import Ref, TrainResult
+from ml_assets.spec.records import StageRecord
+from ml_assets.storage.layout import Address
+from ml_assets.storage.objects import LocalObjects
+
+STAGE = "trained_model"
+
+
+class TrainingConfig(dg.Config):
+    """How to treat a training session that was already run."""
+
+    fresh: str | None = None
+    """A salt: train again from nothing, under a session of its own."""
+
+
+def trained_model(graph: PipelineGraph) -> dg.AssetsDefinition:
+    """The checkpoints and trained_model assets of a pipeline: one step, never half of it."""
+    spec = graph.spec
+    code_version = graph.code_version(STAGE)
+
+    @dg.multi_asset(
+        name=f"{graph.name}__train",
+        specs=[
+            dg.AssetSpec(
+                **graph.attributes("checkpoints"),
+                description="Whole training states, reported while training runs; they survive a"
+                " failed run and the next one resumes from them.",
+                kinds={"torch"},
+                deps=[graph.key("training_set")],
+            ),
+            dg.AssetSpec(
+                **graph.attributes(STAGE),
+                description=f"A {spec.model.family} network: safetensors, its configuration and"
+                " its preprocessing as data. Nothing is pickled.",
+                kinds={"torch", "mlflow"},
+                deps=[graph.key("training_set"), graph.key("checkpoints")],
+            ),
+        ],
+        can_subset=False,
+    )
+    def materialize(
+        context: dg.AssetExecutionContext,
+        config: TrainingConfig,
+        snapshots: SnapshotsResource,
+        objects: ObjectsResource,
+        launcher: LauncherResource,
+        tracking: TrackingResource,
+    ):
+        store = snapshots.store()
+        base = resolve_base(context, store)
+        data = require_record(store, base, Address(graph.name, "training_set"))
+        job = TrainJob(graph.name, spec.model, spec.training, data_ref(data), config.fresh)
+        with EventSinks.open(context, graph, tracking.tracking(), job) as sinks:
+            result = launcher.launcher().train(job, sinks.receive)
+        model = adopt_model(objects.store(), result.model)
+        inputs = (input_version(data, base),)
+        attributes = {
+            "session": result.session,
+            "model": model.model_dump(),
+            "data": data_ref(data).model_dump(),
+            "metrics": result.metrics,
+            "best_step": result.best_step,
+            "stopped": result.stopped,
+            "mlflow_run": sinks.mlflow_run,
+        }
+        for stage, version in (
+            ("checkpoints", sinks.last_checkpoint_digest or model.digest),
+            (STAGE, model.digest),
+        ):
+            work = Work(Address(graph.name, stage), code_version, inputs, context.run_id, config.fresh)
+            with Draft(store, work, store.resolve("main")) as draft:
+                published = draft.publish(attributes=attributes, data_version=version)
+            yield _result(graph, stage, published, result, model)
+
+    return materialize
+
+
+def data_ref(record: StageRecord) -> Ref:
+    """Where a training set lies, from its record."""
+    return Ref(uri=record.attributes["uri"], digest=record.attributes["digest"])
+
+
+def adopt_model(objects: LocalObjects, produced: Ref) -> Ref:
+    """Copy a session's model to its content address: ``models/<digest>``; safe to repeat."""
+    return objects.adopt(produced, "models", "model.json")
+
+
+def _result(
+    graph: PipelineGraph, stage: str, published: Published, result: TrainResult, model: Ref
+) -> dg.MaterializeResult:
+    return dg.MaterializeResult(
+        asset_key=graph.key(stage),
+        metadata={
+            **record_metadata(published),
+            "dagster/uri": model.uri,
+            "session": result.session,
+            "stopped": f"{result.stopped} at step {result.step}",
+            **numbers({"best_step": result.best_step, "step": result.step, **result.metrics}),
+        },
+        data_version=dg.DataVersion(published.record.data_version),
+    )

@@ -1,0 +1,88 @@
+"""The promotion gates: asset checks on evaluation_report, in a step of their own.
+
+The decision is in the ledger before any result is yielded: a blocked release never starts, so it
+could not write it.
+"""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import dagster as dg
+
+from ml_assets.assets.graph import PipelineGraph
+from ml_assets.assets.inputs import require_record
+from ml_assets.assets.released_model import current_evidence
+from ml_assets.assets.reporting import publish_report, read_report
+from ml_assets.evaluation.gate import decide, passed, summary
+from ml_assets.registry.ledger import read, record_decision
+from ml_assets.resources.objects import ObjectsResource
+from ml_assets.resources.snapshots import SnapshotsResource
+from ml_assets.resources.tracking import TrackingResource
+from ml_assets.spec.gates import GateSpec, Latency
+from ml_assets.spec.records import Decision, GateResult, Measured
+from ml_assets.storage.layout import Address
+
+
+def gates(graph: PipelineGraph) -> dg.AssetChecksDefinition:
+    """One blocking check per declared gate."""
+    report_key = graph.key("evaluation_report")
+
+    @dg.multi_asset_check(
+        name=f"{graph.name}__gates",
+        specs=[
+            dg.AssetCheckSpec(
+                gate.name, asset=report_key, blocking=True, description=_describe(gate)
+            )
+            for gate in graph.spec.gates
+        ],
+        can_subset=False,
+    )
+    def check(
+        context: dg.AssetCheckExecutionContext,
+        snapshots: SnapshotsResource,
+        objects: ObjectsResource,
+        tracking: TrackingResource,
+    ) -> Iterator[dg.AssetCheckResult]:
+        store = snapshots.store()
+        base = store.resolve("main")
+        record = require_record(store, base, Address(graph.name, "evaluation_report"))
+        report = read_report(store, base, graph.name)
+        measured = Measured.model_validate(record.attributes["measured"])
+        results = decide(graph.spec.gates, report, measured)
+        decision = Decision(
+            pipeline=graph.name,
+            evidence=current_evidence(graph, store, base, read(store, graph.name, base)),
+            gates=tuple(results),
+            passed=passed(results),
+            reason=summary(results),
+            run=context.run_id,
+            time=datetime.now(UTC),
+        )
+        record_decision(store, decision, author=graph.spec.owner)
+        page = publish_report(graph, store, objects.store(), tracking.tracking(), decision)
+        for result in results:
+            yield _check_result(report_key, result, str(page))
+
+    return check
+
+
+def _check_result(key: dg.AssetKey, result: GateResult, page: str) -> dg.AssetCheckResult:
+    metadata: dict[str, object] = {"report": dg.MetadataValue.path(page)}
+    if result.value is not None:
+        metadata["value"] = result.value
+    if result.bound is not None:
+        metadata["bound"] = result.bound
+    return dg.AssetCheckResult(
+        asset_key=key,
+        check_name=result.name,
+        passed=result.passed,
+        severity=dg.AssetCheckSeverity.ERROR,
+        description=result.reason,
+        metadata=metadata,
+    )
+
+
+def _describe(gate: GateSpec) -> str:
+    if isinstance(gate, Latency) and gate.at_most_ms is None:
+        return "Recorded only: no bound is declared."
+    return (type(gate).__doc__ or gate.kind).strip().split("\n")[0]

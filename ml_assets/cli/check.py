@@ -1,0 +1,34 @@
+"""ml-assets check: every mistake in a pipeline's folder, before anything is run."""
+
+import argparse
+
+from ml_assets.cli.exit_codes import DONE, ERROR
+from ml_assets.settings import read_settings
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = commands.add_parser(
+        "check",
+        help="report every wrong field of a spec: file, line, key, value, rule, remedy",
+    )
+    parser.add_argument("pipeline", nargs="?", help="default: all of them")
+    parser.set_defaults(call=call)
+
+
+def call(arguments: argparse.Namespace) -> int:
+    from ml_assets.definitions import pipeline_folders
+    from ml_assets.errors import SpecError
+    from ml_assets.runs.check import check_folder
+
+    folders = pipeline_folders(read_settings())
+    if arguments.pipeline and arguments.pipeline not in folders:
+        raise SpecError(f"There is no pipeline {arguments.pipeline!r}; found {sorted(folders)}.")
+    wanted = [arguments.pipeline] if arguments.pipeline else sorted(folders)
+    mistakes = 0
+    for name in wanted:
+        found = check_folder(folders[name])
+        mistakes += len(found)
+        print(f"{name}: {len(found)} mistakes" if found else f"{name}: good")
+        for mistake in found:
+            print(f"  {mistake}")
+    return ERROR if mistakes else DONE

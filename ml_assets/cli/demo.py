@@ -1,0 +1,37 @@
+"""ml-assets demo: real flights from the outside world to a released model."""
+
+import argparse
+
+from ml_assets.cli.exit_codes import DONE
+from ml_assets.cli.run import run_pipeline, tell
+from ml_assets.cli.session import working_session
+
+PIPELINE = "flight_delays"
+_NEXT = """
+what to do next:
+  ml-assets ui                            the lineage, in a browser
+  ml-assets report flight_delays --open   the report, with pictures
+  ml-assets status flight_delays --json   every version, and what it was made from
+"""
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = commands.add_parser(
+        "demo",
+        help="lay out real flights and run the whole pipeline on them",
+        description="Lays out 51 weeks of real flights, their arrivals and the weather as a user"
+        " would have them, then runs the pipeline flight_delays. Offline; safe to repeat.",
+    )
+    parser.set_defaults(call=call)
+
+
+def call(arguments: argparse.Namespace) -> int:
+    from ml_assets.runs.outside_world import lay_out
+    from ml_assets.runs.run import Request
+
+    with working_session("demo") as session:
+        tell(f"the outside world: {session.settings.sources}")
+        lay_out(session.settings.home / "demo")
+        run_pipeline(session, Request(PIPELINE))
+    print(_NEXT)
+    return DONE

@@ -1,0 +1,5 @@
+"""Exit codes of the command line; wrong usage is argparse's own 2."""
+
+DONE = 0
+ERROR = 1
+REFUSED = 3

@@ -1,0 +1,33 @@
+"""ml-assets report: the evaluation report as one HTML file."""
+
+import argparse
+import webbrowser
+
+from ml_assets.cli.exit_codes import DONE
+from ml_assets.cli.session import prepared_settings
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = commands.add_parser("report", help="write the evaluation report and say where it is")
+    parser.add_argument("pipeline")
+    parser.add_argument("--open", action="store_true", help="open it in a browser")
+    parser.set_defaults(call=call)
+
+
+def call(arguments: argparse.Namespace) -> int:
+    settings = prepared_settings()
+    from pathlib import Path
+
+    from ml_assets.assets.reporting import write_report
+    from ml_assets.definitions import pipeline_folders
+    from ml_assets.runs.run import pipeline_graph
+    from ml_assets.storage.embedded import open_snapshots
+    from ml_assets.storage.objects import LocalObjects
+
+    graph = pipeline_graph(pipeline_folders(settings), arguments.pipeline)
+    objects = LocalObjects(Path(settings.objects))
+    page = write_report(graph, open_snapshots(settings.snapshots), objects)
+    print(page)
+    if arguments.open:
+        webbrowser.open(page.as_uri())
+    return DONE

@@ -1,0 +1,65 @@
+"""ml-assets run: make what is due of a pipeline."""
+
+import argparse
+import time
+from typing import TYPE_CHECKING
+
+from ml_assets.cli.exit_codes import DONE
+from ml_assets.cli.session import Session, working_session
+
+if TYPE_CHECKING:
+    from ml_assets.runs.run import Request
+
+STAGES = (
+    "raw_snapshot",
+    "validated_table",
+    "feature_set",
+    "training_set",
+    "trained_model",
+    "evaluation_report",
+    "released_model",
+)
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = commands.add_parser(
+        "run",
+        help="make what is due of a pipeline, and say what was skipped and why",
+        description="Compares every asset with what it would be made from now, makes what differs,"
+        " and says what it skipped. Interrupted work is taken up where it stopped.",
+    )
+    parser.add_argument("pipeline")
+    parser.add_argument("--as-of", metavar="PARTITION", help="last partition of the holdout")
+    parser.add_argument("--through", choices=STAGES, help="stop after this stage")
+    parser.add_argument("--fresh", action="store_true", help="train again from nothing")
+    parser.set_defaults(call=call)
+
+
+def call(arguments: argparse.Namespace) -> int:
+    from ml_assets.runs.run import Request
+
+    with working_session(f"run {arguments.pipeline}") as session:
+        run_pipeline(
+            session,
+            Request(arguments.pipeline, arguments.as_of, arguments.through, arguments.fresh),
+        )
+    return DONE
+
+
+def run_pipeline(session: Session, request: "Request") -> None:
+    """Run a pipeline in an open session and print where its release stands."""
+    from ml_assets.cli.status import print_release
+    from ml_assets.definitions import pipeline_folders
+    from ml_assets.runs.run import PipelineRun, pipeline_graph
+
+    started = time.monotonic()
+    graph = pipeline_graph(pipeline_folders(session.settings), request.pipeline)
+    run = PipelineRun(graph, session.settings, session.defs, session.instance, tell)
+    run.run(request)
+    print(f"\ndone in {time.monotonic() - started:.0f} s")
+    print_release(graph, session.settings)
+
+
+def tell(line: str) -> None:
+    """Print a line of progress at once."""
+    print(line, flush=True)

@@ -1,0 +1,47 @@
+"""What every command needs: settings, a prepared state folder, definitions, a Dagster instance."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ml_assets.runs import home
+from ml_assets.settings import Settings, read_settings
+
+if TYPE_CHECKING:
+    import dagster as dg
+
+
+@dataclass(frozen=True)
+class Session:
+    """One command at work on the state folder."""
+
+    settings: Settings
+    defs: "dg.Definitions"
+    instance: "dg.DagsterInstance"
+
+
+def prepared_settings() -> Settings:
+    """Settings, with the state folder there and DAGSTER_HOME pointing into it."""
+    settings = read_settings()
+    home.prepare(settings)
+    os.environ["DAGSTER_HOME"] = str(settings.dagster_home)
+    return settings
+
+
+@contextmanager
+def working_session(doing: str) -> Iterator[Session]:
+    """Hold the state folder's lock and open everything.
+
+    Raises:
+        StateInUse: another command is at work.
+    """
+    settings = prepared_settings()
+    with home.lock(settings, doing):
+        import dagster as dg
+
+        from ml_assets.definitions import build
+
+        with dg.DagsterInstance.get() as instance:
+            yield Session(settings, build(settings), instance)

@@ -1,0 +1,66 @@
+"""ml-assets status: what is made, from what, and what is released."""
+
+import argparse
+import json
+from typing import TYPE_CHECKING, Any
+
+from ml_assets.cli.exit_codes import DONE
+from ml_assets.cli.session import prepared_settings
+from ml_assets.settings import Settings
+
+if TYPE_CHECKING:
+    from ml_assets.assets.graph import PipelineGraph
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = commands.add_parser("status", help="what is made, from what, and what is released")
+    parser.add_argument("pipeline")
+    parser.add_argument("--json", action="store_true", help="the whole state as one JSON document")
+    parser.set_defaults(call=call)
+
+
+def call(arguments: argparse.Namespace) -> int:
+    settings = prepared_settings()
+    from ml_assets.definitions import pipeline_folders
+    from ml_assets.runs.run import pipeline_graph
+
+    graph = pipeline_graph(pipeline_folders(settings), arguments.pipeline)
+    if arguments.json:
+        print(json.dumps(_status(graph, settings), indent=2))
+        return DONE
+    _print_stages(_status(graph, settings))
+    print_release(graph, settings)
+    return DONE
+
+
+def print_release(graph: "PipelineGraph", settings: Settings) -> None:
+    """Print the release: stage, gates, decision."""
+    release = _status(graph, settings)["release"]
+    if release is None:
+        print(f"{graph.name}: nothing is released yet")
+        return
+    print(f"{graph.name}: {release['stage']} is model {release['version'][:12]}")
+    for gate in release["gates"]:
+        print(f"  [{'pass' if gate['passed'] else 'FAIL'}] {gate['name']}: {gate['reason']}")
+    print(f"  decision: {release['decision']}, {release['reason']}")
+
+
+def _status(graph: "PipelineGraph", settings: Settings) -> dict[str, Any]:
+    from ml_assets.runs.status import status
+    from ml_assets.storage.embedded import open_snapshots
+
+    return status(graph, open_snapshots(settings.snapshots))
+
+
+def _print_stages(document: dict[str, Any]) -> None:
+    by_key: dict[str, list[dict[str, Any]]] = {}
+    for stage in document["stages"]:
+        by_key.setdefault(stage["key"], []).append(stage)
+    if not by_key:
+        print(f"nothing is made yet; run: ml-assets run {document['pipeline']}")
+    for key, stages in by_key.items():
+        newest = max(stages, key=lambda stage: stage["time"])
+        rows = sum(stage["rows"] or 0 for stage in stages)
+        parts = f"{len(stages)} partitions, " if newest["partition"] else ""
+        counted = f"{rows:,} rows, " if rows else ""
+        print(f"{key:44} {parts}{counted}{newest['version'][:12]}  {newest['time'][:19]}Z")

@@ -1,0 +1,62 @@
+"""TrainingPipeline: the Dagster component that turns a spec into assets, checks and resources."""
+
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+from pydantic import BaseModel
+
+from ml_assets.assets.evaluation_report import evaluation_report
+from ml_assets.assets.feature_set import feature_set
+from ml_assets.assets.graph import PipelineGraph
+from ml_assets.assets.raw_snapshot import raw_snapshot
+from ml_assets.assets.released_model import released_model
+from ml_assets.assets.trained_model import trained_model
+from ml_assets.assets.training_set import training_set
+from ml_assets.assets.validated_table import validated_table
+from ml_assets.checks.gates import gates
+from ml_assets.spec.pipeline import PipelineSpec
+
+
+class TrainingPipeline(dg.Component):
+    """A model pipeline declared in one spec: sources, contract, features, model, gates, release."""
+
+    def __init__(self, spec: PipelineSpec, folder: Path) -> None:
+        self.spec = spec
+        self.folder = folder
+
+    @classmethod
+    def get_model_cls(cls) -> type[BaseModel]:
+        """The spec itself is the schema of ``attributes``: no mirror class to keep in step."""
+        return PipelineSpec
+
+    @classmethod
+    def load(cls, attributes: BaseModel | None, context: dg.ComponentLoadContext) -> Any:
+        assert isinstance(attributes, PipelineSpec)
+        path = Path(context.path)
+        return cls(attributes, path if path.is_dir() else path.parent)
+
+    def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
+        return build_pipeline(self.spec, self.folder)
+
+
+def build_pipeline(spec: PipelineSpec, folder: Path) -> dg.Definitions:
+    """The asset graph and checks of one pipeline.
+
+    Args:
+        spec: the checked spec.
+        folder: holds the feature function and the contracts that the spec names.
+    """
+    graph = PipelineGraph(spec, folder)
+    return dg.Definitions(
+        assets=[
+            *(raw_snapshot(graph, name) for name in spec.sources),
+            *(validated_table(graph, name) for name in spec.sources),
+            feature_set(graph),
+            training_set(graph),
+            trained_model(graph),
+            evaluation_report(graph),
+            released_model(graph),
+        ],
+        asset_checks=[gates(graph)],
+    )

@@ -1,0 +1,59 @@
+"""Our exceptions, under one base.
+
+Policy: an error is a small report - what happened, which object, the value seen, the rule it
+broke, and what to change. Foreign errors stop at the adapter that met them and become one of
+these, cause chained. A message never holds a secret. If callers branch on an outcome, return a
+type instead of raising (see ``storage.snapshots.Published``).
+"""
+
+
+class MlAssetsError(Exception):
+    """Base of every error this project raises; its message is fit for an operator to read."""
+
+
+class SettingsError(MlAssetsError):
+    """The environment holds a value that cannot be used."""
+
+
+class SpecError(MlAssetsError):
+    """A pipeline's spec is wrong; the message lists every wrong field with file and line."""
+
+
+class SourceError(MlAssetsError):
+    """A source is missing, empty, or does not hold what its spec declares."""
+
+
+class ContractError(MlAssetsError):
+    """A data contract cannot be read, or uses an expectation that is not supported."""
+
+
+class DataRejected(MlAssetsError):
+    """Data failed a critical expectation; nothing of it was published."""
+
+
+class StorageError(MlAssetsError):
+    """A snapshot or object is missing, damaged, or the store cannot be used."""
+
+
+class WindowError(MlAssetsError):
+    """The partitions asked for are not all there, or the window is longer than the data."""
+
+
+class LeakError(MlAssetsError):
+    """Training rows hold something that was not known when the decision was made."""
+
+
+class TrainingFailed(MlAssetsError):
+    """The training program ended without a result; the message gives the reason it gave."""
+
+
+class TrainingInterrupted(MlAssetsError):
+    """The training program saved and stopped after a notice; running again resumes it."""
+
+
+class EvidenceError(MlAssetsError):
+    """A release was asked for without whole, fresh and passing evidence."""
+
+
+class StateInUse(MlAssetsError):
+    """Another process holds the state folder; the message names it."""

@@ -1,0 +1,115 @@
+"""What a model is held against: fitted on the training split, scored on the holdout, forgotten."""
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from ml_assets.errors import SpecError
+from ml_assets.evaluation.rows import Rows
+from ml_assets.spec.gates import (
+    BaselineSpec,
+    ConstantBaseline,
+    GradientBoostingBaseline,
+    GroupRateBaseline,
+)
+from ml_assets.spec.pipeline import LabelSpec
+from ml_assets.spec.training import Task
+
+__all__ = ["Rows", "score_baseline"]
+
+SMOOTHING = 20
+"""A group's rate counts as if this many rows at the overall rate had been seen as well."""
+CATEGORIES = 254
+"""Most categories of one column that histogram gradient boosting takes (255 bins, one for null)."""
+
+
+def score_baseline(spec: BaselineSpec, train: Rows, holdout: Rows, label: LabelSpec) -> np.ndarray:
+    """Probabilities of the baseline on the holdout: [n, 1] (binary) or [n, k], float64.
+
+    Raises:
+        SpecError: a ``group_rate`` baseline names a column that the feature set does not have.
+    """
+    task = label.task
+    outputs = 1 if task == "binary" else len(label.classes)
+    if isinstance(spec, ConstantBaseline):
+        return np.tile(_one_hot(train.label, task, outputs).mean(axis=0), (len(holdout.label), 1))
+    if isinstance(spec, GroupRateBaseline):
+        return _group_rate(spec, train, holdout, _one_hot(train.label, task, outputs))
+    return _gradient_boosting(spec, train, holdout, outputs)
+
+
+def _one_hot(label: np.ndarray, task: Task, outputs: int) -> np.ndarray:
+    """[n, outputs] float64: what a rate is the mean of."""
+    if not len(label):
+        raise ValueError("the training split has no rows")
+    if task == "binary":
+        return np.asarray(label, dtype=np.float64)[:, None]
+    return np.eye(outputs)[np.asarray(label).astype(np.int64)]
+
+
+def _group_rate(
+    spec: GroupRateBaseline, train: Rows, holdout: Rows, target: np.ndarray
+) -> np.ndarray:
+    missing = [column for column in spec.by if column not in train.frame.columns]
+    if missing:
+        raise SpecError(
+            f"baseline {spec.name!r}: columns {missing} of 'by' are not in the feature set, which"
+            f" has {sorted(train.frame.columns)}; name columns that the feature function returns"
+        )
+    by = list(spec.by)
+    both = pl.concat([train.frame.select(by), holdout.frame.select(by)], how="vertical_relaxed")
+    group = both.select(pl.struct(by).rank("dense").cast(pl.Int64) - 1).to_series().to_numpy()
+    seen, asked = group[: len(target)], group[len(target) :]
+    groups = int(group.max()) + 1
+    rows = np.bincount(seen, minlength=groups)[:, None]
+    sums = np.stack([np.bincount(seen, weights=t, minlength=groups) for t in target.T], axis=1)
+    rates = (sums + SMOOTHING * target.mean(axis=0)) / (rows + SMOOTHING)
+    return rates[asked]
+
+
+def _gradient_boosting(
+    spec: GradientBoostingBaseline, train: Rows, holdout: Rows, outputs: int
+) -> np.ndarray:
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    known = np.unique(train.label.astype(np.int64))
+    if len(known) < 2:
+        constant = np.zeros((len(holdout.label), outputs))
+        constant[:, 0 if outputs == 1 else known[0]] = known[0] if outputs == 1 else 1.0
+        return constant
+    train_codes, holdout_codes = _capped(train.categorical, holdout.categorical)
+    numeric = train.numeric.shape[1]
+    # scikit-learn has no type stubs: its parameters' types are guessed from their defaults.
+    options: dict[str, Any] = {
+        "max_iter": spec.iterations,
+        "early_stopping": True,
+        "random_state": 0,
+        "categorical_features": list(range(numeric, numeric + train_codes.shape[1])) or None,
+    }
+    model = HistGradientBoostingClassifier(**options)
+    model.fit(np.hstack([train.numeric, train_codes]), train.label.astype(np.int64))
+    scores = model.predict_proba(np.hstack([holdout.numeric, holdout_codes]))
+    if outputs == 1:
+        return np.ascontiguousarray(scores[:, 1:])
+    full = np.zeros((len(scores), outputs))
+    full[:, known] = scores
+    return full
+
+
+def _capped(train: np.ndarray, holdout: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Codes below ``CATEGORIES`` as float32; the rarest of a wider column are merged into one."""
+    columns = [_cap(t, h) for t, h in zip(train.T, holdout.T, strict=True)]
+    if not columns:
+        return train.astype(np.float32), holdout.astype(np.float32)
+    left, right = zip(*columns, strict=True)
+    return np.stack(left, axis=1), np.stack(right, axis=1)
+
+
+def _cap(train: np.ndarray, holdout: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    words = int(max(train.max(initial=0), holdout.max(initial=0))) + 1
+    rows = np.bincount(train, minlength=words)
+    common_first = np.argsort(-rows, kind="stable")
+    code = np.empty(words, dtype=np.float32)
+    code[common_first] = np.minimum(np.arange(words), CATEGORIES - 1)
+    return code[train], code[holdout]

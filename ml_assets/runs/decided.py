@@ -1,0 +1,24 @@
+"""Whether the gates have to decide again: the evidence, the policy or the champion moved."""
+
+from ml_assets.assets.graph import PipelineGraph
+from ml_assets.assets.released_model import current_evidence
+from ml_assets.registry.ledger import latest_decision, read
+from ml_assets.storage.snapshots import SnapshotStore
+
+
+def gate_is_due(graph: PipelineGraph, store: SnapshotStore) -> str:
+    """Why the gates have to decide again; empty when a decision stands."""
+    base = store.resolve("main")
+    entries = read(store, graph.name, base)
+    evidence = current_evidence(graph, store, base, entries)
+    decision = latest_decision(entries, evidence.model)
+    if decision is None:
+        return "this model was never decided on"
+    was = decision.evidence
+    if was.policy != evidence.policy:
+        return "the policy changed"
+    if (was.report, was.data, was.code) != (evidence.report, evidence.data, evidence.code):
+        return "the evidence changed"
+    if evidence.champion not in (was.champion, evidence.model):
+        return "another model became champion"
+    return ""

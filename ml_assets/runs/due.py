@@ -1,0 +1,132 @@
+"""From a pipeline's graph and the store to the planner's nodes: what each asset is made from."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ml_assets.assets.feature_set import input_addresses
+from ml_assets.assets.graph import DATA_STAGES, PipelineGraph
+from ml_assets.assets.raw_snapshot import receipt_version
+from ml_assets.errors import SourceError
+from ml_assets.resources.sources import SourcesResource
+from ml_assets.runs.plan import Node, Plan, plan
+from ml_assets.spec.partitions import PartitionWindow, windows
+from ml_assets.spec.records import StageRecord
+from ml_assets.storage.layout import Address, read_records
+from ml_assets.storage.snapshots import SnapshotStore
+
+
+@dataclass(frozen=True)
+class Landed:
+    """Which partitions every partitioned source has data for; gaps are kept as gaps."""
+
+    windows: tuple[PartitionWindow, ...]
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return tuple(window.key for window in self.windows)
+
+
+def landed(graph: PipelineGraph, sources: SourcesResource) -> Landed:
+    """The partitions for which every partitioned source has data.
+
+    Raises:
+        SourceError: no partition has all of its sources.
+    """
+    known = windows(graph.spec.partitions, sources.now())
+    if not known:
+        return Landed(())
+    keys = {window.key for window in known}
+    for name, source in graph.spec.sources.items():
+        if source.partitioned:
+            keys &= set(sources.available(name, source, known))
+    if not keys:
+        raise SourceError(
+            f"{graph.name}: no partition has data in all of its sources below {sources.root}."
+            " Check ML_ASSETS_SOURCES, or lay out the demo's world: ml-assets demo"
+        )
+    return Landed(tuple(window for window in known if window.key in keys))
+
+
+def plan_data(
+    graph: PipelineGraph, store: SnapshotStore, sources: SourcesResource, arrived: Landed
+) -> Plan:
+    """The plan of the data stages: sources, validated tables and features."""
+    records = records_by_address(store, graph.name)
+    nodes = [*_source_nodes(graph, sources, arrived), *_feature_nodes(graph, arrived)]
+    return plan(nodes, records)
+
+
+def plan_model(
+    graph: PipelineGraph,
+    store: SnapshotStore,
+    feature_keys: Sequence[str | None],
+    fresh: str | None,
+) -> Plan:
+    """The plan of training_set, trained_model, evaluation_report and released_model."""
+    name = graph.name
+    features = tuple(Address(name, "feature_set", partition=key) for key in feature_keys)
+    data, model = Address(name, "training_set"), Address(name, "trained_model")
+    report = Address(name, "evaluation_report")
+    nodes = [
+        Node(data, graph.code_version("training_set"), features),
+        Node(Address(name, "checkpoints"), graph.code_version("checkpoints"), (data,), salt=fresh),
+        Node(model, graph.code_version("trained_model"), (data,), salt=fresh),
+        Node(report, graph.code_version("evaluation_report"), (model, data)),
+        Node(
+            Address(name, "released_model"), graph.code_version("released_model"), (model, report)
+        ),
+    ]
+    return plan(nodes, records_by_address(store, name))
+
+
+def records_by_address(store: SnapshotStore, pipeline: str) -> Mapping[Address, StageRecord]:
+    """Every record of a pipeline at the head of ``main``."""
+    commit = store.resolve("main")
+    return {
+        address_of_record(record): record
+        for record in read_records(store, commit, pipeline)
+    }
+
+
+def address_of_record(record: StageRecord) -> Address:
+    pipeline, stage, *source = record.key.split("/")
+    return Address(pipeline, stage, source[0] if source else None, record.partition)
+
+
+def _source_nodes(
+    graph: PipelineGraph, sources: SourcesResource, arrived: Landed
+) -> list[Node]:
+    nodes: list[Node] = []
+    for name, source in graph.spec.sources.items():
+        spans: Sequence[PartitionWindow | None] = arrived.windows if source.partitioned else [None]
+        for span in spans:
+            key = span.key if span else None
+            receipt = receipt_version(name, key, sources.receipt(name, source, span))
+            raw = Address(graph.name, "raw_snapshot", name, key)
+            table = Address(graph.name, "validated_table", name, key)
+            nodes.append(Node(raw, graph.code_version("raw_snapshot", name), fixed=(receipt,)))
+            nodes.append(Node(table, graph.code_version("validated_table", name), (raw,)))
+    return nodes
+
+
+def _feature_nodes(graph: PipelineGraph, arrived: Landed) -> list[Node]:
+    code = graph.code_version(DATA_STAGES[-1])
+    nodes: list[Node] = []
+    for key in feature_partitions(graph, arrived):
+        tables = input_addresses(graph, key)
+        inputs = tuple(address for addresses in tables.values() for address in addresses)
+        nodes.append(Node(Address(graph.name, "feature_set", partition=key), code, inputs))
+    return nodes
+
+
+def feature_partitions(graph: PipelineGraph, arrived: Landed) -> list[str | None]:
+    """Partitions whose whole look-back has landed; [None] for a pipeline without partitions."""
+    if graph.spec.partitions.cadence == "none":
+        return [None]
+    keys, have = [w.key for w in windows(graph.spec.partitions, SourcesResource.now())], set(arrived.keys)
+    back = graph.spec.features.look_back
+    return [
+        key
+        for number, key in enumerate(keys)
+        if number >= back and have.issuperset(keys[number - back : number + 1])
+    ]

@@ -1,0 +1,120 @@
+"""The state folder: its format, its lock, and the Dagster instance inside it."""
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from ml_assets.errors import SettingsError, StateInUse
+from ml_assets.settings import Settings
+
+FORMAT = 1
+PROJECT = Path(__file__).parent.parent.parent
+_FORMAT_FILE = "format.json"
+_LOCK_FILE = "lock"
+
+
+def prepare(settings: Settings) -> None:
+    """Create the state folder where it is missing and bring its Dagster configuration up to date.
+
+    Raises:
+        SettingsError: the folder cannot be made, or was written by another format.
+    """
+    home = settings.home
+    try:
+        settings.dagster_home.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError, PermissionError) as error:
+        raise SettingsError(
+            f"The state folder {home} cannot be made: {error.strerror} ({error.filename})."
+            " Move what is in the way, or set ML_ASSETS_HOME to another folder."
+        ) from error
+    _check_format(home / _FORMAT_FILE)
+    _copy_if_different(PROJECT / "dagster.yaml", settings.dagster_home / "dagster.yaml")
+
+
+@contextmanager
+def lock(settings: Settings, doing: str) -> Iterator[None]:
+    """Hold the state folder for one command. An OS lock: the death of the holder frees it.
+
+    Raises:
+        StateInUse: another process holds it; the message names its pid, what it does, since when.
+    """
+    settings.home.mkdir(parents=True, exist_ok=True)
+    with (settings.home / _LOCK_FILE).open("a+") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            handle.seek(0)
+            raise StateInUse(_in_use(settings.home, handle.read())) from error
+        handle.truncate(0)
+        since = datetime.now(UTC).isoformat(timespec="seconds")
+        handle.write(json.dumps({"pid": os.getpid(), "doing": doing, "since": since}))
+        handle.flush()
+        yield
+
+
+def reset(settings: Settings) -> None:
+    """Delete the state folder: a clean start.
+
+    Raises:
+        SettingsError: the folder does not look like one of ours.
+    """
+    if not settings.home.exists():
+        return
+    if not (settings.home / _FORMAT_FILE).is_file():
+        raise SettingsError(
+            f"{settings.home} holds no {_FORMAT_FILE}: it is not a state folder of this project,"
+            " so nothing was deleted. Check ML_ASSETS_HOME."
+        )
+    # the format goes last: a reset that was killed can be repeated
+    for path in settings.home.iterdir():
+        if path.name in (_FORMAT_FILE, _LOCK_FILE):
+            continue
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    shutil.rmtree(settings.home)
+
+
+def _check_format(file: Path) -> None:
+    if not file.exists():
+        _write(file, json.dumps({"format": FORMAT}))
+        return
+    try:
+        found = json.loads(file.read_text())["format"]
+    except (json.JSONDecodeError, KeyError, TypeError) as error:
+        raise SettingsError(
+            f"{file} cannot be read; expected {{'format': {FORMAT}}}."
+            " Restore it, or start clean: ml-assets reset"
+        ) from error
+    if found != FORMAT:
+        raise SettingsError(
+            f"The state folder {file.parent} has format {found}; this version writes {FORMAT}."
+            " Use the version that wrote it, or start clean in another ML_ASSETS_HOME."
+        )
+
+
+def _copy_if_different(source: Path, target: Path) -> None:
+    content = source.read_text()
+    if not target.exists() or target.read_text() != content:
+        _write(target, content)
+
+
+def _write(file: Path, content: str) -> None:
+    draft = file.with_name(f".{file.name}.{os.getpid()}")
+    draft.write_text(content)
+    draft.replace(file)
+
+
+def _in_use(home: Path, content: str) -> str:
+    try:
+        holder = json.loads(content)
+        who = f"process {holder['pid']} ({holder['doing']}, since {holder['since']})"
+    except (json.JSONDecodeError, KeyError, TypeError):
+        who = "another process"
+    return (
+        f"The state folder {home} is in use by {who}. Wait for it to end, stop it,"
+        " or set ML_ASSETS_HOME to another folder."
+    )

@@ -1,0 +1,130 @@
+"""What is due: a pure comparison of records with what they would be made from now."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ml_assets.spec.records import InputVersion, StageRecord
+from ml_assets.storage.layout import Address, run_key
+
+
+@dataclass(frozen=True)
+class Node:
+    """One (asset, partition): the code that makes it and what it is made from."""
+
+    address: Address
+    code_version: str
+    inputs: tuple[Address, ...] = ()
+    fixed: tuple[InputVersion, ...] = ()
+    """Inputs whose version is known without a record: the receipt of a source."""
+    salt: str | None = None
+
+
+@dataclass(frozen=True)
+class Item:
+    """A node, and whether it has to be made."""
+
+    node: Node
+    due: bool
+    reason: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Every node in the order of the graph."""
+
+    items: tuple[Item, ...]
+
+    @property
+    def due(self) -> tuple[Item, ...]:
+        return tuple(item for item in self.items if item.due)
+
+    def due_partitions(self, stages: Iterable[str]) -> tuple[str, ...]:
+        """Partition keys that are due in any of the stages, oldest first."""
+        wanted = set(stages)
+        keys = {
+            item.node.address.partition
+            for item in self.due
+            if item.node.address.stage in wanted and item.node.address.partition
+        }
+        return tuple(sorted(keys))
+
+    def summary(self) -> list[str]:
+        """One line per asset: what is due and why, what is skipped and why."""
+        by_key: dict[str, list[Item]] = {}
+        for item in self.items:
+            by_key.setdefault(item.node.address.key, []).append(item)
+        return [line for key, items in by_key.items() for line in _lines(key, items)]
+
+
+def plan(nodes: Sequence[Node], records: Mapping[Address, StageRecord]) -> Plan:
+    """Compare each node's run key with its record's; what follows from a due node is due.
+
+    Args:
+        nodes: in topological order.
+        records: the last whole materialization of each address.
+    """
+    due: set[Address] = set()
+    items: list[Item] = []
+    for node in nodes:
+        reason = _why_due(node, records, due)
+        if reason:
+            due.add(node.address)
+        items.append(Item(node, bool(reason), reason or "same code, same inputs"))
+    return Plan(tuple(items))
+
+
+def contiguous(keys: Sequence[str], order: Sequence[str]) -> list[tuple[str, str]]:
+    """Group partition keys into ranges (first, last) that leave no gap in ``order``."""
+    place = {key: number for number, key in enumerate(order)}
+    ranges: list[tuple[str, str]] = []
+    for key in sorted(keys, key=place.__getitem__):
+        if ranges and place[ranges[-1][1]] + 1 == place[key]:
+            ranges[-1] = (ranges[-1][0], key)
+        else:
+            ranges.append((key, key))
+    return ranges
+
+
+def _why_due(node: Node, records: Mapping[Address, StageRecord], due: set[Address]) -> str:
+    record = records.get(node.address)
+    if record is None:
+        return "never made"
+    if any(address in due for address in node.inputs):
+        return "an input is due"
+    versions = [*node.fixed]
+    for address in node.inputs:
+        source = records.get(address)
+        if source is None:
+            return f"{address} was never made"
+        versions.append(
+            InputVersion(
+                key=address.key,
+                partition=address.partition,
+                version=source.data_version,
+                commit=None,
+            )
+        )
+    if record.run_key == run_key(node.address, node.code_version, versions, node.salt):
+        return ""
+    return "its code changed" if record.code_version != node.code_version else "an input changed"
+
+
+def _lines(key: str, items: Sequence[Item]) -> list[str]:
+    lines: list[str] = []
+    for due in (True, False):
+        reasons: dict[str, list[str]] = {}
+        for item in items:
+            if item.due == due:
+                reasons.setdefault(item.reason, []).append(item.node.address.partition or "")
+        for reason, partitions in reasons.items():
+            span = _span(sorted(partitions))
+            lines.append(f"{'make' if due else 'skip'}  {key}{span}: {reason}")
+    return lines
+
+
+def _span(partitions: Sequence[str]) -> str:
+    if partitions == [""]:
+        return ""
+    if len(partitions) == 1:
+        return f" [{partitions[0]}]"
+    return f" [{partitions[0]} .. {partitions[-1]}: {len(partitions)} partitions]"

@@ -1,0 +1,74 @@
+"""What is there: every stage's version and inputs, and what is released, as one JSON document."""
+
+from typing import Any
+
+from ml_assets.assets.graph import STAGES, PipelineGraph
+from ml_assets.registry.ledger import latest_decision, read
+from ml_assets.spec.records import InputVersion, LedgerEntry, StageRecord
+from ml_assets.storage.layout import read_records
+from ml_assets.storage.snapshots import CommitId, SnapshotStore
+
+SCHEMA = 1
+
+
+def status(graph: PipelineGraph, store: SnapshotStore) -> dict[str, Any]:
+    """The state of a pipeline at the head of ``main``; following ``inputs`` leads to the sources."""
+    base = store.resolve("main")
+    records = sorted(read_records(store, base, graph.name), key=_order)
+    entries = read(store, graph.name, base)
+    return {
+        "schema": SCHEMA,
+        "pipeline": graph.name,
+        "spec": graph.spec.model_dump(mode="json"),
+        "stages": [_stage(record, base) for record in records],
+        "release": _release(records, entries),
+    }
+
+
+def _order(record: StageRecord) -> tuple[int, str, str]:
+    return STAGES.index(record.key.split("/")[1]), record.key, record.partition or ""
+
+
+def _stage(record: StageRecord, base: CommitId) -> dict[str, Any]:
+    return {
+        "key": record.key,
+        "partition": record.partition,
+        "version": record.data_version,
+        "snapshot": base,
+        "time": record.time.isoformat(),
+        "run": record.run,
+        "rows": record.rows,
+        "inputs": [_input(i) for i in record.inputs],
+    }
+
+
+def _input(version: InputVersion) -> dict[str, Any]:
+    return {"key": version.key, "partition": version.partition, "version": version.version}
+
+
+def _release(
+    records: list[StageRecord], entries: tuple[LedgerEntry, ...]
+) -> dict[str, Any] | None:
+    """The newest release; where the newest decision refused a model, that is told beside it."""
+    moves = [entry for entry in entries if entry.kind == "stage"]
+    if not moves:
+        return None
+    move = moves[-1]
+    decision = latest_decision(entries, move.model)
+    record = next((r for r in records if r.key.endswith("/released_model")), None)
+    return {
+        "version": move.model,
+        "stage": move.stage,
+        "time": move.time.isoformat(),
+        "metrics": metrics_of(records),
+        "gates": [gate.model_dump(mode="json") for gate in decision.gates] if decision else [],
+        "decision": "passed" if decision and decision.passed else "refused",
+        "reason": decision.reason if decision else move.reason,
+        "inputs": [_input(i) for i in record.inputs] if record else [],
+    }
+
+
+def metrics_of(records: list[StageRecord]) -> dict[str, float]:
+    """The holdout metrics of the newest report."""
+    record = next((r for r in records if r.key.endswith("/evaluation_report")), None)
+    return dict(record.attributes.get("metrics", {})) if record else {}

@@ -1,0 +1,97 @@
+"""The environment, read in this one place and checked once."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+from urllib.parse import urlsplit
+
+from ml_assets.errors import SettingsError
+
+Launcher = Literal["local"]
+
+SQL_PREFIX = "ML_ASSETS_SQL_"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Where state lives and which servers are used. Every default is embedded: no server runs."""
+
+    home: Path
+    sources: Path
+    pipelines: tuple[Path, ...]
+    snapshots: str
+    objects: str
+    launcher: Launcher
+    tracking_uri: str
+    sql: Mapping[str, str] = field(repr=False)
+    """Connection name -> SQLAlchemy URL. Not in repr: a URL may hold a password."""
+
+    @property
+    def dagster_home(self) -> Path:
+        return self.home / "dagster"
+
+    @property
+    def scratch(self) -> Path:
+        """Temporary files, on the same file system as the state, so that renames are atomic."""
+        return self.home / "scratch"
+
+    def sql_url(self, connection: str) -> str:
+        """The URL of a named connection; by default an SQLite file beside the other sources."""
+        return self.sql.get(connection, f"sqlite:///{self.sources / connection.lower()}.db")
+
+
+def read_settings(environment: Mapping[str, str] | None = None) -> Settings:
+    """Read ML_ASSETS_* (and MLFLOW_TRACKING_URI) from the environment.
+
+    Raises:
+        SettingsError: a value cannot be used; the message names the variable and the remedy.
+    """
+    env = os.environ if environment is None else environment
+    home = Path(env.get("ML_ASSETS_HOME") or ".ml_assets").expanduser().resolve()
+    if home.exists() and not home.is_dir():
+        raise SettingsError(
+            f"ML_ASSETS_HOME is {home}, which is a regular file; a folder is expected."
+            " Move the file away, or set ML_ASSETS_HOME to a folder."
+        )
+    return Settings(
+        home=home,
+        sources=Path(env.get("ML_ASSETS_SOURCES") or home / "demo").expanduser().resolve(),
+        pipelines=_folders(env.get("ML_ASSETS_PIPELINES", "")),
+        snapshots=_local_path(env, "ML_ASSETS_SNAPSHOTS", home / "snapshots"),
+        objects=_local_path(env, "ML_ASSETS_OBJECTS", home / "objects"),
+        launcher=_launcher(env.get("ML_ASSETS_LAUNCHER") or "local"),
+        tracking_uri=env.get("MLFLOW_TRACKING_URI") or f"sqlite:///{home / 'mlflow.db'}",
+        sql={k.removeprefix(SQL_PREFIX): v for k, v in env.items() if k.startswith(SQL_PREFIX) and v},
+    )
+
+
+def _folders(value: str) -> tuple[Path, ...]:
+    folders = tuple(Path(part).expanduser().resolve() for part in value.split(os.pathsep) if part)
+    for folder in folders:
+        if not folder.is_dir():
+            raise SettingsError(
+                f"ML_ASSETS_PIPELINES names {folder}, which is not a folder; expected a folder"
+                " that holds one folder per pipeline."
+            )
+    return folders
+
+
+def _local_path(env: Mapping[str, str], name: str, default: Path) -> str:
+    value = env.get(name)
+    if not value:
+        return str(default)
+    scheme = urlsplit(value).scheme
+    if scheme:
+        raise SettingsError(
+            f"{name} has the scheme {scheme!r}; this version stores to a local path only."
+            " Set it to a folder, or unset it."
+        )
+    return str(Path(value).expanduser().resolve())
+
+
+def _launcher(value: str) -> Launcher:
+    if value == "local":
+        return value
+    raise SettingsError(f"ML_ASSETS_LAUNCHER is {value!r}; expected 'local'.")

@@ -1,0 +1,67 @@
+"""JSON lines: one event an object a line. A key that some lines leave out is no value there."""
+
+import json
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import polars as pl
+
+from ml_assets.errors import SourceError
+from ml_assets.sources.schema import JSON_VALUES, Columns, check_names, from_values
+
+
+def parse_lines(content: bytes, declared: Columns, where: str) -> pl.DataFrame:
+    """Parse and type JSON lines. Blank lines are skipped.
+
+    Raises:
+        SourceError: a line is not a JSON object, or does not hold what is declared; names the line.
+    """
+    numbers: list[int] = []
+    events: list[dict[str, Any]] = []
+    for number, line in enumerate(content.split(b"\n"), start=1):
+        if line.strip():
+            numbers.append(number)
+            events.append(_parse_line(line, f"{where}, line {number}"))
+    if not events:
+        return pl.DataFrame(schema=dict.fromkeys(declared, pl.Null))
+    _check_keys(events, numbers, declared, where)
+    columns = {name: [event.get(name) for event in events] for name in declared}
+    return from_values(
+        columns, declared, where, lambda row: f"line {numbers[row]}", accept=JSON_VALUES
+    )
+
+
+def _parse_line(line: bytes, where: str) -> dict[str, Any]:
+    try:
+        event = _DECODER.decode(line.decode())
+    except ValueError as error:  # JSONDecodeError and UnicodeDecodeError are both one
+        shown = line[:60].decode("utf-8", "replace")
+        raise SourceError(
+            f"{where} is not valid JSON ({error}): {shown!r}. One whole JSON object is expected on"
+            " each line; was the file cut off?"
+        ) from error
+    if not isinstance(event, dict):
+        raise SourceError(
+            f"{where} holds a {type(event).__name__}, not an object. One JSON object is expected on"
+            " each line."
+        )
+    return event
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON; write null for no value")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
+
+
+def _check_keys(
+    events: Sequence[dict[str, Any]], numbers: Sequence[int], declared: Columns, where: str
+) -> None:
+    """Every line has declared keys only, and every declared key is on some line."""
+    known = declared.keys()
+    for number, event in zip(numbers, events, strict=True):
+        if not event.keys() <= known:
+            # Named with the line: the others may well be right.
+            check_names(list(event), declared, f"{where}, line {number}")
+    check_names(list({key: None for event in events for key in event}), declared, where)

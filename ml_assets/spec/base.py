@@ -1,0 +1,22 @@
+"""The base of every spec and record: frozen, strict, and closed to unknown fields."""
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
+"""An identifier that is safe in an asset key, a path, a SQL column and a Kubernetes label."""
+
+Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+"""A SHA-256 in lower-case hexadecimal."""
+
+Positive = Annotated[int, Field(gt=0)]
+Fraction = Annotated[float, Field(ge=0, le=1)]
+
+
+class Frozen(BaseModel):
+    """Immutable typed data: no unknown fields, no silent conversion of numbers."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, populate_by_name=True
+    )

@@ -1,0 +1,20 @@
+"""The one way to write JSON that is hashed: equal content is equal bytes."""
+
+import hashlib
+import json
+
+from pydantic import BaseModel
+
+
+def canonical_json(value: object) -> bytes:
+    """Sorted keys, no spaces, UTF-8. Pydantic models are dumped by field name."""
+    plain = value.model_dump(mode="json") if isinstance(value, BaseModel) else value
+    text = json.dumps(
+        plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    )
+    return text.encode()
+
+
+def digest_of(value: object) -> str:
+    """SHA-256 of the canonical JSON, in lower-case hexadecimal."""
+    return hashlib.sha256(canonical_json(value)).hexdigest()

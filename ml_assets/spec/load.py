@@ -1,0 +1,180 @@
+"""Reading a pipeline's ``defs.yaml``: all mistakes at once, each with its line and its remedy."""
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from ml_assets.errors import SpecError
+from ml_assets.spec.pipeline import PipelineSpec
+
+COMPONENT_TYPE = "ml_assets.component.TrainingPipeline"
+SPEC_FILE = "defs.yaml"
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """One wrong field of a spec."""
+
+    file: Path
+    line: int
+    key: str
+    value: str
+    rule: str
+    remedy: str
+
+    def __str__(self) -> str:
+        found = f" is {self.value}" if self.value else ""
+        return f"{self.file}:{self.line}: {self.key}{found}\n    rule:   {self.rule}\n    remedy: {self.remedy}"
+
+
+def load_spec(folder: Path) -> PipelineSpec:
+    """Read and check ``folder/defs.yaml``.
+
+    Raises:
+        SpecError: the file is missing, is not YAML, or has wrong fields (all of them are listed).
+    """
+    spec, mistakes = check_spec(folder)
+    if spec is None:
+        listed = "\n".join(str(mistake) for mistake in mistakes)
+        raise SpecError(f"{len(mistakes)} mistakes in {folder / SPEC_FILE}:\n{listed}")
+    return spec
+
+
+def check_spec(folder: Path) -> tuple[PipelineSpec | None, tuple[Mistake, ...]]:
+    """The spec, or every mistake in it."""
+    file = folder / SPEC_FILE
+    if not file.is_file():
+        rule = "a pipeline is a folder that holds this file"
+        return None, (Mistake(file, 1, SPEC_FILE, "missing", rule, f"create {file}"),)
+    try:
+        node = yaml.compose(file.read_text(), Loader=yaml.SafeLoader)
+        document = yaml.safe_load(file.read_text())
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = mark.line + 1 if mark else 1
+        problem = str(getattr(error, "problem", error))
+        return None, (Mistake(file, line, "the file", "", "valid YAML", problem),)
+    mistakes = _document_mistakes(file, document)
+    if mistakes:
+        return None, mistakes
+    try:
+        return PipelineSpec.model_validate(document["attributes"]), ()
+    except ValidationError as error:
+        return None, tuple(_mistake(file, node, details) for details in error.errors())
+
+
+def _document_mistakes(file: Path, document: object) -> tuple[Mistake, ...]:
+    if not isinstance(document, dict) or not isinstance(document.get("attributes"), dict):
+        rule = "two keys: 'type' and 'attributes'"
+        return (Mistake(file, 1, "the file", "", rule, "write the spec under 'attributes:'"),)
+    if document.get("type") != COMPONENT_TYPE:
+        value = repr(document.get("type"))
+        return (Mistake(file, 1, "type", value, COMPONENT_TYPE, f"write 'type: {COMPONENT_TYPE}'"),)
+    return ()
+
+
+def _mistake(file: Path, root: yaml.Node, details: ErrorDetails) -> Mistake:
+    path = [part for part in details["loc"] if not _is_union_tag(root, details["loc"], part)]
+    unknown = details["type"] == "extra_forbidden"
+    value = "" if details["type"] == "missing" else _shown(details["input"])
+    return Mistake(
+        file=file,
+        line=_line(root, ["attributes", *path]),
+        key=".".join(str(part) for part in path) or "the spec",
+        value=value,
+        rule=_rule(details),
+        remedy=_unknown_remedy(details["loc"]) if unknown else _remedy(details),
+    )
+
+
+def _rule(details: ErrorDetails) -> str:
+    message = details["msg"]
+    return message.removeprefix("Value error, ")
+
+
+def _remedy(details: ErrorDetails) -> str:
+    match details["type"]:
+        case "missing":
+            return f"add the key {details['loc'][-1]!r}"
+        case "value_error":
+            return "change it so that the rule holds"
+        case "literal_error" | "union_tag_invalid":
+            context = details.get("ctx", {})
+            return f"use one of {context.get('expected') or context.get('expected_tags')}"
+        case "union_tag_not_found":
+            return "add the key 'kind' (or 'family' for a model) that says which it is"
+        case kind if kind.endswith("_type"):
+            return f"write a {kind.removesuffix('_type')}"
+        case _:
+            return "change the value so that the rule holds"
+
+
+def _unknown_remedy(location: Sequence[str | int]) -> str:
+    name = str(location[-1])
+    close = difflib.get_close_matches(name, sorted(_field_names(PipelineSpec)), n=1)
+    return f"did you mean {close[0]!r}?" if close else "remove it: no such field"
+
+
+def _field_names(model: type[BaseModel]) -> set[str]:
+    schema = model.model_json_schema(by_alias=True)
+    parts = [schema, *schema.get("$defs", {}).values()]
+    return {name for part in parts for name in part.get("properties", {})}
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _is_union_tag(root: yaml.Node, location: Sequence[str | int], part: str | int) -> bool:
+    """Pydantic puts the tag of a union ('files', 'bound') in the path; the file has no such key."""
+    path: list[str | int] = ["attributes"]
+    for step in location:
+        found = _child(root, [*path, step])
+        if step == part:
+            is_last = step == location[-1]
+            return found is None and not is_last and isinstance(part, str)
+        if found is not None:
+            path.append(step)
+    return False
+
+
+def _child(root: yaml.Node, path: Sequence[str | int]) -> yaml.Node | None:
+    node: yaml.Node | None = root
+    for part in path:
+        node = _step(node, part)
+        if node is None:
+            return None
+    return node
+
+
+def _step(node: yaml.Node | None, part: str | int) -> yaml.Node | None:
+    if isinstance(node, yaml.MappingNode):
+        return next((value for key, value in node.value if key.value == str(part)), None)
+    if isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
+        return node.value[part]
+    return None
+
+
+def _line(root: yaml.Node, path: Sequence[str | int]) -> int:
+    """The line of the key that the path ends at, or of the nearest thing above it."""
+    node: Any = root
+    line = root.start_mark.line
+    for part in path:
+        if isinstance(node, yaml.MappingNode):
+            pair = next(((k, v) for k, v in node.value if k.value == str(part)), None)
+            if pair is None:
+                break
+            line, node = pair[0].start_mark.line, pair[1]
+            continue
+        below = _step(node, part)
+        if below is None:
+            break
+        line, node = below.start_mark.line, below
+    return line + 1

@@ -1,0 +1,72 @@
+"""Time partitions as plain values: the keys, and the span of time each one covers."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from zoneinfo import ZoneInfo
+
+from ml_assets.spec.pipeline import PartitionsSpec
+
+
+@dataclass(frozen=True)
+class PartitionWindow:
+    """One partition: its key and the half-open span ``[start, end)`` in UTC."""
+
+    key: str
+    start: datetime
+    end: datetime
+
+
+def windows(spec: PartitionsSpec, until: datetime) -> tuple[PartitionWindow, ...]:
+    """All partitions that begin at or after ``spec.start`` and end by ``spec.end`` or ``until``.
+
+    The keys are those of Dagster's time-window partitions of the same cadence and time zone.
+    """
+    zone = ZoneInfo(spec.timezone)
+    edge = until if spec.end is None else datetime.combine(spec.end, time(), zone)
+    edges = _edges(spec, zone)
+    found: list[PartitionWindow] = []
+    start = next(edges, None)
+    for end in edges:
+        if start is None or end > edge:
+            break
+        found.append(PartitionWindow(_key(spec, start), start.astimezone(UTC), end.astimezone(UTC)))
+        start = end
+    return tuple(found)
+
+
+def _key(spec: PartitionsSpec, start: datetime) -> str:
+    if spec.cadence == "hourly":
+        return start.strftime("%Y-%m-%d-%H:%M")
+    return start.strftime("%Y-%m-%d")
+
+
+def _edges(spec: PartitionsSpec, zone: ZoneInfo) -> Iterator[datetime]:
+    if spec.cadence == "none" or spec.start is None:
+        return
+    if spec.cadence == "hourly":
+        instant = datetime.combine(spec.start, time(), zone).astimezone(UTC)
+        while True:
+            yield instant.astimezone(zone)
+            instant += timedelta(hours=1)
+    day = _first_day(spec, spec.start)
+    while True:
+        yield datetime.combine(day, time(), zone)
+        day = _next_day(spec, day)
+
+
+def _first_day(spec: PartitionsSpec, start: date) -> date:
+    if spec.cadence == "weekly":
+        sunday_based = (start.weekday() + 1) % 7
+        return start + timedelta(days=(spec.day_offset - sunday_based) % 7)
+    if spec.cadence == "monthly" and start.day != 1:
+        return (start.replace(day=1) + timedelta(days=32)).replace(day=1)
+    return start
+
+
+def _next_day(spec: PartitionsSpec, day: date) -> date:
+    if spec.cadence == "weekly":
+        return day + timedelta(days=7)
+    if spec.cadence == "monthly":
+        return (day + timedelta(days=32)).replace(day=1)
+    return day + timedelta(days=1)

@@ -1,0 +1,262 @@
+"""What the training program is told and what it tells: request, events, result, files.
+
+The program and its launcher share these types and nothing else.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import AwareDatetime, Field
+
+from ml_assets.spec.base import Digest, Frozen, Positive
+from ml_assets.spec.training import ModelSpec, Task, TrainingSpec
+
+EXIT_DONE = 0
+EXIT_BAD_REQUEST = 64
+EXIT_BAD_DATA = 65
+EXIT_NON_FINITE = 66
+EXIT_BUG = 70
+EXIT_SAVED_AFTER_NOTICE = 75
+
+Split = Literal["train", "validation", "holdout"]
+
+
+class Ref(Frozen):
+    """A folder of files, and the SHA-256 of the manifest in it that names every file's checksum."""
+
+    uri: str
+    digest: Digest
+
+
+# --- the training set on disk: <uri>/schema.json plus the .npy files it names -------------------
+
+
+class File(Frozen):
+    path: str
+    """Relative to the folder of the manifest."""
+    size: Annotated[int, Field(ge=0)]
+    sha256: Digest
+
+
+class NumericColumn(Frozen):
+    """Encoded as ``clip((x - mean) / std, -8, 8)``; null becomes 0."""
+
+    name: str
+    mean: float
+    std: Annotated[float, Field(gt=0)]
+
+
+class CategoricalColumn(Frozen):
+    """Encoded as the word's place in ``vocabulary`` plus 1; 0 is null or a word never trained on."""
+
+    name: str
+    vocabulary: tuple[str, ...] = Field(strict=False)
+
+
+class Preprocessing(Frozen):
+    """Fitted on the training split only. The null flags follow the numeric columns, in order."""
+
+    numeric: tuple[NumericColumn, ...] = Field(strict=False)
+    null_flags: tuple[str, ...] = Field(strict=False)
+    """Numeric columns that get an extra 0/1 column: they had nulls in the training split."""
+    categorical: tuple[CategoricalColumn, ...] = Field(strict=False)
+
+
+class Shard(Frozen):
+    """``numeric`` [rows, n] float32, ``categorical`` [rows, c] int32, ``label`` [rows] float32 or int64."""
+
+    rows: Annotated[int, Field(ge=0)]
+    numeric: File
+    categorical: File
+    label: File
+
+
+class ShardSchema(Frozen):
+    """``schema.json`` of a training set; its SHA-256 names the whole set."""
+
+    schema_version: Literal[1] = 1
+    task: Task
+    classes: tuple[str, ...] = Field(strict=False)
+    preprocessing: Preprocessing
+    label_rate: tuple[float, ...] = Field(strict=False)
+    """Share of each class in the training split (binary: of the positive one)."""
+    splits: dict[Split, tuple[Shard, ...]]
+    rows: dict[Split, File]
+    """The rows before encoding (Parquet), in the order of the shards."""
+
+
+class ModelManifest(Frozen):
+    """``model.json`` beside ``weights.safetensors``: all that is needed to score. Its SHA-256 is the model."""
+
+    schema_version: Literal[1] = 1
+    model: ModelSpec
+    task: Task
+    classes: tuple[str, ...] = Field(strict=False)
+    preprocessing: Preprocessing
+    weights: File
+    session: str
+    step: Annotated[int, Field(ge=0)]
+
+
+class CheckpointManifest(Frozen):
+    """``manifest.json`` of a checkpoint, written last: the checkpoint exists when this file does."""
+
+    schema_version: Literal[1] = 1
+    session: str
+    attempt: Positive
+    step: Annotated[int, Field(ge=0)]
+    validation_loss: float | None
+    world: Positive
+    parent: str | None
+    """Name of the checkpoint that this attempt resumed from."""
+    files: tuple[File, ...] = Field(strict=False)
+
+
+# --- requests -----------------------------------------------------------------------------------
+
+
+class World(Frozen):
+    nodes: Positive = 1
+    procs: Positive = 1
+    """Processes on each node."""
+    threads: Positive = 1
+
+
+class Output(Frozen):
+    """Folders and files of one attempt; ``checkpoints`` and ``model`` are the session's."""
+
+    checkpoints: str
+    model: str
+    """Folder for ``model.json`` and ``weights.safetensors``; written whole, by rename."""
+    events: str
+    result: str
+
+
+class TrainRequest(Frozen):
+    schema_version: Literal[1] = 1
+    verb: Literal["train"] = "train"
+    session: str
+    attempt: Positive
+    model: ModelSpec
+    training: TrainingSpec
+    data: Ref
+    resume: Ref | None
+    output: Output
+    world: World
+
+
+class ScoreOutput(Frozen):
+    predictions: str
+    """``.npy`` [rows, outputs] float64 probabilities, in the order of the rows."""
+    events: str
+    result: str
+
+
+class ScoreRequest(Frozen):
+    schema_version: Literal[1] = 1
+    verb: Literal["score"] = "score"
+    session: str
+    attempt: Positive
+    model: Ref
+    data: Ref
+    split: Split
+    output: ScoreOutput
+    world: World
+
+
+Request = Annotated[TrainRequest | ScoreRequest, Field(discriminator="verb")]
+
+
+# --- result -------------------------------------------------------------------------------------
+
+
+class TrainResult(Frozen):
+    schema_version: Literal[1] = 1
+    verb: Literal["train"] = "train"
+    session: str
+    attempt: Positive
+    outcome: Literal["done"] = "done"
+    step: Annotated[int, Field(ge=0)]
+    best_step: Annotated[int, Field(ge=0)]
+    stopped: Literal["epochs", "patience"]
+    model: Ref
+    metrics: dict[str, float]
+    seconds: float
+    advice: tuple[str, ...] = Field(default=(), strict=False)
+
+
+class ScoreResult(Frozen):
+    schema_version: Literal[1] = 1
+    verb: Literal["score"] = "score"
+    session: str
+    attempt: Positive
+    outcome: Literal["done"] = "done"
+    predictions: File
+    rows: Annotated[int, Field(ge=0)]
+    latency_ms: float
+    """Median wall time to score one row, milliseconds."""
+    rows_per_second: float
+
+
+Result = Annotated[TrainResult | ScoreResult, Field(discriminator="verb")]
+
+
+# --- events: one JSON object a line, sequence-numbered within the attempt -------------------------
+
+
+class _Event(Frozen):
+    v: Literal[1] = 1
+    session: str
+    attempt: Positive
+    seq: Annotated[int, Field(ge=0)]
+    time: Annotated[AwareDatetime, Field(strict=False)]
+
+
+class Progress(_Event):
+    kind: Literal["progress"] = "progress"
+    step: int
+    steps: int
+    message: str
+
+
+class Metrics(_Event):
+    kind: Literal["metrics"] = "metrics"
+    step: int
+    metrics: dict[str, float]
+    """train_loss, validation_loss, learning_rate, grad_norm, rows_per_second, ..."""
+
+
+class Checkpoint(_Event):
+    kind: Literal["checkpoint"] = "checkpoint"
+    step: int
+    checkpoint: Ref
+    size: int
+    best: bool
+    metrics: dict[str, float]
+
+
+class Warning(_Event):  # noqa: A001  the name of the kind of event
+    kind: Literal["warning"] = "warning"
+    message: str
+
+
+class Finished(_Event):
+    kind: Literal["result"] = "result"
+    result: Result
+
+
+class Failed(_Event):
+    kind: Literal["error"] = "error"
+    exit_code: int
+    reason: str
+    """A sentence for an operator."""
+    rank: int
+    step: int | None
+    detail: str
+    """The traceback, or empty."""
+
+
+Event = Annotated[
+    Progress | Metrics | Checkpoint | Warning | Finished | Failed, Field(discriminator="kind")
+]
+
+

@@ -1,0 +1,161 @@
+"""What happened: the records stored beside the data, from the receipt of a source to the ledger."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AwareDatetime, Field
+
+from ml_assets.spec.base import Digest, Frozen
+from ml_assets.spec.gates import Stage
+
+Time = Annotated[AwareDatetime, Field(strict=False)]
+
+
+class InputVersion(Frozen):
+    """An exact version that a step was handed."""
+
+    key: str
+    """Asset key, parts joined by ``/``."""
+    partition: str | None
+    version: str
+    """Data version: a digest of the content."""
+    commit: str | None
+    """Snapshot commit that it was read at; None for what lives in the object store."""
+
+
+class StageRecord(Frozen):
+    """One materialization of one (asset, partition); stored with its table in the same commit."""
+
+    schema_version: Literal[1] = 1
+    key: str
+    partition: str | None
+    run_key: Digest
+    code_version: str
+    data_version: str
+    rows: int | None
+    inputs: tuple[InputVersion, ...] = Field(strict=False)
+    attributes: dict[str, Any] = {}
+    """What only this stage has: a receipt, a window, a session, a digest."""
+    run: str
+    """Dagster run id."""
+    time: Time
+
+
+class Interval(Frozen):
+    """A value with its 95 % interval (block bootstrap percentile)."""
+
+    value: float
+    low: float
+    high: float
+
+
+class SliceMetrics(Frozen):
+    column: str
+    value: str
+    rows: int
+    metrics: dict[str, float]
+
+
+class CalibrationBin(Frozen):
+    predicted: float
+    observed: float
+    rows: int
+
+
+class Curve(Frozen):
+    """A curve thinned to at most 200 points, for a picture."""
+
+    x: tuple[float, ...] = Field(strict=False)
+    y: tuple[float, ...] = Field(strict=False)
+
+
+class ChampionComparison(Frozen):
+    """Candidate minus champion on the same rows: below zero, the candidate is better."""
+
+    champion: Digest
+    comparable: bool
+    reason: str
+    """Why it is not comparable; empty where it is."""
+    log_loss_difference: Interval | None
+    metrics: dict[str, float]
+    """The champion's own, on these rows."""
+
+
+class EvaluationReport(Frozen):
+    """How a model did on the holdout. Latency is recorded elsewhere: it is not the same twice."""
+
+    schema_version: Literal[1] = 1
+    pipeline: str
+    model: Digest
+    data: Digest
+    """The training set's digest."""
+    rows: int
+    holdout: tuple[str, str] = Field(strict=False)
+    """First and last partition, or two empty strings."""
+    label_rate: tuple[float, ...] = Field(strict=False)
+    metrics: dict[str, Interval]
+    baselines: dict[str, dict[str, float]]
+    champion: ChampionComparison | None
+    slices: tuple[SliceMetrics, ...] = Field(strict=False)
+    calibration: tuple[CalibrationBin, ...] = Field(strict=False)
+    roc: Curve | None
+    precision_recall: Curve | None
+    size_bytes: int
+
+
+class Measured(Frozen):
+    """What a machine measured while scoring; differs from run to run."""
+
+    latency_ms: float
+    rows_per_second: float
+
+
+class GateResult(Frozen):
+    name: str
+    passed: bool
+    value: float | None
+    bound: float | None
+    reason: str
+
+
+class Evidence(Frozen):
+    """Everything a decision is about, by digest: a decision is stale when one of these moved."""
+
+    model: Digest
+    report: Digest
+    data: Digest
+    code: str
+    policy: Digest
+    champion: Digest | None
+
+
+class Decision(Frozen):
+    """Whether a model may be released, and why."""
+
+    schema_version: Literal[1] = 1
+    pipeline: str
+    evidence: Evidence
+    gates: tuple[GateResult, ...] = Field(strict=False)
+    passed: bool
+    reason: str
+    run: str
+    time: Time
+
+
+class LedgerEntry(Frozen):
+    """One line of the ledger, chained to the one before by its digest."""
+
+    schema_version: Literal[1] = 1
+    seq: Annotated[int, Field(ge=1)]
+    previous: Digest | None
+    """SHA-256 of the bytes of the line before; None for the first."""
+    kind: Literal["decision", "stage"]
+    model: Digest
+    decision: Decision | None = None
+    stage: Stage | None = None
+    """``stage`` lines: where the model went, replacing whatever was there."""
+    replaced: Digest | None = None
+    canary: Literal["none"] | None = None
+    author: str
+    reason: str
+    run: str
+    time: Time

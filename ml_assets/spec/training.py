@@ -1,0 +1,72 @@
+"""The model and how it is trained: what the training program is asked for."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from ml_assets.spec.base import Fraction, Frozen, Positive
+
+Task = Literal["binary", "multiclass"]
+
+
+class TabM(Frozen):
+    """Parameter-efficient ensemble of MLPs with entity embeddings (Gorishniy et al., 2024)."""
+
+    family: Literal["tabm"]
+    width: Positive = 128
+    depth: Positive = 2
+    members: Positive = 12
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    embedding_limit: Positive = 16
+    """Widest entity embedding; a vocabulary of v words gets min(limit, ceil(1.6 v^0.56))."""
+
+
+class Mlp(Frozen):
+    """A plain multi-layer perceptron with entity embeddings."""
+
+    family: Literal["mlp"]
+    width: Positive = 128
+    depth: Positive = 2
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    embedding_limit: Positive = 16
+
+
+ModelSpec = Annotated[TabM | Mlp, Field(discriminator="family")]
+
+Strategy = Literal["replicate", "shard"]
+
+
+class TrainingSpec(Frozen):
+    """One global step is ``microbatches`` logical microbatches, whatever the number of processes."""
+
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    epochs: Positive = 10
+    batch_size: Positive = 3072
+    """Rows per global step, over all processes."""
+    microbatches: Positive = 24
+    """Logical microbatches per global step; divides ``batch_size``."""
+    learning_rate: Annotated[float, Field(gt=0, le=1)] = 2e-3
+    weight_decay: Annotated[float, Field(ge=0, le=1)] = 1e-3
+    warmup: Fraction = 0.1
+    """Share of all steps over which the learning rate rises; it then decays as a cosine to 0."""
+    clip_norm: Annotated[float, Field(gt=0)] = 1.0
+    positive_weight: Annotated[float, Field(gt=0)] = 1.0
+    """Weight of a positive row in the loss (binary); 1 keeps the probabilities calibrated."""
+    evaluate_every: Positive = 50
+    """Steps between evaluations on the validation split; a checkpoint is saved at each."""
+    patience: Positive = 5
+    """Evaluations without a better validation loss before training stops."""
+    keep_last: Positive = 2
+    keep_best: Positive = 1
+    strategy: Strategy = "shard"
+    processes: Positive = 2
+    threads: Positive = 1
+    """OMP threads of each process; part of the numerics, therefore of the session."""
+
+    @model_validator(mode="after")
+    def _batch_divides(self):
+        if self.batch_size % self.microbatches:
+            raise ValueError(
+                f"batch_size {self.batch_size} must be a multiple of microbatches {self.microbatches}"
+            )
+        return self

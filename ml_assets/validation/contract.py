@@ -1,0 +1,232 @@
+"""A data contract: a Great Expectations suite in JSON, read without Great Expectations.
+
+What is read is checked whole: a misspelt key would otherwise weaken a contract without a word.
+"""
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from ml_assets.errors import ContractError
+from ml_assets.spec.canonical import canonical_json
+
+Severity = Literal["critical", "warning"]
+"""``critical`` keeps a table from being published, ``warning`` is shown and counted."""
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """One statement about a table."""
+
+    type: str
+    kwargs: Mapping[str, Any]
+    severity: Severity
+    id: str | None
+    check_name: str
+    """Unique in its contract, stable while the kwargs are, made of ``[A-Za-z0-9_]``."""
+
+
+@dataclass(frozen=True)
+class Contract:
+    """What a table must be to be published."""
+
+    name: str
+    expectations: tuple[Expectation, ...]
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """The keys that an expectation type takes, and what its checks are called."""
+
+    short: str
+    needs: tuple[str, ...] = ()
+    takes: tuple[str, ...] = ()
+    one_of: tuple[str, ...] = ()
+
+
+_BOUNDS = ("min_value", "max_value", "strict_min", "strict_max")
+_KINDS: Mapping[str, _Kind] = {
+    "expect_table_row_count_to_be_between": _Kind(
+        "row_count", takes=_BOUNDS, one_of=("min_value", "max_value")
+    ),
+    "expect_table_columns_to_match_set": _Kind(
+        "columns", needs=("column_set",), takes=("exact_match",)
+    ),
+    "expect_column_values_to_not_be_null": _Kind("not_null", needs=("column",), takes=("mostly",)),
+    "expect_column_values_to_be_unique": _Kind("unique", needs=("column",), takes=("mostly",)),
+    "expect_compound_columns_to_be_unique": _Kind(
+        "unique_key", needs=("column_list",), takes=("mostly", "ignore_row_if")
+    ),
+    "expect_column_values_to_be_between": _Kind(
+        "between",
+        needs=("column",),
+        takes=(*_BOUNDS, "mostly"),
+        one_of=("min_value", "max_value"),
+    ),
+    "expect_column_values_to_be_in_set": _Kind(
+        "in_set", needs=("column", "value_set"), takes=("mostly",)
+    ),
+}
+SUPPORTED = tuple(sorted(_KINDS))
+"""The expectation types that are compiled."""
+
+IGNORE_ROW_IF = ("all_values_are_missing", "any_value_is_missing", "never")
+
+_SUITE_KEYS = {"name", "id", "expectations", "meta", "notes"}
+_EXPECTATION_KEYS = {
+    "type",
+    "kwargs",
+    "severity",
+    "id",
+    "meta",
+    "notes",
+    "description",
+    "rendered_content",
+}
+_SEVERITIES = ("critical", "warning")
+
+
+def load_contract(path: Path) -> Contract:
+    """Read a suite as Great Expectations 1.x writes it.
+
+    Raises:
+        ContractError: the file is missing, is not such a suite, or uses what is not supported; all
+            its mistakes are listed.
+    """
+    suite = _read_json(path)
+    found = suite.get("expectations")
+    if not isinstance(found, list) or not isinstance(suite.get("name"), str) or not found:
+        raise ContractError(
+            f"{path} is not an expectation suite: it needs 'name' (text) and 'expectations' (a list"
+            ' with at least one): {"name": ..., "expectations": [{"type": ..., "kwargs": {...}}]}'
+        )
+    mistakes = [f"unknown key {key!r}" for key in suite.keys() - _SUITE_KEYS]
+    expectations: list[Expectation] = []
+    for number, entry in enumerate(found, start=1):
+        wrong = _entry_mistakes(entry)
+        mistakes += [f"expectation {number} ({_title(entry)}): {problem}" for problem in wrong]
+        if not wrong:
+            expectations.append(_expectation(entry))
+    names = [expectation.check_name for expectation in expectations]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    mistakes += [f"{name} is stated twice: remove one" for name in twice]
+    if mistakes:
+        listed = "".join(f"\n  - {mistake}" for mistake in mistakes)
+        raise ContractError(f"{len(mistakes)} mistakes in the contract {path}:{listed}")
+    return Contract(suite["name"], tuple(expectations))
+
+
+def unknown_columns(contract: Contract, columns: Sequence[str]) -> tuple[str, ...]:
+    """A sentence for each expectation that names a column its table does not have."""
+    known = set(columns)
+    return tuple(
+        f"{e.check_name} names the columns {missing}, which the table does not have"
+        for e in contract.expectations
+        if (missing := [c for c in columns_of(e) if c not in known])
+        and e.type != "expect_table_columns_to_match_set"
+    )
+
+
+def columns_of(expectation: Expectation) -> tuple[str, ...]:
+    """The columns that an expectation names."""
+    kwargs = expectation.kwargs
+    if "column" in kwargs:
+        return (kwargs["column"],)
+    return tuple(kwargs.get("column_list") or kwargs.get("column_set") or ())
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        suite = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ContractError(
+            f"The contract {path} cannot be read: {error.strerror}. Every source names its contract"
+            " in defs.yaml, relative to the pipeline's folder."
+        ) from error
+    except ValueError as error:
+        raise ContractError(f"The contract {path} is not valid JSON: {error}.") from error
+    if not isinstance(suite, dict):
+        raise ContractError(f"The contract {path} holds a {type(suite).__name__}, not an object.")
+    return suite
+
+
+def _title(entry: object) -> str:
+    return str(entry.get("type", "no type")) if isinstance(entry, dict) else "not an object"
+
+
+def _entry_mistakes(entry: object) -> list[str]:
+    if not isinstance(entry, dict) or not isinstance(entry.get("kwargs"), dict):
+        return ["an object with 'type' and 'kwargs' is expected"]
+    mistakes = [f"unknown key {key!r}" for key in sorted(entry.keys() - _EXPECTATION_KEYS)]
+    severity = entry.get("severity", "critical")
+    if severity not in _SEVERITIES:
+        mistakes.append(f"severity is {severity!r}; use one of {_SEVERITIES}")
+    kind = _KINDS.get(str(entry.get("type")))
+    if kind is None:
+        return [*mistakes, f"this type is not supported; use one of {', '.join(SUPPORTED)}"]
+    kwargs = _given(entry["kwargs"])
+    known = (*kind.needs, *kind.takes)
+    mistakes += [f"unknown kwarg {k!r}; it takes {known}" for k in kwargs if k not in known]
+    mistakes += [f"kwarg {key!r} is missing" for key in kind.needs if key not in kwargs]
+    if kind.one_of and not any(key in kwargs for key in kind.one_of):
+        mistakes.append(f"give at least one of {kind.one_of}")
+    return [*mistakes, *_value_mistakes(kwargs)]
+
+
+def _value_mistakes(kwargs: Mapping[str, Any]) -> list[str]:
+    mistakes: list[str] = []
+    if not isinstance(kwargs.get("column", ""), str):
+        mistakes.append(f"column is {kwargs['column']!r}; a name is expected")
+    for key in ("column_list", "column_set"):
+        names = kwargs.get(key, ["a"])
+        if not (isinstance(names, list) and names and all(isinstance(n, str) for n in names)):
+            mistakes.append(f"{key} is {names!r}; a list of column names is expected")
+    mostly = kwargs.get("mostly", 1)
+    if isinstance(mostly, bool) or not isinstance(mostly, int | float) or not 0 <= mostly <= 1:
+        mistakes.append(f"mostly is {mostly!r}; a share from 0 to 1 is expected")
+    for key in ("strict_min", "strict_max", "exact_match"):
+        if not isinstance(kwargs.get(key, False), bool):
+            mistakes.append(f"{key} is {kwargs[key]!r}; true or false is expected")
+    if kwargs.get("ignore_row_if", "never") not in IGNORE_ROW_IF:
+        mistakes.append(f"ignore_row_if is {kwargs['ignore_row_if']!r}; use one of {IGNORE_ROW_IF}")
+    if not isinstance(kwargs.get("value_set", []), list):
+        mistakes.append(f"value_set is {kwargs['value_set']!r}; a list is expected")
+    return mistakes + [
+        f"{key} is {kwargs[key]!r}; a finite number, or a time as text, is expected"
+        for key in ("min_value", "max_value")
+        if not _is_bound(kwargs.get(key, 0))
+    ]
+
+
+def _is_bound(value: object) -> bool:
+    if isinstance(value, str):
+        return True
+    return not isinstance(value, bool) and isinstance(value, int | float) and math.isfinite(value)
+
+
+def _given(kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """A kwarg of null is one that is not given; ``batch_id`` names a run of Great Expectations."""
+    return {k: v for k, v in kwargs.items() if v is not None and k != "batch_id"}
+
+
+def _expectation(entry: Mapping[str, Any]) -> Expectation:
+    kwargs = _given(entry["kwargs"])
+    return Expectation(
+        type=entry["type"],
+        kwargs=kwargs,
+        severity=entry.get("severity", "critical"),
+        id=entry.get("id"),
+        check_name=_check_name(entry["type"], kwargs),
+    )
+
+
+def _check_name(kind: str, kwargs: Mapping[str, Any]) -> str:
+    named = [kwargs["column"]] if "column" in kwargs else kwargs.get("column_list", [])
+    digest = hashlib.sha256(canonical_json([kind, kwargs])).hexdigest()[:6]
+    parts = [_KINDS[kind].short, "_".join(named)[:60].strip("_"), digest]
+    return re.sub(r"[^A-Za-z0-9_]", "_", "__".join(part for part in parts if part))

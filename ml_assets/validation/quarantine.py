@@ -1,0 +1,51 @@
+"""Parting rows that may be published from rows that are kept back, each with its reason.
+
+No row is lost: what comes in is the clean rows and the quarantined ones.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+REASON = "_reason"
+"""Column of the quarantine: the checks that a row breaks, or why a sound row is kept back."""
+
+
+@dataclass(frozen=True)
+class Split:
+    """A table in two parts."""
+
+    clean: pl.DataFrame
+    quarantined: pl.DataFrame
+    """The columns of the table, and ``_reason``."""
+
+
+def keep_all(table: pl.DataFrame) -> Split:
+    """Nothing to keep back."""
+    return Split(table, table.clear().with_columns(pl.lit(None, pl.String).alias(REASON)))
+
+
+def split(table: pl.DataFrame, breaks: Mapping[str, pl.Expr]) -> Split:
+    """Keep back the rows that break any check.
+
+    Args:
+        table: the incoming rows.
+        breaks: check name -> expression that is true where a row breaks it, never null.
+    """
+    marked = table.with_columns(_reason(breaks))
+    sound = pl.col(REASON) == ""
+    return Split(marked.filter(sound).drop(REASON), marked.filter(~sound))
+
+
+def withhold(table: pl.DataFrame, breaks: Mapping[str, pl.Expr], failed: Sequence[str]) -> Split:
+    """Keep back every row: those that break a check say which, the others say what failed."""
+    held = f"held back: {', '.join(failed)} failed"
+    reason = _reason(breaks) if breaks else pl.lit("").alias(REASON)
+    marked = table.with_columns(reason).with_columns(pl.col(REASON).replace("", held))
+    return Split(table.clear(), marked)
+
+
+def _reason(breaks: Mapping[str, pl.Expr]) -> pl.Expr:
+    named = [pl.when(broken).then(pl.lit(name)) for name, broken in breaks.items()]
+    return pl.concat_str(named, separator=", ", ignore_nulls=True).alias(REASON)

@@ -1,0 +1,330 @@
+"""Guards over the source text: each returns what breaks a rule, one line a finding.
+
+They are functions of a folder, so that a test can plant the fault and see it found.
+"""
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import BaseModel
+
+FUNCTION_LINES = 60
+FUNCTION_LINES_P95 = 40
+MODULE_LINES = 400
+PIN = re.compile(r"[A-Za-z0-9._-]+==[0-9][A-Za-z0-9.]*")
+
+_FORBIDDEN_STEMS = {"utils", "util", "helpers", "helper", "manager", "common", "misc"}
+_EVALUATED_ANNOTATIONS = ("assets/", "checks/", "resources/", "automation/", "component.py")
+_PICKLERS = {"pickle", "cloudpickle", "dill", "joblib", "shelve", "marshal"}
+_FOR_PIPELINES = {"features", "spec", "resources"}
+_NAIVE = {"utcnow", "utcfromtimestamp", "today"}
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(frozen=True)
+class Module:
+    """One source file, parsed."""
+
+    path: str
+    """Relative to the package's folder, with forward slashes."""
+    text: str
+    tree: ast.Module
+
+    def functions(self) -> Iterator[Function]:
+        return (node for node in ast.walk(self.tree) if isinstance(node, Function))
+
+    def calls(self) -> Iterator[tuple[ast.Call, str]]:
+        """Every call with the dotted name of what is called (``datetime.now``)."""
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Call):
+                yield node, ast.unparse(node.func)
+
+
+Guard = Callable[[Path], list[str]]
+
+
+def modules(package: Path) -> list[Module]:
+    """All Python files below ``package``."""
+    return [
+        Module(file.relative_to(package).as_posix(), text, ast.parse(text, str(file)))
+        for file in sorted(package.rglob("*.py"))
+        for text in [file.read_text()]
+    ]
+
+
+def long_functions(package: Path) -> list[str]:
+    return [
+        f"{module.path}:{function.lineno} {function.name} has {_lines(function)} lines"
+        for module in modules(package)
+        for function in module.functions()
+        if _lines(function) > FUNCTION_LINES
+    ]
+
+
+def too_many_long_functions(package: Path) -> list[str]:
+    """The 95th percentile over the whole package, not one function's length."""
+    sized = sorted(
+        (_lines(function), f"{module.path}:{function.lineno} {function.name}")
+        for module in modules(package)
+        for function in module.functions()
+    )
+    over = [f"{name} has {lines} lines" for lines, name in sized if lines > FUNCTION_LINES_P95]
+    return over if len(over) > 0.05 * len(sized) else []
+
+
+def long_modules(package: Path) -> list[str]:
+    return [
+        f"{module.path} has {count} lines"
+        for module in modules(package)
+        if (count := len(module.text.splitlines())) > MODULE_LINES
+    ]
+
+
+def missing_annotations(package: Path) -> list[str]:
+    return [
+        f"{module.path}:{function.lineno} {function.name}: {', '.join(missing)}"
+        for module in modules(package)
+        for function in module.functions()
+        if (missing := _unannotated(function))
+    ]
+
+
+def missing_docstrings(package: Path) -> list[str]:
+    return [
+        module.path
+        for module in modules(package)
+        if module.text.strip() and not ast.get_docstring(module.tree)
+    ]
+
+
+def bare_raises(package: Path) -> list[str]:
+    return [
+        f"{module.path}:{node.lineno} raises {name}"
+        for module in modules(package)
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Raise) and node.exc is not None
+        for name in [_raised(node.exc)]
+        if name in {"RuntimeError", "Exception", "BaseException"}
+    ]
+
+
+def prints(package: Path) -> list[str]:
+    return [
+        f"{module.path}:{call.lineno} prints"
+        for module in modules(package)
+        if not module.path.startswith("cli/")
+        for call, name in module.calls()
+        if name == "print"
+    ]
+
+
+def naive_times(package: Path) -> list[str]:
+    """``datetime.now()`` without a zone and its like; ``time.time`` (use ``time.monotonic``)."""
+    return [
+        f"{module.path}:{call.lineno} {name}()"
+        for module in modules(package)
+        for call, name in module.calls()
+        if _is_naive(call, name)
+    ]
+
+
+def postponed_annotations(package: Path) -> list[str]:
+    """Dagster reads annotations at run time in these rooms."""
+    return [
+        f"{module.path}:{node.lineno} from __future__ import annotations"
+        for module in modules(package)
+        if module.path.startswith(_EVALUATED_ANNOTATIONS)
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.ImportFrom) and node.module == "__future__"
+    ]
+
+
+def shapeless_names(package: Path) -> list[str]:
+    """A file or folder whose name says only that something had no place."""
+    return [
+        module.path
+        for module in modules(package)
+        for part in Path(module.path).with_suffix("").parts
+        if _FORBIDDEN_STEMS & set(part.split("_"))
+    ]
+
+
+def unseen_folders(package: Path) -> list[str]:
+    """Folders without ``__init__.py``: import-linter would not see what they import.
+
+    A team's folder needs none (its modules are imported by path): see ``nosy_pipelines``.
+    """
+    folders = {file.parent for file in package.rglob("*.py")} - {package}
+    return sorted(
+        folder.relative_to(package).as_posix()
+        for folder in folders
+        if not (folder / "__init__.py").exists() and folder.parent != package / "pipelines"
+    )
+
+
+def nosy_pipelines(package: Path) -> list[str]:
+    """Imports of a team's folder from the engine, other than from the rooms meant for it."""
+    return [
+        f"{module.path}:{node.lineno} imports {name}"
+        for module in modules(package)
+        if module.path.startswith("pipelines/")
+        for node in ast.walk(module.tree)
+        for name in _imported(node)
+        if name.startswith("ml_assets.") and name.split(".")[1] not in _FOR_PIPELINES
+    ]
+
+
+def pickles(package: Path) -> list[str]:
+    """Nothing is pickled: not by name, not through torch or numpy."""
+    found = []
+    for module in modules(package):
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                picklers = sorted(_PICKLERS & {name.split(".")[0] for name in _imported(node)})
+                found += [f"{module.path}:{node.lineno} imports {name}" for name in picklers]
+        for call, name in module.calls():
+            allowed = any(k.arg == "allow_pickle" and _is_true(k.value) for k in call.keywords)
+            if allowed or name in {"torch.load", "torch.save"}:
+                found.append(f"{module.path}:{call.lineno} {name}() pickles")
+    return found
+
+
+def stray_environment_reads(package: Path) -> list[str]:
+    """ML_ASSETS_* is read in settings.py and nowhere else."""
+    reads = {"os.environ.get", "os.getenv", "os.environ.setdefault", "os.environ.pop"}
+    found = []
+    for module in modules(package):
+        if module.path == "settings.py":
+            continue
+        names = [
+            (call.lineno, call.args[0])
+            for call, name in module.calls()
+            if name in reads and call.args
+        ]
+        names += [
+            (node.lineno, node.slice)
+            for node in ast.walk(module.tree)
+            if isinstance(node, ast.Subscript)
+            and isinstance(node.ctx, ast.Load)
+            and ast.unparse(node.value) == "os.environ"
+        ]
+        found += [
+            f"{module.path}:{line} reads {name.value}"
+            for line, name in names
+            if isinstance(name, ast.Constant) and str(name.value).startswith("ML_ASSETS_")
+        ]
+    return found
+
+
+def unread_fields(model: type[BaseModel], package: Path) -> list[str]:
+    """Declared fields of ``model``, and of all models in it, that no engine code reads by name.
+
+    The files that declare fields do not count as readers; ``spec/partitions.py`` is engine code.
+    """
+    read = {
+        name
+        for module in modules(package)
+        if not module.path.startswith("spec/") or module.path == "spec/partitions.py"
+        for node in ast.walk(module.tree)
+        for name in _names_read(node)
+    }
+    return sorted(
+        f"{part.__name__}.{field}"
+        for part in models_within(model)
+        for field in part.model_fields
+        if field not in read
+    )
+
+
+def models_within(model: type[BaseModel]) -> set[type[BaseModel]]:
+    """``model`` and every model that its fields hold, at any depth."""
+    found: set[type[BaseModel]] = set()
+    waiting: list[Any] = [model]
+    while waiting:
+        here = waiting.pop()
+        if isinstance(here, type) and issubclass(here, BaseModel):
+            if here not in found:
+                found.add(here)
+                waiting += [field.annotation for field in here.model_fields.values()]
+        else:
+            waiting += get_args(here)
+    return found
+
+
+def workplace_paths(files: list[Path]) -> list[str]:
+    """Absolute paths of the machine that the code was written on."""
+    roots = ("work", "root", "opt/pypi", "opt/wheels", "home/[a-z]+")
+    pattern = re.compile(rf"(?<![\w.~/-])/(?:{'|'.join(roots)})/")
+    return [
+        f"{file}:{number} {line.strip()[:80]}"
+        for file in files
+        for number, line in enumerate(_text(file).splitlines(), 1)
+        if pattern.search(line)
+    ]
+
+
+def _lines(function: Function) -> int:
+    return (function.end_lineno or function.lineno) - function.lineno + 1
+
+
+def _unannotated(function: Function) -> list[str]:
+    arguments = function.args
+    named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+    named += [star for star in (arguments.vararg, arguments.kwarg) if star]
+    missing = [
+        argument.arg
+        for place, argument in enumerate(named)
+        if argument.annotation is None and not (place == 0 and argument.arg in {"self", "cls"})
+    ]
+    return missing if function.returns else [*missing, "return"]
+
+
+def _raised(node: ast.expr) -> str:
+    return ast.unparse(node.func if isinstance(node, ast.Call) else node)
+
+
+def _is_naive(call: ast.Call, name: str) -> bool:
+    owner, _, method = name.rpartition(".")
+    if name == "time.time":
+        return True
+    if owner.rpartition(".")[2] not in {"datetime", "date"}:
+        return False
+    zone = any(keyword.arg in {"tz", "tzinfo"} for keyword in call.keywords)
+    if method == "now":
+        return not call.args and not zone
+    if method == "fromtimestamp":
+        return len(call.args) < 2 and not zone
+    return method in _NAIVE
+
+
+def _imported(node: ast.AST) -> list[str]:
+    """Dotted names; ``from a import b`` gives ``a.b``, which may be a module or not."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom):
+        return [f"{node.module}.{alias.name}" for alias in node.names]
+    return []
+
+
+def _is_true(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is True
+
+
+def _names_read(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+        return [node.attr]
+    if isinstance(node, ast.MatchClass):
+        return node.kwd_attrs
+    return []
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text()
+    except UnicodeDecodeError:
+        return ""

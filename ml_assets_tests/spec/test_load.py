@@ -1,0 +1,81 @@
+"""Reading a spec: every mistake at once, each with its line, its key and its remedy."""
+
+from pathlib import Path
+
+import pytest
+
+from ml_assets.errors import SpecError
+from ml_assets.spec.load import check_spec, load_spec
+from ml_assets_tests.worlds import irises
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    irises.plant(tmp_path, tmp_path / "sources")
+    return tmp_path / "irises"
+
+
+def edit(folder: Path, *changes: tuple[str, str]) -> None:
+    file = folder / "defs.yaml"
+    text = file.read_text()
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    file.write_text(text)
+
+
+def test_a_right_spec_loads(folder: Path) -> None:
+    spec = load_spec(folder)
+    assert spec.name == "irises"
+    assert spec.label.classes == ("setosa", "versicolor", "virginica")
+
+
+def test_three_mistakes_are_reported_at_once_each_with_its_line(folder: Path) -> None:
+    edit(
+        folder,
+        ("epochs: 30", "epochs: many"),
+        ("width: 32", "width: 32, colour: red"),
+        ("validation: 0.2", "validation: 0.9"),
+    )
+    spec, mistakes = check_spec(folder)
+    assert spec is None
+    lines = (folder / "defs.yaml").read_text().splitlines()
+    found = {mistake.key: mistake for mistake in mistakes}
+    assert set(found) == {"training.epochs", "model.colour", "split.validation"}
+    for key, mistake in found.items():
+        assert key.split(".")[-1] in lines[mistake.line - 1]
+    assert found["training.epochs"].value == "'many'"
+    assert "integer" in found["training.epochs"].rule
+    assert "0.5" in found["split.validation"].rule
+
+
+def test_an_unknown_field_suggests_the_nearest_one(folder: Path) -> None:
+    edit(folder, ("batch_size: 24", "batch_sise: 24"))
+    _, mistakes = check_spec(folder)
+    assert [m.remedy for m in mistakes if m.key == "training.batch_sise"] == [
+        "did you mean 'batch_size'?"
+    ]
+
+
+def test_a_missing_key_says_which(folder: Path) -> None:
+    edit(folder, ("  owner: team:botany\n", ""))
+    _, mistakes = check_spec(folder)
+    assert mistakes[0].key == "owner"
+    assert mistakes[0].remedy == "add the key 'owner'"
+
+
+def test_parts_that_do_not_fit_together_are_named(folder: Path) -> None:
+    edit(folder, ("baseline: constant,", "baseline: nothing,"))
+    with pytest.raises(SpecError, match=r"'beats_constant' names baseline 'nothing'"):
+        load_spec(folder)
+
+
+def test_a_file_that_is_not_yaml_gives_its_line(folder: Path) -> None:
+    (folder / "defs.yaml").write_text("type: [\nattributes: }")
+    _, mistakes = check_spec(folder)
+    assert mistakes[0].line == 2
+
+
+def test_a_missing_file_is_an_error_that_names_it(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=r"defs\.yaml"):
+        load_spec(tmp_path)

@@ -1,0 +1,287 @@
+"""The architecture is executable: layers, what is loaded, budgets, what each file must keep."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+from ml_assets.spec.pipeline import PipelineSpec
+from ml_assets_tests import guards
+
+PROJECT = Path(__file__).parent.parent
+PACKAGE = PROJECT / "ml_assets"
+
+HEAVY = {
+    "boto3",
+    "great_expectations",
+    "kubernetes",
+    "matplotlib",
+    "mlflow",
+    "pandas",
+    "sklearn",
+    "sqlalchemy",
+    "torch",
+}
+KNOW_DAGSTER = {
+    "assets",
+    "automation",
+    "checks",
+    "cli",
+    "component",
+    "definitions",
+    "operations",
+    "pipelines",
+    "resources",
+    "runs",
+}
+NOT_IN_THE_TRAINING_IMAGE = HEAVY - {"torch", "boto3"} | {"dagster", "polars", "pyarrow", "scipy"}
+
+
+# --- layers ---------------------------------------------------------------------------------------
+
+
+def test_the_layers_hold() -> None:
+    done = lint_imports(PROJECT)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "broken"),
+    [
+        ("spec/fault.py", "import ml_assets.storage", "A room imports only rooms below it"),
+        ("sources/fault.py", "import ml_assets.validation", "A room imports only rooms below it"),
+        ("unplaced/__init__.py", "", "A room imports only rooms below it"),
+        ("cli/fault.py", "import ml_assets.training", "Nobody imports the training program"),
+        ("pipelines/fault.py", "import ml_assets.storage", "A team's pipeline imports"),
+        ("training/fault.py", "import polars", "The training program needs"),
+        ("evaluation/fault.py", "import dagster", "Dagster stays above the domain"),
+    ],
+)
+def test_a_planted_import_breaks_its_contract(
+    tmp_path: Path, file: str, content: str, broken: str
+) -> None:
+    shutil.copytree(PACKAGE, tmp_path / "ml_assets", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(PROJECT / "pyproject.toml", tmp_path)
+    fault = tmp_path / "ml_assets" / file
+    fault.parent.mkdir(exist_ok=True)
+    fault.write_text(content)
+
+    done = lint_imports(tmp_path)
+
+    assert done.returncode != 0
+    kept_or_broken = [line for line in done.stdout.splitlines() if line.startswith(broken)]
+    assert any(line.endswith("BROKEN") for line in kept_or_broken), done.stdout
+
+
+def lint_imports(folder: Path) -> subprocess.CompletedProcess[str]:
+    program = "from importlinter.cli import lint_imports_command; lint_imports_command()"
+    return subprocess.run(
+        [sys.executable, "-c", program, "--no-cache"],
+        cwd=folder,
+        env={**os.environ, "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+# --- what a fresh interpreter loads ---------------------------------------------------------------
+
+
+def rooms() -> list[str]:
+    """Every folder and file at the top of the package."""
+    folders = {path.parent.name for path in PACKAGE.glob("*/*.py")}
+    return sorted(folders | {path.stem for path in PACKAGE.glob("*.py")} - {"__init__"})
+
+
+@pytest.mark.parametrize("room", [room for room in rooms() if room != "training"])
+def test_importing_a_room_loads_nothing_heavy(room: str) -> None:
+    forbidden = HEAVY if room in KNOW_DAGSTER else {*HEAVY, "dagster"}
+    assert loaded_by(IMPORT_ALL, f"ml_assets.{room}") & forbidden == set()
+
+
+def test_importing_the_training_program_loads_only_what_its_image_carries() -> None:
+    found = loaded_by(IMPORT_ALL, "ml_assets.training")
+    assert "torch" in found
+    assert found & NOT_IN_THE_TRAINING_IMAGE == set()
+
+
+def test_importing_the_spec_loads_no_engine() -> None:
+    found = loaded_by(IMPORT_ALL, "ml_assets.spec")
+    assert found & {*HEAVY, "dagster", "numpy", "polars", "pyarrow"} == set()
+
+
+def test_loading_the_code_location_loads_nothing_heavy(tmp_path: Path) -> None:
+    program = "import ml_assets.definitions as d; d.build(d.read_settings()).get_repository_def()"
+    found = loaded_by(program, ML_ASSETS_HOME=str(tmp_path / "home"))
+    assert "dagster" in found
+    assert found & HEAVY == set()
+
+
+IMPORT_ALL = """
+import importlib, pkgutil, sys
+room = importlib.import_module(sys.argv[1])
+for module in pkgutil.walk_packages(getattr(room, "__path__", []), sys.argv[1] + "."):
+    if not module.name.endswith("__main__"):
+        importlib.import_module(module.name)
+"""
+
+
+def loaded_by(program: str, *arguments: str, **environment: str) -> set[str]:
+    """Top-level modules that a fresh interpreter holds after running ``program``."""
+    shown = "\nimport json, sys; print(json.dumps(sorted({m.split('.')[0] for m in sys.modules})))"
+    done = subprocess.run(
+        [sys.executable, "-c", program + shown, *arguments],
+        cwd=PROJECT,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+def test_a_heavy_module_that_is_loaded_is_seen() -> None:
+    assert "sqlalchemy" in loaded_by("import sqlalchemy")
+
+
+# --- budgets and house rules ----------------------------------------------------------------------
+
+LONG_FUNCTION = "def f() -> None:\n" + "    pass\n" * 60
+FAULTS = [
+    (guards.long_functions, "runs/a.py", LONG_FUNCTION),
+    (guards.too_many_long_functions, "runs/a.py", "def f() -> None:\n" + "    pass\n" * 40),
+    (guards.long_modules, "runs/a.py", "x = 1\n" * 401),
+    (guards.missing_annotations, "runs/a.py", "def f(x) -> None: ..."),
+    (guards.missing_annotations, "runs/a.py", "def f(x: int): ..."),
+    (guards.missing_annotations, "runs/a.py", "def f(*x, y: int) -> None: ..."),
+    (guards.missing_annotations, "runs/a.py", "class A:\n    def f(self): ..."),
+    (guards.missing_docstrings, "runs/a.py", "x = 1"),
+    (guards.bare_raises, "runs/a.py", "raise RuntimeError('no')"),
+    (guards.bare_raises, "runs/a.py", "raise Exception"),
+    (guards.prints, "runs/a.py", "print(1)"),
+    (guards.naive_times, "runs/a.py", "datetime.now()"),
+    (guards.naive_times, "runs/a.py", "datetime.datetime.utcnow()"),
+    (guards.naive_times, "runs/a.py", "datetime.fromtimestamp(0)"),
+    (guards.naive_times, "runs/a.py", "date.today()"),
+    (guards.naive_times, "runs/a.py", "time.time()"),
+    (guards.postponed_annotations, "assets/a.py", "from __future__ import annotations"),
+    (guards.postponed_annotations, "component.py", "from __future__ import annotations"),
+    (guards.shapeless_names, "runs/utils.py", ""),
+    (guards.shapeless_names, "runs/run_manager.py", ""),
+    (guards.shapeless_names, "helpers/a.py", ""),
+    (guards.unseen_folders, "runs/a.py", ""),
+    (guards.nosy_pipelines, "pipelines/flights/features.py", "from ml_assets import storage"),
+    (guards.nosy_pipelines, "pipelines/flights/assets.py", "import ml_assets.registry.ledger"),
+    (guards.pickles, "runs/a.py", "import pickle"),
+    (guards.pickles, "runs/a.py", "from joblib import load"),
+    (guards.pickles, "runs/a.py", "torch.load(f)"),
+    (guards.pickles, "runs/a.py", "np.load(f, allow_pickle=True)"),
+    (guards.stray_environment_reads, "runs/a.py", "os.environ['ML_ASSETS_HOME']"),
+    (guards.stray_environment_reads, "runs/a.py", "os.environ.get('ML_ASSETS_HOME', 1)"),
+]
+GUARDS = list(dict.fromkeys(guard for guard, _, _ in FAULTS))
+
+
+@pytest.mark.parametrize("guard", GUARDS, ids=lambda guard: guard.__name__)
+def test_the_package_keeps_the_rule(guard: guards.Guard) -> None:
+    assert guard(PACKAGE) == []
+
+
+@pytest.mark.parametrize(("guard", "file", "text"), FAULTS)
+def test_a_planted_fault_is_found(
+    tmp_path: Path, guard: guards.Guard, file: str, text: str
+) -> None:
+    fault = tmp_path / file
+    fault.parent.mkdir(parents=True, exist_ok=True)
+    fault.write_text(text)
+    assert len(guard(tmp_path)) == 1
+
+
+def test_the_command_line_may_print(tmp_path: Path) -> None:
+    (tmp_path / "cli").mkdir()
+    (tmp_path / "cli" / "a.py").write_text("print(1)")
+    assert guards.prints(tmp_path) == []
+
+
+def test_a_pipeline_may_import_the_rooms_meant_for_it(tmp_path: Path) -> None:
+    (tmp_path / "pipelines").mkdir()
+    text = "from ml_assets.features.history import as_of\nimport polars\nfrom ml_assets import spec"
+    (tmp_path / "pipelines" / "a.py").write_text(text)
+    assert guards.nosy_pipelines(tmp_path) == []
+
+
+def test_an_aware_time_is_no_finding(tmp_path: Path) -> None:
+    lines = ["datetime.now(UTC)", "datetime.now(tz=UTC)", "datetime.fromtimestamp(0, UTC)"]
+    (tmp_path / "a.py").write_text("\n".join([*lines, "time.monotonic()", "zone.now()"]))
+    assert guards.naive_times(tmp_path) == []
+
+
+# --- every declared field is read -----------------------------------------------------------------
+
+DECLARED_ONLY = {
+    "PipelineSpec.schema_version",  # read by pydantic: only schema 1 is accepted
+}
+
+
+def test_every_field_of_a_spec_is_read() -> None:
+    assert set(guards.unread_fields(PipelineSpec, PACKAGE)) - DECLARED_ONLY == set()
+
+
+def test_a_field_that_nothing_reads_is_found(tmp_path: Path) -> None:
+    class Inner(BaseModel):
+        used: int
+        forgotten: int
+        only_set: int
+
+    class Outer(BaseModel):
+        parts: tuple[Inner, ...] | None
+
+    (tmp_path / "spec").mkdir()
+    (tmp_path / "spec" / "rules.py").write_text("x.forgotten")
+    (tmp_path / "a.py").write_text("for part in x.parts: part.used\nx.only_set = 1")
+
+    assert guards.unread_fields(Outer, tmp_path) == ["Inner.forgotten", "Inner.only_set"]
+
+
+# --- what is committed ----------------------------------------------------------------------------
+
+
+def test_no_file_names_the_machine_it_was_written_on() -> None:
+    assert guards.workplace_paths(committed()) == []
+
+
+def test_a_path_of_the_workplace_is_found(tmp_path: Path) -> None:
+    file = tmp_path / "a.md"
+    file.write_text("see " + "/".join(["", "work", "main"]) + "\nsee shared/work/main and ~/work/x")
+    assert len(guards.workplace_paths([file])) == 1
+
+
+def test_the_lock_file_holds_versions_only() -> None:
+    lines = (PROJECT / "requirements.lock").read_text().splitlines()
+    pins = [line for line in lines if not line.startswith("#")]
+    assert [pin for pin in pins if not guards.PIN.fullmatch(pin)] == []
+    assert pins == sorted(pins, key=str.lower)
+    assert "torch==2.13.0" in pins
+
+
+def committed() -> list[Path]:
+    """Files that git tracks or would track; outside a repository, all but hidden folders."""
+    listing = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if listing.returncode == 0:
+        files = [PROJECT / name for name in listing.stdout.splitlines()]
+        return [file for file in files if file.is_file()]
+    tops = [path for path in PROJECT.iterdir() if not path.name.startswith(".")]
+    return [file for top in tops for file in [top, *top.rglob("*")] if file.is_file()]
