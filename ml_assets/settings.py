@@ -63,7 +63,9 @@ def read_settings(environment: Mapping[str, str] | None = None) -> Settings:
         objects=_local_path(env, "ML_ASSETS_OBJECTS", home / "objects"),
         launcher=_launcher(env.get("ML_ASSETS_LAUNCHER") or "local"),
         tracking_uri=env.get("MLFLOW_TRACKING_URI") or f"sqlite:///{home / 'mlflow.db'}",
-        sql={k.removeprefix(SQL_PREFIX): v for k, v in env.items() if k.startswith(SQL_PREFIX) and v},
+        sql={
+            k.removeprefix(SQL_PREFIX): v for k, v in env.items() if k.startswith(SQL_PREFIX) and v
+        },
     )
 
 

@@ -1,13 +1,17 @@
 """The architecture is executable: layers, what is loaded, budgets, what each file must keep."""
 
+import importlib.util
 import json
 import os
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
+import dagster as dg
 import pytest
+import yaml
 from pydantic import BaseModel
 
 from ml_assets.spec.pipeline import PipelineSpec
@@ -248,6 +252,26 @@ def test_a_field_that_nothing_reads_is_found(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("for part in x.parts: part.used\nx.only_set = 1")
 
     assert guards.unread_fields(Outer, tmp_path) == ["Inner.forgotten", "Inner.only_set"]
+
+
+# --- what Dagster is given ------------------------------------------------------------------------
+
+
+def test_dagster_takes_its_configuration_and_phones_nobody(tmp_path: Path) -> None:
+    shutil.copy(PROJECT / "dagster.yaml", tmp_path)
+    with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
+        concurrency = instance.get_concurrency_config()
+        assert instance.telemetry_enabled is False
+        assert instance.run_retries_retry_on_asset_or_op_failure is False
+        assert concurrency.run_queue_config is not None
+        assert concurrency.run_queue_config.max_concurrent_runs == 2
+
+
+def test_the_workspace_names_the_composition_root() -> None:
+    (entry,) = yaml.safe_load((PROJECT / "workspace.yaml").read_text())["load_from"]
+    module = tomllib.loads((PROJECT / "pyproject.toml").read_text())["tool"]["dg"]["project"]
+    assert entry["python_module"]["module_name"] == module["code_location_target_module"]
+    assert importlib.util.find_spec(entry["python_module"]["module_name"])
 
 
 # --- what is committed ----------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import polars as pl
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.inputs import require_record
 from ml_assets.assets.metadata import table_metadata
-from ml_assets.assets.partitioned import Made, make_partitions
+from ml_assets.assets.partitioned import Events, Made, make_partitions
 from ml_assets.assets.publish import Draft, Work, input_version
 from ml_assets.assets.raw_snapshot import window_of
 from ml_assets.errors import WindowError
@@ -37,7 +37,7 @@ def feature_set(graph: PipelineGraph) -> dg.AssetsDefinition:
         partitions_def=partitions,
         backfill_policy=dg.BackfillPolicy.single_run() if partitions else None,
     )
-    def materialize(context: dg.AssetExecutionContext, snapshots: SnapshotsResource):
+    def materialize(context: dg.AssetExecutionContext, snapshots: SnapshotsResource) -> Events:
         store = snapshots.store()
         build = load_function(graph.folder, spec.features.function, graph.name)
 

@@ -21,7 +21,13 @@ from ml_assets.spec.sources import SourceSpec
 
 PACKAGE = Path(ml_assets.__file__).parent
 DATA_STAGES = ("raw_snapshot", "validated_table", "feature_set")
-MODEL_STAGES = ("training_set", "checkpoints", "trained_model", "evaluation_report", "released_model")
+MODEL_STAGES = (
+    "training_set",
+    "checkpoints",
+    "trained_model",
+    "evaluation_report",
+    "released_model",
+)
 STAGES = (*DATA_STAGES, *MODEL_STAGES)
 
 

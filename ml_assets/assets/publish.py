@@ -74,22 +74,32 @@ class Draft:
         if self._scratch:
             self._scratch.cleanup()
 
+    @property
+    def _scratch_name(self) -> str:
+        if self._scratch is None:
+            raise ValueError("a Draft is used inside 'with'")
+        return self._scratch.name
+
     def table(self, frame: pl.DataFrame | pl.LazyFrame, key: Sequence[str]) -> None:
         """Add the stage's table; its rows become the record's."""
         self.rows = self.extra_table("data.parquet", frame, key)
 
-    def extra_table(
-        self, name: str, frame: pl.DataFrame | pl.LazyFrame, key: Sequence[str]
-    ) -> int:
-        if self._scratch is None:
-            raise ValueError("a Draft is used inside 'with'")
-        file = Path(self._scratch.name) / name
+    def extra_table(self, name: str, frame: pl.DataFrame | pl.LazyFrame, key: Sequence[str]) -> int:
+        file = Path(self._scratch_name) / name
         rows = write_table(frame, file, key)
         self._files[name] = file
         return rows
 
     def text(self, name: str, content: bytes) -> None:
         self._files[name] = content
+
+    def keep(self, path: str, frame: pl.DataFrame, key: Sequence[str]) -> None:
+        """Publish one table under a path of its own, with no record: rows that were rejected."""
+        self.extra_table("kept.parquet", frame, key)
+        with self.store.open(self.base, self.work.run_key) as workspace:
+            workspace.put(path, Path(self._scratch_name) / "kept.parquet")
+            workspace.commit(f"quarantine {self.work.address}", {})
+            workspace.publish()
 
     def publish(
         self, *, attributes: Mapping[str, Any], data_version: str | None = None

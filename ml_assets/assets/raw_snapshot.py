@@ -4,7 +4,7 @@ import dagster as dg
 
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.metadata import table_metadata
-from ml_assets.assets.partitioned import Made, make_partitions
+from ml_assets.assets.partitioned import Events, Made, make_partitions
 from ml_assets.assets.publish import Draft, Work
 from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.resources.sources import SourcesResource
@@ -31,7 +31,7 @@ def raw_snapshot(graph: PipelineGraph, source_name: str) -> dg.AssetsDefinition:
     )
     def materialize(
         context: dg.AssetExecutionContext, snapshots: SnapshotsResource, sources: SourcesResource
-    ):
+    ) -> Events:
         store = snapshots.store()
 
         def make(address: Address) -> Made:
@@ -68,5 +68,3 @@ def _origin(source: SourceSpec) -> str:
     if source.kind == "sql":
         return f"table `{source.table}` of the database `{source.connection}`"
     return f"{source.kind} at `{source.path}`"
-
-

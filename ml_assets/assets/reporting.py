@@ -24,9 +24,7 @@ def read_report(store: SnapshotStore, base: CommitId, pipeline: str) -> Evaluati
     """
     address = Address(pipeline, "evaluation_report")
     require_record(store, base, address)
-    return EvaluationReport.model_validate_json(
-        store.read_bytes(base, address.file("report.json"))
-    )
+    return EvaluationReport.model_validate_json(store.read_bytes(base, address.file("report.json")))
 
 
 def publish_report(

@@ -1,5 +1,7 @@
 """checkpoints and trained_model: one training session, followed while it runs."""
 
+from collections.abc import Iterator
+
 import dagster as dg
 
 from ml_assets.assets.graph import PipelineGraph
@@ -59,7 +61,7 @@ def trained_model(graph: PipelineGraph) -> dg.AssetsDefinition:
         objects: ObjectsResource,
         launcher: LauncherResource,
         tracking: TrackingResource,
-    ):
+    ) -> Iterator[dg.MaterializeResult]:
         store = snapshots.store()
         base = resolve_base(context, store)
         data = require_record(store, base, Address(graph.name, "training_set"))
@@ -81,7 +83,9 @@ def trained_model(graph: PipelineGraph) -> dg.AssetsDefinition:
             ("checkpoints", sinks.last_checkpoint_digest or model.digest),
             (STAGE, model.digest),
         ):
-            work = Work(Address(graph.name, stage), code_version, inputs, context.run_id, config.fresh)
+            work = Work(
+                Address(graph.name, stage), code_version, inputs, context.run_id, config.fresh
+            )
             with Draft(store, work, store.resolve("main")) as draft:
                 published = draft.publish(attributes=attributes, data_version=version)
             yield _result(graph, stage, published, result, model)

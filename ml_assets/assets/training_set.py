@@ -92,7 +92,9 @@ def resolve_window(
     spec = graph.spec
     if spec.split.kind != "time":
         if as_of is not None:
-            raise WindowError(f"{graph.name} has no partitions: as_of {as_of!r} means nothing here.")
+            raise WindowError(
+                f"{graph.name} has no partitions: as_of {as_of!r} means nothing here."
+            )
         return None
     available = list(published_partitions(store, base, Address(graph.name, "feature_set")))
     if not available:

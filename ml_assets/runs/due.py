@@ -82,10 +82,7 @@ def plan_model(
 def records_by_address(store: SnapshotStore, pipeline: str) -> Mapping[Address, StageRecord]:
     """Every record of a pipeline at the head of ``main``."""
     commit = store.resolve("main")
-    return {
-        address_of_record(record): record
-        for record in read_records(store, commit, pipeline)
-    }
+    return {address_of_record(record): record for record in read_records(store, commit, pipeline)}
 
 
 def address_of_record(record: StageRecord) -> Address:
@@ -93,9 +90,7 @@ def address_of_record(record: StageRecord) -> Address:
     return Address(pipeline, stage, source[0] if source else None, record.partition)
 
 
-def _source_nodes(
-    graph: PipelineGraph, sources: SourcesResource, arrived: Landed
-) -> list[Node]:
+def _source_nodes(graph: PipelineGraph, sources: SourcesResource, arrived: Landed) -> list[Node]:
     nodes: list[Node] = []
     for name, source in graph.spec.sources.items():
         spans: Sequence[PartitionWindow | None] = arrived.windows if source.partitioned else [None]
@@ -123,7 +118,10 @@ def feature_partitions(graph: PipelineGraph, arrived: Landed) -> list[str | None
     """Partitions whose whole look-back has landed; [None] for a pipeline without partitions."""
     if graph.spec.partitions.cadence == "none":
         return [None]
-    keys, have = [w.key for w in windows(graph.spec.partitions, SourcesResource.now())], set(arrived.keys)
+    keys, have = (
+        [w.key for w in windows(graph.spec.partitions, SourcesResource.now())],
+        set(arrived.keys),
+    )
     back = graph.spec.features.look_back
     return [
         key

@@ -27,7 +27,8 @@ class Selection:
     """What one run makes."""
 
     assets: tuple[dg.AssetKey, ...] = ()
-    checks: tuple[dg.AssetCheckKey, ...] = ()
+    checks: tuple[dg.AssetCheckKey, ...] | None = None
+    """None: every check of the assets."""
     partitions: tuple[str, str] | None = None
     """First and last partition key of a range."""
 
@@ -47,7 +48,8 @@ def execute(
     """
     job = defs.resolve_implicit_global_asset_job_def()
     subset = job.get_subset(
-        asset_selection=set(selection.assets), asset_check_selection=set(selection.checks)
+        asset_selection=set(selection.assets),
+        asset_check_selection=None if selection.checks is None else set(selection.checks),
     )
     tags = {PID_TAG: str(os.getpid()), **_range_tags(selection.partitions)}
     with _Progress(instance, tags[PID_TAG], tell) as progress:

@@ -46,9 +46,7 @@ def _input(version: InputVersion) -> dict[str, Any]:
     return {"key": version.key, "partition": version.partition, "version": version.version}
 
 
-def _release(
-    records: list[StageRecord], entries: tuple[LedgerEntry, ...]
-) -> dict[str, Any] | None:
+def _release(records: list[StageRecord], entries: tuple[LedgerEntry, ...]) -> dict[str, Any] | None:
     """The newest release; where the newest decision refused a model, that is told beside it."""
     moves = [entry for entry in entries if entry.kind == "stage"]
     if not moves:

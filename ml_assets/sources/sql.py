@@ -5,7 +5,6 @@ A URL may hold a password, so no message holds a URL: a database is named by its
 
 import difflib
 import hashlib
-import importlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -142,7 +141,9 @@ def _scrub(text: str, url: "sa.URL") -> str:
 
 
 def _reflect(database: _Database, source: SqlSource) -> "sa.Table":
-    sa = importlib.import_module("sqlalchemy")
+    import sqlalchemy as sa
+    from sqlalchemy import exc
+
     schema, _, table_name = source.table.rpartition(".")
     try:
         table = sa.Table(

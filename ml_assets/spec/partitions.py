@@ -23,7 +23,7 @@ def windows(spec: PartitionsSpec, until: datetime) -> tuple[PartitionWindow, ...
     The keys are those of Dagster's time-window partitions of the same cadence and time zone.
     """
     zone = ZoneInfo(spec.timezone)
-    edge = until if spec.end is None else datetime.combine(spec.end, time(), zone)
+    edge = until if spec.end is None else min(until, datetime.combine(spec.end, time(), zone))
     edges = _edges(spec, zone)
     found: list[PartitionWindow] = []
     start = next(edges, None)
@@ -37,7 +37,7 @@ def windows(spec: PartitionsSpec, until: datetime) -> tuple[PartitionWindow, ...
 
 def _key(spec: PartitionsSpec, start: datetime) -> str:
     if spec.cadence == "hourly":
-        return start.strftime("%Y-%m-%d-%H:%M")
+        return start.strftime("%Y-%m-%d-%H:%M%z" if start.fold else "%Y-%m-%d-%H:%M")
     return start.strftime("%Y-%m-%d")
 
 

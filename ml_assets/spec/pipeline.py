@@ -1,7 +1,7 @@
 """PipelineSpec: everything a team declares about one model, checked once, here."""
 
 from datetime import date
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import AliasChoices, Field, StringConstraints, field_validator, model_validator
 
@@ -31,7 +31,7 @@ class PartitionsSpec(Frozen):
     """First day of a week: 0 Sunday, 1 Monday, ..."""
 
     @model_validator(mode="after")
-    def _cadence_needs_a_start(self):
+    def _cadence_needs_a_start(self) -> Self:
         if self.cadence != "none" and self.start is None:
             raise ValueError(f"partitions of cadence {self.cadence!r} need a 'start' date")
         return self
@@ -69,7 +69,7 @@ class FeaturesSpec(Frozen):
         return inside(value)
 
     @model_validator(mode="after")
-    def _has_columns(self):
+    def _has_columns(self) -> Self:
         columns = [*self.numeric, *self.categorical]
         if not columns:
             raise ValueError("declare at least one 'numeric' or 'categorical' feature")
@@ -88,7 +88,7 @@ class LabelSpec(Frozen):
     """Multiclass: the labels, in the order of the predictions."""
 
     @model_validator(mode="after")
-    def _classes_match_the_task(self):
+    def _classes_match_the_task(self) -> Self:
         if self.task == "multiclass" and len(self.classes) < 2:
             raise ValueError("a multiclass label needs 'classes', at least two of them")
         if self.task == "binary" and self.classes:
@@ -150,7 +150,7 @@ class PipelineSpec(Frozen):
     release: ReleaseSpec = ReleaseSpec()
 
     @model_validator(mode="after")
-    def _parts_fit_together(self):
+    def _parts_fit_together(self) -> Self:
         problems = [*_partition_problems(self), *_label_problems(self), *_gate_problems(self)]
         if problems:
             raise ValueError("; ".join(problems))
@@ -172,13 +172,17 @@ def _partition_problems(spec: PipelineSpec) -> list[str]:
 def _label_problems(spec: PipelineSpec) -> list[str]:
     features = {*spec.features.numeric, *spec.features.categorical}
     if spec.label.column in features:
-        return [f"label.column {spec.label.column!r} is also a feature: the model would see the answer"]
+        return [
+            f"label.column {spec.label.column!r} is also a feature: the model would see the answer"
+        ]
     return []
 
 
 def _gate_problems(spec: PipelineSpec) -> list[str]:
     names = [gate.name for gate in spec.gates]
-    problems = [f"gate name {n!r} is used twice" for n in sorted({n for n in names if names.count(n) > 1})]
+    problems = [
+        f"gate name {n!r} is used twice" for n in sorted({n for n in names if names.count(n) > 1})
+    ]
     baselines = {baseline.name for baseline in spec.evaluation.baselines}
     for gate in spec.gates:
         if isinstance(gate, BeatsBaseline) and gate.baseline not in baselines:

@@ -234,7 +234,7 @@ class Checkpoint(_Event):
     metrics: dict[str, float]
 
 
-class Warning(_Event):  # noqa: A001  the name of the kind of event
+class Warning(_Event):
     kind: Literal["warning"] = "warning"
     message: str
 
@@ -258,5 +258,3 @@ class Failed(_Event):
 Event = Annotated[
     Progress | Metrics | Checkpoint | Warning | Finished | Failed, Field(discriminator="kind")
 ]
-
-

@@ -1,7 +1,7 @@
 """Where a pipeline's tables come from, and the schema and contract each must meet."""
 
 from pathlib import PurePosixPath
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
@@ -26,7 +26,7 @@ class _Source(Frozen):
     """Column that tells when a row became known; None: known from the start."""
 
     @model_validator(mode="after")
-    def _columns_exist(self):
+    def _columns_exist(self) -> Self:
         named = [*self.key, *([self.known_at] if self.known_at else [])]
         missing = [column for column in named if column not in self.columns]
         if missing:
@@ -54,7 +54,7 @@ class FilesSource(_Source):
         return inside(value)
 
     @model_validator(mode="after")
-    def _path_names_the_partition(self):
+    def _path_names_the_partition(self) -> Self:
         return _check_partition_field(self)
 
 
@@ -71,7 +71,7 @@ class EventsSource(_Source):
         return inside(value)
 
     @model_validator(mode="after")
-    def _path_names_the_partition(self):
+    def _path_names_the_partition(self) -> Self:
         return _check_partition_field(self)
 
 
@@ -85,7 +85,7 @@ class SqlSource(_Source):
     watermark: str | None = None
 
     @model_validator(mode="after")
-    def _partitions_need_a_watermark(self):
+    def _partitions_need_a_watermark(self) -> Self:
         if self.partitioned and self.watermark is None:
             raise ValueError("a partitioned SQL source needs 'watermark', the column to range over")
         if self.watermark is not None and self.columns.get(self.watermark) != "datetime":
@@ -114,7 +114,9 @@ def inside(path: str) -> str:
 
 def _check_partition_field(source: PathSource) -> PathSource:
     if source.partitioned and PARTITION_FIELD not in source.path:
-        raise ValueError(f"path {source.path!r} of a partitioned source must hold {PARTITION_FIELD}")
+        raise ValueError(
+            f"path {source.path!r} of a partitioned source must hold {PARTITION_FIELD}"
+        )
     if not source.partitioned and PARTITION_FIELD in source.path:
         raise ValueError(f"path {source.path!r} holds {PARTITION_FIELD} but partitioned is false")
     return source

@@ -1,6 +1,6 @@
 """The model and how it is trained: what the training program is asked for."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -64,7 +64,7 @@ class TrainingSpec(Frozen):
     """OMP threads of each process; part of the numerics, therefore of the session."""
 
     @model_validator(mode="after")
-    def _batch_divides(self):
+    def _batch_divides(self) -> Self:
         if self.batch_size % self.microbatches:
             raise ValueError(
                 f"batch_size {self.batch_size} must be a multiple of microbatches {self.microbatches}"

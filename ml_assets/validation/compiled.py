@@ -131,7 +131,7 @@ def _row_rule(expectation: Expectation, schema: pl.Schema) -> _RowRule:
     there = _is_there(column, schema)
     match expectation.type:
         case "expect_column_values_to_not_be_null":
-            return _RowRule(expectation, ~there, pl.lit(True).repeat_by(1).list.first(), "be there")
+            return _RowRule(expectation, ~there, there | ~there, "not be null")
         case "expect_column_values_to_be_unique":
             again = pl.len().over(column) > 1
             return _RowRule(expectation, there & again, there, "be unique")
@@ -159,10 +159,11 @@ def _is_there(column: str, schema: pl.Schema) -> pl.Expr:
 def _unique_key(expectation: Expectation, schema: pl.Schema) -> _RowRule:
     columns: list[str] = expectation.kwargs["column_list"]
     there = [_is_there(column, schema) for column in columns]
+    any_there = pl.any_horizontal(there)
     judged = {
-        "all_values_are_missing": pl.any_horizontal(there),
+        "all_values_are_missing": any_there,
         "any_value_is_missing": pl.all_horizontal(there),
-        "never": pl.any_horizontal(pl.lit(True), *there),
+        "never": any_there | ~any_there,
     }[expectation.kwargs.get("ignore_row_if", "all_values_are_missing")]
     keys = [pl.col(c).fill_nan(None) if schema[c].is_float() else pl.col(c) for c in columns]
     again = pl.len().over(keys) > 1
@@ -229,7 +230,6 @@ def _row_result(rule: _RowRule, counts: dict[str, int]) -> ExpectationResult:
     judged = counts[f"judged:{expectation.check_name}"]
     share = (judged - broken) / judged if judged else 1.0
     mostly = expectation.kwargs.get("mostly", 1.0)
-    needed = "all" if mostly == 1 else f"{mostly:.10g} of them"
     what = expectation.kwargs.get("column") or "rows"
     return ExpectationResult(
         check_name=expectation.check_name,
@@ -238,7 +238,8 @@ def _row_result(rule: _RowRule, counts: dict[str, int]) -> ExpectationResult:
         passed=share >= mostly,
         rows_failed=broken,
         observed=share,
-        reason=f"{judged - broken:,} of {judged:,} {what} {rule.words}: {share:.6g}; {needed} must",
+        reason=f"{what} must {rule.words}; {judged - broken:,} of {judged:,} do: {share:.6g},"
+        f" at least {mostly:.10g} is expected",
     )
 
 

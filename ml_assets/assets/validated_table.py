@@ -1,0 +1,125 @@
+"""validated_table: write, audit, publish - only rows that meet the contract get through."""
+
+import dagster as dg
+import polars as pl
+
+from ml_assets.assets.graph import PipelineGraph
+from ml_assets.assets.inputs import require_record
+from ml_assets.assets.metadata import numbers, table_metadata
+from ml_assets.assets.partitioned import CheckOutcome, Events, Made, make_partitions
+from ml_assets.assets.publish import Draft, Work, input_version
+from ml_assets.errors import DataRejected
+from ml_assets.resources.snapshots import SnapshotsResource
+from ml_assets.storage.layout import Address
+from ml_assets.storage.snapshots import CommitId, SnapshotStore
+from ml_assets.validation.compiled import Audit, ExpectationResult, audit
+from ml_assets.validation.contract import Contract, load_contract
+
+STAGE = "validated_table"
+QUARANTINE_FILE = "quarantine.parquet"
+
+
+def validated_table(graph: PipelineGraph, source_name: str) -> dg.AssetsDefinition:
+    """The validated_table asset of one source, with one check for each expectation."""
+    source = graph.spec.sources[source_name]
+    contract = load_contract(graph.folder / source.contract)
+    code_version = graph.code_version(STAGE, source_name)
+    key = graph.key(STAGE, source_name)
+
+    @dg.asset(
+        **graph.attributes(STAGE, source_name),
+        description=f"The rows of `{source_name}` that meet the contract `{contract.name}`; the"
+        " others are in quarantine, each with its reason.",
+        kinds={"polars", "greatexpectations"},
+        deps=[graph.key("raw_snapshot", source_name)],
+        partitions_def=graph.partitions(source),
+        backfill_policy=dg.BackfillPolicy.single_run() if source.partitioned else None,
+        check_specs=[
+            dg.AssetCheckSpec(
+                e.check_name,
+                asset=key,
+                blocking=e.severity == "critical",
+                description=f"{e.type} {dict(e.kwargs)} ({e.severity})",
+            )
+            for e in contract.expectations
+        ],
+    )
+    def materialize(context: dg.AssetExecutionContext, snapshots: SnapshotsResource) -> Events:
+        store = snapshots.store()
+
+        def make(address: Address) -> Made:
+            base = store.resolve("main")
+            raw = Address(graph.name, "raw_snapshot", source_name, address.partition)
+            record = require_record(store, base, raw)
+            inputs = (input_version(record, base),)
+            work = Work(address, code_version, inputs, context.run_id)
+            return audited(store, base, work, raw, contract, source.key)
+
+        yield from make_partitions(context, Address(graph.name, STAGE, source_name), make)
+
+    return materialize
+
+
+def audited(
+    store: SnapshotStore,
+    base: CommitId,
+    work: Work,
+    raw: Address,
+    contract: Contract,
+    key: tuple[str, ...],
+) -> Made:
+    """Audit one raw table; publish what may be published, keep the rest in quarantine."""
+    found = audit(store.scan(base, raw.table), contract)
+    checks = tuple(_check(result) for result in found.results)
+    if not found.passed:
+        kept = _keep(store, base, work.address, found.quarantined, key)
+        return Made(None, {}, checks, _rejected(work.address, found, kept))
+    with Draft(store, work, base) as draft:
+        draft.table(found.clean, key)
+        draft.extra_table(QUARANTINE_FILE, found.quarantined, key)
+        published = draft.publish(
+            attributes={
+                "quarantined": len(found.quarantined),
+                "warnings": [r.reason for r in found.results if not r.passed],
+            }
+        )
+    metadata = table_metadata(store, published, work.address)
+    rows = {
+        "rows_in": len(found.clean) + len(found.quarantined),
+        "quarantined": len(found.quarantined),
+    }
+    return Made(published, {**metadata, **numbers(rows)}, checks)
+
+
+def _keep(
+    store: SnapshotStore,
+    base: CommitId,
+    address: Address,
+    rows: pl.DataFrame,
+    key: tuple[str, ...],
+) -> str:
+    """Put the rows of a rejected table where an engineer finds them; the table stays as it was."""
+    path = f"quarantine/{address.key}/{address.partition or 'all'}.parquet".replace(":", "-")
+    with Draft(store, Work(address, "quarantine", (), ""), base) as draft:
+        draft.keep(path, rows, key)
+    return path
+
+
+def _rejected(address: Address, found: Audit, kept: str) -> DataRejected:
+    failed = [r for r in found.results if not r.passed and r.severity == "critical"]
+    reasons = "\n".join(f"    {result.check_name}: {result.reason}" for result in failed)
+    return DataRejected(
+        f"{address}: {len(failed)} critical expectations failed; nothing was published.\n{reasons}\n"
+        f"    The rows are kept at {kept} (main). Mend the source, or change the contract."
+    )
+
+
+def _check(result: ExpectationResult) -> CheckOutcome:
+    critical = result.severity == "critical"
+    return CheckOutcome(
+        result.check_name,
+        result.passed,
+        dg.AssetCheckSeverity.ERROR if critical else dg.AssetCheckSeverity.WARN,
+        {"rows_failed": result.rows_failed, "observed": str(result.observed)},
+        result.reason,
+    )

@@ -1,0 +1,336 @@
+"""The evaluation report as one self-contained HTML page: the verdict first, then its evidence.
+
+Everything on it comes from records; equal records give an equal page. It loads nothing.
+"""
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from itertools import groupby
+
+from ml_assets.evaluation.charts import (
+    baseline_bars,
+    calibration_card,
+    curve_cards,
+    history_cards,
+)
+from ml_assets.evaluation.gate import NO_CHAMPION, passed, summary
+from ml_assets.evaluation.style import STYLE
+from ml_assets.evaluation.wording import TITLES, digits, plain_number, title
+from ml_assets.spec.pipeline import PipelineSpec
+from ml_assets.spec.records import (
+    Decision,
+    EvaluationReport,
+    GateResult,
+    InputVersion,
+    Interval,
+    Measured,
+    SliceMetrics,
+)
+
+LINEAGE_LINES = 600
+"""Most input versions listed one by one; an hourly pipeline has thousands."""
+
+
+def render(
+    report: EvaluationReport,
+    measured: Measured,
+    gates: Sequence[GateResult],
+    decision: Decision | None,
+    history: Mapping[str, Sequence[tuple[int, float]]],
+    lineage: Sequence[InputVersion],
+    spec: PipelineSpec,
+) -> str:
+    """The page.
+
+    Args:
+        gates: what the gates say of this report.
+        decision: the one in the ledger, if it was made.
+        history: training metric -> (step, value): those that end in ``loss``, ``learning_rate``.
+        lineage: the exact inputs of the report and the model.
+    """
+    body = [
+        _header(report, spec),
+        _verdict(report, gates, decision, spec),
+        _tiles(report, measured),
+        _gates(gates),
+        _baselines(report),
+        _champion(report),
+        _curves(report, spec),
+        _slices(report),
+        _history(history),
+        _lineage(lineage),
+        _footer(report, measured, decision, spec),
+    ]
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(spec.name)}: evaluation report</title><style>{STYLE}</style></head>"
+        f"<body><main>{''.join(body)}</main></body></html>\n"
+    )
+
+
+def _header(report: EvaluationReport, spec: PipelineSpec) -> str:
+    first, last = report.holdout
+    span = f", {escape(first)} to {escape(last)}" if first else ""
+    return (
+        f'<p class="eyebrow">Evaluation report · model <code>{report.model[:12]}</code>'
+        f" · {report.rows:,} holdout rows{span}</p>"
+        f'<h1>{escape(spec.name)}</h1><p class="lead">{escape(spec.description)}</p>'
+    )
+
+
+def _verdict(
+    report: EvaluationReport,
+    gates: Sequence[GateResult],
+    decision: Decision | None,
+    spec: PipelineSpec,
+) -> str:
+    tone, headline, reasons = _judgement(report, gates, decision, spec)
+    listed = "".join(f"<li>{escape(reason)}</li>" for reason in reasons)
+    return (
+        f'<section class="verdict {tone}" role="status"><strong>{escape(headline)}</strong>'
+        + (f"<ul>{listed}</ul>" if len(reasons) > 1 else f"<p>{escape(''.join(reasons))}</p>")
+        + "</section>"
+    )
+
+
+def _judgement(
+    report: EvaluationReport,
+    gates: Sequence[GateResult],
+    decision: Decision | None,
+    spec: PipelineSpec,
+) -> tuple[str, str, list[str]]:
+    """(tone, headline, reasons): a pass needs gates that passed and a decision on this model."""
+    failed = [f"{gate.name}: {gate.reason}" for gate in gates if not gate.passed]
+    if failed:
+        return "bad", "✗ Refused: this model may not be released", failed
+    if decision is None:
+        why = f"{summary(gates)}." if gates else "No gate was evaluated."
+        return "wait", "○ Not decided: no decision on this model is in the ledger", [why]
+    if decision.evidence.model != report.model:
+        about = f"The decision shown is about model {decision.evidence.model[:12]}, not this one."
+        return "bad", "✗ Refused: this model may not be released", [about]
+    if not decision.passed or not passed(gates):
+        return "bad", "✗ Refused: this model may not be released", [decision.reason]
+    headline = f"✓ Passed: this model may go to {spec.release.to}"
+    return "good", headline, [f"{decision.reason[:1].upper()}{decision.reason[1:]}."]
+
+
+def _tiles(report: EvaluationReport, measured: Measured) -> str:
+    tiles = [
+        _tile(
+            title(name),
+            f"{found.value:.{digits(name)}f}",
+            f"{found.low:.{digits(name)}f} to {found.high:.{digits(name)}f}",
+        )
+        for name, found in sorted(report.metrics.items(), key=lambda item: _order(item[0]))
+    ]
+    tiles.append(_tile("Size", f"{report.size_bytes / 1e6:.2f} MB", "weights and manifest"))
+    speed = f"{measured.rows_per_second:,.0f} rows/s in bulk"
+    tiles.append(_tile("Time for one row", f"{measured.latency_ms:.3g} ms", speed))
+    return f'<div class="tiles">{"".join(tiles)}</div>'
+
+
+def _tile(name: str, value: str, below: str) -> str:
+    return (
+        f'<div class="tile"><span>{escape(name)}</span><b>{escape(value)}</b>'
+        f"<small>{escape(below)}</small></div>"
+    )
+
+
+def _gates(gates: Sequence[GateResult]) -> str:
+    rows = [
+        f"<tr><th>{escape(gate.name)}</th>"
+        + ('<td class="pass">✓ pass</td>' if gate.passed else '<td class="fail">✗ fail</td>')
+        + f'<td class="n">{plain_number(gate.value)}</td><td class="n">{plain_number(gate.bound)}'
+        f"</td><td>{escape(gate.reason)}</td></tr>"
+        for gate in gates
+    ]
+    head = '<th>Gate</th><th></th><th class="n">Value</th><th class="n">Bound</th><th>Why</th>'
+    about = "Release verifies these again, whatever path led to it. What is missing fails."
+    return _section("Gates", about, _table(head, rows) if rows else "<p>No gate was evaluated.</p>")
+
+
+def _baselines(report: EvaluationReport) -> str:
+    cards = baseline_bars(report)
+    names = sorted(report.metrics, key=_order)
+    rows = [_compared("this model", {n: i.value for n, i in report.metrics.items()}, names, True)]
+    if report.champion and report.champion.comparable:
+        rows.append(_compared("champion", report.champion.metrics, names))
+    rows += [_compared(name, values, names) for name, values in report.baselines.items()]
+    head = "<th></th>" + "".join(f'<th class="n">{escape(title(name))}</th>' for name in names)
+    about = "All scored on the same holdout rows. The whisker is this model's 95 % interval."
+    grid = f'<div class="grid two">{"".join(cards)}</div>' if cards else ""
+    return _section("Against the baselines", about, f"{grid}<br>{_table(head, rows)}")
+
+
+def _compared(
+    name: str, values: Mapping[str, float], metrics: Sequence[str], own: bool = False
+) -> str:
+    cells = "".join(_cell(values, metric) for metric in metrics)
+    opening = '<tr class="own">' if own else "<tr>"
+    return f"{opening}<th>{escape(name)}</th>{cells}</tr>"
+
+
+def _champion(report: EvaluationReport) -> str:
+    seen = report.champion
+    if seen is None:
+        words = f"{NO_CHAMPION.capitalize()}: no other model was released when this was made."
+    elif not seen.comparable or seen.log_loss_difference is None:
+        why = seen.reason or "no reason given"
+        words = f"Champion {seen.champion[:12]} cannot be compared: {why}."
+    else:
+        words = (
+            f"Log-loss minus that of champion {seen.champion[:12]} on the same rows:"
+            f" {_gap(seen.log_loss_difference)}."
+        )
+    return _section("Against the champion", "", f"<p>{escape(words)}</p>")
+
+
+def _gap(gap: Interval) -> str:
+    if gap.high < 0:
+        shown = "this model is better"
+    elif gap.low > 0:
+        shown = "this model is worse"
+    else:
+        shown = "the interval holds zero, so neither is shown to be better"
+    return f"{gap.value:+.4f} (95 % interval {gap.low:+.4f} to {gap.high:+.4f}): {shown}"
+
+
+def _curves(report: EvaluationReport, spec: PipelineSpec) -> str:
+    cards = [calibration_card(report, spec), *curve_cards(report)]
+    body = f'<div class="grid">{"".join(card for card in cards if card)}</div>'
+    rows = report.calibration[0].rows if report.calibration else 0
+    about = f"Each dot of the calibration is about {rows:,} rows of like predictions."
+    return _section("How it ranks, and whether its probabilities can be believed", about, body)
+
+
+def _slices(report: EvaluationReport) -> str:
+    if not report.slices:
+        return ""
+    names = sorted({name for one in report.slices for name in one.metrics}, key=_order)
+    lead = "auc" if "auc" in names else "accuracy"
+    head = '<th>Column</th><th>Value</th><th class="n">Rows</th>' + "".join(
+        f'<th class="n">{escape(title(name))}</th>{"<th></th>" if name == lead else ""}'
+        for name in names
+    )
+    rows: list[str] = []
+    for column, group in groupby(report.slices, key=lambda one: one.column):
+        for index, one in enumerate(group):
+            rows.append(_slice_row(one, column if index == 0 else "", names, lead))
+    span = "from 0.5 (guessing) to 1" if lead == "auc" else "from 0 to 1"
+    about = (
+        "The most frequent values, largest first; values with too few rows to judge are left out."
+        f" The bar is {title(lead)}, {span}."
+    )
+    return _section("Slices", about, _table(head, rows))
+
+
+def _slice_row(one: SliceMetrics, column: str, names: Sequence[str], lead: str) -> str:
+    cells = "".join(
+        f"{_cell(one.metrics, m)}{_meter(one.metrics.get(m), m) if m == lead else ''}"
+        for m in names
+    )
+    opening = '<tr class="first">' if column else "<tr>"
+    return (
+        f"{opening}<th>{escape(column)}</th>"
+        f'<td>{escape(one.value)}</td><td class="n">{one.rows:,}</td>{cells}</tr>'
+    )
+
+
+def _cell(metrics: Mapping[str, float], name: str) -> str:
+    text = f"{metrics[name]:.{digits(name)}f}" if name in metrics else "–"
+    return f'<td class="n">{text}</td>'
+
+
+def _meter(value: float | None, name: str) -> str:
+    if value is None:
+        return "<td></td>"
+    share = (value - 0.5) * 2 if name == "auc" else value
+    width = f"{min(max(share, 0.0), 1.0):.1%}"
+    return f'<td><span class="meter"><i style="width:{width}"></i></span></td>'
+
+
+def _history(history: Mapping[str, Sequence[tuple[int, float]]]) -> str:
+    cards = history_cards(history)
+    if not cards:
+        return ""
+    about = "As the training program told it, step by step; of a resumed run the last attempt's."
+    return _section("Training", about, f'<div class="grid two">{"".join(cards)}</div>')
+
+
+def _lineage(lineage: Sequence[InputVersion]) -> str:
+    if not lineage:
+        return ""
+    unique = sorted(set(lineage), key=lambda one: (one.key, one.partition or "", one.version))
+    room = LINEAGE_LINES
+    rows: list[str] = []
+    for key, group in groupby(unique, key=lambda one: one.key):
+        versions = list(group)
+        rows.append(_lineage_row(key, versions, room))
+        room = max(0, room - len(versions))
+    head = "<th>Input</th><th>Partition</th><th>Version</th><th>Snapshot commit</th>"
+    about = "The exact versions that were read. A version is a digest of the content."
+    return _section("Lineage", about, _table(head, rows))
+
+
+def _lineage_row(key: str, versions: Sequence[InputVersion], room: int) -> str:
+    commits = sorted({one.commit[:12] for one in versions if one.commit})
+    commit = ", ".join(commits[:3]) + (f" and {len(commits) - 3} more" if len(commits) > 3 else "")
+    if len(versions) == 1:
+        partition = escape(versions[0].partition or "–")
+        version = f"<code>{escape(versions[0].version)}</code>"
+    else:
+        first, last = versions[0].partition or "–", versions[-1].partition or "–"
+        partition = f"{escape(first)} … {escape(last)}"
+        lines = "".join(
+            f"<li>{escape(one.partition or '–')} <code>{escape(one.version[:12])}</code></li>"
+            for one in versions[:room]
+        )
+        left = f"<li>and {len(versions) - room} more</li>" if len(versions) > room else ""
+        version = (
+            f"<details><summary>{len(versions)} versions</summary><ul>{lines}{left}</ul></details>"
+        )
+    return (
+        f"<tr><th>{escape(key)}</th><td>{partition}</td><td>{version}</td>"
+        f"<td><code>{escape(commit) or '–'}</code></td></tr>"
+    )
+
+
+def _footer(
+    report: EvaluationReport, measured: Measured, decision: Decision | None, spec: PipelineSpec
+) -> str:
+    label, training = spec.label, spec.training
+    rate = ", ".join(f"{share:.3f}" for share in report.label_rate)
+    rows = {
+        "Model": report.model,
+        "Training set": report.data,
+        "Label": f"{label.column} ({label.task}), share in the holdout {rate}",
+        "Network": f"{spec.model.family}, trained with strategy {training.strategy}"
+        f" on {training.processes} processes, seed {training.seed}",
+        "Intervals": f"95 %, from {spec.evaluation.bootstrap_samples:,} bootstrap samples"
+        f" of whole {spec.evaluation.block}s",
+        "Owner": spec.owner,
+    }
+    if decision is not None:
+        rows["Decided"] = f"{decision.time:%Y-%m-%d %H:%M %Z} in run {decision.run}"
+        rows["Policy"] = decision.evidence.policy
+    cells = "".join(f"<dt>{escape(k)}</dt><dd>{escape(v)}</dd>" for k, v in rows.items())
+    return f"<footer><dl>{cells}</dl></footer>"
+
+
+def _section(name: str, about: str, body: str) -> str:
+    words = f'<p class="about">{escape(about)}</p>' if about else ""
+    return f"<section><h2>{escape(name)}</h2>{words}{body}</section>"
+
+
+def _table(head: str, rows: Sequence[str]) -> str:
+    return (
+        f'<div class="scroll"><table><thead><tr>{head}</tr></thead>'
+        f"<tbody>{''.join(rows)}</tbody></table></div>"
+    )
+
+
+def _order(name: str) -> tuple[int, str]:
+    known = list(TITLES)
+    return (known.index(name) if name in known else len(known), name)

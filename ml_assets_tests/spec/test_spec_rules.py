@@ -1,0 +1,285 @@
+"""Every rule of a spec has a planted fault here, and a message that says what to change."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+from ml_assets.spec.gates import HIGHER_IS_BETTER, BaselineSpec, GateSpec, MetricName
+from ml_assets.spec.pipeline import PipelineSpec
+from ml_assets.spec.sources import EventsSource, FilesSource, SourceSpec, SqlSource, inside
+from ml_assets.spec.training import ModelSpec, TrainingSpec
+
+Raw = dict[str, Any]
+
+FILES: Raw = {
+    "kind": "files",
+    "path": "landing/orders/{partition}.csv",
+    "format": "csv",
+    "columns": {"order": "int64", "shop": "string", "placed": "datetime"},
+    "key": ["order"],
+    "contract": "contracts/orders.json",
+}
+EVENTS: Raw = {
+    "kind": "events",
+    "path": "events/returns/{partition}.jsonl",
+    "columns": {"order": "int64", "seen": "datetime"},
+    "key": ["order"],
+    "contract": "contracts/returns.json",
+    "known_at": "seen",
+}
+SQL: Raw = {
+    "kind": "sql",
+    "connection": "WAREHOUSE",
+    "table": "public.stock",
+    "columns": {"shop": "string", "counted": "datetime"},
+    "key": ["shop", "counted"],
+    "contract": "contracts/stock.json",
+    "watermark": "counted",
+}
+SPEC: Raw = {
+    "schema": 1,
+    "name": "returns",
+    "description": "Will the order come back?",
+    "owner": "team:shop",
+    "partitions": {"cadence": "weekly", "start": "2024-01-01", "timezone": "Europe/Berlin"},
+    "sources": {"orders": FILES, "returns": EVENTS, "stock": SQL},
+    "features": {
+        "function": "features.py:build",
+        "key": ["order"],
+        "decision_at": "placed",
+        "numeric": ["price"],
+        "categorical": ["shop"],
+        "look_back": 2,
+    },
+    "label": {"column": "came_back", "task": "binary"},
+    "split": {"kind": "time", "train": 8, "validation": 2, "holdout": 2},
+    "model": {"family": "tabm"},
+    "training": {"batch_size": 240, "microbatches": 24},
+    "evaluation": {"baselines": [{"kind": "constant"}, {"kind": "group_rate", "by": ["shop"]}]},
+    "gates": [
+        {"kind": "bound", "name": "quality", "metric": "auc", "at_least": 0.6},
+        {
+            "kind": "baseline",
+            "name": "better",
+            "metric": "auc",
+            "baseline": "group_rate",
+            "margin": 0.02,
+        },
+        {"kind": "leak_alarm", "bound": 0.95},
+    ],
+}
+
+
+def changed(raw: Raw, path: str, value: object) -> Raw:
+    """A copy with the value at ``a.b.0.c`` set, or removed where ``value`` is ``...``."""
+    whole = copy.deepcopy(raw)
+    *parents, last = [int(part) if part.isdigit() else part for part in path.split(".")]
+    here: Any = whole
+    for part in parents:
+        here = here[part]
+    if value is ...:
+        del here[last]
+    else:
+        here[last] = value
+    return whole
+
+
+def refusal(check: Callable[[], object]) -> str:
+    with pytest.raises(ValidationError) as caught:
+        check()
+    return str(caught.value)
+
+
+def test_the_whole_spec_is_accepted() -> None:
+    spec = PipelineSpec.model_validate(SPEC)
+    assert spec.schema_version == 1
+    assert isinstance(spec.sources["orders"], FilesSource)
+    assert isinstance(spec.sources["returns"], EventsSource)
+    assert isinstance(spec.sources["stock"], SqlSource)
+    assert spec.features.key == ("order",)
+    assert spec.release.to == "production"
+
+
+def test_what_a_spec_says_survives_being_written_and_read_again() -> None:
+    spec = PipelineSpec.model_validate(SPEC)
+    assert PipelineSpec.model_validate(spec.model_dump(mode="json")) == spec
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "said"),
+    [
+        # the spec as a whole
+        ("schema", 2, "schema"),
+        ("name", "Returns", "pattern"),
+        ("name", "2nd", "pattern"),
+        ("name", "a" * 64, "pattern"),
+        ("description", "", "at least 1 character"),
+        ("owner", "the shop team", "pattern"),
+        ("owner", "someone@nowhere", "pattern"),
+        ("colour", "red", "Extra inputs are not permitted"),
+        ("sources", {}, "at least 1 item"),
+        ("sources", {"Orders": FILES}, "pattern"),
+        ("gates", [], "at least 1 item"),
+        ("features", ..., "Field required"),
+        # partitions
+        ("partitions.start", ..., "partitions of cadence 'weekly' need a 'start' date"),
+        ("partitions.start", "yesterday", "valid date"),
+        ("partitions.cadence", "yearly", "'hourly', 'daily', 'weekly' or 'monthly'"),
+        ("partitions.timezone", "Europe/Atlantis", "is not an IANA time zone"),
+        ("partitions.timezone", "../etc/passwd", "is not an IANA time zone"),
+        ("partitions.day_offset", 7, "less than or equal to 6"),
+        ("partitions", {}, "sources ['orders', 'returns', 'stock'] are partitioned"),
+        ("partitions", {}, "split.kind 'time' needs partitions"),
+        ("partitions", {}, "features.look_back needs partitions"),
+        # features
+        ("features.function", "features.build", "pattern"),
+        ("features.function", "../other/features.py:build", "stays inside its folder"),
+        ("features.function", "/etc/features.py:build", "stays inside its folder"),
+        ("features.key", [], "at least 1 item"),
+        ("features.look_back", -1, "greater than or equal to 0"),
+        ("features.look_back", "2", "valid integer"),
+        ("features.categorical", ["price"], "features ['price'] are declared twice"),
+        ("features.numeric", ["price", "price"], "features ['price'] are declared twice"),
+        # label
+        ("label.column", "price", "label.column 'price' is also a feature"),
+        ("label.column", "shop", "label.column 'shop' is also a feature"),
+        ("label.classes", ["yes", "no"], "a binary label is true or false"),
+        ("label", {"column": "kind", "task": "multiclass"}, "needs 'classes', at least two"),
+        ("label", {"column": "kind", "task": "multiclass", "classes": ["a"]}, "at least two"),
+        # split
+        ("split.kind", "shuffle", "'time', 'random'"),
+        ("split.train", 0, "greater than 0"),
+        ("split.holdout", 1.5, "valid integer"),
+        ("split.embargo", -1, "greater than or equal to 0"),
+        ("split", {"kind": "random", "validation": 0.0}, "greater than 0"),
+        ("split", {"kind": "random", "holdout": 0.5}, "less than 0.5"),
+        # model and training
+        ("model.family", "forest", "'tabm', 'mlp'"),
+        ("model.width", 0, "greater than 0"),
+        ("model.dropout", 1.0, "less than 1"),
+        ("training.batch_size", 250, "batch_size 250 must be a multiple of microbatches 24"),
+        ("training.seed", -1, "greater than or equal to 0"),
+        ("training.learning_rate", 0.0, "greater than 0"),
+        ("training.learning_rate", float("nan"), "finite number"),
+        ("training.warmup", 1.1, "less than or equal to 1"),
+        ("training.clip_norm", 0, "greater than 0"),
+        ("training.positive_weight", 0.0, "greater than 0"),
+        ("training.strategy", "hybrid", "'replicate' or 'shard'"),
+        ("training.processes", True, "valid integer"),
+        # evaluation and gates
+        ("evaluation.baselines.1.by", [], "at least 1 item"),
+        ("evaluation.baselines.0.kind", "magic", "'constant', 'group_rate', 'gradient_boosting'"),
+        ("evaluation.block", "week", "'row' or 'day'"),
+        ("evaluation.bootstrap_samples", 0, "greater than 0"),
+        ("gates.1.baseline", "oracle", "names baseline 'oracle'; evaluation.baselines has"),
+        ("gates.1.name", "quality", "gate name 'quality' is used twice"),
+        ("gates.0.at_least", ..., "gate 'quality' needs 'at_least' or 'at_most'"),
+        ("gates.0.metric", "f1", "'auc'"),
+        ("gates.2.kind", "vibes", "'leak_alarm'"),
+        ("release", {"to": "moon"}, "'staging', 'canary' or 'production'"),
+    ],
+)
+def test_a_wrong_pipeline_is_refused_with_its_reason(path: str, value: object, said: str) -> None:
+    assert said in refusal(lambda: PipelineSpec.model_validate(changed(SPEC, path, value)))
+
+
+def test_a_spec_without_features_is_refused() -> None:
+    raw = changed(changed(SPEC, "features.numeric", []), "features.categorical", [])
+    assert "at least one 'numeric' or 'categorical'" in refusal(
+        lambda: PipelineSpec.model_validate(raw)
+    )
+
+
+def test_problems_between_parts_are_all_told_at_once() -> None:
+    raw = changed(changed(SPEC, "partitions", {}), "label.column", "price")
+    said = refusal(lambda: PipelineSpec.model_validate(raw))
+    assert "are partitioned" in said
+    assert "needs partitions" in said
+    assert "is also a feature" in said
+
+
+SOURCE: TypeAdapter[SourceSpec] = TypeAdapter(SourceSpec)
+
+
+@pytest.mark.parametrize(
+    ("raw", "path", "value", "said"),
+    [
+        (FILES, "kind", "ftp", "'files', 'events', 'sql'"),
+        (FILES, "columns", {}, "at least 1 item"),
+        (FILES, "columns.order", "int32", "'int64'"),
+        (FILES, "key", [], "at least 1 item"),
+        (FILES, "key", ["number"], "columns ['number'] are named here but not declared"),
+        (FILES, "known_at", "seen", "columns ['seen'] are named here but not declared"),
+        (FILES, "contract", "../other.json", "stays inside its folder"),
+        (FILES, "contract", "/etc/contract.json", "stays inside its folder"),
+        (FILES, "contract", " ", "stays inside its folder"),
+        (FILES, "path", "../{partition}.csv", "stays inside its folder"),
+        (FILES, "path", "orders.csv", "of a partitioned source must hold {partition}"),
+        (FILES, "partitioned", False, "holds {partition} but partitioned is false"),
+        (FILES, "format", "xlsx", "'csv', 'parquet' or 'jsonl'"),
+        (FILES, "watermark", "placed", "Extra inputs are not permitted"),
+        (EVENTS, "known_at", ..., "Field required"),
+        (EVENTS, "known_at", "placed", "not declared"),
+        (EVENTS, "path", "/events/{partition}.jsonl", "stays inside its folder"),
+        (EVENTS, "path", "events.jsonl", "must hold {partition}"),
+        (EVENTS, "partitioned", False, "partitioned is false"),
+        (SQL, "connection", "postgresql://me:secret@host/db", "pattern"),
+        (SQL, "connection", "warehouse", "pattern"),
+        (SQL, "table", "stock; drop table stock", "pattern"),
+        (SQL, "watermark", ..., "needs 'watermark'"),
+        (SQL, "watermark", "shop", "must be a declared 'datetime' column"),
+        (SQL, "watermark", "changed", "must be a declared 'datetime' column"),
+    ],
+)
+def test_a_wrong_source_is_refused_with_its_reason(
+    raw: Raw, path: str, value: object, said: str
+) -> None:
+    assert said in refusal(lambda: SOURCE.validate_python(changed(raw, path, value)))
+
+
+def test_a_reference_table_needs_no_partition() -> None:
+    raw = changed(changed(FILES, "partitioned", False), "path", "planes.csv")
+    assert SOURCE.validate_python(raw).partitioned is False
+    raw = changed(changed(SQL, "partitioned", False), "watermark", ...)
+    assert SOURCE.validate_python(raw).partitioned is False
+
+
+@pytest.mark.parametrize("path", ["a.csv", "a/b/{partition}.csv", "a..b/c"])
+def test_a_path_below_its_folder_is_kept_as_it_is(path: str) -> None:
+    assert inside(path) == path
+
+
+@pytest.mark.parametrize(
+    ("kind", "raw", "said"),
+    [
+        (GateSpec, {"kind": "champion", "margin": -0.1}, "greater than or equal to 0"),
+        (GateSpec, {"kind": "champion", "rule": "better"}, "'non_inferior' or 'superior'"),
+        (GateSpec, {"kind": "champion", "if_not_comparable": "shrug"}, "'refuse' or 'accept'"),
+        (GateSpec, {"kind": "leak_alarm"}, "Field required"),
+        (GateSpec, {"kind": "size", "at_most_mb": 0}, "greater than 0"),
+        (GateSpec, {"kind": "latency", "at_most_ms": 0}, "greater than 0"),
+        (BaselineSpec, {"kind": "gradient_boosting", "iterations": 0}, "greater than 0"),
+        (ModelSpec, {"family": "mlp", "members": 4}, "Extra inputs are not permitted"),
+        (ModelSpec, {"family": "tabm", "members": 0}, "greater than 0"),
+    ],
+)
+def test_a_wrong_part_is_refused_with_its_reason(kind: Any, raw: Raw, said: str) -> None:
+    assert said in refusal(lambda: TypeAdapter(kind).validate_python(raw))
+
+
+def test_a_gate_against_the_champion_refuses_what_it_cannot_compare() -> None:
+    gate = TypeAdapter(GateSpec).validate_python({"kind": "champion"})
+    assert (gate.rule, gate.if_not_comparable) == ("non_inferior", "refuse")
+
+
+def test_every_metric_says_which_way_is_better() -> None:
+    assert set(HIGHER_IS_BETTER) == set(MetricName.__args__)
+
+
+def test_a_spec_cannot_be_changed() -> None:
+    spec = TrainingSpec()
+    with pytest.raises(ValidationError, match="frozen"):
+        spec.epochs = 3

@@ -1,0 +1,112 @@
+"""The environment is read once; a value that cannot be used is named, with its remedy."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from ml_assets.errors import MlAssetsError, SettingsError
+from ml_assets.settings import read_settings
+
+
+def test_every_default_is_embedded_and_below_the_home(tmp_path: Path) -> None:
+    home = tmp_path / "state"
+    settings = read_settings({"ML_ASSETS_HOME": str(home)})
+    assert settings.home == home
+    assert settings.dagster_home == home / "dagster"
+    assert settings.scratch == home / "scratch"
+    assert settings.sources == home / "demo"
+    assert settings.snapshots == str(home / "snapshots")
+    assert settings.objects == str(home / "objects")
+    assert settings.launcher == "local"
+    assert settings.tracking_uri == f"sqlite:///{home / 'mlflow.db'}"
+    assert settings.pipelines == ()
+
+
+def test_the_home_is_beside_the_reader_by_default(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert read_settings({}).home == tmp_path.resolve() / ".ml_assets"
+
+
+def test_reading_settings_makes_nothing(tmp_path: Path) -> None:
+    read_settings({"ML_ASSETS_HOME": str(tmp_path / "state")})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_empty_value_is_the_default(tmp_path: Path) -> None:
+    names = ["SOURCES", "PIPELINES", "SNAPSHOTS", "OBJECTS", "LAUNCHER"]
+    empty = {f"ML_ASSETS_{name}": "" for name in names} | {"MLFLOW_TRACKING_URI": ""}
+    home = {"ML_ASSETS_HOME": str(tmp_path)}
+    assert read_settings({**home, **empty}) == read_settings(home)
+
+
+def test_each_place_can_be_set_on_its_own(tmp_path: Path) -> None:
+    settings = read_settings(
+        {
+            "ML_ASSETS_HOME": str(tmp_path),
+            "ML_ASSETS_SOURCES": str(tmp_path / "outside"),
+            "ML_ASSETS_SNAPSHOTS": str(tmp_path / "a"),
+            "ML_ASSETS_OBJECTS": str(tmp_path / "b"),
+            "MLFLOW_TRACKING_URI": "http://tracking.example",
+        }
+    )
+    assert settings.sources == tmp_path / "outside"
+    assert settings.snapshots == str(tmp_path / "a")
+    assert settings.objects == str(tmp_path / "b")
+    assert settings.tracking_uri == "http://tracking.example"
+
+
+def test_a_file_where_the_home_should_be_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "state"
+    file.write_text("")
+    with pytest.raises(SettingsError, match="regular file") as caught:
+        read_settings({"ML_ASSETS_HOME": str(file)})
+    assert str(file) in str(caught.value)
+    assert "Move the file away" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["ML_ASSETS_SNAPSHOTS", "ML_ASSETS_OBJECTS"])
+def test_a_store_that_this_version_cannot_use_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(SettingsError, match=f"{name} has the scheme 's3'"):
+        read_settings({"ML_ASSETS_HOME": str(tmp_path), name: "s3://bucket/prefix"})
+
+
+def test_a_launcher_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="ML_ASSETS_LAUNCHER is 'slurm'"):
+        read_settings({"ML_ASSETS_HOME": str(tmp_path), "ML_ASSETS_LAUNCHER": "slurm"})
+
+
+def test_pipeline_folders_are_a_path_list_of_folders_that_exist(tmp_path: Path) -> None:
+    rooms = [tmp_path / "one", tmp_path / "two"]
+    for room in rooms:
+        room.mkdir()
+    listed = os.pathsep.join(str(room) for room in rooms)
+    home = {"ML_ASSETS_HOME": str(tmp_path)}
+    assert read_settings({**home, "ML_ASSETS_PIPELINES": listed}).pipelines == tuple(rooms)
+    with pytest.raises(SettingsError, match="three, which is not a folder"):
+        read_settings({**home, "ML_ASSETS_PIPELINES": f"{listed}{os.pathsep}{tmp_path / 'three'}"})
+
+
+def test_a_connection_is_named_and_its_url_never_shown(tmp_path: Path) -> None:
+    url = "postgresql://me:secret@warehouse/db"
+    settings = read_settings({"ML_ASSETS_HOME": str(tmp_path), "ML_ASSETS_SQL_WAREHOUSE": url})
+    assert settings.sql_url("WAREHOUSE") == url
+    assert "secret" not in repr(settings)
+
+
+def test_a_connection_that_is_not_set_is_a_file_beside_the_sources(tmp_path: Path) -> None:
+    settings = read_settings({"ML_ASSETS_HOME": str(tmp_path)})
+    assert settings.sql_url("WEATHER") == f"sqlite:///{tmp_path / 'demo' / 'weather.db'}"
+
+
+def test_the_process_environment_is_read_where_none_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ML_ASSETS_HOME", str(tmp_path))
+    assert read_settings().home == tmp_path.resolve()
+
+
+def test_a_settings_error_is_one_of_ours() -> None:
+    assert issubclass(SettingsError, MlAssetsError)

@@ -1,0 +1,186 @@
+"""The walk, end to end, through the command line: real processes, real stores, a real release."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ml_assets_tests.worlds import deliveries, irises
+
+
+@dataclass(frozen=True)
+class World:
+    """One state folder, with the outside world and the pipelines that it reads."""
+
+    root: Path
+
+    @property
+    def environment(self) -> dict[str, str]:
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith("ML_ASSETS_")}
+        inherited.pop("MLFLOW_TRACKING_URI", None)
+        return {
+            **inherited,
+            "ML_ASSETS_HOME": str(self.root / "state"),
+            "ML_ASSETS_SOURCES": str(self.root / "sources"),
+            "ML_ASSETS_PIPELINES": str(self.root / "pipelines"),
+        }
+
+    @property
+    def sources(self) -> Path:
+        return self.root / "sources"
+
+    def cli(self, *arguments: str, code: int = 0) -> str:
+        """Run ml-assets, hold it to an exit code, and return all it printed."""
+        done = subprocess.run(
+            [sys.executable, "-m", "ml_assets.cli.main", *arguments],
+            env=self.environment,
+            cwd=self.root,
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
+        )
+        output = done.stdout + done.stderr
+        assert done.returncode == code, output
+        return output
+
+    def status(self, pipeline: str) -> dict[str, Any]:
+        return json.loads(self.cli("status", pipeline, "--json"))
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    root = tmp_path_factory.mktemp("walk")
+    irises.plant(root / "pipelines", root / "sources")
+    deliveries.plant(root / "pipelines", root / "sources")
+    yield World(root)
+
+
+@pytest.fixture(scope="module")
+def walked(world: World) -> str:
+    """The first run of the partitioned pipeline: two gloo processes, FSDP."""
+    return world.cli("run", "deliveries")
+
+
+def test_the_walk_ends_in_a_released_model(world: World, walked: str) -> None:
+    release = world.status("deliveries")["release"]
+    assert release["stage"] == "production"
+    assert release["decision"] == "passed"
+    assert all(gate["passed"] for gate in release["gates"])
+    assert "production is model" in walked
+
+
+def test_following_inputs_from_the_release_leads_to_the_raw_snapshots(
+    world: World, walked: str
+) -> None:
+    status = world.status("deliveries")
+    made = {(s["key"], s["partition"], s["version"]): s for s in status["stages"]}
+    reached: set[str] = set()
+    frontier = list(status["release"]["inputs"])
+    while frontier:
+        wanted = frontier.pop()
+        if wanted["key"].startswith("source:"):
+            reached.add(wanted["key"])
+            continue
+        stage = made[(wanted["key"], wanted["partition"], wanted["version"])]
+        frontier.extend(stage["inputs"])
+    assert reached == {"source:orders", "source:arrivals", "source:depots"}
+
+
+def test_partitions_have_versions_of_their_own(world: World, walked: str) -> None:
+    stages = world.status("deliveries")["stages"]
+    weeks = [s for s in stages if s["key"] == "deliveries/validated_table/orders"]
+    assert len(weeks) == deliveries.WEEKS
+    assert len({s["version"] for s in weeks}) == deliveries.WEEKS
+
+
+def test_a_bad_row_is_quarantined_and_counted(world: World, walked: str) -> None:
+    stages = world.status("deliveries")["stages"]
+
+    def rows(stage: str) -> int:
+        return sum(s["rows"] for s in stages if s["key"] == f"deliveries/{stage}/orders")
+
+    assert rows("raw_snapshot") - rows("validated_table") == deliveries.BAD_ROWS
+
+
+def test_running_again_repeats_no_work_and_says_so(world: World, walked: str) -> None:
+    before = world.status("deliveries")
+    again = world.cli("run", "deliveries")
+    assert "make  " not in again
+    assert "skip  deliveries/trained_model: same code, same inputs" in again
+    assert world.status("deliveries")["release"] == before["release"]
+
+
+def test_the_report_is_one_file_with_pictures(world: World, walked: str) -> None:
+    page = Path(world.cli("report", "deliveries").strip())
+    html = page.read_text()
+    assert "<svg" in html
+    assert "http://" not in html.replace("http://www.w3.org", "")
+
+
+def test_a_refused_model_is_not_released_even_when_it_is_materialized_alone(
+    world: World, walked: str
+) -> None:
+    before = world.status("deliveries")["release"]
+    spec = world.root / "pipelines" / "deliveries" / "defs.yaml"
+    good = spec.read_text()
+    try:
+        spec.write_text(good.replace("at_least: 0.55", "at_least: 0.999"))
+        refused = world.cli("run", "deliveries", code=3)
+        assert "quality_floor" in refused
+        code = (
+            "import dagster as dg\n"
+            "from ml_assets.definitions import defs\n"
+            "d = defs()\n"
+            "job = d.resolve_implicit_global_asset_job_def()\n"
+            "key = dg.AssetKey(['deliveries', 'released_model'])\n"
+            "r = job.get_subset(asset_selection={key}).execute_in_process(raise_on_error=False)\n"
+            "assert not r.success\n"
+        )
+        alone = subprocess.run(
+            [sys.executable, "-c", code],
+            env=world.environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert alone.returncode == 0, alone.stderr
+        assert "is not released" in alone.stderr
+    finally:
+        spec.write_text(good)
+    assert world.status("deliveries")["release"]["version"] == before["version"]
+
+
+def test_a_second_pipeline_needs_nothing_but_its_folder(world: World) -> None:
+    output = world.cli("run", "irises")
+    assert "production is model" in output
+    assert world.status("irises")["release"]["metrics"]["accuracy"] > 0.8
+
+
+def test_a_bad_label_stops_the_walk_and_names_the_rows(world: World) -> None:
+    irises.write_flowers(world.sources, species_of_first="tulip")
+    try:
+        output = world.cli("run", "irises", code=1)
+    finally:
+        irises.write_flowers(world.sources)
+    assert "species" in output
+    assert "irises" in output
+
+
+def test_a_missing_landing_folder_says_what_to_do(world: World) -> None:
+    orders = world.sources / "orders"
+    moved = world.sources / "moved"
+    orders.rename(moved)
+    try:
+        output = world.cli("run", "deliveries", code=1)
+    finally:
+        moved.rename(orders)
+    assert str(orders) in output
+    assert "ML_ASSETS_SOURCES" in output

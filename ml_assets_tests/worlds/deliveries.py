@@ -1,0 +1,172 @@
+"""A small partitioned pipeline: weekly orders, their arrivals as events, and the depots.
+
+Late deliveries depend on the depot, the load and the depot's own recent delays, so there is
+something to learn, and something that would leak.
+"""
+
+import json
+import random
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+WEEKS = 12
+ORDERS = 240
+BAD_ROWS = 1
+START = datetime(2024, 1, 1, tzinfo=UTC)
+
+SPEC = """\
+type: ml_assets.component.TrainingPipeline
+attributes:
+  schema: 1
+  name: deliveries
+  description: Whether an order arrives late.
+  owner: team:logistics
+  partitions: {cadence: weekly, start: 2024-01-01, end: 2024-03-25, day_offset: 1}
+  sources:
+    orders:
+      kind: files
+      path: orders/{partition}.csv
+      format: csv
+      columns: {order: int64, depot: string, load: float64, ordered_at: datetime}
+      key: [order]
+      contract: orders.json
+    arrivals:
+      kind: events
+      path: arrivals/{partition}.jsonl
+      columns: {order: int64, late: boolean, arrived_at: datetime}
+      key: [order]
+      known_at: arrived_at
+      contract: arrivals.json
+    depots:
+      kind: files
+      path: depots.csv
+      format: csv
+      partitioned: false
+      columns: {depot: string, docks: int64}
+      key: [depot]
+      contract: depots.json
+  features:
+    function: features.py:build
+    key: [order]
+    decision_at: ordered_at
+    numeric: [load, docks, recent_late]
+    categorical: [depot]
+    look_back: 1
+  label: {column: late, task: binary}
+  split: {kind: time, train: 6, validation: 1, holdout: 2, embargo: 1}
+  model: {family: tabm, width: 16, depth: 1, members: 4}
+  training:
+    epochs: 6
+    batch_size: 96
+    microbatches: 12
+    learning_rate: 0.01
+    evaluate_every: 20
+    patience: 20
+    strategy: shard
+    processes: 2
+  evaluation:
+    bootstrap_samples: 200
+    slices: [depot]
+    baselines:
+      - {kind: constant}
+      - {kind: group_rate, name: depot_rate, by: [depot]}
+      - {kind: gradient_boosting, iterations: 20}
+  gates:
+    - {kind: bound, name: quality_floor, metric: auc, at_least: 0.55}
+    - {kind: baseline, name: beats_constant, metric: log_loss, baseline: constant}
+    - {kind: champion}
+    - {kind: leak_alarm, bound: 0.99}
+    - {kind: size, at_most_mb: 5}
+    - {kind: latency}
+"""
+
+FEATURES = '''\
+"""What is known when an order is placed: its load, its depot, and the depot's recent delays."""
+
+from collections.abc import Mapping
+
+import polars as pl
+
+from ml_assets.features.window import Window
+
+
+def build(tables: Mapping[str, pl.LazyFrame], window: Window) -> pl.LazyFrame:
+    orders = tables["orders"].filter(
+        pl.col("ordered_at").is_between(window.start, window.end, closed="left")
+    )
+    past = tables["orders"].join(tables["arrivals"], on="order")
+    recent = (
+        past.filter(pl.col("arrived_at") < window.start)
+        .group_by("depot")
+        .agg(pl.col("late").cast(pl.Float64).mean().alias("recent_late"))
+    )
+    return (
+        orders.join(tables["arrivals"].select("order", "late"), on="order", how="left")
+        .join(tables["depots"], on="depot", how="left")
+        .join(recent, on="depot", how="left")
+        .with_columns(pl.col("docks").cast(pl.Float64))
+    )
+'''
+
+
+def plant(pipelines: Path, sources: Path) -> None:
+    """Write the pipeline's folder and its data; the same at every call."""
+    folder = pipelines / "deliveries"
+    folder.mkdir(parents=True)
+    (folder / "defs.yaml").write_text(SPEC)
+    (folder / "features.py").write_text(FEATURES)
+    load = {"column": "load", "min_value": 0, "max_value": 100, "mostly": 0.99}
+    contracts = {
+        "orders": [_not_null("depot"), _expect("expect_column_values_to_be_between", **load)],
+        "arrivals": [_not_null("late")],
+        "depots": [_expect("expect_column_values_to_be_unique", column="depot")],
+    }
+    for name, expectations in contracts.items():
+        suite = {"name": name, "expectations": expectations}
+        (folder / f"{name}.json").write_text(json.dumps(suite))
+    _write_data(sources)
+
+
+def _expect(kind: str, **arguments: object) -> dict[str, object]:
+    return {"type": kind, "kwargs": arguments, "severity": "critical"}
+
+
+def _not_null(column: str) -> dict[str, object]:
+    return _expect("expect_column_values_to_not_be_null", column=column)
+
+
+def _write_data(sources: Path) -> None:
+    for folder in ("orders", "arrivals"):
+        (sources / folder).mkdir(parents=True, exist_ok=True)
+    (sources / "depots.csv").write_text("depot,docks\nnorth,4\nsouth,2\nwest,9\n")
+    draw = random.Random(7)
+    for week in range(WEEKS):
+        begin = START + timedelta(weeks=week)
+        orders, arrivals = _week(draw, begin, first=week * ORDERS)
+        name = begin.date().isoformat()
+        header = "order,depot,load,ordered_at\n"
+        (sources / "orders" / f"{name}.csv").write_text(header + "\n".join(orders) + "\n")
+        (sources / "arrivals" / f"{name}.jsonl").write_text("\n".join(arrivals) + "\n")
+
+
+def _week(draw: random.Random, begin: datetime, first: int) -> tuple[list[str], list[str]]:
+    orders: list[str] = []
+    arrivals: list[str] = []
+    for number in range(first, first + ORDERS):
+        depot = draw.choice(["north", "south", "west"])
+        load = round(draw.uniform(1, 99), 2)
+        chance = {"north": 0.2, "south": 0.45, "west": 0.1}[depot] + 0.4 * (load > 70)
+        at = begin + timedelta(seconds=draw.randrange(7 * 24 * 3600))
+        shown = 5000.0 if number == 5 else load
+        orders.append(f"{number},{depot},{shown},{_iso(at)}")
+        event = {
+            "order": number,
+            "late": draw.random() < chance,
+            "arrived_at": _iso(at + timedelta(hours=draw.uniform(1, 30))),
+        }
+        arrivals.append(json.dumps(event))
+    return orders, arrivals
+
+
+def _iso(at: datetime) -> str:
+    return at.isoformat(timespec="seconds").replace("+00:00", "Z")
