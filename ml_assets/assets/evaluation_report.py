@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import dagster as dg
+import numpy as np
 import polars as pl
 
 from ml_assets.assets.graph import PipelineGraph
@@ -11,7 +12,8 @@ from ml_assets.assets.metadata import numbers, record_metadata
 from ml_assets.assets.publish import Draft, Published, Work, input_version
 from ml_assets.assets.scoring import Scored, score
 from ml_assets.assets.trained_model import data_ref
-from ml_assets.dataset.shards import NotComparable, encode_rows, load_schema, write_scoring_set
+from ml_assets.dataset.encoding import encode_rows
+from ml_assets.dataset.shards import NotComparable, load_schema, write_scoring_set
 from ml_assets.evaluation.baselines import Rows, score_baseline
 from ml_assets.evaluation.judge import ChampionScores, Holdout, judge
 from ml_assets.launch.launcher import Launcher
@@ -114,14 +116,14 @@ class Bench:
         """Labels, blocks and slice columns of the holdout."""
         return Holdout.of(self.spec, self.rows("holdout"), (span[0], span[-1]))
 
-    def baselines(self) -> dict[str, object]:
+    def baselines(self) -> dict[str, np.ndarray]:
         """Baseline name -> predictions on the holdout; each is fitted and forgotten."""
         sides: dict[Split, Rows] = {}
         for split in ("train", "holdout"):
             frame = self.rows(split)
             numeric, categorical = encode_rows(frame, self.schema.preprocessing)
             sides[split] = Rows.of(self.spec.label, frame, numeric, categorical)
-        found: dict[str, object] = {}
+        found: dict[str, np.ndarray] = {}
         for baseline in self.spec.evaluation.baselines:
             self.log.info(f"baseline {baseline.name}")
             found[baseline.name] = score_baseline(

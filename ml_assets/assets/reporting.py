@@ -7,7 +7,7 @@ from ml_assets.assets.inputs import require_record
 from ml_assets.evaluation.gate import decide
 from ml_assets.evaluation.report import render
 from ml_assets.launch.events import session_events
-from ml_assets.registry.ledger import latest_decision, read
+from ml_assets.registry.ledger import champion, latest_decision, read
 from ml_assets.registry.mlflow import Tracking
 from ml_assets.spec.program import Metrics
 from ml_assets.spec.records import Decision, EvaluationReport, Measured
@@ -59,11 +59,13 @@ def write_report(
     record = require_record(store, base, Address(graph.name, "evaluation_report"))
     model = require_record(store, base, Address(graph.name, "trained_model"))
     measured = Measured.model_validate(record.attributes["measured"])
-    decision = decision or latest_decision(read(store, graph.name, base), report.model)
+    entries = read(store, graph.name, base)
+    decision = decision or latest_decision(entries, report.model)
+    rival = champion(entries, graph.spec.release.to)
     html = render(
         report,
         measured,
-        decision.gates if decision else decide(graph.spec.gates, report, measured),
+        decision.gates if decision else decide(graph.spec.gates, report, measured, champion=rival),
         decision,
         loss_curves(objects, model.attributes["session"]),
         (*record.inputs, *model.inputs),

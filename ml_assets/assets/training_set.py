@@ -1,5 +1,7 @@
 """training_set: one window of feature rows, split, leak-checked and laid out for the program."""
 
+from datetime import UTC, datetime
+
 import dagster as dg
 import polars as pl
 
@@ -13,6 +15,7 @@ from ml_assets.dataset.split import SplitPlan, plan_time_split, random_split
 from ml_assets.errors import WindowError
 from ml_assets.resources.objects import ObjectsResource
 from ml_assets.resources.snapshots import SnapshotsResource
+from ml_assets.spec.partitions import windows
 from ml_assets.spec.program import Split
 from ml_assets.spec.records import InputVersion
 from ml_assets.storage.layout import Address, published_partitions
@@ -102,7 +105,14 @@ def resolve_window(
             f"{graph.name}/feature_set has no published partition."
             f" Materialize it first, or run: ml-assets run {graph.name}"
         )
-    return plan_time_split(spec.split, as_of or available[-1], available)
+    order = feature_order(graph)
+    return plan_time_split(spec.split, as_of or available[-1], available, order)
+
+
+def feature_order(graph: PipelineGraph) -> list[str]:
+    """Every partition that feature_set can have, oldest first."""
+    keys = [window.key for window in windows(graph.spec.partitions, datetime.now(UTC))]
+    return keys[graph.spec.features.look_back :]
 
 
 def read_splits(

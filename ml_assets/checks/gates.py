@@ -6,6 +6,7 @@ could not write it.
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from typing import Any
 
 import dagster as dg
 
@@ -48,14 +49,15 @@ def gates(graph: PipelineGraph) -> dg.AssetChecksDefinition:
         record = require_record(store, base, Address(graph.name, "evaluation_report"))
         report = read_report(store, base, graph.name)
         measured = Measured.model_validate(record.attributes["measured"])
-        results = decide(graph.spec.gates, report, measured)
+        evidence = current_evidence(graph, store, base, read(store, graph.name, base))
+        results = decide(graph.spec.gates, report, measured, champion=evidence.champion)
         decision = Decision(
             pipeline=graph.name,
-            evidence=current_evidence(graph, store, base, read(store, graph.name, base)),
+            evidence=evidence,
             gates=tuple(results),
             passed=passed(results),
             reason=summary(results),
-            run=context.run_id,
+            run=context.run.run_id,
             time=datetime.now(UTC),
         )
         record_decision(store, decision, author=graph.spec.owner)
@@ -67,7 +69,7 @@ def gates(graph: PipelineGraph) -> dg.AssetChecksDefinition:
 
 
 def _check_result(key: dg.AssetKey, result: GateResult, page: str) -> dg.AssetCheckResult:
-    metadata: dict[str, object] = {"report": dg.MetadataValue.path(page)}
+    metadata: dict[str, Any] = {"report": dg.MetadataValue.path(page)}
     if result.value is not None:
         metadata["value"] = result.value
     if result.bound is not None:

@@ -68,7 +68,7 @@ class Resampler:
 
 
 def interval(value: float, draws: np.ndarray) -> Interval:
-    """The 95 % percentile interval of ``draws``, widened where needed to hold ``value``.
+    """The 95% percentile interval of ``draws``, widened where needed to hold ``value``.
 
     Draws in which the statistic is undefined (NaN: one class only) are left out.
     """

@@ -37,7 +37,7 @@ def calibration_card(report: EvaluationReport, spec: PipelineSpec) -> str:
     found = report.metrics.get("ece")
     return _card(
         "Calibration",
-        "Dashed: a probability that means what it says.",
+        "Dashed: perfect.",
         line_chart(
             "Calibration: observed against predicted rate",
             [Series("observed", points, dots=True)],

@@ -153,11 +153,14 @@ def _champion(gate: AgainstChampion, report: EvaluationReport, now: str | None) 
         reason = f"the report has no log-loss difference against champion {name}: refused"
         return _result(gate.name, False, None, limit, reason)
     fine = difference.high < limit
-    rule = "not worse than the champion" if gate.rule == "non_inferior" else "better than it"
+    if gate.rule == "non_inferior":
+        claim = f"this model is not worse by {gate.margin:g}"
+    else:
+        claim = f"this model is better by {gate.margin:g}"
     reason = (
-        f"log-loss minus that of champion {name} is {difference.value:+.4f}, at most"
-        f" {difference.high:+.4f} with 95 % confidence; {'below' if fine else 'not below'}"
-        f" {limit:+.4f}, which {'shows' if fine else 'would show'} it is {rule}"
+        f"log-loss minus that of champion {name} is {difference.value:+.4f}, its 95% interval"
+        f" ends at {difference.high:+.4f}, {'below' if fine else 'not below'} {limit:+.4f}:"
+        f" {claim if fine else f'it is not shown that {claim}'}"
     )
     return _result(gate.name, fine, difference.high, limit, reason)
 

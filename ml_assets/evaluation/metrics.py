@@ -34,7 +34,7 @@ def evaluate(
     samples: int,
     seed: int,
 ) -> dict[MetricName, Interval]:
-    """Every metric that is defined on these rows, with its 95 % interval.
+    """Every metric that is defined on these rows, with its 95% interval.
 
     Args:
         labels: [n] 0 or 1 (binary), or the place of the class in ``classes``.

@@ -121,7 +121,7 @@ def _tiles(report: EvaluationReport, measured: Measured) -> str:
         _tile(
             title(name),
             f"{found.value:.{digits(name)}f}",
-            f"{found.low:.{digits(name)}f} to {found.high:.{digits(name)}f}",
+            f"95%: {found.low:.{digits(name)}f} to {found.high:.{digits(name)}f}",
         )
         for name, found in sorted(report.metrics.items(), key=lambda item: _order(item[0]))
     ]
@@ -143,7 +143,7 @@ def _gates(gates: Sequence[GateResult]) -> str:
         f"<tr><th>{escape(gate.name)}</th>"
         + ('<td class="pass">✓ pass</td>' if gate.passed else '<td class="fail">✗ fail</td>')
         + f'<td class="n">{plain_number(gate.value)}</td><td class="n">{plain_number(gate.bound)}'
-        f"</td><td>{escape(gate.reason)}</td></tr>"
+        f'</td><td class="why">{escape(gate.reason)}</td></tr>'
         for gate in gates
     ]
     head = '<th>Gate</th><th></th><th class="n">Value</th><th class="n">Bound</th><th>Why</th>'
@@ -159,7 +159,7 @@ def _baselines(report: EvaluationReport) -> str:
         rows.append(_compared("champion", report.champion.metrics, names))
     rows += [_compared(name, values, names) for name, values in report.baselines.items()]
     head = "<th></th>" + "".join(f'<th class="n">{escape(title(name))}</th>' for name in names)
-    about = "All scored on the same holdout rows. The whisker is this model's 95 % interval."
+    about = "All scored on the same holdout rows. The whisker is this model's 95% interval."
     grid = f'<div class="grid two">{"".join(cards)}</div>' if cards else ""
     return _section("Against the baselines", about, f"{grid}<br>{_table(head, rows)}")
 
@@ -194,7 +194,7 @@ def _gap(gap: Interval) -> str:
         shown = "this model is worse"
     else:
         shown = "the interval holds zero, so neither is shown to be better"
-    return f"{gap.value:+.4f} (95 % interval {gap.low:+.4f} to {gap.high:+.4f}): {shown}"
+    return f"{gap.value:+.4f} (95% interval {gap.low:+.4f} to {gap.high:+.4f}): {shown}"
 
 
 def _curves(report: EvaluationReport, spec: PipelineSpec) -> str:
@@ -292,7 +292,7 @@ def _lineage_row(key: str, versions: Sequence[InputVersion], room: int) -> str:
             f"<details><summary>{len(versions)} versions</summary><ul>{lines}{left}</ul></details>"
         )
     return (
-        f"<tr><th>{escape(key)}</th><td>{partition}</td><td>{version}</td>"
+        f'<tr><th>{escape(key)}</th><td class="span">{partition}</td><td>{version}</td>'
         f"<td><code>{escape(commit) or '–'}</code></td></tr>"
     )
 
@@ -308,7 +308,7 @@ def _footer(
         "Label": f"{label.column} ({label.task}), share in the holdout {rate}",
         "Network": f"{spec.model.family}, trained with strategy {training.strategy}"
         f" on {training.processes} processes, seed {training.seed}",
-        "Intervals": f"95 %, from {spec.evaluation.bootstrap_samples:,} bootstrap samples"
+        "Intervals": f"95%, from {spec.evaluation.bootstrap_samples:,} bootstrap samples"
         f" of whole {spec.evaluation.block}s",
         "Owner": spec.owner,
     }

@@ -29,14 +29,14 @@ border:1px solid;border-left-width:6px}
 .verdict.bad strong{color:var(--bad)}
 .verdict.wait{background:var(--wait-back);border-color:var(--wait)}
 .verdict.wait strong{color:var(--wait)}
-.tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(190px,1fr));gap:12px}
+.tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(220px,42%),1fr));gap:12px}
 .tile,.card{background:var(--card);border:1px solid var(--line);border-radius:12px}
 .tile{padding:14px 16px}
 .tile b{display:block;font-size:25px;line-height:1.25;font-weight:620;letter-spacing:-.01em}
 .tile span{display:block;font-size:13px;color:var(--soft)}
 .tile small{color:var(--faint);font-size:12.5px}
-.grid{display:grid;grid-template-columns:repeat(auto-fit,minmax(300px,1fr));gap:14px}
-.grid.two{grid-template-columns:repeat(auto-fit,minmax(380px,1fr))}
+.grid{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(300px,100%),1fr));gap:14px}
+.grid.two{grid-template-columns:repeat(auto-fit,minmax(min(380px,100%),1fr))}
 .card{padding:16px 18px 12px}
 .card svg{display:block;width:100%;height:auto;max-width:560px;margin:6px auto 0;overflow:visible}
 .card>p{color:var(--soft);font-size:13px;min-height:20px}
@@ -52,6 +52,8 @@ tbody tr:last-child>*{border-bottom:0}
 thead th{color:var(--faint);font-weight:560;font-size:12.5px;white-space:nowrap}
 tbody th{font-weight:560;white-space:nowrap}
 .n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
+td.why{min-width:270px}
+td.span{white-space:nowrap}
 tr.first>*{border-top:2px solid var(--line)}
 tr.own{background:color-mix(in srgb,var(--one) 8%,transparent)}
 .pass,.fail{white-space:nowrap;font-weight:620}

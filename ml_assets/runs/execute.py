@@ -1,5 +1,6 @@
 """Running part of the graph in this process, with its progress told while it happens."""
 
+import logging
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -178,7 +179,7 @@ class _Progress:
 def _line(entry: dg.EventLogEntry) -> str | None:
     event = entry.dagster_event
     if event is None:
-        return f"  {entry.user_message}" if entry.level >= 20 else None
+        return f"  {entry.user_message}" if int(entry.level) >= logging.INFO else None
     if event.event_type_value == "STEP_START":
         return f"> {event.step_key}"
     if event.event_type_value == "ASSET_CHECK_EVALUATION":

@@ -43,6 +43,8 @@ def read_sql(
     Raises:
         SourceError: the database cannot be used, or the table does not hold what is declared.
     """
+    if source.partitioned != (window is not None):
+        raise ValueError(f"partitioned is {source.partitioned} but the window is {window}")
     with _open(name, source, sql_url) as database:
         table = _reflect(database, source)
         query = table.select().with_only_columns(*(table.c[c] for c in source.columns))
@@ -170,8 +172,6 @@ def _reflect(database: _Database, source: SqlSource) -> "sa.Table":
 def _in_window(
     table: "sa.Table", source: SqlSource, window: PartitionWindow | None
 ) -> "list[sa.ColumnElement[bool]]":
-    if source.partitioned != (window is not None):
-        raise ValueError(f"partitioned is {source.partitioned} but the window is {window}")
     if window is None or source.watermark is None:
         return []
     column = table.c[source.watermark]

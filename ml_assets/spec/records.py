@@ -33,7 +33,7 @@ class StageRecord(Frozen):
     data_version: str
     rows: int | None
     inputs: tuple[InputVersion, ...] = Field(strict=False)
-    attributes: dict[str, Any] = {}
+    attributes: dict[str, Any] = Field(default_factory=dict)
     """What only this stage has: a receipt, a window, a session, a digest."""
     run: str
     """Dagster run id."""

@@ -40,7 +40,7 @@ class _Source(Frozen):
 
 
 class FilesSource(_Source):
-    """Files of one format, one per partition (``landing/flights/{partition}.csv``) or one in all."""
+    """Files of one format: one a partition (``landing/flights/{partition}.csv``), or one in all."""
 
     kind: Literal["files"]
     path: str
@@ -63,7 +63,7 @@ class EventsSource(_Source):
 
     kind: Literal["events"]
     path: str
-    known_at: str = Field()  # pyright: ignore[reportGeneralTypeIssues,reportIncompatibleVariableOverride]  an event always says when it became known
+    known_at: str = Field()  # pyright: ignore[reportIncompatibleVariableOverride]  an event always says when it became known
 
     @field_validator("path")
     @classmethod

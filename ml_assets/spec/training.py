@@ -37,7 +37,7 @@ Strategy = Literal["replicate", "shard"]
 
 
 class TrainingSpec(Frozen):
-    """One global step is ``microbatches`` logical microbatches, whatever the number of processes."""
+    """One global step is ``microbatches`` logical microbatches, over any number of processes."""
 
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     epochs: Positive = 10
@@ -67,6 +67,7 @@ class TrainingSpec(Frozen):
     def _batch_divides(self) -> Self:
         if self.batch_size % self.microbatches:
             raise ValueError(
-                f"batch_size {self.batch_size} must be a multiple of microbatches {self.microbatches}"
+                f"batch_size {self.batch_size} must be a multiple of microbatches"
+                f" {self.microbatches}"
             )
         return self

@@ -1,0 +1,138 @@
+"""The training set on disk: memory-mapped arrays, with the preprocessing fitted on ``train`` only.
+
+A set is a folder named by the SHA-256 of its ``schema.json``, which holds every file's checksum.
+"""
+
+import os
+import shutil
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from ml_assets.dataset.encoding import encode_labels, encode_rows, fit_preprocessing, label_rate
+from ml_assets.errors import StorageError, WindowError
+from ml_assets.spec.canonical import canonical_json, digest_of
+from ml_assets.spec.pipeline import FeaturesSpec, LabelSpec
+from ml_assets.spec.program import File, ModelManifest, Preprocessing, Ref, Shard, ShardSchema, Split
+from ml_assets.storage.objects import describe, file_digest
+
+SCHEMA_FILE = "schema.json"
+
+
+@dataclass(frozen=True)
+class NotComparable:
+    """Rows that a model cannot be scored on, and why."""
+
+    reason: str
+
+
+def write_shards(
+    splits: Mapping[Split, pl.LazyFrame], features: FeaturesSpec, label: LabelSpec, folder: Path
+) -> Ref:
+    """Encode the splits and write them to ``folder/<digest>``; rows without a label are left out.
+
+    Raises:
+        WindowError: a split has no labelled row.
+    """
+    frames = {
+        name: frame.filter(pl.col(label.column).is_not_null()).collect()
+        for name, frame in splits.items()
+    }
+    empty = [name for name, frame in frames.items() if frame.is_empty()]
+    if empty:
+        raise WindowError(
+            f"The splits {empty} have no row with a label {label.column!r}:"
+            " the outcomes have not arrived yet, or the window is too short."
+        )
+    preprocessing = fit_preprocessing(frames["train"], features)
+    return _write(frames, preprocessing, label, label_rate(frames["train"], label), folder)
+
+
+def write_scoring_set(
+    rows: pl.DataFrame, manifest: ModelManifest, label: LabelSpec, folder: Path
+) -> Ref | NotComparable:
+    """Encode holdout rows with a model's own preprocessing, so that it can be scored on them."""
+    preprocessing = manifest.preprocessing
+    wanted = [c.name for c in (*preprocessing.numeric, *preprocessing.categorical)]
+    missing = [name for name in wanted if name not in rows.columns]
+    if missing:
+        return NotComparable(f"its features {missing} are not in the feature set any more")
+    if (manifest.task, manifest.classes) != (label.task, label.classes):
+        return NotComparable("it was trained to predict something else")
+    return _write({"holdout": rows}, preprocessing, label, label_rate(rows, label), folder)
+
+
+def load_schema(ref: Ref) -> ShardSchema:
+    """The schema of a set.
+
+    Raises:
+        StorageError: it is missing, or is not the one that the digest names.
+    """
+    file = Path(ref.uri) / SCHEMA_FILE
+    if not file.is_file() or file_digest(file) != ref.digest:
+        raise StorageError(
+            f"The training set {ref.uri} is missing or damaged (its {SCHEMA_FILE} should have the"
+            f" checksum {ref.digest[:12]}). Delete the folder and materialize training_set again."
+        )
+    return ShardSchema.model_validate_json(file.read_bytes())
+
+
+def _write(
+    frames: Mapping[Split, pl.DataFrame],
+    preprocessing: Preprocessing,
+    label: LabelSpec,
+    rate: tuple[float, ...],
+    folder: Path,
+) -> Ref:
+    draft = folder / f".draft-{uuid.uuid4().hex}"
+    draft.mkdir(parents=True)
+    try:
+        shards: dict[Split, tuple[Shard, ...]] = {}
+        rows: dict[Split, File] = {}
+        for name, frame in frames.items():
+            shards[name] = (_write_split(draft, name, frame, preprocessing, label),)
+            path = f"{name}/rows.parquet"
+            frame.write_parquet(draft / path, compression="zstd", row_group_size=100_000)
+            rows[name] = describe(draft, [path])[0]
+        schema = ShardSchema(
+            task=label.task,
+            classes=label.classes,
+            preprocessing=preprocessing,
+            label_rate=rate,
+            splits=shards,
+            rows=rows,
+        )
+        (draft / SCHEMA_FILE).write_bytes(canonical_json(schema))
+        return _adopt(draft, folder / digest_of(schema))
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _write_split(
+    draft: Path, name: Split, frame: pl.DataFrame, preprocessing: Preprocessing, label: LabelSpec
+) -> Shard:
+    (draft / name).mkdir()
+    numeric, categorical = encode_rows(frame, preprocessing)
+    arrays = {"numeric": numeric, "categorical": categorical, "label": encode_labels(frame, label)}
+    for kind, array in arrays.items():
+        np.save(draft / name / f"{kind}.npy", array, allow_pickle=False)
+    files = describe(draft, [f"{name}/{kind}.npy" for kind in arrays])
+    return Shard(rows=len(frame), numeric=files[0], categorical=files[1], label=files[2])
+
+
+def _adopt(draft: Path, target: Path) -> Ref:
+    for file in draft.rglob("*"):
+        if file.is_file():
+            with file.open("rb") as handle:
+                os.fsync(handle.fileno())
+    if not (target / SCHEMA_FILE).is_file():
+        try:
+            draft.rename(target)
+        except OSError:  # the same set was written at the same time
+            if not (target / SCHEMA_FILE).is_file():
+                raise
+    return Ref(uri=str(target), digest=target.name)

@@ -1,0 +1,96 @@
+"""Which rows are trained on, validated on and held out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from ml_assets.errors import WindowError
+from ml_assets.spec.pipeline import RandomSplit, TimeSplit
+from ml_assets.spec.program import Split
+
+
+@dataclass(frozen=True)
+class SplitPlan:
+    """The partitions of each split, oldest first; the embargo ones belong to none."""
+
+    train: tuple[str, ...]
+    validation: tuple[str, ...]
+    holdout: tuple[str, ...]
+    embargo: tuple[str, ...]
+
+    @property
+    def as_of(self) -> str:
+        return self.holdout[-1]
+
+    @property
+    def splits(self) -> dict[Split, tuple[str, ...]]:
+        return {"train": self.train, "validation": self.validation, "holdout": self.holdout}
+
+
+def plan_time_split(
+    spec: TimeSplit, as_of: str, available: Sequence[str], order: Sequence[str]
+) -> SplitPlan:
+    """Cut the window that ends with ``as_of``: train, embargo, validation, embargo, holdout.
+
+    Args:
+        as_of: last partition of the holdout.
+        available: published partitions of the feature set.
+        order: every partition there is, oldest first: what a gap is measured against.
+
+    Raises:
+        WindowError: the window is longer than the data, or has a gap; what is missing is named.
+    """
+    need = spec.train + spec.validation + spec.holdout + 2 * spec.embargo
+    if as_of not in order:
+        raise WindowError(
+            f"as_of {as_of!r} is no partition of the feature set; the last one is {order[-1]!r}."
+        )
+    place = list(order).index(as_of)
+    if place + 1 < need:
+        raise WindowError(
+            f"The split needs {need} partitions up to {as_of} (train {spec.train}, validation"
+            f" {spec.validation}, holdout {spec.holdout}, embargo 2 x {spec.embargo}), but the"
+            f" feature set begins at {order[0]}, only {place + 1} before. Train on fewer, or wait."
+        )
+    window = list(order)[place + 1 - need : place + 1]
+    have = set(available)
+    missing = [key for key in window if key not in have]
+    if missing:
+        raise WindowError(
+            f"The window {window[0]} .. {as_of} has gaps: {', '.join(missing[:10])} of the feature"
+            f" set are not published ({len(missing)} of {need}). Materialize them first."
+        )
+    cuts = _cuts(spec)
+    train, first, validation, second, holdout = (tuple(window[a:b]) for a, b in cuts)
+    return SplitPlan(train, validation, holdout, (*first, *second))
+
+
+def random_split(
+    frame: pl.DataFrame, key: Sequence[str], spec: RandomSplit, seed: int
+) -> pl.Series:
+    """The split of each row by a hash of its key: the same row is always in the same split."""
+    salted = pl.concat_str([pl.lit(str(seed)), *(pl.col(k).cast(pl.String) for k in key)], separator="\x1f")
+    texts = frame.select(salted.alias("key"))["key"]
+    places = texts.map_elements(_unit, return_dtype=pl.Float64)
+    names = (
+        pl.when(places < spec.holdout)
+        .then(pl.lit("holdout"))
+        .when(places < spec.holdout + spec.validation)
+        .then(pl.lit("validation"))
+        .otherwise(pl.lit("train"))
+    )
+    return pl.select(names.alias("split"))["split"]
+
+
+def _unit(text: str) -> float:
+    """A number in [0, 1) that depends on the text alone, in every process and version."""
+    import hashlib
+
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") / 2**64
+
+
+def _cuts(spec: TimeSplit) -> list[tuple[int, int]]:
+    lengths = (spec.train, spec.embargo, spec.validation, spec.embargo, spec.holdout)
+    ends = [sum(lengths[: i + 1]) for i in range(len(lengths))]
+    return list(zip([0, *ends[:-1]], ends, strict=True))

@@ -1,0 +1,110 @@
+"""Loading a team's feature function, and holding what it returns to what the spec declares."""
+
+import difflib
+import hashlib
+import importlib.util
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import polars as pl
+
+from ml_assets.errors import LeakError, SpecError
+from ml_assets.features.window import Window
+from ml_assets.spec.pipeline import FeaturesSpec, LabelSpec
+
+FeatureFunction = Callable[[Mapping[str, pl.LazyFrame], Window], pl.LazyFrame]
+
+
+def load_function(folder: Path, function: str, pipeline: str) -> FeatureFunction:
+    """Import ``file.py:name`` from a pipeline's folder, under a module name of its own.
+
+    Raises:
+        SpecError: no such file, it cannot be imported, or it has no such function.
+    """
+    file_name, name = function.split(":")
+    file = folder / file_name
+    if not file.is_file():
+        raise SpecError(f"features.function names {file}, which is not there: create it.")
+    content = hashlib.sha256(file.read_bytes()).hexdigest()[:12]
+    module_name = f"ml_assets_features_{pipeline}_{content}"
+    if module_name not in sys.modules:
+        _import(file, module_name)
+    found = getattr(sys.modules[module_name], name, None)
+    if not callable(found):
+        raise SpecError(f"{file} has no function {name!r}; features.function names it.")
+    return found
+
+
+def check_features(frame: pl.DataFrame, spec: FeaturesSpec, label: LabelSpec) -> pl.DataFrame:
+    """The declared columns of a feature frame, in order and with their types.
+
+    Returns the key, ``decision_at`` (UTC), the label, the numeric features as Float64 and the
+    categorical ones as String.
+
+    Raises:
+        SpecError: a column is missing or of a type that does not fit, or a key is there twice.
+    """
+    wanted = [*spec.key, spec.decision_at, label.column, *spec.numeric, *spec.categorical]
+    columns = list(dict.fromkeys(wanted))
+    missing = [column for column in columns if column not in frame.columns]
+    if missing:
+        raise SpecError("The feature function's rows lack " + _suggest(missing, frame.columns))
+    _check_types(frame, spec)
+    checked = frame.select(columns).with_columns(
+        *(pl.col(name).cast(pl.Float64) for name in spec.numeric),
+        *(pl.col(name).cast(pl.String) for name in spec.categorical),
+    )
+    _check_keys(checked, spec)
+    return checked
+
+
+def _import(file: Path, module_name: str) -> None:
+    spec = importlib.util.spec_from_file_location(module_name, file)
+    if spec is None or spec.loader is None:
+        raise SpecError(f"{file} cannot be imported as Python.")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module_name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:  # a team's file may raise anything
+        del sys.modules[module_name]
+        raise SpecError(f"{file} cannot be imported: {type(error).__name__}: {error}") from error
+
+
+def _suggest(missing: list[str], columns: list[str]) -> str:
+    parts: list[str] = []
+    for name in missing:
+        close = difflib.get_close_matches(name, columns, n=1)
+        parts.append(f"{name!r}" + (f" (there is {close[0]!r})" if close else ""))
+    return f"{', '.join(parts)}. Return them, or take them out of the spec."
+
+
+def _check_types(frame: pl.DataFrame, spec: FeaturesSpec) -> None:
+    decision = frame.schema[spec.decision_at]
+    if decision != pl.Datetime("us", "UTC"):
+        raise SpecError(
+            f"The column {spec.decision_at!r} of the features has type {decision}; expected"
+            " Datetime('us', 'UTC'). Cast it in the feature function."
+        )
+    for name in spec.numeric:
+        dtype = frame.schema[name]
+        if not (dtype.is_numeric() or dtype == pl.Boolean or dtype == pl.Null):
+            raise SpecError(
+                f"The numeric feature {name!r} has type {dtype}. Cast it to a number, or declare"
+                " it under 'categorical'."
+            )
+
+
+def _check_keys(frame: pl.DataFrame, spec: FeaturesSpec) -> None:
+    if frame.select(pl.any_horizontal(pl.col(*spec.key).is_null()).any()).item():
+        raise SpecError(f"The feature rows have a null in their key {list(spec.key)}.")
+    twice = frame.group_by(spec.key).len().filter(pl.col("len") > 1)
+    if len(twice):
+        example = twice.drop("len").row(0)
+        raise SpecError(
+            f"{len(twice)} keys {list(spec.key)} are there more than once, {example} for one:"
+            " a join in the feature function multiplies rows."
+        )
+    if frame[spec.decision_at].null_count():
+        raise LeakError(f"{spec.decision_at!r} is null in some rows: when is the decision made?")

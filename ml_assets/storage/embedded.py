@@ -1,0 +1,436 @@
+"""The embedded snapshot store: content-addressed files, commits as JSON, refs in SQLite.
+
+A commit is the digest of {tree, parents, message, metadata, time}; a tree is the digest of
+{path: [digest, size]}. Files appear by rename, refs move by compare-and-swap: a kill at any moment
+leaves the last good state.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import sqlite3
+import uuid
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import Path, PurePosixPath
+from types import TracebackType
+from typing import IO
+
+import polars as pl
+
+from ml_assets.errors import StorageError
+from ml_assets.spec.canonical import canonical_json
+from ml_assets.storage.objects import file_digest
+from ml_assets.storage.snapshots import (
+    MAIN,
+    AlreadyPublished,
+    Change,
+    Commit,
+    CommitId,
+    Conflict,
+    Entry,
+    Outcome,
+    Published,
+    SnapshotStore,
+)
+
+Tree = dict[str, tuple[str, int]]
+"""Path -> (digest, size)."""
+
+_RUN_KEY = "run_key"
+_SCHEMA = """
+create table if not exists refs (name text primary key, kind text not null, target text not null);
+"""
+
+
+def open_snapshots(location: str) -> SnapshotStore:
+    """The store at a local path; it is made at first use."""
+    return EmbeddedStore(Path(location))
+
+
+class EmbeddedStore:
+    """SnapshotStore on a local folder; any number of processes may use it at once."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._objects = root / "objects"
+        self._workspaces = root / "workspaces"
+        self._commit = lru_cache(maxsize=4096)(self._read_commit)
+        self._tree = lru_cache(maxsize=64)(self._read_tree)
+        self._verified: set[str] = set()
+        for folder in (self._objects, self._workspaces):
+            folder.mkdir(parents=True, exist_ok=True)
+        with self._refs() as refs:
+            refs.executescript(_SCHEMA)
+
+    # --- reading ----------------------------------------------------------------------------
+
+    def resolve(self, ref: str = MAIN) -> CommitId:
+        with self._refs() as refs:
+            row = refs.execute("select target from refs where name = ?", [ref]).fetchone()
+        if row:
+            return row[0]
+        if ref == MAIN:
+            return self._first_commit()
+        if len(ref) == 64 and self._object(ref).is_file():
+            return ref
+        raise StorageError(f"{ref!r} is no branch, tag or commit of the snapshot store {self._root}")
+
+    def read_bytes(self, commit: CommitId, path: str) -> bytes:
+        digest, _ = self._entry(commit, path)
+        return self._read(digest, path)
+
+    def exists(self, commit: CommitId, path: str) -> bool:
+        return path in self.tree(commit)
+
+    def scan(self, commit: CommitId, path: str) -> pl.LazyFrame:
+        digest, _ = self._entry(commit, path)
+        if digest not in self._verified:
+            self._check(digest, file_digest(self._require(digest, path)), path)
+            self._verified.add(digest)
+        return pl.scan_parquet(self._object(digest))
+
+    def list(self, commit: CommitId, prefix: str = "") -> tuple[Entry, ...]:
+        tree = self.tree(commit)
+        paths = sorted(path for path in tree if path.startswith(prefix))
+        return tuple(Entry(path, *tree[path]) for path in paths)
+
+    def log(self, ref: str = MAIN, limit: int | None = None) -> tuple[Commit, ...]:
+        found: list[Commit] = []
+        commit: CommitId | None = self.resolve(ref)
+        while commit and (limit is None or len(found) < limit):
+            found.append(self._commit(commit)[0])
+            commit = found[-1].parents[0] if found[-1].parents else None
+        return tuple(found)
+
+    def diff(self, left: CommitId, right: CommitId) -> tuple[Change, ...]:
+        old, new = self.tree(left), self.tree(right)
+        changes = [Change(path, "added") for path in new.keys() - old.keys()]
+        changes += [Change(path, "removed") for path in old.keys() - new.keys()]
+        changes += [Change(p, "changed") for p in old.keys() & new.keys() if old[p] != new[p]]
+        return tuple(sorted(changes, key=lambda change: change.path))
+
+    def tags(self) -> Mapping[str, CommitId]:
+        with self._refs() as refs:
+            return dict(refs.execute("select name, target from refs where kind = 'tag'"))
+
+    def tree(self, commit: CommitId) -> Tree:
+        """Everything in a commit; do not change it."""
+        return self._tree(self._commit(commit)[1])
+
+    # --- writing ----------------------------------------------------------------------------
+
+    def open(self, base: CommitId, run_key: str) -> "EmbeddedWorkspace":
+        return EmbeddedWorkspace(self, base, run_key, self._workspaces)
+
+    def tag(self, name: str, commit: CommitId) -> None:
+        self._commit(commit)
+        with self._refs() as refs:
+            refs.execute("insert or ignore into refs values (?, 'tag', ?)", [name, commit])
+            row = refs.execute("select target from refs where name = ?", [name]).fetchone()
+        if row[0] != commit:
+            raise StorageError(
+                f"The tag {name!r} names commit {row[0][:12]} already, not {commit[:12]}."
+                " A tag never moves: choose another name."
+            )
+
+    def revert(self, commit: CommitId, *, message: str) -> Outcome:
+        reverted = self._commit(commit)[0]
+        if not reverted.parents:
+            raise StorageError(f"Commit {commit[:12]} is the first one: there is nothing before it.")
+        before = self.tree(reverted.parents[0])
+        head = self.resolve()
+        with self.open(commit, f"revert-{commit}-{head}") as workspace:
+            for change in self.diff(reverted.parents[0], commit):
+                workspace.stage(change.path, before.get(change.path))
+            workspace.commit(message, {"reverts": commit})
+            return workspace.publish()
+
+    def write_commit(
+        self, tree: Tree, parents: tuple[CommitId, ...], message: str, metadata: Mapping[str, str]
+    ) -> CommitId:
+        """Store a tree and a commit of it; nothing refers to it yet."""
+        tree_id = self.write_object(canonical_json({p: list(e) for p, e in tree.items()}))
+        now = datetime.now(UTC).isoformat()
+        body = {
+            "tree": tree_id,
+            "parents": list(parents),
+            "message": message,
+            "metadata": dict(metadata),
+            "time": now,
+        }
+        return self.write_object(canonical_json(body))
+
+    def write_object(self, data: bytes) -> str:
+        """Store bytes under their digest."""
+        digest = hashlib.sha256(data).hexdigest()
+        if not self._object(digest).exists():
+            draft = self._draft()
+            with draft.open("wb") as handle:
+                handle.write(data)
+                _sync(handle)
+            self._adopt(draft, digest)
+        return digest
+
+    def write_file(self, file: Path) -> tuple[str, int]:
+        """Store a copy of a file under its digest."""
+        draft = self._draft()
+        with file.open("rb") as source, draft.open("wb") as target:
+            shutil.copyfileobj(source, target, 1 << 20)
+            _sync(target)
+        digest, size = file_digest(draft), draft.stat().st_size
+        self._adopt(draft, digest)
+        return digest, size
+
+    def move_main(self, expected: CommitId, new: CommitId) -> bool:
+        """Compare-and-swap of ``main``."""
+        with self._refs() as refs:
+            moved = refs.execute(
+                "update refs set target = ? where name = ? and target = ?", [new, MAIN, expected]
+            )
+            return moved.rowcount == 1
+
+    def published_since(self, base: CommitId, head: CommitId, run_key: str) -> CommitId | None:
+        """The commit of ``main`` after ``base`` that carries a run key."""
+        commit: CommitId | None = head
+        while commit and commit != base:
+            found = self._commit(commit)[0]
+            if found.metadata.get(_RUN_KEY) == run_key:
+                return commit
+            commit = found.parents[0] if found.parents else None
+        return None
+
+    def collect_garbage(self) -> int:
+        with self._collector() as alone:
+            if not alone:
+                return 0
+            kept = self._reachable()
+            freed = 0
+            for file in self._objects.glob("*/*"):
+                if file.name not in kept:
+                    freed += file.stat().st_size
+                    file.unlink()
+            for draft in self._workspaces.glob("draft-*"):
+                freed += draft.stat().st_size
+                draft.unlink()
+            return freed
+
+    # --- inside -----------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def working(self) -> Iterator[None]:
+        """Held, shared, by everyone who writes: a collection waits for its turn."""
+        with (self._root / "writers.lock").open("a") as handle:
+            fcntl.flock(handle, fcntl.LOCK_SH)
+            yield
+
+    @contextlib.contextmanager
+    def _collector(self) -> Iterator[bool]:
+        with (self._root / "writers.lock").open("a") as handle:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield False
+                return
+            yield True
+
+    @contextlib.contextmanager
+    def _refs(self) -> Iterator[sqlite3.Connection]:
+        try:
+            connection = sqlite3.connect(self._root / "refs.db", timeout=30)
+        except sqlite3.Error as error:
+            raise StorageError(f"The refs of {self._root} cannot be opened: {error}") from error
+        try:
+            connection.execute("pragma journal_mode = wal")
+            connection.execute("pragma synchronous = full")
+            with connection:
+                yield connection
+        except sqlite3.DatabaseError as error:
+            raise StorageError(f"The refs of {self._root} cannot be used: {error}") from error
+        finally:
+            connection.close()
+
+    def _first_commit(self) -> CommitId:
+        body = {"tree": self.write_object(b"{}"), "parents": [], "message": "begin"}
+        body |= {"metadata": {}, "time": datetime(1970, 1, 1, tzinfo=UTC).isoformat()}
+        commit = self.write_object(canonical_json(body))
+        with self._refs() as refs:
+            refs.execute("insert or ignore into refs values (?, 'branch', ?)", [MAIN, commit])
+        return self.resolve()
+
+    def _entry(self, commit: CommitId, path: str) -> tuple[str, int]:
+        entry = self.tree(commit).get(path)
+        if entry is None:
+            raise StorageError(f"Commit {commit[:12]} of {self._root} has no {path}.")
+        return entry
+
+    def _read_commit(self, commit: CommitId) -> tuple[Commit, str]:
+        body = json.loads(self._read(commit, f"commit {commit[:12]}"))
+        time = datetime.fromisoformat(body["time"])
+        parents, metadata = tuple(body["parents"]), body["metadata"]
+        return Commit(commit, parents, body["message"], metadata, time), body["tree"]
+
+    def _read_tree(self, tree: str) -> Tree:
+        content = json.loads(self._read(tree, f"tree {tree[:12]}"))
+        return {path: (digest, size) for path, (digest, size) in content.items()}
+
+    def _read(self, digest: str, what: str) -> bytes:
+        data = self._require(digest, what).read_bytes()
+        self._check(digest, hashlib.sha256(data).hexdigest(), what)
+        return data
+
+    def _require(self, digest: str, what: str) -> Path:
+        file = self._object(digest)
+        if not file.is_file():
+            raise StorageError(f"{what} is lost: {file} is not there. Make the asset again.")
+        return file
+
+    def _check(self, expected: str, found: str, what: str) -> None:
+        if expected != found:
+            raise StorageError(
+                f"{what} is damaged: {self._object(expected)} has the checksum {found[:12]}, its"
+                " name says otherwise. Delete the file and make the asset again."
+            )
+
+    def _object(self, digest: str) -> Path:
+        return self._objects / digest[:2] / digest
+
+    def _draft(self) -> Path:
+        return self._workspaces / f"draft-{os.getpid()}-{uuid.uuid4().hex}"
+
+    def _adopt(self, draft: Path, digest: str) -> None:
+        target = self._object(digest)
+        target.parent.mkdir(exist_ok=True)
+        os.replace(draft, target)
+        _sync_folder(target.parent)
+
+    def _reachable(self) -> set[str]:
+        with self._refs() as refs:
+            frontier = [row[0] for row in refs.execute("select target from refs")]
+        kept: set[str] = set()
+        while frontier:
+            commit = frontier.pop()
+            if commit in kept:
+                continue
+            found, tree = self._commit(commit)
+            kept |= {commit, tree, *(digest for digest, _ in self._tree(tree).values())}
+            frontier.extend(found.parents)
+        return kept
+
+
+class EmbeddedWorkspace:
+    """An ephemeral branch: it lives in this process, and its death leaves nothing to clean up."""
+
+    def __init__(self, store: EmbeddedStore, base: CommitId, run_key: str, folder: Path) -> None:
+        self.base = base
+        self._store = store
+        self._run_key = run_key
+        self._staged: dict[str, tuple[str, int] | None] = {}
+        self._absent: set[str] = set()
+        self._head = base
+        self._message = ""
+        self._metadata: dict[str, str] = {}
+        self._working = contextlib.ExitStack()
+
+    def __enter__(self) -> "EmbeddedWorkspace":
+        self._working.enter_context(self._store.working())
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._working.close()
+
+    def put(self, path: str, file: Path, *, if_absent: bool = False) -> Entry:
+        return self._put(_checked(path), self._store.write_file(file), if_absent)
+
+    def put_bytes(self, path: str, data: bytes, *, if_absent: bool = False) -> Entry:
+        entry = (self._store.write_object(data), len(data))
+        return self._put(_checked(path), entry, if_absent)
+
+    def remove(self, path: str) -> None:
+        if path not in {**self._store.tree(self.base), **self._staged}:
+            raise StorageError(f"There is no {path} to remove at {self.base[:12]}.")
+        self._staged[path] = None
+
+    def stage(self, path: str, entry: tuple[str, int] | None) -> None:
+        """Stage a file that the store holds already, or its removal."""
+        self._staged[path] = entry
+
+    def commit(self, message: str, metadata: Mapping[str, str]) -> CommitId:
+        self._message, self._metadata = message, {**metadata, _RUN_KEY: self._run_key}
+        tree = _applied(self._store.tree(self.base), self._staged)
+        self._head = self._store.write_commit(tree, (self._head,), message, self._metadata)
+        return self._head
+
+    def publish(self) -> Outcome:
+        if self._head == self.base:
+            raise ValueError("commit before you publish")
+        while True:
+            head = self._store.resolve()
+            done = self._store.published_since(self.base, head, self._run_key)
+            if done:
+                return AlreadyPublished(done)
+            conflicts = self._conflicts(head)
+            if conflicts:
+                return Conflict(conflicts)
+            current = self._store.tree(head)
+            merged = _applied(current, self._staged)
+            if merged == current:
+                return AlreadyPublished(head)
+            parents = (head, self._head)
+            new = self._store.write_commit(merged, parents, self._message, self._metadata)
+            if self._store.move_main(head, new):
+                return Published(new)
+
+    def _put(self, path: str, entry: tuple[str, int], if_absent: bool) -> Entry:
+        self._staged[path] = entry
+        if if_absent:
+            self._absent.add(path)
+        return Entry(path, *entry)
+
+    def _conflicts(self, head: CommitId) -> tuple[str, ...]:
+        base, current = self._store.tree(self.base), self._store.tree(head)
+        return tuple(
+            sorted(
+                path
+                for path, entry in self._staged.items()
+                if current.get(path) != entry
+                and (current.get(path) != base.get(path) or (path in self._absent and path in current))
+            )
+        )
+
+
+def _applied(tree: Tree, staged: Mapping[str, tuple[str, int] | None]) -> Tree:
+    merged = {**tree, **{path: entry for path, entry in staged.items() if entry is not None}}
+    for path, entry in staged.items():
+        if entry is None:
+            merged.pop(path, None)
+    return merged
+
+
+def _checked(path: str) -> str:
+    parts = PurePosixPath(path).parts
+    if not path or path != "/".join(parts) or ".." in parts or parts[0] == "/":
+        raise StorageError(f"{path!r} is no path of a snapshot: relative, with '/' between, no '..'")
+    return path
+
+
+def _sync(handle: IO[bytes]) -> None:
+    handle.flush()
+    os.fsync(handle.fileno())
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

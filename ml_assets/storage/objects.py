@@ -1,0 +1,135 @@
+"""Shards, checkpoints, weights, events and reports: folders of files below one root.
+
+This module loads neither polars nor a database.
+"""
+
+import hashlib
+import os
+import shutil
+import uuid
+from collections.abc import Iterable
+from pathlib import Path, PurePosixPath
+
+from ml_assets.errors import StorageError
+from ml_assets.spec.program import File, Ref
+
+_CHUNK = 1 << 20
+
+
+class LocalObjects:
+    """The object store on a local folder."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def path(self, *parts: str) -> Path:
+        """Where an object lies; it need not exist.
+
+        Raises:
+            StorageError: a part is absolute, empty, or climbs out with ``..``.
+        """
+        for part in parts:
+            inner = PurePosixPath(part)
+            if not part or inner.is_absolute() or ".." in inner.parts:
+                raise StorageError(f"{part!r} is no name of an object: it leads out of {self.root}")
+        return self.root.joinpath(*parts)
+
+    def folder(self, *parts: str) -> Path:
+        """A folder, made where it is missing."""
+        found = self.path(*parts)
+        found.mkdir(parents=True, exist_ok=True)
+        return found
+
+    def write_bytes(self, data: bytes, *parts: str) -> Path:
+        """Write an object whole, by rename."""
+        target = self.path(*parts)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        draft = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+        with draft.open("wb") as handle:
+            handle.write(data)
+            handle.flush()
+            os.fsync(handle.fileno())
+        os.replace(draft, target)
+        return target
+
+    def read_bytes(self, *parts: str) -> bytes:
+        """An object's content.
+
+        Raises:
+            StorageError: there is none.
+        """
+        try:
+            return self.path(*parts).read_bytes()
+        except OSError as error:
+            raise StorageError(f"The object {'/'.join(parts)} cannot be read: {error}") from error
+
+    def adopt(self, produced: Ref, kind: str, manifest: str) -> Ref:
+        """Copy a folder to its content address ``<kind>/<digest>``; safe to repeat.
+
+        Args:
+            produced: the folder, and the SHA-256 of its manifest.
+            manifest: name of the manifest in the folder.
+
+        Raises:
+            StorageError: the manifest is not the one that the digest names.
+        """
+        target = self.path(kind, produced.digest)
+        source = Path(produced.uri)
+        if not (target / manifest).is_file():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            draft = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+            shutil.copytree(source, draft)
+            for path in draft.rglob("*"):
+                if path.is_file():
+                    _sync(path)
+            try:
+                draft.rename(target)
+            except OSError:  # somebody adopted it at the same time: the content is the same
+                shutil.rmtree(draft)
+        found = file_digest(target / manifest)
+        if found != produced.digest:
+            raise StorageError(
+                f"{target / manifest} is damaged: its checksum is {found[:12]}, expected"
+                f" {produced.digest[:12]}. Delete the folder and materialize the asset again."
+            )
+        return Ref(uri=str(target), digest=produced.digest)
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file, read in chunks."""
+    digest = hashlib.sha256()
+    with path.open("rb") as handle:
+        while chunk := handle.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def describe(folder: Path, paths: Iterable[str]) -> tuple[File, ...]:
+    """Size and checksum of files of a folder, for its manifest."""
+    return tuple(
+        File(path=path, size=(folder / path).stat().st_size, sha256=file_digest(folder / path))
+        for path in paths
+    )
+
+
+def verify(folder: Path, files: Iterable[File]) -> None:
+    """Hold files to their manifest.
+
+    Raises:
+        StorageError: one is missing, of another size, or of another checksum.
+    """
+    for file in files:
+        path = folder / file.path
+        if not path.is_file():
+            raise StorageError(f"{path} is lost: its manifest names it.")
+        found = path.stat().st_size, file_digest(path)
+        if found != (file.size, file.sha256):
+            raise StorageError(
+                f"{path} is damaged: {found[0]} bytes with checksum {found[1][:12]}, expected"
+                f" {file.size} bytes with {file.sha256[:12]}. Make it again."
+            )
+
+
+def _sync(path: Path) -> None:
+    with path.open("rb") as handle:
+        os.fsync(handle.fileno())

@@ -1,0 +1,67 @@
+"""python -m ml_assets.training {train,score} --request request.json
+
+Exit codes: 0 done, 64 bad request, 65 bad data, 66 non-finite, 70 our bug, 75 saved after a notice.
+Under torchrun, which exits 1 for everything, the code is in the last ``error`` event.
+"""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from ml_assets.spec.program import EXIT_BAD_REQUEST, EXIT_BUG, EXIT_DONE, Request, TrainRequest
+from ml_assets.training.orphans import die_with_parent
+
+_REQUEST: TypeAdapter[Request] = TypeAdapter(Request)
+
+
+def main() -> int:
+    """Parse, run one verb, and turn what stopped it into an exit code and an event."""
+    parser = argparse.ArgumentParser(prog="python -m ml_assets.training", description=__doc__)
+    parser.add_argument("verb", choices=["train", "score"])
+    parser.add_argument("--request", required=True, type=Path, help="the request, a JSON file")
+    arguments = parser.parse_args()
+    try:
+        request = _REQUEST.validate_json(arguments.request.read_bytes())
+    except (OSError, ValidationError) as error:
+        print(f"bad request {arguments.request}: {error}", file=sys.stderr)  # noqa: T201
+        return EXIT_BAD_REQUEST
+    if request.verb != arguments.verb:
+        text = f"bad request {arguments.request}: it is for {request.verb!r}"
+        print(text, file=sys.stderr)  # noqa: T201
+        return EXIT_BAD_REQUEST
+    die_with_parent()
+    return _run(request)
+
+
+def _run(request: Request) -> int:
+    from ml_assets.training.events import EventWriter
+    from ml_assets.training.stop import Stopped
+
+    rank = int(os.environ.get("RANK", "0"))
+    events = EventWriter(Path(request.output.events), request.session, request.attempt, rank)
+    try:
+        if isinstance(request, TrainRequest):
+            from ml_assets.training.train import train
+
+            train(request, events)
+        else:
+            from ml_assets.training.score import score
+
+            score(request, events)
+    except Stopped as stop:
+        events.failed(stop.exit_code, str(stop), stop.step, detail="")
+        return stop.exit_code
+    except Exception as error:  # the last line of defence: everything becomes an event
+        import traceback
+
+        reason = f"{type(error).__name__}: {error}"
+        events.failed(EXIT_BUG, reason, None, detail=traceback.format_exc())
+        return EXIT_BUG
+    return EXIT_DONE
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,89 @@
+"""The event stream's writer: one JSON object a line, numbered within the attempt.
+
+Rank 0 tells the story. Another rank writes only why it failed, into a file of its own beside it,
+so that no two processes share a sequence.
+"""
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from ml_assets.spec.program import (
+    Checkpoint,
+    Failed,
+    Finished,
+    Metrics,
+    Progress,
+    Ref,
+    Result,
+    Warning,
+)
+
+FAILED_RANK_OFFSET = 10_000_000
+"""Sequence numbers of rank r's own file begin at r times this."""
+
+
+class EventWriter:
+    """Appends events; each line is on disk before the call returns."""
+
+    def __init__(self, file: Path, session: str, attempt: int, rank: int) -> None:
+        self._file = file if rank == 0 else file.with_suffix(f".rank{rank}.jsonl")
+        self._session = session
+        self._attempt = attempt
+        self._rank = rank
+        self._seq = rank * FAILED_RANK_OFFSET
+
+    def progress(self, step: int, steps: int, message: str) -> None:
+        self._write(Progress(**self._head(), step=step, steps=steps, message=message))
+
+    def metrics(self, step: int, metrics: dict[str, float]) -> None:
+        self._write(Metrics(**self._head(), step=step, metrics=metrics))
+
+    def checkpoint(
+        self, step: int, ref: Ref, size: int, best: bool, metrics: dict[str, float]
+    ) -> None:
+        self._write(
+            Checkpoint(
+                **self._head(), step=step, checkpoint=ref, size=size, best=best, metrics=metrics
+            )
+        )
+
+    def warning(self, message: str) -> None:
+        self._write(Warning(**self._head(), message=message))
+
+    def finished(self, result: Result) -> None:
+        self._write(Finished(**self._head(), result=result))
+
+    def failed(self, exit_code: int, reason: str, step: int | None, detail: str) -> None:
+        event = Failed(
+            **self._head(),
+            exit_code=exit_code,
+            reason=reason,
+            rank=self._rank,
+            step=step,
+            detail=detail,
+        )
+        self._write(event, always=True)
+
+    def _head(self) -> dict[str, Any]:
+        return {
+            "session": self._session,
+            "attempt": self._attempt,
+            "seq": self._seq,
+            "time": datetime.now(UTC),
+        }
+
+    def _write(
+        self,
+        event: Progress | Metrics | Checkpoint | Warning | Finished | Failed,
+        always: bool = False,
+    ) -> None:
+        if self._rank != 0 and not always:
+            return
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        with self._file.open("ab") as handle:
+            handle.write(event.model_dump_json().encode() + b"\n")
+            handle.flush()
+            os.fsync(handle.fileno())
+        self._seq += 1

@@ -1,0 +1,312 @@
+"""The decision fails closed: nothing that is missing, odd or unknown ever passes a gate."""
+
+import math
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pydantic import TypeAdapter
+
+from ml_assets.evaluation.gate import NO_CHAMPION, decide, passed, policy_digest, summary
+from ml_assets.spec.gates import (
+    AgainstChampion,
+    BeatsBaseline,
+    Bound,
+    GateSpec,
+    Latency,
+    LeakAlarm,
+    ReleaseSpec,
+    Size,
+)
+from ml_assets.spec.records import ChampionComparison, Interval, Measured
+
+CHAMPION = "c4" * 32
+METRICS = ("auc", "average_precision", "log_loss", "brier", "accuracy", "ece")
+
+
+def only(gate, report, measured, **options):
+    (result,) = decide([gate], report, measured, **options)
+    assert result.name == gate.name
+    assert result.reason
+    return result
+
+
+def with_metric(report, name, value):
+    found = Interval.model_construct(value=value, low=value, high=value)
+    return report.model_copy(update={"metrics": {**report.metrics, name: found}})
+
+
+def comparison(high, *, comparable=True, champion=CHAMPION, difference=True):
+    return ChampionComparison.model_construct(
+        champion=champion,
+        comparable=comparable,
+        reason="" if comparable else "column 'wind' is gone",
+        log_loss_difference=Interval.model_construct(
+            value=high - 0.001, low=high - 0.002, high=high
+        )
+        if difference
+        else None,
+        metrics={},
+    )
+
+
+def test_a_good_report_passes_every_gate_and_says_so_in_order(spec, report, measured):
+    results = decide(spec.gates, report, measured)
+    assert [r.name for r in results] == [g.name for g in spec.gates]
+    assert passed(results)
+    assert summary(results) == "all 6 gates passed"
+
+
+def test_one_failed_gate_refuses_and_is_named_with_its_numbers(spec, report, measured):
+    results = decide(spec.gates, with_metric(report, "auc", 0.65), measured)
+    assert not passed(results)
+    assert summary(results).startswith("refused by 1 of 6 gates: auc_floor: auc is 0.6500")
+
+
+def test_no_gate_is_no_pass(report, measured):
+    assert not passed(decide([], report, measured))
+    assert "no gate" in summary([])
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "value", "fine", "bound"),
+    [
+        (0.7, None, 0.7, True, 0.7),
+        (0.7, None, 0.69999, False, 0.7),
+        (None, 0.5, 0.5, True, 0.5),
+        (None, 0.5, 0.50001, False, 0.5),
+        (0.4, 0.5, 0.45, True, 0.4),
+        (0.4, 0.5, 0.6, False, 0.5),
+        (None, None, 0.6, False, None),
+    ],
+)
+def test_a_bound_holds_at_its_edge(report, measured, low, high, value, fine, bound):
+    gate = Bound(kind="bound", name="b", metric="auc", at_least=low, at_most=high)
+    result = only(gate, with_metric(report, "auc", value), measured)
+    assert (result.passed, result.value, result.bound) == (fine, value, bound)
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "base", "margin", "fine"),
+    [
+        ("auc", 0.70, 0.62, 0.07, True),
+        ("auc", 0.68, 0.62, 0.07, False),
+        ("auc", 0.725, 0.73, -0.01, True),
+        ("auc", 0.715, 0.73, -0.01, False),
+        ("log_loss", 0.50, 0.55, 0.0, True),
+        ("log_loss", 0.55, 0.55, 0.0, False),
+        ("log_loss", 0.52, 0.55, 0.05, False),
+        ("log_loss", 0.56, 0.55, -0.02, True),
+    ],
+)
+def test_a_margin_is_in_the_better_direction_of_the_metric(
+    report, measured, metric, value, base, margin, fine
+):
+    gate = BeatsBaseline(kind="baseline", name="g", metric=metric, baseline="b", margin=margin)
+    report = with_metric(report, metric, value).model_copy(
+        update={"baselines": {"b": {metric: base}}}
+    )
+    assert only(gate, report, measured).passed is fine
+
+
+def test_a_baseline_that_was_not_scored_fails(report, measured):
+    gate = BeatsBaseline(kind="baseline", name="g", metric="auc", baseline="gone")
+    result = only(gate, report, measured)
+    assert not result.passed
+    assert "no auc of baseline gone" in result.reason
+
+
+def test_without_a_champion_the_gate_passes_and_says_why(report, measured):
+    result = only(
+        AgainstChampion(kind="champion"), report.model_copy(update={"champion": None}), measured
+    )
+    assert (result.passed, result.reason) == (True, NO_CHAMPION)
+
+
+@pytest.mark.parametrize(
+    ("rule", "high", "fine"),
+    [
+        ("non_inferior", 0.0049, True),
+        ("non_inferior", 0.005, False),
+        ("superior", -0.0051, True),
+        ("superior", -0.005, False),
+        ("superior", 0.001, False),
+    ],
+)
+def test_the_end_of_the_interval_decides_against_the_champion(report, measured, rule, high, fine):
+    gate = AgainstChampion(kind="champion", rule=rule, margin=0.005)
+    result = only(gate, report.model_copy(update={"champion": comparison(high)}), measured)
+    assert (result.passed, result.value) == (fine, high)
+
+
+@pytest.mark.parametrize(("policy", "fine"), [("refuse", False), ("accept", True)])
+def test_the_policy_decides_where_the_champion_cannot_be_scored(report, measured, policy, fine):
+    gate = AgainstChampion(kind="champion", if_not_comparable=policy)
+    seen = report.model_copy(update={"champion": comparison(-1.0, comparable=False)})
+    result = only(gate, seen, measured)
+    assert result.passed is fine
+    assert "column 'wind' is gone" in result.reason
+
+
+def test_a_missing_difference_is_refused_even_where_the_incomparable_is_accepted(report, measured):
+    gate = AgainstChampion(kind="champion", if_not_comparable="accept")
+    seen = report.model_copy(update={"champion": comparison(0.0, difference=False)})
+    assert not only(gate, seen, measured).passed
+
+
+def test_a_report_against_no_champion_or_another_one_fails_where_there_is_one(report, measured):
+    gate = AgainstChampion(kind="champion", if_not_comparable="accept")
+    none = report.model_copy(update={"champion": None})
+    assert not only(gate, none, measured, champion=CHAMPION).passed
+    result = only(gate, report, measured, champion="ee" * 32)
+    assert not result.passed
+    assert "c4c4c4c4c4c4" in result.reason and "eeeeeeeeeeee" in result.reason
+    assert only(gate, report, measured, champion=CHAMPION).passed
+
+
+def test_the_champion_itself_is_not_held_against_itself(report, measured):
+    none = report.model_copy(update={"champion": None})
+    assert only(AgainstChampion(kind="champion"), none, measured, champion=report.model).passed
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "bound", "fine"),
+    [
+        ("auc", 0.79, 0.8, True),
+        ("auc", 0.8, 0.8, False),
+        ("auc", 0.99, 0.8, False),
+        ("log_loss", 0.3, 0.2, True),
+        ("log_loss", 0.1, 0.2, False),
+    ],
+)
+def test_too_good_to_be_true_is_refused(report, measured, metric, value, bound, fine):
+    gate = LeakAlarm(kind="leak_alarm", metric=metric, bound=bound)
+    result = only(gate, with_metric(report, metric, value), measured)
+    assert result.passed is fine
+    assert fine or "too good to be true" in result.reason
+
+
+def test_size_counts_in_millions_of_bytes(report, measured):
+    gate = Size(kind="size", at_most_mb=0.4)
+    assert only(gate, report, measured).passed
+    bigger = report.model_copy(update={"size_bytes": 400_001})
+    assert not only(gate, bigger, measured).passed
+    assert not only(gate, report.model_copy(update={"size_bytes": 0}), measured).passed
+
+
+def test_latency_is_recorded_without_a_bound_and_blocks_with_one(report, measured):
+    free = only(Latency(kind="latency"), report, measured)
+    assert (free.passed, free.value, free.bound) == (True, 0.4, None)
+    assert not only(Latency(kind="latency", at_most_ms=0.3), report, measured).passed
+    assert only(Latency(kind="latency", at_most_ms=0.5), report, measured).passed
+
+
+def test_the_policy_digest_moves_with_every_part_of_the_policy(spec):
+    base = policy_digest(spec.gates, spec.release)
+    assert base == policy_digest(spec.gates, spec.release)
+    looser = (spec.gates[0].model_copy(update={"at_least": 0.6}), *spec.gates[1:])
+    others = {
+        policy_digest(looser, spec.release),
+        policy_digest(spec.gates[:-1], spec.release),
+        policy_digest(spec.gates, ReleaseSpec(to="staging")),
+    }
+    assert len(others | {base}) == 4
+
+
+# --- properties ---------------------------------------------------------------------------------
+
+numbers = st.floats(-2, 2) | st.sampled_from([math.nan, math.inf, -math.inf])
+metric_names = st.sampled_from(METRICS)
+gate_specs = st.one_of(
+    st.builds(
+        Bound,
+        kind=st.just("bound"),
+        name=st.just("g"),
+        metric=metric_names,
+        at_least=st.none() | st.floats(-1, 1),
+        at_most=st.none() | st.floats(-1, 1),
+    ),
+    st.builds(
+        BeatsBaseline,
+        kind=st.just("baseline"),
+        name=st.just("g"),
+        metric=metric_names,
+        baseline=st.sampled_from(["constant", "gone"]),
+        margin=st.floats(-1, 1),
+    ),
+    st.builds(
+        AgainstChampion,
+        kind=st.just("champion"),
+        rule=st.sampled_from(["non_inferior", "superior"]),
+        margin=st.floats(0, 1),
+        if_not_comparable=st.sampled_from(["refuse", "accept"]),
+    ),
+    st.builds(LeakAlarm, kind=st.just("leak_alarm"), metric=metric_names, bound=st.floats(-1, 1)),
+    st.builds(Size, kind=st.just("size"), at_most_mb=st.floats(0.01, 10)),
+    st.builds(Latency, kind=st.just("latency"), at_most_ms=st.floats(0.01, 10)),
+)
+once = settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+@once
+@given(st.lists(gate_specs, max_size=6), st.data())
+def test_whatever_is_taken_away_no_gate_that_needs_it_passes(report, measured, gates, data):
+    """A metric absent or not finite, a baseline absent: every gate that reads it fails."""
+    spoiled = data.draw(metric_names)
+    how = data.draw(st.sampled_from(["absent", math.nan, math.inf, -math.inf]))
+    metrics = {name: value for name, value in report.metrics.items() if name != spoiled}
+    report = report.model_copy(update={"metrics": metrics})
+    if how != "absent":
+        report = with_metric(report, spoiled, how)
+    results = decide(gates, report, measured)
+    assert len(results) == len(gates)
+    for gate, result in zip(gates, results, strict=True):
+        if getattr(gate, "metric", None) == spoiled or getattr(gate, "baseline", "") == "gone":
+            assert not result.passed
+            assert not passed(results)
+
+
+@once
+@given(gate_specs, numbers, numbers, numbers, numbers)
+def test_a_pass_always_has_a_finite_value_on_the_right_side_of_its_bound(
+    report, gate, metric, base, latency, high
+):
+    report = report.model_copy(
+        update={
+            "metrics": {
+                m: Interval.model_construct(value=metric, low=metric, high=metric) for m in METRICS
+            },
+            "baselines": {"constant": dict.fromkeys(METRICS, base)},
+            "champion": comparison(high),
+        }
+    )
+    measured = Measured.model_construct(latency_ms=latency, rows_per_second=1.0)
+    result = only(gate, report, measured)
+    if not result.passed:
+        return
+    assert result.value is not None and math.isfinite(result.value)
+    assert result.bound is not None and math.isfinite(result.bound)
+    if isinstance(gate, AgainstChampion):
+        assert high < (gate.margin if gate.rule == "non_inferior" else -gate.margin)
+
+
+@once
+@given(gate_specs, st.floats(0, 1), st.floats(0, 1))
+def test_results_are_valid_records_and_the_same_twice(report, measured, gate, value, base):
+    report = with_metric(report, "auc", value).model_copy(
+        update={"baselines": {"constant": {"auc": base}}}
+    )
+    first = decide([gate], report, measured)
+    assert first == decide([gate], report, measured)
+    assert [type(r).model_validate_json(r.model_dump_json()) for r in first] == list(first)
+
+
+def test_every_kind_of_gate_is_drawn_above():
+    """A new kind of gate must join the properties."""
+    kinds = {
+        ref["properties"]["kind"]["const"]
+        for ref in TypeAdapter(GateSpec).json_schema()["$defs"].values()
+    }
+    assert kinds == {"bound", "baseline", "champion", "leak_alarm", "size", "latency"}
