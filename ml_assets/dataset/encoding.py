@@ -33,12 +33,18 @@ def encode_rows(
         ((pl.col(c.name) - c.mean) / c.std).clip(-CLIP, CLIP).fill_nan(None).fill_null(0.0)
         for c in preprocessing.numeric
     ]
-    flags = [pl.col(name).is_null().cast(pl.Float64).alias(f"{name}__null") for name in preprocessing.null_flags]
+    flags = [
+        pl.col(name).is_null().cast(pl.Float64).alias(f"{name}__null")
+        for name in preprocessing.null_flags
+    ]
     numbers = frame.select(*numeric, *flags)
     codes = frame.select(
         pl.col(c.name)
         .replace_strict(
-            list(c.vocabulary), list(range(1, len(c.vocabulary) + 1)), default=0, return_dtype=pl.Int32
+            list(c.vocabulary),
+            list(range(1, len(c.vocabulary) + 1)),
+            default=0,
+            return_dtype=pl.Int32,
         )
         .fill_null(0)
         for c in preprocessing.categorical

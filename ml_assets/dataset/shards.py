@@ -17,7 +17,15 @@ from ml_assets.dataset.encoding import encode_labels, encode_rows, fit_preproces
 from ml_assets.errors import StorageError, WindowError
 from ml_assets.spec.canonical import canonical_json, digest_of
 from ml_assets.spec.pipeline import FeaturesSpec, LabelSpec
-from ml_assets.spec.program import File, ModelManifest, Preprocessing, Ref, Shard, ShardSchema, Split
+from ml_assets.spec.program import (
+    File,
+    ModelManifest,
+    Preprocessing,
+    Ref,
+    Shard,
+    ShardSchema,
+    Split,
+)
 from ml_assets.storage.objects import describe, file_digest
 
 SCHEMA_FILE = "schema.json"

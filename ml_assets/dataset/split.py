@@ -70,7 +70,9 @@ def random_split(
     frame: pl.DataFrame, key: Sequence[str], spec: RandomSplit, seed: int
 ) -> pl.Series:
     """The split of each row by a hash of its key: the same row is always in the same split."""
-    salted = pl.concat_str([pl.lit(str(seed)), *(pl.col(k).cast(pl.String) for k in key)], separator="\x1f")
+    salted = pl.concat_str(
+        [pl.lit(str(seed)), *(pl.col(k).cast(pl.String) for k in key)], separator="\x1f"
+    )
     texts = frame.select(salted.alias("key"))["key"]
     places = texts.map_elements(_unit, return_dtype=pl.Float64)
     names = (

@@ -78,7 +78,9 @@ class EmbeddedStore:
             return self._first_commit()
         if len(ref) == 64 and self._object(ref).is_file():
             return ref
-        raise StorageError(f"{ref!r} is no branch, tag or commit of the snapshot store {self._root}")
+        raise StorageError(
+            f"{ref!r} is no branch, tag or commit of the snapshot store {self._root}"
+        )
 
     def read_bytes(self, commit: CommitId, path: str) -> bytes:
         digest, _ = self._entry(commit, path)
@@ -141,7 +143,9 @@ class EmbeddedStore:
     def revert(self, commit: CommitId, *, message: str) -> Outcome:
         reverted = self._commit(commit)[0]
         if not reverted.parents:
-            raise StorageError(f"Commit {commit[:12]} is the first one: there is nothing before it.")
+            raise StorageError(
+                f"Commit {commit[:12]} is the first one: there is nothing before it."
+            )
         before = self.tree(reverted.parents[0])
         head = self.resolve()
         with self.open(commit, f"revert-{commit}-{head}") as workspace:
@@ -403,7 +407,10 @@ class EmbeddedWorkspace:
                 path
                 for path, entry in self._staged.items()
                 if current.get(path) != entry
-                and (current.get(path) != base.get(path) or (path in self._absent and path in current))
+                and (
+                    current.get(path) != base.get(path)
+                    or (path in self._absent and path in current)
+                )
             )
         )
 
@@ -419,7 +426,9 @@ def _applied(tree: Tree, staged: Mapping[str, tuple[str, int] | None]) -> Tree:
 def _checked(path: str) -> str:
     parts = PurePosixPath(path).parts
     if not path or path != "/".join(parts) or ".." in parts or parts[0] == "/":
-        raise StorageError(f"{path!r} is no path of a snapshot: relative, with '/' between, no '..'")
+        raise StorageError(
+            f"{path!r} is no path of a snapshot: relative, with '/' between, no '..'"
+        )
     return path
 
 

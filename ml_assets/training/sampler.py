@@ -29,7 +29,9 @@ def microbatch_seed(seed: int, step: int, microbatch: int) -> int:
 
 
 def _key(seed: int, first: int, second: int) -> int:
-    return (seed * 0x9E3779B97F4A7C15 + first * 0xC2B2AE3D27D4EB4F + second * 0x165667B19E3779F9) % 2**64
+    return (
+        seed * 0x9E3779B97F4A7C15 + first * 0xC2B2AE3D27D4EB4F + second * 0x165667B19E3779F9
+    ) % 2**64
 
 
 def _feistel(values: NDArray[np.uint64], half: int, keys: list[np.uint64]) -> NDArray[np.uint64]:

@@ -49,7 +49,8 @@ def score(request: ScoreRequest, events: EventWriter) -> None:
         attempt=request.attempt,
         predictions=File(path=str(target), size=size, sha256=sha256),
         rows=len(rows),
-        latency_ms=1000 * statistics.median(_timed(predict, n % len(rows)) for n in range(_SINGLE_ROWS)),
+        latency_ms=1000
+        * statistics.median(_timed(predict, n % len(rows)) for n in range(_SINGLE_ROWS)),
         rows_per_second=len(rows) / max(seconds, 1e-9),
     )
     write_whole(Path(request.output.result), canonical_json(result))

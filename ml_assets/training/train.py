@@ -126,7 +126,12 @@ class Trainer:
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         sum_gradients(network, self.spec.strategy, self.ranks.world)
-        sums = [float(loss.detach()), float(weights.sum()), float(counted), float(self.notice.given)]
+        sums = [
+            float(loss.detach()),
+            float(weights.sum()),
+            float(counted),
+            float(self.notice.given),
+        ]
         loss_sum, weight_sum, count, notices = total(sums)
         norm = self._scale_and_clip(network, weight_sum)
         mean = loss_sum / weight_sum
@@ -169,7 +174,9 @@ class Trainer:
         if ref is None:
             return TrainerState()
         state = self.checkpoints.load(ref, network, optimizer)
-        self.events.progress(state.step, self.steps, f"resumed at step {state.step} of {self.steps}")
+        self.events.progress(
+            state.step, self.steps, f"resumed at step {state.step} of {self.steps}"
+        )
         return state
 
     def _judged(self, state: TrainerState, loss: float, *, stop: bool) -> TrainerState:

@@ -12,9 +12,7 @@ from ml_assets.training.models.layers import EntityEmbeddings, Masks
 class MlpNetwork(nn.Module):
     """One member: logits are [n, 1, outputs]."""
 
-    def __init__(
-        self, spec: Mlp, numeric: int, cardinalities: Sequence[int], outputs: int
-    ) -> None:
+    def __init__(self, spec: Mlp, numeric: int, cardinalities: Sequence[int], outputs: int) -> None:
         super().__init__()
         self.spec = spec
         self.embeddings = EntityEmbeddings(cardinalities, spec.embedding_limit)

@@ -1,0 +1,54 @@
+"""The launcher's port: what is asked for, and what comes back. A session asked for again is the same."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from ml_assets.spec.program import Event, Ref, ScoreResult, Split, TrainResult
+from ml_assets.spec.training import ModelSpec, TrainingSpec
+
+OnEvent = Callable[[Event], None]
+
+
+@dataclass(frozen=True)
+class TrainJob:
+    """A training to run once, however often it is asked for."""
+
+    pipeline: str
+    model: ModelSpec
+    training: TrainingSpec
+    data: Ref
+    salt: str | None = None
+    """Asks for a session of its own: a fresh training."""
+
+
+@dataclass(frozen=True)
+class ScoreJob:
+    """A split to score with a model."""
+
+    pipeline: str
+    model: Ref
+    data: Ref
+    split: Split
+    threads: int = 1
+
+
+class Launcher(Protocol):
+    """Creates or adopts: finished -> its result, running -> followed, interrupted -> resumed."""
+
+    def train(self, job: TrainJob, on_event: OnEvent) -> TrainResult:
+        """Run a training session to its end; each event is passed on once, in order.
+
+        Raises:
+            TrainingFailed: it ended without a result; the message gives the program's reason.
+            TrainingInterrupted: it saved and stopped after a notice.
+        """
+        ...
+
+    def score(self, job: ScoreJob, on_event: OnEvent) -> ScoreResult:
+        """Score a split; predictions are in the order of its rows.
+
+        Raises:
+            TrainingFailed: it ended without a result.
+        """
+        ...

@@ -1,0 +1,64 @@
+"""The name of a session: a digest of everything that decides its result, and of nothing else."""
+
+import hashlib
+import importlib.util
+from functools import cache
+from pathlib import Path
+
+from ml_assets.launch.launcher import ScoreJob, TrainJob
+from ml_assets.spec.canonical import digest_of
+
+_NOT_IN_THE_RESULT = {"processes", "strategy", "keep_last", "keep_best"}
+"""How the work is spread and what is kept: the attempt's record has them."""
+
+
+def train_session(job: TrainJob) -> str:
+    """The same spec, data, seed and code is the same session; the number of processes is not in it."""
+    return _named(
+        job.pipeline,
+        {
+            "verb": "train",
+            "model": job.model.model_dump(mode="json"),
+            "training": job.training.model_dump(mode="json", exclude=_NOT_IN_THE_RESULT),
+            "data": job.data.digest,
+            "code": program_digest(),
+            "salt": job.salt,
+        },
+    )
+
+
+def score_session(job: ScoreJob) -> str:
+    """The same model on the same rows is the same session."""
+    return _named(
+        job.pipeline,
+        {
+            "verb": "score",
+            "model": job.model.digest,
+            "data": job.data.digest,
+            "split": job.split,
+            "threads": job.threads,
+            "code": program_digest(),
+        },
+    )
+
+
+@cache
+def program_digest() -> str:
+    """Digest of the sources of the training program and of the types it shares; not imported."""
+    digests: dict[str, str] = {}
+    for package in ("ml_assets.training", "ml_assets.spec"):
+        found = importlib.util.find_spec(package)
+        assert found is not None and found.submodule_search_locations
+        root = Path(found.submodule_search_locations[0])
+        for path in sorted(root.rglob("*.py")):
+            name = f"{package}/{path.relative_to(root).as_posix()}"
+            digests[name] = hashlib.sha256(path.read_bytes()).hexdigest()
+    lock = Path(__file__).parents[2] / "requirements.lock"
+    if lock.is_file():
+        digests["requirements.lock"] = hashlib.sha256(lock.read_bytes()).hexdigest()
+    return digest_of(digests)
+
+
+def _named(pipeline: str, parts: dict[str, object]) -> str:
+    verb = str(parts["verb"])
+    return f"{pipeline}-{verb}-{digest_of({'pipeline': pipeline, **parts})[:20]}"
