@@ -35,8 +35,8 @@ def evaluation_report(graph: PipelineGraph) -> dg.AssetsDefinition:
     """The evaluation_report asset of a pipeline."""
     code_version = graph.code_version(STAGE)
 
-    @dg.asset(
-        **graph.attributes(STAGE),
+    @graph.asset(
+        STAGE,
         description="Metrics with intervals on rows the model never saw, beside the baselines and"
         " the champion on the same rows. The gates are checks on this asset.",
         kinds={"numpy", "scikitlearn"},

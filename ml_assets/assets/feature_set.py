@@ -27,8 +27,8 @@ def feature_set(graph: PipelineGraph) -> dg.AssetsDefinition:
     code_version = graph.code_version(STAGE)
     partitions = graph.feature_partitions()
 
-    @dg.asset(
-        **graph.attributes(STAGE),
+    @graph.asset(
+        STAGE,
         description="One row per decision, made only from what was known when it was taken:"
         f" {len(spec.features.numeric)} numeric and {len(spec.features.categorical)} categorical"
         f" features and the label `{spec.label.column}`.",

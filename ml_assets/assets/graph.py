@@ -1,7 +1,7 @@
-"""One pipeline's asset graph as plain values: keys, partitions, code versions, common attributes."""
+"""One pipeline's asset graph as plain values: keys, partitions, code versions, attributes."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -19,6 +19,7 @@ from ml_assets.spec.partitions import windows
 from ml_assets.spec.pipeline import PartitionsSpec, PipelineSpec
 from ml_assets.spec.sources import SourceSpec
 
+Decorator = Callable[[Callable[..., Any]], dg.AssetsDefinition]
 PACKAGE = Path(ml_assets.__file__).parent
 DATA_STAGES = ("raw_snapshot", "validated_table", "feature_set")
 MODEL_STAGES = (
@@ -64,6 +65,11 @@ class PipelineGraph:
             )
         start = first[0].start.astimezone(ZoneInfo(partitions.timezone)).date()
         return partitions_definition(partitions.model_copy(update={"start": start}))
+
+    def asset(self, stage: str, source: str | None = None, **more: Any) -> Decorator:
+        """``dg.asset`` with the attributes that every asset of the pipeline declares."""
+        decorator: Any = dg.asset(**self.attributes(stage, source), **more)
+        return decorator
 
     def attributes(self, stage: str, source: str | None = None) -> dict[str, Any]:
         """What every asset of the pipeline declares: key, group, owner, code version, tags."""

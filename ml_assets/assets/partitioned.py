@@ -118,7 +118,7 @@ def _log_each(
             )
         for check in item.checks:
             context.log_event(
-                dg.AssetCheckEvaluation(
+                dg.AssetCheckEvaluation(  # pyright: ignore[reportArgumentType]  taken, if not declared
                     asset_key,
                     check.name,
                     check.passed,

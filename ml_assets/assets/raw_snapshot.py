@@ -22,8 +22,9 @@ def raw_snapshot(graph: PipelineGraph, source_name: str) -> dg.AssetsDefinition:
     source = graph.spec.sources[source_name]
     code_version = graph.code_version(STAGE, source_name)
 
-    @dg.asset(
-        **graph.attributes(STAGE, source_name),
+    @graph.asset(
+        STAGE,
+        source_name,
         description=f"`{source_name}` as it was read: {_origin(source)}",
         kinds={"polars", source.kind if source.kind != "events" else "jsonl"},
         partitions_def=graph.partitions(source),

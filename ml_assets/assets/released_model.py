@@ -27,8 +27,8 @@ def released_model(graph: PipelineGraph) -> dg.AssetsDefinition:
     spec = graph.spec
     code_version = graph.code_version(STAGE)
 
-    @dg.asset(
-        **graph.attributes(STAGE),
+    @graph.asset(
+        STAGE,
         description=f"The model in `{spec.release.to}`. It verifies the decision in the ledger"
         " against the evidence as it is now, whatever path led here, and fails closed.",
         kinds={"mlflow"},

@@ -52,7 +52,8 @@ def score(
     path = Path(result.predictions.path)
     if file_digest(path) != result.predictions.sha256:
         raise StorageError(
-            f"The predictions {path} are damaged: their checksum is not {result.predictions.sha256}."
-            " Delete the file's session folder and materialize the report again."
+            f"The predictions {path} are damaged: their checksum is not"
+            f" {result.predictions.sha256[:12]}. Delete the session's folder and"
+            " materialize the report again."
         )
     return Scored(np.load(path, allow_pickle=False), result)

@@ -35,8 +35,8 @@ def training_set(graph: PipelineGraph) -> dg.AssetsDefinition:
     """The training_set asset of a pipeline."""
     code_version = graph.code_version(STAGE)
 
-    @dg.asset(
-        **graph.attributes(STAGE),
+    @graph.asset(
+        STAGE,
         description="Train, validation and holdout rows, encoded: the preprocessing is fitted on"
         " the training split only, and the split is checked for leaks.",
         kinds={"polars", "numpy"},
@@ -56,7 +56,9 @@ def training_set(graph: PipelineGraph) -> dg.AssetsDefinition:
         shards = objects.store().folder("shards", graph.name)
         ref = write_shards(splits, graph.spec.features, graph.spec.label, shards)
         schema = load_schema(ref)
-        rows = {name: sum(s.rows for s in parts) for name, parts in schema.splits.items()}
+        rows: dict[Split, int] = {
+            name: sum(s.rows for s in parts) for name, parts in schema.splits.items()
+        }
         address = Address(graph.name, STAGE)
         inputs = window_inputs(graph, store, base, window)
         work = Work(address, code_version, inputs, context.run_id)

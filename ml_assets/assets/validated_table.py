@@ -26,8 +26,9 @@ def validated_table(graph: PipelineGraph, source_name: str) -> dg.AssetsDefiniti
     code_version = graph.code_version(STAGE, source_name)
     key = graph.key(STAGE, source_name)
 
-    @dg.asset(
-        **graph.attributes(STAGE, source_name),
+    @graph.asset(
+        STAGE,
+        source_name,
         description=f"The rows of `{source_name}` that meet the contract `{contract.name}`; the"
         " others are in quarantine, each with its reason.",
         kinds={"polars", "greatexpectations"},
@@ -109,7 +110,8 @@ def _rejected(address: Address, found: Audit, kept: str) -> DataRejected:
     failed = [r for r in found.results if not r.passed and r.severity == "critical"]
     reasons = "\n".join(f"    {result.check_name}: {result.reason}" for result in failed)
     return DataRejected(
-        f"{address}: {len(failed)} critical expectations failed; nothing was published.\n{reasons}\n"
+        f"{address}: {len(failed)} critical expectations failed; nothing was published.\n"
+        f"{reasons}\n"
         f"    The rows are kept at {kept} (main). Mend the source, or change the contract."
     )
 

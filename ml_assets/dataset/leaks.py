@@ -19,7 +19,9 @@ def check_leaks(
     Raises:
         LeakError: names the splits and what they share.
     """
-    frames = {n: splits[n].select(*features.key, features.decision_at).collect() for n in ORDER}
+    frames: dict[Split, pl.DataFrame] = {
+        n: splits[n].select(*features.key, features.decision_at).collect() for n in ORDER
+    }
     for position, name in enumerate(ORDER):
         for other in ORDER[position + 1 :]:
             _check_keys(name, other, frames, features)

@@ -46,7 +46,7 @@ def write_shards(
     Raises:
         WindowError: a split has no labelled row.
     """
-    frames = {
+    frames: dict[Split, pl.DataFrame] = {
         name: frame.filter(pl.col(label.column).is_not_null()).collect()
         for name, frame in splits.items()
     }

@@ -6,6 +6,8 @@ import importlib.util
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import FunctionType
+from typing import Any
 
 import polars as pl
 
@@ -30,8 +32,8 @@ def load_function(folder: Path, function: str, pipeline: str) -> FeatureFunction
     module_name = f"ml_assets_features_{pipeline}_{content}"
     if module_name not in sys.modules:
         _import(file, module_name)
-    found = getattr(sys.modules[module_name], name, None)
-    if not callable(found):
+    found: Any = getattr(sys.modules[module_name], name, None)
+    if not isinstance(found, FunctionType):
         raise SpecError(f"{file} has no function {name!r}; features.function names it.")
     return found
 

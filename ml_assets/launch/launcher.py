@@ -1,4 +1,4 @@
-"""The launcher's port: what is asked for, and what comes back. A session asked for again is the same."""
+"""The launcher's port: what is asked for, and what comes back."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

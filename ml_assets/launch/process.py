@@ -1,4 +1,4 @@
-"""One child process group that never outlives its work: ended with its follower, whatever ends it."""
+"""One child process group that never outlives its follower, whatever ends that."""
 
 import ctypes
 import os

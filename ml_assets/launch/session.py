@@ -13,7 +13,7 @@ _NOT_IN_THE_RESULT = {"processes", "strategy", "keep_last", "keep_best"}
 
 
 def train_session(job: TrainJob) -> str:
-    """The same spec, data, seed and code is the same session; the number of processes is not in it."""
+    """The same spec, data, seed and code is the same session, on any number of processes."""
     return _named(
         job.pipeline,
         {

@@ -4,23 +4,20 @@ The only MlflowClient code. A dead server never raises here: it is an outcome, a
 catches up later, for everything can be said twice.
 """
 
-import fcntl
-import hashlib
-import os
-import re
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, ClassVar, ParamSpec, TypeVar
-from urllib.parse import unquote, urlsplit
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from urllib.parse import urlsplit
+
+from ml_assets.registry.mlflow_server import Server
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
-    from mlflow.entities import Experiment, Metric, Run
+    from mlflow.entities import Experiment, Run
     from mlflow.entities.model_registry import ModelVersion, RegisteredModel
 
 SESSION_TAG = "ml_assets.session"
@@ -30,6 +27,9 @@ STAGES = ("staging", "canary", "production")
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+_silent_until: dict[str, float] = {}
+"""URI -> when (monotonic) metrics are tried again after it did not answer."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,6 @@ class Tracking:
     _known: dict[tuple[str, str], set[int]] = field(default_factory=dict, repr=False)
     """(run, metric) -> steps that MLflow has."""
     _writer: str = field(default_factory=lambda: uuid.uuid4().hex, repr=False)
-    _silent_until: ClassVar[dict[str, float]] = {}
-    _clients: ClassVar[dict[tuple[str, int], "MlflowClient"]] = {}
 
     def ensure_database(self) -> Logged | Unavailable:
         """Make the database where it is missing: whole, and by one process only."""
@@ -85,7 +83,7 @@ class Tracking:
         Args:
             now: try even where the server did not answer a moment ago (the last chance of a run).
         """
-        wait = Tracking._silent_until.get(self.uri, 0.0) - time.monotonic()
+        wait = _silent_until.get(self.uri, 0.0) - time.monotonic()
         if wait > 0 and not now:
             return Unavailable(f"the server did not answer; next try in {wait:.0f} s or later")
         return self._attempt(self._log_metrics, run_id, metrics)
@@ -127,17 +125,21 @@ class Tracking:
         """End a run as FINISHED, FAILED or KILLED; saying it again changes nothing."""
         return self._attempt(self._close, run_id, status)
 
+    @property
+    def _server(self) -> Server:
+        return Server(self.uri, self.home)
+
     # --- how each is done: these raise what MLflow raises -------------------------------------
 
     def _ensure_database(self) -> Logged:
-        self._client()
+        self._server.client()
         return Logged()
 
     def _open_run(
         self, experiment: str, session: str, tags: Mapping[str, str], params: Mapping[str, str]
     ) -> str:
-        client = self._client()
-        with self._lock(f"run-{session}"):
+        client = self._server.client()
+        with self._server.lock(f"run-{session}"):
             home = self._experiment(client, experiment)
             run = _run_of(client, home.experiment_id, session)
             if run is None:
@@ -156,9 +158,9 @@ class Tracking:
     def _log_metrics(self, run_id: str, metrics: Mapping[int, Mapping[str, float]]) -> Logged:
         from mlflow.entities import Metric
 
-        client = self._client()
+        client = self._server.client()
         stamp = int(datetime.now(UTC).timestamp() * 1000)
-        with self._lock(f"metrics-{run_id}") as last:
+        with self._server.lock(f"metrics-{run_id}") as last:
             if last.is_not(self._writer):
                 self._known.clear()
             new: list[Metric] = []
@@ -184,19 +186,19 @@ class Tracking:
         return self._known[run_id, name]
 
     def _log_artifact(self, run_id: str, file: Path) -> Logged:
-        self._client().log_artifact(run_id, str(file))
+        self._server.client().log_artifact(run_id, str(file))
         return Logged()
 
     def _set_tags(self, run_id: str, tags: Mapping[str, str]) -> Logged:
-        _log_tags(self._client(), run_id, tags)
+        _log_tags(self._server.client(), run_id, tags)
         return Logged()
 
     def _link_model(
         self, pipeline: str, model: str, uri: str, session: str, run_id: str | None
     ) -> Logged:
-        client = self._client()
+        client = self._server.client()
         tags = {MODEL_TAG: model, SESSION_TAG: session, URI_TAG: uri}
-        with self._lock(f"model-{pipeline}"):
+        with self._server.lock(f"model-{pipeline}"):
             _registered_model(client, pipeline)
             versions = _versions(client, pipeline, model)
             for version in versions:
@@ -212,9 +214,9 @@ class Tracking:
     def _set_stage_aliases(
         self, pipeline: str, stages: Mapping[Any, str] | Callable[[], Mapping[Any, str]]
     ) -> Logged | Unavailable:
-        client = self._client()
+        client = self._server.client()
         missing: list[str] = []
-        with self._lock(f"model-{pipeline}"):
+        with self._server.lock(f"model-{pipeline}"):
             wanted = stages() if callable(stages) else stages
             found = _registered_model(client, pipeline).aliases
             for stage in STAGES:
@@ -233,85 +235,28 @@ class Tracking:
         return Logged()
 
     def _close(self, run_id: str, status: str) -> Logged:
-        client = self._client()
+        client = self._server.client()
         if client.get_run(run_id).info.status != status:
             client.set_terminated(run_id, status)
         return Logged()
 
-    # --- the ground under it ------------------------------------------------------------------
+    # --- inside
 
     def _attempt(self, do: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | Unavailable:
         try:
             done = do(*args, **kwargs)
         except Exception as error:  # MLflow raises its own, SQLAlchemy's, requests' and more
-            Tracking._silent_until[self.uri] = time.monotonic() + self.pause
-            return Unavailable(self._said(error))
-        Tracking._silent_until.pop(self.uri, None)
+            _silent_until[self.uri] = time.monotonic() + self.pause
+            return Unavailable(self._server.said(error))
+        _silent_until.pop(self.uri, None)
         return done
 
-    def _said(self, error: Exception) -> str:
-        lines = str(error).strip().splitlines()
-        text = f"{_without_secrets(self.uri)}: {lines[0] if lines else type(error).__name__}"
-        for secret in _secrets(self.uri):
-            text = text.replace(secret, "***")
-        text = _without_secrets(text)
-        return text if len(text) <= 400 else f"{text[:400]}..."
-
-    def _client(self) -> "MlflowClient":
-        """A client whose database is there; a process makes one per URI.
-
-        The first one opens the store, which would make or migrate a database: under the lock.
-        """
-        client = Tracking._clients.get((self.uri, os.getpid()))
-        if client is None:
-            _configure()
-            from mlflow import MlflowClient
-
-            with self._lock("mlflow"):
-                if self._is_database:
-                    self._make_database()
-                client = MlflowClient(self.uri, registry_uri=self.uri)
-                if self._is_database:
-                    client.search_experiments(max_results=1)
-                    client.search_registered_models(max_results=1)
-            Tracking._clients[self.uri, os.getpid()] = client
-        return client
-
-    def _make_database(self) -> None:
-        """A new SQLite file is filled under another name first: killed midway, it is not there."""
-        file = self._sqlite_file
-        if file is None or (file.is_file() and file.stat().st_size > 0):
-            return
-        from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
-
-        file.parent.mkdir(parents=True, exist_ok=True)
-        draft = file.with_name(f".{file.name}.new")
-        for left in file.parent.glob(f"{draft.name}*"):
-            left.unlink()
-        SqlAlchemyStore(f"sqlite:///{draft}", str(self.artifacts)).engine.dispose()
-        with draft.open("rb") as handle:
-            os.fsync(handle.fileno())
-        os.replace(draft, file)
-
-    @property
-    def artifacts(self) -> Path:
-        """Where artifacts go when ``uri`` is a database; a server decides that itself."""
-        return self.home / "mlartifacts"
-
-    @property
-    def _is_database(self) -> bool:
-        return urlsplit(self.uri).scheme.split("+")[0] in ("sqlite", "postgresql", "mysql", "mssql")
-
-    @property
-    def _sqlite_file(self) -> Path | None:
-        scheme, found, path = self.uri.partition(":///")
-        return Path(path.split("?")[0]) if found and scheme.startswith("sqlite") and path else None
-
     def _experiment(self, client: "MlflowClient", name: str) -> "Experiment":
-        with self._lock("experiments"):
+        with self._server.lock("experiments"):
             experiment = client.get_experiment_by_name(name)
             if experiment is None:
-                where = (self.artifacts / name).as_uri() if self._is_database else None
+                folder = self._server.artifacts / name
+                where = folder.as_uri() if self._server.is_database else None
                 return client.get_experiment(client.create_experiment(name, where))
             if experiment.lifecycle_stage == "deleted":
                 client.restore_experiment(experiment.experiment_id)
@@ -325,52 +270,9 @@ class Tracking:
     def _source(self, uri: str, run_id: str | None) -> str:
         """What a server accepts: it refuses a path of this machine as the source of a version."""
         local = urlsplit(uri).scheme in ("", "file")
-        if self._is_database or not local:
+        if self._server.is_database or not local:
             return uri
         return f"runs:/{run_id}/model" if run_id else f"ml-assets:/{Path(uri).name}"
-
-    @contextmanager
-    def _lock(self, name: str) -> Iterator["_LastWriter"]:
-        """One process and one thread at a time; the death of the holder frees it."""
-        folder = self.home / "locks"
-        folder.mkdir(parents=True, exist_ok=True)
-        digest = hashlib.sha256(f"{self.uri} {name}".encode()).hexdigest()[:16]
-        with (folder / f"mlflow-{digest}.lock").open("a+") as handle:
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            yield _LastWriter(handle)
-
-
-@dataclass(frozen=True)
-class _LastWriter:
-    """Who wrote last under a lock: what is remembered holds only for who that was."""
-
-    handle: IO[str]
-
-    def is_not(self, writer: str) -> bool:
-        self.handle.seek(0)
-        return self.handle.read() != writer
-
-    def becomes(self, writer: str) -> None:
-        self.handle.truncate(0)
-        self.handle.write(writer)
-        self.handle.flush()
-
-
-_DEFAULTS = {
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",  # its own default of 7 stalls a call for minutes
-    "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
-    "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
-    "MLFLOW_DISABLE_TELEMETRY": "true",
-    "MLFLOW_LOGGING_LEVEL": "WARNING",  # or each new database tells of its tables
-    "GIT_PYTHON_REFRESH": "quiet",  # or a machine without git gets a page of advice
-}
-
-
-def _configure() -> None:
-    """MLflow takes its policy from the environment only; what the user set there stands."""
-    for name, value in _DEFAULTS.items():
-        if name not in os.environ:
-            os.environ[name] = value
 
 
 def _run_of(client: "MlflowClient", experiment_id: str, session: str) -> "Run | None":
@@ -424,14 +326,3 @@ def _batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
 
 def _cut(text: str, length: int) -> str:
     return text if len(text) <= length else f"{text[: length - 3]}..."
-
-
-def _secrets(uri: str) -> tuple[str, ...]:
-    userinfo, found, _ = urlsplit(uri).netloc.rpartition("@")
-    password = userinfo.partition(":")[2] if found else ""
-    return tuple({text for text in (password, unquote(password)) if text})
-
-
-def _without_secrets(text: str) -> str:
-    text = re.sub(r"://[^/\s]*@", "://", text)
-    return re.sub(r"(?i)\b(password|passwd|pwd|token|secret|sslpassword)=[^&\s;]+", r"\1=***", text)

@@ -36,7 +36,7 @@ class Code(Frozen):
     """None where the package does not run from a checkout of its own."""
     dirty: bool | None
     changes: Digest | None
-    """Of the difference to the commit, and the content of untracked files; None where clean."""
+    """Of the difference to the commit, see ``uncommitted``; None where clean."""
     sources: Digest
     """Of every source file of the package: says the same without git."""
 
@@ -205,7 +205,7 @@ def _in(partition: str | None) -> str:
 def _code() -> Code:
     tracked = _git("ls-files", "--error-unmatch", "--", str(_PACKAGE / "__init__.py"))
     sha = _git("rev-parse", "HEAD") if tracked else None
-    changes = _changes() if sha else None
+    changes = uncommitted() if sha else None
     return Code(
         version=_packages().get("ml_assets", "unknown"),
         git_sha=sha.decode().strip() if sha else None,
@@ -215,13 +215,16 @@ def _code() -> Code:
     )
 
 
-def _changes() -> bytes:
-    """The difference of the checkout to its commit; empty where there is none."""
-    difference = _git("diff", "HEAD", "--no-ext-diff", "--binary") or b""
-    untracked = _git("ls-files", "--others", "--exclude-standard", "--full-name", "-z") or b""
+def uncommitted() -> bytes:
+    """The difference of the checkout to its commit, then untracked files with their sizes.
+
+    Empty where there is none. Kept beside the record, it lets a dirty run be repeated.
+    """
+    difference = _git("diff", "HEAD", "--no-ext-diff", "--no-color", "--binary") or b""
+    untracked = _git("ls-files", "--others", "--exclude-standard", "-z") or b""
     names = sorted(name for name in untracked.decode().split("\0") if name)
-    contents = [f"{name} {_digest_of_file(_PROJECT / name)}\n" for name in names]
-    return difference + "".join(contents).encode()
+    lines = [f"untracked {name} {_size(_PROJECT / name)}\n" for name in names]
+    return difference + "".join(lines).encode()
 
 
 def _git(*arguments: str) -> bytes | None:
@@ -242,7 +245,7 @@ def _git(*arguments: str) -> bytes | None:
 
 def _sources() -> str:
     files = sorted(_PACKAGE.rglob("*.py"))
-    return digest_of({f.relative_to(_PACKAGE).as_posix(): _digest_of_file(f) for f in files})
+    return digest_of({f.relative_to(_PACKAGE).as_posix(): _sha256(f.read_bytes()) for f in files})
 
 
 def _packages() -> dict[str, str]:
@@ -282,8 +285,8 @@ def _field(file: Path, name: str) -> str | None:
     return None
 
 
-def _digest_of_file(file: Path) -> str:
-    return _sha256(file.read_bytes()) if file.is_file() else "gone"
+def _size(file: Path) -> int:
+    return file.stat().st_size if file.is_file() else 0
 
 
 def _sha256(data: bytes) -> str:

@@ -12,7 +12,7 @@ SCHEMA = 1
 
 
 def status(graph: PipelineGraph, store: SnapshotStore) -> dict[str, Any]:
-    """The state of a pipeline at the head of ``main``; following ``inputs`` leads to the sources."""
+    """The state of a pipeline at the head of ``main``; its ``inputs`` lead to the sources."""
     base = store.resolve("main")
     records = sorted(read_records(store, base, graph.name), key=_order)
     entries = read(store, graph.name, base)

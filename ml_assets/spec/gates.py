@@ -33,7 +33,7 @@ class GroupRateBaseline(Frozen):
 
 
 class GradientBoostingBaseline(Frozen):
-    """scikit-learn's histogram gradient boosting on the same features; fitted, scored, forgotten."""
+    """scikit-learn's histogram gradient boosting on the same features; fitted and forgotten."""
 
     kind: Literal["gradient_boosting"]
     name: Name = "gradient_boosting"

@@ -30,7 +30,8 @@ class Mistake:
 
     def __str__(self) -> str:
         found = f" is {self.value}" if self.value else ""
-        return f"{self.file}:{self.line}: {self.key}{found}\n    rule:   {self.rule}\n    remedy: {self.remedy}"
+        where = f"{self.file}:{self.line}: {self.key}{found}"
+        return f"{where}\n    rule:   {self.rule}\n    remedy: {self.remedy}"
 
 
 def load_spec(folder: Path) -> PipelineSpec:

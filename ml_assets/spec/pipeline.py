@@ -52,7 +52,7 @@ class FeaturesSpec(Frozen):
     """The feature function and the columns it must return."""
 
     function: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_./-]+\.py:[a-z_][a-z0-9_]*$")]
-    """``file.py:name`` in the pipeline's folder: (Mapping[str, LazyFrame], Window) -> LazyFrame."""
+    """``file.py:name`` in the folder: (Mapping[str, LazyFrame], Window) -> LazyFrame."""
     key: tuple[str, ...] = Field(strict=False, min_length=1)
     decision_at: str
     """UTC datetime column: when the prediction is made. Nothing later may be used."""
@@ -80,7 +80,7 @@ class FeaturesSpec(Frozen):
 
 
 class LabelSpec(Frozen):
-    """What is predicted. The column may be null where the outcome does not exist: not trained on."""
+    """What is predicted. A null is an outcome that does not exist: not trained on."""
 
     column: str
     task: Task
@@ -187,7 +187,8 @@ def _gate_problems(spec: PipelineSpec) -> list[str]:
     for gate in spec.gates:
         if isinstance(gate, BeatsBaseline) and gate.baseline not in baselines:
             problems.append(
-                f"gate {gate.name!r} names baseline {gate.baseline!r}; evaluation.baselines has {sorted(baselines)}"
+                f"gate {gate.name!r} names baseline {gate.baseline!r};"
+                f" evaluation.baselines has {sorted(baselines)}"
             )
         if isinstance(gate, Bound) and gate.at_least is None and gate.at_most is None:
             problems.append(f"gate {gate.name!r} needs 'at_least' or 'at_most'")

@@ -46,7 +46,7 @@ class NumericColumn(Frozen):
 
 
 class CategoricalColumn(Frozen):
-    """Encoded as the word's place in ``vocabulary`` plus 1; 0 is null or a word never trained on."""
+    """Encoded as the word's place in ``vocabulary`` plus 1; 0 is null or a word never seen."""
 
     name: str
     vocabulary: tuple[str, ...] = Field(strict=False)
@@ -62,7 +62,11 @@ class Preprocessing(Frozen):
 
 
 class Shard(Frozen):
-    """``numeric`` [rows, n] float32, ``categorical`` [rows, c] int32, ``label`` [rows] float32 or int64."""
+    """Arrays of one part of a split.
+
+    ``numeric`` [rows, n] float32, ``categorical`` [rows, c] int32, ``label`` [rows] float32
+    (binary) or int64 (multiclass).
+    """
 
     rows: Annotated[int, Field(ge=0)]
     numeric: File
@@ -85,7 +89,7 @@ class ShardSchema(Frozen):
 
 
 class ModelManifest(Frozen):
-    """``model.json`` beside ``weights.safetensors``: all that is needed to score. Its SHA-256 is the model."""
+    """``model.json`` beside the weights: all it takes to score. Its SHA-256 is the model."""
 
     schema_version: Literal[1] = 1
     model: ModelSpec
@@ -98,7 +102,7 @@ class ModelManifest(Frozen):
 
 
 class CheckpointManifest(Frozen):
-    """``manifest.json`` of a checkpoint, written last: the checkpoint exists when this file does."""
+    """``manifest.json``, written last: the checkpoint exists when this file does."""
 
     schema_version: Literal[1] = 1
     session: str

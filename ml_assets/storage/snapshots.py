@@ -81,7 +81,7 @@ class Workspace(Protocol):
     ) -> None: ...
 
     def put(self, path: str, file: Path, *, if_absent: bool = False) -> Entry:
-        """Stage a copy of a file. ``if_absent``: publishing conflicts where ``main`` has the path."""
+        """Stage a copy of a file. ``if_absent``: a conflict where ``main`` has the path."""
         ...
 
     def put_bytes(self, path: str, data: bytes, *, if_absent: bool = False) -> Entry:

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import torch.distributed as dist
-import torch.distributed.checkpoint as dcp
 from pydantic import ValidationError
 from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import async_save
 from torch.optim import Optimizer
 
 from ml_assets.errors import StorageError
@@ -93,7 +94,7 @@ class Checkpoints:
             (self.folder / name).mkdir(parents=True)
         dist.barrier()
         model, optim = get_state_dict(network, optimizer)
-        done = dcp.async_save(
+        done = async_save(
             {"model": model, "optimizer": optim},
             checkpoint_id=self.folder / name,
             process_group=self.ranks.side,
@@ -127,7 +128,7 @@ class Checkpoints:
         verify_checkpoint(folder, ref.digest)
         model, optim = get_state_dict(network, optimizer)
         states = {"model": model, "optimizer": optim}
-        dcp.load(states, checkpoint_id=folder)
+        load(states, checkpoint_id=folder)
         set_state_dict(
             network,
             optimizer,
@@ -142,7 +143,7 @@ class Checkpoints:
         folder = self.folder / name
         verify_checkpoint(folder, file_digest(folder / MANIFEST))
         model, optim = get_state_dict(network, optimizer)
-        dcp.load({"model": model}, checkpoint_id=folder)
+        load({"model": model}, checkpoint_id=folder)
         set_state_dict(network, optimizer, model_state_dict=model, optim_state_dict=optim)
 
     def _seal(self, flight: _InFlight) -> None:

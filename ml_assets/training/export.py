@@ -1,4 +1,4 @@
-"""The model as it is released: safetensors, its configuration, its preprocessing. Nothing pickled."""
+"""The model as it is released: safetensors, configuration, preprocessing. Nothing is pickled."""
 
 import shutil
 from pathlib import Path
@@ -31,7 +31,7 @@ def export(
     draft = target.with_name(f".{target.name}.a{request.attempt}")
     shutil.rmtree(draft, ignore_errors=True)
     draft.mkdir(parents=True)
-    tensors = {name: state[name].contiguous() for name in sorted(state)}
+    tensors = {n: t.contiguous() for n, t in sorted(state.items()) if isinstance(t, torch.Tensor)}
     save_file(tensors, draft / WEIGHTS)
     manifest = ModelManifest(
         model=request.model,

@@ -7,6 +7,7 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch._C._distributed_c10d import HashStore
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 
@@ -31,7 +32,7 @@ def join() -> Ranks:
     if "RANK" in os.environ:
         dist.init_process_group("gloo", timeout=_TIMEOUT)
     else:
-        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
     side = dist.new_group(backend="gloo", timeout=_TIMEOUT)
     assert isinstance(side, dist.ProcessGroup)
     return Ranks(dist.get_rank(), dist.get_world_size(), side)

@@ -34,9 +34,9 @@ def test_a_second_holder_is_refused_and_told_who_the_first_is(settings: Settings
     ) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
-        with pytest.raises(StateInUse, match=rf"process {holder.pid} \(a long run, since "):
-            with home.lock(settings, "another"):
-                pass
+        refused = pytest.raises(StateInUse, match=rf"process {holder.pid} \(a long run, since ")
+        with refused, home.lock(settings, "another"):
+            pass
         holder.kill()
         holder.wait()
         with home.lock(settings, "after its death"):

@@ -81,7 +81,8 @@ def _arrivals(arrivals: pl.DataFrame, flights: pl.DataFrame) -> pl.DataFrame:
 
 
 def _plane(rows: pl.DataFrame, planes: pl.DataFrame) -> pl.DataFrame:
-    known = planes.select("tailnum", "seats", "engines", "manufacturer", pl.col("year").alias("built"))
+    built = pl.col("year").alias("built")
+    known = planes.select("tailnum", "seats", "engines", "manufacturer", built)
     age = pl.col("decision_at").dt.year() - pl.col("built")
     return rows.join(known, on="tailnum", how="left", maintain_order="left").with_columns(
         age.alias("plane_age")
@@ -122,7 +123,9 @@ def _history(rows: pl.DataFrame, arrivals: pl.DataFrame) -> pl.DataFrame:
             weight=PRIOR_FLIGHTS,
         )
     six = timedelta(hours=6)
-    rows = trailing_mean(rows, arrivals, name="origin_delay_6h", value="delay", span=six, by=["origin"])
+    rows = trailing_mean(
+        rows, arrivals, name="origin_delay_6h", value="delay", span=six, by=["origin"]
+    )
     rows = trailing_mean(rows, arrivals, name="all_cancelled_6h", value="cancelled", span=six)
     rows = trailing_mean(
         rows, arrivals, name="origin_cancelled_6h", value="cancelled", span=six, by=["origin"]

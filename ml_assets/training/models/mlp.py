@@ -1,6 +1,7 @@
 """A plain multi-layer perceptron with entity embeddings."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 from torch import nn
@@ -17,9 +18,7 @@ class MlpNetwork(nn.Module):
         self.spec = spec
         self.embeddings = EntityEmbeddings(cardinalities, spec.embedding_limit)
         widths = [numeric + self.embeddings.width, *[spec.width] * spec.depth]
-        self.layers = nn.ModuleList(
-            nn.Linear(a, b) for a, b in zip(widths[:-1], widths[1:], strict=True)
-        )
+        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(widths))
         self.output = nn.Linear(spec.width, outputs, bias=False)
         self.output_bias = nn.Parameter(torch.zeros(1, outputs))
 

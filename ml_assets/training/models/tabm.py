@@ -7,6 +7,7 @@ random and the others at one.
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 from torch import nn
@@ -46,7 +47,7 @@ class TabMNetwork(nn.Module):
         widths = [numeric + self.embeddings.width, *[spec.width] * spec.depth]
         self.layers = nn.ModuleList(
             EnsembleLinear(a, b, spec.members, random_adapter=number == 0)
-            for number, (a, b) in enumerate(zip(widths[:-1], widths[1:], strict=True))
+            for number, (a, b) in enumerate(pairwise(widths))
         )
         bound = 1 / math.sqrt(spec.width)
         self.output = nn.Parameter(
