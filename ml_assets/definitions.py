@@ -1,6 +1,7 @@
 """The composition root: settings -> resources -> every pipeline -> one Definitions."""
 
 import sys
+import warnings
 from pathlib import Path
 from types import ModuleType
 
@@ -14,6 +15,9 @@ from ml_assets.resources.sources import SourcesResource
 from ml_assets.resources.tracking import TrackingResource
 from ml_assets.settings import Settings, read_settings
 from ml_assets.spec.load import SPEC_FILE, load_spec
+
+# what is used of Dagster's beta API is held by tests; the warnings would bury the run's own words
+warnings.filterwarnings("ignore", category=dg.BetaWarning)
 
 PROJECT = Path(__file__).parent.parent
 

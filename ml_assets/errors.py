@@ -55,5 +55,13 @@ class EvidenceError(MlAssetsError):
     """A release was asked for without whole, fresh and passing evidence."""
 
 
+class RefusedByGate(EvidenceError):
+    """A gate refused the model: nothing was released."""
+
+
+class RunFailed(MlAssetsError):
+    """A run of the graph failed; the message gives the step's own error."""
+
+
 class StateInUse(MlAssetsError):
     """Another process holds the state folder; the message names it."""

@@ -134,6 +134,8 @@ def _configure() -> None:
     for name, value in _DEFAULTS.items():
         if name not in os.environ:
             os.environ[name] = value
+    # it prints the address of a run that ended, with the password that is in it
+    os.environ["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = "true"
 
 
 def _secrets(uri: str) -> tuple[str, ...]:

@@ -9,18 +9,10 @@ from typing import Any
 
 import dagster as dg
 
-from ml_assets.errors import MlAssetsError
+from ml_assets.errors import MlAssetsError, RefusedByGate, RunFailed
 
 PID_TAG = "ml_assets/pid"
 Tell = Callable[[str], None]
-
-
-class RunFailed(MlAssetsError):
-    """A run of the graph failed; the message gives the step's own error."""
-
-
-class RefusedByGate(MlAssetsError):
-    """A gate refused the model: nothing was released."""
 
 
 @dataclass(frozen=True)
@@ -104,10 +96,12 @@ def _failure(result: dg.ExecuteInProcessResult) -> MlAssetsError:
         if event.event_type_value == "ASSET_CHECK_EVALUATION"
     ]
     blocked = [c for c in refused if c.blocking and not c.passed]
-    if blocked and any("gates" in (event.step_key or "") for event in failures):
+    if blocked and any((event.step_key or "").endswith("__gates") for event in failures):
         lines = "\n".join(f"  {c.check_name}: {c.description}" for c in blocked)
         return RefusedByGate(f"The model was refused by {len(blocked)} gates:\n{lines}")
     reasons = "\n".join(f"{event.step_key}: {_reason(event)}" for event in failures)
+    if any("EvidenceError" in str(event.step_failure_data.error) for event in failures):
+        return RefusedByGate(reasons)
     return RunFailed(f"Run {result.run_id} failed.\n{reasons}")
 
 

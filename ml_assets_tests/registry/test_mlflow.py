@@ -369,18 +369,23 @@ def test_credentials_are_in_no_message(tmp_path, uri, error):
     assert "host" in said
 
 
-def test_what_the_user_set_for_mlflow_stands():
+def test_what_the_user_set_for_mlflow_stands_but_for_printing_addresses():
     program = (
         "import os; from ml_assets.registry.mlflow_server import _configure; _configure();"
         "print(os.environ['MLFLOW_HTTP_REQUEST_TIMEOUT'],"
-        " os.environ['MLFLOW_HTTP_REQUEST_MAX_RETRIES'], os.environ['MLFLOW_DISABLE_TELEMETRY'])"
+        " os.environ['MLFLOW_HTTP_REQUEST_MAX_RETRIES'], os.environ['MLFLOW_DISABLE_TELEMETRY'],"
+        " os.environ['MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT'])"
     )
     environment = {k: v for k, v in os.environ.items() if not k.startswith("MLFLOW_")}
+    asked = {
+        "MLFLOW_HTTP_REQUEST_TIMEOUT": "99",
+        "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "false",
+    }
     done = subprocess.run(
         [sys.executable, "-c", program],
-        env={**environment, "MLFLOW_HTTP_REQUEST_TIMEOUT": "99"},
+        env={**environment, **asked},
         capture_output=True,
         text=True,
         check=True,
     )
-    assert done.stdout.split() == ["99", "2", "true"]
+    assert done.stdout.split() == ["99", "2", "true", "true"]
