@@ -122,7 +122,7 @@ _ROOMS: Mapping[str, tuple[str, ...]] = {
     "checkpoints": ("training",),
     "trained_model": ("training",),
     "evaluation_report": ("evaluation", "training"),
-    "released_model": ("registry",),
+    "released_model": (),
 }
 
 

@@ -123,7 +123,7 @@ def project_stages(
             model.attributes["session"],
             model.attributes["mlflow_run"],
         ),
-        tracking.set_stage_aliases(graph.name, stages(read(store, graph.name))),
+        tracking.set_stage_aliases(graph.name, lambda: stages(read(store, graph.name))),
     ):
         if isinstance(done, Unavailable):
             context.log.warning(f"MLflow is behind, the next release repairs it: {done.reason}")

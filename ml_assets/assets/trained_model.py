@@ -10,11 +10,18 @@ from ml_assets.assets.metadata import numbers, record_metadata
 from ml_assets.assets.publish import Draft, Published, Work, input_version
 from ml_assets.assets.training_events import EventSinks
 from ml_assets.launch.launcher import TrainJob
+from ml_assets.registry.run_record import (
+    RunRecord,
+    environment,
+    record_bytes,
+    run_input,
+    run_record,
+)
 from ml_assets.resources.launcher import LauncherResource
 from ml_assets.resources.objects import ObjectsResource
 from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.resources.tracking import TrackingResource
-from ml_assets.spec.program import Ref, TrainResult
+from ml_assets.spec.program import Ref, TrainResult, World
 from ml_assets.spec.records import StageRecord
 from ml_assets.storage.layout import Address
 from ml_assets.storage.objects import LocalObjects
@@ -36,22 +43,7 @@ def trained_model(graph: PipelineGraph) -> dg.AssetsDefinition:
 
     @dg.multi_asset(
         name=f"{graph.name}__train",
-        specs=[
-            dg.AssetSpec(
-                **graph.attributes("checkpoints"),
-                description="Whole training states, reported while training runs; they survive a"
-                " failed run and the next one resumes from them.",
-                kinds={"torch"},
-                deps=[graph.key("training_set")],
-            ),
-            dg.AssetSpec(
-                **graph.attributes(STAGE),
-                description=f"A {spec.model.family} network: safetensors, its configuration and"
-                " its preprocessing as data. Nothing is pickled.",
-                kinds={"torch", "mlflow"},
-                deps=[graph.key("training_set"), graph.key("checkpoints")],
-            ),
-        ],
+        specs=_specs(graph),
         can_subset=False,
     )
     def materialize(
@@ -69,7 +61,6 @@ def trained_model(graph: PipelineGraph) -> dg.AssetsDefinition:
         with EventSinks.open(context, graph, tracking.tracking(), job) as sinks:
             result = launcher.launcher().train(job, sinks.receive)
         model = adopt_model(objects.store(), result.model)
-        inputs = (input_version(data, base),)
         attributes = {
             "session": result.session,
             "model": model.model_dump(),
@@ -79,18 +70,59 @@ def trained_model(graph: PipelineGraph) -> dg.AssetsDefinition:
             "stopped": result.stopped,
             "mlflow_run": sinks.mlflow_run,
         }
-        for stage, version in (
-            ("checkpoints", sinks.last_checkpoint_digest or model.digest),
-            (STAGE, model.digest),
-        ):
-            work = Work(
-                Address(graph.name, stage), code_version, inputs, context.run_id, config.fresh
-            )
+        inputs = (input_version(data, base),)
+        versions = {
+            "checkpoints": sinks.last_checkpoint_digest or model.digest,
+            STAGE: model.digest,
+        }
+        record = run_record_of(graph, context.run_id, result, data, base)
+        for stage, version in versions.items():
+            address = Address(graph.name, stage)
+            work = Work(address, code_version, inputs, context.run_id, config.fresh)
             with Draft(store, work, store.resolve("main")) as draft:
+                draft.text("run.json", record_bytes(record))
                 published = draft.publish(attributes=attributes, data_version=version)
             yield _result(graph, stage, published, result, model)
+        sinks.attach(record)
 
     return materialize
+
+
+def _specs(graph: PipelineGraph) -> list[dg.AssetSpec]:
+    return [
+        dg.AssetSpec(
+            **graph.attributes("checkpoints"),
+            description="Whole training states, reported while training runs; they survive a"
+            " failed run and the next one resumes from them.",
+            kinds={"torch"},
+            deps=[graph.key("training_set")],
+        ),
+        dg.AssetSpec(
+            **graph.attributes(STAGE),
+            description=f"A {graph.spec.model.family} network: safetensors, its configuration and"
+            " its preprocessing as data. Nothing is pickled.",
+            kinds={"torch", "mlflow"},
+            deps=[graph.key("training_set"), graph.key("checkpoints")],
+        ),
+    ]
+
+
+def run_record_of(
+    graph: PipelineGraph, run: str, result: TrainResult, data: StageRecord, commit: str
+) -> RunRecord:
+    """All it takes to repeat the training: code, lock, machine, spec, inputs, seed, outputs."""
+    return run_record(
+        environment(),
+        pipeline=graph.name,
+        session=result.session,
+        run=run,
+        config=graph.spec,
+        seed=graph.spec.training.seed,
+        inputs=[run_input(data, commit)],
+        outputs={"training_set": data.data_version, "model": result.model.digest},
+        metrics=result.metrics,
+        world=World(procs=graph.spec.training.processes, threads=graph.spec.training.threads),
+    )
 
 
 def data_ref(record: StageRecord) -> Ref:

@@ -1,8 +1,10 @@
 """Where a running session's events go: Dagster (live checkpoints), MLflow, and the run's log."""
 
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import dagster as dg
 
@@ -10,7 +12,11 @@ from ml_assets.assets.graph import PipelineGraph
 from ml_assets.launch.launcher import TrainJob
 from ml_assets.launch.session import train_session
 from ml_assets.registry.mlflow import Tracking, Unavailable
+from ml_assets.registry.run_record import RunRecord, record_bytes, run_tags
 from ml_assets.spec.program import Checkpoint, Event, Failed, Finished, Metrics, Progress, Warning
+
+_FLUSH_EVERY = 5
+"""Steps with metrics between two messages to MLflow."""
 
 
 @dataclass
@@ -20,9 +26,11 @@ class EventSinks:
     context: dg.AssetExecutionContext
     checkpoint_key: dg.AssetKey
     tracking: Tracking
-    mlflow_run: str | None
+    job: TrainJob
+    mlflow_run: str | None = None
     last_checkpoint_digest: str | None = None
     _metrics: dict[int, dict[str, float]] = field(default_factory=dict)
+    _told: int = 0
 
     @classmethod
     @contextmanager
@@ -34,17 +42,8 @@ class EventSinks:
         job: TrainJob,
     ) -> Iterator["EventSinks"]:
         """One MLflow run for the session; closed with the outcome, whatever it is."""
-        params = {**job.model.model_dump(), **job.training.model_dump()}
-        opened = tracking.open_run(
-            graph.name,
-            train_session(job),
-            tags={"dagster.run_id": context.run_id, "ml_assets.data": job.data.digest},
-            params={name: str(value) for name, value in params.items()},
-        )
-        if isinstance(opened, Unavailable):
-            context.log.warning(f"MLflow is not reachable, training goes on: {opened.reason}")
-        run = None if isinstance(opened, Unavailable) else opened
-        sinks = cls(context, graph.key("checkpoints"), tracking, run)
+        sinks = cls(context, graph.key("checkpoints"), tracking, job)
+        sinks.mlflow_run = sinks._open_run()
         try:
             yield sinks
         except BaseException:
@@ -59,7 +58,7 @@ class EventSinks:
                 self._checkpoint(event)
             case Metrics():
                 self._metrics.setdefault(event.step, {}).update(event.metrics)
-                self._flush(min_steps=20)
+                self._flush()
             case Progress():
                 self.context.log.info(event.message)
             case Warning():
@@ -67,12 +66,40 @@ class EventSinks:
             case Failed():
                 self.context.log.error(f"rank {event.rank}: {event.reason}")
             case Finished():
-                self._flush()
+                pass
 
     def close(self, status: str) -> None:
-        self._flush()
-        if self.mlflow_run:
-            self.tracking.close(self.mlflow_run, status)
+        """Tell MLflow everything it missed; what it has already is not told twice."""
+        self.mlflow_run = self.mlflow_run or self._open_run()
+        if self.mlflow_run is None:
+            return
+        logged = self.tracking.log_metrics(self.mlflow_run, self._metrics, now=True)
+        if isinstance(logged, Unavailable):
+            self.context.log.warning(f"MLflow lacks the curves: {logged.reason}")
+        self.tracking.close(self.mlflow_run, status)
+
+    def attach(self, record: RunRecord) -> None:
+        """Put the run's record where people look for it."""
+        if self.mlflow_run is None:
+            return
+        self.tracking.set_tags(self.mlflow_run, run_tags(record))
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "run.json"
+            file.write_bytes(record_bytes(record))
+            self.tracking.log_artifact(self.mlflow_run, file)
+
+    def _open_run(self) -> str | None:
+        params = {**self.job.model.model_dump(), **self.job.training.model_dump()}
+        opened = self.tracking.open_run(
+            self.job.pipeline,
+            train_session(self.job),
+            tags={"dagster.run_id": self.context.run_id, "ml_assets.data": self.job.data.digest},
+            params={name: str(value) for name, value in params.items()},
+        )
+        if isinstance(opened, Unavailable):
+            self.context.log.warning(f"MLflow is not reachable, work goes on: {opened.reason}")
+            return None
+        return opened
 
     def _checkpoint(self, event: Checkpoint) -> None:
         self.last_checkpoint_digest = event.checkpoint.digest
@@ -92,11 +119,10 @@ class EventSinks:
             )
         )
 
-    def _flush(self, min_steps: int = 1) -> None:
-        if len(self._metrics) < min_steps or not self.mlflow_run:
+    def _flush(self) -> None:
+        """Now and then, so that the curves grow while training runs."""
+        if len(self._metrics) - self._told < _FLUSH_EVERY or not self.mlflow_run:
             return
         logged = self.tracking.log_metrics(self.mlflow_run, self._metrics)
-        if isinstance(logged, Unavailable):
-            self.context.log.warning(f"MLflow did not take metrics yet: {logged.reason}")
-            return
-        self._metrics = {}
+        if not isinstance(logged, Unavailable):
+            self._told = len(self._metrics)

@@ -10,6 +10,7 @@ from ml_assets.assets.partitioned import CheckOutcome, Events, Made, make_partit
 from ml_assets.assets.publish import Draft, Work, input_version
 from ml_assets.errors import DataRejected
 from ml_assets.resources.snapshots import SnapshotsResource
+from ml_assets.spec.sources import SourceSpec
 from ml_assets.storage.layout import Address
 from ml_assets.storage.snapshots import CommitId, SnapshotStore
 from ml_assets.validation.compiled import Audit, ExpectationResult, audit
@@ -54,7 +55,7 @@ def validated_table(graph: PipelineGraph, source_name: str) -> dg.AssetsDefiniti
             record = require_record(store, base, raw)
             inputs = (input_version(record, base),)
             work = Work(address, code_version, inputs, context.run_id)
-            return audited(store, base, work, raw, contract, source.key)
+            return audited(store, base, work, raw, contract, source)
 
         yield from make_partitions(context, Address(graph.name, STAGE, source_name), make)
 
@@ -67,17 +68,17 @@ def audited(
     work: Work,
     raw: Address,
     contract: Contract,
-    key: tuple[str, ...],
+    source: SourceSpec,
 ) -> Made:
     """Audit one raw table; publish what may be published, keep the rest in quarantine."""
     found = audit(store.scan(base, raw.table), contract)
     checks = tuple(_check(result) for result in found.results)
     if not found.passed:
-        kept = _keep(store, base, work.address, found.quarantined, key)
+        kept = _keep(store, base, work.address, found.quarantined, source.key)
         return Made(None, {}, checks, _rejected(work.address, found, kept))
     with Draft(store, work, base) as draft:
-        draft.table(found.clean, key)
-        draft.extra_table(QUARANTINE_FILE, found.quarantined, key)
+        draft.table(found.clean, source.key)
+        draft.extra_table(QUARANTINE_FILE, found.quarantined, source.key)
         published = draft.publish(
             attributes={
                 "quarantined": len(found.quarantined),
@@ -89,6 +90,8 @@ def audited(
         "rows_in": len(found.clean) + len(found.quarantined),
         "quarantined": len(found.quarantined),
     }
+    if source.known_at and len(found.clean):
+        metadata["known_until"] = str(found.clean[source.known_at].max())
     return Made(published, {**metadata, **numbers(rows)}, checks)
 
 

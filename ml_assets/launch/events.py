@@ -1,28 +1,35 @@
 """The event stream's reader: typed, in order, each event once, whatever was read before."""
 
+import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from ml_assets.spec.program import Event
+from ml_assets.spec.program import Event, Warning
 
 EVENTS_FILE = "events.jsonl"
+_LAUNCHER_FILE = "events.launcher.jsonl"
+_LAUNCHER_SEQ = 1_000_000_000
+"""The launcher's own numbers in an attempt begin here, above those of every rank."""
 _EVENT: TypeAdapter[Event] = TypeAdapter(Event)
 
 
-@dataclass
 class EventReader:
     """Reads an attempt's files as they grow; a line that is still being written waits."""
 
-    folder: Path
-    _offsets: dict[Path, int] = field(default_factory=dict)
-    _seen: set[tuple[int, int]] = field(default_factory=set)
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._offsets: dict[Path, int] = {}
+        self._seen: set[tuple[int, int]] = set()
 
     def new(self) -> Iterator[Event]:
-        """Whole events that were not given before: rank 0's, then those of ranks that failed."""
-        for file in sorted(self.folder.glob("events*.jsonl")):
+        """Whole events that were not given before: rank 0's, then the launcher's and other ranks'.
+
+        Rank 0 writes ``events.jsonl``; who else has something to say has a file of its own beside.
+        """
+        for file in sorted(self._folder.glob("events*.jsonl"), key=lambda f: f.name != EVENTS_FILE):
             yield from self._new_of(file)
 
     def _new_of(self, file: Path) -> Iterator[Event]:
@@ -38,11 +45,50 @@ class EventReader:
                     yield event
 
 
+class SessionReader:
+    """Reads a session's attempts, oldest first. What an older one adds later does not count."""
+
+    def __init__(self, session: Path) -> None:
+        self._session = session
+        self._attempt = 0
+        self._reader: EventReader | None = None
+
+    def new(self) -> Iterator[Event]:
+        """Whole events that were not given before: the last attempt wins per step."""
+        for number in attempt_numbers(self._session):
+            if number < self._attempt:
+                continue
+            if self._reader is None or number > self._attempt:
+                self._attempt = number
+                self._reader = EventReader(self._session / "attempts" / str(number))
+            yield from self._reader.new()
+
+
+def attempt_numbers(session: Path) -> list[int]:
+    """Numbers of a session's attempts, oldest first."""
+    return sorted(int(p.name) for p in (session / "attempts").glob("*") if p.name.isdigit())
+
+
 def session_events(session: Path) -> list[Event]:
     """Every event of a session's attempts, oldest attempt first: the last one wins per step."""
-    attempts = session / "attempts"
-    folders = sorted((p for p in attempts.glob("*") if p.name.isdigit()), key=lambda p: int(p.name))
-    return [event for folder in folders for event in EventReader(folder).new()]
+    return list(SessionReader(session).new())
+
+
+def append_warning(folder: Path, session: str, attempt: int, message: str) -> None:
+    """The launcher's own word in an attempt's stream, so that followers and replays have it too."""
+    file = folder / _LAUNCHER_FILE
+    written = len(file.read_bytes().splitlines()) if file.is_file() else 0
+    event = Warning(
+        session=session,
+        attempt=attempt,
+        seq=_LAUNCHER_SEQ + written,
+        time=datetime.now(UTC),
+        message=message,
+    )
+    with file.open("ab") as handle:
+        handle.write(event.model_dump_json().encode() + b"\n")
+        handle.flush()
+        os.fsync(handle.fileno())
 
 
 def parse(line: bytes) -> Event | None:

@@ -1,8 +1,11 @@
-"""From how the program ended to a sentence an operator can act on."""
+"""From how an attempt ended to what happens next, and to a sentence an operator can act on."""
 
+import re
 import signal
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from ml_assets.errors import MlAssetsError, TrainingFailed, TrainingInterrupted
 from ml_assets.spec.program import (
@@ -15,53 +18,151 @@ from ml_assets.spec.program import (
     Failed,
 )
 
-FINAL = {EXIT_BAD_REQUEST, EXIT_BAD_DATA, EXIT_NON_FINITE, EXIT_BUG}
-"""Exit codes that running again would only repeat. Others are tried again within a budget."""
+Next = Literal["stop", "again", "interrupted"]
+"""``stop``: running again would only repeat it. ``again``: try within the error budget.
+``interrupted``: it was asked to end, so nothing goes on by itself."""
 
-_MEANING: dict[int, str] = {
-    # the program said why, in its own words; these say what kind of thing it is
-    EXIT_BAD_REQUEST: "the request is wrong",
-    EXIT_BAD_DATA: "the training set cannot be used",
-    EXIT_NON_FINITE: "the training went non-finite",
-    EXIT_BUG: "the program has a bug",
-    EXIT_SAVED_AFTER_NOTICE: "it was told to stop, saved, and stopped; run again to go on",
+
+@dataclass(frozen=True)
+class _Meaning:
+    what: str
+    remedy: str
+    then: Next
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How an attempt ended: its true code, what to do, and the error that says so."""
+
+    code: int
+    then: Next
+    error: MlAssetsError
+
+
+# In order of precedence where several ranks ended differently: the program's own verdict first,
+# then the signal that took one rank, then what the others made of its loss (an exception: 70).
+_TABLE: dict[int, _Meaning] = {
+    EXIT_BAD_REQUEST: _Meaning(
+        "the request is wrong", "Change the model or training part of the spec.", "stop"
+    ),
+    EXIT_BAD_DATA: _Meaning(
+        "the training set or model it was given cannot be used",
+        "Materialize that asset again; a damaged folder can be deleted first.",
+        "stop",
+    ),
+    EXIT_NON_FINITE: _Meaning(
+        "the training went non-finite",
+        "Lower training.learning_rate or training.clip_norm, or look for broken feature values.",
+        "stop",
+    ),
+    EXIT_SAVED_AFTER_NOTICE: _Meaning(
+        "it was told to stop, saved, and stopped", "Run again to go on from there.", "interrupted"
+    ),
     # a negative code is the signal that ended the process
-    -signal.SIGKILL: "it was killed (SIGKILL): out of memory, or somebody ended it",
-    -signal.SIGTERM: "it was told to stop (SIGTERM) before it could save",
-    -signal.SIGSEGV: "it crashed in native code (SIGSEGV)",
-    -signal.SIGABRT: "it aborted (SIGABRT): look at the log",
-    -signal.SIGBUS: "a memory-mapped file went away or the disk is full (SIGBUS)",
+    -signal.SIGKILL: _Meaning(
+        "it was killed (SIGKILL): probably out of memory, or somebody ended it",
+        "Give it more memory, or lower training.batch_size or training.processes.",
+        "again",
+    ),
+    -signal.SIGSEGV: _Meaning(
+        "it crashed in native code (SIGSEGV)", "Look at the log; check the torch build.", "again"
+    ),
+    -signal.SIGBUS: _Meaning(
+        "a memory-mapped file went away, or the disk or /dev/shm is full (SIGBUS)",
+        "Free space where the objects and the temporary files lie.",
+        "again",
+    ),
+    -signal.SIGILL: _Meaning(
+        "it met an instruction that this processor lacks (SIGILL)",
+        "Install a build of torch for this machine.",
+        "stop",
+    ),
+    -signal.SIGFPE: _Meaning("it crashed in arithmetic (SIGFPE)", "Look at the log.", "again"),
+    -signal.SIGABRT: _Meaning(
+        "it aborted in native code (SIGABRT)", "Look at the log; memory may be short.", "again"
+    ),
+    EXIT_BUG: _Meaning(
+        "the program has a bug, or met something it does not know",
+        "Look at the traceback; running again would most likely repeat it.",
+        "stop",
+    ),
+    -signal.SIGTERM: _Meaning(
+        "it was told to stop (SIGTERM) before it could save",
+        "Run again to go on from the last whole checkpoint.",
+        "interrupted",
+    ),
+    -signal.SIGINT: _Meaning(
+        "it was interrupted (SIGINT) before it could save",
+        "Run again to go on from the last whole checkpoint.",
+        "interrupted",
+    ),
 }
-_TAIL_LINES = 15
+_TORCHRUN = re.compile(r"^\s*exitcode\s*: (-?\d+) \(pid: \d+\)", re.MULTILINE)
+"""torchrun exits 1 for everything; the end of its log has each failed worker's true code."""
+_TAIL_LINES = 20
+_TAIL_BYTES = 64 * 1024
 
 
-def true_code(exit_code: int, events: Sequence[Event]) -> int:
-    """torchrun exits 1 for everything: the first rank that failed by itself has the real code."""
+def judge(
+    attempt: str, exit_code: int, events: Sequence[Event], log: Path, *, workers: bool
+) -> Ending:
+    """What the end of an attempt without a result means.
+
+    Args:
+        attempt: its name for an operator.
+        exit_code: of the process that was started; negative: a signal.
+        events: of this attempt.
+        workers: torchrun was started, and the program by it.
+    """
+    text = _end_of(log)
     failed = [event for event in events if isinstance(event, Failed)]
-    causes = [event.exit_code for event in failed if event.exit_code != EXIT_BUG]
-    if causes:
-        return causes[0]
-    return failed[0].exit_code if failed and exit_code > 0 else exit_code
+    codes = [event.exit_code for event in failed]
+    if workers:
+        codes += [int(code) for code in _TORCHRUN.findall(text)]
+    code = next((known for known in _TABLE if known in {*codes, exit_code}), exit_code)
+    meaning = _TABLE.get(code) or _unknown(code, workers=workers)
+    said = next((event for event in failed if event.exit_code == code), None)
+    error = TrainingInterrupted if meaning.then == "interrupted" else TrainingFailed
+    return Ending(code, meaning.then, error(_report(attempt, meaning, said, log, text)))
 
 
-def failure(exit_code: int, events: Sequence[Event], log: Path) -> MlAssetsError:
-    """The error for an attempt that ended without a result."""
-    code = true_code(exit_code, events)
-    said = [event for event in events if isinstance(event, Failed) and event.exit_code == code]
-    reason = f"{said[0].reason} (rank {said[0].rank})" if said else ""
-    meaning = _MEANING.get(code, f"it ended with exit code {code}")
-    sentence = f"The training program stopped: {meaning}."
-    if reason:
-        sentence += f"\n  It said: {reason}"
-    if code == EXIT_SAVED_AFTER_NOTICE:
-        return TrainingInterrupted(sentence)
-    if not reason:
-        sentence += f"\n  The end of its log:\n{_tail(log)}"
-    return TrainingFailed(f"{sentence}\n  Log: {log}")
+def _unknown(code: int, *, workers: bool) -> _Meaning:
+    """A code of no table: a signal may pass, and so may torchrun's own trouble (a taken port)."""
+    if code < 0:
+        return _Meaning(f"it was ended by signal {-code}", "Look at the log.", "again")
+    if code == 0:
+        return _Meaning(
+            "it said that all is well (exit code 0) and left no whole result",
+            "Check that the disk is not full, and run again.",
+            "stop",
+        )
+    what = f"it ended with exit code {code} before it could say why"
+    return _Meaning(what, "Look at the log.", "again" if workers else "stop")
 
 
-def _tail(log: Path) -> str:
-    if not log.is_file():
-        return "    (no log)"
-    lines = log.read_text(errors="replace").splitlines()[-_TAIL_LINES:]
-    return "\n".join(f"    {line}" for line in lines) or "    (empty)"
+def _report(attempt: str, meaning: _Meaning, said: Failed | None, log: Path, text: str) -> str:
+    lines = [f"{attempt} stopped: {meaning.what}."]
+    if said is not None:
+        at = "" if said.step is None else f", step {said.step}"
+        lines.append(f"  It said: {said.reason} (rank {said.rank}{at})")
+    lines.append(f"  What to do: {meaning.remedy}")
+    if said is not None and said.detail:
+        lines += ["  The end of its traceback:", *_tail(said.detail)]
+    elif said is None:
+        lines += ["  The end of its log:", *_tail(text)]
+    lines.append(f"  Log: {log}")
+    return "\n".join(lines)
+
+
+def _tail(text: str) -> list[str]:
+    return [f"    {line}" for line in text.splitlines()[-_TAIL_LINES:]] or ["    (empty)"]
+
+
+def _end_of(log: Path) -> str:
+    try:
+        with log.open("rb") as handle:
+            size = handle.seek(0, 2)
+            handle.seek(max(0, size - _TAIL_BYTES))
+            return handle.read().decode(errors="replace")
+    except OSError:
+        return ""

@@ -8,6 +8,12 @@ from ml_assets.spec.program import Event, Ref, ScoreResult, Split, TrainResult
 from ml_assets.spec.training import ModelSpec, TrainingSpec
 
 OnEvent = Callable[[Event], None]
+ShouldStop = Callable[[], bool]
+
+
+def never() -> bool:
+    """Asked whether to stop: no."""
+    return False
 
 
 @dataclass(frozen=True)
@@ -36,8 +42,15 @@ class ScoreJob:
 class Launcher(Protocol):
     """Creates or adopts: finished -> its result, running -> followed, interrupted -> resumed."""
 
-    def train(self, job: TrainJob, on_event: OnEvent) -> TrainResult:
+    def train(
+        self, job: TrainJob, on_event: OnEvent, should_stop: ShouldStop = never
+    ) -> TrainResult:
         """Run a training session to its end; each event is passed on once, in order.
+
+        The events of earlier attempts come first, also where the session was already finished.
+
+        Args:
+            should_stop: asked all the time; True: save, stop, and raise TrainingInterrupted.
 
         Raises:
             TrainingFailed: it ended without a result; the message gives the program's reason.
@@ -45,10 +58,13 @@ class Launcher(Protocol):
         """
         ...
 
-    def score(self, job: ScoreJob, on_event: OnEvent) -> ScoreResult:
+    def score(
+        self, job: ScoreJob, on_event: OnEvent, should_stop: ShouldStop = never
+    ) -> ScoreResult:
         """Score a split; predictions are in the order of its rows.
 
         Raises:
             TrainingFailed: it ended without a result.
+            TrainingInterrupted: it was told to stop.
         """
         ...

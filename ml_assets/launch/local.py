@@ -1,305 +1,219 @@
 """Training sessions as local processes: created, followed, resumed; never two at once."""
 
-import fcntl
-import json
-import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Generic, TypeVar
 
-from pydantic import BaseModel, ValidationError
-
-from ml_assets.errors import TrainingFailed
-from ml_assets.launch.events import EventReader, session_events
-from ml_assets.launch.failure import FINAL, failure, true_code
-from ml_assets.launch.launcher import OnEvent, ScoreJob, TrainJob
-from ml_assets.launch.process import ChildProcess
+from ml_assets.errors import TrainingInterrupted
+from ml_assets.launch.events import SessionReader, append_warning
+from ml_assets.launch.failure import Ending, judge
+from ml_assets.launch.folder import SessionFolder
+from ml_assets.launch.launcher import OnEvent, ScoreJob, ShouldStop, TrainJob, never
+from ml_assets.launch.process import GRACE_SECONDS, ChildProcess
 from ml_assets.launch.session import score_session, train_session
-from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.program import (
-    EXIT_SAVED_AFTER_NOTICE,
     Event,
-    File,
     Output,
-    Ref,
     Request,
     ScoreOutput,
     ScoreRequest,
     ScoreResult,
     TrainRequest,
     TrainResult,
-    Warning,
     World,
 )
-from ml_assets.storage.objects import LocalObjects, file_digest
+from ml_assets.storage.objects import LocalObjects
 
 PROGRAM = (sys.executable, "-m", "ml_assets.training")
 ERROR_BUDGET = 2
 """Attempts after the first, for an end that running again may mend (a crash, a kill)."""
 _POLL_SECONDS = 0.1
-ResultT = TypeVar("ResultT", bound=BaseModel)
-RequestOfAttempt = Callable[[int], Request]
+ResultT = TypeVar("ResultT", TrainResult, ScoreResult)
 
 
 @dataclass(frozen=True)
-class SessionFolder:
-    """Where one session lives in the object store."""
+class _Work(Generic[ResultT]):
+    """What a session is asked to do, whichever verb it is."""
 
-    root: Path
+    pipeline: str
+    verb: str
+    folder: SessionFolder
+    world: World
+    request: Callable[[int], Request]
+    """The request of an attempt, from its number."""
+    finished: Callable[[], ResultT | None]
 
-    @property
-    def checkpoints(self) -> Path:
-        return self.root / "checkpoints"
 
-    def attempt(self, number: int) -> Path:
-        return self.root / "attempts" / str(number)
+@dataclass
+class _Follower:
+    """Passes a session's events on, each once, and remembers those of the last attempt."""
 
-    def last_attempt(self) -> int:
-        """The newest attempt's number; 0 before the first."""
-        names = [p.name for p in (self.root / "attempts").glob("*") if p.name.isdigit()]
-        return max(map(int, names), default=0)
+    reader: SessionReader
+    on_event: OnEvent
+    should_stop: ShouldStop
+    _told: bool = False
+    _last: list[Event] = field(default_factory=list)
 
-    def results(self) -> Iterator[Path]:
-        for number in range(self.last_attempt(), 0, -1):
-            if (self.attempt(number) / "result.json").is_file():
-                yield self.attempt(number) / "result.json"
+    def pass_on(self) -> None:
+        for event in self.reader.new():
+            if self._last and self._last[-1].attempt != event.attempt:
+                self._last.clear()
+            self._last.append(event)
+            self.on_event(event)
+
+    def wait(self) -> None:
+        """Another process has the session: pass on what its attempts tell.
+
+        Raises:
+            TrainingInterrupted: this follower was told to stop; the other process goes on.
+        """
+        self.pass_on()
+        if self.told_to_stop():
+            raise TrainingInterrupted("Stopped following; the session goes on in its own process.")
+        time.sleep(_POLL_SECONDS)
+
+    def told_to_stop(self) -> bool:
+        self._told = self._told or self.should_stop()
+        return self._told
+
+    def of_attempt(self, number: int) -> list[Event]:
+        return [event for event in self._last if event.attempt == number]
 
 
 class LocalLauncher:
-    """The launcher of a laptop: plain Python for one process, torchrun for more."""
+    """The launcher of a laptop: plain Python for one process, torchrun for more.
 
-    def __init__(self, objects: Path, program: Sequence[str] = PROGRAM) -> None:
+    Args:
+        objects: root of the object store; sessions lie in its ``sessions/``.
+        program: how the training program is started, the interpreter first.
+        grace: seconds from the notice to stop to the end of a program that does not.
+    """
+
+    def __init__(
+        self, objects: Path, program: Sequence[str] = PROGRAM, grace: float = GRACE_SECONDS
+    ) -> None:
         self._objects = LocalObjects(objects)
         self._program = tuple(program)
+        self._grace = grace
 
-    def train(self, job: TrainJob, on_event: OnEvent) -> TrainResult:
-        session = train_session(job)
-        folder = SessionFolder(self._objects.folder("sessions", session))
-        with _held(folder.root, on_event):
-            done = _finished_training(folder)
+    def train(
+        self, job: TrainJob, on_event: OnEvent, should_stop: ShouldStop = never
+    ) -> TrainResult:
+        """See ``Launcher.train``."""
+        folder = SessionFolder(self._objects.path("sessions", train_session(job)))
+        world = World(procs=job.training.processes, threads=job.training.threads)
+
+        def request(number: int) -> TrainRequest:
+            return _train_request(job, folder, number, world)
+
+        work = _Work(job.pipeline, "train", folder, world, request, folder.finished_training)
+        return self._run(work, on_event, should_stop)
+
+    def score(
+        self, job: ScoreJob, on_event: OnEvent, should_stop: ShouldStop = never
+    ) -> ScoreResult:
+        """See ``Launcher.score``."""
+        folder = SessionFolder(self._objects.path("sessions", score_session(job)))
+        world = World(threads=job.threads)
+
+        def request(number: int) -> ScoreRequest:
+            return _score_request(job, folder, number, world)
+
+        work = _Work(job.pipeline, "score", folder, world, request, folder.finished_scoring)
+        return self._run(work, on_event, should_stop)
+
+    def _run(self, work: _Work[ResultT], on_event: OnEvent, should_stop: ShouldStop) -> ResultT:
+        """Create or adopt. Whoever comes gets every event of the session, and its one result."""
+        follower = _Follower(SessionReader(work.folder.root), on_event, should_stop)
+        with work.folder.held(follower.wait):
+            follower.pass_on()
+            done = work.finished()
             if done is not None:
-                _replay(folder, on_event)
                 return done
+            work.folder.state(work.pipeline, work.verb)
+            return self._attempts(work, follower)
 
-            def request(number: int) -> TrainRequest:
-                return _train_request(job, session, folder, number)
-
-            procs = job.training.processes
-            self._attempts(folder, request, procs, job.training.threads, on_event)
-            done = _finished_training(folder)
-            if done is None:
-                raise TrainingFailed(f"Session {session} ended, but its model is not whole.")
-            return done
-
-    def score(self, job: ScoreJob, on_event: OnEvent) -> ScoreResult:
-        session = score_session(job)
-        folder = SessionFolder(self._objects.folder("sessions", session))
-        with _held(folder.root, on_event):
-            done = _finished_scoring(folder)
+    def _attempts(self, work: _Work[ResultT], follower: _Follower) -> ResultT:
+        """Attempts until one has a whole result, or ends for good, or the budget is spent."""
+        tries = 0
+        while True:
+            request = work.request(work.folder.next_attempt())
+            ending = self._attempt(work, request, follower)
+            done = work.finished()  # whole whatever ended it: a crash after the result is no loss
             if done is not None:
                 return done
-            self._attempts(
-                folder,
-                lambda number: _score_request(job, session, folder, number),
-                1,
-                job.threads,
-                on_event,
+            if follower.told_to_stop():
+                raise TrainingInterrupted(str(ending.error))
+            if ending.then != "again" or tries == ERROR_BUDGET:
+                raise ending.error
+            tries += 1
+            append_warning(
+                work.folder.attempt(request.attempt),
+                work.folder.session,
+                request.attempt,
+                f"{ending.error}\n  Attempt {request.attempt + 1} goes on from the last whole"
+                f" checkpoint (retry {tries} of {ERROR_BUDGET}).",
             )
-            done = _finished_scoring(folder)
-            if done is None:
-                raise TrainingFailed(f"Session {session} ended, but its predictions are not whole.")
-            return done
+            follower.pass_on()
 
-    def _attempts(
-        self,
-        folder: SessionFolder,
-        request: RequestOfAttempt,
-        procs: int,
-        threads: int,
-        on_event: OnEvent,
-    ) -> None:
-        """Attempts until one ends well, or with an error that is final, or the budget is spent."""
-        for again in range(ERROR_BUDGET + 1):
-            number = folder.last_attempt() + 1
-            asked = request(number)
-            path = folder.attempt(number) / "request.json"
-            path.parent.mkdir(parents=True)
-            self._objects.write_bytes(
-                canonical_json(asked), *path.relative_to(self._objects.root).parts
-            )
-            code, events = self._follow(folder.attempt(number), asked, procs, threads, on_event)
-            if code == 0:
-                return
-            cause = true_code(code, events)
-            error = failure(code, events, folder.attempt(number) / "log.txt")
-            if cause in FINAL or cause == EXIT_SAVED_AFTER_NOTICE or again == ERROR_BUDGET:
-                raise error
-            on_event(_warning(asked, f"{error}\n  Attempt {number + 1} goes on from there."))
-
-    def _follow(
-        self, folder: Path, request: Request, procs: int, threads: int, on_event: OnEvent
-    ) -> tuple[int, list[Event]]:
+    def _attempt(self, work: _Work[ResultT], request: Request, follower: _Follower) -> Ending:
         """Run one attempt to its end; whoever stops following ends it."""
-        command = self._command(request, folder / "request.json", procs)
-        child = ChildProcess(command, threads, folder / "log.txt")
-        reader = EventReader(folder)
-        events: list[Event] = []
-        try:
+        command = self._command(request, work.folder.begin(request))
+        log = work.folder.log(request.attempt)
+        with ChildProcess.running(command, work.world.threads, log, self._grace) as child:
             while (code := child.exit_code()) is None:
-                _pass_on(reader, events, on_event)
-                time.sleep(_POLL_SECONDS)
-            _pass_on(reader, events, on_event)
-        except BaseException:
-            child.end()
-            raise
-        child.sweep()
-        return code, events
+                follower.pass_on()
+                if follower.told_to_stop():
+                    child.end()
+                else:
+                    time.sleep(_POLL_SECONDS)
+        follower.pass_on()
+        name = f"{work.pipeline}: attempt {request.attempt} of session {work.folder.session}"
+        events = follower.of_attempt(request.attempt)
+        return judge(name, code, events, log, workers=work.world.procs > 1)
 
-    def _command(self, request: Request, path: Path, procs: int) -> list[str]:
+    def _command(self, request: Request, path: Path) -> list[str]:
         arguments = [request.verb, "--request", str(path)]
-        if procs == 1:
+        if request.world.procs == 1:
             return [*self._program, *arguments]
         python, *program = self._program
         torchrun = ["-m", "torch.distributed.run", "--standalone", "--max-restarts=0"]
-        return [python, *torchrun, f"--nproc-per-node={procs}", *program, *arguments]
+        procs = f"--nproc-per-node={request.world.procs}"
+        return [python, *torchrun, procs, *program, *arguments]
 
 
-@contextmanager
-def _held(folder: Path, on_event: OnEvent) -> Iterator[None]:
-    """One process works on a session; others follow its events until it ends, or take over.
-
-    An OS lock, not inherited by the program: the death of the holder frees it.
-    """
-    with (folder / "lock").open("a+") as handle:
-        while not _locked(handle.fileno()):
-            _follow_other(folder, handle.fileno(), on_event)
-        handle.seek(0)
-        handle.truncate()
-        since = datetime.now(UTC).isoformat(timespec="seconds")
-        handle.write(json.dumps({"pid": os.getpid(), "since": since}))
-        handle.flush()
-        yield
-
-
-def _locked(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def _follow_other(folder: Path, descriptor: int, on_event: OnEvent) -> None:
-    """Pass on what another process's attempts tell, until its lock is free."""
-    session = SessionFolder(folder)
-    readers: dict[int, EventReader] = {}
-    while True:
-        number = session.last_attempt()
-        reader = readers.setdefault(number, EventReader(session.attempt(number)))
-        _pass_on(reader, [], on_event)
-        if _locked(descriptor):
-            fcntl.flock(descriptor, fcntl.LOCK_UN)
-            return
-        time.sleep(_POLL_SECONDS)
-
-
-def _pass_on(reader: EventReader, events: list[Event], on_event: OnEvent) -> None:
-    for event in reader.new():
-        events.append(event)
-        on_event(event)
-
-
-def _replay(folder: SessionFolder, on_event: OnEvent) -> None:
-    for event in session_events(folder.root):
-        on_event(event)
-
-
-def _train_request(job: TrainJob, session: str, folder: SessionFolder, number: int) -> TrainRequest:
-    attempt = folder.attempt(number)
+def _train_request(job: TrainJob, folder: SessionFolder, number: int, world: World) -> TrainRequest:
     return TrainRequest(
-        session=session,
+        session=folder.session,
         attempt=number,
         model=job.model,
         training=job.training,
         data=job.data,
-        resume=newest_checkpoint(folder.checkpoints),
+        resume=folder.newest_checkpoint(),
         output=Output(
             checkpoints=str(folder.checkpoints),
-            model=str(folder.root / "model"),
-            events=str(attempt / "events.jsonl"),
-            result=str(attempt / "result.json"),
+            model=str(folder.model),
+            events=str(folder.events(number)),
+            result=str(folder.result(number)),
         ),
-        world=World(procs=job.training.processes, threads=job.training.threads),
+        world=world,
     )
 
 
-def _score_request(job: ScoreJob, session: str, folder: SessionFolder, number: int) -> ScoreRequest:
-    attempt = folder.attempt(number)
+def _score_request(job: ScoreJob, folder: SessionFolder, number: int, world: World) -> ScoreRequest:
     return ScoreRequest(
-        session=session,
+        session=folder.session,
         attempt=number,
         model=job.model,
         data=job.data,
         split=job.split,
         output=ScoreOutput(
-            predictions=str(folder.root / "predictions.npy"),
-            events=str(attempt / "events.jsonl"),
-            result=str(attempt / "result.json"),
+            predictions=str(folder.predictions),
+            events=str(folder.events(number)),
+            result=str(folder.result(number)),
         ),
-        world=World(threads=job.threads),
-    )
-
-
-def newest_checkpoint(folder: Path) -> Ref | None:
-    """The newest checkpoint with a manifest; the program verifies it before it is used."""
-    manifests = sorted(folder.glob("*/manifest.json"))
-    if not manifests:
-        return None
-    return Ref(uri=str(manifests[-1].parent), digest=file_digest(manifests[-1]))
-
-
-def _finished_training(folder: SessionFolder) -> TrainResult | None:
-    """The result of a session whose model is still what it says."""
-    for path in folder.results():
-        result = _parsed(TrainResult, path)
-        if result is None:
-            continue
-        manifest = Path(result.model.uri) / "model.json"
-        if manifest.is_file() and file_digest(manifest) == result.model.digest:
-            return result
-    return None
-
-
-def _finished_scoring(folder: SessionFolder) -> ScoreResult | None:
-    for path in folder.results():
-        result = _parsed(ScoreResult, path)
-        if result is not None and _is_whole(result.predictions):
-            return result
-    return None
-
-
-def _is_whole(file: File) -> bool:
-    path = Path(file.path)
-    return path.is_file() and file_digest(path) == file.sha256
-
-
-def _parsed(kind: type[ResultT], path: Path) -> ResultT | None:
-    try:
-        return kind.model_validate_json(path.read_bytes())
-    except (OSError, ValidationError):
-        return None
-
-
-def _warning(request: Request, message: str) -> Warning:
-    return Warning(
-        session=request.session,
-        attempt=request.attempt,
-        seq=0,
-        time=datetime.now(UTC),
-        message=message,
+        world=world,
     )

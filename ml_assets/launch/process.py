@@ -1,17 +1,19 @@
-"""One child process group that never outlives its follower, whatever ends that."""
+"""One attempt's processes, behind a tether: ended with their follower, whatever ends it."""
 
-import ctypes
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+
+from ml_assets.launch import tether
 
 GRACE_SECONDS = 20.0
 """From SIGTERM to SIGKILL: time to save a checkpoint."""
+_SWEEP_SECONDS = 5.0
 
-_PR_SET_PDEATHSIG = 1
 _PASSED_ON = {"PATH", "HOME", "LANG", "TMPDIR", "TZ", "VIRTUAL_ENV", "LD_LIBRARY_PATH"}
 _PASSED_ON_PREFIXES = ("LC_", "PYTHON", "CUDA", "NCCL", "GLOO", "DYLD_")
 
@@ -33,50 +35,73 @@ def environment(threads: int, inherited: Mapping[str, str] | None = None) -> dic
 
 
 class ChildProcess:
-    """The program (under torchrun or plain) in a process group of its own."""
+    """The program (under torchrun or plain) and its tether, in a process group of their own.
 
-    def __init__(self, command: Sequence[str], threads: int, log: Path) -> None:
+    No descriptor of ours is inherited, so that a session's lock is free when its holder is dead.
+    """
+
+    def __init__(
+        self, command: Sequence[str], threads: int, log: Path, grace: float = GRACE_SECONDS
+    ) -> None:
+        self._grace = grace
+        # isolated and by path: needs no import of ours, and finds no module of its folder
+        tied = [sys.executable, "-I", tether.__file__, str(os.getpid()), str(grace)]
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as output:
             self._process = subprocess.Popen(
-                command,
+                [*tied, *command],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 env=environment(threads),
                 start_new_session=True,
-                preexec_fn=_die_with_parent if sys.platform == "linux" else None,
             )
 
-    @property
-    def pid(self) -> int:
-        return self._process.pid
+    @classmethod
+    @contextmanager
+    def running(
+        cls, command: Sequence[str], threads: int, log: Path, grace: float = GRACE_SECONDS
+    ) -> Iterator["ChildProcess"]:
+        """A child that is gone when the block is left, saved and stopped if by an exception."""
+        child = cls(command, threads, log, grace)
+        try:
+            yield child
+        except BaseException:
+            child.end()
+            raise
+        child.end()
 
     def exit_code(self) -> int | None:
         """None while it runs; negative: the signal that ended it."""
-        return self._process.poll()
+        code = self._process.poll()
+        if code is None:
+            return None
+        return tether.SIGNALLED - code if code > tether.SIGNALLED else code
 
     def end(self) -> None:
         """Tell the group to save and stop, wait, then end what is left of it."""
-        self._signal(signal.SIGTERM)
+        if self._process.poll() is None:
+            self._signal_group(signal.SIGTERM)
         try:
-            self._process.wait(GRACE_SECONDS)
+            self._process.wait(self._grace + _SWEEP_SECONDS)
         except subprocess.TimeoutExpired:
             pass
-        finally:
-            self.sweep()
+        finally:  # also when a second interrupt cuts the waiting short
+            self._sweep()
 
-    def sweep(self) -> None:
-        """No member of the group is left, also after its leader is gone."""
-        self._signal(signal.SIGKILL)
-        self._process.wait()
+    def _sweep(self) -> None:
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGQUIT)  # the tether alone finds every worker
+            try:
+                self._process.wait(_SWEEP_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._signal_group(signal.SIGKILL)
+                self._process.wait()
+        if (self._process.returncode or 0) < 0:  # the tether itself was killed: it swept nothing
+            self._signal_group(signal.SIGKILL)
 
-    def _signal(self, number: signal.Signals) -> None:
+    def _signal_group(self, number: signal.Signals) -> None:
         try:
             os.killpg(self._process.pid, number)
-        except ProcessLookupError:
+        except (ProcessLookupError, PermissionError):  # macOS refuses a group of zombies
             return
-
-
-def _die_with_parent() -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

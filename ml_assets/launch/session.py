@@ -2,7 +2,6 @@
 
 import hashlib
 import importlib.util
-from functools import cache
 from pathlib import Path
 
 from ml_assets.launch.launcher import ScoreJob, TrainJob
@@ -42,9 +41,12 @@ def score_session(job: ScoreJob) -> str:
     )
 
 
-@cache
 def program_digest() -> str:
-    """Digest of the sources of the training program and of the types it shares; not imported."""
+    """Digest of the sources of the training program and of the types it shares; not imported.
+
+    Read anew each time (a few milliseconds): the program is started from the files as they are now,
+    also by a code server that was started before they changed.
+    """
     digests: dict[str, str] = {}
     for package in ("ml_assets.training", "ml_assets.spec"):
         found = importlib.util.find_spec(package)

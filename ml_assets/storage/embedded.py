@@ -7,24 +7,19 @@ leaves the last good state.
 
 import contextlib
 import fcntl
-import hashlib
 import json
-import os
-import shutil
 import sqlite3
-import uuid
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from types import TracebackType
-from typing import IO
 
 import polars as pl
 
 from ml_assets.errors import StorageError
 from ml_assets.spec.canonical import canonical_json
-from ml_assets.storage.objects import file_digest
+from ml_assets.storage.blobs import Blobs
 from ml_assets.storage.snapshots import (
     MAIN,
     AlreadyPublished,
@@ -57,13 +52,9 @@ class EmbeddedStore:
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self._objects = root / "objects"
-        self._workspaces = root / "workspaces"
+        self._blobs = Blobs(root)
         self._commit = lru_cache(maxsize=4096)(self._read_commit)
         self._tree = lru_cache(maxsize=64)(self._read_tree)
-        self._verified: set[str] = set()
-        for folder in (self._objects, self._workspaces):
-            folder.mkdir(parents=True, exist_ok=True)
         with self._refs() as refs:
             refs.executescript(_SCHEMA)
 
@@ -76,7 +67,7 @@ class EmbeddedStore:
             return row[0]
         if ref == MAIN:
             return self._first_commit()
-        if len(ref) == 64 and self._object(ref).is_file():
+        if len(ref) == 64 and self._blobs.path(ref).is_file():
             return ref
         raise StorageError(
             f"{ref!r} is no branch, tag or commit of the snapshot store {self._root}"
@@ -84,17 +75,14 @@ class EmbeddedStore:
 
     def read_bytes(self, commit: CommitId, path: str) -> bytes:
         digest, _ = self._entry(commit, path)
-        return self._read(digest, path)
+        return self._blobs.read(digest, path)
 
     def exists(self, commit: CommitId, path: str) -> bool:
         return path in self.tree(commit)
 
     def scan(self, commit: CommitId, path: str) -> pl.LazyFrame:
         digest, _ = self._entry(commit, path)
-        if digest not in self._verified:
-            self._check(digest, file_digest(self._require(digest, path)), path)
-            self._verified.add(digest)
-        return pl.scan_parquet(self._object(digest))
+        return pl.scan_parquet(self._blobs.verified(digest, path))
 
     def list(self, commit: CommitId, prefix: str = "") -> tuple[Entry, ...]:
         tree = self.tree(commit)
@@ -127,7 +115,7 @@ class EmbeddedStore:
     # --- writing ----------------------------------------------------------------------------
 
     def open(self, base: CommitId, run_key: str) -> "EmbeddedWorkspace":
-        return EmbeddedWorkspace(self, base, run_key, self._workspaces)
+        return EmbeddedWorkspace(self, base, run_key)
 
     def tag(self, name: str, commit: CommitId) -> None:
         self._commit(commit)
@@ -171,24 +159,11 @@ class EmbeddedStore:
 
     def write_object(self, data: bytes) -> str:
         """Store bytes under their digest."""
-        digest = hashlib.sha256(data).hexdigest()
-        if not self._object(digest).exists():
-            draft = self._draft()
-            with draft.open("wb") as handle:
-                handle.write(data)
-                _sync(handle)
-            self._adopt(draft, digest)
-        return digest
+        return self._blobs.write(data)
 
     def write_file(self, file: Path) -> tuple[str, int]:
         """Store a copy of a file under its digest."""
-        draft = self._draft()
-        with file.open("rb") as source, draft.open("wb") as target:
-            shutil.copyfileobj(source, target, 1 << 20)
-            _sync(target)
-        digest, size = file_digest(draft), draft.stat().st_size
-        self._adopt(draft, digest)
-        return digest, size
+        return self._blobs.write_file(file)
 
     def move_main(self, expected: CommitId, new: CommitId) -> bool:
         """Compare-and-swap of ``main``."""
@@ -212,16 +187,7 @@ class EmbeddedStore:
         with self._collector() as alone:
             if not alone:
                 return 0
-            kept = self._reachable()
-            freed = 0
-            for file in self._objects.glob("*/*"):
-                if file.name not in kept:
-                    freed += file.stat().st_size
-                    file.unlink()
-            for draft in self._workspaces.glob("draft-*"):
-                freed += draft.stat().st_size
-                draft.unlink()
-            return freed
+            return self._blobs.keep_only(self._reachable())
 
     # --- inside -----------------------------------------------------------------------------
 
@@ -273,44 +239,14 @@ class EmbeddedStore:
         return entry
 
     def _read_commit(self, commit: CommitId) -> tuple[Commit, str]:
-        body = json.loads(self._read(commit, f"commit {commit[:12]}"))
+        body = json.loads(self._blobs.read(commit, f"commit {commit[:12]}"))
         time = datetime.fromisoformat(body["time"])
         parents, metadata = tuple(body["parents"]), body["metadata"]
         return Commit(commit, parents, body["message"], metadata, time), body["tree"]
 
     def _read_tree(self, tree: str) -> Tree:
-        content = json.loads(self._read(tree, f"tree {tree[:12]}"))
+        content = json.loads(self._blobs.read(tree, f"tree {tree[:12]}"))
         return {path: (digest, size) for path, (digest, size) in content.items()}
-
-    def _read(self, digest: str, what: str) -> bytes:
-        data = self._require(digest, what).read_bytes()
-        self._check(digest, hashlib.sha256(data).hexdigest(), what)
-        return data
-
-    def _require(self, digest: str, what: str) -> Path:
-        file = self._object(digest)
-        if not file.is_file():
-            raise StorageError(f"{what} is lost: {file} is not there. Make the asset again.")
-        return file
-
-    def _check(self, expected: str, found: str, what: str) -> None:
-        if expected != found:
-            raise StorageError(
-                f"{what} is damaged: {self._object(expected)} has the checksum {found[:12]}, its"
-                " name says otherwise. Delete the file and make the asset again."
-            )
-
-    def _object(self, digest: str) -> Path:
-        return self._objects / digest[:2] / digest
-
-    def _draft(self) -> Path:
-        return self._workspaces / f"draft-{os.getpid()}-{uuid.uuid4().hex}"
-
-    def _adopt(self, draft: Path, digest: str) -> None:
-        target = self._object(digest)
-        target.parent.mkdir(exist_ok=True)
-        os.replace(draft, target)
-        _sync_folder(target.parent)
 
     def _reachable(self) -> set[str]:
         with self._refs() as refs:
@@ -329,7 +265,7 @@ class EmbeddedStore:
 class EmbeddedWorkspace:
     """An ephemeral branch: it lives in this process, and its death leaves nothing to clean up."""
 
-    def __init__(self, store: EmbeddedStore, base: CommitId, run_key: str, folder: Path) -> None:
+    def __init__(self, store: EmbeddedStore, base: CommitId, run_key: str) -> None:
         self.base = base
         self._store = store
         self._run_key = run_key
@@ -430,16 +366,3 @@ def _checked(path: str) -> str:
             f"{path!r} is no path of a snapshot: relative, with '/' between, no '..'"
         )
     return path
-
-
-def _sync(handle: IO[bytes]) -> None:
-    handle.flush()
-    os.fsync(handle.fileno())
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

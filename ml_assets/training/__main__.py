@@ -26,11 +26,10 @@ def main() -> int:
     try:
         request = _REQUEST.validate_json(arguments.request.read_bytes())
     except (OSError, ValidationError) as error:
-        print(f"bad request {arguments.request}: {error}", file=sys.stderr)  # noqa: T201
+        sys.stderr.write(f"bad request {arguments.request}: {error}\n")
         return EXIT_BAD_REQUEST
     if request.verb != arguments.verb:
-        text = f"bad request {arguments.request}: it is for {request.verb!r}"
-        print(text, file=sys.stderr)  # noqa: T201
+        sys.stderr.write(f"bad request {arguments.request}: it is for {request.verb!r}\n")
         return EXIT_BAD_REQUEST
     die_with_parent()
     return _run(request)

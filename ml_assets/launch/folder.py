@@ -1,0 +1,181 @@
+"""One session on disk: who works on it, its attempts, whole checkpoints and finished result."""
+
+import fcntl
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import ValidationError
+
+from ml_assets.errors import StorageError
+from ml_assets.launch.events import EVENTS_FILE, attempt_numbers
+from ml_assets.spec.base import Frozen
+from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.program import (
+    CheckpointManifest,
+    File,
+    ModelManifest,
+    Ref,
+    Request,
+    ScoreResult,
+    TrainResult,
+)
+from ml_assets.storage.objects import file_digest, verify
+
+ReadT = TypeVar("ReadT", bound=Frozen)
+
+
+@dataclass(frozen=True)
+class SessionFolder:
+    """``sessions/<session>/``: the session's record, lock, attempts, checkpoints and model."""
+
+    root: Path
+
+    @property
+    def session(self) -> str:
+        return self.root.name
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.root / "checkpoints"
+
+    @property
+    def model(self) -> Path:
+        return self.root / "model"
+
+    @property
+    def predictions(self) -> Path:
+        return self.root / "predictions.npy"
+
+    def attempt(self, number: int) -> Path:
+        return self.root / "attempts" / str(number)
+
+    def events(self, number: int) -> Path:
+        return self.attempt(number) / EVENTS_FILE
+
+    def result(self, number: int) -> Path:
+        return self.attempt(number) / "result.json"
+
+    def log(self, number: int) -> Path:
+        return self.attempt(number) / "log.txt"
+
+    def next_attempt(self) -> int:
+        return max(attempt_numbers(self.root), default=0) + 1
+
+    def begin(self, request: Request) -> Path:
+        """Make the attempt's folder, which is never used twice, and write the request into it."""
+        folder = self.attempt(request.attempt)
+        folder.mkdir(parents=True)
+        write_whole(folder / "request.json", canonical_json(request))
+        return folder / "request.json"
+
+    def state(self, pipeline: str, verb: str) -> None:
+        """``session.json``: for humans who look at the folder. Nothing reads it."""
+        record = {
+            "session": self.session,
+            "pipeline": pipeline,
+            "verb": verb,
+            "started": datetime.now(UTC).isoformat(timespec="seconds"),
+            "pid": os.getpid(),
+        }
+        write_whole(self.root / "session.json", canonical_json(record))
+
+    @contextmanager
+    def held(self, while_waiting: Callable[[], None]) -> Iterator[None]:
+        """One process works on a session. Others call ``while_waiting`` until they may.
+
+        An OS lock on a descriptor that no child inherits: the death of the holder frees it.
+        """
+        self.root.mkdir(parents=True, exist_ok=True)
+        with (self.root / "lock").open("a") as handle:
+            while not _locked(handle.fileno()):
+                while_waiting()
+            yield
+
+    def newest_checkpoint(self) -> Ref | None:
+        """The session's newest whole checkpoint: a manifest that parses, files as long as it says.
+
+        The program verifies the checksums before it loads one.
+        """
+        found: list[tuple[int, int, Path]] = []
+        for file in self.checkpoints.glob("*/manifest.json"):
+            manifest = _read(CheckpointManifest, file)
+            if manifest is None or manifest.session != self.session:
+                continue
+            if all(_has_size(file.parent, part) for part in manifest.files):
+                found.append((manifest.step, manifest.attempt, file))
+        if not found:
+            return None
+        newest = max(found)[2]
+        return Ref(uri=str(newest.parent), digest=file_digest(newest))
+
+    def finished_training(self) -> TrainResult | None:
+        """The result of a session whose model is still what it says, its weights included."""
+        for result in self._results(TrainResult):
+            manifest = Path(result.model.uri) / "model.json"
+            model = _read(ModelManifest, manifest)
+            if model is None or file_digest(manifest) != result.model.digest:
+                continue
+            if _verified(manifest.parent, model.weights):
+                return result
+        return None
+
+    def finished_scoring(self) -> ScoreResult | None:
+        """The result of a session whose predictions are still what it says."""
+        for result in self._results(ScoreResult):
+            # an absolute path is itself, whatever folder it is joined to
+            if _verified(self.root, result.predictions):
+                return result
+        return None
+
+    def _results(self, kind: type[ReadT]) -> Iterator[ReadT]:
+        """Whole results, newest attempt first."""
+        for number in reversed(attempt_numbers(self.root)):
+            result = _read(kind, self.result(number))
+            if result is not None:
+                yield result
+
+
+def write_whole(file: Path, data: bytes) -> None:
+    """Write a file by rename: it is there whole, or not at all."""
+    draft = file.with_name(f".{file.name}.{uuid.uuid4().hex}")
+    with draft.open("wb") as handle:
+        handle.write(data)
+        handle.flush()
+        os.fsync(handle.fileno())
+    os.replace(draft, file)
+
+
+def _locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _read(kind: type[ReadT], file: Path) -> ReadT | None:
+    try:
+        return kind.model_validate_json(file.read_bytes())
+    except (OSError, ValidationError):
+        return None
+
+
+def _has_size(folder: Path, file: File) -> bool:
+    try:
+        return (folder / file.path).stat().st_size == file.size
+    except OSError:
+        return False
+
+
+def _verified(folder: Path, file: File) -> bool:
+    try:
+        verify(folder, [file])
+    except StorageError:
+        return False
+    return True

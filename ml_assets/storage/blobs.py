@@ -1,0 +1,109 @@
+"""Content-addressed files: a file's name is the SHA-256 of its bytes, and it appears by rename."""
+
+import hashlib
+import os
+import shutil
+import uuid
+from collections.abc import Container
+from pathlib import Path
+from typing import IO
+
+from ml_assets.errors import StorageError
+from ml_assets.storage.objects import file_digest
+
+
+class Blobs:
+    """Files below one folder; any number of processes may write at once."""
+
+    def __init__(self, root: Path) -> None:
+        self._files = root / "objects"
+        self._drafts = root / "drafts"
+        self._verified: set[str] = set()
+        for folder in (self._files, self._drafts):
+            folder.mkdir(parents=True, exist_ok=True)
+
+    def path(self, digest: str) -> Path:
+        return self._files / digest[:2] / digest
+
+    def write(self, data: bytes) -> str:
+        """Store bytes and return their digest."""
+        digest = hashlib.sha256(data).hexdigest()
+        if not self.path(digest).exists():
+            draft = self._draft()
+            with draft.open("wb") as handle:
+                handle.write(data)
+                _sync(handle)
+            self._adopt(draft, digest)
+        return digest
+
+    def write_file(self, file: Path) -> tuple[str, int]:
+        """Store a copy of a file; returns its digest and size."""
+        draft = self._draft()
+        with file.open("rb") as source, draft.open("wb") as target:
+            shutil.copyfileobj(source, target, 1 << 20)
+            _sync(target)
+        digest, size = file_digest(draft), draft.stat().st_size
+        self._adopt(draft, digest)
+        return digest, size
+
+    def read(self, digest: str, what: str) -> bytes:
+        """Verified content; ``what`` names it in an error.
+
+        Raises:
+            StorageError: it is lost or damaged.
+        """
+        data = self._require(digest, what).read_bytes()
+        self._check(digest, hashlib.sha256(data).hexdigest(), what)
+        return data
+
+    def verified(self, digest: str, what: str) -> Path:
+        """The file, held to its digest once in the life of this object.
+
+        Raises:
+            StorageError: it is lost or damaged.
+        """
+        file = self._require(digest, what)
+        if digest not in self._verified:
+            self._check(digest, file_digest(file), what)
+            self._verified.add(digest)
+        return file
+
+    def keep_only(self, kept: Container[str]) -> int:
+        """Delete every other file, and drafts of the dead; bytes freed. Nobody may be writing."""
+        freed = 0
+        for file in (*self._files.glob("*/*"), *self._drafts.iterdir()):
+            if file.name not in kept:
+                freed += file.stat().st_size
+                file.unlink()
+        return freed
+
+    def _require(self, digest: str, what: str) -> Path:
+        file = self.path(digest)
+        if not file.is_file():
+            raise StorageError(f"{what} is lost: {file} is not there. Make the asset again.")
+        return file
+
+    def _check(self, expected: str, found: str, what: str) -> None:
+        if expected != found:
+            raise StorageError(
+                f"{what} is damaged: {self.path(expected)} has the checksum {found[:12]}, its"
+                " name says otherwise. Delete the file and make the asset again."
+            )
+
+    def _draft(self) -> Path:
+        return self._drafts / f"{os.getpid()}-{uuid.uuid4().hex}"
+
+    def _adopt(self, draft: Path, digest: str) -> None:
+        target = self.path(digest)
+        target.parent.mkdir(exist_ok=True)
+        os.replace(draft, target)
+        descriptor = os.open(target.parent, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _sync(handle: IO[bytes]) -> None:
+    handle.flush()
+    os.fsync(handle.fileno())
