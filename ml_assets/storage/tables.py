@@ -15,7 +15,9 @@ def write_table(frame: pl.LazyFrame | pl.DataFrame, file: Path, key: Sequence[st
     The order, the size of a row group and the compression are fixed: equal content is equal bytes
     (with one version of polars). The file appears whole, by rename.
     """
-    rows = frame.lazy().collect().sort(list(key), maintain_order=True)
+    whole = frame.lazy().collect()
+    ties = [name for name in whole.columns if name not in key]
+    rows = whole.sort([*key, *ties], maintain_order=True)
     draft = file.with_name(f".{file.name}.{os.getpid()}")
     rows.write_parquet(
         draft, compression="zstd", compression_level=3, row_group_size=ROW_GROUP_SIZE

@@ -1,4 +1,4 @@
-"""A process that launches a session, to be killed by a test: ``python launching.py OBJECTS PLAN``."""
+"""A process that launches a session, for a test to kill: ``launching.py OBJECTS PLAN``."""
 
 import sys
 from pathlib import Path

@@ -1,7 +1,7 @@
 """A stand-in for the training program: the same protocol, the standard library only, no training.
 
 ``python program.py PLAN {train,score} --request request.json``. PLAN is a JSON file: ``steps`` and
-``pause`` (seconds a step), and for an attempt's number (or ``*``) at which step to do something bad.
+``pause`` (seconds a step), and for an attempt's number (or ``*``) at which step to do what fault.
 It watches no parent and its grandchild has a session of its own: what ends them is the launcher.
 """
 

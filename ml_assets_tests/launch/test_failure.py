@@ -1,0 +1,106 @@
+"""The table: every end of an attempt becomes what to do next and a sentence with a remedy."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from ml_assets.errors import TrainingFailed, TrainingInterrupted
+from ml_assets.launch.failure import judge
+from ml_assets.spec.program import Failed
+
+TORCHRUN = """\
+Failures:
+[1]:
+  rank      : 0 (local_rank: 0)
+  exitcode  : {other} (pid: 18210)  (SIGTERM)
+Root Cause (first observed failure):
+[0]:
+  rank      : 1 (local_rank: 1)
+  exitcode  : {root} (pid: 18211)
+  error_file: <N/A>
+"""
+
+
+def failed(code, reason="why", rank=0, detail=""):
+    return Failed(
+        session="s",
+        attempt=1,
+        seq=0,
+        time=datetime.now(UTC),
+        exit_code=code,
+        reason=reason,
+        rank=rank,
+        step=None,
+        detail=detail,
+    )
+
+
+@pytest.fixture
+def ended(tmp_path):
+    def ended(code, *events, log="", workers=False):
+        file = tmp_path / "log.txt"
+        file.write_text(log)
+        return judge("attempt 1", code, events, file, workers=workers)
+
+    return ended
+
+
+@pytest.mark.parametrize(
+    ("code", "then", "says"),
+    [
+        (64, "stop", "request is wrong"),
+        (65, "stop", "Materialize that asset again"),
+        (66, "stop", "learning_rate"),
+        (70, "stop", "traceback"),
+        (75, "interrupted", "Run again"),
+        (-9, "again", "out of memory"),
+        (-11, "again", "SIGSEGV"),
+        (-15, "interrupted", "last whole checkpoint"),
+        (-2, "interrupted", "last whole checkpoint"),
+        (-31, "again", "signal 31"),
+        (1, "stop", "exit code 1"),
+        (0, "stop", "no whole result"),
+    ],
+)
+def test_each_end_has_a_next_step_and_a_sentence(ended, code, then, says):
+    ending = ended(code)
+    assert ending.then == then
+    assert says in str(ending.error)
+    assert str(ending.error).startswith("attempt 1 stopped: ")
+    kind = TrainingInterrupted if then == "interrupted" else TrainingFailed
+    assert type(ending.error) is kind
+
+
+@pytest.mark.parametrize("code", [64, 65, 66, 75])
+def test_torchruns_exit_code_1_is_read_as_what_the_workers_ended_with(ended, code):
+    log = TORCHRUN.format(root=code, other=-15)
+    assert ended(1, log=log, workers=True).code == code
+
+
+def test_a_rank_that_was_killed_is_the_cause_not_what_its_peer_made_of_it(ended):
+    peer = failed(70, "RuntimeError: Connection closed by peer")
+    ending = ended(1, peer, log=TORCHRUN.format(root=-9, other=70), workers=True)
+    assert (ending.code, ending.then) == (-9, "again")
+    assert "out of memory" in str(ending.error)
+
+
+def test_a_ranks_own_verdict_is_the_cause_not_the_exceptions_of_its_peers(ended):
+    events = failed(70, "RuntimeError: Connection closed by peer"), failed(66, "loss nan", rank=1)
+    ending = ended(1, *events, log=TORCHRUN.format(root=70, other=66), workers=True)
+    assert (ending.code, ending.then) == (66, "stop")
+    assert "loss nan (rank 1)" in str(ending.error)
+
+
+def test_torchruns_own_trouble_is_tried_again(ended):
+    assert ended(1, log="the port is taken", workers=True).then == "again"
+
+
+def test_a_bug_is_told_with_the_end_of_its_traceback(ended):
+    text = str(ended(70, failed(70, detail="\n".join(f"frame {n}" for n in range(50)))).error)
+    assert "frame 49" in text and "frame 30" in text and "frame 29" not in text
+
+
+def test_a_log_that_is_lost_or_not_text_is_no_second_failure(tmp_path, ended):
+    (tmp_path / "log.txt").write_bytes(b"\xff\xfe\n" * 100_000)
+    assert judge("a", -9, [], tmp_path / "log.txt", workers=False).code == -9
+    assert "(empty)" in str(judge("a", -9, [], tmp_path / "lost.txt", workers=False).error)

@@ -1,0 +1,67 @@
+"""A session's name: everything that decides the result is in it, and nothing else."""
+
+import dataclasses
+import re
+
+import pytest
+
+from ml_assets.launch import session
+from ml_assets.launch.launcher import ScoreJob, TrainJob
+from ml_assets.launch.session import score_session, train_session
+from ml_assets.spec.program import Ref
+from ml_assets.spec.training import Mlp, TrainingSpec
+
+DATA, MODEL = Ref(uri="/data", digest="d" * 64), Ref(uri="/model", digest="e" * 64)
+
+
+def train_job(**training):
+    return TrainJob("demo", Mlp(family="mlp"), TrainingSpec(**training), DATA)
+
+
+def test_the_name_is_short_and_says_what_it_is():
+    assert re.fullmatch(r"demo-train-[0-9a-f]{20}", train_session(train_job()))
+
+
+@pytest.mark.parametrize(
+    "same", [{"processes": 1}, {"strategy": "replicate"}, {"keep_last": 5}, {"keep_best": 3}]
+)
+def test_how_the_work_is_spread_and_what_is_kept_is_not_in_it(same):
+    assert train_session(train_job(**same)) == train_session(train_job())
+
+
+@pytest.mark.parametrize("other", [{"seed": 1}, {"threads": 2}, {"epochs": 3}])
+def test_what_decides_the_bits_is_in_it(other):
+    assert train_session(train_job(**other)) != train_session(train_job())
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"data": Ref(uri="/data", digest="a" * 64)},
+        {"model": Mlp(family="mlp", width=7)},
+        {"salt": "x"},
+        {"pipeline": "other"},
+    ],
+)
+def test_another_job_is_another_session(other):
+    assert train_session(dataclasses.replace(train_job(), **other)) != train_session(train_job())
+
+
+def test_where_the_data_lies_is_not_in_it():
+    moved = dataclasses.replace(train_job(), data=Ref(uri="/elsewhere", digest=DATA.digest))
+    assert train_session(moved) == train_session(train_job())
+
+
+def test_another_code_of_the_program_is_another_session_at_once(monkeypatch):
+    before = train_session(train_job())
+    monkeypatch.setattr(session, "program_digest", lambda: "0" * 64)
+    assert train_session(train_job()) != before
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"model": DATA}, {"data": MODEL}, {"split": "validation"}, {"threads": 2}],
+)
+def test_a_score_is_named_by_model_rows_split_and_threads(other):
+    job = ScoreJob("demo", MODEL, DATA, "holdout")
+    assert score_session(dataclasses.replace(job, **other)) != score_session(job)

@@ -1,0 +1,105 @@
+"""The embedded store under fire: killed writers, two writers at once, damaged files."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ml_assets.errors import StorageError
+from ml_assets.storage.embedded import open_snapshots
+from ml_assets.storage.snapshots import Published
+
+WRITER = """
+import sys
+from ml_assets.storage.embedded import open_snapshots
+store = open_snapshots(sys.argv[1])
+print("ready", flush=True)
+for number in range(int(sys.argv[3])):
+    with store.open(store.resolve(), f"{sys.argv[2]}-{number}") as workspace:
+        pair = f"{sys.argv[2]}-{number}".encode() * 2000
+        workspace.put_bytes(f"t/{sys.argv[2]}/left", pair)
+        workspace.put_bytes(f"t/{sys.argv[2]}/right", pair)
+        workspace.commit("pair", {})
+        print(type(workspace.publish()).__name__, flush=True)
+"""
+
+RACER = """
+import sys
+from ml_assets.storage.embedded import open_snapshots
+store = open_snapshots(sys.argv[1])
+base = store.resolve()
+print("ready", flush=True)
+sys.stdin.readline()
+with store.open(base, sys.argv[2]) as workspace:
+    workspace.put_bytes("t/same", sys.argv[2].encode())
+    workspace.commit("race", {})
+    print(type(workspace.publish()).__name__, flush=True)
+"""
+
+
+def start(script: str, *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", script, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.01, 0.03, 0.08, 0.2])
+def test_a_writer_killed_at_any_moment_leaves_a_whole_state(tmp_path: Path, delay: float) -> None:
+    root = str(tmp_path / "store")
+    with start(WRITER, root, "w", "10000") as writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "ready\n"
+        time.sleep(delay)
+        os.kill(writer.pid, signal.SIGKILL)
+    store = open_snapshots(root)
+    head = store.resolve()
+    if store.exists(head, "t/w/left"):
+        assert store.read_bytes(head, "t/w/left") == store.read_bytes(head, "t/w/right")
+    store.collect_garbage()
+    with store.open(store.resolve(), "after") as workspace:
+        workspace.put_bytes("t/after", b"fine")
+        workspace.commit("after", {})
+        assert isinstance(workspace.publish(), Published)
+
+
+def test_two_processes_on_disjoint_paths_both_land_every_time(tmp_path: Path) -> None:
+    root = str(tmp_path / "store")
+    with start(WRITER, root, "a", "15") as first, start(WRITER, root, "b", "15") as second:
+        told = [process.communicate()[0].split()[1:] for process in (first, second)]
+    assert told == [["Published"] * 15] * 2
+    store = open_snapshots(root)
+    assert len(store.log()) == 31
+
+
+def test_two_processes_on_one_path_leave_one_winner(tmp_path: Path) -> None:
+    root = str(tmp_path / "store")
+    open_snapshots(root).resolve()
+    with start(RACER, root, "x") as first, start(RACER, root, "y") as second:
+        for process in (first, second):
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+        told = sorted(process.communicate("go\n")[0].strip() for process in (first, second))
+    assert told == ["Conflict", "Published"]
+
+
+def test_a_flipped_byte_is_refused_and_the_file_is_named(tmp_path: Path) -> None:
+    store = open_snapshots(str(tmp_path))
+    with store.open(store.resolve(), "k") as workspace:
+        entry = workspace.put_bytes("t/a", b"precious")
+        workspace.commit("k", {})
+        outcome = workspace.publish()
+    assert isinstance(outcome, Published)
+    file = tmp_path / "objects" / entry.digest[:2] / entry.digest
+    file.write_bytes(b"Precious")
+    with pytest.raises(StorageError, match=r"t/a is damaged"):
+        open_snapshots(str(tmp_path)).read_bytes(outcome.commit, "t/a")
+    file.unlink()
+    with pytest.raises(StorageError, match=r"t/a is lost"):
+        open_snapshots(str(tmp_path)).read_bytes(outcome.commit, "t/a")

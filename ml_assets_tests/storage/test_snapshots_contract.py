@@ -1,0 +1,172 @@
+"""What every snapshot store promises. A second adapter adds its factory to STORES."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from ml_assets.errors import StorageError
+from ml_assets.storage.embedded import open_snapshots
+from ml_assets.storage.snapshots import (
+    AlreadyPublished,
+    Conflict,
+    Outcome,
+    Published,
+    SnapshotStore,
+)
+from ml_assets.storage.tables import write_table
+
+STORES: dict[str, Callable[[Path], SnapshotStore]] = {
+    "embedded": lambda root: open_snapshots(str(root))
+}
+
+
+@pytest.fixture(params=STORES)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> SnapshotStore:
+    return STORES[request.param](tmp_path / "store")
+
+
+def publish(
+    store: SnapshotStore, files: dict[str, bytes], key: str, base: str | None = None
+) -> Outcome:
+    with store.open(base or store.resolve(), key) as workspace:
+        for path, data in files.items():
+            workspace.put_bytes(path, data)
+        workspace.commit(key, {})
+        return workspace.publish()
+
+
+def head(store: SnapshotStore, path: str) -> bytes:
+    return store.read_bytes(store.resolve(), path)
+
+
+def test_what_is_published_can_be_read_and_what_was_before_stays(store: SnapshotStore) -> None:
+    first = publish(store, {"t/a": b"1"}, "k1")
+    second = publish(store, {"t/a": b"2"}, "k2")
+    assert isinstance(first, Published)
+    assert isinstance(second, Published)
+    assert store.read_bytes(first.commit, "t/a") == b"1"
+    assert store.read_bytes(second.commit, "t/a") == b"2"
+
+
+def test_nothing_is_visible_before_it_is_published(store: SnapshotStore) -> None:
+    with store.open(store.resolve(), "k") as workspace:
+        workspace.put_bytes("t/a", b"1")
+        workspace.commit("k", {})
+        assert not store.exists(store.resolve(), "t/a")
+    assert not store.exists(store.resolve(), "t/a")
+
+
+def test_publishing_the_same_work_again_is_already_published(store: SnapshotStore) -> None:
+    base = store.resolve()
+    first = publish(store, {"t/a": b"1"}, "k", base)
+    again = publish(store, {"t/a": b"1"}, "k", base)
+    assert isinstance(first, Published)
+    assert again == AlreadyPublished(first.commit)
+
+
+def test_equal_content_is_already_published_whoever_wrote_it(store: SnapshotStore) -> None:
+    publish(store, {"t/a": b"1"}, "k1")
+    assert isinstance(publish(store, {"t/a": b"1"}, "k2"), AlreadyPublished)
+
+
+def test_content_that_goes_back_is_published_again(store: SnapshotStore) -> None:
+    for data, key in ((b"1", "k1"), (b"2", "k2"), (b"1", "k1")):
+        assert isinstance(publish(store, {"t/a": data}, key), Published)
+    assert head(store, "t/a") == b"1"
+
+
+def test_disjoint_paths_from_one_base_both_land(store: SnapshotStore) -> None:
+    base = store.resolve()
+    assert isinstance(publish(store, {"t/a": b"1"}, "k1", base), Published)
+    assert isinstance(publish(store, {"t/b": b"2"}, "k2", base), Published)
+    assert (head(store, "t/a"), head(store, "t/b")) == (b"1", b"2")
+
+
+def test_one_path_changed_on_both_sides_is_a_conflict_and_nothing_is_overwritten(
+    store: SnapshotStore,
+) -> None:
+    base = store.resolve()
+    publish(store, {"t/a": b"1"}, "k1", base)
+    assert publish(store, {"t/a": b"2", "t/b": b"2"}, "k2", base) == Conflict(("t/a",))
+    assert head(store, "t/a") == b"1"
+    assert not store.exists(store.resolve(), "t/b")
+
+
+def test_if_absent_conflicts_where_the_path_is_taken(store: SnapshotStore) -> None:
+    publish(store, {"ledger/1": b"first"}, "k1")
+    with store.open(store.resolve(), "k2") as workspace:
+        workspace.put_bytes("ledger/1", b"second", if_absent=True)
+        workspace.commit("k2", {})
+        assert workspace.publish() == Conflict(("ledger/1",))
+    assert head(store, "ledger/1") == b"first"
+
+
+def test_removing_a_path_and_reverting_bring_it_back(store: SnapshotStore) -> None:
+    publish(store, {"t/a": b"1"}, "k1")
+    with store.open(store.resolve(), "k2") as workspace:
+        workspace.remove("t/a")
+        workspace.commit("remove", {})
+        removed = workspace.publish()
+    assert isinstance(removed, Published)
+    assert not store.exists(store.resolve(), "t/a")
+    assert isinstance(store.revert(removed.commit, message="back"), Published)
+    assert head(store, "t/a") == b"1"
+
+
+def test_list_diff_and_log_tell_what_happened(store: SnapshotStore) -> None:
+    first = publish(store, {"t/a": b"1", "t/b": b"1"}, "k1")
+    second = publish(store, {"t/b": b"22", "u/c": b"3"}, "k2")
+    assert isinstance(first, Published)
+    assert isinstance(second, Published)
+    assert [entry.path for entry in store.list(second.commit, "t/")] == ["t/a", "t/b"]
+    changes = {(c.path, c.kind) for c in store.diff(first.commit, second.commit)}
+    assert changes == {("t/b", "changed"), ("u/c", "added")}
+    assert [commit.message for commit in store.log(limit=2)] == ["k2", "k1"]
+    assert store.log()[0].metadata["run_key"] == "k2"
+
+
+def test_a_tag_names_a_commit_for_good(store: SnapshotStore) -> None:
+    first = publish(store, {"t/a": b"1"}, "k1")
+    assert isinstance(first, Published)
+    store.tag("v1", first.commit)
+    store.tag("v1", first.commit)
+    assert store.resolve("v1") == first.commit
+    second = publish(store, {"t/a": b"2"}, "k2")
+    assert isinstance(second, Published)
+    with pytest.raises(StorageError, match="A tag never moves"):
+        store.tag("v1", second.commit)
+
+
+@pytest.mark.parametrize("path", ["", "/t", "../t", "t/../u", "t//u", "./t"])
+def test_a_path_that_leads_elsewhere_is_refused(store: SnapshotStore, path: str) -> None:
+    with store.open(store.resolve(), "k") as workspace, pytest.raises(StorageError):
+        workspace.put_bytes(path, b"1")
+
+
+def test_a_missing_path_or_ref_is_named(store: SnapshotStore) -> None:
+    with pytest.raises(StorageError, match="t/none"):
+        store.read_bytes(store.resolve(), "t/none")
+    with pytest.raises(StorageError, match="nowhere"):
+        store.resolve("nowhere")
+
+
+def test_a_table_is_scanned_by_commit(store: SnapshotStore, tmp_path: Path) -> None:
+    frame = pl.DataFrame({"k": [2, 1], "v": ["b", "a"]})
+    write_table(frame, tmp_path / "t.parquet", ["k"])
+    with store.open(store.resolve(), "k") as workspace:
+        workspace.put("t/data.parquet", tmp_path / "t.parquet")
+        workspace.commit("k", {})
+        outcome = workspace.publish()
+    assert isinstance(outcome, Published)
+    assert store.scan(outcome.commit, "t/data.parquet").collect().equals(frame.sort("k"))
+
+
+def test_garbage_is_what_nothing_reaches(store: SnapshotStore) -> None:
+    publish(store, {"t/a": b"kept"}, "k1")
+    with store.open(store.resolve(), "k2") as workspace:
+        workspace.put_bytes("t/b", b"left behind")
+        assert store.collect_garbage() == 0  # somebody is at work
+    assert store.collect_garbage() >= len(b"left behind")
+    assert head(store, "t/a") == b"kept"
