@@ -1,0 +1,86 @@
+"""The default pipeline on real flights: what happens after a decision does not touch its row."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import ml_assets.pipelines
+from ml_assets.features.function import check_features, load_function
+from ml_assets.features.window import Window
+from ml_assets.runs.outside_world import lay_out
+from ml_assets.settings import read_settings
+from ml_assets.sources.read import read_source
+from ml_assets.spec.load import load_spec
+from ml_assets.spec.partitions import windows
+
+FOLDER = Path(ml_assets.pipelines.__path__[0]) / "flight_delays"
+WEEKS = 6
+
+
+@pytest.fixture(scope="module")
+def spec():
+    return load_spec(FOLDER)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory, spec):
+    """The first weeks of real data, read as the pipeline reads them."""
+    root = tmp_path_factory.mktemp("world")
+    lay_out(root, arrived=WEEKS)
+    settings = read_settings({"ML_ASSETS_HOME": str(root / "s"), "ML_ASSETS_SOURCES": str(root)})
+    from datetime import UTC, datetime
+
+    spans = windows(spec.partitions, datetime.now(UTC))[:WEEKS]
+    tables = {}
+    for name, source in spec.sources.items():
+        parts = spans if source.partitioned else [None]
+        frames = [read_source(name, source, root, settings.sql_url, part).frame for part in parts]
+        tables[name] = pl.concat(frames)
+    return tables, Window(spans[-1].key, spans[-1].start, spans[-1].end)
+
+
+def rows_of(spec, tables, window) -> pl.DataFrame:
+    build = load_function(FOLDER, spec.features.function, spec.name)
+    frame = build({name: table.lazy() for name, table in tables.items()}, window).collect()
+    return check_features(frame, spec.features, spec.label)
+
+
+def test_every_flight_of_the_week_has_one_row(spec, world) -> None:
+    tables, window = world
+    rows = rows_of(spec, tables, window)
+    scheduled = tables["flights"].filter(
+        pl.col("sched_dep_time").is_between(window.start, window.end, "left")
+    )
+    assert len(rows) == len(scheduled) > 5000
+    assert 0.05 < rows["late"].mean() < 0.6
+    shares = {name: rows[name].null_count() / len(rows) for name in spec.features.numeric}
+    assert max(shares.values()) < 0.95, shares
+
+
+def test_nothing_known_at_or_after_a_decision_touches_its_row(spec, world) -> None:
+    tables, window = world
+    features = [*spec.features.numeric, *spec.features.categorical]
+    moment = window.start + timedelta(days=3, hours=12)
+    late = pl.col("known_at") >= moment
+    other = {
+        **tables,
+        "arrivals": tables["arrivals"].with_columns(
+            pl.when(late).then(300).otherwise(pl.col("arr_delay")).alias("arr_delay"),
+            pl.when(late).then(pl.lit("landed")).otherwise(pl.col("status")).alias("status"),
+        ),
+        "weather": tables["weather"].with_columns(
+            pl.when(pl.col("observed_at") >= moment)
+            .then(99.0)
+            .otherwise(pl.col("wind_speed"))
+            .alias("wind_speed")
+        ),
+    }
+    before = pl.col("decision_at") <= moment
+    was = rows_of(spec, tables, window)
+    now = rows_of(spec, other, window)
+    decided = was.filter(before).select(features)
+    assert len(decided) > 1000
+    assert decided.equals(now.filter(before).select(features))
+    assert not was.filter(~before).select(features).equals(now.filter(~before).select(features))

@@ -1,0 +1,159 @@
+"""A small training set, and the program started as it is everywhere: a process with a request."""
+
+import hashlib
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from pydantic import TypeAdapter
+
+from ml_assets.dataset.shards import write_shards
+from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.pipeline import FeaturesSpec, LabelSpec
+from ml_assets.spec.program import (
+    Event,
+    Metrics,
+    Output,
+    Ref,
+    TrainRequest,
+    TrainResult,
+    World,
+)
+from ml_assets.spec.training import ModelSpec, TabM, TrainingSpec
+
+FEATURES = FeaturesSpec(
+    function="features.py:build",
+    key=("k",),
+    decision_at="at",
+    numeric=("x", "z"),
+    categorical=("c",),
+)
+LABEL = LabelSpec(column="y", task="binary")
+MODEL = TabM(family="tabm", width=16, depth=2, members=4)
+SPEC = TrainingSpec(
+    epochs=4,
+    batch_size=96,
+    microbatches=12,
+    learning_rate=0.01,
+    evaluate_every=5,
+    patience=100,
+)
+EVENT: TypeAdapter[Event] = TypeAdapter(Event)
+
+
+def frame(rows: int, first: int, scale: float = 1.0) -> pl.LazyFrame:
+    draw = np.random.default_rng(first)
+    x, c = draw.normal(size=rows), draw.choice(["a", "b", "c"], rows)
+    y = draw.random(rows) < 1 / (1 + np.exp(-(2 * x + (c == "a"))))
+    z = pl.Series(np.where(draw.random(rows) < 0.1, np.nan, x * scale)).fill_nan(None)
+    at = [datetime(2024, 1, 1, tzinfo=UTC)] * rows
+    return pl.LazyFrame({"k": range(first, first + rows), "at": at, "x": x, "z": z, "c": c, "y": y})
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One attempt of a session: its folder and how it is run."""
+
+    folder: Path
+    request: TrainRequest
+
+    def command(self) -> list[str]:
+        request = self.folder / f"request-{self.request.attempt}.json"
+        request.write_bytes(canonical_json(self.request))
+        procs = self.request.world.procs
+        torchrun = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={procs}"]
+        program = ["-m", "ml_assets.training", "train", "--request", str(request)]
+        return [sys.executable, *(torchrun if procs > 1 else []), *program]
+
+    def start(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            self.command(),
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    def run(self) -> int:
+        return self.start().wait(120)
+
+    def events(self) -> list[Event]:
+        file = Path(self.request.output.events)
+        files = sorted(file.parent.glob(f"{file.stem}*")) if file.parent.is_dir() else []
+        lines = [line for f in files for line in f.read_bytes().splitlines(keepends=True)]
+        return [EVENT.validate_json(line) for line in lines if line.endswith(b"\n")]
+
+    def validation_losses(self) -> dict[int, float]:
+        found = [event for event in self.events() if isinstance(event, Metrics)]
+        return {event.step: event.metrics["validation_loss"] for event in found}
+
+    def result(self) -> TrainResult:
+        return TrainResult.model_validate_json(Path(self.request.output.result).read_bytes())
+
+    def weights(self) -> str:
+        file = Path(self.request.output.model) / "weights.safetensors"
+        return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Sessions:
+    """Makes attempts on one training set."""
+
+    root: Path
+    data: Ref
+
+    def attempt(
+        self,
+        name: str,
+        *,
+        number: int = 1,
+        procs: int = 2,
+        spec: TrainingSpec = SPEC,
+        model: ModelSpec = MODEL,
+        resume: Ref | None = None,
+        data: Ref | None = None,
+    ) -> Attempt:
+        folder = self.root / name
+        folder.mkdir(exist_ok=True)
+        output = Output(
+            checkpoints=str(folder / "checkpoints"),
+            model=str(folder / "model"),
+            events=str(folder / f"events-{number}.jsonl"),
+            result=str(folder / f"result-{number}.json"),
+        )
+        request = TrainRequest(
+            session="session",
+            attempt=number,
+            model=model,
+            training=spec,
+            data=data or self.data,
+            resume=resume,
+            output=output,
+            world=World(procs=procs),
+        )
+        return Attempt(folder, request)
+
+
+@pytest.fixture(scope="session")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Ref:
+    splits = {"train": frame(1000, 0), "validation": frame(300, 2000), "holdout": frame(300, 3000)}
+    return write_shards(splits, FEATURES, LABEL, tmp_path_factory.mktemp("shards"))  # pyright: ignore[reportArgumentType]
+
+
+@pytest.fixture
+def sessions(tmp_path: Path, data: Ref) -> Sessions:
+    return Sessions(tmp_path, data)
+
+
+@pytest.fixture(scope="session")
+def whole(tmp_path_factory: pytest.TempPathFactory, data: Ref) -> Attempt:
+    """A training on two processes, with nothing in its way."""
+    attempt = Sessions(tmp_path_factory.mktemp("whole"), data).attempt("whole")
+    assert attempt.run() == 0
+    return attempt

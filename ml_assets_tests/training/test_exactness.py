@@ -1,0 +1,133 @@
+"""Training is a pure function of spec, data, seed and step: kills and world sizes do not show."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ml_assets.spec.program import Checkpoint, Failed, Ref, Warning
+from ml_assets.storage.objects import file_digest
+from ml_assets.training.data import Batches, SplitArrays, lost_share, open_set
+from ml_assets.training.sampler import permuted
+from ml_assets_tests.training.conftest import SPEC, Attempt, Sessions
+
+
+def newest(folder: Path) -> Ref:
+    manifest = sorted(folder.glob("*/manifest.json"))[-1]
+    return Ref(uri=str(manifest.parent), digest=file_digest(manifest))
+
+
+def wait_for_step(attempt: Attempt, step: int) -> None:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if any(isinstance(e, Checkpoint) and e.step >= step for e in attempt.events()):
+            return
+        time.sleep(0.02)
+    raise AssertionError(f"no checkpoint at step {step}")
+
+
+@pytest.mark.parametrize("rows", [1, 2, 7, 1000, 4097])
+def test_the_order_of_an_epoch_has_every_row_once(rows: int) -> None:
+    order = permuted(np.arange(rows), rows, seed=3, epoch=1)
+    assert sorted(order.tolist()) == list(range(rows))
+
+
+def test_epochs_and_seeds_have_orders_of_their_own_and_huge_ones_need_no_array() -> None:
+    places = np.arange(1000)
+    first = permuted(places, 1000, seed=3, epoch=1)
+    assert (first != permuted(places, 1000, seed=3, epoch=2)).any()
+    assert (first != permuted(places, 1000, seed=4, epoch=1)).any()
+    assert (first == permuted(places, 1000, seed=3, epoch=1)).all()
+    assert len(set(permuted(places, 10**12, seed=3, epoch=1).tolist())) == 1000
+
+
+@pytest.mark.parametrize("world", [1, 2, 3, 5, 24])
+def test_any_number_of_ranks_sees_every_row_of_an_epoch_once(data: Ref, world: int) -> None:
+    folder, schema = open_set(data)
+    arrays = SplitArrays(folder, schema, "train")
+    batches = Batches(arrays, seed=1, batch_size=96, microbatches=12)
+    seen: list[float] = []
+    for step in range(batches.steps_per_epoch):
+        for rank in range(world):
+            rows, _, counted = batches.share(step, rank, world)
+            seen += rows.numeric[:counted, 0].tolist()
+    everything = arrays.take(np.arange(len(arrays))).numeric[:, 0].tolist()
+    assert sorted(seen) == sorted(everything)
+
+
+def test_the_share_lost_to_padding_is_told() -> None:
+    assert lost_share(24, 3) == 0
+    assert lost_share(24, 5) == pytest.approx(1 - 24 / 25)
+
+
+def test_sharded_and_replicated_training_give_the_same_weights(
+    sessions: Sessions, whole: Attempt
+) -> None:
+    replicated = sessions.attempt("r", spec=SPEC.model_copy(update={"strategy": "replicate"}))
+    assert replicated.run() == 0
+    assert replicated.weights() == whole.weights()
+
+
+def test_one_process_gives_the_losses_of_two_to_1e_5(sessions: Sessions, whole: Attempt) -> None:
+    alone = sessions.attempt("alone", procs=1)
+    assert alone.run() == 0
+    one, two = alone.validation_losses(), whole.validation_losses()
+    assert one.keys() == two.keys()
+    assert max(abs(one[step] - two[step]) for step in one) < 1e-5
+
+
+def test_a_killed_training_resumes_to_the_same_bits(sessions: Sessions, whole: Attempt) -> None:
+    first = sessions.attempt("killed")
+    process = first.start()
+    wait_for_step(first, 15)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    assert not Path(first.request.output.result).exists()
+    again = sessions.attempt("killed", number=2, resume=newest(first.folder / "checkpoints"))
+    assert again.run() == 0
+    assert again.weights() == whole.weights()
+    assert again.result().best_step == whole.result().best_step
+
+
+def test_a_notice_saves_one_step_on_all_ranks_and_exits_75(
+    sessions: Sessions, whole: Attempt
+) -> None:
+    first = sessions.attempt("notice")
+    process = first.start()
+    wait_for_step(first, 5)
+    os.killpg(process.pid, signal.SIGTERM)
+    process.wait(60)
+    codes = {event.exit_code for event in first.events() if isinstance(event, Failed)}
+    assert codes == {75}
+    again = sessions.attempt("notice", number=2, resume=newest(first.folder / "checkpoints"))
+    assert again.run() == 0
+    assert again.weights() == whole.weights()
+
+
+def test_a_damaged_checkpoint_is_passed_by_aloud(sessions: Sessions, whole: Attempt) -> None:
+    first = sessions.attempt("damaged")
+    process = first.start()
+    wait_for_step(first, 20)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    checkpoint = newest(first.folder / "checkpoints")
+    data_file = sorted(Path(checkpoint.uri).glob("*.distcp"))[0]
+    content = bytearray(data_file.read_bytes())
+    content[len(content) // 2] ^= 1
+    data_file.write_bytes(bytes(content))
+    again = sessions.attempt("damaged", number=2, resume=checkpoint)
+    assert again.run() == 0
+    warnings = [event.message for event in again.events() if isinstance(event, Warning)]
+    assert any("is damaged" in message and "before it is used" in message for message in warnings)
+    assert again.weights() == whole.weights()
+
+
+def test_retention_keeps_the_newest_and_the_best(whole: Attempt) -> None:
+    kept = sorted(p.parent.name for p in (whole.folder / "checkpoints").glob("*/manifest.json"))
+    best = f"step-{whole.result().best_step:06d}.a1"
+    assert best in kept
+    assert len(kept) <= SPEC.keep_last + SPEC.keep_best
+    assert f"step-{whole.result().step:06d}.a1" in kept
