@@ -117,6 +117,29 @@ def test_running_again_repeats_no_work_and_says_so(world: World, walked: str) ->
     assert world.status("deliveries")["release"] == before["release"]
 
 
+@pytest.mark.parametrize("moment", ["deliveries__feature_set", "step 40 of"])
+def test_a_run_killed_at_any_moment_ends_in_the_same_release(
+    world: World, walked: str, tmp_path: Path, moment: str
+) -> None:
+    killed = World(tmp_path)
+    irises.plant(killed.root / "pipelines", killed.sources)
+    deliveries.plant(killed.root / "pipelines", killed.sources)
+    with subprocess.Popen(
+        [sys.executable, "-m", "ml_assets.cli.main", "run", "deliveries"],
+        env=killed.environment,
+        cwd=killed.root,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as run:
+        assert run.stdout is not None
+        assert any(moment in line for line in run.stdout)
+        run.kill()
+    again = killed.cli("run", "deliveries")
+    assert "was interrupted; it is marked as failed" in again
+    released = killed.status("deliveries")["release"]
+    assert released["version"] == world.status("deliveries")["release"]["version"]
+
+
 def test_the_report_is_one_file_with_pictures(world: World, walked: str) -> None:
     page = Path(world.cli("report", "deliveries").strip())
     html = page.read_text()

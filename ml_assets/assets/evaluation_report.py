@@ -157,10 +157,10 @@ def _result(
 ) -> dg.MaterializeResult:
     return dg.MaterializeResult(
         metadata={
-            **record_metadata(published),
             "metrics": dg.MetadataValue.md(metrics_markdown(report)),
             **numbers({name: interval.value for name, interval in report.metrics.items()}),
             **numbers({"latency_ms": measured.latency_ms}),
+            **record_metadata(published),
         },
         data_version=dg.DataVersion(published.record.data_version),
     )

@@ -74,9 +74,9 @@ def training_set(graph: PipelineGraph) -> dg.AssetsDefinition:
             published = draft.publish(attributes=attributes, data_version=ref.digest)
         return dg.MaterializeResult(
             metadata={
-                **record_metadata(published),
-                "dagster/uri": ref.uri,
                 "window": dg.MetadataValue.md(window_markdown(window, rows)),
+                "dagster/uri": ref.uri,
+                **record_metadata(published),
                 **numbers({f"rows_{name}": count for name, count in rows.items()}),
                 **numbers({"label_rate": schema.label_rate[0] if schema.label_rate else None}),
             },

@@ -5,6 +5,7 @@ import argparse
 from ml_assets.cli.exit_codes import DONE
 from ml_assets.cli.run import run_pipeline, tell
 from ml_assets.cli.session import working_session
+from ml_assets.errors import SettingsError
 
 PIPELINE = "flight_delays"
 _NEXT = """
@@ -30,8 +31,14 @@ def call(arguments: argparse.Namespace) -> int:
     from ml_assets.runs.run import Request
 
     with working_session("demo") as session:
-        tell(f"the outside world: {session.settings.sources}")
-        lay_out(session.settings.home / "demo")
+        world = session.settings.home / "demo"
+        if session.settings.sources != world:
+            raise SettingsError(
+                f"ML_ASSETS_SOURCES is {session.settings.sources}, but the demo reads the world it"
+                f" lays out at {world}. Unset it for the demo, or run: ml-assets run {PIPELINE}"
+            )
+        tell(f"the outside world: {world}")
+        lay_out(world)
         run_pipeline(session, Request(PIPELINE))
     print(_NEXT)
     return DONE

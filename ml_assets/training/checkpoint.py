@@ -169,7 +169,7 @@ class Checkpoints:
     def _retain(self, state: TrainerState) -> None:
         """Keep the newest and the best whole ones; a half-written one is never counted."""
         spec = self.request.training
-        whole = sorted(path.parent for path in self.folder.glob(f"*/{MANIFEST}"))
+        whole = [path.parent for path in manifests(self.folder)]
         kept = {path.name for path in whole[-spec.keep_last :]}
         kept |= {best.name for best in state.best[: spec.keep_best]}
         for path in whole:
@@ -195,9 +195,19 @@ def verify_checkpoint(folder: Path, digest: str) -> CheckpointManifest:
     return manifest
 
 
+def manifests(folder: Path) -> list[Path]:
+    """The manifests of a session's checkpoints, by step, then attempt."""
+
+    def order(file: Path) -> tuple[int, int]:
+        step, _, attempt = file.parent.name.removeprefix("step-").partition(".a")
+        return int(step), int(attempt)
+
+    return sorted(folder.glob(f"step-*.a*/{MANIFEST}"), key=order)
+
+
 def newest_whole(folder: Path, events: EventWriter) -> Ref | None:
     """The newest checkpoint that is what its manifest says; damaged ones are passed by, aloud."""
-    for file in sorted(folder.glob(f"*/{MANIFEST}"), reverse=True):
+    for file in reversed(manifests(folder)):
         ref = Ref(uri=str(file.parent), digest=file_digest(file))
         try:
             verify_checkpoint(file.parent, ref.digest)
