@@ -140,7 +140,7 @@ class Draft:
             data_version=data_version,
             rows=self.rows,
             inputs=(*work.inputs, *work.seen),
-            attributes=dict(attributes),
+            attributes={**attributes, **({"salt": work.salt} if work.salt else {})},
             run=work.run,
             time=datetime.now(UTC),
         )

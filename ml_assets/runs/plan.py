@@ -104,7 +104,10 @@ def _why_due(node: Node, records: Mapping[Address, StageRecord], due: set[Addres
                 commit=None,
             )
         )
-    if record.run_key == run_key(node.address, node.code_version, versions, node.salt):
+    if node.salt and record.attributes.get("salt") != node.salt:
+        return "asked for afresh"
+    salt = record.attributes.get("salt")
+    if record.run_key == run_key(node.address, node.code_version, versions, salt):
         return ""
     return "its code changed" if record.code_version != node.code_version else "an input changed"
 

@@ -81,6 +81,16 @@ def test_an_input_that_was_made_again_alone_is_noticed() -> None:
     assert due(nodes(), moved) == {"feature_set": "an input changed"}
 
 
+def test_work_done_afresh_stands_until_it_is_asked_for_afresh_again() -> None:
+    made = made_from(RAW, "v1")
+    salted = record(TABLE, "c2", "v2", made).model_copy(
+        update={"run_key": run_key(TABLE, "c2", (made,), "salt"), "attributes": {"salt": "salt"}}
+    )
+    assert due(nodes(), {**RECORDS, TABLE: salted}) == {}
+    again = [Node(TABLE, "c2", (RAW,), salt="other")]
+    assert due(again, {**RECORDS, TABLE: salted}) == {"validated_table": "asked for afresh"}
+
+
 def test_the_summary_says_what_is_skipped_and_why() -> None:
     assert plan(nodes(), RECORDS).summary() == [
         "skip  p/raw_snapshot/s [w1]: same code, same inputs",
