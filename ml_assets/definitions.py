@@ -27,7 +27,9 @@ def build(settings: Settings) -> dg.Definitions:
     rooms = [(_room(ml_assets.pipelines), ml_assets.pipelines)]
     rooms += [(folder, _synthetic_package(folder)) for folder in settings.pipelines]
     pipelines = [_load(folder, module) for room, module in rooms for folder in folders(room)]
-    return dg.Definitions.merge(*pipelines, dg.Definitions(resources=resources(settings)))
+    # a process for each step would cost two seconds of imports a step
+    shared = dg.Definitions(resources=resources(settings), executor=dg.in_process_executor)
+    return dg.Definitions.merge(*pipelines, shared)
 
 
 def resources(settings: Settings) -> dict[str, dg.ConfigurableResource]:

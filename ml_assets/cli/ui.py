@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import signal
 import sys
 
 from ml_assets.cli.session import prepared_settings
@@ -20,5 +21,7 @@ def call(arguments: argparse.Namespace) -> int:
     command = [sys.executable, "-m", "dagster", "dev", "-w", str(PROJECT / "workspace.yaml")]
     command += ["-h", arguments.host, "-p", str(arguments.port)]
     print(f"Dagster UI: http://{arguments.host}:{arguments.port}  (Ctrl-C stops it)", flush=True)
+    # a background shell hands SIGINT down ignored, and Dagster then ignores SIGTERM as well
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     # the same process: Ctrl-C and SIGTERM reach Dagster itself
     os.execv(sys.executable, command)
