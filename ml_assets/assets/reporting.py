@@ -5,7 +5,7 @@ from pathlib import Path
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.inputs import require_record
 from ml_assets.evaluation.gate import decide
-from ml_assets.evaluation.report import render
+from ml_assets.pictures.report import render
 from ml_assets.launch.events import session_events
 from ml_assets.registry.ledger import champion, latest_decision, read
 from ml_assets.registry.mlflow import Tracking

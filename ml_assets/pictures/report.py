@@ -7,15 +7,15 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from itertools import groupby
 
-from ml_assets.evaluation.charts import (
+from ml_assets.pictures.evaluation import (
     baseline_bars,
     calibration_card,
     curve_cards,
     history_cards,
 )
 from ml_assets.evaluation.gate import NO_CHAMPION, passed, summary
-from ml_assets.evaluation.style import STYLE
-from ml_assets.evaluation.wording import TITLES, digits, plain_number, title
+from ml_assets.pictures.style import STYLE
+from ml_assets.pictures.wording import TITLES, digits, plain_number, title
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.records import (
     Decision,

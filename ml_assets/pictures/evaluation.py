@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from ml_assets.evaluation.pictures import (
+from ml_assets.pictures.drawing import (
     Axis,
     Bar,
     Reference,
@@ -11,7 +11,7 @@ from ml_assets.evaluation.pictures import (
     bar_chart,
     line_chart,
 )
-from ml_assets.evaluation.wording import title
+from ml_assets.pictures.wording import title
 from ml_assets.spec.gates import HIGHER_IS_BETTER, MetricName
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.records import EvaluationReport

@@ -8,8 +8,8 @@ from xml.etree import ElementTree
 import pytest
 
 from ml_assets.evaluation.gate import decide, passed, policy_digest, summary
-from ml_assets.evaluation.pictures import Axis, Bar, Series, bar_chart, line_chart
-from ml_assets.evaluation.report import render
+from ml_assets.pictures.drawing import Axis, Bar, Series, bar_chart, line_chart
+from ml_assets.pictures.report import render
 from ml_assets.spec.records import Decision, Evidence, InputVersion, Measured
 
 VOID = {"meta", "br"}
