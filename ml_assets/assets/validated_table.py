@@ -5,10 +5,11 @@ import polars as pl
 
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.inputs import require_record
-from ml_assets.assets.metadata import numbers, table_metadata
+from ml_assets.assets.metadata import history, numbers, table_metadata
 from ml_assets.assets.partitioned import CheckOutcome, Events, Made, make_partitions
 from ml_assets.assets.publish import Draft, Work, input_version
 from ml_assets.errors import DataRejected
+from ml_assets.pictures.data import contract_pictures
 from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.spec.sources import SourceSpec
 from ml_assets.storage.layout import Address
@@ -57,7 +58,10 @@ def validated_table(graph: PipelineGraph, source_name: str) -> dg.AssetsDefiniti
             work = Work(address, code_version, inputs, context.run_id)
             return audited(store, base, work, raw, contract, source)
 
-        yield from make_partitions(context, Address(graph.name, STAGE, source_name), make)
+        whole = Address(graph.name, STAGE, source_name)
+        yield from make_partitions(
+            context, whole, make, lambda: history(store, whole, contract_pictures)
+        )
 
     return materialize
 
@@ -82,6 +86,7 @@ def audited(
         published = draft.publish(
             attributes={
                 "quarantined": len(found.quarantined),
+                "warned": found.warned,
                 "warnings": [r.reason for r in found.results if not r.passed],
             }
         )
@@ -89,6 +94,7 @@ def audited(
     rows = {
         "rows_in": len(found.clean) + len(found.quarantined),
         "quarantined": len(found.quarantined),
+        "warned": found.warned,
     }
     if source.known_at and len(found.clean):
         metadata["known_until"] = str(found.clean[source.known_at].max())
