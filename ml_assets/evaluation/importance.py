@@ -36,7 +36,7 @@ def shuffle(spec: PipelineSpec, rows: pl.DataFrame) -> Shuffled:
     size = min(len(rows), SAMPLE_ROWS, max(1, STACKED_ROWS // (len(columns) + 1)))
     draw = np.random.default_rng(spec.training.seed)
     sampled = np.sort(draw.permutation(len(rows))[:size])
-    sample = rows[sampled].select(dict.fromkeys([*columns, spec.label.column]))
+    sample = rows[sampled].select(*columns, spec.label.column)
     copies = [sample.with_columns(sample[name].gather(draw.permutation(size))) for name in columns]
     return Shuffled(pl.concat([sample, *copies]), columns, sampled)
 
@@ -51,9 +51,7 @@ def importance(
         predictions: [len(shuffled.stacked), outputs], in the order of the stack.
     """
     labels, blocks = holdout.labels[shuffled.sampled], holdout.blocks[shuffled.sampled]
-    plain, *others = (
-        predictions[start : start + size] for start in range(0, len(predictions), size)
-    )
+    plain, *others = np.split(predictions, len(shuffled.columns) + 1)
     return tuple(
         FeatureImportance(
             column=column,
