@@ -19,7 +19,6 @@ from ml_assets.spec.records import StageRecord
 COLUMNS = 12
 """Most columns whose missing values are drawn, those with the most first."""
 CLASSES = 4
-_TIME_MARKS = 4
 _TONES: tuple[Tone, ...] = ("one", "two", "three", "four")
 _LABEL_WORDS = {
     "label_rate": ("Label rate", "Share of positive labels, in % of the rows that have one."),
@@ -158,11 +157,9 @@ def _classes(records: Sequence[StageRecord]) -> list[Picture]:
 
 
 def _time(records: Sequence[StageRecord]) -> Axis:
-    """The partitions along x: their numbers, a few of them named."""
-    last = len(records) - 1
-    places = sorted({round(last * mark / _TIME_MARKS) for mark in range(_TIME_MARKS + 1)})
-    marks = [(float(place), records[place].partition or "") for place in places]
-    return Axis("partition", 0.0, float(last), marks)
+    """The partitions along x."""
+    names = [record.partition or "" for record in records]
+    return Axis("", 0.0, float(len(records) - 1), names)
 
 
 def _partitioned(records: Sequence[StageRecord]) -> bool:

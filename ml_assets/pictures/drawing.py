@@ -16,6 +16,8 @@ Tone = Literal["one", "two", "three", "four", "plain", "good", "warn", "bad"]
 
 _RIGHT, _TOP, _BOTTOM, _KEYS = 14, 14, 40, 18
 _HOVER_POINTS = 48
+_NAMED = 3
+"""Parts that the names of a time axis cut it into."""
 POINTED, POINTED_END = '<g class="pointed">', "</g>"
 """Around what only a pointer finds; a picture that is an image goes without it."""
 _NO_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
@@ -52,8 +54,8 @@ class Axis:
     label: str
     low: float | None = None
     high: float | None = None
-    marks: Sequence[tuple[float, str]] = ()
-    """Values to name in place of round numbers: the partitions along a time axis."""
+    names: Sequence[str] = ()
+    """What 0, 1, 2, ... are called: the partitions along a time axis."""
 
 
 @dataclass(frozen=True)
@@ -181,8 +183,10 @@ class Scale:
 
     def ticks(self, axis: Axis) -> list[tuple[float, str]]:
         """Where the axis is marked, and with what."""
-        if axis.marks:
-            return list(axis.marks)
+        if axis.names:
+            last = len(axis.names) - 1
+            places = sorted({round(last * part / _NAMED) for part in range(_NAMED + 1)})
+            return [(float(place), axis.names[place]) for place in places]
         step = _step(self.low, self.high)
         first, last = ceil(self.low / step - 1e-9), floor(self.high / step + 1e-9)
         return [(index * step, number(index * step)) for index in range(first, last + 1)]
@@ -276,12 +280,11 @@ def _line(one: Series, frame: _Frame, x: Axis, y: Axis) -> list[str]:
 
 
 def _marks(one: Series, points: Sequence[Point], frame: _Frame, x: Axis, y: Axis) -> list[str]:
-    names = dict(x.marks)
     kind = "dot" if one.dots else "hover"
     parts: list[str] = []
     for point in points:
         px, py = frame.place(point)
-        where = names.get(point[0]) or f"{x.label} {number(point[0])}"
+        where = x.names[int(point[0])] if x.names else f"{x.label} {number(point[0])}"
         said = f"{where}, {one.name or y.label} {number(point[1])}"
         parts.append(
             f'<circle class="{kind} {one.tone}" cx="{px:g}" cy="{py:g}" r="4">'

@@ -57,7 +57,7 @@ def decisions_picture(entries: Sequence[LedgerEntry], specs: Sequence[GateSpec])
     chart = line_chart(
         f"{title(gate.metric)} by decision",
         [one for one in series if one.points],
-        Axis("decision", 1.0, last, [(x, f"{x:.0f}") for x in (1.0, last)]),
+        Axis("decision", 1.0, last),
         Axis(title(gate.metric), min(values) - 0.01, max(values) + 0.01),
         reference=Reference((1.0, bound), (last, bound)) if bound is not None else None,
         wide=True,

@@ -20,7 +20,12 @@ from ml_assets.pictures.evaluation import (
     slice_picture,
 )
 from ml_assets.pictures.picture import Picture
-from ml_assets.pictures.release import changes_table, gates_picture, ledger_table
+from ml_assets.pictures.release import (
+    changes_table,
+    decisions_picture,
+    gates_picture,
+    ledger_table,
+)
 from ml_assets.pictures.style import DRAWING, STYLE
 from ml_assets.pictures.training import TrainingStory, decoded_rows, training_pictures
 from ml_assets.pictures.wording import TITLES, digits, plain_number, title
@@ -75,7 +80,7 @@ def render(
         _header(report, spec),
         _verdict(report, gates, decision, spec),
         _tiles(report, measured),
-        _gates(gates, spec),
+        _gates(gates, background.ledger, spec),
         _section("What changed", "", changes_table(background.changes).card()),
         _baselines(report),
         _champion(report, spec),
@@ -166,7 +171,7 @@ def _tile(name: str, value: str, below: str) -> str:
     )
 
 
-def _gates(gates: Sequence[GateResult], spec: PipelineSpec) -> str:
+def _gates(gates: Sequence[GateResult], ledger: Sequence[LedgerEntry], spec: PipelineSpec) -> str:
     rows = [
         f"<tr><th>{escape(gate.name)}</th>"
         + ('<td class="pass">✓ pass</td>' if gate.passed else '<td class="fail">✗ fail</td>')
@@ -176,7 +181,8 @@ def _gates(gates: Sequence[GateResult], spec: PipelineSpec) -> str:
     ]
     head = '<th>Gate</th><th></th><th class="n">Value</th><th class="n">Bound</th><th>Why</th>'
     about = "Release verifies these again, whatever path led to it. What is missing fails."
-    body = f"{_cards(gates_picture(gates, spec.gates))}<br>{_table(head, rows)}"
+    shown = [*gates_picture(gates, spec.gates), *decisions_picture(ledger, spec.gates)]
+    body = f"{_cards(shown, wide=True)}<br>{_table(head, rows)}"
     return _section("Gates", about, body if rows else "<p>No gate was evaluated.</p>")
 
 
@@ -251,7 +257,7 @@ def _slices(report: EvaluationReport) -> str:
         "The most frequent values, largest first; values with too few rows to judge are left out."
         f" The bar is {title(lead)}, {span}."
     )
-    body = f"{_cards(slice_picture(report), wide=True)}<br>{_table(head, rows)}"
+    body = f"{_cards(slice_picture(report))}<br>{_table(head, rows)}"
     return _section("Slices", about, body)
 
 

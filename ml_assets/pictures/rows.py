@@ -132,9 +132,9 @@ def _bullet(row: Bullet, middle: float) -> list[str]:
     track = f'y="{middle - 4:g}" height="8" rx="2"'
     parts.append(f'<rect class="track" x="{left}" {track} width="{right - left}"/>')
     if row.bound is not None:
-        away = abs((row.value if row.value is not None else row.bound) - row.bound)
-        reach = max(1.5 * away, 0.1 * abs(row.bound), 1e-9)
-        scale = Scale(row.bound - reach, row.bound + reach, left, right)
+        ends = [0.0, row.bound, *([row.value] if row.value is not None else [])]
+        room = 0.15 * (max(ends) - min(ends)) or 1.0
+        scale = Scale(min(ends) - room * (min(ends) < 0), max(ends) + room, left, right)
         centre = scale(row.bound)
         begin, wide = (centre, right - centre) if row.higher else (left, centre - left)
         parts.append(f'<rect class="side good" x="{begin:g}" {track} width="{wide:g}"/>')

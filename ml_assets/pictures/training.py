@@ -83,7 +83,7 @@ def decoded_rows(first: FirstRows, preprocessing: Preprocessing, classes: Sequen
 def _read(value: float | str | None) -> str:
     if value is None:
         return "–"
-    return value if isinstance(value, str) else f"{value:.6g}"
+    return value if isinstance(value, str) else f"{value:.5g}"
 
 
 def _losses(story: TrainingStory, points: int) -> list[Picture]:
@@ -134,7 +134,7 @@ def _fixed_batch(
     labels = kept[-1].labels
     middle = sorted(labels)[len(labels) // 2]
     series: list[Series] = []
-    for row, label in enumerate(labels):
+    for row, label in sorted(enumerate(labels), key=lambda pair: pair[1]):
         output = int(label) if task == "multiclass" else 0
         points = [(float(one.step), round(one.predictions[row][output], 3)) for one in kept]
         name, tone = _outcome(task, classes, label, middle)
