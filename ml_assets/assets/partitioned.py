@@ -62,7 +62,7 @@ def make_partitions(
     whole = {key: item for key, item in made.items() if item.published is not None}
     if whole:
         newest = list(whole)[-1]
-        made[newest] = replace(whole[newest], metadata={**whole[newest].metadata, **history()})
+        made[newest] = replace(whole[newest], metadata={**history(), **whole[newest].metadata})
     if failed:
         # a failed step's output is not stored: what was published is logged beside it
         _log_each(context, asset_key, made)

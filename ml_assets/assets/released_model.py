@@ -6,7 +6,7 @@ import dagster as dg
 
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.inputs import require_record, resolve_base
-from ml_assets.assets.last_release import read_changes
+from ml_assets.assets.last_release import read_changes, read_report
 from ml_assets.assets.metadata import pictures, record_metadata
 from ml_assets.assets.publish import Draft, Work, input_version
 from ml_assets.errors import EvidenceError
@@ -18,6 +18,7 @@ from ml_assets.pictures.release import (
     gates_picture,
     gates_table,
     ledger_table,
+    released_table,
 )
 from ml_assets.registry.ledger import champion, latest_decision, read, stages
 from ml_assets.registry.mlflow import Tracking, Unavailable
@@ -78,7 +79,7 @@ def released_model(graph: PipelineGraph) -> dg.AssetsDefinition:
             )
         return dg.MaterializeResult(
             metadata={
-                **pictures(_shown(graph, report, read(store, graph.name))),
+                **pictures(_shown(graph, store, base, outcome.entry)),
                 **record_metadata(published),
                 "stage": spec.release.to,
                 "ledger_line": outcome.entry.seq,
@@ -92,16 +93,18 @@ def released_model(graph: PipelineGraph) -> dg.AssetsDefinition:
 
 
 def _shown(
-    graph: PipelineGraph, report: StageRecord, entries: Sequence[LedgerEntry]
+    graph: PipelineGraph, store: SnapshotStore, base: CommitId, move: LedgerEntry
 ) -> list[Picture | Table]:
     """What was released, by which gates, what it changes, and what came before."""
-    model = next(i.version for i in report.inputs if i.key == f"{graph.name}/trained_model")
-    decision = latest_decision(entries, model)
+    entries = read(store, graph.name)
+    decision = latest_decision(entries, move.model)
     gates = decision.gates if decision else ()
+    record = require_record(store, base, Address(graph.name, "evaluation_report"))
     return [
+        released_table(read_report(store, base, graph.name), graph.spec, move.replaced),
         *gates_picture(gates, graph.spec.gates),
         gates_table(gates),
-        changes_table(read_changes(report)),
+        changes_table(read_changes(record)),
         *decisions_picture(entries, graph.spec.gates),
         ledger_table(entries),
     ]

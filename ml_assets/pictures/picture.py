@@ -36,7 +36,7 @@ class Picture:
     def markdown(self) -> str:
         """Markdown of an asset page: the title, the words, the drawing as an image."""
         words = f"{plain_markdown(self.words)}\n\n" if self.words else ""
-        return f"**{plain_markdown(self.title)}**\n\n{words}{image(self.title, self.svg)}"
+        return f"#### {plain_markdown(self.title)}\n\n{words}{image(self.title, self.svg)}"
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Table:
         ]
         words = f"{plain_markdown(self.words)}\n\n" if self.words else ""
         body = "\n".join(cells) if self.rows else ""
-        return f"**{plain_markdown(self.title)}**\n\n{words}{body}"
+        return f"#### {plain_markdown(self.title)}\n\n{words}{body}"
 
 
 def image(alternative: str, svg: str) -> str:

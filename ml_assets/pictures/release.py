@@ -7,12 +7,30 @@ from ml_assets.pictures.picture import Picture, Table
 from ml_assets.pictures.rows import Bullet, bullet_chart
 from ml_assets.pictures.wording import title
 from ml_assets.spec.gates import HIGHER_IS_BETTER, BeatsBaseline, Bound, GateSpec, LeakAlarm
-from ml_assets.spec.records import GateResult, LedgerEntry, ReleaseChanges
+from ml_assets.spec.pipeline import PipelineSpec
+from ml_assets.spec.records import EvaluationReport, GateResult, LedgerEntry, ReleaseChanges
 
 LEDGER_LINES = 20
 DECISIONS = 60
 """Most lines of the ledger in the table, most decisions in a picture."""
 CHANGES = 60
+
+
+def released_table(report: EvaluationReport, spec: PipelineSpec, replaced: str | None) -> Table:
+    """What a released model is, and how it did."""
+    rows = [
+        ["model", report.model[:12]],
+        ["stage", spec.release.to],
+        ["replaces", replaced[:12] if replaced else "nothing"],
+        ["network", f"{spec.model.family}, {report.size_bytes / 1e6:.2f} MB"],
+        ["training set", report.data[:12]],
+        ["holdout", f"{report.rows:,} rows{_span(report)}"],
+        *(
+            [title(name), f"{i.value:.4f} ({i.low:.4f} to {i.high:.4f})"]
+            for name, i in report.metrics.items()
+        ),
+    ]
+    return Table("What was released", "", ["what", "value"], rows)
 
 
 def gates_picture(gates: Sequence[GateResult], specs: Sequence[GateSpec]) -> list[Picture]:
@@ -28,7 +46,7 @@ def gates_picture(gates: Sequence[GateResult], specs: Sequence[GateSpec]) -> lis
 def gates_table(gates: Sequence[GateResult]) -> Table:
     """Every gate with its reason."""
     rows = [[gate.name, "✓ pass" if gate.passed else "✗ fail", gate.reason] for gate in gates]
-    return Table("Gates", "", ["gate", "", "why"], rows)
+    return Table("What the gates say", "", ["gate", "", "why"], rows)
 
 
 def decisions_picture(entries: Sequence[LedgerEntry], specs: Sequence[GateSpec]) -> list[Picture]:
@@ -95,6 +113,11 @@ def changes_table(found: ReleaseChanges | None) -> Table:
     if not rows:
         words = f"Nothing: the same spec, data and results as model {found.since[:12]}."
     return Table(name, words, ["what", "before", "now"], rows)
+
+
+def _span(report: EvaluationReport) -> str:
+    first, last = report.holdout
+    return f", {first} to {last}" if first else ""
 
 
 def _wants_more(gate: GateSpec) -> bool:
