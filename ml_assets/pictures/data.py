@@ -16,13 +16,14 @@ from ml_assets.pictures.picture import Picture
 from ml_assets.pictures.rows import Spark, spark_chart
 from ml_assets.spec.records import StageRecord
 
-COLUMNS = 12
+COLUMNS = 8
 """Most columns whose missing values are drawn, those with the most first."""
 CLASSES = 4
 _TONES: tuple[Tone, ...] = ("one", "two", "three", "four")
+_LAST = "unlabelled_share"
 _LABEL_WORDS = {
     "label_rate": ("Label rate", "Share of positive labels, in % of the rows that have one."),
-    "unlabelled_share": ("Rows without a label", "In % of all rows: their outcome is not known."),
+    _LAST: ("Rows without a label", "In % of all rows: their outcome is not known."),
 }
 
 
@@ -123,11 +124,14 @@ def _labels(records: Sequence[StageRecord]) -> list[Picture]:
         return []
     told = [record.attributes.get("label_rate", {}) for record in records]
     found: list[Picture] = []
-    for name in dict.fromkeys(name for rates in reversed(told) for name in reversed(rates)):
+    names = sorted(
+        {name for rates in told for name in rates}, key=lambda name: (name == _LAST, name)
+    )
+    for name in names:
         share = name in _LABEL_WORDS
         scale = 100 if share else 1
         points = [(float(i), scale * rates[name]) for i, rates in enumerate(told) if name in rates]
-        if name == "unlabelled_share" and not any(value for _, value in points):
+        if name == _LAST and not any(value for _, value in points):
             continue
         title, words = _LABEL_WORDS.get(name, (name.replace("_", " ").capitalize(), ""))
         axis = Axis("%", 0.0) if share else Axis(title)

@@ -157,7 +157,7 @@ def _runs(values: Sequence[float | None], x: Scale, y: Scale) -> list[str]:
         if value is None:
             runs.append([])
         else:
-            runs[-1].append(f"{x(place):g},{y(value):g}")
+            runs[-1].append(f"{x(place):.0f},{y(value):g}")
     return [" ".join(run if len(run) > 1 else run * 2) for run in runs if run]
 
 

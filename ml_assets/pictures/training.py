@@ -14,7 +14,7 @@ from ml_assets.spec.training import Task
 HISTORY_POINTS = 300
 LIVE_POINTS = 60
 """Most points of one curve on the page, and in the picture of a checkpoint."""
-FIXED_BATCH_STEPS = 24
+FIXED_BATCH_STEPS = 16
 _TONES: tuple[Tone, ...] = ("one", "two", "three", "four")
 
 
