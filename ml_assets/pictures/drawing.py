@@ -34,6 +34,8 @@ class Series:
     tone: Tone = "one"
     dots: bool = False
     """Mark each point: a measurement of its own, not a sample of a curve."""
+    joined: bool = True
+    """Draw the line from point to point."""
     thin: bool = False
     """One of many lines that are seen together, not read one by one."""
 
@@ -270,7 +272,7 @@ def _line(one: Series, frame: _Frame, x: Axis, y: Axis) -> list[str]:
         return []
     path = " ".join(f"{px:g},{py:g}" for px, py in map(frame.place, one.points))
     kind = "thin" if one.thin else "line"
-    parts = [f'<polyline class="{kind} {one.tone}" points="{path}"/>']
+    parts = [f'<polyline class="{kind} {one.tone}" points="{path}"/>'] if one.joined else []
     if one.dots:
         parts += _marks(one, one.points, frame, x, y)
     elif not one.thin:

@@ -45,7 +45,7 @@ def gates_picture(gates: Sequence[GateResult], specs: Sequence[GateSpec]) -> lis
 
 def gates_table(gates: Sequence[GateResult]) -> Table:
     """Every gate with its reason."""
-    rows = [[gate.name, "✓ pass" if gate.passed else "✗ fail", gate.reason] for gate in gates]
+    rows = [[gate.name, "✓" if gate.passed else "✗", gate.reason] for gate in gates]
     return Table("What the gates say", "", ["gate", "", "why"], rows)
 
 
@@ -55,7 +55,7 @@ def decisions_picture(entries: Sequence[LedgerEntry], specs: Sequence[GateSpec])
     if gate is None:
         return []
     found = [
-        (entry.decision.passed, result.value, result.bound)
+        (entry.seq, entry.decision.passed, result.value, result.bound)
         for entry in entries
         if entry.decision is not None
         for result in entry.decision.gates
@@ -63,21 +63,27 @@ def decisions_picture(entries: Sequence[LedgerEntry], specs: Sequence[GateSpec])
     ][-DECISIONS:]
     if len(found) < 2:
         return []
-    points = [(float(number), value, passed) for number, (passed, value, _) in enumerate(found, 1)]
-    series = [
-        Series(title(gate.metric), [(x, y) for x, y, _ in points], "plain"),
-        Series("passed", [(x, y) for x, y, passed in points if passed], "good", dots=True),
-        Series("refused", [(x, y) for x, y, passed in points if not passed], "bad", dots=True),
+    points = [(float(place), value) for place, (_, _, value, _) in enumerate(found)]
+    marks = {"passed": True, "refused": False}
+    series = [Series("", points, "plain")] + [
+        Series(
+            name,
+            [point for point, (_, fine, _, _) in zip(points, found, strict=True) if fine == passed],
+            "good" if passed else "bad",
+            dots=True,
+            joined=False,
+        )
+        for name, passed in marks.items()
     ]
-    bound = found[-1][2]
-    last = float(len(found))
-    values = [value for _, value, _ in found] + ([bound] if bound is not None else [])
+    bound = found[-1][3]
+    last = float(len(found) - 1)
+    values = [value for _, value in points] + ([bound] if bound is not None else [])
     chart = line_chart(
         f"{title(gate.metric)} by decision",
-        [one for one in series if one.points],
-        Axis("decision", 1.0, last),
+        series,
+        Axis("line of the ledger", 0.0, last, [str(seq) for seq, *_ in found]),
         Axis(title(gate.metric), min(values) - 0.01, max(values) + 0.01),
-        reference=Reference((1.0, bound), (last, bound)) if bound is not None else None,
+        reference=Reference((0.0, bound), (last, bound)) if bound is not None else None,
         wide=True,
     )
     words = f"Every decision in the ledger, oldest first. Dashed: the bound of {gate.name} now."

@@ -87,9 +87,13 @@ def read_records(
 
 
 def recent_records(
-    store: SnapshotStore, commit: CommitId, address: Address, most: int = 120
+    store: SnapshotStore, commit: CommitId, address: Address, most: int = 104
 ) -> tuple[StageRecord, ...]:
-    """The records of an asset's last partitions, oldest first; or its one, read whole."""
+    """The records of an asset's last partitions, oldest first; or its one, read whole.
+
+    Args:
+        most: partitions; by default two years of weeks.
+    """
     entries = store.list(commit, f"records/{address.key}/")
     return tuple(_parse(store, commit, entry.path) for entry in entries[-most:])
 
