@@ -136,7 +136,7 @@ def label_rate(rows: pl.DataFrame, graph: PipelineGraph) -> dict[str, float]:
     rates = {"unlabelled_share": label.null_count() / max(1, len(label))}
     name = _LABEL_SUMMARY[graph.spec.label.task]
     if name and label.count():
-        rates[name] = float(label.cast(pl.Float64).mean() or 0.0)  # pyright: ignore[reportArgumentType]  a float column's mean is a float
+        rates[name] = float(label.cast(pl.Float64, strict=False).mean() or 0.0)  # pyright: ignore[reportArgumentType]  a float column's mean is a float
     return rates
 
 

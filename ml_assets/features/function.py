@@ -41,8 +41,8 @@ def load_function(folder: Path, function: str, pipeline: str) -> FeatureFunction
 def check_features(frame: pl.DataFrame, spec: FeaturesSpec, label: LabelSpec) -> pl.DataFrame:
     """The declared columns of a feature frame, in order and with their types.
 
-    Returns the key, ``decision_at`` (UTC), the query (ranking), the label, the numeric features as Float64 and the
-    categorical ones as String.
+    Returns the key, ``decision_at`` (UTC), a ranking's query, the label, the numeric features as
+    Float64 and the categorical ones as String.
 
     Raises:
         SpecError: a column is missing or of a type that does not fit, a key is there twice, or a

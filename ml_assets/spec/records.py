@@ -84,7 +84,7 @@ class ResidualBin(Frozen):
 
 
 class Residuals(Frozen):
-    """Where a regression errs, in the label's unit; the rows are cut at the prediction's deciles."""
+    """Where a regression errs, in the label's unit, by deciles of the prediction."""
 
     label_mean: float
     label_std: float

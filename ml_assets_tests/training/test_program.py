@@ -23,7 +23,7 @@ from ml_assets.spec.program import (
 )
 from ml_assets.spec.training import Mlp, TabM
 from ml_assets.training.losses import row_losses
-from ml_assets.training.models import build, probabilities, set_output_bias
+from ml_assets.training.models import build, predictions, set_output_bias
 from ml_assets.training.optimization import learning_rate
 from ml_assets_tests.training.conftest import FEATURES, LABEL, SPEC, Attempt, Sessions, frame
 
@@ -129,7 +129,7 @@ def test_the_loss_at_initialization_is_near_the_entropy_of_the_labels(spec: TabM
 def test_multiclass_probabilities_sum_to_one() -> None:
     network = build(TabM(family="tabm", width=8, members=3), NOTHING, "multiclass", ("a", "b", "c"))
     logits = network(torch.zeros(4, 0), torch.zeros(4, 0, dtype=torch.int32), None)
-    assert probabilities(logits, "multiclass").sum(dim=1).tolist() == pytest.approx([1.0] * 4)
+    assert predictions(logits, "multiclass").sum(dim=1).tolist() == pytest.approx([1.0] * 4)
 
 
 def test_the_learning_rate_rises_then_falls_to_zero() -> None:
