@@ -136,9 +136,10 @@ class ChampionComparison(Frozen):
     comparable: bool
     reason: str
     """Why it is not comparable; empty where it is."""
+    loss: str
+    """What the loss is called; see ``LOSS_OF``."""
     loss_difference: Interval | None
-    """Mean loss (``LOSS_OF`` the task) of the candidate minus the champion's: below zero, the
-    candidate is better."""
+    """The candidate's mean loss minus the champion's: below zero, the candidate is better."""
     metrics: dict[str, float]
     """The champion's own, on these rows."""
     differences: dict[str, Difference] = Field(default_factory=dict, exclude_if=unset)
