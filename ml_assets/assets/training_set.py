@@ -52,7 +52,7 @@ def training_set(graph: PipelineGraph) -> dg.AssetsDefinition:
         base = resolve_base(context, store)
         window = resolve_window(graph, store, base, config.as_of)
         splits = read_splits(graph, store, base, window)
-        check_leaks(splits, graph.spec.features, graph.spec.label, graph.spec.split)
+        check_leaks(splits, graph.spec.features, graph.spec.split, graph.spec.label.query)
         shards = objects.store().folder("shards", graph.name)
         ref = write_shards(splits, graph.spec.features, graph.spec.label, shards)
         schema = load_schema(ref)

@@ -1,11 +1,11 @@
 """Guards of a training set: a row that tells what it should not is an error, not a better model."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import polars as pl
 
 from ml_assets.errors import LeakError
-from ml_assets.spec.pipeline import FeaturesSpec, LabelSpec, SplitSpec
+from ml_assets.spec.pipeline import FeaturesSpec, SplitSpec
 from ml_assets.spec.program import Split
 
 ORDER: tuple[Split, ...] = ("train", "validation", "holdout")
@@ -14,34 +14,36 @@ ORDER: tuple[Split, ...] = ("train", "validation", "holdout")
 def check_leaks(
     splits: Mapping[Split, pl.LazyFrame],
     features: FeaturesSpec,
-    label: LabelSpec,
     split: SplitSpec,
+    query: str | None = None,
 ) -> None:
-    """No key (and no query) in two splits; with a time split, each is older than the next.
+    """No key in two splits; with a time split, every row of a split is older than the next's.
+
+    Args:
+        query: of a ranking the column of the query, which may not be in two splits either.
 
     Raises:
         LeakError: names the splits and what they share.
     """
-    query = [label.query] if label.query else []
-    columns = dict.fromkeys([*features.key, features.decision_at, *query])
+    apart = [list(features.key), *([[query]] if query else [])]
+    columns = dict.fromkeys([*sum(apart, []), features.decision_at])
     frames: dict[Split, pl.DataFrame] = {n: splits[n].select(*columns).collect() for n in ORDER}
     for position, name in enumerate(ORDER):
         for other in ORDER[position + 1 :]:
-            _check_shared(name, other, frames, features.key)
-            if query:
-                _check_shared(name, other, frames, query)
+            for columns in apart:
+                _check_apart(name, other, frames, columns)
             if split.kind == "time":
                 _check_order(name, other, frames, features.decision_at)
 
 
-def _check_shared(
-    name: Split, other: Split, frames: Mapping[Split, pl.DataFrame], columns: Sequence[str]
+def _check_apart(
+    name: Split, other: Split, frames: Mapping[Split, pl.DataFrame], columns: list[str]
 ) -> None:
-    shared = frames[name].join(frames[other], on=list(columns), how="semi")
+    shared = frames[name].select(columns).unique().join(frames[other], on=columns, how="semi")
     if len(shared):
         raise LeakError(
-            f"{len(shared)} rows of {name} are in {other} too, {list(columns)} ="
-            f" {shared.select(columns).row(0)} for one. Give each one partition."
+            f"{len(shared)} values of {columns} are in {name} and in {other}, {shared.row(0)} for"
+            " one. Give each one partition."
         )
 
 

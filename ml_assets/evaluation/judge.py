@@ -12,7 +12,7 @@ from ml_assets.evaluation.metrics import evaluate, point_metrics, slice_metrics
 from ml_assets.evaluation.ranking import ranking
 from ml_assets.evaluation.regression import predicted_against_observed, residuals
 from ml_assets.evaluation.rows import Holdout, Truth
-from ml_assets.spec.gates import LOSS_OF, AgainstChampion
+from ml_assets.spec.gates import LOSS_OF, AgainstChampion, MetricName
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.records import (
     CalibrationBin,
@@ -134,7 +134,7 @@ def _compare(
     samples, seed = spec.evaluation.bootstrap_samples, spec.training.seed
     pair = Pair.of(holdout.truth, predictions, scores, holdout.blocks, samples, seed)
     champion_gates = [gate for gate in spec.gates if isinstance(gate, AgainstChampion)]
-    asked = [gate.metric for gate in champion_gates if gate.metric is not None]
+    asked: list[MetricName] = [gate.metric for gate in champion_gates if gate.metric is not None]
     return ChampionComparison(
         champion=champion.digest,
         comparable=True,

@@ -56,9 +56,8 @@ def label_words(report: EvaluationReport, task: Task) -> str:
     """The labels of the holdout in a few words."""
     match task:
         case "binary" | "multiclass":
-            return (
-                f"share in the holdout {', '.join(f'{share:.3f}' for share in report.label_rate)}"
-            )
+            shares = ", ".join(f"{share:.3f}" for share in report.label_rate)
+            return f"share in the holdout {shares}"
         case "regression":
             seen = report.residuals
             return f"in the holdout {seen.label_mean:.4g} ± {seen.label_std:.4g}" if seen else ""
@@ -85,12 +84,17 @@ def _observed_cards(bins: Sequence[CalibrationBin]) -> list[str]:
 
 
 def _residual_cards(seen: Residuals) -> list[str]:
-    def line(name: str, tone: Literal["one", "two"]) -> Series:
-        points = [(one.predicted, float(getattr(one, name))) for one in seen.deciles]
-        return Series(name, points, tone, dots=True)
-
-    series = [line("median", "one"), line("low", "two"), line("high", "two")]
-    ends = (seen.deciles[0].predicted, seen.deciles[-1].predicted)
+    at = [one.predicted for one in seen.deciles]
+    lines: list[tuple[str, Literal["one", "two"], list[float]]] = [
+        ("median", "one", [one.median for one in seen.deciles]),
+        ("tenth percentile", "two", [one.low for one in seen.deciles]),
+        ("ninetieth percentile", "two", [one.high for one in seen.deciles]),
+    ]
+    series = [
+        Series(name, list(zip(at, values, strict=True)), tone, dots=True)
+        for name, tone, values in lines
+    ]
+    ends = (at[0], at[-1])
     chart = line_chart(
         "Residuals by decile of the prediction",
         series,

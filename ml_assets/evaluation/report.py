@@ -177,8 +177,8 @@ def _champion(report: EvaluationReport) -> str:
         words = f"Champion {seen.champion[:12]} cannot be compared: {why}."
     else:
         words = (
-            f"{seen.loss.capitalize()} minus that of champion {seen.champion[:12]} on the same rows:"
-            f" {_gap(seen.loss_difference)}."
+            f"{seen.loss[:1].upper()}{seen.loss[1:]} minus that of champion {seen.champion[:12]} on"
+            f" the same rows: {_gap(seen.loss_difference)}."
         )
     return _section("Against the champion", "", f"<p>{escape(words)}</p>")
 

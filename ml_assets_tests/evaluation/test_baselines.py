@@ -7,6 +7,7 @@ import pytest
 from ml_assets.errors import SpecError
 from ml_assets.evaluation.baselines import Rows, score_baseline
 from ml_assets.evaluation.metrics import point_metrics
+from ml_assets.evaluation.rows import Truth
 from ml_assets.spec.gates import ConstantBaseline, GradientBoostingBaseline, GroupRateBaseline
 from ml_assets.spec.pipeline import LabelSpec
 
@@ -77,7 +78,7 @@ def test_gradient_boosting_learns_takes_wide_columns_and_nan_and_is_the_same_twi
     spec = GradientBoostingBaseline(kind="gradient_boosting", iterations=40)
     scores = score_baseline(spec, train, holdout, BINARY)
     assert scores.shape == (1000, 1)
-    assert point_metrics("binary", (), holdout.label, scores)["auc"] > 0.7
+    assert point_metrics(Truth("binary", holdout.label), scores)["auc"] > 0.7
     assert np.array_equal(scores, score_baseline(spec, train, holdout, BINARY))
 
 

@@ -41,12 +41,12 @@ def comparison(high, *, comparable=True, champion=CHAMPION, difference=True):
         champion=champion,
         comparable=comparable,
         reason="" if comparable else "column 'wind' is gone",
-        log_loss_difference=Interval.model_construct(
-            value=high - 0.001, low=high - 0.002, high=high
-        )
+        loss="log-loss",
+        loss_difference=Interval.model_construct(value=high - 0.001, low=high - 0.002, high=high)
         if difference
         else None,
         metrics={},
+        differences={},
     )
 
 
