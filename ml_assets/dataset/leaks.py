@@ -25,9 +25,10 @@ def check_leaks(
     Raises:
         LeakError: names the splits and what they share.
     """
-    apart = [list(features.key), *([[query]] if query else [])]
-    columns = dict.fromkeys([*sum(apart, []), features.decision_at])
-    frames: dict[Split, pl.DataFrame] = {n: splits[n].select(*columns).collect() for n in ORDER}
+    key = list(features.key)
+    apart = [key, [query]] if query else [key]
+    kept = dict.fromkeys([*key, *apart[-1], features.decision_at])
+    frames: dict[Split, pl.DataFrame] = {n: splits[n].select(*kept).collect() for n in ORDER}
     for position, name in enumerate(ORDER):
         for other in ORDER[position + 1 :]:
             for columns in apart:
