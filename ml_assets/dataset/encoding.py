@@ -103,11 +103,15 @@ def label_rate(frame: pl.DataFrame, label: LabelSpec) -> tuple[float, ...]:
 
 def fit_label_scale(train: pl.DataFrame, label: LabelSpec) -> LabelScale | None:
     """Mean and deviation of a regression label in the training split; None for other tasks."""
-    if label.task != "regression":
-        return None
-    values = _numbers(train[label.column])
-    std = float(values.std())
-    return LabelScale(mean=float(values.mean()), std=std if std > 0 else 1.0)
+    match label.task:
+        case "regression":
+            values = _numbers(train[label.column])
+            std = float(values.std())
+            return LabelScale(mean=float(values.mean()), std=std if std > 0 else 1.0)
+        case "binary" | "multiclass" | "ranking":
+            return None
+        case _:
+            assert_never(label.task)
 
 
 def query_starts(frame: pl.DataFrame, label: LabelSpec) -> NDArray[np.int64]:

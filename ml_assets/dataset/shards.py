@@ -148,7 +148,7 @@ def _write_split(
     numeric, categorical = encode_rows(frame, fitted.preprocessing)
     labels = encode_labels(frame, label, fitted.label_scale)
     arrays = {"numeric": numeric, "categorical": categorical, "label": labels}
-    if label.task == "ranking":
+    if label.query:
         arrays["queries"] = query_starts(frame, label)
     for kind, array in arrays.items():
         np.save(draft / name / f"{kind}.npy", array, allow_pickle=False)

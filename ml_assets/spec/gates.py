@@ -100,7 +100,8 @@ class AgainstChampion(Frozen):
 
     ``non_inferior``: the worse end of the interval of (candidate - champion) is not worse by
     ``margin``. ``superior``: it is better by more than ``margin``. Without a ``metric`` the loss is
-    compared (see ``LOSS_OF``); it is better where it is lower.
+    compared (see ``LOSS_OF``), better where it is lower; the margin is then in its unit (of a
+    regression the label's, squared: there a ``relative`` metric says more).
     """
 
     kind: Literal["champion"]
