@@ -57,3 +57,49 @@ def test_other_rows_are_misuse():
     labels, score, days = rows(100)
     with pytest.raises(ValueError, match="same rows"):
         Pair.of(Truth("binary", labels), score, score[:50], days, 10, 0).loss_difference()
+
+
+def searches(seed=0, queries=400):
+    rng = np.random.default_rng(seed)
+    grades = rng.choice([0.0, 0.0, 1.0, 2.0], queries * 10)
+    truth = Truth("ranking", grades, queries=np.repeat(np.arange(queries), 10))
+    good = grades + rng.normal(0, 0.8, len(grades))
+    worse = grades + rng.normal(0, 2.0, len(grades))
+    return truth, good[:, None], worse[:, None]
+
+
+def test_queries_are_compared_and_a_share_is_of_the_champions_metric():
+    truth, good, worse = searches()
+    pair = Pair.of(truth, good, worse, truth.queries, 300, 0)
+    gap = pair.differences(["ndcg"])["ndcg"]
+    own, rival = (point_metrics(truth, scores)["ndcg"] for scores in (good, worse))
+    assert gap.absolute.value == pytest.approx(own - rival)
+    assert gap.relative is not None
+    assert gap.relative.value == pytest.approx(own / rival - 1)
+    assert gap.relative.low > 0.05, "the better candidate is shown to be better"
+    assert pair.loss_difference().value == pytest.approx(rival - own)
+
+
+def test_a_difference_of_metrics_is_paired_as_that_of_losses_is():
+    """NDCG is 1 less the loss: from the same draws, the two intervals mirror each other."""
+    truth, good, worse = searches()
+    pair = Pair.of(truth, good, worse, truth.queries, 300, 0)
+    gap, loss = pair.differences(["ndcg"])["ndcg"].absolute, pair.loss_difference()
+    assert (gap.low, gap.high) == pytest.approx((-loss.high, -loss.low))
+
+
+def test_binary_log_loss_as_a_metric_is_the_loss():
+    labels, score, days = rows()
+    near = np.clip(score * 0.95, 0.01, 0.99)
+    pair = Pair.of(Truth("binary", labels), near, score, days, 200, 0)
+    gap, loss = pair.differences(["log_loss"])["log_loss"].absolute, pair.loss_difference()
+    assert (gap.value, gap.low, gap.high) == pytest.approx((loss.value, loss.low, loss.high))
+
+
+def test_a_share_of_nothing_is_none_and_an_undefined_metric_is_left_out():
+    truth = Truth("regression", np.array([1.0, 2.0, 3.0]))
+    exact, off = truth.labels[:, None], truth.labels[:, None] + 1
+    gap = Pair.of(truth, off, exact, np.arange(3), 50, 0).differences(["rmse"])["rmse"]
+    assert (gap.absolute.value, gap.relative) == (1.0, None)
+    flat = Truth("regression", np.ones(3))
+    assert Pair.of(flat, off, exact, np.arange(3), 50, 0).differences(["r2"]) == {}
