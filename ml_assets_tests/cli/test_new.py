@@ -73,12 +73,12 @@ def test_a_text_label_has_classes(room: Path, houses: Path) -> None:
 
 
 def test_a_number_to_predict_is_compared_in_shares(room: Path, houses: Path) -> None:
-    assert main(["new", "areas", "--table", str(houses), "--label", "area"]) == 0
-    spec = load_spec(room / "areas")
+    assert main(["new", "rooms", "--table", str(houses), "--label", "rooms"]) == 0
+    spec = load_spec(room / "rooms")
     assert spec.label.task == "regression"
     champion = next(gate for gate in spec.gates if isinstance(gate, AgainstChampion))
     assert (champion.metric, champion.relative) == ("rmse", True)
-    assert main(["run", "areas", "--through", "training_set"]) == 0
+    assert main(["run", "rooms", "--through", "training_set"]) == 0
 
 
 @pytest.mark.parametrize(
