@@ -4,6 +4,7 @@ import numpy as np
 import torch
 
 from ml_assets.spec.training import Task
+from ml_assets.training.batches import tensors
 from ml_assets.training.data import SplitArrays
 from ml_assets.training.losses import prediction_losses
 from ml_assets.training.models import Network, probabilities
@@ -22,7 +23,7 @@ def validation_loss(network: Network, rows: SplitArrays, ranks: Ranks, task: Tas
         mine = number < chunks
         start = number * _CHUNK if mine else 0
         stop = min(start + _CHUNK, len(rows)) if mine else 1
-        taken = rows.take(np.arange(start, stop))
+        taken = tensors(rows.take(np.arange(start, stop)))
         p = probabilities(network(taken.numeric, taken.categorical, None), task)
         if mine:
             loss += float(prediction_losses(p, taken.label, task).sum())

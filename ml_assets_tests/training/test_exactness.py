@@ -10,7 +10,8 @@ import pytest
 
 from ml_assets.spec.program import Checkpoint, Failed, Ref, Warning
 from ml_assets.storage.objects import file_digest
-from ml_assets.training.data import Batches, SplitArrays, lost_share, open_set
+from ml_assets.training.batches import Batches, lost_share
+from ml_assets.training.data import SplitArrays, open_set
 from ml_assets.training.sampler import permuted
 from ml_assets_tests.training.conftest import SPEC, Attempt, Sessions
 
