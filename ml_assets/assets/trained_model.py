@@ -21,8 +21,9 @@ from ml_assets.resources.launcher import LauncherResource
 from ml_assets.resources.objects import ObjectsResource
 from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.resources.tracking import TrackingResource
-from ml_assets.spec.program import Ref, TrainResult, World
+from ml_assets.spec.program import Ref, TrainResult, training_world
 from ml_assets.spec.records import StageRecord
+from ml_assets.spec.training import LightGbm, ModelSpec
 from ml_assets.storage.layout import Address
 from ml_assets.storage.objects import LocalObjects
 
@@ -94,17 +95,27 @@ def _specs(graph: PipelineGraph) -> list[dg.AssetSpec]:
             **graph.attributes("checkpoints"),
             description="Whole training states, reported while training runs; they survive a"
             " failed run and the next one resumes from them.",
-            kinds={"torch"},
+            kinds={_engine(graph.spec.model)},
             deps=[graph.key("training_set")],
         ),
         dg.AssetSpec(
             **graph.attributes(STAGE),
-            description=f"A {graph.spec.model.family} network: safetensors, its configuration and"
-            " its preprocessing as data. Nothing is pickled.",
-            kinds={"torch", "mlflow"},
+            description=f"{_weights(graph.spec.model)}, its configuration and its preprocessing as"
+            " data. Nothing is pickled.",
+            kinds={_engine(graph.spec.model), "mlflow"},
             deps=[graph.key("training_set"), graph.key("checkpoints")],
         ),
     ]
+
+
+def _engine(model: ModelSpec) -> str:
+    return "lightgbm" if isinstance(model, LightGbm) else "torch"
+
+
+def _weights(model: ModelSpec) -> str:
+    if isinstance(model, LightGbm):
+        return "Boosted trees as LightGBM's text"
+    return f"A {model.family} network: safetensors"
 
 
 def run_record_of(
@@ -121,7 +132,7 @@ def run_record_of(
         inputs=[run_input(data, commit)],
         outputs={"training_set": data.data_version, "model": result.model.digest},
         metrics=result.metrics,
-        world=World(procs=graph.spec.training.processes, threads=graph.spec.training.threads),
+        world=training_world(graph.spec.model, graph.spec.training),
     )
 
 

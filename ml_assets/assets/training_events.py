@@ -14,6 +14,7 @@ from ml_assets.launch.session import train_session
 from ml_assets.registry.mlflow import Tracking, Unavailable
 from ml_assets.registry.run_record import RunRecord, record_bytes, run_tags
 from ml_assets.spec.program import Checkpoint, Event, Failed, Finished, Metrics, Progress, Warning
+from ml_assets.spec.training import without_meaning
 
 _FLUSH_EVERY = 5
 """Steps with metrics between two messages to MLflow."""
@@ -89,7 +90,9 @@ class EventSinks:
             self.tracking.log_artifact(self.mlflow_run, file)
 
     def _open_run(self) -> str | None:
-        params = {**self.job.model.model_dump(), **self.job.training.model_dump()}
+        left_out = set(without_meaning(self.job.model))
+        training = self.job.training.model_dump(exclude=left_out)
+        params = {**self.job.model.model_dump(), **training}
         opened = self.tracking.open_run(
             self.job.pipeline,
             train_session(self.job),

@@ -26,6 +26,7 @@ from ml_assets.spec.records import (
     Measured,
     SliceMetrics,
 )
+from ml_assets.spec.training import LightGbm
 
 LINEAGE_LINES = 600
 """Most input versions listed one by one; an hourly pipeline has thousands."""
@@ -300,14 +301,13 @@ def _lineage_row(key: str, versions: Sequence[InputVersion], room: int) -> str:
 def _footer(
     report: EvaluationReport, measured: Measured, decision: Decision | None, spec: PipelineSpec
 ) -> str:
-    label, training = spec.label, spec.training
+    label = spec.label
     rate = ", ".join(f"{share:.3f}" for share in report.label_rate)
     rows = {
         "Model": report.model,
         "Training set": report.data,
         "Label": f"{label.column} ({label.task}), share in the holdout {rate}",
-        "Network": f"{spec.model.family}, trained with strategy {training.strategy}"
-        f" on {training.processes} processes, seed {training.seed}",
+        "Family": f"{spec.model.family}, {_trained(spec)}, seed {spec.training.seed}",
         "Intervals": f"95%, from {spec.evaluation.bootstrap_samples:,} bootstrap samples"
         f" of whole {spec.evaluation.block}s",
         "Owner": spec.owner,
@@ -317,6 +317,13 @@ def _footer(
         rows["Policy"] = decision.evidence.policy
     cells = "".join(f"<dt>{escape(k)}</dt><dd>{escape(v)}</dd>" for k, v in rows.items())
     return f"<footer><dl>{cells}</dl></footer>"
+
+
+def _trained(spec: PipelineSpec) -> str:
+    if isinstance(spec.model, LightGbm):
+        return f"at most {spec.model.rounds} rounds in one process"
+    training = spec.training
+    return f"trained with strategy {training.strategy} on {training.processes} processes"
 
 
 def _section(name: str, about: str, body: str) -> str:

@@ -26,7 +26,7 @@ OBJECTIVES: dict[Task, Objective] = {
 def parameters(
     model: LightGbm, training: TrainingSpec, task: Task, classes: Sequence[str], threads: int
 ) -> dict[str, Any]:
-    """LightGBM's parameters; with the draws of a round, they decide the trees to the bit."""
+    """LightGBM's parameters; with the draws of each round, they decide the trees to the bit."""
     chosen: dict[str, Any] = {
         "objective": OBJECTIVES[task].objective,
         "metric": OBJECTIVES[task].metric,
@@ -42,7 +42,6 @@ def parameters(
         "force_row_wise": True,
         "num_threads": threads,
         "verbosity": -1,
-        **draws(model, training.seed, -1),
     }
     if task == "binary":
         chosen["scale_pos_weight"] = training.positive_weight
@@ -56,7 +55,7 @@ def draws(model: LightGbm, seed: int, round_number: int) -> dict[str, Any]:
 
     So a training that goes on from a checkpoint grows the trees that it would have grown. LightGBM
     takes up a seed where it changed, and that of the rows where their share changed: neighbouring
-    rounds differ in the last bit of both.
+    rounds differ in the last bit of both, and training begins with those of the round before.
     """
     odd = round_number % 2
     chosen: dict[str, Any] = {"feature_fraction_seed": _seed(seed, round_number, "features", odd)}

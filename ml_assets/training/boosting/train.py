@@ -91,9 +91,10 @@ class Grower:
             threads = self.request.world.threads
             chosen = parameters(self.model, self.spec, schema.task, schema.classes, threads)
             rows, held_out = datasets(folder, schema, chosen)
+            before = draws(self.model, self.spec.seed, self.state.step - 1)
             self.speed = Speed(sum(s.rows for s in schema.splits["train"]), self.state.step)
             lightgbm.train(
-                chosen,
+                {**chosen, **before},
                 rows,
                 self.model.rounds - self.state.step,
                 valid_sets=[rows, held_out],
