@@ -68,6 +68,8 @@ def evaluation_report(graph: PipelineGraph) -> dg.AssetsDefinition:
             champion=bench.champion(rival) if rival else None,
             size_bytes=folder_size(Path(model_ref.uri)),
         )
+        if report.recommendation:
+            context.log.info(report.recommendation.reason)
         seen = (_champion_input(rival),) if rival else ()
         inputs = (input_version(model, base), input_version(data, base))
         work = Work(Address(graph.name, STAGE), code_version, inputs, context.run_id, seen=seen)
@@ -155,9 +157,11 @@ def _champion_input(digest: str) -> InputVersion:
 def _result(
     published: Published, report: EvaluationReport, measured: Measured
 ) -> dg.MaterializeResult:
+    said = report.recommendation
     return dg.MaterializeResult(
         metadata={
             "metrics": dg.MetadataValue.md(metrics_markdown(report)),
+            **({"recommendation": said.reason} if said else {}),
             **numbers({name: interval.value for name, interval in report.metrics.items()}),
             **numbers({"latency_ms": measured.latency_ms}),
             **record_metadata(published),

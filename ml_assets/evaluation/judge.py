@@ -13,6 +13,7 @@ from ml_assets.evaluation.metrics import (
     point_metrics,
     slice_metrics,
 )
+from ml_assets.evaluation.recommend import recommend
 from ml_assets.evaluation.rows import Holdout
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.records import ChampionComparison, EvaluationReport
@@ -76,6 +77,7 @@ def judge(
         roc=roc,
         precision_recall=precision_recall,
         size_bytes=size_bytes,
+        recommendation=recommend(spec, holdout, predictions, baselines),
     )
 
 

@@ -54,6 +54,7 @@ def render(
         _verdict(report, gates, decision, spec),
         _tiles(report, measured),
         _gates(gates),
+        _recommendation(report),
         _baselines(report),
         _champion(report),
         _curves(report, spec),
@@ -150,6 +151,14 @@ def _gates(gates: Sequence[GateResult]) -> str:
     head = '<th>Gate</th><th></th><th class="n">Value</th><th class="n">Bound</th><th>Why</th>'
     about = "Release verifies these again, whatever path led to it. What is missing fails."
     return _section("Gates", about, _table(head, rows) if rows else "<p>No gate was evaluated.</p>")
+
+
+def _recommendation(report: EvaluationReport) -> str:
+    if report.recommendation is None:
+        return ""
+    about = "Beside the model that is simple enough to be released instead. This blocks nothing."
+    words = f"<p>{escape(report.recommendation.reason)}</p>"
+    return _section("Is it worth its cost?", about, words)
 
 
 def _baselines(report: EvaluationReport) -> str:
