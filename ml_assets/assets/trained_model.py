@@ -31,16 +31,16 @@ STAGE = "trained_model"
 
 
 class TrainingConfig(dg.Config):
-    """How to treat a training session that was already run."""
+    """What this run trains other than the spec says."""
 
     fresh: str | None = None
     """A salt: train again from nothing, under a session of its own."""
+    epochs: int | None = None
+    """Instead of the spec's. It is another model: the next run by the spec trains again."""
 
 
 def trained_model(graph: PipelineGraph) -> dg.AssetsDefinition:
     """The checkpoints and trained_model assets of a pipeline: one step, never half of it."""
-    spec = graph.spec
-    code_version = graph.code_version(STAGE)
 
     @dg.multi_asset(
         name=f"{graph.name}__train",
@@ -55,6 +55,8 @@ def trained_model(graph: PipelineGraph) -> dg.AssetsDefinition:
         launcher: LauncherResource,
         tracking: TrackingResource,
     ) -> Iterator[dg.MaterializeResult]:
+        asked = graph.with_epochs(config.epochs)
+        spec, code_version = asked.spec, asked.code_version(STAGE)
         store = snapshots.store()
         base = resolve_base(context, store)
         data = require_record(store, base, Address(graph.name, "training_set"))
@@ -76,7 +78,7 @@ def trained_model(graph: PipelineGraph) -> dg.AssetsDefinition:
             "checkpoints": sinks.last_checkpoint_digest or model.digest,
             STAGE: model.digest,
         }
-        record = run_record_of(graph, context.run_id, result, data, base)
+        record = run_record_of(asked, context.run_id, result, data, base)
         for stage, version in versions.items():
             address = Address(graph.name, stage)
             work = Work(address, code_version, inputs, context.run_id, config.fresh)
