@@ -32,6 +32,7 @@ def plant(root: Path, model: str = TREES) -> World:
 
 def declare(world: World, model: str) -> None:
     spec = irises.SPEC.replace(NETWORK, model).replace("    baselines:\n", HELD_AGAINST)
+    spec = spec.replace("{kind: champion}", "{kind: champion, margin: 10.0}")
     (world.root / "pipelines" / "irises" / "defs.yaml").write_text(spec)
 
 
@@ -50,7 +51,6 @@ def test_boosted_trees_are_released(world: World) -> None:
     found = release(world)
     assert found["stage"] == "production"
     assert found["metrics"]["accuracy"] > 0.8
-    assert "make  " not in world.cli("run", "irises")
 
 
 def test_the_page_says_whether_they_are_worth_their_cost(world: World) -> None:
@@ -79,17 +79,11 @@ def test_trees_killed_while_they_grow_end_in_the_same_model(world: World, tmp_pa
 def test_a_champion_of_another_family_is_scored_on_the_same_rows(world: World) -> None:
     trees = release(world)["version"]
     declare(world, NETWORK)
-    network = compared(world, champion=trees)
+    assert f"minus that of champion {trees[:12]} is" in world.cli("run", "irises")
+    network = release(world)["version"]
     declare(world, TREES)
-    assert compared(world, champion=network) == trees
-
-
-def compared(world: World, champion: str) -> str:
-    """Run; the new model was compared with the champion. Its own version is returned."""
-    output = world.cli("run", "irises", "--through", "evaluation_report")
-    assert f"that of champion {champion[:12]} is" in output
-    stages = world.status("irises")["stages"]
-    return next(s["version"] for s in stages if s["key"] == "irises/trained_model")
+    assert f"minus that of champion {network[:12]} is" in world.cli("run", "irises")
+    assert release(world)["version"] == trees != network
 
 
 def test_trees_have_no_epochs(world: World) -> None:
