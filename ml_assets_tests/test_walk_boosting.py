@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from ml_assets_tests.test_walk import World
 from ml_assets_tests.worlds import irises
+from ml_assets_tests.worlds.world import World
 
 NETWORK = irises.SPEC[irises.SPEC.index("  model:") : irises.SPEC.index("  evaluation:")]
 TREES = """\
