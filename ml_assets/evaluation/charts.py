@@ -17,7 +17,14 @@ from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.records import EvaluationReport
 
 HISTORY_POINTS = 300
-_BARS: tuple[tuple[MetricName, float], ...] = (("auc", 0.5), ("log_loss", 0.0), ("accuracy", 0.0))
+_BARS: tuple[tuple[MetricName, float], ...] = (
+    ("auc", 0.5),
+    ("log_loss", 0.0),
+    ("accuracy", 0.0),
+    ("rmse", 0.0),
+    ("mae", 0.0),
+    ("ndcg", 0.0),
+)
 """The metrics drawn as bars, and where their bars begin: a ROC AUC of 0.5 is guessing."""
 
 
@@ -35,7 +42,7 @@ def calibration_card(report: EvaluationReport, spec: PipelineSpec) -> str:
     limit = next(step for step in (0.1, 0.2, 0.4, 0.6, 0.8, 1.0) if top <= step or step == 1.0)
     of = "top class's " if spec.label.task == "multiclass" else ""
     found = report.metrics.get("ece")
-    return _card(
+    return card(
         "Calibration",
         "Dashed: perfect.",
         line_chart(
@@ -63,7 +70,7 @@ def curve_cards(report: EvaluationReport) -> list[str]:
             reference=Reference((0.0, 0.0), (1.0, 1.0)),
             note=_note(report, "auc", "AUC"),
         )
-        cards.append(_card("ROC curve", "Dashed: guessing.", chart))
+        cards.append(card("ROC curve", "Dashed: guessing.", chart))
     if report.precision_recall is not None:
         curve, rate = report.precision_recall, report.label_rate[0]
         chart = line_chart(
@@ -75,7 +82,7 @@ def curve_cards(report: EvaluationReport) -> list[str]:
             note=_note(report, "average_precision", "AP"),
         )
         words = f"Dashed: guessing ({rate:.3f})."
-        cards.append(_card("Precision and recall", words, chart))
+        cards.append(card("Precision and recall", words, chart))
     return cards
 
 
@@ -95,7 +102,7 @@ def history_cards(history: Mapping[str, Sequence[tuple[int, float]]]) -> list[st
         keys = "".join(
             f'<span class="key {one.tone}"><i></i>{escape(one.name)}</span>' for one in series
         )
-        cards.append(_card("Loss", keys, chart, escaped=True))
+        cards.append(card("Loss", keys, chart, escaped=True))
     if history.get("learning_rate"):
         points = _thin(history["learning_rate"])
         chart = line_chart(
@@ -106,7 +113,7 @@ def history_cards(history: Mapping[str, Sequence[tuple[int, float]]]) -> list[st
             wide=True,
         )
         words = f"Highest {max(value for _, value in points):.2g}: warm-up, then decay."
-        cards.append(_card("Learning rate", words, chart))
+        cards.append(card("Learning rate", words, chart))
     return cards
 
 
@@ -121,7 +128,7 @@ def _bars(report: EvaluationReport, metric: MetricName, start: float) -> str:
     side = "Higher is better" if HIGHER_IS_BETTER[metric] else "Lower is better"
     origin = "; bars begin at 0.5, which is guessing" if start else ""
     name = f"{title(metric)} of the model and the baselines"
-    return _card(title(metric), f"{side}{origin}.", bar_chart(name, bars, start=start))
+    return card(title(metric), f"{side}{origin}.", bar_chart(name, bars, start=start))
 
 
 def _loss_range(series: Sequence[Series]) -> tuple[float | None, float | None]:
@@ -149,6 +156,7 @@ def _words(name: str) -> str:
     return name.replace("_", " ")
 
 
-def _card(name: str, words: str, picture: str, *, escaped: bool = False) -> str:
+def card(name: str, words: str, picture: str, *, escaped: bool = False) -> str:
+    """A picture with its name and a few words."""
     said = words if escaped else escape(words)
     return f'<div class="card"><h3>{escape(name)}</h3><p>{said}</p>{picture}</div>'

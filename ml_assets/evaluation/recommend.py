@@ -4,15 +4,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ml_assets.evaluation.compare import compare
+from ml_assets.evaluation.compare import Pair
 from ml_assets.evaluation.rows import Holdout
-from ml_assets.spec.gates import BaselineSpec, GradientBoostingBaseline
+from ml_assets.spec.gates import LOSS_OF, BaselineSpec, GradientBoostingBaseline
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.records import Interval, Recommendation
-from ml_assets.spec.training import LightGbm, Task
-
-LOSSES: dict[Task, str] = {"binary": "log-loss", "multiclass": "log-loss"}
-"""How the loss of a row is called, by task."""
+from ml_assets.spec.training import LightGbm
 
 
 def recommend(
@@ -32,15 +29,11 @@ def recommend(
     simple = spec.evaluation.simple_model
     if simple is None:
         return None
-    difference = compare(
-        spec.label.task,
-        holdout.labels,
-        baselines[simple.baseline],
-        predictions,
-        holdout.blocks,
-        spec.evaluation.bootstrap_samples,
-        spec.training.seed,
-    )
+    samples, seed = spec.evaluation.bootstrap_samples, spec.training.seed
+    rival = baselines[simple.baseline]
+    difference = Pair.of(
+        holdout.truth, rival, predictions, holdout.blocks, samples, seed
+    ).loss_difference()
     keep = difference.value >= simple.min_effect and difference.low > 0
     baseline = next(b for b in spec.evaluation.baselines if b.name == simple.baseline)
     return Recommendation(
@@ -54,7 +47,7 @@ def recommend(
 
 def _found(spec: PipelineSpec, baseline: BaselineSpec, seen: Interval, keep: bool) -> str:
     """The measurement as a clause: what was found, and what was asked for."""
-    simple, loss = spec.evaluation.simple_model, LOSSES[spec.label.task]
+    simple, loss = spec.evaluation.simple_model, LOSS_OF[spec.label.task]
     assert simple is not None
     model = "The model" if isinstance(spec.model, LightGbm) else "The network"
     by = f"{abs(seen.value):.4f} [{seen.low:+.4f}, {seen.high:+.4f}] {loss}"

@@ -7,13 +7,9 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from itertools import groupby
 
-from ml_assets.evaluation.charts import (
-    baseline_bars,
-    calibration_card,
-    curve_cards,
-    history_cards,
-)
+from ml_assets.evaluation.charts import baseline_bars, history_cards
 from ml_assets.evaluation.gate import NO_CHAMPION, passed, summary
+from ml_assets.evaluation.quality import LEADING, label_words, quality
 from ml_assets.evaluation.style import STYLE
 from ml_assets.evaluation.wording import TITLES, digits, plain_number, title
 from ml_assets.spec.pipeline import PipelineSpec
@@ -186,13 +182,13 @@ def _champion(report: EvaluationReport) -> str:
     seen = report.champion
     if seen is None:
         words = f"{NO_CHAMPION.capitalize()}: no other model was released when this was made."
-    elif not seen.comparable or seen.log_loss_difference is None:
+    elif not seen.comparable or seen.loss_difference is None:
         why = seen.reason or "no reason given"
         words = f"Champion {seen.champion[:12]} cannot be compared: {why}."
     else:
         words = (
-            f"Log-loss minus that of champion {seen.champion[:12]} on the same rows:"
-            f" {_gap(seen.log_loss_difference)}."
+            f"{seen.loss[:1].upper()}{seen.loss[1:]} minus that of champion {seen.champion[:12]} on"
+            f" the same rows: {_gap(seen.loss_difference)}."
         )
     return _section("Against the champion", "", f"<p>{escape(words)}</p>")
 
@@ -208,18 +204,16 @@ def _gap(gap: Interval) -> str:
 
 
 def _curves(report: EvaluationReport, spec: PipelineSpec) -> str:
-    cards = [calibration_card(report, spec), *curve_cards(report)]
-    body = f'<div class="grid">{"".join(card for card in cards if card)}</div>'
-    rows = report.calibration[0].rows if report.calibration else 0
-    about = f"Each dot of the calibration is about {rows:,} rows of like predictions."
-    return _section("How it ranks, and whether its probabilities can be believed", about, body)
+    shown = quality(report, spec)
+    body = f'<div class="grid">{"".join(shown.cards)}</div>'
+    return _section(shown.heading, shown.about, body)
 
 
 def _slices(report: EvaluationReport) -> str:
     if not report.slices:
         return ""
     names = sorted({name for one in report.slices for name in one.metrics}, key=_order)
-    lead = "auc" if "auc" in names else "accuracy"
+    lead = next((name for name in LEADING if name in names), LEADING[0])
     head = '<th>Column</th><th>Value</th><th class="n">Rows</th>' + "".join(
         f'<th class="n">{escape(title(name))}</th>{"<th></th>" if name == lead else ""}'
         for name in names
@@ -311,11 +305,10 @@ def _footer(
     report: EvaluationReport, measured: Measured, decision: Decision | None, spec: PipelineSpec
 ) -> str:
     label = spec.label
-    rate = ", ".join(f"{share:.3f}" for share in report.label_rate)
     rows = {
         "Model": report.model,
         "Training set": report.data,
-        "Label": f"{label.column} ({label.task}), share in the holdout {rate}",
+        "Label": f"{label.column} ({label.task}), {label_words(report, label.task)}",
         "Family": f"{spec.model.family}, {_trained(spec)}, seed {spec.training.seed}",
         "Intervals": f"95%, from {spec.evaluation.bootstrap_samples:,} bootstrap samples"
         f" of whole {spec.evaluation.block}s",

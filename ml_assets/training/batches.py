@@ -17,12 +17,16 @@ class Tensors:
     numeric: torch.Tensor
     categorical: torch.Tensor
     label: torch.Tensor
+    starts: torch.Tensor | None = None
+    """Ranking: [queries + 1] int64, where the rows of each query begin; else None."""
 
 
 def tensors(rows: Rows) -> Tensors:
     """The same rows, for a network."""
     arrays = (rows.numeric, rows.categorical, rows.label)
-    return Tensors(*(torch.from_numpy(np.ascontiguousarray(array)) for array in arrays))
+    numeric, categorical, label = (torch.from_numpy(np.ascontiguousarray(a)) for a in arrays)
+    starts = None if rows.starts is None else torch.from_numpy(rows.starts)
+    return Tensors(numeric, categorical, label, starts)
 
 
 @dataclass(frozen=True)
@@ -36,29 +40,31 @@ class Batches:
 
     @property
     def steps_per_epoch(self) -> int:
-        """The last step of an epoch may be short: every row comes exactly once an epoch."""
-        return -(-len(self.rows) // self.batch_size)
+        """The last step of an epoch may be short: every unit comes exactly once an epoch."""
+        return -(-self.rows.units // self.batch_size)
 
     def share(self, step: int, rank: int, world: int) -> tuple[Tensors, Masks, int]:
         """Rank r of w takes the microbatches r, r + w, ...; with them, how many rows count.
 
-        A rank with nothing to do gets one row that does not count: all ranks must run.
+        A rank with nothing to do gets one unit that does not count: all ranks must run.
         """
         epoch, place = divmod(step, self.steps_per_epoch)
+        units = self.rows.units
         size = self.batch_size // self.microbatches
         ranges, seeds = [], []
         for microbatch in range(rank, self.microbatches, world):
-            start = min(place * self.batch_size + microbatch * size, len(self.rows))
-            stop = min(start + size, len(self.rows), (place + 1) * self.batch_size)
+            start = min(place * self.batch_size + microbatch * size, units)
+            stop = min(start + size, units, (place + 1) * self.batch_size)
             if stop > start:
                 ranges.append(np.arange(start, stop))
                 seeds.append(microbatch_seed(self.seed, step, microbatch))
-        counted = sum(len(span) for span in ranges)
-        if not ranges:
+        idle = not ranges
+        if idle:
             ranges, seeds = [np.zeros(1, np.int64)], [0]
-        numbers = permuted(np.concatenate(ranges), len(self.rows), self.seed, epoch)
-        masks = Masks(tuple(seeds), tuple(len(span) for span in ranges))
-        return tensors(self.rows.take(numbers)), masks, counted
+        numbers = permuted(np.concatenate(ranges), units, self.seed, epoch)
+        rows = np.split(self.rows.rows_of(numbers), np.cumsum([len(span) for span in ranges])[:-1])
+        masks = Masks(tuple(seeds), tuple(int(of.sum()) for of in rows))
+        return tensors(self.rows.take_units(numbers)), masks, 0 if idle else sum(masks.rows)
 
 
 def lost_share(microbatches: int, world: int) -> float:

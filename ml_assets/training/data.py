@@ -1,7 +1,7 @@
 """The training set as memory-mapped arrays, verified against its manifest. No engine is loaded."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from ml_assets.errors import StorageError
-from ml_assets.spec.program import File, Ref, ShardSchema, Split
+from ml_assets.spec.program import File, Ref, Shard, ShardSchema, Split
 from ml_assets.storage.objects import file_digest, verify
 from ml_assets.training.stop import BadData
 
@@ -21,14 +21,20 @@ class Rows:
     numeric: NDArray[np.generic]
     categorical: NDArray[np.generic]
     label: NDArray[np.generic]
+    starts: NDArray[np.int64] | None = None
+    """Ranking: [queries + 1] int64, where the rows of each query begin; else None."""
 
 
 Predict = Callable[[Rows], NDArray[np.float64]]
-"""Rows -> probabilities [n, 1] (binary) or [n, k], float64."""
+"""Rows -> [n, outputs] float64; see ``ScoreOutput.predictions``."""
 
 
 class SplitArrays:
-    """One split; its shards are mapped, not read."""
+    """One split; its shards are mapped, not read.
+
+    What is sampled is a unit: a row or, of a ranking, a query with all its rows. A query without a
+    relevant row teaches nothing: it is no unit.
+    """
 
     def __init__(self, folder: Path, schema: ShardSchema, split: Split) -> None:
         shards = schema.splits.get(split, ())
@@ -39,9 +45,15 @@ class SplitArrays:
             for s in shards
         ]
         self._starts = np.cumsum([0, *(shard.rows for shard in shards)])
+        self._queries = self._relevant_queries(folder, shards)
 
     def __len__(self) -> int:
         return int(self._starts[-1])
+
+    @property
+    def units(self) -> int:
+        """Rows or, of a ranking, queries."""
+        return len(self) if self._queries is None else len(self._queries)
 
     def take(self, rows: NDArray[np.int64]) -> Rows:
         """The rows with these numbers, in this order."""
@@ -50,8 +62,38 @@ class SplitArrays:
         return Rows(*(self._gather(rows, kind) for kind in range(3)))
 
     def whole(self) -> Rows:
-        """Every row, in order."""
-        return self.take(np.arange(len(self)))
+        """The rows of every unit, in order."""
+        return self.take_units(np.arange(self.units))
+
+    def take_units(self, units: NDArray[np.int64]) -> Rows:
+        """The rows of the units with these numbers, in this order."""
+        if self._queries is None:
+            return self.take(units)
+        chosen = self._queries[units]
+        starts = np.concatenate([[0], np.cumsum(self.rows_of(units))])
+        rows = self.take(np.concatenate([np.arange(first, last) for first, last in chosen]))
+        return replace(rows, starts=starts)
+
+    def rows_of(self, units: NDArray[np.int64]) -> NDArray[np.int64]:
+        """How many rows each of these units has."""
+        if self._queries is None:
+            return np.ones(len(units), np.int64)
+        first, last = self._queries[units].T
+        return last - first
+
+    def _relevant_queries(self, folder: Path, shards: Sequence[Shard]) -> NDArray[np.int64] | None:
+        """[queries, 2] first row and end of each query with a relevant row; None if no ranking."""
+        spans: list[NDArray[np.int64]] = []
+        for shard, first, part in zip(shards, self._starts, self._parts, strict=False):
+            if shard.queries is None:
+                return None
+            starts = _mapped(folder, shard.queries).astype(np.int64)
+            relevant = np.add.reduceat(part[2], starts[:-1]) > 0
+            spans.append(first + np.stack([starts[:-1], starts[1:]], axis=1)[relevant])
+        found = np.concatenate(spans)
+        if not len(found):
+            raise BadData(f"No query of {folder} has a relevant row: there is nothing to learn.")
+        return found
 
     def _gather(self, rows: NDArray[np.int64], kind: int) -> NDArray[np.generic]:
         owner = np.searchsorted(self._starts, rows, side="right") - 1
@@ -77,7 +119,8 @@ def open_set(ref: Ref) -> tuple[Path, ShardSchema]:
         schema = ShardSchema.model_validate_json(file.read_bytes())
         for shards in schema.splits.values():
             for shard in shards:
-                verify(folder, (shard.numeric, shard.categorical, shard.label))
+                files = (shard.numeric, shard.categorical, shard.label, shard.queries)
+                verify(folder, [file for file in files if file is not None])
     except (OSError, ValidationError, StorageError) as error:
         raise BadData(f"The training set {folder} cannot be used: {error}") from error
     return folder, schema

@@ -12,7 +12,7 @@ from ml_assets.spec.program import ModelManifest, Ref, ShardSchema, TrainRequest
 from ml_assets.training.batches import tensors
 from ml_assets.training.data import Predict, Rows
 from ml_assets.training.model_folder import write_model
-from ml_assets.training.models import Network, build, probabilities
+from ml_assets.training.models import Network, build, predictions
 from ml_assets.training.parallel import Ranks
 
 WEIGHTS = "weights.safetensors"
@@ -42,6 +42,6 @@ def load_predictor(folder: Path, manifest: ModelManifest, threads: int) -> Predi
     @torch.no_grad()
     def predict(rows: Rows) -> NDArray[np.float64]:
         taken = tensors(rows)
-        return probabilities(network(taken.numeric, taken.categorical, None), manifest.task).numpy()
+        return predictions(network(taken.numeric, taken.categorical, None), manifest.task).numpy()
 
     return predict

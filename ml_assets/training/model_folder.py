@@ -39,6 +39,7 @@ def write_model(
         task=schema.task,
         classes=schema.classes,
         preprocessing=schema.preprocessing,
+        label_scale=schema.label_scale,
         weights=describe(draft, [weights])[0],
         session=request.session,
         step=step,

@@ -1,4 +1,4 @@
-"""The ``score`` verb: probabilities for every row of a split, and how long one row takes.
+"""The ``score`` verb: predictions for every row of a split, and how long one row takes.
 
 Each family's predictor is imported where it is asked for: a boosted model loads no torch.
 """
@@ -31,10 +31,10 @@ def score(request: ScoreRequest, events: EventWriter) -> None:
     rows = SplitArrays(folder, schema, request.split)
     began = time.monotonic()
     spans = [np.arange(a, min(a + _CHUNK, len(rows))) for a in range(0, len(rows), _CHUNK)]
-    predictions = np.concatenate([predict(rows.take(span)) for span in spans])
+    predicted = np.concatenate([predict(rows.take(span)) for span in spans])
     seconds = time.monotonic() - began
     buffer = io.BytesIO()
-    np.save(buffer, predictions, allow_pickle=False)
+    np.save(buffer, predicted, allow_pickle=False)
     target = Path(request.output.predictions)
     target.parent.mkdir(parents=True, exist_ok=True)
     write_whole(target, buffer.getvalue())
@@ -56,7 +56,8 @@ def _load_predictor(folder: Path, manifest: ModelManifest, threads: int) -> Pred
         from ml_assets.training.boosting.predict import load_predictor
     else:
         from ml_assets.training.export import load_predictor
-    return load_predictor(folder, manifest, threads)
+    predict, scale = load_predictor(folder, manifest, threads), manifest.label_scale
+    return predict if scale is None else lambda rows: predict(rows) * scale.std + scale.mean
 
 
 def _median_seconds(predict: Predict, rows: SplitArrays) -> float:

@@ -6,7 +6,7 @@ import pytest
 from ml_assets.evaluation.gate import decide
 from ml_assets.evaluation.recommend import recommend
 from ml_assets.evaluation.report import render
-from ml_assets.evaluation.rows import Holdout
+from ml_assets.evaluation.rows import Holdout, Truth
 from ml_assets.spec.pipeline import PipelineSpec
 
 ROWS = 2000
@@ -29,7 +29,11 @@ def held_out(noise=0.0):
     truth = rng.uniform(0.05, 0.95, ROWS)
     labels = (rng.random(ROWS) < truth).astype(np.int64)
     worse = np.clip(truth + noise * rng.normal(size=ROWS), 0.02, 0.98)
-    return Holdout(labels, np.arange(ROWS), {}, ("", "")), truth[:, None], worse[:, None]
+    return (
+        Holdout(Truth("binary", labels), np.arange(ROWS), {}, ("", "")),
+        truth[:, None],
+        worse[:, None],
+    )
 
 
 def recommended(spec, model, simple, holdout):
@@ -66,7 +70,7 @@ def test_the_effect_asked_for_decides(spec):
 
 def test_an_effect_that_may_be_chance_is_no_effect(spec):
     holdout, good, worse = held_out(noise=0.2)
-    few = Holdout(holdout.labels[:20], np.arange(20), {}, ("", ""))
+    few = Holdout(Truth("binary", holdout.truth.labels[:20]), np.arange(20), {}, ("", ""))
     found = recommended(declared(spec, min_effect=0.0), worse[:20], good[:20], few)
     if found.difference.value < 0:  # 20 rows say nothing: the other one may be the lucky one
         found = recommended(declared(spec, min_effect=0.0), good[:20], worse[:20], few)

@@ -14,6 +14,7 @@ import pytest
 
 from ml_assets.dataset.shards import write_shards
 from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.pipeline import LabelSpec
 from ml_assets.spec.program import (
     Checkpoint,
     Failed,
@@ -21,6 +22,7 @@ from ml_assets.spec.program import (
     ScoreOutput,
     ScoreRequest,
     ScoreResult,
+    Split,
     World,
 )
 from ml_assets.spec.training import LightGbm, TrainingSpec
@@ -172,6 +174,59 @@ def test_three_classes_with_nulls_and_words_never_seen(sessions: Sessions, tmp_p
     assert p.sum(axis=1) == pytest.approx(np.ones(200))
     truth = np.load(Path(data.uri) / "validation" / "label.npy")
     assert (p.argmax(axis=1) == truth).mean() > 0.95
+
+
+def test_a_number_is_predicted_in_its_own_unit(sessions: Sessions, tmp_path: Path) -> None:
+    label = LABEL.model_copy(update={"task": "regression"})
+    rent = 1000 + 300 * pl.col("x")
+    data = shards(label, tmp_path, y=rent)
+    attempt = grown(sessions, data=data)
+    assert attempt.run() == 0
+    code, p = score(attempt, tmp_path, data)
+    assert code == 0
+    assert p is not None
+    truth = pl.read_parquet(Path(data.uri) / "validation" / "rows.parquet")["y"].to_numpy()
+    assert np.sqrt(((p[:, 0] - truth) ** 2).mean()) < 0.25 * truth.std()
+
+
+def test_rows_are_ranked_within_their_query_and_resume_to_the_same_trees(
+    sessions: Sessions, tmp_path: Path
+) -> None:
+    label = LABEL.model_copy(update={"task": "ranking", "query": "q"})
+    grade = (pl.col("x") > 0).cast(pl.Int64) + (pl.col("x") > 1).cast(pl.Int64)
+    data = shards(label, tmp_path, y=grade, q=pl.col("k") // 10)
+    whole = grown(sessions, "ranked", data=data)
+    assert whole.run() == 0
+    losses = whole.validation_losses()
+    assert min(losses.values()) < 0.05
+    code, scores = score(whole, tmp_path, data)
+    assert code == 0
+    assert scores is not None
+    rows = pl.read_parquet(Path(data.uri) / "validation" / "rows.parquet")
+    best = (
+        rows.with_columns(score=scores[:, 0])
+        .group_by("q")
+        .agg(pl.col("y").get(pl.col("score").arg_max()) == pl.col("y").max())
+    )
+    assert best["y"].mean() > 0.9
+
+    first = grown(sessions, "killed", data=data)
+    process = first.start()
+    wait_for_checkpoint(first, 15)
+    process.kill()
+    process.wait(30)
+    again = grown(sessions, "killed", number=2, data=data, resume=newest(first))
+    assert again.run() == 0
+    assert again.weights() == whole.weights()
+
+
+def shards(label: LabelSpec, folder: Path, **columns: pl.Expr) -> Ref:
+    """A training set of the planted features, with other labels."""
+    rows: dict[Split, pl.LazyFrame] = {
+        name: frame(size, first).with_columns(**columns)
+        for name, size, first in (("train", 600, 0), ("validation", 200, 2000))
+    }
+    return write_shards(rows, FEATURES, label, folder / "set")
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,9 @@ from ml_assets.spec.program import (
     World,
 )
 from ml_assets.spec.training import Mlp, TabM
+from ml_assets.training.batches import Tensors
 from ml_assets.training.losses import row_losses
-from ml_assets.training.models import build, probabilities, set_output_bias
+from ml_assets.training.models import build, predictions, set_output_bias
 from ml_assets.training.optimization import learning_rate
 from ml_assets_tests.training.conftest import FEATURES, LABEL, SPEC, Attempt, Sessions, frame
 
@@ -121,15 +122,16 @@ def test_the_loss_at_initialization_is_near_the_entropy_of_the_labels(spec: TabM
     network = build(spec, NOTHING, "binary", ())
     set_output_bias(network, "binary", (0.2,))
     logits = network(torch.zeros(1000, 0), torch.zeros(1000, 0, dtype=torch.int32), None)
-    label = (torch.arange(1000) % 5 == 0).float()
+    nothing = torch.zeros(1000, 0)
+    rows = Tensors(nothing, nothing.int(), (torch.arange(1000) % 5 == 0).float())
     entropy = -(0.2 * np.log(0.2) + 0.8 * np.log(0.8))
-    assert float(row_losses(logits, label, "binary").mean()) == pytest.approx(entropy, abs=0.15)
+    assert float(row_losses(logits, rows, "binary").mean()) == pytest.approx(entropy, abs=0.15)
 
 
 def test_multiclass_probabilities_sum_to_one() -> None:
     network = build(TabM(family="tabm", width=8, members=3), NOTHING, "multiclass", ("a", "b", "c"))
     logits = network(torch.zeros(4, 0), torch.zeros(4, 0, dtype=torch.int32), None)
-    assert probabilities(logits, "multiclass").sum(dim=1).tolist() == pytest.approx([1.0] * 4)
+    assert predictions(logits, "multiclass").sum(dim=1).tolist() == pytest.approx([1.0] * 4)
 
 
 def test_the_learning_rate_rises_then_falls_to_zero() -> None:

@@ -6,6 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ml_assets.spec.program import Preprocessing
+from ml_assets.spec.training import Task
+from ml_assets.training.boosting.parameters import GAINS
 from ml_assets.training.data import Rows
 
 
@@ -21,6 +23,19 @@ def matrix(rows: Rows, preprocessing: Preprocessing) -> NDArray[np.float32]:
     for flag, name in enumerate(preprocessing.null_flags, start=numbers):
         values[rows.numeric[:, flag].astype(bool), place[name]] = np.nan
     return values
+
+
+def labels(rows: Rows, task: Task) -> NDArray[np.generic]:
+    """[rows] as LightGBM takes them: of a ranking, the shares of the gain in whole steps.
+
+    NDCG's gains are divided by the best that the query allows: shares rank as grades do.
+    """
+    return np.rint(rows.label * GAINS) if task == "ranking" else rows.label
+
+
+def group_sizes(rows: Rows) -> NDArray[np.int64] | None:
+    """Ranking: [queries] how many rows each has; else None."""
+    return None if rows.starts is None else np.diff(rows.starts)
 
 
 def names(preprocessing: Preprocessing) -> list[str]:

@@ -1,26 +1,27 @@
 """From the spec to LightGBM's parameters, and each round's random draws."""
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from math import nextafter
 from typing import Any
 
 from ml_assets.spec.training import LightGbm, Task, TrainingSpec
 
+GAINS = 10_000
+"""Steps in which LightGBM, whose relevance is a whole number, is told a row's share of the gain."""
 
-@dataclass(frozen=True)
-class Objective:
-    """What LightGBM minimizes for a task, and its name for the loss of one row."""
-
-    objective: str
-    metric: str
-
-
-OBJECTIVES: dict[Task, Objective] = {
-    "binary": Objective("binary", "binary_logloss"),
-    "multiclass": Objective("multiclass", "multi_logloss"),
+OBJECTIVES: Mapping[Task, Mapping[str, Any]] = {
+    "binary": {"objective": "binary", "metric": "binary_logloss"},
+    "multiclass": {"objective": "multiclass", "metric": "multi_logloss"},
+    "regression": {"objective": "regression", "metric": "l2"},
+    "ranking": {
+        "objective": "lambdarank",
+        "metric": "ndcg",
+        "eval_at": [10],
+        "label_gain": [*range(GAINS + 1)],
+    },
 }
+"""What LightGBM minimizes for a task, and what it measures on the validation split."""
 
 
 def parameters(
@@ -28,8 +29,7 @@ def parameters(
 ) -> dict[str, Any]:
     """LightGBM's parameters; with the draws of each round, they decide the trees to the bit."""
     chosen: dict[str, Any] = {
-        "objective": OBJECTIVES[task].objective,
-        "metric": OBJECTIVES[task].metric,
+        **OBJECTIVES[task],
         "learning_rate": model.learning_rate,
         "num_leaves": model.num_leaves,
         "max_depth": model.max_depth or -1,

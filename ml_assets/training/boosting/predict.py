@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ml_assets.spec.program import ModelManifest
+from ml_assets.spec.training import outputs_of
 from ml_assets.training.boosting.library import require_lightgbm
 from ml_assets.training.boosting.matrix import matrix, names
 from ml_assets.training.data import Predict, Rows
@@ -57,7 +58,7 @@ def load_predictor(folder: Path, manifest: ModelManifest, threads: int) -> Predi
             f"The trees of {folder} are about {booster.feature_name()[:5]}..., its manifest names"
             f" {expected[:5]}..."
         )
-    outputs = len(manifest.classes) or 1
+    outputs = outputs_of(manifest.task, manifest.classes)
 
     def predict(rows: Rows) -> NDArray[np.float64]:
         values = matrix(rows, manifest.preprocessing)

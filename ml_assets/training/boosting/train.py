@@ -11,7 +11,13 @@ from ml_assets.spec.program import ShardSchema, TrainRequest
 from ml_assets.spec.training import LightGbm
 from ml_assets.storage.objects import file_digest
 from ml_assets.training.boosting.library import require_lightgbm
-from ml_assets.training.boosting.matrix import categorical, matrix, names
+from ml_assets.training.boosting.matrix import (
+    categorical,
+    group_sizes,
+    labels,
+    matrix,
+    names,
+)
 from ml_assets.training.boosting.parameters import draws, parameters
 from ml_assets.training.boosting.predict import trees_as_text
 from ml_assets.training.checkpoint_files import (
@@ -152,7 +158,7 @@ class Grower:
         return folder / TREES
 
     def _metrics(self, env: "CallbackEnv") -> dict[str, float]:
-        found = {r.dataset_name: float(r.metric_value) for r in env.evaluation_result_list or ()}
+        found = _losses(env)
         metrics = {
             "train_loss": found["train"],
             "validation_loss": found["validation"],
@@ -185,6 +191,14 @@ class Grower:
         self.clock.saved()
 
 
+def _losses(env: "CallbackEnv") -> dict[str, float]:
+    """Split -> its metric as something to lower: 1 - NDCG, as the evaluation counts it."""
+    found: dict[str, float] = {}
+    for split, _, value, higher_is_better, *_ in env.evaluation_result_list or ():
+        found[str(split)] = 1 - float(value) if higher_is_better else float(value)
+    return found
+
+
 class Speed:
     """Rows that went through rounds, per second since it was asked before."""
 
@@ -207,12 +221,16 @@ def datasets(
     train, validation = (
         SplitArrays(folder, schema, split).whole() for split in ("train", "validation")
     )
-    columns = schema.preprocessing
+    columns, task = schema.preprocessing, schema.task
     rows = Dataset(
         matrix(train, columns),
-        label=train.label,
+        label=labels(train, task),
+        group=group_sizes(train),
         feature_name=names(columns),
         categorical_feature=list(categorical(columns)),
         params=chosen,
     )
-    return rows, rows.create_valid(matrix(validation, columns), label=validation.label)
+    held_out = rows.create_valid(
+        matrix(validation, columns), labels(validation, task), group=group_sizes(validation)
+    )
+    return rows, held_out
