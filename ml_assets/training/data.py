@@ -58,8 +58,10 @@ class SplitArrays:
     def take(self, rows: NDArray[np.int64]) -> Rows:
         """The rows with these numbers, in this order."""
         if len(self._parts) == 1:
-            return Rows(*(array[rows] for array in self._parts[0]))
-        return Rows(*(self._gather(rows, kind) for kind in range(3)))
+            numeric, categorical, label = (array[rows] for array in self._parts[0])
+        else:
+            numeric, categorical, label = (self._gather(rows, kind) for kind in range(3))
+        return Rows(numeric, categorical, label)
 
     def whole(self) -> Rows:
         """The rows of every unit, in order."""
