@@ -30,7 +30,9 @@ def labels(rows: Rows, task: Task) -> NDArray[np.generic]:
 
     NDCG's gains are divided by the best that the query allows: shares rank as grades do.
     """
-    return np.rint(rows.label * GAINS) if task == "ranking" else rows.label
+    if task != "ranking":
+        return rows.label
+    return np.rint(rows.label.astype(np.float64) * GAINS)
 
 
 def group_sizes(rows: Rows) -> NDArray[np.int64] | None:
