@@ -223,7 +223,9 @@ def test_rows_are_ranked_within_their_query_and_resume_to_the_same_trees(
 def shards(label: LabelSpec, folder: Path, **columns: pl.Expr) -> Ref:
     """A training set of the planted features, with other labels."""
     sizes: dict[Split, tuple[int, int]] = {"train": (600, 0), "validation": (200, 2000)}
-    rows = {name: frame(*size).with_columns(**columns) for name, size in sizes.items()}
+    rows: dict[Split, pl.LazyFrame] = {
+        name: frame(*size).with_columns(**columns) for name, size in sizes.items()
+    }
     return write_shards(rows, FEATURES, label, folder / "set")
 
 
