@@ -24,6 +24,7 @@ HEAVY = {
     "boto3",
     "great_expectations",
     "kubernetes",
+    "lightgbm",
     "matplotlib",
     "mlflow",
     "pandas",

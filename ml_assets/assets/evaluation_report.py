@@ -77,6 +77,8 @@ def evaluation_report(graph: PipelineGraph) -> dg.AssetsDefinition:
             importance=bench.importance(model_ref, holdout),
         )
         since = changes_since(context.log, graph, store, base, report)
+        if report.recommendation:
+            context.log.info(report.recommendation.reason)
         seen = (_champion_input(rival),) if rival else ()
         inputs = (input_version(model, base), input_version(data, base))
         work = Work(Address(graph.name, STAGE), code_version, inputs, context.run_id, seen=seen)
@@ -181,10 +183,12 @@ def _result(
     measured: Measured,
     shown: Sequence[Picture | Table],
 ) -> dg.MaterializeResult:
+    said = report.recommendation
     return dg.MaterializeResult(
         metadata={
             **pictures(shown),
             "metrics": dg.MetadataValue.md(metrics_markdown(report)),
+            **({"recommendation": said.reason} if said else {}),
             **numbers({name: interval.value for name, interval in report.metrics.items()}),
             **numbers({"latency_ms": measured.latency_ms}),
             **record_metadata(published),

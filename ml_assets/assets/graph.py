@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -13,11 +13,12 @@ import dagster as dg
 from pydantic import BaseModel
 
 import ml_assets
-from ml_assets.errors import WindowError
+from ml_assets.errors import SpecError, WindowError
 from ml_assets.spec.canonical import digest_of
 from ml_assets.spec.partitions import windows
 from ml_assets.spec.pipeline import PartitionsSpec, PipelineSpec
 from ml_assets.spec.sources import SourceSpec
+from ml_assets.spec.training import without_meaning
 
 Decorator = Callable[[Callable[..., Any]], dg.AssetsDefinition]
 PACKAGE = Path(ml_assets.__file__).parent
@@ -115,6 +116,27 @@ class PipelineGraph:
                 "files": self._file_digests(stage, source),
             }
         )[:16]
+
+    def with_epochs(self, epochs: int | None) -> "PipelineGraph":
+        """The graph of a spec that says so many epochs; None: as it is.
+
+        Its model has a code version and a session of its own: neither is taken for the other.
+
+        Raises:
+            SpecError: there are no such epochs, or the model's family has none.
+        """
+        if epochs is None:
+            return self
+        model, training = self.spec.model, self.spec.training
+        if "epochs" in without_meaning(model):
+            raise SpecError(
+                f"{self.name}: epochs {epochs} was asked for, and model.family {model.family!r} has"
+                " none. Set model.rounds in the spec."
+            )
+        if epochs < 1:
+            raise SpecError(f"{self.name}: epochs is {epochs}; it takes at least one to train.")
+        changed = training.model_copy(update={"epochs": epochs})
+        return replace(self, spec=self.spec.model_copy(update={"training": changed}))
 
     def _spec_part(self, stage: str, source: str | None) -> object:
         spec = self.spec

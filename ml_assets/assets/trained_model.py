@@ -22,8 +22,9 @@ from ml_assets.resources.launcher import LauncherResource
 from ml_assets.resources.objects import ObjectsResource
 from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.resources.tracking import TrackingResource
-from ml_assets.spec.program import Ref, TrainResult, World
+from ml_assets.spec.program import Ref, TrainResult, training_world
 from ml_assets.spec.records import StageRecord
+from ml_assets.spec.training import LightGbm, ModelSpec
 from ml_assets.storage.layout import Address
 from ml_assets.storage.objects import LocalObjects
 
@@ -31,16 +32,16 @@ STAGE = "trained_model"
 
 
 class TrainingConfig(dg.Config):
-    """How to treat a training session that was already run."""
+    """What this run trains other than the spec says."""
 
     fresh: str | None = None
     """A salt: train again from nothing, under a session of its own."""
+    epochs: int | None = None
+    """Instead of the spec's. It is another model: the next run by the spec trains again."""
 
 
 def trained_model(graph: PipelineGraph) -> dg.AssetsDefinition:
     """The checkpoints and trained_model assets of a pipeline: one step, never half of it."""
-    spec = graph.spec
-    code_version = graph.code_version(STAGE)
 
     @dg.multi_asset(
         name=f"{graph.name}__train",
@@ -55,6 +56,8 @@ def trained_model(graph: PipelineGraph) -> dg.AssetsDefinition:
         launcher: LauncherResource,
         tracking: TrackingResource,
     ) -> Iterator[dg.MaterializeResult]:
+        asked = graph.with_epochs(config.epochs)
+        spec, code_version = asked.spec, asked.code_version(STAGE)
         store = snapshots.store()
         base = resolve_base(context, store)
         data = require_record(store, base, Address(graph.name, "training_set"))
@@ -76,7 +79,7 @@ def trained_model(graph: PipelineGraph) -> dg.AssetsDefinition:
             "checkpoints": sinks.last_checkpoint_digest or model.digest,
             STAGE: model.digest,
         }
-        record = run_record_of(graph, context.run_id, result, data, base)
+        record = run_record_of(asked, context.run_id, result, data, base)
         for stage, version in versions.items():
             address = Address(graph.name, stage)
             work = Work(address, code_version, inputs, context.run_id, config.fresh)
@@ -95,17 +98,27 @@ def _specs(graph: PipelineGraph) -> list[dg.AssetSpec]:
             **graph.attributes("checkpoints"),
             description="Whole training states, reported while training runs; they survive a"
             " failed run and the next one resumes from them.",
-            kinds={"torch"},
+            kinds={_engine(graph.spec.model)},
             deps=[graph.key("training_set")],
         ),
         dg.AssetSpec(
             **graph.attributes(STAGE),
-            description=f"A {graph.spec.model.family} network: safetensors, its configuration and"
-            " its preprocessing as data. Nothing is pickled.",
-            kinds={"torch", "mlflow"},
+            description=f"{_weights(graph.spec.model)}, its configuration and its preprocessing as"
+            " data. Nothing is pickled.",
+            kinds={_engine(graph.spec.model), "mlflow"},
             deps=[graph.key("training_set"), graph.key("checkpoints")],
         ),
     ]
+
+
+def _engine(model: ModelSpec) -> str:
+    return "lightgbm" if isinstance(model, LightGbm) else "torch"
+
+
+def _weights(model: ModelSpec) -> str:
+    if isinstance(model, LightGbm):
+        return "Boosted trees as LightGBM's text"
+    return f"A {model.family} network: safetensors"
 
 
 def run_record_of(
@@ -122,7 +135,7 @@ def run_record_of(
         inputs=[run_input(data, commit)],
         outputs={"training_set": data.data_version, "model": result.model.digest},
         metrics=result.metrics,
-        world=World(procs=graph.spec.training.processes, threads=graph.spec.training.threads),
+        world=training_world(graph.spec.model, graph.spec.training),
     )
 
 

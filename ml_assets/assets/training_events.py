@@ -33,6 +33,7 @@ from ml_assets.spec.program import (
     Progress,
     Warning,
 )
+from ml_assets.spec.training import without_meaning
 
 _FLUSH_EVERY = 5
 """Steps with metrics between two messages to MLflow."""
@@ -117,7 +118,9 @@ class EventSinks:
         return pictures([*shown, decoded_rows(first, preprocessing, label.classes)])
 
     def _open_run(self) -> str | None:
-        params = {**self.job.model.model_dump(), **self.job.training.model_dump()}
+        left_out = set(without_meaning(self.job.model))
+        training = self.job.training.model_dump(exclude=left_out)
+        params = {**self.job.model.model_dump(), **training}
         opened = self.tracking.open_run(
             self.job.pipeline,
             train_session(self.job),

@@ -33,17 +33,27 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser.add_argument("--as-of", metavar="PARTITION", help="last partition of the holdout")
     parser.add_argument("--through", choices=STAGES, help="stop after this stage")
     parser.add_argument("--fresh", action="store_true", help="train again from nothing")
+    parser.add_argument(
+        "--epochs",
+        type=int,
+        metavar="N",
+        help="train for N epochs instead of the spec's; the next run without it trains again",
+    )
     parser.set_defaults(call=call)
 
 
 def call(arguments: argparse.Namespace) -> int:
     from ml_assets.runs.run import Request
 
+    request = Request(
+        arguments.pipeline,
+        as_of=arguments.as_of,
+        through=arguments.through,
+        fresh=arguments.fresh,
+        epochs=arguments.epochs,
+    )
     with working_session(f"run {arguments.pipeline}") as session:
-        run_pipeline(
-            session,
-            Request(arguments.pipeline, arguments.as_of, arguments.through, arguments.fresh),
-        )
+        run_pipeline(session, request)
     return DONE
 
 

@@ -10,6 +10,7 @@ from ml_assets.evaluation.classification import calibration, curves
 from ml_assets.evaluation.compare import Pair
 from ml_assets.evaluation.metrics import evaluate, point_metrics, slice_metrics
 from ml_assets.evaluation.ranking import ranking
+from ml_assets.evaluation.recommend import recommend
 from ml_assets.evaluation.regression import predicted_against_observed, residuals
 from ml_assets.evaluation.rows import Holdout, Truth
 from ml_assets.spec.gates import LOSS_OF, AgainstChampion, MetricName
@@ -88,6 +89,7 @@ def judge(
         ranking=shown.ranking,
         importance=tuple(importance),
         size_bytes=size_bytes,
+        recommendation=recommend(spec, holdout, predictions, baselines),
     )
 
 

@@ -13,6 +13,7 @@ from ml_assets.spec.program import (
     EXIT_BAD_REQUEST,
     EXIT_BUG,
     EXIT_NON_FINITE,
+    EXIT_NOT_INSTALLED,
     EXIT_SAVED_AFTER_NOTICE,
     Event,
     Failed,
@@ -53,6 +54,11 @@ _TABLE: dict[int, _Meaning] = {
     EXIT_NON_FINITE: _Meaning(
         "the training went non-finite",
         "Lower training.learning_rate or training.clip_norm, or look for broken feature values.",
+        "stop",
+    ),
+    EXIT_NOT_INSTALLED: _Meaning(
+        "a package that this family of models needs cannot be loaded",
+        "Install what it names where the training runs, or choose another model.family.",
         "stop",
     ),
     EXIT_SAVED_AFTER_NOTICE: _Meaning(

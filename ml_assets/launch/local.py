@@ -24,6 +24,7 @@ from ml_assets.spec.program import (
     TrainRequest,
     TrainResult,
     World,
+    training_world,
 )
 from ml_assets.storage.objects import LocalObjects
 
@@ -104,7 +105,7 @@ class LocalLauncher:
     ) -> TrainResult:
         """See ``Launcher.train``."""
         folder = SessionFolder(self._objects.path("sessions", train_session(job)))
-        world = World(procs=job.training.processes, threads=job.training.threads)
+        world = training_world(job.model, job.training)
 
         def request(number: int) -> TrainRequest:
             return _train_request(job, folder, number, world)

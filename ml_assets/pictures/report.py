@@ -42,6 +42,7 @@ from ml_assets.spec.records import (
     SliceMetrics,
     StageRecord,
 )
+from ml_assets.spec.training import LightGbm
 
 LINEAGE_LINES = 600
 """Most input versions listed one by one; an hourly pipeline has thousands."""
@@ -80,6 +81,7 @@ def render(
         _verdict(report, gates, decision, spec),
         _tiles(report, measured),
         _gates(gates, background.ledger, spec),
+        _recommendation(report),
         _section("What changed", "", changes_table(background.changes).card()),
         _baselines(report),
         _champion(report, spec),
@@ -183,6 +185,14 @@ def _gates(gates: Sequence[GateResult], ledger: Sequence[LedgerEntry], spec: Pip
     shown = [*gates_picture(gates, spec.gates), *decisions_picture(ledger, spec.gates)]
     body = f"{_cards(shown, wide=True)}<br>{_table(head, rows)}"
     return _section("Gates", about, body if rows else "<p>No gate was evaluated.</p>")
+
+
+def _recommendation(report: EvaluationReport) -> str:
+    if report.recommendation is None:
+        return ""
+    about = "Beside the model that is simple enough to be released instead. This blocks nothing."
+    words = f"<p>{escape(report.recommendation.reason)}</p>"
+    return _section("Is it worth its cost?", about, words)
 
 
 def _baselines(report: EvaluationReport) -> str:
@@ -346,13 +356,12 @@ def _lineage_row(key: str, versions: Sequence[InputVersion], room: int) -> str:
 def _footer(
     report: EvaluationReport, measured: Measured, decision: Decision | None, spec: PipelineSpec
 ) -> str:
-    label, training = spec.label, spec.training
+    label = spec.label
     rows = {
         "Model": report.model,
         "Training set": report.data,
         "Label": f"{label.column} ({label.task}), {label_words(report, label.task)}",
-        "Network": f"{spec.model.family}, trained with strategy {training.strategy}"
-        f" on {training.processes} processes, seed {training.seed}",
+        "Family": f"{spec.model.family}, {_trained(spec)}, seed {spec.training.seed}",
         "Intervals": f"95%, from {spec.evaluation.bootstrap_samples:,} bootstrap samples"
         f" of whole {spec.evaluation.block}s",
         "Owner": spec.owner,
@@ -362,6 +371,13 @@ def _footer(
         rows["Policy"] = decision.evidence.policy
     cells = "".join(f"<dt>{escape(k)}</dt><dd>{escape(v)}</dd>" for k, v in rows.items())
     return f"<footer><dl>{cells}</dl></footer>"
+
+
+def _trained(spec: PipelineSpec) -> str:
+    if isinstance(spec.model, LightGbm):
+        return f"at most {spec.model.rounds} rounds in one process"
+    training = spec.training
+    return f"trained with strategy {training.strategy} on {training.processes} processes"
 
 
 def _section(name: str, about: str, body: str) -> str:

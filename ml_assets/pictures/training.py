@@ -60,7 +60,7 @@ def training_pictures(
 
 
 def decoded_rows(first: FirstRows, preprocessing: Preprocessing, classes: Sequence[str]) -> Table:
-    """The first rows that the network saw, one a column, decoded to what a person reads."""
+    """The first rows that the model saw, one a column, decoded to what a person reads."""
     frame = decode_rows(
         np.asarray(first.numeric, np.float32),
         np.asarray(first.categorical, np.int32),
@@ -72,8 +72,8 @@ def decoded_rows(first: FirstRows, preprocessing: Preprocessing, classes: Sequen
     else:
         labels = [f"{label:g}" for label in first.labels]
     return Table(
-        "Rows just before the network, decoded",
-        "The first rows of the first batch as they enter the network: encoded, and read back"
+        "Rows just before the model, decoded",
+        "The first rows of the first batch as they enter the model: encoded, and read back"
         " through the preprocessing. A dash is a missing value.",
         ["column", *(f"row {number}" for number in range(1, len(first.labels) + 1))],
         [["label", *labels], *rows],

@@ -22,7 +22,16 @@ from ml_assets.spec.program import World
 from ml_assets.spec.records import InputVersion, StageRecord, Time
 from ml_assets.storage.layout import Address
 
-MAIN_PACKAGES = ("dagster", "mlflow", "numpy", "polars", "pydantic", "safetensors", "torch")
+MAIN_PACKAGES = (
+    "dagster",
+    "lightgbm",
+    "mlflow",
+    "numpy",
+    "polars",
+    "pydantic",
+    "safetensors",
+    "torch",
+)
 _PACKAGE = Path(ml_assets.__file__).parent
 _PROJECT = _PACKAGE.parent
 

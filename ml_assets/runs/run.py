@@ -29,6 +29,8 @@ class Request:
     through: str | None = None
     """Last stage to make; None: all of them."""
     fresh: bool = False
+    epochs: int | None = None
+    """Train for so many instead of the spec's."""
 
 
 def pipeline_graph(folders: dict[str, Path], name: str) -> PipelineGraph:
@@ -110,7 +112,8 @@ class PipelineRun:
         window = resolve_window(self.graph, self.store, base, request.as_of)
         keys = [k for part in window.splits.values() for k in part] if window else [None]
         fresh = uuid4().hex if request.fresh else None
-        plan = plan_model(self.graph, self.store, keys, fresh)
+        asked = self.graph.with_epochs(request.epochs)
+        plan = plan_model(asked, self.store, keys, fresh)
         due = tuple(
             self.graph.key(item.node.address.stage)
             for item in plan.due
@@ -127,18 +130,20 @@ class PipelineRun:
             if why and "released_model" in wanted and released not in due:
                 due = (*due, released)
         if due or gates:
-            config = self._config(request.as_of, fresh, due)
+            config = self._config(request, fresh, due)
             self._execute(Selection(due, gates), config)
 
     def _config(
-        self, as_of: str | None, fresh: str | None, due: tuple[dg.AssetKey, ...]
+        self, request: Request, fresh: str | None, due: tuple[dg.AssetKey, ...]
     ) -> dict[str, object]:
         ops: dict[str, object] = {}
         name = self.graph.name
-        if self.graph.key("training_set") in due and as_of:
-            ops[f"{name}__training_set"] = {"config": {"as_of": as_of}}
-        if self.graph.key("trained_model") in due and fresh:
-            ops[f"{name}__train"] = {"config": {"fresh": fresh}}
+        if self.graph.key("training_set") in due and request.as_of:
+            ops[f"{name}__training_set"] = {"config": {"as_of": request.as_of}}
+        training = {"fresh": fresh, "epochs": request.epochs}
+        asked = {field: value for field, value in training.items() if value is not None}
+        if self.graph.key("trained_model") in due and asked:
+            ops[f"{name}__train"] = {"config": asked}
         return {"ops": ops} if ops else {}
 
     def _gate_keys(self) -> tuple[dg.AssetCheckKey, ...]:

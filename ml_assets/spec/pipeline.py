@@ -1,9 +1,17 @@
 """PipelineSpec: everything a team declares about one model, checked once, here."""
 
 from datetime import date
-from typing import Annotated, Literal, Self, assert_never
+from typing import Annotated, Any, Literal, Self, assert_never
 
-from pydantic import AliasChoices, Field, StringConstraints, field_validator, model_validator
+from pydantic import (
+    AliasChoices,
+    Field,
+    SerializerFunctionWrapHandler,
+    StringConstraints,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 from ml_assets.spec.base import Frozen, Name, Positive, unset
 from ml_assets.spec.gates import (
@@ -18,7 +26,7 @@ from ml_assets.spec.gates import (
 )
 from ml_assets.spec.sources import SourceSpec, inside
 from ml_assets.spec.tables import FunctionPath, TableSpec
-from ml_assets.spec.training import ModelSpec, Task, TrainingSpec
+from ml_assets.spec.training import ModelSpec, Task, TrainingSpec, without_meaning
 
 SCHEMA = 1
 
@@ -137,10 +145,23 @@ class RandomSplit(Frozen):
 SplitSpec = Annotated[TimeSplit | RandomSplit, Field(discriminator="kind")]
 
 
+class SimpleModel(Frozen):
+    """The baseline that is simple enough to be released instead, if the model is hardly better.
+
+    The report recommends one of the two; it blocks nothing.
+    """
+
+    baseline: Name
+    """One of ``evaluation.baselines``."""
+    min_effect: Annotated[float, Field(ge=0)] = 0.005
+    """How much lower the model's mean loss of a row has to be to be worth its cost."""
+
+
 class EvaluationSpec(Frozen):
     """How a model is judged on the holdout."""
 
     baselines: tuple[BaselineSpec, ...] = Field(default=(), strict=False)
+    simple_model: SimpleModel | None = None
     slices: tuple[str, ...] = Field(default=(), strict=False)
     """Categorical columns of the feature set to report on separately."""
     bootstrap_samples: Positive = 1000
@@ -180,11 +201,21 @@ class PipelineSpec(Frozen):
             *_partition_problems(self),
             *_table_problems(self),
             *_label_problems(self),
+            *_training_problems(self),
+            *_evaluation_problems(self),
             *_gate_problems(self),
         ]
         if problems:
             raise ValueError("; ".join(problems))
         return self
+
+    @model_serializer(mode="wrap")
+    def _without_what_has_no_meaning(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """A written spec can be read again: it holds no field that its family refuses."""
+        written: dict[str, Any] = dump(self)
+        for name in without_meaning(self.model):
+            written.get("training", {}).pop(name, None)
+        return written
 
 
 def _partition_problems(spec: PipelineSpec) -> list[str]:
@@ -230,6 +261,28 @@ def _label_problems(spec: PipelineSpec) -> list[str]:
             f"training.positive_weight is for a binary label, this one is {label.task}: remove it"
         )
     return problems
+
+
+def _training_problems(spec: PipelineSpec) -> list[str]:
+    refused = sorted(without_meaning(spec.model) & spec.training.model_fields_set)
+    if not refused:
+        return []
+    return [
+        f"training.{', training.'.join(refused)}: of no meaning for model.family"
+        f" {spec.model.family!r}, which grows trees in one process; remove them"
+        " (model.rounds and model.learning_rate are its own)"
+    ]
+
+
+def _evaluation_problems(spec: PipelineSpec) -> list[str]:
+    simple = spec.evaluation.simple_model
+    names = sorted(baseline.name for baseline in spec.evaluation.baselines)
+    if simple is None or simple.baseline in names:
+        return []
+    return [
+        f"evaluation.simple_model names baseline {simple.baseline!r};"
+        f" evaluation.baselines has {names}"
+    ]
 
 
 def _gate_problems(spec: PipelineSpec) -> list[str]:

@@ -8,12 +8,13 @@ from typing import Annotated, Literal
 from pydantic import AwareDatetime, Field
 
 from ml_assets.spec.base import Digest, Frozen, Positive, unset
-from ml_assets.spec.training import ModelSpec, Task, TrainingSpec
+from ml_assets.spec.training import LightGbm, ModelSpec, Task, TrainingSpec
 
 EXIT_DONE = 0
 EXIT_BAD_REQUEST = 64
 EXIT_BAD_DATA = 65
 EXIT_NON_FINITE = 66
+EXIT_NOT_INSTALLED = 69
 EXIT_BUG = 70
 EXIT_SAVED_AFTER_NOTICE = 75
 
@@ -138,12 +139,18 @@ class World(Frozen):
     threads: Positive = 1
 
 
+def training_world(model: ModelSpec, training: TrainingSpec) -> World:
+    """Where a training runs: boosted trees grow in one process, a network in those declared."""
+    procs = 1 if isinstance(model, LightGbm) else training.processes
+    return World(procs=procs, threads=training.threads)
+
+
 class Output(Frozen):
     """Folders and files of one attempt; ``checkpoints`` and ``model`` are the session's."""
 
     checkpoints: str
     model: str
-    """Folder for ``model.json`` and ``weights.safetensors``; written whole, by rename."""
+    """Folder for ``model.json`` and the weights that it names; written whole, by rename."""
     events: str
     result: str
 
@@ -195,7 +202,7 @@ class TrainResult(Frozen):
     outcome: Literal["done"] = "done"
     step: Annotated[int, Field(ge=0)]
     best_step: Annotated[int, Field(ge=0)]
-    stopped: Literal["epochs", "patience"]
+    stopped: Literal["epochs", "rounds", "patience"]
     model: Ref
     metrics: dict[str, float]
     seconds: float

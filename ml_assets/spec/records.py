@@ -156,6 +156,19 @@ class ChampionComparison(Frozen):
     """Of the metrics that a gate compares."""
 
 
+class Recommendation(Frozen):
+    """Whether the model is worth its cost beside the simple one. It informs and blocks nothing."""
+
+    baseline: str
+    """The simple model's name."""
+    min_effect: float
+    difference: Interval
+    """Mean loss of a row, the simple model's minus the model's: above zero, the model is better."""
+    keep: bool
+    reason: str
+    """A sentence that says what to release, and why."""
+
+
 class EvaluationReport(Frozen):
     """How a model did on the holdout. Latency is recorded elsewhere: it is not the same twice."""
 
@@ -180,6 +193,8 @@ class EvaluationReport(Frozen):
     residuals: Residuals | None = Field(default=None, exclude_if=unset)
     ranking: Ranking | None = Field(default=None, exclude_if=unset)
     size_bytes: int
+    recommendation: Recommendation | None = None
+    """None where the spec names no simple model."""
 
 
 class Change(Frozen):

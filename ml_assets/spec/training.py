@@ -44,13 +44,56 @@ class Mlp(Frozen):
     embedding_limit: Positive = 16
 
 
-ModelSpec = Annotated[TabM | Mlp, Field(discriminator="family")]
+class LightGbm(Frozen):
+    """Gradient-boosted trees (LightGBM), grown in one process; a step of training is a round."""
+
+    family: Literal["lightgbm"]
+    rounds: Positive = 300
+    """Most rounds; ``training.patience`` may stop before. A round is a tree for each output."""
+    learning_rate: Annotated[float, Field(gt=0, le=1)] = 0.05
+    num_leaves: Annotated[int, Field(ge=2, le=131072)] = 31
+    max_depth: Positive | None = None
+    """None: the leaves alone bound a tree."""
+    min_child_samples: Positive = 20
+    feature_fraction: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Share of the features that each tree may use, drawn anew for each."""
+    bagging_fraction: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Share of the rows that each round is grown on, drawn anew for each."""
+    lambda_l2: Annotated[float, Field(ge=0)] = 0.0
+    max_bin: Annotated[int, Field(ge=2, le=65535)] = 255
+
+
+ModelSpec = Annotated[TabM | Mlp | LightGbm, Field(discriminator="family")]
+
+_OF_NETWORKS = frozenset(
+    {
+        "epochs",
+        "batch_size",
+        "microbatches",
+        "learning_rate",
+        "weight_decay",
+        "warmup",
+        "clip_norm",
+        "strategy",
+        "processes",
+    }
+)
+
+
+def without_meaning(model: ModelSpec) -> frozenset[str]:
+    """Fields of ``training`` that mean nothing for a family of models."""
+    return _OF_NETWORKS if isinstance(model, LightGbm) else frozenset()
+
 
 Strategy = Literal["replicate", "shard"]
 
 
 class TrainingSpec(Frozen):
-    """One global step is ``microbatches`` logical microbatches, over any number of processes."""
+    """One global step is ``microbatches`` logical microbatches, over any number of processes.
+
+    For boosted trees a step is a round, ``model`` has the learning rate, and the fields about
+    batches, epochs and processes mean nothing: a spec that sets one of them is refused.
+    """
 
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     epochs: Positive = 10
@@ -67,6 +110,8 @@ class TrainingSpec(Frozen):
     """Weight of a positive row in the loss (binary); 1 keeps the probabilities calibrated."""
     evaluate_every: Positive = 50
     """Steps between evaluations on the validation split; a checkpoint is saved at each."""
+    checkpoint_minutes: Annotated[float, Field(gt=0)] | None = None
+    """Most minutes between checkpoints, whenever evaluations come; None: these alone save."""
     patience: Positive = 5
     """Evaluations without a better validation loss before training stops."""
     keep_last: Positive = 2

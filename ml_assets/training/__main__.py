@@ -1,6 +1,7 @@
 """python -m ml_assets.training {train,score} --request request.json
 
-Exit codes: 0 done, 64 bad request, 65 bad data, 66 non-finite, 70 our bug, 75 saved after a notice.
+Exit codes: 0 done, 64 bad request, 65 bad data, 66 non-finite, 69 a package is missing, 70 our bug,
+75 saved after a notice.
 Under torchrun, which exits 1 for everything, the code is in the last ``error`` event.
 """
 
@@ -12,7 +13,10 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from ml_assets.spec.program import EXIT_BAD_REQUEST, EXIT_BUG, EXIT_DONE, Request, TrainRequest
+from ml_assets.spec.training import LightGbm
+from ml_assets.training.events import EventWriter
 from ml_assets.training.orphans import die_with_parent
+from ml_assets.training.stop import Stopped
 
 _REQUEST: TypeAdapter[Request] = TypeAdapter(Request)
 
@@ -36,16 +40,11 @@ def main() -> int:
 
 
 def _run(request: Request) -> int:
-    from ml_assets.training.events import EventWriter
-    from ml_assets.training.stop import Stopped
-
     rank = int(os.environ.get("RANK", "0"))
     events = EventWriter(Path(request.output.events), request.session, request.attempt, rank)
     try:
         if isinstance(request, TrainRequest):
-            from ml_assets.training.train import train
-
-            train(request, events)
+            _train(request, events)
         else:
             from ml_assets.training.score import score
 
@@ -60,6 +59,15 @@ def _run(request: Request) -> int:
         events.failed(EXIT_BUG, reason, None, detail=traceback.format_exc())
         return EXIT_BUG
     return EXIT_DONE
+
+
+def _train(request: TrainRequest, events: EventWriter) -> None:
+    """Each family is imported where it is asked for: a boosted model loads no torch."""
+    if isinstance(request.model, LightGbm):
+        from ml_assets.training.boosting.train import train
+    else:
+        from ml_assets.training.train import train
+    train(request, events)
 
 
 if __name__ == "__main__":

@@ -1,35 +1,32 @@
-"""The training set as memory-mapped arrays, verified against its manifest; batches by position."""
+"""The training set as memory-mapped arrays, verified against its manifest. No engine is loaded."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from ml_assets.errors import StorageError
 from ml_assets.spec.program import File, Ref, Shard, ShardSchema, Split
 from ml_assets.storage.objects import file_digest, verify
-from ml_assets.training.models.layers import Masks
-from ml_assets.training.sampler import microbatch_seed, permuted
 from ml_assets.training.stop import BadData
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows as tensors: numeric [n, f] float32, categorical [n, c] int32, label [n]."""
+    """Rows as encoded: numeric [n, f] float32, categorical [n, c] int32, label [n]."""
 
-    numeric: torch.Tensor
-    categorical: torch.Tensor
-    label: torch.Tensor
-    starts: torch.Tensor | None = None
+    numeric: NDArray[np.generic]
+    categorical: NDArray[np.generic]
+    label: NDArray[np.generic]
+    starts: NDArray[np.int64] | None = None
     """Ranking: [queries + 1] int64, where the rows of each query begin; else None."""
 
-    def is_finite(self) -> bool:
-        """Whether no number among them is infinite or NaN."""
-        return bool(self.numeric.isfinite().all() and self.label.isfinite().all())
+
+Predict = Callable[[Rows], NDArray[np.float64]]
+"""Rows -> [n, outputs] float64; see ``ScoreOutput.predictions``."""
 
 
 class SplitArrays:
@@ -61,8 +58,14 @@ class SplitArrays:
     def take(self, rows: NDArray[np.int64]) -> Rows:
         """The rows with these numbers, in this order."""
         if len(self._parts) == 1:
-            return _tensors([array[rows] for array in self._parts[0]])
-        return _tensors([self._gather(rows, kind) for kind in range(3)])
+            numeric, categorical, label = (array[rows] for array in self._parts[0])
+        else:
+            numeric, categorical, label = (self._gather(rows, kind) for kind in range(3))
+        return Rows(numeric, categorical, label)
+
+    def whole(self) -> Rows:
+        """The rows of every unit, in order."""
+        return self.take_units(np.arange(self.units))
 
     def take_units(self, units: NDArray[np.int64]) -> Rows:
         """The rows of the units with these numbers, in this order."""
@@ -71,7 +74,7 @@ class SplitArrays:
         chosen = self._queries[units]
         starts = np.concatenate([[0], np.cumsum(self.rows_of(units))])
         rows = self.take(np.concatenate([np.arange(first, last) for first, last in chosen]))
-        return replace(rows, starts=torch.from_numpy(starts))
+        return replace(rows, starts=starts)
 
     def rows_of(self, units: NDArray[np.int64]) -> NDArray[np.int64]:
         """How many rows each of these units has."""
@@ -125,60 +128,5 @@ def open_set(ref: Ref) -> tuple[Path, ShardSchema]:
     return folder, schema
 
 
-@dataclass(frozen=True)
-class Batches:
-    """``microbatches of one rank's share of a global step``, as a function of the step alone."""
-
-    rows: SplitArrays
-    seed: int
-    batch_size: int
-    microbatches: int
-
-    @property
-    def steps_per_epoch(self) -> int:
-        """The last step of an epoch may be short: every unit comes exactly once an epoch."""
-        return -(-self.rows.units // self.batch_size)
-
-    def first(self, count: int) -> Rows:
-        """The first rows of the first batch."""
-        places = np.arange(min(count, self.rows.units))
-        found = self.rows.take_units(permuted(places, self.rows.units, self.seed, 0))
-        return Rows(found.numeric[:count], found.categorical[:count], found.label[:count])
-
-    def share(self, step: int, rank: int, world: int) -> tuple[Rows, Masks, int]:
-        """Rank r of w takes the microbatches r, r + w, ...; with them, how many rows count.
-
-        A rank with nothing to do gets one unit that does not count: all ranks must run.
-        """
-        epoch, place = divmod(step, self.steps_per_epoch)
-        units = self.rows.units
-        size = self.batch_size // self.microbatches
-        ranges, seeds = [], []
-        for microbatch in range(rank, self.microbatches, world):
-            start = min(place * self.batch_size + microbatch * size, units)
-            stop = min(start + size, units, (place + 1) * self.batch_size)
-            if stop > start:
-                ranges.append(np.arange(start, stop))
-                seeds.append(microbatch_seed(self.seed, step, microbatch))
-        idle = not ranges
-        if idle:
-            ranges, seeds = [np.zeros(1, np.int64)], [0]
-        numbers = permuted(np.concatenate(ranges), units, self.seed, epoch)
-        rows = np.split(self.rows.rows_of(numbers), np.cumsum([len(span) for span in ranges])[:-1])
-        masks = Masks(tuple(seeds), tuple(int(of.sum()) for of in rows))
-        return self.rows.take_units(numbers), masks, 0 if idle else sum(masks.rows)
-
-
-def lost_share(microbatches: int, world: int) -> float:
-    """Share of a step that ranks spend waiting where ``world`` does not divide ``microbatches``."""
-    most = -(-microbatches // world)
-    return 1 - microbatches / (most * world)
-
-
 def _mapped(folder: Path, file: File) -> NDArray[np.generic]:
     return np.load(folder / file.path, mmap_mode="r", allow_pickle=False)
-
-
-def _tensors(arrays: list[NDArray[np.generic]]) -> Rows:
-    numeric, categorical, label = (torch.from_numpy(np.ascontiguousarray(a)) for a in arrays)
-    return Rows(numeric, categorical, label)

@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import torch
+import numpy as np
+from numpy.typing import NDArray
 
 from ml_assets.spec.program import (
     Checkpoint,
@@ -30,6 +31,10 @@ FAILED_RANK_OFFSET = 10_000_000
 """Sequence numbers of rank r's own file begin at r times this."""
 
 
+FIRST_ROWS = 5
+"""How many rows are told before training: a person reads them one by one."""
+
+
 class EventWriter:
     """Appends events; each line is on disk before the call returns."""
 
@@ -47,6 +52,9 @@ class EventWriter:
         self._write(Metrics(**self._head(), step=step, metrics=metrics))
 
     def first_rows(self, rows: Rows) -> None:
+        """Rows that are no numbers are not told: the first loss says so, with rank and step."""
+        if not (np.isfinite(rows.numeric).all() and np.isfinite(rows.label).all()):
+            return
         self._write(
             FirstRows(
                 **self._head(),
@@ -56,7 +64,9 @@ class EventWriter:
             )
         )
 
-    def fixed_batch(self, step: int, labels: torch.Tensor, predictions: torch.Tensor) -> None:
+    def fixed_batch(
+        self, step: int, labels: NDArray[np.generic], predictions: NDArray[np.generic]
+    ) -> None:
         self._write(
             FixedBatch(
                 **self._head(),
@@ -111,6 +121,6 @@ class EventWriter:
         self._seq += 1
 
 
-def _rounded(values: torch.Tensor) -> tuple[tuple[float, ...], ...]:
+def _rounded(values: NDArray[np.generic]) -> tuple[tuple[float, ...], ...]:
     """[rows, columns] to five decimals: enough for a picture."""
     return tuple(tuple(round(value, 5) for value in row) for row in values.tolist())

@@ -11,10 +11,10 @@ import torch
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from ml_assets.spec.training import Task
-from ml_assets.training.data import Rows
+from ml_assets.training.batches import Tensors
 
 
-def row_losses(logits: torch.Tensor, rows: Rows, task: Task) -> torch.Tensor:
+def row_losses(logits: torch.Tensor, rows: Tensors, task: Task) -> torch.Tensor:
     """Loss [n] of logits [n, members, outputs]; each member is trained for itself."""
     members = logits.shape[1]
     match task:
@@ -34,7 +34,7 @@ def row_losses(logits: torch.Tensor, rows: Rows, task: Task) -> torch.Tensor:
     return each.mean(1)
 
 
-def row_weights(rows: Rows, task: Task, positive_weight: float) -> torch.Tensor:
+def row_weights(rows: Tensors, task: Task, positive_weight: float) -> torch.Tensor:
     """[n]: ``positive_weight`` for a positive row of a binary task, a ranking's share, else 1."""
     match task:
         case "binary":
@@ -49,7 +49,7 @@ def row_weights(rows: Rows, task: Task, positive_weight: float) -> torch.Tensor:
             assert_never(task)
 
 
-def prediction_losses(prediction: torch.Tensor, rows: Rows, task: Task) -> torch.Tensor:
+def prediction_losses(prediction: torch.Tensor, rows: Tensors, task: Task) -> torch.Tensor:
     """Loss [n] of the ensemble's predictions [n, outputs], as the evaluation counts it.
 
     Regression: of the standardized value.
@@ -69,7 +69,7 @@ def prediction_losses(prediction: torch.Tensor, rows: Rows, task: Task) -> torch
             assert_never(task)
 
 
-def _log_softmax_in_query(scores: torch.Tensor, rows: Rows) -> torch.Tensor:
+def _log_softmax_in_query(scores: torch.Tensor, rows: Tensors) -> torch.Tensor:
     """[n, k] log-softmax of scores [n, k] over the rows of a query, each column for itself.
 
     On a [queries, longest, k] table with empty places at minus infinity: no scattered sums, whose

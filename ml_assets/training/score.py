@@ -1,4 +1,7 @@
-"""The ``score`` verb: predictions for every row of a split, and how long one row takes."""
+"""The ``score`` verb: predictions for every row of a split, and how long one row takes.
+
+Each family's predictor is imported where it is asked for: a boosted model loads no torch.
+"""
 
 import io
 import statistics
@@ -6,16 +9,15 @@ import time
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from ml_assets.spec.canonical import canonical_json
-from ml_assets.spec.program import File, ScoreRequest, ScoreResult
+from ml_assets.spec.program import File, ModelManifest, ScoreRequest, ScoreResult
+from ml_assets.spec.training import LightGbm
 from ml_assets.storage.objects import file_digest
-from ml_assets.training.checkpoint import write_whole
-from ml_assets.training.data import SplitArrays, open_set
+from ml_assets.training.checkpoint_files import write_whole
+from ml_assets.training.data import Predict, SplitArrays, open_set
 from ml_assets.training.events import EventWriter
-from ml_assets.training.export import load_model
-from ml_assets.training.models import predictions
+from ml_assets.training.model_folder import open_model
 
 _CHUNK = 8192
 _SINGLE_ROWS = 50
@@ -23,22 +25,13 @@ _SINGLE_ROWS = 50
 
 def score(request: ScoreRequest, events: EventWriter) -> None:
     """Write the predictions, then the result, each whole."""
-    torch.set_num_threads(request.world.threads)
-    torch.use_deterministic_algorithms(True)
-    manifest, network = load_model(request.model)
+    manifest = open_model(request.model)
+    predict = _load_predictor(Path(request.model.uri), manifest, request.world.threads)
     folder, schema = open_set(request.data)
     rows = SplitArrays(folder, schema, request.split)
-
-    @torch.no_grad()
-    def predict(numbers: np.ndarray) -> torch.Tensor:
-        taken = rows.take(numbers)
-        found = predictions(network(taken.numeric, taken.categorical, None), manifest.task)
-        scale = manifest.label_scale
-        return found if scale is None else found * scale.std + scale.mean
-
     began = time.monotonic()
     spans = [np.arange(a, min(a + _CHUNK, len(rows))) for a in range(0, len(rows), _CHUNK)]
-    predicted = torch.cat([predict(span) for span in spans]).numpy()
+    predicted = np.concatenate([predict(rows.take(span)) for span in spans])
     seconds = time.monotonic() - began
     buffer = io.BytesIO()
     np.save(buffer, predicted, allow_pickle=False)
@@ -51,16 +44,27 @@ def score(request: ScoreRequest, events: EventWriter) -> None:
         attempt=request.attempt,
         predictions=File(path=str(target), size=size, sha256=sha256),
         rows=len(rows),
-        latency_ms=1000
-        * statistics.median(_timed(predict, n % len(rows)) for n in range(_SINGLE_ROWS)),
+        latency_ms=1000 * _median_seconds(predict, rows),
         rows_per_second=len(rows) / max(seconds, 1e-9),
     )
     write_whole(Path(request.output.result), canonical_json(result))
     events.finished(result)
 
 
-def _timed(predict: object, row: int) -> float:
-    assert callable(predict)
-    began = time.perf_counter()
-    predict(np.array([row]))
-    return time.perf_counter() - began
+def _load_predictor(folder: Path, manifest: ModelManifest, threads: int) -> Predict:
+    if isinstance(manifest.model, LightGbm):
+        from ml_assets.training.boosting.predict import load_predictor
+    else:
+        from ml_assets.training.export import load_predictor
+    predict, scale = load_predictor(folder, manifest, threads), manifest.label_scale
+    return predict if scale is None else lambda rows: predict(rows) * scale.std + scale.mean
+
+
+def _median_seconds(predict: Predict, rows: SplitArrays) -> float:
+    """Wall time of one row by itself, the median of some."""
+    taken: list[float] = []
+    for number in range(_SINGLE_ROWS):
+        began = time.perf_counter()
+        predict(rows.take(np.array([number % len(rows)])))
+        taken.append(time.perf_counter() - began)
+    return statistics.median(taken)

@@ -1,9 +1,12 @@
-"""Why the program stops before it is done, as exceptions that carry their exit code."""
+"""Why the program stops before it is done: exceptions with their exit code, and the notice."""
+
+import signal
 
 from ml_assets.spec.program import (
     EXIT_BAD_DATA,
     EXIT_BAD_REQUEST,
     EXIT_NON_FINITE,
+    EXIT_NOT_INSTALLED,
     EXIT_SAVED_AFTER_NOTICE,
 )
 
@@ -30,7 +33,24 @@ class NonFinite(Stopped):
     exit_code = EXIT_NON_FINITE
 
 
+class NotInstalled(Stopped):
+    """A package that the model's family needs is missing, or a system library below it."""
+
+    exit_code = EXIT_NOT_INSTALLED
+
+
 class SavedAfterNotice(Stopped):
     """SIGTERM came, every rank saved the same step: running again goes on from there."""
 
     exit_code = EXIT_SAVED_AFTER_NOTICE
+
+
+class Notice:
+    """SIGTERM raises a flag: training looks at it after each step, saves, and stops."""
+
+    def __init__(self) -> None:
+        self.given = False
+        signal.signal(signal.SIGTERM, self._give)
+
+    def _give(self, *_: object) -> None:
+        self.given = True

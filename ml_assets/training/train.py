@@ -1,28 +1,28 @@
 """The ``train`` verb. Read it from top to bottom: set up, the loop, the best weights."""
 
-import signal
 import time
 from dataclasses import dataclass
-from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch.optim import Optimizer
 
-from ml_assets.spec.canonical import canonical_json
-from ml_assets.spec.program import Ref, TrainRequest, TrainResult
+from ml_assets.spec.program import TrainRequest
 from ml_assets.spec.training import Task
-from ml_assets.training.checkpoint import Best, Checkpoints, TrainerState, newest_whole, write_whole
-from ml_assets.training.data import Batches, SplitArrays, lost_share, open_set
-from ml_assets.training.events import EventWriter
+from ml_assets.training.batches import Batches, lost_share
+from ml_assets.training.checkpoint import Checkpoints
+from ml_assets.training.checkpoint_files import CheckpointFiles, TrainerState, newest_whole
+from ml_assets.training.clock import CheckpointClock
+from ml_assets.training.data import SplitArrays, open_set
+from ml_assets.training.events import FIRST_ROWS, EventWriter
 from ml_assets.training.export import export
 from ml_assets.training.losses import row_losses, row_weights
 from ml_assets.training.models import Network, build, set_output_bias
 from ml_assets.training.optimization import learning_rate, make_optimizer
 from ml_assets.training.parallel import Ranks, join, leave, parallelize, sum_gradients, total
-from ml_assets.training.stop import NonFinite, SavedAfterNotice
+from ml_assets.training.result import StoppedBy, finish
+from ml_assets.training.stop import NonFinite, Notice, SavedAfterNotice
 from ml_assets.training.validation import fixed_batch, validation_loss
-
-_FIRST_ROWS = 5
 
 
 def train(request: TrainRequest, events: EventWriter) -> None:
@@ -45,20 +45,23 @@ def train(request: TrainRequest, events: EventWriter) -> None:
         trainer.checkpoints.load_model(best.name, network, optimizer)
         model = export(network, request, schema, best.step, ranks)
         if model is not None:
-            trainer.finish(state, best, stopped, model)
+            seconds = time.monotonic() - trainer.began
+            finish(request, events, state, stopped, model, seconds)
     finally:
         leave()
 
 
-class Notice:
-    """SIGTERM raises a flag; it rides on the next step's sum, so that all ranks stop together."""
+class Step(NamedTuple):
+    """What one global step came to, equal on all ranks."""
 
-    def __init__(self) -> None:
-        self.given = False
-        signal.signal(signal.SIGTERM, self._give)
-
-    def _give(self, *_: object) -> None:
-        self.given = True
+    loss: float
+    """Mean over the rows."""
+    grad_norm: float
+    rows: float
+    notice: bool
+    """A rank was told to stop."""
+    checkpoint_due: bool
+    """By the clock of rank 0."""
 
 
 @dataclass
@@ -76,12 +79,14 @@ class Trainer:
         self.spec = spec
         self.batches = Batches(self.rows, spec.seed, spec.batch_size, spec.microbatches)
         self.steps = self.batches.steps_per_epoch * spec.epochs
-        self.checkpoints = Checkpoints(self.request, self.ranks, self.events)
+        self.files = CheckpointFiles(self.request, self.events, self.ranks.world)
+        self.checkpoints = Checkpoints(self.files, self.ranks)
+        self.clock = CheckpointClock(spec.checkpoint_minutes)
         self.began = time.monotonic()
 
     def loop(
         self, network: Network, optimizer: Optimizer, held_out: SplitArrays, task: Task
-    ) -> tuple[TrainerState, str]:
+    ) -> tuple[TrainerState, StoppedBy]:
         """Steps until the last one, or until patience ends."""
         state = self._resume(network, optimizer)
         seen, since = 0.0, time.monotonic()
@@ -91,36 +96,36 @@ class Trainer:
                 self.checkpoints.close()
                 return state, "patience"
             step = state.step
-            loss, norm, rows, stop = self.step(network, optimizer, step, task)
-            losses.append(loss)
-            seen += rows
+            done = self.step(network, optimizer, step, task)
+            losses.append(done.loss)
+            seen += done.rows
             state = state.model_copy(update={"step": step + 1})
             last = state.step == self.steps
-            if state.step % self.spec.evaluate_every == 0 or last or stop:
+            if state.step % self.spec.evaluate_every == 0 or last or done.notice:
                 speed = seen / max(time.monotonic() - since, 1e-9)
                 metrics = {
                     "train_loss": sum(losses) / len(losses),
                     "validation_loss": validation_loss(network, held_out, self.ranks, task),
                     "learning_rate": learning_rate(self.spec, step, self.steps),
-                    "grad_norm": norm,
+                    "grad_norm": done.grad_norm,
                     "rows_per_second": speed,
                     "epoch": state.step / self.batches.steps_per_epoch,
                 }
-                state = self._judged(state, metrics["validation_loss"], stop=stop)
+                state = self._judged(state, metrics["validation_loss"], notice=done.notice)
                 self._tell(state, metrics)
                 self.events.fixed_batch(state.step, *fixed_batch(network, held_out, task))
-                self.checkpoints.save(network, optimizer, state, metrics)
+                self._save(network, optimizer, state, metrics)
                 seen, since, losses = 0.0, time.monotonic(), []
-            if stop:
+            elif done.checkpoint_due:
+                self._save(network, optimizer, state, {"train_loss": done.loss})
+            if done.notice:
                 self.checkpoints.close()
                 raise SavedAfterNotice(f"a notice came: saved at step {state.step}", state.step)
         self.checkpoints.close()
         return state, "epochs"
 
-    def step(
-        self, network: Network, optimizer: Optimizer, step: int, task: Task
-    ) -> tuple[float, float, float, bool]:
-        """One global step: (mean loss, gradient norm, rows, whether a notice came)."""
+    def step(self, network: Network, optimizer: Optimizer, step: int, task: Task) -> Step:
+        """One global step over all ranks."""
         rows, masks, counted = self.batches.share(step, self.ranks.rank, self.ranks.world)
         logits = network(rows.numeric, rows.categorical, masks)
         weights = row_weights(rows, task, self.spec.positive_weight)
@@ -134,8 +139,9 @@ class Trainer:
             float(weights.sum()),
             float(counted),
             float(self.notice.given),
+            float(self.ranks.rank == 0 and self.clock.due),
         ]
-        loss_sum, weight_sum, count, notices = total(sums)
+        loss_sum, weight_sum, count, notices, due = total(sums)
         norm = self._scale_and_clip(network, weight_sum)
         mean = loss_sum / weight_sum
         if not (torch.isfinite(torch.tensor(mean)) and torch.isfinite(torch.tensor(norm))):
@@ -147,22 +153,17 @@ class Trainer:
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(self.spec, step, self.steps)
         optimizer.step()
-        return mean, norm, count, notices > 0
+        return Step(mean, norm, count, notices > 0, due > 0)
 
-    def finish(self, state: TrainerState, best: Best, stopped: str, model: Ref) -> None:
-        """Write the result, whole; then say so."""
-        result = TrainResult(
-            session=self.request.session,
-            attempt=self.request.attempt,
-            step=state.step,
-            best_step=best.step,
-            stopped=stopped,  # pyright: ignore[reportArgumentType]  one of the two the loop returns
-            model=model,
-            metrics={"validation_loss": best.validation_loss},
-            seconds=time.monotonic() - self.began,
-        )
-        write_whole(Path(self.request.output.result), canonical_json(result))
-        self.events.finished(result)
+    def _save(
+        self,
+        network: Network,
+        optimizer: Optimizer,
+        state: TrainerState,
+        metrics: dict[str, float],
+    ) -> None:
+        self.checkpoints.save(network, optimizer, state, metrics)
+        self.clock.saved()
 
     def _resume(self, network: Network, optimizer: Optimizer) -> TrainerState:
         lost = lost_share(self.spec.microbatches, self.ranks.world)
@@ -172,11 +173,9 @@ class Trainer:
                 f" {lost:.0%} of their time is spent waiting"
             )
         if self.request.resume is None:
-            first = self.batches.first(_FIRST_ROWS)
-            if first.is_finite():  # else the first loss says so, with the rank and the step
-                self.events.first_rows(first)
+            self.events.first_rows(self.batches.first(FIRST_ROWS))
             return TrainerState()
-        ref = newest_whole(self.checkpoints.folder, self.events)
+        ref = newest_whole(self.files.folder, self.events)
         if ref is None:
             return TrainerState()
         state = self.checkpoints.load(ref, network, optimizer)
@@ -185,20 +184,11 @@ class Trainer:
         )
         return state
 
-    def _judged(self, state: TrainerState, loss: float, *, stop: bool) -> TrainerState:
+    def _judged(self, state: TrainerState, loss: float, *, notice: bool) -> TrainerState:
         """A notice's evaluation is off the schedule: it must not change when training stops."""
-        off_schedule = stop and state.step % self.spec.evaluate_every and state.step < self.steps
-        if off_schedule:
+        if notice and state.step % self.spec.evaluate_every and state.step < self.steps:
             return state
-        better = not state.best or loss < state.best[0].validation_loss
-        entry = Best(step=state.step, validation_loss=loss, name=self.checkpoints.name(state.step))
-        best = tuple(sorted((*state.best, entry), key=lambda b: (b.validation_loss, b.step)))
-        return state.model_copy(
-            update={
-                "best": best[: self.spec.keep_best],
-                "evaluations_without_better": 0 if better else state.evaluations_without_better + 1,
-            }
-        )
+        return state.judged(loss, self.files.name(state.step), self.spec.keep_best)
 
     def _scale_and_clip(self, network: Network, weight_sum: float) -> float:
         """Gradients become means over the global weight; returns their norm before clipping."""

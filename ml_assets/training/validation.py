@@ -2,8 +2,10 @@
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from ml_assets.spec.training import Task
+from ml_assets.training.batches import tensors
 from ml_assets.training.data import SplitArrays
 from ml_assets.training.losses import prediction_losses, row_weights
 from ml_assets.training.models import Network, predictions
@@ -24,7 +26,7 @@ def validation_loss(network: Network, rows: SplitArrays, ranks: Ranks, task: Tas
         mine = number < chunks
         start = number * size if mine else 0
         stop = min(start + size, rows.units) if mine else 1
-        taken = rows.take_units(np.arange(start, stop))
+        taken = tensors(rows.take_units(np.arange(start, stop)))
         predicted = predictions(network(taken.numeric, taken.categorical, None), task)
         if mine:
             weights = row_weights(taken, task, positive_weight=1.0)
@@ -38,14 +40,14 @@ def validation_loss(network: Network, rows: SplitArrays, ranks: Ranks, task: Tas
 @torch.no_grad()
 def fixed_batch(
     network: Network, rows: SplitArrays, task: Task
-) -> tuple[torch.Tensor, torch.Tensor]:
+) -> tuple[NDArray[np.generic], NDArray[np.generic]]:
     """Labels [r] and predictions [r, outputs] of the same few rows at every call, by all ranks.
 
     The rows are spread evenly over the split; nothing random is drawn, so training is the same.
     """
     network.eval()
     few = min(_FIXED_ROWS, len(rows))
-    taken = rows.take(np.linspace(0, len(rows) - 1, few).astype(np.int64))
+    taken = tensors(rows.take(np.linspace(0, len(rows) - 1, few).astype(np.int64)))
     predicted = predictions(network(taken.numeric, taken.categorical, None), task)
     network.train()
-    return taken.label, predicted
+    return taken.label.numpy(), predicted.numpy()

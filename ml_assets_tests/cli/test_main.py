@@ -10,7 +10,7 @@ from ml_assets_tests.worlds import irises
 
 OPTIONS = {
     "demo": set(),
-    "run": {"pipeline", "as_of", "through", "fresh"},
+    "run": {"pipeline", "as_of", "through", "fresh", "epochs"},
     "new": {"name", "table", "label", "key", "time", "into"},
     "check": {"pipeline"},
     "status": {"pipeline", "json"},

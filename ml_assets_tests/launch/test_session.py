@@ -23,7 +23,14 @@ def test_the_name_is_short_and_says_what_it_is():
 
 
 @pytest.mark.parametrize(
-    "same", [{"processes": 1}, {"strategy": "replicate"}, {"keep_last": 5}, {"keep_best": 3}]
+    "same",
+    [
+        {"processes": 1},
+        {"strategy": "replicate"},
+        {"keep_last": 5},
+        {"keep_best": 3},
+        {"checkpoint_minutes": 20.0},
+    ],
 )
 def test_how_the_work_is_spread_and_what_is_kept_is_not_in_it(same):
     assert train_session(train_job(**same)) == train_session(train_job())

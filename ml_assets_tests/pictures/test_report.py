@@ -184,7 +184,7 @@ def test_every_part_is_on_it(page):
         "Learning rate",
         "validation loss",
         "Predictions on a fixed batch",
-        "Rows just before the network, decoded",
+        "Rows just before the model, decoded",
         "1700",
         "Label rate",
         "training.epochs",

@@ -16,6 +16,7 @@ from ml_assets.spec.gates import (
     MetricName,
 )
 from ml_assets.spec.pipeline import PipelineSpec
+from ml_assets.spec.program import training_world
 from ml_assets.spec.sources import EventsSource, FilesSource, SourceSpec, SqlSource, inside
 from ml_assets.spec.training import ModelSpec, Task, TrainingSpec
 
@@ -116,9 +117,39 @@ def test_what_a_spec_says_survives_being_written_and_read_again() -> None:
     assert PipelineSpec.model_validate(spec.model_dump(mode="json")) == spec
 
 
+BOOSTED: Raw = {**SPEC, "model": {"family": "lightgbm"}, "training": {"evaluate_every": 10}}
+
+
+def test_a_boosted_model_may_be_declared_and_survives_being_written_and_read_again() -> None:
+    spec = PipelineSpec.model_validate(BOOSTED)
+    written = spec.model_dump(mode="json")
+    assert "processes" not in written["training"]
+    assert PipelineSpec.model_validate(written) == spec
+
+
+@pytest.mark.parametrize("field", ["epochs", "batch_size", "processes", "warmup"])
+def test_what_has_no_meaning_for_boosted_trees_is_refused_even_at_its_default(field: str) -> None:
+    default = TrainingSpec.model_fields[field].default
+    said = refusal(
+        lambda: PipelineSpec.model_validate(changed(BOOSTED, f"training.{field}", default))
+    )
+    assert f"training.{field}: of no meaning for model.family 'lightgbm'" in said
+
+
+def test_one_process_grows_the_trees_of_a_boosted_model() -> None:
+    boosted, network = PipelineSpec.model_validate(BOOSTED), PipelineSpec.model_validate(SPEC)
+    assert training_world(boosted.model, boosted.training).procs == 1
+    assert training_world(network.model, network.training).procs == 2
+
+
 @pytest.mark.parametrize(
     ("path", "value", "said"),
     [
+        # the simple model
+        ("evaluation.simple_model", {"baseline": "trees"}, "names baseline 'trees'"),
+        ("evaluation.simple_model", {"baseline": "constant", "min_effect": -1.0}, "min_effect"),
+        ("training.checkpoint_minutes", 0.0, "checkpoint_minutes"),
+        ("model", {"family": "lightgbm", "num_leaves": 1}, "num_leaves"),
         # the spec as a whole
         ("schema", 2, "schema"),
         ("name", "Returns", "pattern"),

@@ -97,7 +97,7 @@ class Attempt:
         return TrainResult.model_validate_json(Path(self.request.output.result).read_bytes())
 
     def weights(self) -> str:
-        file = Path(self.request.output.model) / "weights.safetensors"
+        (file,) = Path(self.request.output.model).glob("weights.*")
         return hashlib.sha256(file.read_bytes()).hexdigest()
 
 

@@ -9,7 +9,8 @@ import pytest
 from ml_assets.dataset.shards import write_shards
 from ml_assets.spec.pipeline import LabelSpec
 from ml_assets.spec.program import Ref
-from ml_assets.training.data import Batches, SplitArrays, open_set
+from ml_assets.training.batches import Batches
+from ml_assets.training.data import SplitArrays, open_set
 from ml_assets.training.stop import BadData
 from ml_assets_tests.training.conftest import FEATURES, frame
 
@@ -47,7 +48,7 @@ def test_units_are_taken_whole_and_in_the_order_asked_for(arrays: SplitArrays) -
     taken = arrays.take_units(np.array([3, 0, 9]))
     lengths = arrays.rows_of(np.array([3, 0, 9]))
     assert taken.starts is not None
-    assert taken.starts.diff().tolist() == lengths.tolist()
+    assert np.diff(taken.starts).tolist() == lengths.tolist()
     parts = [arrays.take_units(np.array([unit])).label.tolist() for unit in (3, 0, 9)]
     assert taken.label.tolist() == [share for part in parts for share in part]
     assert all(sum(part) == pytest.approx(1) for part in parts), "the shares of one whole query"

@@ -10,7 +10,8 @@ import pytest
 
 from ml_assets.spec.program import Checkpoint, Failed, Ref, Warning
 from ml_assets.storage.objects import file_digest
-from ml_assets.training.data import Batches, SplitArrays, lost_share, open_set
+from ml_assets.training.batches import Batches, lost_share
+from ml_assets.training.data import SplitArrays, open_set
 from ml_assets.training.sampler import permuted
 from ml_assets_tests.training.conftest import SPEC, Attempt, Sessions, ranking_set
 
@@ -141,3 +142,14 @@ def test_retention_keeps_the_newest_and_the_best(whole: Attempt) -> None:
     assert best in kept
     assert len(kept) <= SPEC.keep_last + SPEC.keep_best
     assert f"step-{whole.result().step:06d}.a1" in kept
+
+
+def test_a_checkpoint_by_the_clock_is_of_one_step_on_all_ranks_and_changes_no_bit(
+    sessions: Sessions, whole: Attempt
+) -> None:
+    clocked = SPEC.model_copy(update={"checkpoint_minutes": 1e-6, "keep_last": 100})
+    attempt = sessions.attempt("clocked", spec=clocked)
+    assert attempt.run() == 0
+    steps = [event.step for event in attempt.events() if isinstance(event, Checkpoint)]
+    assert steps == list(range(1, attempt.result().step + 1))
+    assert attempt.weights() == whole.weights()

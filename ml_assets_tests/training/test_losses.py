@@ -6,17 +6,17 @@ import pytest
 import torch
 
 from ml_assets.spec.training import Task
-from ml_assets.training.data import Rows
+from ml_assets.training.batches import Tensors
 from ml_assets.training.losses import prediction_losses, row_losses, row_weights
 from ml_assets.training.models import predictions
 
 TASKS = Task.__args__
 
 
-def rows(label: list[float], starts: list[int] | None = None) -> Rows:
+def rows(label: list[float], starts: list[int] | None = None) -> Tensors:
     nothing = torch.zeros(len(label), 0)
     queries = None if starts is None else torch.tensor(starts)
-    return Rows(nothing, nothing.int(), torch.tensor(label), queries)
+    return Tensors(nothing, nothing.int(), torch.tensor(label), queries)
 
 
 def logits(values: list[float]) -> torch.Tensor:
@@ -24,7 +24,7 @@ def logits(values: list[float]) -> torch.Tensor:
     return torch.tensor(values)[:, None, None].requires_grad_()
 
 
-def mean_loss(found: torch.Tensor, of: Rows, task: Task) -> torch.Tensor:
+def mean_loss(found: torch.Tensor, of: Tensors, task: Task) -> torch.Tensor:
     weights = row_weights(of, task, positive_weight=1.0)
     return (row_losses(found, of, task) * weights).sum() / weights.sum()
 

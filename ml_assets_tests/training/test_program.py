@@ -27,7 +27,7 @@ from ml_assets.spec.program import (
     World,
 )
 from ml_assets.spec.training import Mlp, TabM
-from ml_assets.training.data import Rows
+from ml_assets.training.batches import Tensors
 from ml_assets.training.losses import row_losses
 from ml_assets.training.models import build, predictions, set_output_bias
 from ml_assets.training.optimization import learning_rate
@@ -210,7 +210,7 @@ def test_the_loss_at_initialization_is_near_the_entropy_of_the_labels(spec: TabM
     set_output_bias(network, "binary", (0.2,))
     logits = network(torch.zeros(1000, 0), torch.zeros(1000, 0, dtype=torch.int32), None)
     nothing = torch.zeros(1000, 0)
-    rows = Rows(nothing, nothing.int(), (torch.arange(1000) % 5 == 0).float())
+    rows = Tensors(nothing, nothing.int(), (torch.arange(1000) % 5 == 0).float())
     entropy = -(0.2 * np.log(0.2) + 0.8 * np.log(0.8))
     assert float(row_losses(logits, rows, "binary").mean()) == pytest.approx(entropy, abs=0.15)
 

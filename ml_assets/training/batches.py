@@ -1,0 +1,79 @@
+"""Batches by position: which rows a rank takes at a step, as tensors."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from ml_assets.training.data import Rows, SplitArrays
+from ml_assets.training.models.layers import Masks
+from ml_assets.training.sampler import microbatch_seed, permuted
+
+
+@dataclass(frozen=True)
+class Tensors:
+    """Rows as tensors: numeric [n, f] float32, categorical [n, c] int32, label [n]."""
+
+    numeric: torch.Tensor
+    categorical: torch.Tensor
+    label: torch.Tensor
+    starts: torch.Tensor | None = None
+    """Ranking: [queries + 1] int64, where the rows of each query begin; else None."""
+
+
+def tensors(rows: Rows) -> Tensors:
+    """The same rows, for a network."""
+    arrays = (rows.numeric, rows.categorical, rows.label)
+    numeric, categorical, label = (torch.from_numpy(np.ascontiguousarray(a)) for a in arrays)
+    starts = None if rows.starts is None else torch.from_numpy(rows.starts)
+    return Tensors(numeric, categorical, label, starts)
+
+
+@dataclass(frozen=True)
+class Batches:
+    """``microbatches of one rank's share of a global step``, as a function of the step alone."""
+
+    rows: SplitArrays
+    seed: int
+    batch_size: int
+    microbatches: int
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """The last step of an epoch may be short: every unit comes exactly once an epoch."""
+        return -(-self.rows.units // self.batch_size)
+
+    def first(self, count: int) -> Rows:
+        """The first rows of the first batch."""
+        places = np.arange(min(count, self.rows.units))
+        found = self.rows.take_units(permuted(places, self.rows.units, self.seed, 0))
+        return Rows(found.numeric[:count], found.categorical[:count], found.label[:count])
+
+    def share(self, step: int, rank: int, world: int) -> tuple[Tensors, Masks, int]:
+        """Rank r of w takes the microbatches r, r + w, ...; with them, how many rows count.
+
+        A rank with nothing to do gets one unit that does not count: all ranks must run.
+        """
+        epoch, place = divmod(step, self.steps_per_epoch)
+        units = self.rows.units
+        size = self.batch_size // self.microbatches
+        ranges, seeds = [], []
+        for microbatch in range(rank, self.microbatches, world):
+            start = min(place * self.batch_size + microbatch * size, units)
+            stop = min(start + size, units, (place + 1) * self.batch_size)
+            if stop > start:
+                ranges.append(np.arange(start, stop))
+                seeds.append(microbatch_seed(self.seed, step, microbatch))
+        idle = not ranges
+        if idle:
+            ranges, seeds = [np.zeros(1, np.int64)], [0]
+        numbers = permuted(np.concatenate(ranges), units, self.seed, epoch)
+        rows = np.split(self.rows.rows_of(numbers), np.cumsum([len(span) for span in ranges])[:-1])
+        masks = Masks(tuple(seeds), tuple(int(of.sum()) for of in rows))
+        return tensors(self.rows.take_units(numbers)), masks, 0 if idle else sum(masks.rows)
+
+
+def lost_share(microbatches: int, world: int) -> float:
+    """Share of a step that ranks spend waiting where ``world`` does not divide ``microbatches``."""
+    most = -(-microbatches // world)
+    return 1 - microbatches / (most * world)

@@ -1,0 +1,241 @@
+"""The ``train`` verb for boosted trees: a step is a round, a checkpoint is a text of trees."""
+
+import shutil
+import time
+from dataclasses import dataclass
+from math import isfinite
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from ml_assets.spec.program import ShardSchema, TrainRequest
+from ml_assets.spec.training import LightGbm
+from ml_assets.storage.objects import file_digest
+from ml_assets.training.boosting.library import require_lightgbm
+from ml_assets.training.boosting.matrix import (
+    categorical,
+    group_sizes,
+    labels,
+    matrix,
+    names,
+)
+from ml_assets.training.boosting.parameters import draws, parameters
+from ml_assets.training.boosting.predict import trees_as_text
+from ml_assets.training.checkpoint_files import (
+    MANIFEST,
+    CheckpointFiles,
+    TrainerState,
+    newest_whole,
+    read_state,
+    verify_checkpoint,
+)
+from ml_assets.training.clock import CheckpointClock
+from ml_assets.training.data import SplitArrays, open_set
+from ml_assets.training.events import FIRST_ROWS, EventWriter
+from ml_assets.training.model_folder import write_model
+from ml_assets.training.result import StoppedBy, finish
+from ml_assets.training.stop import NonFinite, Notice, SavedAfterNotice
+
+if TYPE_CHECKING:
+    from lightgbm import Booster, Dataset
+    from lightgbm.callback import CallbackEnv
+
+TREES = "trees.txt"
+WEIGHTS = "weights.txt"
+
+
+def train(request: TrainRequest, events: EventWriter) -> None:
+    """Grow trees, or go on from the newest whole checkpoint, and write the result."""
+    require_lightgbm()
+    began, notice = time.monotonic(), Notice()
+    folder, schema = open_set(request.data)
+    grower = Grower(request, events, notice)
+    stopped = grower.grow(folder, schema)
+    best = grower.state.best[0]
+    chosen = grower.files.folder / best.name
+    verify_checkpoint(chosen, file_digest(chosen / MANIFEST))
+    model = write_model(
+        request, schema, best.step, WEIGHTS, lambda file: shutil.copyfile(chosen / TREES, file)
+    )
+    finish(request, events, grower.state, stopped, model, time.monotonic() - began)
+
+
+class Draws:
+    """LightGBM calls it before each round: what the round draws is a function of its number."""
+
+    before_iteration = True
+
+    def __init__(self, model: LightGbm, seed: int) -> None:
+        self._model, self._seed = model, seed
+
+    def __call__(self, env: "CallbackEnv") -> None:
+        booster = cast("Booster", env.model)
+        booster.reset_parameter(draws(self._model, self._seed, env.iteration))
+
+
+@dataclass(eq=False)
+class Grower:
+    """One attempt; LightGBM calls it after each round."""
+
+    request: TrainRequest
+    events: EventWriter
+    notice: Notice
+
+    def __post_init__(self) -> None:
+        assert isinstance(self.request.model, LightGbm)
+        self.state = TrainerState()
+        self.model = self.request.model
+        self.spec = self.request.training
+        self.files = CheckpointFiles(self.request, self.events, world=1)
+        self.clock = CheckpointClock(self.spec.checkpoint_minutes)
+
+    def grow(self, folder: Path, schema: ShardSchema) -> StoppedBy:
+        """Rounds until the last one, or until patience ends."""
+        import lightgbm
+
+        trees = self._resume()
+        if self.state.step < self.model.rounds and not self._lost_patience:
+            threads = self.request.world.threads
+            chosen = parameters(self.model, self.spec, schema.task, schema.classes, threads)
+            if trees is None:
+                whole = SplitArrays(folder, schema, "train")
+                self.events.first_rows(whole.take(np.arange(min(FIRST_ROWS, len(whole)))))
+            rows, held_out = datasets(folder, schema, chosen)
+            before = draws(self.model, self.spec.seed, self.state.step - 1)
+            self.speed = Speed(sum(s.rows for s in schema.splits["train"]), self.state.step)
+            lightgbm.train(
+                {**chosen, **before},
+                rows,
+                self.model.rounds - self.state.step,
+                valid_sets=[rows, held_out],
+                valid_names=["train", "validation"],
+                init_model=trees,
+                keep_training_booster=True,  # its trees were saved: not once more
+                callbacks=[Draws(self.model, self.spec.seed), self],
+            )
+        return "rounds" if self.state.step == self.model.rounds else "patience"
+
+    def __call__(self, env: "CallbackEnv") -> None:
+        """After a round: judge it, save it, stop after it, each where it is due."""
+        self.state = self.state.model_copy(update={"step": env.iteration + 1})
+        booster = cast("Booster", env.model)
+        scheduled = self._evaluation_is_due
+        if scheduled or self.notice.given:
+            metrics = self._metrics(env)
+            if scheduled:  # a notice's evaluation must not change when training stops
+                name = self.files.name(self.state.step)
+                loss = metrics["validation_loss"]
+                self.state = self.state.judged(loss, name, self.spec.keep_best)
+            self._tell(metrics)
+            self._save(booster, metrics)
+        elif self.clock.due:
+            self._save(booster, {})
+        if self.notice.given:
+            step = self.state.step
+            raise SavedAfterNotice(f"a notice came: saved at round {step}", step)
+        if self._lost_patience:
+            from lightgbm.callback import EarlyStopException
+
+            raise EarlyStopException(env.iteration, env.evaluation_result_list or [])
+
+    @property
+    def _lost_patience(self) -> bool:
+        return self.state.evaluations_without_better >= self.spec.patience
+
+    @property
+    def _evaluation_is_due(self) -> bool:
+        step = self.state.step
+        return step % self.spec.evaluate_every == 0 or step == self.model.rounds
+
+    def _resume(self) -> Path | None:
+        """The trees of the newest whole checkpoint, its state taken up; None: from nothing."""
+        if self.request.resume is None:
+            return None
+        ref = newest_whole(self.files.folder, self.events)
+        if ref is None:
+            return None
+        folder = Path(ref.uri)
+        self.files.parent = folder.name
+        self.state = read_state(folder)
+        step, rounds = self.state.step, self.model.rounds
+        self.events.progress(step, rounds, f"resumed at round {step} of {rounds}")
+        return folder / TREES
+
+    def _metrics(self, env: "CallbackEnv") -> dict[str, float]:
+        found = _losses(env)
+        metrics = {
+            "train_loss": found["train"],
+            "validation_loss": found["validation"],
+            "learning_rate": self.model.learning_rate,
+            "rows_per_second": self.speed.at(self.state.step),
+        }
+        if not all(isfinite(value) for value in metrics.values()):
+            raise NonFinite(
+                f"the losses of round {self.state.step} are {found}: lower model.learning_rate,"
+                " or look for broken labels",
+                self.state.step,
+            )
+        return metrics
+
+    def _tell(self, metrics: dict[str, float]) -> None:
+        step, rounds = self.state.step, self.model.rounds
+        self.events.metrics(step, metrics)
+        self.events.progress(
+            step,
+            rounds,
+            f"round {step} of {rounds}: train loss {metrics['train_loss']:.4f},"
+            f" validation {metrics['validation_loss']:.4f},"
+            f" {metrics['rows_per_second']:,.0f} rows/s",
+        )
+
+    def _save(self, booster: "Booster", metrics: dict[str, float]) -> None:
+        folder = self.files.draft(self.state.step)
+        (folder / TREES).write_text(trees_as_text(booster))
+        self.files.seal(self.state, metrics)
+        self.clock.saved()
+
+
+def _losses(env: "CallbackEnv") -> dict[str, float]:
+    """Split -> its metric as something to lower: 1 - NDCG, as the evaluation counts it."""
+    found: dict[str, float] = {}
+    for split, _, value, higher_is_better, *_ in env.evaluation_result_list or ():
+        found[str(split)] = 1 - float(value) if higher_is_better else float(value)
+    return found
+
+
+class Speed:
+    """Rows that went through rounds, per second since it was asked before."""
+
+    def __init__(self, rows: int, step: int) -> None:
+        self._rows, self._step, self._since = rows, step, time.monotonic()
+
+    def at(self, step: int) -> float:
+        now = time.monotonic()
+        found = self._rows * (step - self._step) / max(now - self._since, 1e-9)
+        self._step, self._since = step, now
+        return found
+
+
+def datasets(
+    folder: Path, schema: ShardSchema, chosen: dict[str, Any]
+) -> tuple["Dataset", "Dataset"]:
+    """The training and the validation split, cut into the same bins."""
+    from lightgbm import Dataset
+
+    train, validation = (
+        SplitArrays(folder, schema, split).whole() for split in ("train", "validation")
+    )
+    columns, task = schema.preprocessing, schema.task
+    rows = Dataset(
+        matrix(train, columns),
+        label=labels(train, task),
+        group=group_sizes(train),
+        feature_name=names(columns),
+        categorical_feature=list(categorical(columns)),
+        params=chosen,
+    )
+    held_out = rows.create_valid(
+        matrix(validation, columns), labels(validation, task), group=group_sizes(validation)
+    )
+    return rows, held_out

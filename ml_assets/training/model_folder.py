@@ -1,0 +1,67 @@
+"""The model as it is released: weights, configuration, preprocessing. Nothing is pickled."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from ml_assets.errors import StorageError
+from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.program import ModelManifest, Ref, ShardSchema, TrainRequest
+from ml_assets.storage.objects import describe, file_digest, verify
+from ml_assets.training.stop import BadData
+
+MANIFEST = "model.json"
+
+
+def write_model(
+    request: TrainRequest,
+    schema: ShardSchema,
+    step: int,
+    weights: str,
+    write_weights: Callable[[Path], object],
+) -> Ref:
+    """Write the whole model, by rename.
+
+    Args:
+        step: that the weights are of.
+        weights: name of their file.
+        write_weights: writes that file.
+    """
+    target = Path(request.output.model)
+    draft = target.with_name(f".{target.name}.a{request.attempt}")
+    shutil.rmtree(draft, ignore_errors=True)
+    draft.mkdir(parents=True)
+    write_weights(draft / weights)
+    manifest = ModelManifest(
+        model=request.model,
+        task=schema.task,
+        classes=schema.classes,
+        preprocessing=schema.preprocessing,
+        label_scale=schema.label_scale,
+        weights=describe(draft, [weights])[0],
+        session=request.session,
+        step=step,
+    )
+    (draft / MANIFEST).write_bytes(canonical_json(manifest))
+    shutil.rmtree(target, ignore_errors=True)
+    draft.rename(target)
+    return Ref(uri=str(target), digest=file_digest(target / MANIFEST))
+
+
+def open_model(ref: Ref) -> ModelManifest:
+    """The manifest of a model, held to its digest, with the weights held to the manifest.
+
+    Raises:
+        BadData: it is not what its digest names.
+    """
+    folder = Path(ref.uri)
+    try:
+        if file_digest(folder / MANIFEST) != ref.digest:
+            raise BadData(f"{folder / MANIFEST} is damaged: its checksum is not {ref.digest[:12]}.")
+        manifest = ModelManifest.model_validate_json((folder / MANIFEST).read_bytes())
+        verify(folder, [manifest.weights])
+    except (OSError, ValidationError, StorageError) as error:
+        raise BadData(f"The model {folder} cannot be used: {error}") from error
+    return manifest

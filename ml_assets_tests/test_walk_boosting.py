@@ -1,0 +1,92 @@
+"""Boosted trees through the command line: released, resumed, and compared across families."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ml_assets_tests.worlds import irises
+from ml_assets_tests.worlds.world import World
+
+NETWORK = irises.SPEC[irises.SPEC.index("  model:") : irises.SPEC.index("  evaluation:")]
+TREES = """\
+  model: {family: lightgbm, rounds: 60, num_leaves: 7, min_child_samples: 5}
+  training: {evaluate_every: 4, patience: 50}
+"""
+HELD_AGAINST = """\
+    simple_model: {baseline: trees, min_effect: 0.005}
+    baselines:
+      - {kind: gradient_boosting, name: trees, iterations: 20}
+"""
+
+
+def plant(root: Path, model: str = TREES) -> World:
+    """A state folder whose one pipeline has this model."""
+    world = World(root)
+    irises.plant(world.root / "pipelines", world.sources)
+    declare(world, model)
+    return world
+
+
+def declare(world: World, model: str) -> None:
+    spec = irises.SPEC.replace(NETWORK, model).replace("    baselines:\n", HELD_AGAINST)
+    spec = spec.replace("{kind: champion}", "{kind: champion, margin: 10.0}")
+    (world.root / "pipelines" / "irises" / "defs.yaml").write_text(spec)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    found = plant(tmp_path_factory.mktemp("boosted"))
+    found.cli("run", "irises")
+    return found
+
+
+def release(world: World) -> dict[str, Any]:
+    return world.status("irises")["release"]
+
+
+def test_boosted_trees_are_released(world: World) -> None:
+    found = release(world)
+    assert found["stage"] == "production"
+    assert found["metrics"]["accuracy"] > 0.8
+
+
+def test_the_page_says_whether_they_are_worth_their_cost(world: World) -> None:
+    html = Path(world.cli("report", "irises").strip()).read_text()
+    assert "Is it worth its cost?" in html
+    assert "than gradient boosting by" in html
+    assert "lightgbm, at most 60 rounds in one process" in html
+
+
+def test_trees_killed_while_they_grow_end_in_the_same_model(world: World, tmp_path: Path) -> None:
+    killed = plant(tmp_path)
+    with subprocess.Popen(
+        [sys.executable, "-m", "ml_assets.cli.main", "run", "irises"],
+        env=killed.environment,
+        cwd=killed.root,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as run:
+        assert run.stdout is not None
+        assert any("round 4 of" in line for line in run.stdout)
+        run.kill()
+    killed.cli("run", "irises")
+    assert release(killed)["version"] == release(world)["version"]
+
+
+def test_a_champion_of_another_family_is_scored_on_the_same_rows(world: World) -> None:
+    trees = release(world)["version"]
+    declare(world, NETWORK)
+    assert f"minus that of champion {trees[:12]} is" in world.cli("run", "irises")
+    network = release(world)["version"]
+    declare(world, TREES)
+    assert f"minus that of champion {network[:12]} is" in world.cli("run", "irises")
+    assert release(world)["version"] == trees != network
+
+
+def test_trees_have_no_epochs(world: World) -> None:
+    declare(world, TREES)
+    output = world.cli("run", "irises", "--epochs", "3", code=1)
+    assert "Set model.rounds" in output

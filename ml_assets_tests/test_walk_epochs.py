@@ -1,0 +1,39 @@
+"""Epochs by run config: another model under the same spec, which the spec's own run replaces."""
+
+import pytest
+
+from ml_assets_tests.worlds import irises
+from ml_assets_tests.worlds.world import World
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    found = World(tmp_path_factory.mktemp("epochs"))
+    irises.plant(found.pipelines, found.sources)
+    return found
+
+
+def trained(world: World, *arguments: str) -> str:
+    """Train; the model's version."""
+    world.cli("run", "irises", "--through", "trained_model", *arguments)
+    stages = world.status("irises")["stages"]
+    return next(s["version"] for s in stages if s["key"] == "irises/trained_model")
+
+
+def sessions(world: World) -> int:
+    return len(list(world.root.glob("state/**/sessions/irises-*")))
+
+
+def test_other_epochs_are_another_model_until_the_spec_is_run_again(world: World) -> None:
+    short = trained(world, "--epochs", "2")
+    assert trained(world, "--epochs", "2") == short
+    assert sessions(world) == 1
+    assert trained(world) != short
+    assert sessions(world) == 2
+    assert trained(world, "--epochs", "2") == short
+    assert sessions(world) == 2  # it was trained before: its model is taken up
+
+
+def test_there_are_no_epochs_below_one(world: World) -> None:
+    output = world.cli("run", "irises", "--epochs", "0", code=1)
+    assert "epochs is 0; it takes at least one" in output

@@ -1,0 +1,287 @@
+"""Boosted trees through the same program: exact after any interruption, scored, and explained."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from ml_assets.dataset.shards import write_shards
+from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.pipeline import LabelSpec
+from ml_assets.spec.program import (
+    Checkpoint,
+    Failed,
+    Ref,
+    ScoreOutput,
+    ScoreRequest,
+    ScoreResult,
+    Split,
+    World,
+)
+from ml_assets.spec.training import LightGbm, TrainingSpec
+from ml_assets.storage.objects import file_digest
+from ml_assets.training.boosting.parameters import draws
+from ml_assets_tests.training.conftest import FEATURES, LABEL, Attempt, Sessions, frame
+
+TREES = LightGbm(
+    family="lightgbm", rounds=60, num_leaves=7, feature_fraction=0.7, bagging_fraction=0.8
+)
+SPEC = TrainingSpec(evaluate_every=5, patience=100)
+
+
+def grown(sessions: Sessions, name: str = "trees", **more) -> Attempt:
+    return sessions.attempt(name, **{"model": TREES, "spec": SPEC, "procs": 1, **more})
+
+
+def program(verb: str, request: Path, **environment: str) -> int:
+    command = [sys.executable, "-m", "ml_assets.training", verb, "--request", str(request)]
+    env = {**os.environ, **environment}
+    return subprocess.run(command, env=env, capture_output=True, timeout=60, check=False).returncode
+
+
+def score(attempt: Attempt, folder: Path, data: Ref | None = None) -> tuple[int, np.ndarray | None]:
+    """The exit code, and the predictions on the validation split."""
+    request = ScoreRequest(
+        session="score",
+        attempt=1,
+        model=attempt.result().model,
+        data=data or attempt.request.data,
+        split="validation",
+        output=ScoreOutput(
+            predictions=str(folder / "p.npy"),
+            events=str(folder / "events.jsonl"),
+            result=str(folder / "result.json"),
+        ),
+        world=World(),
+    )
+    (folder / "request.json").write_bytes(canonical_json(request))
+    code = program("score", folder / "request.json")
+    return code, np.load(folder / "p.npy", allow_pickle=False) if code == 0 else None
+
+
+def told(attempt: Attempt) -> Failed:
+    return next(event for event in attempt.events() if isinstance(event, Failed))
+
+
+@pytest.fixture(scope="module")
+def trees(tmp_path_factory: pytest.TempPathFactory, data: Ref) -> Attempt:
+    """Trees that grew with nothing in their way."""
+    attempt = grown(Sessions(tmp_path_factory.mktemp("trees"), data))
+    assert attempt.run() == 0
+    return attempt
+
+
+def test_trees_learn_and_tell_their_losses_by_round(trees: Attempt) -> None:
+    losses = trees.validation_losses()
+    assert list(losses) == list(range(5, 61, 5))
+    assert trees.result().stopped == "rounds"
+    assert trees.result().metrics["validation_loss"] == min(losses.values()) < losses[5]
+
+
+def test_the_released_files_are_text_and_json(trees: Attempt) -> None:
+    folder = Path(trees.request.output.model)
+    assert sorted(path.name for path in folder.iterdir()) == ["model.json", "weights.txt"]
+    assert json.loads((folder / "model.json").read_text())["model"]["family"] == "lightgbm"
+    assert (folder / "weights.txt").read_text().startswith("tree\nversion=")
+
+
+def test_scores_are_in_the_order_of_the_rows_and_have_the_loss_that_was_told(
+    trees: Attempt, tmp_path: Path
+) -> None:
+    code, p = score(trees, tmp_path)
+    assert code == 0
+    assert p is not None
+    label = np.load(Path(trees.request.data.uri) / "validation" / "label.npy")
+    loss = -(label * np.log(p[:, 0]) + (1 - label) * np.log(1 - p[:, 0])).mean()
+    assert p.shape == (300, 1)
+    assert p.dtype == np.float64
+    assert loss == pytest.approx(trees.result().metrics["validation_loss"], abs=1e-9)
+    scored = ScoreResult.model_validate_json((tmp_path / "result.json").read_bytes())
+    assert scored.latency_ms > 0
+
+
+@pytest.mark.parametrize("signal_number", [signal.SIGKILL, signal.SIGTERM])
+def test_interrupted_trees_go_on_to_the_same_model(
+    sessions: Sessions, trees: Attempt, signal_number: signal.Signals
+) -> None:
+    first = grown(sessions, model=TREES)
+    process = first.start()
+    wait_for_checkpoint(first, 15)
+    os.kill(process.pid, signal_number)
+    assert process.wait(30) in {75, -signal.SIGKILL}
+    again = grown(sessions, number=2, resume=newest(first))
+    assert again.run() == 0
+    assert again.result().best_step == trees.result().best_step
+    assert again.weights() == trees.weights()
+    assert not any(isinstance(e, Checkpoint) and e.step <= 15 for e in again.events())
+
+
+def test_a_checkpoint_by_the_clock_changes_no_bit(sessions: Sessions, trees: Attempt) -> None:
+    clocked = grown(sessions, spec=SPEC.model_copy(update={"checkpoint_minutes": 1e-6}))
+    assert clocked.run() == 0
+    steps = [event.step for event in clocked.events() if isinstance(event, Checkpoint)]
+    assert steps == list(range(1, 61))
+    assert clocked.weights() == trees.weights()
+
+
+def test_trees_stop_when_patience_ends_and_the_best_ones_are_released(sessions: Sessions) -> None:
+    model = TREES.model_copy(update={"rounds": 2000, "learning_rate": 0.5})
+    attempt = grown(sessions, model=model, spec=SPEC.model_copy(update={"patience": 2}))
+    assert attempt.run() == 0
+    result = attempt.result()
+    assert result.stopped == "patience"
+    assert result.step == result.best_step + 2 * SPEC.evaluate_every
+    again = grown(sessions, number=2, model=model, resume=newest(attempt))
+    assert again.run() == 0
+
+
+def test_draws_are_a_function_of_the_round_and_neighbours_differ() -> None:
+    assert draws(TREES, 3, 17) == draws(TREES, 3, 17) != draws(TREES, 4, 17)
+    for number in range(100):
+        here, there = draws(TREES, 0, number), draws(TREES, 0, number + 1)
+        assert all(here[name] != there[name] for name in here if name != "bagging_freq")
+
+
+def test_three_classes_with_nulls_and_words_never_seen(sessions: Sessions, tmp_path: Path) -> None:
+    classes = ("low", "middle", "high")
+    label = LABEL.model_copy(update={"task": "multiclass", "classes": classes})
+    places = (
+        pl.when(pl.col("x") < -0.5)
+        .then(pl.lit("low"))
+        .when(pl.col("x") < 0.5)
+        .then(pl.lit("middle"))
+        .otherwise(pl.lit("high"))
+    )
+    splits = {
+        "train": frame(600, 0).with_columns(y=places),
+        "validation": frame(200, 1).with_columns(y=places),
+        "holdout": frame(200, 2).with_columns(y=places, c=pl.lit("never seen"), z=None),
+    }
+    data = write_shards(splits, FEATURES, label, tmp_path / "set")  # pyright: ignore[reportArgumentType]
+    attempt = grown(sessions, data=data)
+    assert attempt.run() == 0
+    code, p = score(attempt, tmp_path, data)
+    assert code == 0
+    assert p is not None
+    assert p.shape == (200, 3)
+    assert p.sum(axis=1) == pytest.approx(np.ones(200))
+    truth = np.load(Path(data.uri) / "validation" / "label.npy")
+    assert (p.argmax(axis=1) == truth).mean() > 0.95
+
+
+def test_a_number_is_predicted_in_its_own_unit(sessions: Sessions, tmp_path: Path) -> None:
+    label = LABEL.model_copy(update={"task": "regression"})
+    rent = 1000 + 300 * pl.col("x")
+    data = shards(label, tmp_path, y=rent)
+    attempt = grown(sessions, data=data)
+    assert attempt.run() == 0
+    code, p = score(attempt, tmp_path, data)
+    assert code == 0
+    assert p is not None
+    truth = pl.read_parquet(Path(data.uri) / "validation" / "rows.parquet")["y"].to_numpy()
+    assert np.sqrt(((p[:, 0] - truth) ** 2).mean()) < 0.25 * truth.std()
+
+
+def test_rows_are_ranked_within_their_query_and_resume_to_the_same_trees(
+    sessions: Sessions, tmp_path: Path
+) -> None:
+    label = LABEL.model_copy(update={"task": "ranking", "query": "q"})
+    grade = (pl.col("x") > 0).cast(pl.Int64) + (pl.col("x") > 1).cast(pl.Int64)
+    data = shards(label, tmp_path, y=grade, q=pl.col("k") // 10)
+    whole = grown(sessions, "ranked", data=data)
+    assert whole.run() == 0
+    losses = whole.validation_losses()
+    assert min(losses.values()) < 0.05
+    code, scores = score(whole, tmp_path, data)
+    assert code == 0
+    assert scores is not None
+    rows = pl.read_parquet(Path(data.uri) / "validation" / "rows.parquet")
+    best = (
+        rows.with_columns(score=scores[:, 0])
+        .group_by("q")
+        .agg(pl.col("y").get(pl.col("score").arg_max()) == pl.col("y").max())
+    )
+    assert best["y"].sum() > 0.9 * len(best)
+
+    first = grown(sessions, "killed", data=data)
+    process = first.start()
+    wait_for_checkpoint(first, 15)
+    process.kill()
+    process.wait(30)
+    again = grown(sessions, "killed", number=2, data=data, resume=newest(first))
+    assert again.run() == 0
+    assert again.weights() == whole.weights()
+
+
+def shards(label: LabelSpec, folder: Path, **columns: pl.Expr) -> Ref:
+    """A training set of the planted features, with other labels."""
+    sizes: dict[Split, tuple[int, int]] = {"train": (600, 0), "validation": (200, 2000)}
+    rows: dict[Split, pl.LazyFrame] = {
+        name: frame(*size).with_columns(**columns) for name, size in sizes.items()
+    }
+    return write_shards(rows, FEATURES, label, folder / "set")
+
+
+@pytest.mark.parametrize(
+    ("raised", "remedy"),
+    [
+        ("ImportError('no module named lightgbm')", "pip install 'ml_assets[boosting]'"),
+        ("OSError('libgomp.so.1: cannot open shared object file')", "libgomp1"),
+    ],
+)
+def test_a_package_or_library_that_is_missing_is_told_before_training(
+    sessions: Sessions, tmp_path: Path, raised: str, remedy: str
+) -> None:
+    planted = tmp_path / "planted"
+    planted.mkdir()
+    (planted / "lightgbm.py").write_text(f"raise {raised}\n")
+    attempt = grown(sessions)
+    request = attempt.folder / "request.json"
+    request.write_bytes(canonical_json(attempt.request))
+    path = os.pathsep.join([str(planted), *sys.path])
+    assert program("train", request, PYTHONPATH=path) == 69
+    assert remedy in told(attempt).reason
+    assert not Path(attempt.request.output.checkpoints).exists()
+
+
+def test_a_damaged_model_is_not_scored(sessions: Sessions, tmp_path: Path) -> None:
+    attempt = grown(sessions, model=TREES.model_copy(update={"rounds": 5}))
+    assert attempt.run() == 0
+    weights = Path(attempt.request.output.model) / "weights.txt"
+    weights.write_text(weights.read_text().replace("leaf_value=", "leaf_value=9"))
+    assert score(attempt, tmp_path)[0] == 65
+
+
+def test_no_torch_is_loaded_for_trees_and_no_lightgbm_for_a_network() -> None:
+    loaded = (
+        "import importlib, sys; importlib.import_module(sys.argv[1]);"
+        "print({'torch', 'lightgbm'} & set(sys.modules))"
+    )
+
+    def engines(module: str) -> str:
+        command = [sys.executable, "-c", loaded, f"ml_assets.training.{module}"]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    assert engines("boosting.train") == engines("boosting.predict") == engines("score") == "set()"
+    assert engines("train") == "{'torch'}"
+
+
+def wait_for_checkpoint(attempt: Attempt, step: int) -> None:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if any(isinstance(e, Checkpoint) and e.step >= step for e in attempt.events()):
+            return
+        time.sleep(0.005)
+    raise AssertionError(f"no checkpoint at round {step}")
+
+
+def newest(attempt: Attempt) -> Ref:
+    manifest = sorted((attempt.folder / "checkpoints").glob("*/manifest.json"))[-1]
+    return Ref(uri=str(manifest.parent), digest=file_digest(manifest))
