@@ -14,7 +14,8 @@ from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.resources.sources import SourcesResource
 from ml_assets.resources.tracking import TrackingResource
 from ml_assets.settings import Settings, read_settings
-from ml_assets.spec.load import SPEC_FILE, load_spec
+from ml_assets.spec.load import folders, load_spec
+from ml_assets.spec.load import pipeline_folders as pipeline_folders  # for the command line
 
 # what is used of Dagster's beta API is held by tests; the warnings would bury the run's own words
 warnings.filterwarnings("ignore", category=dg.BetaWarning)
@@ -41,17 +42,6 @@ def resources(settings: Settings) -> dict[str, dg.ConfigurableResource]:
         "launcher": LauncherResource(objects=settings.objects),
         "tracking": TrackingResource(),
     }
-
-
-def folders(room: Path) -> list[Path]:
-    """The pipeline folders of a room, by name."""
-    return sorted(path.parent for path in room.glob(f"*/{SPEC_FILE}"))
-
-
-def pipeline_folders(settings: Settings) -> dict[str, Path]:
-    """Pipeline folder name -> folder, of every room."""
-    rooms = [_room(ml_assets.pipelines), *settings.pipelines]
-    return {folder.name: folder for room in rooms for folder in folders(room)}
 
 
 def _load(folder: Path, module: ModuleType) -> dg.Definitions:

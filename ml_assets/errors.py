@@ -59,6 +59,14 @@ class RefusedByGate(EvidenceError):
     """A gate refused the model: nothing was released."""
 
 
+class NothingReleased(MlAssetsError):
+    """A pipeline has no model in its stage to use."""
+
+
+class RowsRefused(MlAssetsError):
+    """Rows to predict are not what the release reads; the message lists every mistake."""
+
+
 class RunFailed(MlAssetsError):
     """A run of the graph failed; the message gives the step's own error."""
 

@@ -10,7 +10,7 @@ from ml_assets.assets.partitioned import Events, Made, make_partitions
 from ml_assets.assets.publish import Draft, Work, input_version
 from ml_assets.assets.raw_snapshot import window_of
 from ml_assets.errors import WindowError
-from ml_assets.features.function import FeatureFunction, check_features, load_function
+from ml_assets.features.function import FeatureFunction, build_features, load_function
 from ml_assets.features.window import Window
 from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.spec.partitions import windows
@@ -72,8 +72,7 @@ def build_rows(
     }
     span = window_of(graph, partition)
     window = Window(partition, span.start if span else None, span.end if span else None)
-    frame = build(tables, window).collect()
-    return check_features(frame, graph.spec.features, graph.spec.label)
+    return build_features(build, tables, window, graph.spec)
 
 
 def input_addresses(graph: PipelineGraph, partition: str | None) -> dict[str, list[Address]]:

@@ -93,11 +93,13 @@ class PipelineGraph:
 
     def _spec_part(self, stage: str, source: str | None) -> object:
         spec = self.spec
+        # what can be predicted does not touch what is trained on
+        features = spec.features.model_copy(update={"subject": None})
         parts: Mapping[str, object] = {
             "raw_snapshot": spec.sources.get(source or ""),
             "validated_table": spec.sources.get(source or ""),
-            "feature_set": [spec.features, spec.label, spec.partitions],
-            "training_set": [spec.features, spec.label, spec.split],
+            "feature_set": [features, spec.label, spec.partitions],
+            "training_set": [features, spec.label, spec.split],
             "checkpoints": [spec.model, spec.training],
             "trained_model": [spec.model, spec.training],
             "evaluation_report": [spec.evaluation, *spec.gates],
