@@ -9,7 +9,7 @@ In a notebook::
 
 import tempfile
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +28,7 @@ from ml_assets.settings import Settings
 from ml_assets.sources.schema import Columns, name_problems
 from ml_assets.spec.pipeline import SubjectSpec
 from ml_assets.spec.program import Event, ModelManifest, ScoreResult
+from ml_assets.spec.sources import FilesSource
 from ml_assets.storage.objects import verify
 from ml_assets.validation.quarantine import REASON
 
@@ -88,16 +89,22 @@ class Predictor:
             return self._of_source_rows(subject, rows)
         return self._of_feature_rows(rows)
 
+    @property
+    def null_values(self) -> tuple[str, ...]:
+        """Text that means "no value" in a CSV file of the subject."""
+        subject = self.place.spec.features.subject
+        source = self.place.spec.sources[subject.source] if subject else None
+        return source.null_values if isinstance(source, FilesSource) else ("",)
+
     # --- the two kinds of rows ----------------------------------------------------------------
 
     def _are_of(self, subject: SubjectSpec, rows: Rows) -> bool:
         """Rows are taken for what they fit better; told apart by their columns alone."""
         declared, label = self._source_columns(subject)
-        carried = set(self._carried())
-        features = [name for name in rows.names if name not in carried]
-        names = [name for name in rows.names if name not in label]
-        as_source = len(name_problems(names, declared))
-        return as_source <= len(name_problems(features, feature_columns(self.release.manifest)))
+        as_source = [name for name in rows.names if name not in label]
+        as_features = self._without_carried(rows).names
+        features = feature_columns(self.release.manifest)
+        return len(name_problems(as_source, declared)) <= len(name_problems(as_features, features))
 
     def _of_source_rows(self, subject: SubjectSpec, rows: Rows) -> Predictions:
         place, key = self.place, self.place.spec.features.key
@@ -122,17 +129,8 @@ class Predictor:
         return Predictions(found, (*notes, *made.notes))
 
     def _of_feature_rows(self, rows: Rows) -> Predictions:
-        carried = self._carried()
         columns = feature_columns(self.release.manifest)
-        known = {n: t for n, t in columns.items() if n not in carried}
-        bare = Rows(
-            rows.where,
-            tuple(name for name in rows.names if name not in carried or name in columns),
-            rows.cells,
-            rows.kind,
-            rows.text,
-        )
-        frame = check_rows(bare, {**known, **columns}, {}, "feature rows")
+        frame = check_rows(self._without_carried(rows), columns, {}, "feature rows")
         kept = rows.as_they_are(self.place.spec.features.key)
         if not kept.width:
             kept = pl.DataFrame({"row": np.arange(1, len(rows) + 1)})
@@ -142,13 +140,14 @@ class Predictor:
         """The columns that rows must have, and the label, which they may have."""
         columns = self.place.spec.sources[subject.source].columns
         label = self.place.spec.label.column
-        needed = {name: dtype for name, dtype in columns.items() if name != label}
+        needed: Columns = {name: dtype for name, dtype in columns.items() if name != label}
         return needed, {name: columns[name] for name in columns.keys() - needed.keys()}
 
-    def _carried(self) -> tuple[str, ...]:
-        """Columns of the feature set that the model does not read."""
-        features = self.place.spec.features
-        return (*features.key, features.decision_at, self.place.spec.label.column)
+    def _without_carried(self, rows: Rows) -> Rows:
+        """Without the columns of the feature set that the model does not read."""
+        features, read = self.place.spec.features, feature_columns(self.release.manifest)
+        carried = {*features.key, features.decision_at, self.place.spec.label.column} - read.keys()
+        return replace(rows, names=tuple(name for name in rows.names if name not in carried))
 
     # --- scoring ------------------------------------------------------------------------------
 

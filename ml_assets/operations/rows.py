@@ -51,7 +51,7 @@ class Rows:
 
     def typed(self, declared: Columns) -> tuple[pl.DataFrame, list[str]]:
         """The declared columns that are there, typed; a sentence for each value that is not."""
-        there = {name: dtype for name, dtype in declared.items() if name in self.names}
+        there: Columns = {n: dtype for n, dtype in declared.items() if n in self.names}
         if not isinstance(self.cells, pl.DataFrame):
             return type_values(self.cells, there, self.at, accept=JSON_VALUES)
         if self.kind == "csv":
@@ -104,8 +104,8 @@ def check_rows(rows: Rows, declared: Columns, optional: Columns, taken_for: str)
     Raises:
         RowsRefused: lists every missing, unknown and mistyped column, and each one's first row.
     """
-    there = {name: dtype for name, dtype in optional.items() if name in rows.names}
-    wanted = {**declared, **there}
+    there: Columns = {n: dtype for n, dtype in optional.items() if n in rows.names}
+    wanted: Columns = {**declared, **there}
     frame, mistyped = rows.typed(wanted)
     problems = [*name_problems(rows.names, wanted), *mistyped]
     if problems:
