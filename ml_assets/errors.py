@@ -67,6 +67,10 @@ class RowsRefused(MlAssetsError):
     """Rows to predict are not what the release reads; the message lists every mistake."""
 
 
+class UnknownRun(MlAssetsError):
+    """No run, or more than one, is what was asked for."""
+
+
 class RunFailed(MlAssetsError):
     """A run of the graph failed; the message gives the step's own error."""
 

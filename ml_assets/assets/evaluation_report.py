@@ -52,7 +52,7 @@ def evaluation_report(graph: PipelineGraph) -> dg.AssetsDefinition:
         base = resolve_base(context, store)
         model = require_record(store, base, Address(graph.name, "trained_model"))
         data = require_record(store, base, Address(graph.name, "training_set"))
-        bench = Bench(graph, context.log, objects.store(), launcher.launcher(), data_ref(data))
+        bench = Bench(graph, context, objects.store(), launcher.launcher(), data_ref(data))
         model_ref = Ref.model_validate(model.attributes["model"])
         rival = champion(read(store, graph.name, base), graph.spec.release.to)
         if rival == model_ref.digest:
@@ -94,13 +94,13 @@ class Bench:
     def __init__(
         self,
         graph: PipelineGraph,
-        log: dg.DagsterLogManager,
+        context: dg.AssetExecutionContext,
         objects: LocalObjects,
         launcher: Launcher,
         data: Ref,
     ) -> None:
         self.graph, self.spec = graph, graph.spec
-        self.log, self.objects, self.launcher = log, objects, launcher
+        self.context, self.objects, self.launcher = context, objects, launcher
         self.data = data
         self.schema: ShardSchema = load_schema(data)
 
@@ -110,7 +110,7 @@ class Bench:
 
     def score(self, model: Ref, data: Ref, split: Split) -> Scored:
         threads = self.spec.training.threads
-        return score(self.log, self.launcher, self.graph.name, model, data, split, threads)
+        return score(self.context, self.launcher, self.graph.name, model, data, split, threads)
 
     def holdout(self, span: tuple[str, ...]) -> Holdout:
         """Labels, blocks and slice columns of the holdout."""
@@ -125,7 +125,7 @@ class Bench:
             sides[split] = Rows.of(self.spec.label, frame, numeric, categorical)
         found: dict[str, np.ndarray] = {}
         for baseline in self.spec.evaluation.baselines:
-            self.log.info(f"baseline {baseline.name}")
+            self.context.log.info(f"baseline {baseline.name}")
             found[baseline.name] = score_baseline(
                 baseline, sides["train"], sides["holdout"], self.spec.label
             )

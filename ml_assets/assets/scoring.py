@@ -7,8 +7,10 @@ import dagster as dg
 import numpy as np
 from numpy.typing import NDArray
 
+from ml_assets.assets.sessions import remember_session
 from ml_assets.errors import StorageError
 from ml_assets.launch.launcher import Launcher, ScoreJob
+from ml_assets.launch.session import score_session
 from ml_assets.spec.program import Event, Failed, Progress, Ref, ScoreResult, Split, Warning
 from ml_assets.storage.objects import file_digest
 
@@ -22,7 +24,7 @@ class Scored:
 
 
 def score(
-    log: dg.DagsterLogManager,
+    context: dg.AssetExecutionContext,
     launcher: Launcher,
     pipeline: str,
     model: Ref,
@@ -48,7 +50,10 @@ def score(
             case _:
                 pass
 
-    result = launcher.score(ScoreJob(pipeline, model, data, split, threads), receive)
+    log = context.log
+    job = ScoreJob(pipeline, model, data, split, threads)
+    remember_session(context.instance, context.run_id, score_session(job))
+    result = launcher.score(job, receive)
     path = Path(result.predictions.path)
     if file_digest(path) != result.predictions.sha256:
         raise StorageError(

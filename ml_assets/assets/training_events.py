@@ -9,6 +9,7 @@ from pathlib import Path
 import dagster as dg
 
 from ml_assets.assets.graph import PipelineGraph
+from ml_assets.assets.sessions import remember_session
 from ml_assets.launch.launcher import TrainJob
 from ml_assets.launch.session import train_session
 from ml_assets.registry.mlflow import Tracking, Unavailable
@@ -42,6 +43,7 @@ class EventSinks:
         job: TrainJob,
     ) -> Iterator["EventSinks"]:
         """One MLflow run for the session; closed with the outcome, whatever it is."""
+        remember_session(context.instance, context.run_id, train_session(job))
         sinks = cls(context, graph.key("checkpoints"), tracking, job)
         sinks.mlflow_run = sinks._open_run()
         try:
