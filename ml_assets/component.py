@@ -6,6 +6,7 @@ from typing import Any
 import dagster as dg
 from pydantic import BaseModel
 
+from ml_assets.assets.derived_table import derived_table
 from ml_assets.assets.evaluation_report import evaluation_report
 from ml_assets.assets.feature_set import feature_set
 from ml_assets.assets.graph import PipelineGraph
@@ -52,6 +53,7 @@ def build_pipeline(spec: PipelineSpec, folder: Path) -> dg.Definitions:
         assets=[
             *(raw_snapshot(graph, name) for name in spec.sources),
             *(validated_table(graph, name) for name in spec.sources),
+            *(derived_table(graph, name) for name in spec.tables),
             feature_set(graph),
             training_set(graph),
             trained_model(graph),

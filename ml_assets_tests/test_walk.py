@@ -109,6 +109,21 @@ def test_a_bad_row_is_quarantined_and_counted(world: World, walked: str) -> None
     assert rows("raw_snapshot") - rows("validated_table") == deliveries.BAD_ROWS
 
 
+def test_a_table_of_the_teams_own_lies_between_the_contracts_and_the_features(
+    world: World, walked: str
+) -> None:
+    stages = world.status("deliveries")["stages"]
+    tables = [s for s in stages if s["key"] == "deliveries/derived_table/closed_orders"]
+    assert len(tables) == deliveries.WEEKS
+    assert {i["key"] for i in tables[0]["inputs"]} == {
+        "deliveries/validated_table/orders",
+        "deliveries/validated_table/arrivals",
+    }
+    features = [s for s in stages if s["key"] == "deliveries/feature_set"]
+    read = [i["version"] for i in features[0]["inputs"] if "closed_orders" in i["key"]]
+    assert read == [table["version"] for table in tables[:2]]
+
+
 def test_running_again_repeats_no_work_and_says_so(world: World, walked: str) -> None:
     before = world.status("deliveries")
     again = world.cli("run", "deliveries")
@@ -207,3 +222,15 @@ def test_a_missing_landing_folder_says_what_to_do(world: World) -> None:
         moved.rename(orders)
     assert str(orders) in output
     assert "ML_ASSETS_SOURCES" in output
+
+
+def test_a_week_with_half_the_rows_is_not_published(world: World, walked: str) -> None:
+    week = sorted((world.sources / "orders").iterdir())[-1]
+    whole = week.read_text()
+    try:
+        week.write_text("".join(whole.splitlines(keepends=True)[: deliveries.ORDERS // 2]))
+        output = world.cli("run", "deliveries", "--through", "validated_table", code=1)
+    finally:
+        week.write_text(whole)
+    assert "in the partition before: -50.4%, within 20% was expected" in output
+    assert "nothing was published" in output

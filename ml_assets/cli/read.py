@@ -13,6 +13,7 @@ Read a stored table by its asset key:
   PIPELINE/validated_table/SOURCE    the rows that meet the contract
   PIPELINE/quarantine/SOURCE         the rows that do not, each with its reason
   PIPELINE/rejected/SOURCE           tables of which nothing was published
+  PIPELINE/derived_table/TABLE       a table of the team's own
   PIPELINE/feature_set               one row per decision
   PIPELINE/training_set              the rows trained on, each with its split
 

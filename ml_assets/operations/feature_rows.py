@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 import polars as pl
 
 from ml_assets.errors import WindowError
-from ml_assets.features.function import build_features, load_function
+from ml_assets.features.function import build_features, check_keys, load_function
 from ml_assets.features.window import Window
 from ml_assets.operations.workplace import Workplace
 from ml_assets.sources.schema import TYPES
@@ -24,6 +24,7 @@ from ml_assets.validation.compiled import audit
 from ml_assets.validation.contract import Contract, Expectation, load_contract
 
 _LONGEST_PARTITION = timedelta(days=62)
+_PARTITION = "__partition"
 
 
 @dataclass(frozen=True)
@@ -41,16 +42,6 @@ class FeatureRows:
 
     rows: pl.DataFrame
     notes: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class _Slice:
-    """The new rows of one partition, and the partitions that its features look back at."""
-
-    rows: pl.DataFrame
-    window: PartitionWindow | None
-    """None for a pipeline without partitions."""
-    before: tuple[str, ...] = ()
 
 
 def meet_contract(place: Workplace, subject: SubjectSpec, rows: pl.DataFrame) -> Sound:
@@ -86,15 +77,100 @@ def make_feature_rows(
     """
     spec = place.spec
     build = load_function(place.folder, spec.features.function, spec.name)
+    known = _known_windows(place, subject, rows)
     made: list[pl.DataFrame] = []
-    notes: list[str] = []
-    for part in _slices(place, subject, rows):
-        tables = {name: _table(place, commit, subject, name, part, notes) for name in spec.sources}
-        span = part.window
-        window = Window(span.key, span.start, span.end) if span else Window(None, None, None)
-        frame = build_features(build, tables, window, spec)
-        made.append(frame.join(part.rows, on=spec.features.key, how="semi"))
+    notes: dict[str, None] = {}
+    for number, part in _by_partition(place, subject, rows, known):
+        tables = _Tables(place, commit, subject, part, known, number, notes)
+        names = [*spec.sources, *spec.tables]
+        given = tables.read(names, spec.features.look_back, number)
+        frame = build_features(build, given, tables.window(number), spec)
+        made.append(frame.join(part, on=spec.features.key, how="semi"))
     return FeatureRows(pl.concat(made), tuple(notes))
+
+
+@dataclass(frozen=True)
+class _Tables:
+    """The tables that functions read, with the new rows of one partition among them."""
+
+    place: Workplace
+    commit: CommitId
+    subject: SubjectSpec
+    new: pl.DataFrame
+    known: Sequence[PartitionWindow]
+    current: int | None
+    """The partition of the new rows, by its number; None for a pipeline without partitions."""
+    notes: dict[str, None]
+
+    def read(
+        self, names: Sequence[str], look_back: int, number: int | None
+    ) -> dict[str, pl.LazyFrame]:
+        """What a function gets to make one partition: each table with its look-back.
+
+        Raises:
+            WindowError: a partition that is looked back at is not published, or there is none.
+        """
+        if number is not None and number < look_back:
+            raise WindowError(
+                f"{self.place.name} looks back {look_back} partitions, but only {number} come"
+                f" before {self.known[number].key}: later rows can be predicted."
+            )
+        found: dict[str, pl.LazyFrame] = {}
+        for name in names:
+            numbers: Sequence[int | None] = [None]
+            if number is not None and self.place.spec.is_partitioned(name):
+                numbers = range(number - look_back, number + 1)
+            found[name] = pl.concat([self._partition(name, n) for n in numbers])
+        return found
+
+    def window(self, number: int | None) -> Window:
+        """The span that a function makes rows for."""
+        if number is None:
+            return Window(None, None, None)
+        span = self.known[number]
+        return Window(span.key, span.start, span.end)
+
+    def _partition(self, name: str, number: int | None) -> pl.LazyFrame:
+        spec = self.place.spec
+        stage = "validated_table" if name in spec.sources else "derived_table"
+        partition = self.known[number].key if number is not None else None
+        address = Address(spec.name, stage, name, partition)
+        published = self.place.store.exists(self.commit, address.table)
+        is_current = number is None or number == self.current
+        if name in spec.tables and is_current and (self._sees_new(name) or not published):
+            return self._derived(name, number)
+        is_new = is_current and (number is not None or name == self.subject.source)
+        if not published and not is_new:
+            raise WindowError(
+                f"The features of {self.window(self.current).key or 'new rows'} are made from"
+                f" {address}, which is not published. Publish it first:"
+                f" ml-assets run {spec.name} --through {stage}"
+            )
+        old = [self.place.store.scan(self.commit, address.table)] if published else []
+        if name == self.subject.source and is_current:
+            return self._with_new(spec.sources[name], old)
+        if not old:
+            self.notes[f"{address} is not published yet: features are made without it"] = None
+        return old[0] if old else _empty(spec.sources[name])
+
+    def _with_new(self, source: SourceSpec, old: list[pl.LazyFrame]) -> pl.LazyFrame:
+        """A row that has landed already is there once, as it is handed in."""
+        new = self.new.lazy()
+        others = [frame.join(new, on=source.key, how="anti") for frame in old]
+        return pl.concat([*others, new.select(list(source.columns))])
+
+    def _derived(self, name: str, number: int | None) -> pl.LazyFrame:
+        table = self.place.spec.tables[name]
+        build = load_function(self.place.folder, table.function, self.place.name)
+        cut = number if self.place.spec.is_partitioned(name) else None
+        rows = build(self.read(table.reads, table.look_back, cut), self.window(cut)).collect()
+        check_keys(rows, table.key, f"the table {name!r}")
+        return rows.lazy()
+
+    def _sees_new(self, name: str) -> bool:
+        if name in self.place.spec.sources:
+            return name == self.subject.source
+        return any(self._sees_new(read) for read in self.place.spec.tables[name].reads)
 
 
 def _is_about_a_row(expectation: Expectation) -> bool:
@@ -102,9 +178,22 @@ def _is_about_a_row(expectation: Expectation) -> bool:
     return critical and not expectation.type.startswith("expect_table_")
 
 
-def _slices(place: Workplace, subject: SubjectSpec, rows: pl.DataFrame) -> Iterator[_Slice]:
+def _known_windows(
+    place: Workplace, subject: SubjectSpec, rows: pl.DataFrame
+) -> tuple[PartitionWindow, ...]:
+    """Every partition up to the newest row's, whether it is over or not."""
+    newest = rows[subject.time].max() if subject.time else None
+    if not isinstance(newest, datetime):
+        return ()
+    return windows(place.spec.partitions, newest + _LONGEST_PARTITION)
+
+
+def _by_partition(
+    place: Workplace, subject: SubjectSpec, rows: pl.DataFrame, known: Sequence[PartitionWindow]
+) -> Iterator[tuple[int | None, pl.DataFrame]]:
+    """The number of each partition that rows are in, and those rows."""
     if subject.time is None:
-        yield _Slice(rows, None)
+        yield None, rows
         return
     times = rows[subject.time]
     if times.null_count():
@@ -112,70 +201,22 @@ def _slices(place: Workplace, subject: SubjectSpec, rows: pl.DataFrame) -> Itera
             f"{subject.time!r} has no value in {times.null_count()} rows: it says which partition"
             " a row is in. Give each row one."
         )
-    newest = times.max()
-    assert isinstance(newest, datetime)
-    known = windows(place.spec.partitions, newest + _LONGEST_PARTITION)
     places = [_place(place, known, time) for time in times]
-    back = place.spec.features.look_back
-    numbered = rows.with_columns(pl.Series("__partition", places))
-    for (number,), part in sorted(numbered.partition_by("__partition", as_dict=True).items()):
-        if number < back:
-            raise WindowError(
-                f"{place.name} looks back {back} partitions, but only {number} come before"
-                f" {known[number].key}: rows from {known[back].key} on can be predicted."
-            )
-        before = tuple(span.key for span in known[number - back : number])
-        yield _Slice(part.drop("__partition"), known[number], before)
+    numbered = rows.with_columns(pl.Series(_PARTITION, places))
+    for number in sorted(set(places)):
+        yield number, numbered.filter(pl.col(_PARTITION) == number).drop(_PARTITION)
 
 
 def _place(place: Workplace, known: Sequence[PartitionWindow], time: datetime) -> int:
     number = bisect_right(known, time, key=lambda span: span.start) - 1
     if number < 0 or time >= known[number].end:
-        first, last = (known[0].start, known[-1].end) if known else ("nothing", "nothing")
+        span = f"they go from {known[0].start} to {known[-1].end}" if known else "there is none yet"
         raise WindowError(
-            f"{time} is in no partition of {place.name}: they go from {first} to {last}."
+            f"{time} is in no partition of {place.name}: {span}."
             " Check the time and its zone, or move partitions.end."
         )
     return number
 
 
-def _table(
-    place: Workplace,
-    commit: CommitId,
-    subject: SubjectSpec,
-    name: str,
-    part: _Slice,
-    notes: list[str],
-) -> pl.LazyFrame:
-    """A source's table as the feature function gets it."""
-    source = place.spec.sources[name]
-    frames = _published(place, commit, name, source, part)
-    address = Address(place.name, "validated_table", name)
-    current = address.at(part.window.key if part.window and source.partitioned else None)
-    if place.store.exists(commit, current.table):
-        frames.append(place.store.scan(commit, current.table))
-    elif name != subject.source:
-        notes.append(f"{current} is not published yet: features are made without it")
-    if name == subject.source:
-        new = part.rows.lazy()
-        old = [frame.join(new, on=source.key, how="anti") for frame in frames]
-        frames = [*old, new.select(list(source.columns))]
-    empty = pl.LazyFrame(schema={column: TYPES[dtype] for column, dtype in source.columns.items()})
-    return pl.concat(frames or [empty])
-
-
-def _published(
-    place: Workplace, commit: CommitId, name: str, source: SourceSpec, part: _Slice
-) -> list[pl.LazyFrame]:
-    """The partitions that are looked back at; a gap is an error, for features would be of less."""
-    if not source.partitioned:
-        return []
-    address = Address(place.name, "validated_table", name)
-    missing = [k for k in part.before if not place.store.exists(commit, address.at(k).table)]
-    if missing:
-        raise WindowError(
-            f"Rows of {part.window.key if part.window else 'now'} look back at {address.key}"
-            f" {', '.join(missing)}, which are not published. Publish them first:"
-            f" ml-assets run {place.name} --through validated_table"
-        )
-    return [place.store.scan(commit, address.at(key).table) for key in part.before]
+def _empty(source: SourceSpec) -> pl.LazyFrame:
+    return pl.LazyFrame(schema={name: TYPES[dtype] for name, dtype in source.columns.items()})

@@ -23,7 +23,7 @@ from ml_assets.storage.embedded import open_snapshots
 from ml_assets.storage.layout import Address, read_records
 from ml_assets.storage.snapshots import MAIN, CommitId, SnapshotStore
 
-PUBLISHED = ("raw_snapshot", "validated_table", "feature_set")
+PUBLISHED = ("raw_snapshot", "validated_table", "derived_table", "feature_set")
 _SHORTEST_PREFIX = 6
 
 
@@ -47,7 +47,7 @@ def read_table(
 
     Args:
         key: ``pipeline/raw_snapshot/source``, ``pipeline/validated_table/source``,
-            ``pipeline/feature_set``, ``pipeline/training_set`` (with the column ``split``),
+            ``pipeline/derived_table/table``, ``pipeline/feature_set``, ``pipeline/training_set`` (with the column ``split``),
             ``pipeline/quarantine/source`` (rows kept back beside a published table), or
             ``pipeline/rejected/source`` (tables of which nothing was published).
         version: a commit or tag of the snapshot store, or a data version of the table; a unique
