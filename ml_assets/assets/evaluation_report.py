@@ -1,6 +1,7 @@
 """evaluation_report: the exported weights judged on the holdout, beside baselines and champion."""
 
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import numpy as np
@@ -8,7 +9,7 @@ import polars as pl
 
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.inputs import require_record, resolve_base
-from ml_assets.assets.metadata import numbers, record_metadata
+from ml_assets.assets.metadata import numbers, record_metadata, report_link, tracking_link
 from ml_assets.assets.publish import Draft, Published, Work, input_version
 from ml_assets.assets.scoring import Scored, score
 from ml_assets.assets.trained_model import data_ref
@@ -83,7 +84,11 @@ def evaluation_report(graph: PipelineGraph) -> dg.AssetsDefinition:
                 },
                 data_version=digest_of(report),
             )
-        return _result(published, report, measured)
+        links = {
+            **report_link(graph.name, model_ref.digest),
+            **tracking_link(model.attributes["mlflow_run"]),
+        }
+        return _result(published, report, measured, links)
 
     return materialize
 
@@ -153,11 +158,12 @@ def _champion_input(digest: str) -> InputVersion:
 
 
 def _result(
-    published: Published, report: EvaluationReport, measured: Measured
+    published: Published, report: EvaluationReport, measured: Measured, links: dict[str, Any]
 ) -> dg.MaterializeResult:
     return dg.MaterializeResult(
         metadata={
             "metrics": dg.MetadataValue.md(metrics_markdown(report)),
+            **links,
             **numbers({name: interval.value for name, interval in report.metrics.items()}),
             **numbers({"latency_ms": measured.latency_ms}),
             **record_metadata(published),

@@ -6,6 +6,7 @@ from typing import Any
 import dagster as dg
 
 from ml_assets.assets.publish import Published
+from ml_assets.registry.links import Links
 from ml_assets.storage.layout import Address
 from ml_assets.storage.snapshots import SnapshotStore
 from ml_assets.storage.tables import column_schema, preview_markdown
@@ -42,6 +43,18 @@ def table_metadata(store: SnapshotStore, published: Published, address: Address)
         "dagster/column_schema": dg.TableSchema(columns),
         "preview": dg.MetadataValue.md(preview_markdown(frame, rows=5)),
     }
+
+
+def tracking_link(mlflow_run: str | None) -> dict[str, Any]:
+    """The MLflow run of a model; nothing where the server was not reachable."""
+    if mlflow_run is None:
+        return {}
+    return {"mlflow_run": dg.MetadataValue.url(Links.of().tracking_run(mlflow_run))}
+
+
+def report_link(pipeline: str, model: str) -> dict[str, Any]:
+    """The evaluation report of a model, served by `ml-assets ui`: a browser opens no path."""
+    return {"report": dg.MetadataValue.url(Links.of().report(pipeline, model))}
 
 
 def numbers(values: Mapping[str, float | int | None]) -> dict[str, Any]:

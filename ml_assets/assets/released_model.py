@@ -6,11 +6,12 @@ import dagster as dg
 
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.inputs import require_record, resolve_base
-from ml_assets.assets.metadata import record_metadata
+from ml_assets.assets.metadata import record_metadata, report_link, tracking_link
 from ml_assets.assets.publish import Draft, Work, input_version
 from ml_assets.errors import EvidenceError
 from ml_assets.evaluation.gate import policy_digest
 from ml_assets.registry.ledger import champion, read, stages
+from ml_assets.registry.links import Links
 from ml_assets.registry.mlflow import Tracking, Unavailable
 from ml_assets.registry.promote import AlreadyReleased, Refused, release
 from ml_assets.resources.snapshots import SnapshotsResource
@@ -71,6 +72,9 @@ def released_model(graph: PipelineGraph) -> dg.AssetsDefinition:
             metadata={
                 **record_metadata(published),
                 "stage": spec.release.to,
+                **report_link(graph.name, model.data_version),
+                **tracking_link(model.attributes["mlflow_run"]),
+                "mlflow_model": dg.MetadataValue.url(Links.of().registered_model(graph.name)),
                 "ledger_line": outcome.entry.seq,
                 "reason": outcome.entry.reason,
                 "dagster/uri": model.attributes["model"]["uri"],

@@ -6,7 +6,7 @@ import dagster as dg
 
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.inputs import require_record, resolve_base
-from ml_assets.assets.metadata import numbers, record_metadata
+from ml_assets.assets.metadata import numbers, record_metadata, tracking_link
 from ml_assets.assets.publish import Draft, Published, Work, input_version
 from ml_assets.assets.training_events import EventSinks
 from ml_assets.launch.launcher import TrainJob
@@ -82,7 +82,7 @@ def trained_model(graph: PipelineGraph) -> dg.AssetsDefinition:
             with Draft(store, work, store.resolve("main")) as draft:
                 draft.text("run.json", record_bytes(record))
                 published = draft.publish(attributes=attributes, data_version=version)
-            yield _result(graph, stage, published, result, model)
+            yield _result(graph, stage, published, result, model, sinks.mlflow_run)
         sinks.attach(record)
 
     return materialize
@@ -136,7 +136,12 @@ def adopt_model(objects: LocalObjects, produced: Ref) -> Ref:
 
 
 def _result(
-    graph: PipelineGraph, stage: str, published: Published, result: TrainResult, model: Ref
+    graph: PipelineGraph,
+    stage: str,
+    published: Published,
+    result: TrainResult,
+    model: Ref,
+    mlflow_run: str | None,
 ) -> dg.MaterializeResult:
     return dg.MaterializeResult(
         asset_key=graph.key(stage),
@@ -144,6 +149,7 @@ def _result(
             **record_metadata(published),
             "dagster/uri": model.uri,
             "session": result.session,
+            **tracking_link(mlflow_run),
             "stopped": f"{result.stopped} at step {result.step}",
             **numbers({"best_step": result.best_step, "step": result.step, **result.metrics}),
         },

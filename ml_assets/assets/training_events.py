@@ -12,6 +12,7 @@ from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.sessions import remember_session
 from ml_assets.launch.launcher import TrainJob
 from ml_assets.launch.session import train_session
+from ml_assets.registry.links import NOTE_TAG, RUN_TAG, Links, run_note
 from ml_assets.registry.mlflow import Tracking, Unavailable
 from ml_assets.registry.run_record import RunRecord, record_bytes, run_tags
 from ml_assets.spec.program import Checkpoint, Event, Failed, Finished, Metrics, Progress, Warning
@@ -84,7 +85,12 @@ class EventSinks:
         """Put the run's record where people look for it."""
         if self.mlflow_run is None:
             return
-        self.tracking.set_tags(self.mlflow_run, run_tags(record))
+        links = Links.of()
+        ways = {
+            RUN_TAG: links.run(self.context.run_id),
+            NOTE_TAG: run_note(links, self.job.pipeline, self.context.run_id, None),
+        }
+        self.tracking.set_tags(self.mlflow_run, {**run_tags(record), **ways})
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "run.json"
             file.write_bytes(record_bytes(record))

@@ -6,6 +6,7 @@ Everything on it comes from records; equal records give an equal page. It loads 
 from collections.abc import Mapping, Sequence
 from html import escape
 from itertools import groupby
+from types import MappingProxyType
 
 from ml_assets.evaluation.charts import (
     baseline_bars,
@@ -39,6 +40,7 @@ def render(
     history: Mapping[str, Sequence[tuple[int, float]]],
     lineage: Sequence[InputVersion],
     spec: PipelineSpec,
+    ways: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
     """The page.
 
@@ -47,9 +49,10 @@ def render(
         decision: the one in the ledger, if it was made.
         history: training metric -> (step, value): those that end in ``loss``, ``learning_rate``.
         lineage: the exact inputs of the report and the model.
+        ways: what a link says -> its address; nothing is loaded from there.
     """
     body = [
-        _header(report, spec),
+        _header(report, spec, ways),
         _verdict(report, gates, decision, spec),
         _tiles(report, measured),
         _gates(gates),
@@ -69,13 +72,15 @@ def render(
     )
 
 
-def _header(report: EvaluationReport, spec: PipelineSpec) -> str:
+def _header(report: EvaluationReport, spec: PipelineSpec, ways: Mapping[str, str]) -> str:
+    links = " · ".join(f'<a href="{escape(to)}">{escape(says)}</a>' for says, to in ways.items())
     first, last = report.holdout
     span = f", {escape(first)} to {escape(last)}" if first else ""
     return (
         f'<p class="eyebrow">Evaluation report · model <code>{report.model[:12]}</code>'
         f" · {report.rows:,} holdout rows{span}</p>"
         f'<h1>{escape(spec.name)}</h1><p class="lead">{escape(spec.description)}</p>'
+        + (f'<p class="ways">{links}</p>' if links else "")
     )
 
 

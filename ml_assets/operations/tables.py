@@ -46,10 +46,10 @@ def read_table(
     """The rows of a table; of all its partitions, oldest first, where none is named.
 
     Args:
-        key: ``pipeline/raw_snapshot/source``, ``pipeline/validated_table/source``,
-            ``pipeline/derived_table/table``, ``pipeline/feature_set``, ``pipeline/training_set`` (with the column ``split``),
-            ``pipeline/quarantine/source`` (rows kept back beside a published table), or
-            ``pipeline/rejected/source`` (tables of which nothing was published).
+        key: ``pipeline/stage/source`` with the stage ``raw_snapshot``, ``validated_table``,
+            ``derived_table``, ``quarantine`` (rows kept back beside a published table) or
+            ``rejected`` (tables of which nothing was published); ``pipeline/feature_set``; or
+            ``pipeline/training_set``, which has the column ``split``.
         version: a commit or tag of the snapshot store, or a data version of the table; a unique
             prefix of at least six characters will do. Default: the head of ``main``.
 
