@@ -15,7 +15,6 @@ from ml_assets.resources.sources import SourcesResource
 from ml_assets.resources.tracking import TrackingResource
 from ml_assets.settings import Settings, read_settings
 from ml_assets.spec.load import folders, load_spec
-from ml_assets.spec.load import pipeline_folders as pipeline_folders  # for the command line
 
 # what is used of Dagster's beta API is held by tests; the warnings would bury the run's own words
 warnings.filterwarnings("ignore", category=dg.BetaWarning)
@@ -25,9 +24,9 @@ PROJECT = Path(__file__).parent.parent
 
 def build(settings: Settings) -> dg.Definitions:
     """Every pipeline in the package's room and in ML_ASSETS_PIPELINES, with their resources."""
-    rooms = [(_room(ml_assets.pipelines), ml_assets.pipelines)]
-    rooms += [(folder, _synthetic_package(folder)) for folder in settings.pipelines]
-    pipelines = [_load(folder, module) for room, module in rooms for folder in folders(room)]
+    packages = [(_room(ml_assets.pipelines), ml_assets.pipelines)]
+    packages += [(folder, _synthetic_package(folder)) for folder in settings.pipelines]
+    pipelines = [_load(folder, module) for room, module in packages for folder in folders(room)]
     # a process for each step would cost two seconds of imports a step
     shared = dg.Definitions(resources=resources(settings), executor=dg.in_process_executor)
     return dg.Definitions.merge(*pipelines, shared)

@@ -43,9 +43,12 @@ def folders(room: Path) -> list[Path]:
 
 def pipeline_folders(settings: Settings) -> dict[str, Path]:
     """Pipeline folder name -> folder, of every room."""
-    return {
-        folder.name: folder for room in (PIPELINES, *settings.pipelines) for folder in folders(room)
-    }
+    return {folder.name: folder for room in rooms(settings) for folder in folders(room)}
+
+
+def rooms(settings: Settings) -> list[Path]:
+    """The folders that hold pipelines: the package's own, then ML_ASSETS_PIPELINES."""
+    return [PIPELINES, *settings.pipelines]
 
 
 def find_pipeline(known: Mapping[str, Path], name: str) -> Path:
