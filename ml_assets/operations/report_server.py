@@ -87,8 +87,12 @@ class _Handler(BaseHTTPRequestHandler):
             return _index(self.server.folder)
         found = _PAGE.fullmatch(path)
         file = self.server.folder.joinpath(*found.groups()) if found else None
+        if file is None or file.resolve() != self.server.folder.resolve() / file.relative_to(
+            self.server.folder
+        ):
+            return None  # a symbolic link may lead anywhere
         try:
-            return file.read_bytes() if file else None
+            return file.read_bytes()
         except OSError:
             return None
 
