@@ -25,3 +25,10 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> World:
     spec.write_text(good)
     world.cli("run", "deliveries")
     return world
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The first test that reads the released world also waits for its three runs."""
+    for item in items:
+        if "released" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.timeout(600))

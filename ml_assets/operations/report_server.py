@@ -43,7 +43,7 @@ def serving_reports(folder: Path, url: str) -> Iterator[None]:
             f"The reports cannot be served at {url}: {error.strerror}. End what uses the port, or"
             " set ML_ASSETS_REPORTS_URL to another address of this machine."
         ) from error
-    server.folder, server.names = folder, {parts.netloc, f"localhost:{port}"}
+    server.folder, server.names = folder.resolve(), {parts.netloc, f"localhost:{port}"}
     thread = Thread(target=server.serve_forever, name="reports", daemon=True)
     thread.start()
     try:
@@ -87,9 +87,7 @@ class _Handler(BaseHTTPRequestHandler):
             return _index(self.server.folder)
         found = _PAGE.fullmatch(path)
         file = self.server.folder.joinpath(*found.groups()) if found else None
-        if file is None or file.resolve() != self.server.folder.resolve() / file.relative_to(
-            self.server.folder
-        ):
+        if file is None or file.resolve() != file:
             return None  # a symbolic link may lead anywhere
         try:
             return file.read_bytes()

@@ -185,7 +185,7 @@ def test_content_that_holds_no_rows_is_one_clear_error(content: bytes, reason: s
 
 def test_a_time_in_no_partition_says_which_there_are(orders: Predictor) -> None:
     late = json.dumps({**ORDER, "ordered_at": "2024-04-01T10:00:00Z"})
-    with pytest.raises(WindowError, match="they go from 2024-01-01 .* to 2024-03-25"):
+    with pytest.raises(WindowError, match=r"they go from 2024-01-01 .* to 2024-03-25"):
         orders.predictions(parse_rows(late.encode(), "row"))
 
 
