@@ -113,7 +113,7 @@ def test_the_documented_call_works_in_a_fresh_python(released: World, tmp_path: 
             f"frame = pl.read_json({str(frame)!r}).with_columns(",
             "    pl.col('measured_at').str.to_datetime(time_zone='UTC'))",
             *call[:-1],
-            f"print({call[-1].replace('flight_delays', 'irises')}.write_csv())",
+            f"print({call[-1].replace('flight_delays', 'irises')}.write_csv(), end='')",
         ]
     )
     done = subprocess.run(
