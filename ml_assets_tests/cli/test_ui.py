@@ -140,6 +140,7 @@ def test_every_link_of_an_asset_page_opens(served: Served) -> None:
                     links.setdefault(stage, set()).add(entry["label"])
                     served.check(entry["url"])
     assert links == {
+        "checkpoints": {"mlflow_run"},
         "trained_model": {"mlflow_run"},
         "evaluation_report": {"report", "mlflow_run"},
         "released_model": {"report", "mlflow_run", "mlflow_model"},
