@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ml_assets.cli.exit_codes import DONE
-from ml_assets.cli.tables import add_output, hand_out
+from ml_assets.cli.tables import add_output, hand_out, output_format
 from ml_assets.errors import RowsRefused
 from ml_assets.settings import read_settings
 
@@ -50,11 +50,12 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 def call(arguments: argparse.Namespace) -> int:
     from ml_assets.operations.predict import open_release
 
+    kind = output_format(arguments)
     predictor = open_release(arguments.pipeline, read_settings())
     predictions = predictor.predictions(_rows(arguments, predictor))
     for note in predictions.notes:
         print(f"note: {note}", file=sys.stderr)
-    hand_out(predictions.frame, arguments)
+    hand_out(predictions.frame, arguments.output, kind)
     return DONE
 
 

@@ -3,7 +3,7 @@
 import argparse
 
 from ml_assets.cli.exit_codes import DONE
-from ml_assets.cli.tables import add_output, hand_out
+from ml_assets.cli.tables import add_output, hand_out, output_format
 from ml_assets.settings import read_settings
 
 _DESCRIPTION = """\
@@ -41,10 +41,11 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 def call(arguments: argparse.Namespace) -> int:
     from ml_assets.operations.tables import read_table
 
+    kind = output_format(arguments)
     rows = read_table(arguments.key, arguments.partition, arguments.version, read_settings())
     if arguments.limit is not None:
         rows = rows.head(arguments.limit)
-    hand_out(rows.collect(), arguments)
+    hand_out(rows.collect(), arguments.output, kind)
     return DONE
 
 

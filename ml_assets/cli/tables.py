@@ -26,14 +26,21 @@ def add_output(parser: argparse.ArgumentParser, default: str) -> None:
     parser.set_defaults(default_format=default)
 
 
-def hand_out(frame: pl.DataFrame, arguments: argparse.Namespace) -> None:
-    """Write the rows where and how the options say.
+def output_format(arguments: argparse.Namespace) -> str:
+    """The format that the options ask for: asked before the work, so that none is lost.
 
     Raises:
-        SettingsError: the extension of the file says nothing, or it cannot be written.
+        SettingsError: the extension of the file says nothing.
     """
-    target: Path | None = arguments.output
-    kind = arguments.format or _format_of(target, arguments.default_format)
+    return arguments.format or _format_of(arguments.output, arguments.default_format)
+
+
+def hand_out(frame: pl.DataFrame, target: Path | None, kind: str) -> None:
+    """Write the rows to a file, which appears whole, or to standard output.
+
+    Raises:
+        SettingsError: the file cannot be written.
+    """
     if target is None:
         _to_stdout(frame, kind)
         return

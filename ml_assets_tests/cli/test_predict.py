@@ -53,7 +53,9 @@ def test_every_mistake_is_an_error_and_exits_1_without_output(
     missing = released.streams("predict", "irises", str(tmp_path / "none.csv"), code=1)
     assert missing.stderr.startswith(f"error: {tmp_path / 'none.csv'} cannot be read: No such file")
     unknown = released.streams("predict", "irises", "-", "--output", "x.xlsx", code=1, given="{}")
-    assert unknown.stderr.startswith("error: ")
+    assert unknown.stderr.startswith(
+        "error: --output x.xlsx: the extension '.xlsx' names no format"
+    )
 
 
 def test_a_pipeline_without_a_release_is_refused(released: World) -> None:
