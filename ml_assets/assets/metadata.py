@@ -1,15 +1,20 @@
 """What the asset pages show: row counts, schemas, previews, links."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import dagster as dg
 
 from ml_assets.assets.publish import Published
+from ml_assets.pictures.picture import Picture, Table, album
 from ml_assets.registry.links import Links
-from ml_assets.storage.layout import Address
+from ml_assets.spec.records import StageRecord
+from ml_assets.storage.layout import Address, recent_records
 from ml_assets.storage.snapshots import SnapshotStore
 from ml_assets.storage.tables import column_schema, preview_markdown
+
+Draw = Callable[[Sequence[StageRecord]], Sequence[Picture]]
+"""The pictures of a data stage, from the records of its partitions, oldest first."""
 
 
 def record_metadata(published: Published) -> dict[str, Any]:
@@ -55,6 +60,20 @@ def tracking_link(mlflow_run: str | None) -> dict[str, Any]:
 def report_link(pipeline: str, model: str) -> dict[str, Any]:
     """The evaluation report of a model, served by `ml-assets ui`: a browser opens no path."""
     return {"report": dg.MetadataValue.url(Links.of().report(pipeline, model))}
+
+
+def pictures(shown: Sequence[Picture | Table]) -> dict[str, Any]:
+    """Pictures and tables under one button of an asset page; nothing where there are none."""
+    return {"pictures": dg.MetadataValue.md(album(shown))} if shown else {}
+
+
+def history(
+    store: SnapshotStore,
+    address: Address,
+    draw: Callable[[Sequence[StageRecord]], Sequence[Picture]],
+) -> dict[str, Any]:
+    """The pictures of a data stage over its partitions so far, from their records alone."""
+    return pictures(draw(recent_records(store, store.resolve("main"), address)))
 
 
 def numbers(values: Mapping[str, float | int | None]) -> dict[str, Any]:

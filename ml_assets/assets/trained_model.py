@@ -1,6 +1,7 @@
 """checkpoints and trained_model: one training session, followed while it runs."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import dagster as dg
 
@@ -82,7 +83,8 @@ def trained_model(graph: PipelineGraph) -> dg.AssetsDefinition:
             with Draft(store, work, store.resolve("main")) as draft:
                 draft.text("run.json", record_bytes(record))
                 published = draft.publish(attributes=attributes, data_version=version)
-            yield _result(graph, stage, published, result, model, sinks.mlflow_run)
+            shown = {**sinks.pictures(), **tracking_link(sinks.mlflow_run)}
+            yield _result(graph, stage, published, result, model, shown)
         sinks.attach(record)
 
     return materialize
@@ -141,15 +143,15 @@ def _result(
     published: Published,
     result: TrainResult,
     model: Ref,
-    mlflow_run: str | None,
+    shown: dict[str, Any],
 ) -> dg.MaterializeResult:
     return dg.MaterializeResult(
         asset_key=graph.key(stage),
         metadata={
             **record_metadata(published),
             "dagster/uri": model.uri,
+            **shown,
             "session": result.session,
-            **tracking_link(mlflow_run),
             "stopped": f"{result.stopped} at step {result.step}",
             **numbers({"best_step": result.best_step, "step": result.step, **result.metrics}),
         },
