@@ -43,10 +43,13 @@ def flowers(released: World) -> Predictor:
 def judged(world: World, pipeline: str) -> tuple[pl.DataFrame, np.ndarray]:
     """The holdout's rows, and the probabilities that the stored evaluation is about."""
     rows = read_table(f"{pipeline}/training_set", settings=world.settings)
+    holdout = rows.filter(pl.col("split") == "holdout").collect()
     sessions = Path(world.settings.objects) / "sessions"
-    (result,) = sessions.glob(f"{pipeline}-score-*/attempts/*/result.json")
-    scored = ScoreResult.model_validate_json(result.read_bytes())
-    return rows.filter(pl.col("split") == "holdout").collect(), np.load(scored.predictions.path)
+    results = sessions.glob(f"{pipeline}-score-*/attempts/*/result.json")
+    scored = [ScoreResult.model_validate_json(path.read_bytes()) for path in results]
+    found = [np.load(one.predictions.path) for one in scored]
+    (stored,) = (one for one in found if len(one) == len(holdout))  # the other: shuffled rows
+    return holdout, stored
 
 
 def landed(world: World, weeks: list[str]) -> pl.DataFrame:
