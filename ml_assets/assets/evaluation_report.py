@@ -11,13 +11,7 @@ import polars as pl
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.inputs import require_record, resolve_base
 from ml_assets.assets.last_release import REPORT_FILE, changes_since
-from ml_assets.assets.metadata import (
-    numbers,
-    pictures,
-    record_metadata,
-    report_link,
-    tracking_link,
-)
+from ml_assets.assets.metadata import model_links, numbers, pictures, record_metadata
 from ml_assets.assets.publish import Draft, Published, Work, input_version
 from ml_assets.assets.scoring import Scored, score
 from ml_assets.assets.trained_model import data_ref
@@ -101,11 +95,7 @@ def evaluation_report(graph: PipelineGraph) -> dg.AssetsDefinition:
                 data_version=digest_of(report),
             )
         shown = [*evaluation_pictures(report, graph.spec), changes_table(since)]
-        links = {
-            **report_link(graph.name, model_ref.digest),
-            **tracking_link(model.attributes["mlflow_run"]),
-        }
-        return _result(published, report, measured, shown, links)
+        return _result(published, report, measured, shown, model_links(graph.name, model))
 
     return materialize
 

@@ -62,6 +62,12 @@ def report_link(pipeline: str, model: str) -> dict[str, Any]:
     return {"report": dg.MetadataValue.url(Links.of().report(pipeline, model))}
 
 
+def model_links(pipeline: str, model: StageRecord) -> dict[str, Any]:
+    """Both, of a trained model."""
+    tracked = tracking_link(model.attributes["mlflow_run"])
+    return {**report_link(pipeline, model.data_version), **tracked}
+
+
 def pictures(shown: Sequence[Picture | Table]) -> dict[str, Any]:
     """Pictures and tables under one button of an asset page; nothing where there are none."""
     return {"pictures": dg.MetadataValue.md(album(shown))} if shown else {}
