@@ -26,9 +26,10 @@ The rows are of one of two kinds, told apart by their columns:
                       time of the decision and the label are carried along, or may be absent.
 
 They come as Parquet, CSV with a header, JSON lines, or one JSON object. What goes out has a row for
-each row that came in, in the same order: its key and 'probability' (a binary label), or
-'prediction' and 'probability_<class>' for each class. What could not be predicted is null there,
-and standard error says why. Starting torch costs a few seconds, however few the rows.
+each row that came in, in the same order: its key and 'probability' (a binary label), 'prediction'
+and 'probability_<class>' for each class, 'prediction' (a number) or 'score' (a ranking). What
+could not be predicted is null there, and standard error says why. Starting torch costs a few
+seconds, however few the rows.
 """
 
 

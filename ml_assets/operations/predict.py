@@ -11,6 +11,7 @@ import tempfile
 import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import assert_never
 
 import numpy as np
 import polars as pl
@@ -68,7 +69,9 @@ class Predictor:
         """The key of each row and its probabilities, in the order of the rows.
 
         A binary label gives ``probability``; a label of several classes ``probability_<class>``
-        for each, and the likeliest as ``prediction``. What there is to know comes as a warning.
+        for each, and the likeliest as ``prediction``; a regression ``prediction`` in the label's
+        unit; a ranking ``score``, higher is better within a query. What there is to know comes as
+        a warning.
 
         Args:
             rows: new rows of the subject's source, or whole feature rows.
@@ -145,8 +148,9 @@ class Predictor:
 
     def _without_carried(self, rows: Rows) -> Rows:
         """Without the columns of the feature set that the model does not read."""
-        features, read = self.place.spec.features, feature_columns(self.release.manifest)
-        carried = {*features.key, features.decision_at, self.place.spec.label.column} - read.keys()
+        features, label = self.place.spec.features, self.place.spec.label
+        carried = {*features.key, features.decision_at, label.column, label.query or label.column}
+        carried -= feature_columns(self.release.manifest).keys()
         return replace(rows, names=tuple(name for name in rows.names if name not in carried))
 
     # --- scoring ------------------------------------------------------------------------------
@@ -170,13 +174,23 @@ def feature_columns(manifest: ModelManifest) -> Columns:
     return {**numeric, **{column.name: "string" for column in preprocessing.categorical}}
 
 
-def prediction_columns(probabilities: NDArray[np.float64], manifest: ModelManifest) -> pl.DataFrame:
-    """Probabilities [rows, outputs] as named columns."""
-    if manifest.task == "binary":
-        return pl.DataFrame({"probability": probabilities[:, 0]})
-    likeliest = pl.Series("prediction", manifest.classes).gather(probabilities.argmax(axis=1))
-    columns = {f"probability_{c}": probabilities[:, n] for n, c in enumerate(manifest.classes)}
-    return pl.DataFrame({"prediction": likeliest, **columns})
+def prediction_columns(predictions: NDArray[np.float64], manifest: ModelManifest) -> pl.DataFrame:
+    """Predictions [rows, outputs] as named columns, by what the task predicts."""
+    match manifest.task:
+        case "binary":
+            return pl.DataFrame({"probability": predictions[:, 0]})
+        case "multiclass":
+            likeliest = pl.Series("prediction", manifest.classes).gather(predictions.argmax(axis=1))
+            shares = {
+                f"probability_{name}": predictions[:, n] for n, name in enumerate(manifest.classes)
+            }
+            return pl.DataFrame({"prediction": likeliest, **shares})
+        case "regression":
+            return pl.DataFrame({"prediction": predictions[:, 0]})
+        case "ranking":
+            return pl.DataFrame({"score": predictions[:, 0]})
+        case _:
+            assert_never(manifest.task)
 
 
 def _read(result: ScoreResult) -> NDArray[np.float64]:
