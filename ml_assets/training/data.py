@@ -27,6 +27,10 @@ class Rows:
     starts: torch.Tensor | None = None
     """Ranking: [queries + 1] int64, where the rows of each query begin; else None."""
 
+    def is_finite(self) -> bool:
+        """Whether no number among them is infinite or NaN."""
+        return bool(self.numeric.isfinite().all() and self.label.isfinite().all())
+
 
 class SplitArrays:
     """One split; its shards are mapped, not read.

@@ -172,7 +172,9 @@ class Trainer:
                 f" {lost:.0%} of their time is spent waiting"
             )
         if self.request.resume is None:
-            self.events.first_rows(self.batches.first(_FIRST_ROWS))
+            first = self.batches.first(_FIRST_ROWS)
+            if first.is_finite():  # else the first loss says so, with the rank and the step
+                self.events.first_rows(first)
             return TrainerState()
         ref = newest_whole(self.checkpoints.folder, self.events)
         if ref is None:
