@@ -14,7 +14,7 @@ from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.resources.sources import SourcesResource
 from ml_assets.resources.tracking import TrackingResource
 from ml_assets.settings import Settings, read_settings
-from ml_assets.spec.load import SPEC_FILE, load_spec
+from ml_assets.spec.load import folders, load_spec
 
 # what is used of Dagster's beta API is held by tests; the warnings would bury the run's own words
 warnings.filterwarnings("ignore", category=dg.BetaWarning)
@@ -41,21 +41,6 @@ def resources(settings: Settings) -> dict[str, dg.ConfigurableResource]:
         "launcher": LauncherResource(objects=settings.objects),
         "tracking": TrackingResource(),
     }
-
-
-def folders(room: Path) -> list[Path]:
-    """The pipeline folders of a room, by name."""
-    return sorted(path.parent for path in room.glob(f"*/{SPEC_FILE}"))
-
-
-def pipeline_folders(settings: Settings) -> dict[str, Path]:
-    """Pipeline folder name -> folder, of every room."""
-    return {folder.name: folder for room in rooms(settings) for folder in folders(room)}
-
-
-def rooms(settings: Settings) -> list[Path]:
-    """The folders that hold pipelines: the package's own, then ML_ASSETS_PIPELINES."""
-    return [_room(ml_assets.pipelines), *settings.pipelines]
 
 
 def _load(folder: Path, module: ModuleType) -> dg.Definitions:

@@ -59,6 +59,18 @@ class RefusedByGate(EvidenceError):
     """A gate refused the model: nothing was released."""
 
 
+class NothingReleased(MlAssetsError):
+    """A pipeline has no model in its stage to use."""
+
+
+class RowsRefused(MlAssetsError):
+    """Rows to predict are not what the release reads; the message lists every mistake."""
+
+
+class UnknownRun(MlAssetsError):
+    """No run, or more than one, is what was asked for."""
+
+
 class RunFailed(MlAssetsError):
     """A run of the graph failed; the message gives the step's own error."""
 

@@ -25,6 +25,10 @@ class Settings:
     objects: str
     launcher: Launcher
     tracking_uri: str
+    ui_url: str
+    """Where people open the Dagster UI; links lead there, and so for the next two."""
+    reports_url: str
+    mlflow_url: str
     sql: Mapping[str, str] = field(repr=False)
     """Connection name -> SQLAlchemy URL. Not in repr: a URL may hold a password."""
 
@@ -63,6 +67,9 @@ def read_settings(environment: Mapping[str, str] | None = None) -> Settings:
         objects=_local_path(env, "ML_ASSETS_OBJECTS", home / "objects"),
         launcher=_launcher(env.get("ML_ASSETS_LAUNCHER") or "local"),
         tracking_uri=env.get("MLFLOW_TRACKING_URI") or f"sqlite:///{home / 'mlflow.db'}",
+        ui_url=_url(env, "ML_ASSETS_UI_URL", "http://127.0.0.1:3000"),
+        reports_url=_url(env, "ML_ASSETS_REPORTS_URL", "http://127.0.0.1:3001"),
+        mlflow_url=_url(env, "ML_ASSETS_MLFLOW_URL", _tracking_url(env)),
         sql={
             k.removeprefix(SQL_PREFIX): v for k, v in env.items() if k.startswith(SQL_PREFIX) and v
         },
@@ -91,6 +98,26 @@ def _local_path(env: Mapping[str, str], name: str, default: Path) -> str:
             " Set it to a folder, or unset it."
         )
     return str(Path(value).expanduser().resolve())
+
+
+def _url(env: Mapping[str, str], name: str, default: str) -> str:
+    value = (env.get(name) or default).rstrip("/")
+    parts = urlsplit(value)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query:
+        raise SettingsError(
+            f"{name} is {value!r}; expected an address that a browser opens, such as {default}."
+        )
+    if "@" in parts.netloc:
+        raise SettingsError(f"{name} holds a user or password; links are shown to everybody.")
+    return value
+
+
+def _tracking_url(env: Mapping[str, str]) -> str:
+    """The tracking server's own pages, without its password; else those of `ml-assets ui`."""
+    parts = urlsplit(env.get("MLFLOW_TRACKING_URI", ""))
+    if parts.scheme not in ("http", "https"):
+        return "http://127.0.0.1:3002"
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
 def _launcher(value: str) -> Launcher:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import numpy as np
@@ -10,7 +11,7 @@ import polars as pl
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.inputs import require_record, resolve_base
 from ml_assets.assets.last_release import REPORT_FILE, changes_since
-from ml_assets.assets.metadata import numbers, pictures, record_metadata
+from ml_assets.assets.metadata import model_links, numbers, pictures, record_metadata
 from ml_assets.assets.publish import Draft, Published, Work, input_version
 from ml_assets.assets.scoring import Scored, score
 from ml_assets.assets.trained_model import data_ref
@@ -58,7 +59,7 @@ def evaluation_report(graph: PipelineGraph) -> dg.AssetsDefinition:
         base = resolve_base(context, store)
         model = require_record(store, base, Address(graph.name, "trained_model"))
         data = require_record(store, base, Address(graph.name, "training_set"))
-        bench = Bench(graph, context.log, objects.store(), launcher.launcher(), data_ref(data))
+        bench = Bench(graph, context, objects.store(), launcher.launcher(), data_ref(data))
         model_ref = Ref.model_validate(model.attributes["model"])
         rival = champion(read(store, graph.name, base), graph.spec.release.to)
         if rival == model_ref.digest:
@@ -77,14 +78,10 @@ def evaluation_report(graph: PipelineGraph) -> dg.AssetsDefinition:
             importance=bench.importance(model_ref, holdout),
         )
         since = changes_since(context.log, graph, store, base, report)
-        if report.recommendation:
-            context.log.info(report.recommendation.reason)
         seen = (_champion_input(rival),) if rival else ()
         inputs = (input_version(model, base), input_version(data, base))
         work = Work(Address(graph.name, STAGE), code_version, inputs, context.run_id, seen=seen)
-        measured = Measured(
-            latency_ms=scored.result.latency_ms, rows_per_second=scored.result.rows_per_second
-        )
+        measured = scored.measured()
         with Draft(store, work, base, rows=report.rows) as draft:
             draft.text(REPORT_FILE, canonical_json(report))
             published = draft.publish(
@@ -96,7 +93,7 @@ def evaluation_report(graph: PipelineGraph) -> dg.AssetsDefinition:
                 data_version=digest_of(report),
             )
         shown = [*evaluation_pictures(report, graph.spec), changes_table(since)]
-        return _result(published, report, measured, shown)
+        return _result(published, report, measured, shown, model_links(graph.name, model))
 
     return materialize
 
@@ -107,13 +104,13 @@ class Bench:
     def __init__(
         self,
         graph: PipelineGraph,
-        log: dg.DagsterLogManager,
+        context: dg.AssetExecutionContext,
         objects: LocalObjects,
         launcher: Launcher,
         data: Ref,
     ) -> None:
         self.graph, self.spec = graph, graph.spec
-        self.log, self.objects, self.launcher = log, objects, launcher
+        self.context, self.objects, self.launcher = context, objects, launcher
         self.data = data
         self.schema: ShardSchema = load_schema(data)
 
@@ -123,7 +120,7 @@ class Bench:
 
     def score(self, model: Ref, data: Ref, split: Split) -> Scored:
         threads = self.spec.training.threads
-        return score(self.log, self.launcher, self.graph.name, model, data, split, threads)
+        return score(self.context, self.launcher, self.graph.name, model, data, split, threads)
 
     def holdout(self, span: tuple[str, ...]) -> Holdout:
         """Labels, blocks and slice columns of the holdout."""
@@ -138,7 +135,7 @@ class Bench:
             sides[split] = Rows.of(self.spec.label, frame, numeric, categorical)
         found: dict[str, np.ndarray] = {}
         for baseline in self.spec.evaluation.baselines:
-            self.log.info(f"baseline {baseline.name}")
+            self.context.log.info(f"baseline {baseline.name}")
             found[baseline.name] = score_baseline(
                 baseline, sides["train"], sides["holdout"], self.spec.label
             )
@@ -182,6 +179,7 @@ def _result(
     report: EvaluationReport,
     measured: Measured,
     shown: Sequence[Picture | Table],
+    links: dict[str, Any],
 ) -> dg.MaterializeResult:
     said = report.recommendation
     return dg.MaterializeResult(
@@ -189,6 +187,7 @@ def _result(
             **pictures(shown),
             "metrics": dg.MetadataValue.md(metrics_markdown(report)),
             **({"recommendation": said.reason} if said else {}),
+            **links,
             **numbers({name: interval.value for name, interval in report.metrics.items()}),
             **numbers({"latency_ms": measured.latency_ms}),
             **record_metadata(published),

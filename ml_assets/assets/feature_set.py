@@ -10,7 +10,7 @@ from ml_assets.assets.metadata import history, table_metadata
 from ml_assets.assets.partitioned import Events, Made, make_partitions
 from ml_assets.assets.publish import Draft, Work, input_version
 from ml_assets.assets.reads import Reads, feature_reads
-from ml_assets.features.function import FeatureFunction, check_features, load_function
+from ml_assets.features.function import FeatureFunction, build_features, load_function
 from ml_assets.pictures.data import feature_pictures
 from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.spec.training import Task
@@ -81,9 +81,8 @@ def build_rows(
     build: FeatureFunction,
 ) -> pl.DataFrame:
     """Call the feature function on the published tables at ``base`` and check what it returns."""
-    frame = build(reads.tables(store, base, partition), reads.window(partition)).collect()
-    spec = reads.graph.spec
-    return check_features(frame, spec.features, spec.label)
+    tables, window = reads.tables(store, base, partition), reads.window(partition)
+    return build_features(build, tables, window, reads.graph.spec)
 
 
 def label_rate(rows: pl.DataFrame, graph: PipelineGraph) -> dict[str, float]:

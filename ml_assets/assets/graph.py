@@ -63,9 +63,7 @@ class PipelineGraph:
 
     def is_partitioned(self, name: str) -> bool:
         """Whether a source or a derived table is cut in time."""
-        if name in self.spec.sources:
-            return self.spec.sources[name].partitioned
-        return any(self.is_partitioned(read) for read in self.spec.tables[name].reads)
+        return self.spec.is_partitioned(name)
 
     def warm_up(self, name: str) -> int:
         """How many partitions come before the first one of a source, a table or feature_set."""
@@ -140,12 +138,14 @@ class PipelineGraph:
 
     def _spec_part(self, stage: str, source: str | None) -> object:
         spec = self.spec
+        # what can be predicted does not touch what is trained on
+        features = spec.features.model_copy(update={"subject": None})
         parts: Mapping[str, object] = {
             "raw_snapshot": spec.sources.get(source or ""),
             "validated_table": spec.sources.get(source or ""),
             "derived_table": [spec.tables.get(source or ""), spec.partitions],
-            "feature_set": [spec.features, spec.label, spec.partitions],
-            "training_set": [spec.features, spec.label, spec.split],
+            "feature_set": [features, spec.label, spec.partitions],
+            "training_set": [features, spec.label, spec.split],
             "checkpoints": [spec.model, spec.training],
             "trained_model": [spec.model, spec.training],
             "evaluation_report": [spec.evaluation, *spec.gates],

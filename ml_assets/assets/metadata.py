@@ -7,6 +7,7 @@ import dagster as dg
 
 from ml_assets.assets.publish import Published
 from ml_assets.pictures.picture import Picture, Table, album
+from ml_assets.registry.links import Links
 from ml_assets.spec.records import StageRecord
 from ml_assets.storage.layout import Address, recent_records
 from ml_assets.storage.snapshots import SnapshotStore
@@ -47,6 +48,24 @@ def table_metadata(store: SnapshotStore, published: Published, address: Address)
         "dagster/column_schema": dg.TableSchema(columns),
         "preview": dg.MetadataValue.md(preview_markdown(frame, rows=5)),
     }
+
+
+def tracking_link(mlflow_run: str | None) -> dict[str, Any]:
+    """The MLflow run of a model; nothing where the server was not reachable."""
+    if mlflow_run is None:
+        return {}
+    return {"mlflow_run": dg.MetadataValue.url(Links.of().tracking_run(mlflow_run))}
+
+
+def report_link(pipeline: str, model: str) -> dict[str, Any]:
+    """The evaluation report of a model, served by `ml-assets ui`: a browser opens no path."""
+    return {"report": dg.MetadataValue.url(Links.of().report(pipeline, model))}
+
+
+def model_links(pipeline: str, model: StageRecord) -> dict[str, Any]:
+    """Both, of a trained model."""
+    tracked = tracking_link(model.attributes["mlflow_run"])
+    return {**report_link(pipeline, model.data_version), **tracked}
 
 
 def pictures(shown: Sequence[Picture | Table]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import dagster as dg
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.inputs import require_record, resolve_base
 from ml_assets.assets.last_release import read_changes, read_report
-from ml_assets.assets.metadata import pictures, record_metadata
+from ml_assets.assets.metadata import model_links, pictures, record_metadata
 from ml_assets.assets.publish import Draft, Work, input_version
 from ml_assets.errors import EvidenceError
 from ml_assets.evaluation.gate import policy_digest
@@ -21,6 +21,7 @@ from ml_assets.pictures.release import (
     released_table,
 )
 from ml_assets.registry.ledger import champion, latest_decision, read, stages
+from ml_assets.registry.links import Links
 from ml_assets.registry.mlflow import Tracking, Unavailable
 from ml_assets.registry.promote import AlreadyReleased, Refused, release
 from ml_assets.resources.snapshots import SnapshotsResource
@@ -82,6 +83,8 @@ def released_model(graph: PipelineGraph) -> dg.AssetsDefinition:
                 **pictures(_shown(graph, store, base, outcome.entry)),
                 **record_metadata(published),
                 "stage": spec.release.to,
+                **model_links(graph.name, model),
+                "mlflow_model": dg.MetadataValue.url(Links.of().registered_model(graph.name)),
                 "ledger_line": outcome.entry.seq,
                 "reason": outcome.entry.reason,
                 "dagster/uri": model.attributes["model"]["uri"],

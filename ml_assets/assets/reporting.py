@@ -10,9 +10,10 @@ from ml_assets.launch.events import session_events
 from ml_assets.pictures.report import Background, render
 from ml_assets.pictures.training import TrainingStory
 from ml_assets.registry.ledger import champion, latest_decision, read
+from ml_assets.registry.links import NOTE_TAG, REPORT_TAG, Links, report_name, run_note
 from ml_assets.registry.mlflow import Tracking
 from ml_assets.spec.program import ModelManifest, Preprocessing
-from ml_assets.spec.records import Decision, Measured
+from ml_assets.spec.records import Decision, Measured, StageRecord
 from ml_assets.storage.layout import Address, recent_records
 from ml_assets.storage.objects import LocalObjects
 from ml_assets.storage.snapshots import SnapshotStore
@@ -31,6 +32,10 @@ def publish_report(
     run = model.attributes.get("mlflow_run")
     if run:
         tracking.log_artifact(run, page)
+        links = Links.of()
+        there = links.report(graph.name, model.data_version)
+        note = run_note(links, graph.name, model.run, there)
+        tracking.set_tags(run, {REPORT_TAG: there, NOTE_TAG: note})
     return page
 
 
@@ -67,10 +72,23 @@ def write_report(
             lineage=(*record.inputs, *model.inputs),
         ),
         graph.spec,
+        report_ways(graph, record, model),
     )
-    name = f"{report.model[:16]}.html"
+    name = report_name(report.model)
     objects.write_bytes(html.encode(), "reports", graph.name, name)
     return objects.path("reports", graph.name, name)
+
+
+def report_ways(graph: PipelineGraph, record: StageRecord, model: StageRecord) -> dict[str, str]:
+    """Where the page leads to: what it says -> address."""
+    links = Links.of()
+    ways = {
+        "Lineage in Dagster": links.asset(graph.key("evaluation_report").to_user_string()),
+        "Evaluation run": links.run(record.run),
+        "Training run": links.run(model.run),
+    }
+    tracked = model.attributes.get("mlflow_run")
+    return {**ways, **({"MLflow run": links.tracking_run(tracked)} if tracked else {})}
 
 
 def training_story(objects: LocalObjects, session: str) -> TrainingStory:

@@ -7,9 +7,12 @@ import dagster as dg
 import numpy as np
 from numpy.typing import NDArray
 
+from ml_assets.assets.sessions import remember_session
 from ml_assets.errors import StorageError
 from ml_assets.launch.launcher import Launcher, ScoreJob
+from ml_assets.launch.session import score_session
 from ml_assets.spec.program import Event, Failed, Progress, Ref, ScoreResult, Split, Warning
+from ml_assets.spec.records import Measured
 from ml_assets.storage.objects import file_digest
 
 
@@ -20,9 +23,15 @@ class Scored:
     predictions: NDArray[np.float64]
     result: ScoreResult
 
+    def measured(self) -> Measured:
+        """What the clock said; not the same twice."""
+        return Measured(
+            latency_ms=self.result.latency_ms, rows_per_second=self.result.rows_per_second
+        )
+
 
 def score(
-    log: dg.DagsterLogManager,
+    context: dg.AssetExecutionContext,
     launcher: Launcher,
     pipeline: str,
     model: Ref,
@@ -48,7 +57,10 @@ def score(
             case _:
                 pass
 
-    result = launcher.score(ScoreJob(pipeline, model, data, split, threads), receive)
+    log = context.log
+    job = ScoreJob(pipeline, model, data, split, threads)
+    remember_session(context.instance, context.run_id, score_session(job))
+    result = launcher.score(job, receive)
     path = Path(result.predictions.path)
     if file_digest(path) != result.predictions.sha256:
         raise StorageError(

@@ -7,7 +7,7 @@ import dagster as dg
 
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.inputs import require_record, resolve_base
-from ml_assets.assets.metadata import numbers, record_metadata
+from ml_assets.assets.metadata import numbers, record_metadata, tracking_link
 from ml_assets.assets.publish import Draft, Published, Work, input_version
 from ml_assets.assets.training_events import EventSinks
 from ml_assets.launch.launcher import TrainJob
@@ -86,7 +86,8 @@ def trained_model(graph: PipelineGraph) -> dg.AssetsDefinition:
             with Draft(store, work, store.resolve("main")) as draft:
                 draft.text("run.json", record_bytes(record))
                 published = draft.publish(attributes=attributes, data_version=version)
-            yield _result(graph, stage, published, result, model, sinks.pictures())
+            shown = {**sinks.pictures(), **tracking_link(sinks.mlflow_run)}
+            yield _result(graph, stage, published, result, model, shown)
         sinks.attach(record)
 
     return materialize

@@ -11,6 +11,7 @@ import dagster as dg
 
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.metadata import pictures
+from ml_assets.assets.sessions import remember_session
 from ml_assets.dataset.shards import load_schema
 from ml_assets.launch.launcher import TrainJob
 from ml_assets.launch.session import train_session
@@ -20,6 +21,7 @@ from ml_assets.pictures.training import (
     decoded_rows,
     training_pictures,
 )
+from ml_assets.registry.links import NOTE_TAG, RUN_TAG, Links, run_note
 from ml_assets.registry.mlflow import Tracking, Unavailable
 from ml_assets.registry.run_record import RunRecord, record_bytes, run_tags
 from ml_assets.spec.program import (
@@ -62,6 +64,7 @@ class EventSinks:
         job: TrainJob,
     ) -> Iterator["EventSinks"]:
         """One MLflow run for the session; closed with the outcome, whatever it is."""
+        remember_session(context.instance, context.run_id, train_session(job))
         sinks = cls(context, graph, tracking, job)
         sinks.mlflow_run = sinks._open_run()
         try:
@@ -102,7 +105,12 @@ class EventSinks:
         """Put the run's record where people look for it."""
         if self.mlflow_run is None:
             return
-        self.tracking.set_tags(self.mlflow_run, run_tags(record))
+        links = Links.of()
+        ways = {
+            RUN_TAG: links.run(self.context.run_id),
+            NOTE_TAG: run_note(links, self.job.pipeline, self.context.run_id, None),
+        }
+        self.tracking.set_tags(self.mlflow_run, {**run_tags(record), **ways})
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "run.json"
             file.write_bytes(record_bytes(record))

@@ -13,6 +13,7 @@ import dagster as dg
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.inputs import require_record
 from ml_assets.assets.last_release import read_report
+from ml_assets.assets.metadata import report_link
 from ml_assets.assets.released_model import current_evidence
 from ml_assets.assets.reporting import publish_report
 from ml_assets.evaluation.gate import decide, passed, summary
@@ -62,15 +63,17 @@ def gates(graph: PipelineGraph) -> dg.AssetChecksDefinition:
             time=datetime.now(UTC),
         )
         record_decision(store, decision, author=graph.spec.owner)
-        page = publish_report(graph, store, objects.store(), tracking.tracking(), decision)
+        publish_report(graph, store, objects.store(), tracking.tracking(), decision)
         for result in results:
-            yield _check_result(report_key, result, str(page))
+            yield _check_result(report_key, result, report_link(graph.name, evidence.model))
 
     return check
 
 
-def _check_result(key: dg.AssetKey, result: GateResult, page: str) -> dg.AssetCheckResult:
-    metadata: dict[str, Any] = {"report": dg.MetadataValue.path(page)}
+def _check_result(
+    key: dg.AssetKey, result: GateResult, links: dict[str, Any]
+) -> dg.AssetCheckResult:
+    metadata: dict[str, Any] = dict(links)
     if result.value is not None:
         metadata["value"] = result.value
     if result.bound is not None:

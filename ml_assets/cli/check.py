@@ -16,9 +16,9 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def call(arguments: argparse.Namespace) -> int:
-    from ml_assets.definitions import pipeline_folders
     from ml_assets.errors import SpecError
     from ml_assets.runs.check import check_folder
+    from ml_assets.spec.load import pipeline_folders
 
     folders = pipeline_folders(read_settings())
     if arguments.pipeline and arguments.pipeline not in folders:

@@ -4,11 +4,24 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from ml_assets.cli import check, demo, new, report, reset, run, status, ui
+from ml_assets.cli import (
+    check,
+    demo,
+    history,
+    logs,
+    new,
+    predict,
+    read,
+    report,
+    reset,
+    run,
+    status,
+    ui,
+)
 from ml_assets.cli.exit_codes import DONE, ERROR, REFUSED
 from ml_assets.errors import EvidenceError, MlAssetsError
 
-_COMMANDS = (demo, run, new, check, status, report, ui, reset)
+_COMMANDS = (demo, run, new, check, status, history, logs, predict, read, report, ui, reset)
 _EPILOG = """
 exit codes: 0 done, 1 error, 2 wrong usage, 3 refused by a gate
 
@@ -17,6 +30,8 @@ environment:
   ML_ASSETS_SOURCES    root of relative source paths (default: the demo's outside world)
   ML_ASSETS_SQL_<NAME> SQLAlchemy URL of the SQL connection <NAME>
   ML_ASSETS_PIPELINES  more folders that hold pipelines, separated like PATH
+  ML_ASSETS_UI_URL, ML_ASSETS_REPORTS_URL, ML_ASSETS_MLFLOW_URL
+                       where links lead to (default: what `ml-assets ui` serves)
   MLFLOW_TRACKING_URI  MLflow server (default: a database in the state folder)
 """
 

@@ -61,7 +61,7 @@ def _room(settings: Settings, into: Path | None) -> Path:
 
 def _rooms(settings: Settings) -> list[Path]:
     """Where pipelines are looked for, the user's own folders first."""
-    from ml_assets.definitions import rooms
+    from ml_assets.spec.load import rooms
 
     package, *own = rooms(settings)
     return [*own, package]

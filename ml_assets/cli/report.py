@@ -19,8 +19,8 @@ def call(arguments: argparse.Namespace) -> int:
     from pathlib import Path
 
     from ml_assets.assets.reporting import write_report
-    from ml_assets.definitions import pipeline_folders
     from ml_assets.runs.run import pipeline_graph
+    from ml_assets.spec.load import pipeline_folders
     from ml_assets.storage.embedded import open_snapshots
     from ml_assets.storage.objects import LocalObjects
 

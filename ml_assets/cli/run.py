@@ -60,8 +60,8 @@ def call(arguments: argparse.Namespace) -> int:
 def run_pipeline(session: Session, request: "Request") -> None:
     """Run a pipeline in an open session and print where its release stands."""
     from ml_assets.cli.status import print_release
-    from ml_assets.definitions import pipeline_folders
     from ml_assets.runs.run import PipelineRun, pipeline_graph
+    from ml_assets.spec.load import pipeline_folders
 
     started = time.monotonic()
     graph = pipeline_graph(pipeline_folders(session.settings), request.pipeline)

@@ -21,8 +21,8 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 def call(arguments: argparse.Namespace) -> int:
     settings = prepared_settings()
-    from ml_assets.definitions import pipeline_folders
     from ml_assets.runs.run import pipeline_graph
+    from ml_assets.spec.load import pipeline_folders
 
     graph = pipeline_graph(pipeline_folders(settings), arguments.pipeline)
     if arguments.json:

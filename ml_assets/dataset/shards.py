@@ -21,7 +21,7 @@ from ml_assets.dataset.encoding import (
     label_rate,
     query_starts,
 )
-from ml_assets.errors import StorageError, WindowError
+from ml_assets.errors import RowsRefused, StorageError, WindowError
 from ml_assets.spec.canonical import canonical_json, digest_of
 from ml_assets.spec.pipeline import FeaturesSpec, LabelSpec
 from ml_assets.spec.program import (
@@ -92,6 +92,31 @@ def write_scoring_set(
         return NotComparable("it was trained to predict something else")
     fitted = Fitted(preprocessing, manifest.label_scale)
     return _write({"holdout": rows}, fitted, label, label_rate(rows, label), folder)
+
+
+def write_rows_to_score(rows: pl.DataFrame, manifest: ModelManifest, folder: Path) -> Ref:
+    """Encode rows whose outcome nobody knows with a model's own preprocessing.
+
+    A label that scoring does not read stands in the place of theirs.
+
+    Raises:
+        RowsRefused: the rows lack a feature of the model.
+    """
+    preprocessing = manifest.preprocessing
+    wanted = [c.name for c in (*preprocessing.numeric, *preprocessing.categorical)]
+    missing = [name for name in wanted if name not in rows.columns]
+    if missing:
+        raise RowsRefused(
+            f"The model reads {missing}, which the feature set does not have any more. Release a"
+            " model that was trained on the features of now: ml-assets run"
+        )
+    query = "__query" if manifest.task == "ranking" else None
+    label = LabelSpec(column="__label", task=manifest.task, classes=manifest.classes, query=query)
+    stand_in = pl.lit(manifest.classes[0] if manifest.classes else 0.0).alias(label.column)
+    together = [pl.lit(0).alias(query)] if query else []
+    labelled = rows.select(*wanted, stand_in, *together)
+    fitted = Fitted(preprocessing, manifest.label_scale)
+    return _write({"holdout": labelled}, fitted, label, (0.0,), folder)
 
 
 def load_schema(ref: Ref) -> ShardSchema:

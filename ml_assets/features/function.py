@@ -13,7 +13,7 @@ import polars as pl
 
 from ml_assets.errors import LeakError, SpecError
 from ml_assets.features.window import Window
-from ml_assets.spec.pipeline import FeaturesSpec, LabelSpec
+from ml_assets.spec.pipeline import FeaturesSpec, LabelSpec, PipelineSpec
 
 FeatureFunction = Callable[[Mapping[str, pl.LazyFrame], Window], pl.LazyFrame]
 
@@ -36,6 +36,17 @@ def load_function(folder: Path, function: str, pipeline: str) -> FeatureFunction
     if not isinstance(found, FunctionType):
         raise SpecError(f"{file} has no function {name!r}, which {function!r} names.")
     return found
+
+
+def build_features(
+    build: FeatureFunction, tables: Mapping[str, pl.LazyFrame], window: Window, spec: PipelineSpec
+) -> pl.DataFrame:
+    """Call the feature function, for training and for serving alike, and check what it returns.
+
+    Raises:
+        SpecError: see ``check_features``.
+    """
+    return check_features(build(tables, window).collect(), spec.features, spec.label)
 
 
 def check_features(frame: pl.DataFrame, spec: FeaturesSpec, label: LabelSpec) -> pl.DataFrame:

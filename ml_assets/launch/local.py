@@ -183,7 +183,9 @@ class LocalLauncher:
         python, *program = self._program
         torchrun = ["-m", "torch.distributed.run", "--standalone", "--max-restarts=0"]
         procs = f"--nproc-per-node={request.world.procs}"
-        return [python, *torchrun, procs, *program, *arguments]
+        # every line that a rank prints says which one did: [rank0]: ...
+        named = ["--role=rank", "--tee=3", f"--log-dir={path.parent / 'ranks'}"]
+        return [python, *torchrun, procs, *named, *program, *arguments]
 
 
 def _train_request(job: TrainJob, folder: SessionFolder, number: int, world: World) -> TrainRequest:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import groupby
+from types import MappingProxyType
 
 from ml_assets.evaluation.gate import NO_CHAMPION, passed, summary
 from ml_assets.pictures.data import feature_pictures
@@ -69,15 +70,17 @@ def render(
     decision: Decision | None,
     background: Background,
     spec: PipelineSpec,
+    ways: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
     """The page.
 
     Args:
         gates: what the gates say of this report.
         decision: the one in the ledger, if it was made.
+        ways: what a link says -> its address; nothing is loaded from there.
     """
     body = [
-        _header(report, spec),
+        _header(report, spec, ways),
         _verdict(report, gates, decision, spec),
         _tiles(report, measured),
         _gates(gates, background.ledger, spec),
@@ -103,13 +106,15 @@ def render(
     )
 
 
-def _header(report: EvaluationReport, spec: PipelineSpec) -> str:
+def _header(report: EvaluationReport, spec: PipelineSpec, ways: Mapping[str, str]) -> str:
+    links = " · ".join(f'<a href="{escape(to)}">{escape(says)}</a>' for says, to in ways.items())
     first, last = report.holdout
     span = f", {escape(first)} to {escape(last)}" if first else ""
     return (
         f'<p class="eyebrow">Evaluation report · model <code>{report.model[:12]}</code>'
         f" · {report.rows:,} holdout rows{span}</p>"
         f'<h1>{escape(spec.name)}</h1><p class="lead">{escape(spec.description)}</p>'
+        + (f'<p class="ways">{links}</p>' if links else "")
     )
 
 

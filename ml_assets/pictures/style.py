@@ -53,6 +53,8 @@ h2{font-size:18px;margin:44px 0 4px;letter-spacing:-.005em}
 h3{font-size:14px;margin:0 0 2px}
 p{margin:0}
 .lead{color:var(--soft);max-width:72ch}
+.ways{font-size:13.5px;margin-top:8px}
+a{color:var(--one)}
 .about{color:var(--soft);font-size:13.5px;margin:0 0 14px;max-width:80ch}
 .eyebrow{color:var(--faint);font-size:13px;margin-bottom:6px}
 .verdict{margin:26px 0 22px;padding:18px 22px;border-radius:12px;

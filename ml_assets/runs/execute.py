@@ -165,12 +165,13 @@ class _Progress:
         connection = self._instance.get_records_for_run(run_id, cursor=self._cursor)
         self._cursor = connection.cursor
         for record in connection.records:
-            line = _line(record.event_log_entry)
+            line = progress_line(record.event_log_entry)
             if line:
                 self._tell(line)
 
 
-def _line(entry: dg.EventLogEntry) -> str | None:
+def progress_line(entry: dg.EventLogEntry) -> str | None:
+    """An event as the command line tells it; None for one that it does not tell."""
     event = entry.dagster_event
     if event is None:
         return f"  {entry.user_message}" if int(entry.level) >= logging.INFO else None

@@ -8,14 +8,13 @@ import dagster as dg
 
 from ml_assets.assets.graph import DATA_STAGES, STAGES, PipelineGraph
 from ml_assets.assets.training_set import resolve_window
-from ml_assets.errors import SpecError
 from ml_assets.resources.sources import SourcesResource
 from ml_assets.runs.decided import gate_is_due
 from ml_assets.runs.due import Landed, landed, plan_data, plan_model, reader_partitions
 from ml_assets.runs.execute import Selection, Tell, execute, mark_dead_runs
 from ml_assets.runs.plan import Plan, contiguous
 from ml_assets.settings import Settings
-from ml_assets.spec.load import load_spec
+from ml_assets.spec.load import find_pipeline, load_spec
 from ml_assets.storage.embedded import open_snapshots
 from ml_assets.storage.layout import Address
 
@@ -39,12 +38,8 @@ def pipeline_graph(folders: dict[str, Path], name: str) -> PipelineGraph:
     Raises:
         SpecError: there is no such pipeline, or its spec is wrong.
     """
-    if name not in folders:
-        raise SpecError(
-            f"There is no pipeline {name!r}; found {sorted(folders)}."
-            " Check the name, or set ML_ASSETS_PIPELINES to the folder that holds it."
-        )
-    return PipelineGraph(load_spec(folders[name]), folders[name])
+    folder = find_pipeline(folders, name)
+    return PipelineGraph(load_spec(folder), folder)
 
 
 class PipelineRun:

@@ -4,7 +4,7 @@ import csv
 import hashlib
 import io
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -146,25 +146,45 @@ def _title(name: str, window: PartitionWindow | None) -> str:
 
 
 def _parse_csv(content: bytes, source: FilesSource, where: str) -> pl.DataFrame:
-    text = _decode(content, where)
-    header = next(csv.reader(io.StringIO(text, newline="")), [])
-    check_names(header, source.columns, where)
+    text = decode(content, where)
+    check_names(csv_header(text), source.columns, where)
+    raw = csv_cells(text, source.null_values, where)
+    typed = from_text(raw, source.columns, where, lambda row: f"line {line_of(text, row)}")
+    return typed.filter(~pl.all_horizontal(pl.all().is_null())) if raw.width > 1 else typed
+
+
+def csv_header(text: str) -> list[str]:
+    """The column names of a CSV file, as they are: one may be there twice."""
+    return next(csv.reader(io.StringIO(text, newline="")), [])
+
+
+def csv_cells(text: str, null_values: Sequence[str], where: str) -> pl.DataFrame:
+    """The cells of a CSV file as strings.
+
+    Raises:
+        SourceError: it is not CSV, or a line has too few or too many fields.
+    """
+    width = len(csv_header(text))
     try:
         raw = pl.read_csv(
-            io.BytesIO(text.encode()), infer_schema=False, null_values=list(source.null_values)
+            io.BytesIO(text.encode()), infer_schema=False, null_values=list(null_values)
         )
     except pl.exceptions.PolarsError as error:
-        _check_widths(text, len(header), where)
+        _check_widths(text, width, where)
         raise SourceError(
             f"{where} is not CSV: {str(error).splitlines()[0]}. Look for an unclosed quote."
         ) from error
     if raw[:, -1].null_count():
-        _check_widths(text, len(header), where)
-    typed = from_text(raw, source.columns, where, lambda row: f"line {_line_of(text, row)}")
-    return typed.filter(~pl.all_horizontal(pl.all().is_null())) if len(header) > 1 else typed
+        _check_widths(text, width, where)
+    return raw
 
 
-def _decode(content: bytes, where: str) -> str:
+def decode(content: bytes, where: str) -> str:
+    """A file's text.
+
+    Raises:
+        SourceError: it is not UTF-8; names the line.
+    """
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -185,7 +205,8 @@ def _records(text: str) -> Iterator[tuple[int, list[str]]]:
         begins = reader.line_num + 1
 
 
-def _line_of(text: str, row: int) -> int:
+def line_of(text: str, row: int) -> int:
+    """The line of the file that a row begins on."""
     return next((line for number, (line, _) in enumerate(_records(text)) if number == row), row + 2)
 
 

@@ -69,11 +69,19 @@ def check_names(found: Sequence[str], declared: Columns, where: str) -> None:
     Raises:
         SourceError: a column is missing, unknown or there twice; close names are suggested.
     """
+    problems = name_problems(found, declared)
+    if problems:
+        raise SourceError(
+            f"{where} does not have the columns that its source declares:{listed(problems)}\n"
+            "Put the columns right at the origin, or change 'columns' of this source in defs.yaml."
+        )
+
+
+def name_problems(found: Sequence[str], declared: Columns) -> list[str]:
+    """What is wrong with a table's column names, one sentence each; close names are suggested."""
     missing = [name for name in declared if name not in found]
     unknown = [name for name in dict.fromkeys(found) if name not in declared]
     twice = sorted({name for name in found if list(found).count(name) > 1})
-    if not (missing or unknown or twice):
-        return
     problems: list[str] = []
     for name in missing:
         close = difflib.get_close_matches(name, unknown, n=1)
@@ -83,11 +91,9 @@ def check_names(found: Sequence[str], declared: Columns, where: str) -> None:
         close = difflib.get_close_matches(name, missing or list(declared), n=1)
         hint = f" (closest declared name: {close[0]!r})" if close else ""
         problems.append(f"column {name!r} is there but not declared{hint}")
-    problems += [f"column {name!r} is there {list(found).count(name)} times" for name in twice]
-    raise SourceError(
-        f"{where} does not have the columns that its source declares:{_listed(problems)}\n"
-        "Put the columns right at the origin, or change 'columns' of this source in defs.yaml."
-    )
+    return problems + [
+        f"column {name!r} is there {list(found).count(name)} times" for name in twice
+    ]
 
 
 def from_text(frame: pl.DataFrame, declared: Columns, where: str, place: Place) -> pl.DataFrame:
@@ -96,6 +102,15 @@ def from_text(frame: pl.DataFrame, declared: Columns, where: str, place: Place) 
     Raises:
         SourceError: text is not of its column's type; names the place, column and value.
     """
+    typed, problems = type_text(frame, declared, place)
+    _refuse(problems, where)
+    return typed
+
+
+def type_text(
+    frame: pl.DataFrame, declared: Columns, place: Place
+) -> tuple[pl.DataFrame, list[str]]:
+    """The declared columns of a table of strings, typed, and a sentence for each that is not."""
     typed: list[pl.Series] = []
     problems: list[_Bad] = []
     for name, dtype in declared.items():
@@ -108,8 +123,7 @@ def from_text(frame: pl.DataFrame, declared: Columns, where: str, place: Place) 
         if bad.any():
             problems.append(_first_bad(bad, text, name))
         typed.append(values)
-    _refuse(problems, declared, where, place)
-    return pl.DataFrame(typed)
+    return pl.DataFrame(typed), _sentences(problems, declared, place)
 
 
 def from_values(
@@ -125,6 +139,19 @@ def from_values(
     Raises:
         SourceError: a value is not of its column's type; names the place, column and value.
     """
+    typed, problems = type_values(columns, declared, place, accept=accept)
+    _refuse(problems, where)
+    return typed
+
+
+def type_values(
+    columns: Mapping[str, Sequence[object]],
+    declared: Columns,
+    place: Place,
+    *,
+    accept: Mapping[DType, tuple[type, ...]],
+) -> tuple[pl.DataFrame, list[str]]:
+    """The declared columns of Python values, typed, and a sentence for each that is not."""
     typed: list[pl.Series] = []
     problems: list[_Bad] = []
     for name, dtype in declared.items():
@@ -142,8 +169,8 @@ def from_values(
             typed.append(pl.Series(name, plain, TYPES[dtype]))
         else:
             problems.append(_Bad(name, bad[0], values[bad[0]], len(bad)))
-    _refuse(problems, declared, where, place)
-    return pl.DataFrame(typed).with_columns(pl.col(pl.Float64).fill_nan(None))
+    frame = pl.DataFrame(typed).with_columns(pl.col(pl.Float64).fill_nan(None))
+    return frame, _sentences(problems, declared, place)
 
 
 def from_typed(frame: pl.DataFrame, declared: Columns, where: str) -> pl.DataFrame:
@@ -152,17 +179,25 @@ def from_typed(frame: pl.DataFrame, declared: Columns, where: str) -> pl.DataFra
     Raises:
         SourceError: a column's type cannot hold the declared one without loss.
     """
-    problems = [
-        f"column {name!r} is {frame.schema[name]}, declared as {dtype}"
-        for name, dtype in declared.items()
-        if not _fits(frame.schema[name], dtype)
-    ]
+    typed, problems = type_typed(frame, declared)
     if problems:
         raise SourceError(
-            f"{where} does not have the types that its source declares:{_listed(problems)}\n"
+            f"{where} does not have the types that its source declares:{listed(problems)}\n"
             "Write the file with those types, or change 'columns' of this source in defs.yaml."
         )
-    return frame.select(_cast(frame.schema[name], name, t) for name, t in declared.items())
+    return typed
+
+
+def type_typed(frame: pl.DataFrame, declared: Columns) -> tuple[pl.DataFrame, list[str]]:
+    """The declared columns of a typed table, cast, and a sentence for each that does not fit."""
+    fits = {name: _fits(frame.schema[name], dtype) for name, dtype in declared.items()}
+    problems = [
+        f"column {name!r} is {frame.schema[name]}, declared as {declared[name]}"
+        for name, fit in fits.items()
+        if not fit
+    ]
+    casts = [_cast(frame.schema[n], n, dtype) for n, dtype in declared.items() if fits[n]]
+    return frame.select(casts), problems
 
 
 def _parse(text: pl.Series, dtype: DType) -> pl.Series:
@@ -251,12 +286,15 @@ def _cast(found: pl.DataType, name: str, declared: DType) -> pl.Expr:
     return cast.fill_nan(None) if declared == "float64" else cast
 
 
-def _refuse(problems: Sequence[_Bad], declared: Columns, where: str, place: Place) -> None:
+def _sentences(problems: Sequence[_Bad], declared: Columns, place: Place) -> list[str]:
+    return [_sentence(bad, declared[bad.column], place) for bad in problems]
+
+
+def _refuse(problems: Sequence[str], where: str) -> None:
     if not problems:
         return
-    lines = [_sentence(bad, declared[bad.column], place) for bad in problems]
     raise SourceError(
-        f"{where} holds values that are not of the declared type:{_listed(lines)}\n"
+        f"{where} holds values that are not of the declared type:{listed(problems)}\n"
         "Correct them at the origin, or change 'columns' of this source in defs.yaml (for CSV, list"
         " a text that means no value in 'null_values')."
     )
@@ -270,7 +308,8 @@ def _sentence(bad: _Bad, dtype: DType, place: Place) -> str:
     return f"{place(bad.row)}, column {bad.column!r}: {shown} is not {dtype}; {rule}{more}"
 
 
-def _listed(lines: Sequence[str]) -> str:
+def listed(lines: Sequence[str]) -> str:
+    """Sentences as the items of a list, each on a line of its own."""
     return "".join(f"\n  - {line}" for line in lines)
 
 

@@ -1,7 +1,7 @@
 """Reading a pipeline's ``defs.yaml``: all mistakes at once, each with its line and its remedy."""
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,8 +11,10 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from ml_assets.errors import SpecError
+from ml_assets.settings import Settings
 from ml_assets.spec.pipeline import PipelineSpec
 
+PIPELINES = Path(__file__).parent.parent / "pipelines"
 COMPONENT_TYPE = "ml_assets.component.TrainingPipeline"
 SPEC_FILE = "defs.yaml"
 
@@ -32,6 +34,35 @@ class Mistake:
         found = f" is {self.value}" if self.value else ""
         where = f"{self.file}:{self.line}: {self.key}{found}"
         return f"{where}\n    rule:   {self.rule}\n    remedy: {self.remedy}"
+
+
+def folders(room: Path) -> list[Path]:
+    """The pipeline folders of a room, by name."""
+    return sorted(path.parent for path in room.glob(f"*/{SPEC_FILE}"))
+
+
+def pipeline_folders(settings: Settings) -> dict[str, Path]:
+    """Pipeline folder name -> folder, of every room."""
+    return {folder.name: folder for room in rooms(settings) for folder in folders(room)}
+
+
+def rooms(settings: Settings) -> list[Path]:
+    """The folders that hold pipelines: the package's own, then ML_ASSETS_PIPELINES."""
+    return [PIPELINES, *settings.pipelines]
+
+
+def find_pipeline(known: Mapping[str, Path], name: str) -> Path:
+    """The folder of a pipeline.
+
+    Raises:
+        SpecError: there is no such pipeline.
+    """
+    if name not in known:
+        raise SpecError(
+            f"There is no pipeline {name!r}; found {sorted(known)}."
+            " Check the name, or set ML_ASSETS_PIPELINES to the folder that holds it."
+        )
+    return known[name]
 
 
 def load_spec(folder: Path) -> PipelineSpec:

@@ -60,6 +60,17 @@ class PartitionsSpec(Frozen):
         return value
 
 
+class SubjectSpec(Frozen):
+    """The source whose rows are predicted: ``ml-assets predict`` takes new rows of it as they are.
+
+    The feature function is called on the published tables with the new rows among them.
+    """
+
+    source: Name
+    time: str | None = None
+    """Its datetime column that says which partition a row is in; needed where there are any."""
+
+
 class FeaturesSpec(Frozen):
     """The feature function and the columns it must return."""
 
@@ -72,6 +83,8 @@ class FeaturesSpec(Frozen):
     categorical: tuple[str, ...] = Field(default=(), strict=False)
     look_back: Annotated[int, Field(ge=0)] = 0
     """Earlier partitions that the function reads to make one partition."""
+    subject: SubjectSpec | None = None
+    """What is predicted; None: only whole feature rows can be."""
 
     @field_validator("function")
     @classmethod
@@ -195,11 +208,18 @@ class PipelineSpec(Frozen):
     gates: tuple[GateSpec, ...] = Field(strict=False, min_length=1)
     release: ReleaseSpec = ReleaseSpec()
 
+    def is_partitioned(self, name: str) -> bool:
+        """Whether a source or a derived table is cut in time."""
+        if name in self.sources:
+            return self.sources[name].partitioned
+        return any(self.is_partitioned(read) for read in self.tables[name].reads)
+
     @model_validator(mode="after")
     def _parts_fit_together(self) -> Self:
         problems = [
             *_partition_problems(self),
             *_table_problems(self),
+            *_subject_problems(self),
             *_label_problems(self),
             *_training_problems(self),
             *_evaluation_problems(self),
@@ -243,6 +263,28 @@ def _table_problems(spec: PipelineSpec) -> list[str]:
         if unknown:
             problems.append(f"tables.{name} reads {unknown}; declared before it are {known}")
         known.append(name)
+    return problems
+
+
+def _subject_problems(spec: PipelineSpec) -> list[str]:
+    subject = spec.features.subject
+    if subject is None:
+        return []
+    source = spec.sources.get(subject.source)
+    if source is None:
+        known = sorted(spec.sources)
+        return [f"features.subject.source {subject.source!r} is no source; there are {known}"]
+    problems = []
+    missing = [column for column in spec.features.key if column not in source.columns]
+    if missing:
+        problems.append(f"features.key {missing} are no columns of the subject {subject.source!r}")
+    if spec.partitions.cadence == "none" and subject.time is not None:
+        problems.append("features.subject.time means nothing without partitions: remove it")
+    if spec.partitions.cadence != "none" and source.columns.get(subject.time or "") != "datetime":
+        problems.append(
+            f"features.subject.time is {subject.time!r}; it must name the datetime column of"
+            f" {subject.source!r} that says which partition a row is in"
+        )
     return problems
 
 

@@ -2,9 +2,7 @@
 
 import numpy as np
 import pytest
-from ml_assets.evaluation.report import render
 
-from ml_assets.evaluation.gate import decide
 from ml_assets.evaluation.recommend import recommend
 from ml_assets.evaluation.rows import Holdout, Truth
 from ml_assets.spec.pipeline import PipelineSpec
@@ -102,15 +100,3 @@ def test_the_advice_is_about_what_can_be_done(spec, family, kind, advice):
 def test_without_a_simple_model_nothing_is_recommended(spec):
     holdout, good, _ = held_out()
     assert recommend(spec, holdout, good, {}) is None
-
-
-def test_it_is_on_the_page_and_blocks_nothing(spec, report, measured):
-    holdout, good, _ = held_out()
-    found = recommended(declared(spec), good, good, holdout)
-    told = report.model_copy(update={"recommendation": found})
-    gates = decide(spec.gates, told, measured)
-    page = render(told, measured, gates, None, {}, [], spec)
-    assert "Is it worth its cost?" in page
-    assert found.reason in page
-    assert gates == decide(spec.gates, report, measured)
-    assert "Is it worth its cost?" not in render(report, measured, gates, None, {}, [], spec)

@@ -24,7 +24,9 @@ from ml_assets.spec.records import (
     Decision,
     Evidence,
     InputVersion,
+    Interval,
     Measured,
+    Recommendation,
     ReleaseChanges,
     StageRecord,
 )
@@ -264,3 +266,19 @@ def test_flat_and_single_values_can_be_drawn():
         ElementTree.fromstring(line_chart("n", [Series("s", points)], Axis("x"), Axis("y")))
     ElementTree.fromstring(bar_chart("n", [Bar("a", 0.0), Bar("b", 0.0)], start=0.0))
     ElementTree.fromstring(bar_chart("n", [Bar("worse than guessing", 0.4)], start=0.5))
+
+
+def test_a_recommendation_is_on_the_page_and_blocks_nothing(spec, report, measured):
+    found = Recommendation(
+        baseline="gradient_boosting",
+        min_effect=0.005,
+        difference=Interval(value=0.001, low=-0.001, high=0.003),
+        keep=False,
+        reason="Gradient boosting is as good: release it instead.",
+    )
+    told = report.model_copy(update={"recommendation": found})
+    gates = decide(spec.gates, told, measured)
+    page = render(told, measured, gates, None, BARE, spec)
+    assert "Is it worth its cost?" in page and found.reason in page
+    assert gates == decide(spec.gates, report, measured)
+    assert "Is it worth its cost?" not in render(report, measured, gates, None, BARE, spec)

@@ -55,6 +55,7 @@ attributes:
     numeric: [load, docks, recent_late]
     categorical: [depot]
     look_back: 1
+    subject: {source: orders, time: ordered_at}
   label: {column: late, task: binary}
   split: {kind: time, train: 6, validation: 1, holdout: 2, embargo: 1}
   model: {family: tabm, width: 16, depth: 1, members: 4}

@@ -31,6 +31,7 @@ attributes:
     key: [flower]
     decision_at: measured_at
     numeric: [sepal_length, sepal_width, petal_length, petal_width]
+    subject: {source: flowers}
   label: {column: species, task: multiclass, classes: [setosa, versicolor, virginica]}
   split: {kind: random, validation: 0.2, holdout: 0.3}
   model: {family: mlp, width: 32, depth: 2}

@@ -2,11 +2,15 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from ml_assets.settings import Settings, read_settings
 
 
 @dataclass(frozen=True)
@@ -14,6 +18,8 @@ class World:
     """One state folder, with the outside world and the pipelines that it reads."""
 
     root: Path
+    extra: Mapping[str, str] = field(default_factory=dict)
+    """More of the environment."""
 
     @property
     def environment(self) -> dict[str, str]:
@@ -24,7 +30,12 @@ class World:
             "ML_ASSETS_HOME": str(self.root / "state"),
             "ML_ASSETS_SOURCES": str(self.sources),
             "ML_ASSETS_PIPELINES": str(self.pipelines),
+            **self.extra,
         }
+
+    @property
+    def settings(self) -> Settings:
+        return read_settings(self.environment)
 
     @property
     def sources(self) -> Path:
@@ -36,18 +47,35 @@ class World:
 
     def cli(self, *arguments: str, code: int = 0) -> str:
         """Run ml-assets, hold it to an exit code, and return all it printed."""
+        done = self.streams(*arguments, code=code)
+        return done.stdout + done.stderr
+
+    def streams(
+        self, *arguments: str, code: int = 0, given: str = ""
+    ) -> subprocess.CompletedProcess[str]:
+        """The same with what is given on standard input, and the two outputs apart."""
         done = subprocess.run(
             [sys.executable, "-m", "ml_assets.cli.main", *arguments],
             env=self.environment,
             cwd=self.root,
+            input=given,
             capture_output=True,
             text=True,
             timeout=240,
             check=False,
         )
-        output = done.stdout + done.stderr
-        assert done.returncode == code, output
-        return output
+        assert done.returncode == code, done.stdout + done.stderr
+        return done
 
     def status(self, pipeline: str) -> dict[str, Any]:
         return json.loads(self.cli("status", pipeline, "--json"))
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of this machine that nobody listens on."""
+    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    try:
+        return [one.getsockname()[1] for one in held]
+    finally:
+        for one in held:
+            one.close()

@@ -1,0 +1,109 @@
+"""The evaluation reports over HTTP, for a browser on this machine: one page each, nothing else.
+
+A browser does not open a file from a link, so `ml-assets ui` serves what the links lead to.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from html import escape
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from urllib.parse import urlsplit
+
+from ml_assets.errors import SettingsError
+
+_PAGE = re.compile(r"/([a-z][a-z0-9_]{0,62})/([0-9a-f]{16}\.html)")
+"""Pipeline and model: what has no such name is not served."""
+_SECURE = {
+    "Content-Type": "text/html; charset=utf-8",
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",
+}
+
+
+@contextmanager
+def serving_reports(folder: Path, url: str) -> Iterator[None]:
+    """Serve ``folder/<pipeline>/<model>.html`` at a local address until the block is left.
+
+    Raises:
+        SettingsError: the port is taken.
+    """
+    parts = urlsplit(url)
+    host, port = parts.hostname or "127.0.0.1", parts.port or 80
+    try:
+        server = _Server((host, port), _Handler)
+    except OSError as error:
+        raise SettingsError(
+            f"The reports cannot be served at {url}: {error.strerror}. End what uses the port, or"
+            " set ML_ASSETS_REPORTS_URL to another address of this machine."
+        ) from error
+    server.folder, server.names = folder.resolve(), {parts.netloc, f"localhost:{port}"}
+    thread = Thread(target=server.serve_forever, name="reports", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    folder: Path
+    names: set[str]
+    """What a browser may call this server: a page elsewhere cannot make it be another's."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server  # pyright: ignore[reportIncompatibleVariableOverride]  it is made with this handler
+
+    def do_GET(self) -> None:
+        page = self._page()
+        self.send_response(HTTPStatus.OK if page is not None else HTTPStatus.NOT_FOUND)
+        body = page if page is not None else b"There is no such report.\n"
+        for name, value in {**_SECURE, "Content-Length": str(len(body))}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    do_HEAD = do_GET
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing: a person's own browser is no news."""
+
+    def _page(self) -> bytes | None:
+        if self.headers.get("Host", "") not in self.server.names:
+            return None
+        path = urlsplit(self.path).path
+        if path == "/":
+            return _index(self.server.folder)
+        found = _PAGE.fullmatch(path)
+        file = self.server.folder.joinpath(*found.groups()) if found else None
+        if file is None or file.resolve() != file:
+            return None  # a symbolic link may lead anywhere
+        try:
+            return file.read_bytes()
+        except OSError:
+            return None
+
+
+def _index(folder: Path) -> bytes:
+    """The reports that there are, newest first."""
+    files = sorted(folder.glob("*/*.html"), key=lambda f: f.stat().st_mtime, reverse=True)
+    lines = [
+        f'<li><a href="{escape(path)}">{escape(path[1:])}</a>'
+        f" {datetime.fromtimestamp(file.stat().st_mtime, UTC):%Y-%m-%d %H:%M} UTC</li>"
+        for file in files
+        for path in [f"/{file.parent.name}/{file.name}"]
+        if _PAGE.fullmatch(path)
+    ]
+    listed = "".join(lines) or "<li>none yet: ml-assets run PIPELINE</li>"
+    return f"<!doctype html><title>Reports</title><h1>Reports</h1><ul>{listed}</ul>".encode()

@@ -1,0 +1,160 @@
+"""Any stored table by its asset key, as it is now or as it was at a commit or data version.
+
+In a notebook::
+
+    from ml_assets.operations.tables import read_table
+
+    read_table("flight_delays/feature_set").collect()
+"""
+
+import difflib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from ml_assets.dataset.shards import load_schema
+from ml_assets.errors import StorageError
+from ml_assets.settings import Settings, read_settings
+from ml_assets.spec.program import Ref
+from ml_assets.spec.records import StageRecord
+from ml_assets.storage.embedded import open_snapshots
+from ml_assets.storage.layout import Address, read_records
+from ml_assets.storage.snapshots import MAIN, CommitId, SnapshotStore
+
+PUBLISHED = ("raw_snapshot", "validated_table", "derived_table", "feature_set")
+_SHORTEST_PREFIX = 6
+
+
+@dataclass(frozen=True)
+class StoredTable:
+    """One table of the snapshot store."""
+
+    key: str
+    """What people call it: ``pipeline/stage/source``."""
+    partition: str | None
+    scan: Callable[[], pl.LazyFrame]
+
+
+def read_table(
+    key: str,
+    partition: str | None = None,
+    version: str | None = None,
+    settings: Settings | None = None,
+) -> pl.LazyFrame:
+    """The rows of a table; of all its partitions, oldest first, where none is named.
+
+    Args:
+        key: ``pipeline/stage/source`` with the stage ``raw_snapshot``, ``validated_table``,
+            ``derived_table``, ``quarantine`` (rows kept back beside a published table) or
+            ``rejected`` (tables of which nothing was published); ``pipeline/feature_set``; or
+            ``pipeline/training_set``, which has the column ``split``.
+        version: a commit or tag of the snapshot store, or a data version of the table; a unique
+            prefix of at least six characters will do. Default: the head of ``main``.
+
+    Raises:
+        StorageError: there is no such table, partition or version; names what there is.
+    """
+    store = open_snapshots((settings or read_settings()).snapshots)
+    wanted = key.strip("/")
+    commit, only = (store.resolve(MAIN), None) if version is None else _at(store, wanted, version)
+    tables = [table for table in stored_tables(store, commit) if table.key == wanted]
+    if not tables:
+        raise StorageError(_no_such_key(wanted, {t.key for t in stored_tables(store, commit)}))
+    chosen = [t for t in tables if (partition or only) in (None, t.partition)]
+    if not chosen:
+        have = [t.partition or "all" for t in tables]
+        raise StorageError(
+            f"{wanted} has no partition {partition or only!r} at commit {commit[:12]}; it has"
+            f" {len(have)}: {', '.join(have[:3])}{' ... ' + have[-1] if len(have) > 3 else ''}"
+        )
+    return pl.concat([table.scan() for table in chosen], how="diagonal")
+
+
+def stored_tables(store: SnapshotStore, commit: CommitId) -> Iterator[StoredTable]:
+    """Every table of a commit, by key and partition."""
+    for pipeline in _pipelines(store, commit):
+        for record in read_records(store, commit, pipeline):
+            yield from _of_record(store, commit, record)
+    for entry in store.list(commit, "quarantine/"):
+        _, pipeline, _, source, name = entry.path.split("/")
+        yield _stored(store, commit, f"{pipeline}/rejected/{source}", _partition(name), entry.path)
+
+
+def _of_record(
+    store: SnapshotStore, commit: CommitId, record: StageRecord
+) -> Iterator[StoredTable]:
+    pipeline, stage, *source = record.key.split("/")
+    address = Address(pipeline, stage, source[0] if source else None, record.partition)
+    if stage in PUBLISHED:
+        yield _stored(store, commit, record.key, record.partition, address.table)
+    if stage == "validated_table":
+        kept = f"{pipeline}/quarantine/{source[0]}"
+        path = address.file("quarantine.parquet")
+        yield _stored(store, commit, kept, record.partition, path)
+    if stage == "training_set":
+        ref = Ref(uri=record.attributes["uri"], digest=record.attributes["digest"])
+        yield StoredTable(record.key, None, lambda: _training_rows(ref))
+
+
+def _stored(
+    store: SnapshotStore, commit: CommitId, key: str, partition: str | None, path: str
+) -> StoredTable:
+    return StoredTable(key, partition, lambda: store.scan(commit, path))
+
+
+def _training_rows(ref: Ref) -> pl.LazyFrame:
+    """The rows before encoding, each with its split."""
+    schema = load_schema(ref)
+    return pl.concat(
+        pl.scan_parquet(Path(ref.uri) / file.path).with_columns(pl.lit(split).alias("split"))
+        for split, file in schema.rows.items()
+    )
+
+
+def _pipelines(store: SnapshotStore, commit: CommitId) -> list[str]:
+    return sorted({entry.path.split("/")[1] for entry in store.list(commit, "records/")})
+
+
+def _partition(file_name: str) -> str | None:
+    name = file_name.removesuffix(".parquet")
+    return None if name == "all" else name
+
+
+def _at(store: SnapshotStore, key: str, version: str) -> tuple[CommitId, str | None]:
+    """The commit of a version, and the partition that a data version is of.
+
+    Of a data version it is the newest commit that holds it.
+    """
+    if version in store.tags() or version == MAIN:
+        return store.resolve(version), None
+    log = store.log()
+    prefix = version if len(version) >= _SHORTEST_PREFIX else f"{version:\x00<6}"
+    commits = [commit.id for commit in log if commit.id.startswith(prefix)]
+    if len(commits) == 1:
+        return commits[0], None
+    seen: set[str] = set()
+    of = "validated_table" if key.split("/")[1:2] == ["quarantine"] else None
+    path = key.replace("/quarantine/", f"/{of}/") if of else key
+    for commit in log:
+        for entry in store.list(commit.id, f"records/{path}/") or ():
+            if entry.digest in seen:
+                continue
+            seen.add(entry.digest)
+            record = StageRecord.model_validate_json(store.read_bytes(commit.id, entry.path))
+            if record.data_version.startswith(prefix):
+                return commit.id, record.partition
+    raise StorageError(
+        f"{version!r} is no commit or tag of the snapshot store and no data version of {key}."
+        f" `ml-assets status {key.split('/')[0]} --json` lists the versions of now."
+    )
+
+
+def _no_such_key(key: str, known: set[str]) -> str:
+    if not known:
+        return f"There is no table {key!r}: nothing is made yet. Run: ml-assets run PIPELINE"
+    close = difflib.get_close_matches(key, known, n=1)
+    hint = f" Did you mean {close[0]!r}?" if close else ""
+    there = "".join(f"\n  {one}" for one in sorted(known))
+    return f"There is no table {key!r}.{hint} There are:{there}"

@@ -1,0 +1,60 @@
+"""Addresses that lead from one tool to the other two: Dagster, MLflow, the evaluation report."""
+
+from dataclasses import dataclass
+
+from ml_assets.settings import Settings, read_settings
+
+RUN_TAG = "dagster.run"
+REPORT_TAG = "ml_assets.report"
+NOTE_TAG = "mlflow.note.content"
+"""MLflow shows this tag, in Markdown, as the description of a run."""
+
+
+@dataclass(frozen=True)
+class Links:
+    """Where each tool is opened, without a slash at the end."""
+
+    dagster: str
+    reports: str
+    mlflow: str
+
+    @classmethod
+    def of(cls, settings: Settings | None = None) -> "Links":
+        """Those of the settings; of the environment by default."""
+        found = settings or read_settings()
+        return cls(found.ui_url, found.reports_url, found.mlflow_url)
+
+    def asset(self, key: str) -> str:
+        """The page of an asset; its key's parts are joined by ``/``."""
+        return f"{self.dagster}/assets/{key}"
+
+    def run(self, run_id: str) -> str:
+        """The page of a Dagster run."""
+        return f"{self.dagster}/runs/{run_id}"
+
+    def report(self, pipeline: str, model: str) -> str:
+        """The evaluation report of a model, which is named by its digest."""
+        return f"{self.reports}/{pipeline}/{report_name(model)}"
+
+    def tracking_run(self, run_id: str) -> str:
+        """The page of an MLflow run; MLflow finds its experiment."""
+        return f"{self.mlflow}/#/runs/{run_id}"
+
+    def registered_model(self, pipeline: str) -> str:
+        """The page of a pipeline's versions and aliases in MLflow."""
+        return f"{self.mlflow}/#/models/{pipeline}"
+
+
+def report_name(model: str) -> str:
+    """The file of a model's report."""
+    return f"{model[:16]}.html"
+
+
+def run_note(links: Links, pipeline: str, dagster_run: str, report: str | None) -> str:
+    """The description of an MLflow run: where to go from there."""
+    ways = [
+        f"[Dagster run]({links.run(dagster_run)})",
+        f"[lineage]({links.asset(f'{pipeline}/trained_model')})",
+        f"[evaluation report]({report})" if report else "",
+    ]
+    return " · ".join(way for way in ways if way)

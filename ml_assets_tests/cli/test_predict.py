@@ -1,0 +1,64 @@
+"""ml-assets predict: rows from a file, standard input or the command line; probabilities out."""
+
+import io
+import json
+from pathlib import Path
+
+import polars as pl
+
+from ml_assets_tests.worlds.world import World
+
+MEASURES = {"sepal_length": 5.1, "sepal_width": 3.5, "petal_length": 1.4, "petal_width": 0.2}
+
+
+def test_one_row_from_the_command_line(released: World) -> None:
+    done = released.streams("predict", "irises", "--row", json.dumps(MEASURES))
+    (row,) = pl.read_csv(io.StringIO(done.stdout)).iter_rows(named=True)
+    assert (row["row"], row["prediction"]) == (1, "setosa")
+    assert row["probability_setosa"] > 0.9
+    assert done.stderr == ""
+
+
+def test_a_file_in_and_a_file_out_with_a_note_for_what_was_refused(
+    released: World, tmp_path: Path
+) -> None:
+    week = (released.sources / "orders" / "2024-03-18.csv").read_text().splitlines()[:4]
+    heavy = week[1].split(",")
+    rows = [week[0], ",".join([heavy[0], heavy[1], "5000", heavy[3]]), *week[2:]]
+    given, target = tmp_path / "orders.csv", tmp_path / "predicted.parquet"
+    given.write_text("\n".join(rows))
+    done = released.streams("predict", "deliveries", str(given), "--output", str(target))
+    found = pl.read_parquet(target)
+    assert found.columns == ["order", "probability"]
+    assert found["probability"].null_count() == 1
+    assert "note: line 2 is not predicted, its contract refuses it" in done.stderr
+    assert f"3 rows to {target}" in done.stderr
+    assert done.stdout == ""
+
+
+def test_json_lines_through_standard_input_and_output(released: World) -> None:
+    given = "\n".join([json.dumps(MEASURES)] * 2)
+    done = released.streams("predict", "irises", "-", "--format", "jsonl", given=given)
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [row["prediction"] for row in rows] == ["setosa", "setosa"]
+
+
+def test_every_mistake_is_an_error_and_exits_1_without_output(
+    released: World, tmp_path: Path
+) -> None:
+    wrong = json.dumps({**MEASURES, "sepal_length": "long", "sepal_widht": 3})
+    done = released.streams("predict", "irises", "--row", wrong, code=1)
+    assert done.stdout == ""
+    assert done.stderr.count("\n  - ") == 2
+    missing = released.streams("predict", "irises", str(tmp_path / "none.csv"), code=1)
+    assert missing.stderr.startswith(f"error: {tmp_path / 'none.csv'} cannot be read: No such file")
+    unknown = released.streams("predict", "irises", "-", "--output", "x.xlsx", code=1, given="{}")
+    assert unknown.stderr.startswith(
+        "error: --output x.xlsx: the extension '.xlsx' names no format"
+    )
+
+
+def test_a_pipeline_without_a_release_is_refused(released: World) -> None:
+    done = released.streams("predict", "flight_delays", "-", code=1)
+    assert "no model in production" in done.stderr
+    assert "ml-assets run flight_delays" in done.stderr

@@ -1,0 +1,34 @@
+"""What tests of several rooms use: two small pipelines, released, to read and never to change."""
+
+import pytest
+
+from ml_assets_tests.worlds import deliveries, irises
+from ml_assets_tests.worlds.world import World, free_ports
+
+
+@pytest.fixture(scope="session")
+def released(tmp_path_factory: pytest.TempPathFactory) -> World:
+    """Irises and deliveries, each with a release; then a stricter floor refused the irises' model.
+
+    The addresses that links lead to are free ports, and the training program's ranks talk.
+    """
+    ports = dict(zip(("UI", "REPORTS", "MLFLOW"), free_ports(3), strict=True))
+    extra = {f"ML_ASSETS_{name}_URL": f"http://127.0.0.1:{port}" for name, port in ports.items()}
+    world = World(tmp_path_factory.mktemp("released"), {**extra, "TORCH_CPP_LOG_LEVEL": "INFO"})
+    irises.plant(world.pipelines, world.sources)
+    deliveries.plant(world.pipelines, world.sources)
+    world.cli("run", "irises")
+    spec = world.pipelines / "irises" / "defs.yaml"
+    good = spec.read_text()
+    spec.write_text(good.replace("at_least: 0.8", "at_least: 0.9999"))
+    world.cli("run", "irises", code=3)
+    spec.write_text(good)
+    world.cli("run", "deliveries")
+    return world
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The first test that reads the released world also waits for its three runs."""
+    for item in items:
+        if "released" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.timeout(600))

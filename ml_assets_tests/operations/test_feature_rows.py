@@ -1,0 +1,133 @@
+"""Real flights as they land: their features are those that the week's own feature set would have.
+
+The tables are published without a run: what is tested is what stands between them and a row.
+"""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+import ml_assets.pipelines
+from ml_assets.errors import WindowError
+from ml_assets.features.function import check_features, load_function
+from ml_assets.features.window import Window
+from ml_assets.operations.feature_rows import make_feature_rows
+from ml_assets.operations.workplace import Workplace, open_pipeline
+from ml_assets.runs.outside_world import lay_out
+from ml_assets.settings import read_settings
+from ml_assets.sources.read import read_source
+from ml_assets.spec.partitions import PartitionWindow, windows
+from ml_assets.storage.layout import Address
+from ml_assets.storage.tables import write_table
+
+FOLDER = Path(ml_assets.pipelines.__path__[0]) / "flight_delays"
+WEEKS = 6
+
+
+@dataclass(frozen=True)
+class Flights:
+    """The first weeks as read, by source and partition (None: a source that is not cut)."""
+
+    place: Workplace
+    spans: tuple[PartitionWindow, ...]
+    tables: dict[str, dict[str | None, pl.DataFrame]]
+
+    @property
+    def newest(self) -> str:
+        return self.spans[-1].key
+
+    def publish(self, leave_out: set[tuple[str, str]]) -> str:
+        """The commit that holds the validated tables of every partition that is not left out."""
+        store = self.place.store
+        with store.open(store.resolve("main"), f"without {sorted(leave_out)}") as work:
+            for source, parts in self.tables.items():
+                for partition, frame in parts.items():
+                    table = Address("flight_delays", "validated_table", source, partition).table
+                    if (source, partition or "") not in leave_out:
+                        file = self.place.scratch / "table.parquet"
+                        write_table(frame, file, self.place.spec.sources[source].key)
+                        work.put(table, file)
+            return work.commit("tables", {})
+
+    def features_of_the_week(self) -> pl.DataFrame:
+        """What the feature function itself says of the newest week and those it looks back at."""
+        spec, span = self.place.spec, self.spans[-1]
+        build = load_function(FOLDER, spec.features.function, spec.name)
+        parts = -1 - spec.features.look_back
+        given = {
+            name: pl.concat(list(weeks.values())[parts:]).lazy()
+            for name, weeks in self.tables.items()
+        }
+        frame = build(given, Window(span.key, span.start, span.end)).collect()
+        return check_features(frame, spec.features, spec.label)
+
+    def predicted_from(self, rows: pl.DataFrame, commit: str) -> tuple[pl.DataFrame, list[str]]:
+        subject = self.place.spec.features.subject
+        assert subject is not None
+        made = make_feature_rows(self.place, subject, rows, commit)
+        return made.rows, list(made.notes)
+
+    def compared(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """All but the label, which a new row has none of, in the key's order."""
+        return frame.drop(self.place.spec.label.column).sort(self.place.spec.features.key)
+
+
+@pytest.fixture(scope="module")
+def flights(tmp_path_factory: pytest.TempPathFactory) -> Flights:
+    root = tmp_path_factory.mktemp("flights")
+    lay_out(root, arrived=WEEKS)
+    settings = read_settings({"ML_ASSETS_HOME": str(root / "s"), "ML_ASSETS_SOURCES": str(root)})
+    place = open_pipeline("flight_delays", settings)
+    place.scratch.mkdir(parents=True)
+    spans = windows(place.spec.partitions, datetime.now(UTC))[:WEEKS]
+    tables: dict[str, dict[str | None, pl.DataFrame]] = {}
+    for name, source in place.spec.sources.items():
+        parts = spans if source.partitioned else (None,)
+        tables[name] = {
+            part.key if part else None: read_source(
+                name, source, root, settings.sql_url, part
+            ).frame
+            for part in parts
+        }
+    return Flights(place, tuple(spans), tables)
+
+
+def test_a_week_that_has_not_landed_gets_the_features_it_would_get(flights: Flights) -> None:
+    commit = flights.publish({("flights", flights.newest)})
+    rows, notes = flights.predicted_from(flights.tables["flights"][flights.newest], commit)
+    expected = flights.features_of_the_week()
+    assert len(rows) > 5000
+    assert notes == []
+    assert_frame_equal(flights.compared(rows), flights.compared(expected), rel_tol=1e-9)
+
+
+def test_one_flight_among_those_that_landed_gets_its_own_row(flights: Flights) -> None:
+    commit = flights.publish(set())
+    one = flights.tables["flights"][flights.newest].sort("sched_dep_time")[4000:4001]
+    rows, _ = flights.predicted_from(one, commit)
+    key = flights.place.spec.features.key
+    expected = flights.features_of_the_week().join(one, on=key, how="semi")
+    assert len(rows) == 1
+    assert_frame_equal(flights.compared(rows), flights.compared(expected), rel_tol=1e-9)
+
+
+def test_without_the_arrivals_of_the_week_it_goes_on_and_says_so(flights: Flights) -> None:
+    gone = {("flights", flights.newest), ("arrivals", flights.newest)}
+    commit = flights.publish(gone)
+    rows, notes = flights.predicted_from(flights.tables["flights"][flights.newest], commit)
+    assert len(rows) > 5000
+    assert notes == [
+        f"flight_delays/validated_table/arrivals [{flights.newest}] is not published yet:"
+        " features are made without it"
+    ]
+
+
+def test_a_gap_in_what_is_looked_back_at_is_refused(flights: Flights) -> None:
+    commit = flights.publish({("arrivals", flights.spans[-2].key)})
+    with pytest.raises(WindowError, match=r"arrivals .* is not published") as refused:
+        flights.predicted_from(flights.tables["flights"][flights.newest], commit)
+    assert "ml-assets run flight_delays --through validated_table" in str(refused.value)

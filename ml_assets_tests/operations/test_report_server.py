@@ -1,0 +1,97 @@
+"""The reports over HTTP: a page each, and nothing else of this machine."""
+
+import http.client
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ml_assets.errors import SettingsError
+from ml_assets.operations.report_server import serving_reports
+from ml_assets_tests.worlds.world import free_ports
+
+PAGE = "0123456789abcdef.html"
+
+
+@pytest.fixture
+def port(tmp_path: Path) -> Iterator[int]:
+    folder = tmp_path / "objects" / "reports"
+    (folder / "irises").mkdir(parents=True)
+    (folder / "irises" / PAGE).write_text("<p>a page</p>")
+    (folder / "irises" / "notes.txt").write_text("secret")
+    (folder / "irises" / "fedcba9876543210.html").symlink_to(tmp_path / "secret.html")
+    (folder / PAGE).write_text("secret")
+    (tmp_path / "objects" / PAGE).write_text("secret")
+    (tmp_path / "secret.html").write_text("secret")
+    (port,) = free_ports(1)
+    with serving_reports(folder, f"http://127.0.0.1:{port}"):
+        yield port
+
+
+def ask(
+    port: int, path: str, method: str = "GET", host: str | None = None
+) -> tuple[int, str, dict[str, str]]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection.putrequest(method, path, skip_host=True)
+    connection.putheader("Host", host or f"127.0.0.1:{port}")
+    connection.endheaders()
+    answer = connection.getresponse()
+    return answer.status, answer.read().decode(), dict(answer.getheaders())
+
+
+def test_a_report_is_a_page_that_loads_nothing(port: int) -> None:
+    status, body, headers = ask(port, f"/irises/{PAGE}")
+    assert (status, body) == (200, "<p>a page</p>")
+    assert headers["Content-Type"] == "text/html; charset=utf-8"
+    assert headers["Content-Security-Policy"].startswith("default-src 'none'")
+    assert ask(port, f"/irises/{PAGE}", "HEAD")[:2] == (200, "")
+
+
+def test_the_first_page_lists_the_reports_only(port: int) -> None:
+    status, body, _ = ask(port, "/")
+    assert status == 200
+    assert f'href="/irises/{PAGE}"' in body
+    assert "notes" not in body
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/irises/../../" + PAGE,
+        "/irises/%2e%2e/%2e%2e/" + PAGE,
+        "/irises/..%2f..%2f" + PAGE,
+        "/../" + PAGE,
+        "//etc/passwd",
+        "/etc/passwd",
+        "/irises",
+        "/irises/",
+        "/irises/notes.txt",
+        "/irises/fedcba9876543210.html",
+        "/" + PAGE,
+        f"/irises/{PAGE}/",
+        f"/irises/{PAGE}%00",
+        f"/Irises/{PAGE}",
+    ],
+)
+def test_what_is_no_report_is_not_served(port: int, path: str) -> None:
+    status, body, _ = ask(port, path)
+    assert status == 404
+    assert "secret" not in body
+
+
+def test_a_page_of_another_name_cannot_make_this_server_its_own(port: int) -> None:
+    assert ask(port, f"/irises/{PAGE}", host="evil.example")[0] == 404
+    assert ask(port, f"/irises/{PAGE}", host=f"localhost:{port}")[0] == 200
+
+
+def test_it_listens_on_this_machine_only_and_is_gone_afterwards(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    with serving_reports(tmp_path, f"http://127.0.0.1:{port}"):
+        assert "none yet" in ask(port, "/")[1]
+        with (
+            pytest.raises(SettingsError, match="ML_ASSETS_REPORTS_URL"),
+            serving_reports(tmp_path, f"http://127.0.0.1:{port}"),
+        ):
+            pass
+    with pytest.raises(ConnectionRefusedError):
+        ask(port, "/")
