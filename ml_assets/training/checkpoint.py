@@ -4,7 +4,6 @@ Saved asynchronously by torch's distributed checkpoint, one in flight, each in a
 own (step and attempt) that is never written twice. The trainer's own state is JSON beside it.
 """
 
-import os
 import shutil
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -23,7 +22,7 @@ from ml_assets.errors import StorageError
 from ml_assets.spec.base import Frozen
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.program import CheckpointManifest, Ref, TrainRequest
-from ml_assets.storage.objects import describe, file_digest, verify
+from ml_assets.storage.objects import describe, file_digest, verify, write_whole
 from ml_assets.training.events import EventWriter
 from ml_assets.training.models import Network
 from ml_assets.training.parallel import Ranks
@@ -216,13 +215,3 @@ def newest_whole(folder: Path, events: EventWriter) -> Ref | None:
             continue
         return ref
     return None
-
-
-def write_whole(file: Path, data: bytes) -> None:
-    """Write a file by rename: it is there whole, or not at all."""
-    draft = file.with_name(f".{file.name}.draft")
-    with draft.open("wb") as handle:
-        handle.write(data)
-        handle.flush()
-        os.fsync(handle.fileno())
-    os.replace(draft, file)

@@ -10,8 +10,7 @@ import torch
 
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.program import File, ScoreRequest, ScoreResult
-from ml_assets.storage.objects import file_digest
-from ml_assets.training.checkpoint import write_whole
+from ml_assets.storage.objects import file_digest, write_whole
 from ml_assets.training.data import SplitArrays, open_set
 from ml_assets.training.events import EventWriter
 from ml_assets.training.export import load_model

@@ -11,7 +11,8 @@ from torch.optim import Optimizer
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.program import Ref, TrainRequest, TrainResult
 from ml_assets.spec.training import Task
-from ml_assets.training.checkpoint import Best, Checkpoints, TrainerState, newest_whole, write_whole
+from ml_assets.storage.objects import write_whole
+from ml_assets.training.checkpoint import Best, Checkpoints, TrainerState, newest_whole
 from ml_assets.training.data import Batches, SplitArrays, lost_share, open_set
 from ml_assets.training.events import EventWriter
 from ml_assets.training.export import export
