@@ -4,11 +4,11 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from ml_assets.cli import check, demo, report, reset, run, status, ui
+from ml_assets.cli import check, demo, gc, report, reset, run, status, ui
 from ml_assets.cli.exit_codes import DONE, ERROR, REFUSED
 from ml_assets.errors import EvidenceError, MlAssetsError
 
-_COMMANDS = (demo, run, check, status, report, ui, reset)
+_COMMANDS = (demo, run, check, status, report, ui, gc, reset)
 _EPILOG = """
 exit codes: 0 done, 1 error, 2 wrong usage, 3 refused by a gate
 
@@ -17,6 +17,7 @@ environment:
   ML_ASSETS_SOURCES    root of relative source paths (default: the demo's outside world)
   ML_ASSETS_SQL_<NAME> SQLAlchemy URL of the SQL connection <NAME>
   ML_ASSETS_PIPELINES  more folders that hold pipelines, separated like PATH
+  ML_ASSETS_RETENTION  how long unused things are kept, e.g. "checkpoints=2d history=8w" (see gc)
   MLFLOW_TRACKING_URI  MLflow server (default: a database in the state folder)
 """
 

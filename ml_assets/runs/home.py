@@ -1,16 +1,15 @@
 """The state folder: its format, its lock, and the Dagster instance inside it."""
 
-import fcntl
 import json
 import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 
-from ml_assets.errors import SettingsError, StateInUse
+from ml_assets.errors import SettingsError
 from ml_assets.settings import Settings
+from ml_assets.storage.locks import exclusive
 
 FORMAT = 1
 PROJECT = Path(__file__).parent.parent.parent
@@ -43,17 +42,8 @@ def lock(settings: Settings, doing: str) -> Iterator[None]:
     Raises:
         StateInUse: another process holds it; the message names its pid, what it does, since when.
     """
-    settings.home.mkdir(parents=True, exist_ok=True)
-    with (settings.home / _LOCK_FILE).open("a+") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            handle.seek(0)
-            raise StateInUse(_in_use(settings.home, handle.read())) from error
-        handle.truncate(0)
-        since = datetime.now(UTC).isoformat(timespec="seconds")
-        handle.write(json.dumps({"pid": os.getpid(), "doing": doing, "since": since}))
-        handle.flush()
+    remedy = "Wait for it to end, stop it, or set ML_ASSETS_HOME to another folder."
+    with exclusive(settings.home / _LOCK_FILE, doing, remedy):
         yield
 
 
@@ -106,15 +96,3 @@ def _write(file: Path, content: str) -> None:
     draft = file.with_name(f".{file.name}.{os.getpid()}")
     draft.write_text(content)
     draft.replace(file)
-
-
-def _in_use(home: Path, content: str) -> str:
-    try:
-        holder = json.loads(content)
-        who = f"process {holder['pid']} ({holder['doing']}, since {holder['since']})"
-    except (json.JSONDecodeError, KeyError, TypeError):
-        who = "another process"
-    return (
-        f"The state folder {home} is in use by {who}. Wait for it to end, stop it,"
-        " or set ML_ASSETS_HOME to another folder."
-    )

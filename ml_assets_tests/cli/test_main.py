@@ -15,6 +15,7 @@ OPTIONS = {
     "status": {"pipeline", "json"},
     "report": {"pipeline", "open"},
     "ui": {"port", "host"},
+    "gc": {"dry_run", "json"},
     "reset": {"yes"},
 }
 
