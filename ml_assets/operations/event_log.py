@@ -12,8 +12,6 @@ from pathlib import Path
 
 import dagster as dg
 from dagster._core.events import ASSET_CHECK_EVENTS, ASSET_EVENTS, PIPELINE_EVENTS
-from dagster._core.storage.event_log import SqlEventLogStorage, SqliteEventLogStorage
-from dagster._core.storage.event_log.schema import SqlEventLogStorageTable
 
 from ml_assets.operations.inventory import measure
 from ml_assets.operations.retention import Thing, run_name
@@ -64,17 +62,10 @@ def oldest_in_progress(instance: dg.DagsterInstance, besides: str | None) -> dat
 def prune(instance: dg.DagsterInstance, run_id: str) -> int:
     """Delete the messages of a run that ended and return the bytes freed; safe to repeat."""
     _, before = _measure(instance, run_id)
-    storage = instance.event_log_storage
-    events = SqlEventLogStorageTable
-    if isinstance(storage, SqlEventLogStorage) and _has_log(storage, run_id):
-        mere_message = events.c.dagster_event_type.is_(None)
-        not_kept = events.c.dagster_event_type.not_in(KEPT_EVENTS)
-        with storage.run_connection(run_id) as connection:
-            connection.execute(
-                events.delete().where(events.c.run_id == run_id, mere_message | not_kept)
-            )
-        if isinstance(storage, SqliteEventLogStorage):
-            _shrink(Path(storage.path_for_shard(run_id)))
+    _delete_messages(instance.event_log_storage, run_id)
+    file = _file(instance.event_log_storage, run_id)
+    if file is not None:
+        _shrink(file)
     instance.compute_log_manager.delete_logs(prefix=[run_id])
     instance.add_run_tags(run_id, {PRUNED_TAG: "true"})  # last: what is not marked is done again
     return before - _measure(instance, run_id)[1]
@@ -103,17 +94,34 @@ def _ended(record: dg.RunRecord) -> datetime:
 
 
 def _measure(instance: dg.DagsterInstance, run_id: str) -> tuple[int, int]:
-    """Files and bytes of a run's log where it has files of its own."""
-    storage = instance.event_log_storage
-    if not isinstance(storage, SqliteEventLogStorage) or not _has_log(storage, run_id):
-        return 0, 0
-    return measure(Path(storage.path_for_shard(run_id)))
+    """Files and bytes of a run's log where it has a file of its own."""
+    file = _file(instance.event_log_storage, run_id)
+    return measure(file) if file else (0, 0)
 
 
-def _has_log(storage: SqlEventLogStorage, run_id: str) -> bool:
-    """SQLite's storage would make a file for a run that never had one."""
-    sharded = isinstance(storage, SqliteEventLogStorage)
-    return not sharded or Path(storage.path_for_shard(run_id)).is_file()
+def _file(storage: object, run_id: str) -> Path | None:
+    """SQLite's file of a run; None where there is none: another storage, a run without events."""
+    from dagster._core.storage.event_log import SqliteEventLogStorage
+
+    if not isinstance(storage, SqliteEventLogStorage):
+        return None
+    file = Path(storage.path_for_shard(run_id))
+    return file if file.is_file() else None
+
+
+def _delete_messages(storage: object, run_id: str) -> None:
+    from dagster._core.storage.event_log import SqlEventLogStorage, SqliteEventLogStorage
+    from dagster._core.storage.event_log.schema import SqlEventLogStorageTable
+
+    if not isinstance(storage, SqlEventLogStorage):
+        return
+    if isinstance(storage, SqliteEventLogStorage) and _file(storage, run_id) is None:
+        return  # to connect would make a file
+    kind = SqlEventLogStorageTable.c.dagster_event_type
+    of_run = SqlEventLogStorageTable.c.run_id == run_id
+    mere_message = kind.is_(None) | kind.not_in(KEPT_EVENTS)
+    with storage.run_connection(run_id) as connection:
+        connection.execute(SqlEventLogStorageTable.delete().where(of_run, mere_message))
 
 
 def _shrink(file: Path) -> None:
