@@ -7,9 +7,9 @@ what is young. Each deletion is whole or not at all: a kill leaves less to do, a
 
 import fcntl
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 
 import dagster as dg
@@ -20,7 +20,7 @@ from ml_assets.operations.inventory import last_used, measure, objects
 from ml_assets.operations.reach import reached
 from ml_assets.operations.retention import KINDS, Kind, Plan, Thing, commit_name, decide, run_name
 from ml_assets.settings import Settings
-from ml_assets.storage.embedded import open_snapshots
+from ml_assets.storage.embedded import open_snapshots, utc_now
 from ml_assets.storage.locks import exclusive
 from ml_assets.storage.objects import LocalObjects
 from ml_assets.storage.snapshots import MAIN, Busy, Conflict, SnapshotStore
@@ -64,14 +64,14 @@ class Housekeeping:
         settings: Settings,
         instance: dg.DagsterInstance,
         run: str | None = None,
-        now: datetime | None = None,
+        clock: Callable[[], datetime] = utc_now,
     ) -> None:
         self.settings = settings
         self.instance = instance
-        self.store: SnapshotStore = open_snapshots(settings.snapshots)
+        self.store: SnapshotStore = open_snapshots(settings.snapshots, clock)
         self.objects = LocalObjects(Path(settings.objects))
         self._run = run
-        self._now = now or datetime.now(UTC)
+        self._now = clock()
         self._left: list[str] = []
 
     def plan(self) -> Plan:

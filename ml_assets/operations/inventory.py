@@ -56,7 +56,7 @@ def session_used(folder: Path) -> datetime:
     """When anything of a session was written last."""
     attempts = list((folder / "attempts").glob("*"))
     events = [file for attempt in attempts for file in attempt.glob("events*.jsonl")]
-    return max(used(place) for place in (folder, folder / "checkpoints", *attempts, *events))
+    return max(used(place) for place in (folder / "session.json", *attempts, *events))
 
 
 def _session(folder: Path) -> list[Thing]:

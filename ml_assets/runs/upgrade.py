@@ -28,10 +28,18 @@ def start_retention(settings: Settings) -> None:
         _copy_database(snapshots / "refs.db", settings.home / "backup" / "format-1")
         Refs(snapshots)  # makes the table of the grafts
     objects = LocalObjects(Path(settings.objects))
-    for pattern in ("models/*/model.json", "shards/*/*/schema.json", "sessions/*", "reports/*/*"):
+    for pattern in _TOLD_BY:
         for path in objects.root.glob(pattern):
             os.utime(path)
 
+
+_TOLD_BY = (
+    "models/*/model.json",
+    "shards/*/*/schema.json",
+    "sessions/*/session.json",
+    "reports/*/*.html",
+)
+"""The files whose time tells when an object was used last."""
 
 STEPS: dict[int, Step] = {1: start_retention}
 """The format that a step begins with -> the step to the next one."""

@@ -9,7 +9,7 @@ import contextlib
 import fcntl
 import itertools
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
@@ -43,16 +43,21 @@ Grafts = Mapping[CommitId, CommitId | None]
 """Commit -> where history goes on behind it; None: it ends there."""
 
 
-def open_snapshots(location: str) -> SnapshotStore:
-    """The store at a local path; it is made at first use."""
-    return EmbeddedStore(Path(location))
+def utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+def open_snapshots(location: str, clock: Callable[[], datetime] = utc_now) -> SnapshotStore:
+    """The store at a local path; it is made at first use. ``clock`` gives the time of a commit."""
+    return EmbeddedStore(Path(location), clock)
 
 
 class EmbeddedStore:
     """SnapshotStore on a local folder; any number of processes may use it at once."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, clock: Callable[[], datetime] = utc_now) -> None:
         self._root = root
+        self._clock = clock
         self._blobs = Blobs(root)
         self._refs = Refs(root)
         self._commit = lru_cache(maxsize=4096)(self._read_commit)
@@ -149,13 +154,12 @@ class EmbeddedStore:
     ) -> CommitId:
         """Store a tree and a commit of it; nothing refers to it yet."""
         tree_id = self.write_object(canonical_json({p: list(e) for p, e in tree.items()}))
-        now = datetime.now(UTC).isoformat()
         body = {
             "tree": tree_id,
             "parents": list(parents),
             "message": message,
             "metadata": dict(metadata),
-            "time": now,
+            "time": self._clock().isoformat(),
         }
         return self.write_object(canonical_json(body))
 
