@@ -4,7 +4,8 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ class World:
     """One state folder, with the outside world and the pipelines that it reads."""
 
     root: Path
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Further environment variables."""
 
     @property
     def environment(self) -> dict[str, str]:
@@ -24,6 +27,7 @@ class World:
             "ML_ASSETS_HOME": str(self.root / "state"),
             "ML_ASSETS_SOURCES": str(self.sources),
             "ML_ASSETS_PIPELINES": str(self.pipelines),
+            **self.settings,
         }
 
     @property
