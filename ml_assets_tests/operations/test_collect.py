@@ -3,7 +3,8 @@
 import json
 import os
 from contextlib import ExitStack
-from datetime import timedelta
+from datetime import datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -39,8 +40,8 @@ class Diary:
 
     def __init__(self, house: House) -> None:
         self.house = house
-        self.born: dict[Path, object] = {}
-        self.states: list[tuple[object, set[str]]] = []
+        self.born: dict[Path, datetime] = {}
+        self.states: list[tuple[datetime, set[str]]] = []
         self.for_good: set[str] = set()
         self.at_head: dict[str, set[str]] = {}
         self.tagged: dict[str, dict[str, bytes]] = {}
@@ -81,7 +82,11 @@ class Diary:
     def expected(self) -> set[str]:
         """Names of objects that must stay."""
         house = self.house
-        young = [names for time, names in self.states if house.now - time < house.retention.grace]
+        young = [
+            names
+            for (_, names), (until, _) in pairwise(self.states)
+            if house.now - until <= house.retention.grace
+        ]
         names = set().union(self.for_good, *self.at_head.values(), *young)
         for session, data, works in self.open:
             age = house.now - self.born[session.root]
@@ -144,7 +149,7 @@ def test_what_is_reached_stays_whole_and_what_is_not_goes_in_its_time(
     for path, born in diary.born.items():
         if path.name in expected:
             assert path.is_dir(), f"{path} is reached"
-        elif house.now - born >= limits[path.parent.name]:  # pyright: ignore[reportOperatorIssue]
+        elif house.now - born >= limits[path.parent.name]:
             assert not path.exists(), f"{path} is reached by nothing"
     check_whole(house, diary)
 

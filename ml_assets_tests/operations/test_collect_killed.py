@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 
@@ -17,7 +18,7 @@ QUIET = {"telemetry": {"enabled": False}}
 
 
 @dg.asset
-def table() -> dg.MaterializeResult[None]:
+def table() -> dg.MaterializeResult[Any]:
     return dg.MaterializeResult(metadata={"rows": 12})
 
 

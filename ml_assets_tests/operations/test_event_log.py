@@ -81,7 +81,7 @@ def ask(instance: dg.DagsterInstance, query: str, **variables: str) -> dict[str,
         answer = asyncio.run(
             SCHEMA.execute_async(query, context_value=context, variable_values=variables)
         )
-    assert not answer.errors, answer.errors
+    assert answer.data and not answer.errors, answer.errors
     return answer.data
 
 

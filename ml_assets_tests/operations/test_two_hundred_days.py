@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -52,7 +53,7 @@ Size = Counter[str]
 
 
 @dg.asset
-def table(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
+def table(context: dg.AssetExecutionContext) -> dg.MaterializeResult[Any]:
     for number in range(20):
         context.log.info(f"message {number} " + "x" * 5000)
     return dg.MaterializeResult(metadata={"rows": 12})
