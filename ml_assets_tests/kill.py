@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 
 CHANGES = {"os.rename", "os.remove", "os.rmdir", "os.utime", "os.mkdir", "sqlite3.connect"}
@@ -28,7 +29,7 @@ def _finished(work: Callable[[], object], step: int) -> bool:
         try:
             work()
         except BaseException:
-            sys.excepthook(*sys.exc_info())
+            traceback.print_exc()
             os._exit(1)
         os._exit(0)
     status = os.waitpid(child, 0)[1]
