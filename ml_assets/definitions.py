@@ -8,6 +8,7 @@ from types import ModuleType
 import dagster as dg
 
 import ml_assets.pipelines
+from ml_assets.automation import housekeeping
 from ml_assets.resources.launcher import LauncherResource
 from ml_assets.resources.objects import ObjectsResource
 from ml_assets.resources.snapshots import SnapshotsResource
@@ -29,7 +30,7 @@ def build(settings: Settings) -> dg.Definitions:
     pipelines = [_load(folder, module) for room, module in packages for folder in folders(room)]
     # a process for each step would cost two seconds of imports a step
     shared = dg.Definitions(resources=resources(settings), executor=dg.in_process_executor)
-    return dg.Definitions.merge(*pipelines, shared)
+    return dg.Definitions.merge(*pipelines, housekeeping.definitions(), shared)
 
 
 def resources(settings: Settings) -> dict[str, dg.ConfigurableResource]:

@@ -1,8 +1,11 @@
 """The environment, read in this one place and checked once."""
 
 import os
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from datetime import timedelta
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
@@ -12,6 +15,31 @@ from ml_assets.errors import SettingsError
 Launcher = Literal["local"]
 
 SQL_PREFIX = "ML_ASSETS_SQL_"
+
+
+@dataclass(frozen=True)
+class Retention:
+    """How long each kind is kept after nothing reaches it any more: ``ML_ASSETS_RETENTION``."""
+
+    grace: timedelta = timedelta(days=1)
+    """Nothing younger is ever deleted, whatever the kind: work may be going on with it."""
+    history: timedelta = timedelta(days=30)
+    """Former states of ``main``: tables, records, the ledger."""
+    quarantine: timedelta = timedelta(days=30)
+    """Rejected rows, on ``main``."""
+    shards: timedelta = timedelta(days=7)
+    """Training sets and the rows that champions were scored on again."""
+    checkpoints: timedelta = timedelta(days=7)
+    """Training states of finished sessions; an interrupted one needs its own to go on."""
+    sessions: timedelta = timedelta(days=30)
+    """Events, results and logs of training and scoring."""
+    models: timedelta = timedelta(days=30)
+    reports: timedelta = timedelta(days=30)
+    """Pages; the numbers in them are records."""
+    event_log: timedelta = timedelta(days=30)
+    """A run's log messages in Dagster; what became of assets and checks stays for good."""
+    scratch: timedelta = timedelta(days=1)
+    """What killed processes left behind."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +57,7 @@ class Settings:
     """Where people open the Dagster UI; links lead there, and so for the next two."""
     reports_url: str
     mlflow_url: str
+    retention: Retention
     sql: Mapping[str, str] = field(repr=False)
     """Connection name -> SQLAlchemy URL. Not in repr: a URL may hold a password."""
 
@@ -70,6 +99,7 @@ def read_settings(environment: Mapping[str, str] | None = None) -> Settings:
         ui_url=_url(env, "ML_ASSETS_UI_URL", "http://127.0.0.1:3000"),
         reports_url=_url(env, "ML_ASSETS_REPORTS_URL", "http://127.0.0.1:3001"),
         mlflow_url=_url(env, "ML_ASSETS_MLFLOW_URL", _tracking_url(env)),
+        retention=_retention(env.get("ML_ASSETS_RETENTION", "")),
         sql={
             k.removeprefix(SQL_PREFIX): v for k, v in env.items() if k.startswith(SQL_PREFIX) and v
         },
@@ -124,3 +154,32 @@ def _launcher(value: str) -> Launcher:
     if value == "local":
         return value
     raise SettingsError(f"ML_ASSETS_LAUNCHER is {value!r}; expected 'local'.")
+
+
+_UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
+
+
+def _retention(value: str) -> Retention:
+    known = [kind.name for kind in fields(Retention)]
+    found: dict[str, timedelta] = {}
+    for part in re.split(r"[,\s]+", value.strip(", \n")) if value.strip() else []:
+        kind, _, time = part.partition("=")
+        if kind not in known:
+            near = get_close_matches(kind, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"expected one of {known}."
+            raise SettingsError(f"ML_ASSETS_RETENTION names {kind!r}, which is no kind: {hint}")
+        amount = re.fullmatch(r"(\d{1,5})([hdw])", time)
+        if amount is None:
+            raise SettingsError(
+                f"ML_ASSETS_RETENTION gives {kind} the time {time!r}; expected a whole number of"
+                f" hours, days or weeks, for example {kind}=12h, {kind}=30d or {kind}=4w."
+            )
+        found[kind] = int(amount[1]) * _UNITS[amount[2]]
+    retention = Retention(**found)
+    if retention.quarantine > retention.history:
+        raise SettingsError(
+            f"ML_ASSETS_RETENTION keeps quarantine for {retention.quarantine} but history only for"
+            f" {retention.history}: the age of rejected rows is told by history. Lengthen history,"
+            " or shorten quarantine."
+        )
+    return retention

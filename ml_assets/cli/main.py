@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from ml_assets.cli import (
     check,
     demo,
+    gc,
     history,
     logs,
     new,
@@ -21,7 +22,7 @@ from ml_assets.cli import (
 from ml_assets.cli.exit_codes import DONE, ERROR, REFUSED
 from ml_assets.errors import EvidenceError, MlAssetsError
 
-_COMMANDS = (demo, run, new, check, status, history, logs, predict, read, report, ui, reset)
+_COMMANDS = (demo, run, new, check, status, history, logs, predict, read, report, ui, gc, reset)
 _EPILOG = """
 exit codes: 0 done, 1 error, 2 wrong usage, 3 refused by a gate
 
@@ -32,6 +33,7 @@ environment:
   ML_ASSETS_PIPELINES  more folders that hold pipelines, separated like PATH
   ML_ASSETS_UI_URL, ML_ASSETS_REPORTS_URL, ML_ASSETS_MLFLOW_URL
                        where links lead to (default: what `ml-assets ui` serves)
+  ML_ASSETS_RETENTION  how long unused things are kept, e.g. "checkpoints=2d history=8w" (see gc)
   MLFLOW_TRACKING_URI  MLflow server (default: a database in the state folder)
 """
 

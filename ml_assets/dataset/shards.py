@@ -34,7 +34,7 @@ from ml_assets.spec.program import (
     ShardSchema,
     Split,
 )
-from ml_assets.storage.objects import describe, file_digest
+from ml_assets.storage.objects import describe, file_digest, renew
 
 SCHEMA_FILE = "schema.json"
 
@@ -191,7 +191,7 @@ def _adopt(draft: Path, target: Path) -> Ref:
         if file.is_file():
             with file.open("rb") as handle:
                 os.fsync(handle.fileno())
-    if not (target / SCHEMA_FILE).is_file():
+    if not renew(target / SCHEMA_FILE):
         try:
             draft.rename(target)
         except OSError:  # the same set was written at the same time

@@ -2,7 +2,6 @@
 
 import fcntl
 import os
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from ml_assets.spec.program import (
     ScoreResult,
     TrainResult,
 )
-from ml_assets.storage.objects import file_digest, verify
+from ml_assets.storage.objects import file_digest, verify, write_whole
 
 ReadT = TypeVar("ReadT", bound=Frozen)
 
@@ -91,11 +90,33 @@ class SessionFolder:
 
         An OS lock on a descriptor that no child inherits: the death of the holder frees it.
         """
+        with self._lock() as descriptor:
+            while not _locked(descriptor):
+                while_waiting()
+            if self._is_mine(descriptor):
+                yield
+                return
+        with self.held(while_waiting):  # the session was collected while this process waited
+            yield
+
+    @contextmanager
+    def idle(self) -> Iterator[bool]:
+        """Hold the session if nobody works on it; False where somebody does."""
+        with self._lock() as descriptor:
+            yield _locked(descriptor)
+
+    @contextmanager
+    def _lock(self) -> Iterator[int]:
         self.root.mkdir(parents=True, exist_ok=True)
         with (self.root / "lock").open("a") as handle:
-            while not _locked(handle.fileno()):
-                while_waiting()
-            yield
+            yield handle.fileno()
+
+    def _is_mine(self, descriptor: int) -> bool:
+        """Whether the lock held is that of the folder which is there now."""
+        try:
+            return os.path.samestat(os.fstat(descriptor), (self.root / "lock").stat())
+        except FileNotFoundError:
+            return False
 
     def newest_checkpoint(self) -> Ref | None:
         """The session's newest whole checkpoint: a manifest that parses, files as long as it says.
@@ -139,16 +160,6 @@ class SessionFolder:
             result = _read(kind, self.result(number))
             if result is not None:
                 yield result
-
-
-def write_whole(file: Path, data: bytes) -> None:
-    """Write a file by rename: it is there whole, or not at all."""
-    draft = file.with_name(f".{file.name}.{uuid.uuid4().hex}")
-    with draft.open("wb") as handle:
-        handle.write(data)
-        handle.flush()
-        os.fsync(handle.fileno())
-    os.replace(draft, file)
 
 
 def _locked(descriptor: int) -> bool:

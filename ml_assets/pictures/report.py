@@ -18,7 +18,7 @@ from ml_assets.pictures.evaluation import (
     lead_metric,
     slice_picture,
 )
-from ml_assets.pictures.picture import Picture
+from ml_assets.pictures.page import cards, cell, order, section, table
 from ml_assets.pictures.quality import label_words, quality
 from ml_assets.pictures.release import (
     changes_table,
@@ -28,7 +28,7 @@ from ml_assets.pictures.release import (
 )
 from ml_assets.pictures.style import DRAWING, STYLE
 from ml_assets.pictures.training import TrainingStory, decoded_rows, training_pictures
-from ml_assets.pictures.wording import TITLES, digits, plain_number, title
+from ml_assets.pictures.wording import digits, plain_number, title
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.program import Preprocessing
 from ml_assets.spec.records import (
@@ -85,7 +85,7 @@ def render(
         _tiles(report, measured),
         _gates(gates, background.ledger, spec),
         _recommendation(report),
-        _section("What changed", "", changes_table(background.changes).card()),
+        section("What changed", "", changes_table(background.changes).card()),
         _baselines(report),
         _champion(report, spec),
         _curves(report, spec),
@@ -93,7 +93,7 @@ def render(
         _importance(report, spec),
         _training(background, spec),
         _data(background.features),
-        _section("The ledger", "", ledger_table(background.ledger).card()),
+        section("The ledger", "", ledger_table(background.ledger).card()),
         _lineage(background.lineage),
         _footer(report, measured, decision, spec),
     ]
@@ -162,7 +162,7 @@ def _tiles(report: EvaluationReport, measured: Measured) -> str:
             f"{found.value:.{digits(name)}f}",
             f"95%: {found.low:.{digits(name)}f} to {found.high:.{digits(name)}f}",
         )
-        for name, found in sorted(report.metrics.items(), key=lambda item: _order(item[0]))
+        for name, found in sorted(report.metrics.items(), key=lambda item: order(item[0]))
     ]
     tiles.append(_tile("Size", f"{report.size_bytes / 1e6:.2f} MB", "weights and manifest"))
     speed = f"{measured.rows_per_second:,.0f} rows/s in bulk"
@@ -188,8 +188,8 @@ def _gates(gates: Sequence[GateResult], ledger: Sequence[LedgerEntry], spec: Pip
     head = '<th>Gate</th><th></th><th class="n">Value</th><th class="n">Bound</th><th>Why</th>'
     about = "Release verifies these again, whatever path led to it. What is missing fails."
     shown = [*gates_picture(gates, spec.gates), *decisions_picture(ledger, spec.gates)]
-    body = f"{_cards(shown, wide=True)}<br>{_table(head, rows)}"
-    return _section("Gates", about, body if rows else "<p>No gate was evaluated.</p>")
+    body = f"{cards(shown, wide=True)}<br>{table(head, rows)}"
+    return section("Gates", about, body if rows else "<p>No gate was evaluated.</p>")
 
 
 def _recommendation(report: EvaluationReport) -> str:
@@ -197,25 +197,25 @@ def _recommendation(report: EvaluationReport) -> str:
         return ""
     about = "Beside the model that is simple enough to be released instead. This blocks nothing."
     words = f"<p>{escape(report.recommendation.reason)}</p>"
-    return _section("Is it worth its cost?", about, words)
+    return section("Is it worth its cost?", about, words)
 
 
 def _baselines(report: EvaluationReport) -> str:
-    names = sorted(report.metrics, key=_order)
+    names = sorted(report.metrics, key=order)
     rows = [_compared("this model", {n: i.value for n, i in report.metrics.items()}, names, True)]
     if report.champion and report.champion.comparable:
         rows.append(_compared("champion", report.champion.metrics, names))
     rows += [_compared(name, values, names) for name, values in report.baselines.items()]
     head = "<th></th>" + "".join(f'<th class="n">{escape(title(name))}</th>' for name in names)
     about = "All scored on the same holdout rows. The whisker is this model's 95% interval."
-    body = f"{_cards(baseline_bars(report), wide=True)}<br>{_table(head, rows)}"
-    return _section("Against the baselines", about, body)
+    body = f"{cards(baseline_bars(report), wide=True)}<br>{table(head, rows)}"
+    return section("Against the baselines", about, body)
 
 
 def _compared(
     name: str, values: Mapping[str, float], metrics: Sequence[str], own: bool = False
 ) -> str:
-    cells = "".join(_cell(values, metric) for metric in metrics)
+    cells = "".join(cell(values, metric) for metric in metrics)
     opening = '<tr class="own">' if own else "<tr>"
     return f"{opening}<th>{escape(name)}</th>{cells}</tr>"
 
@@ -232,8 +232,8 @@ def _champion(report: EvaluationReport, spec: PipelineSpec) -> str:
             f"{seen.loss[:1].upper()}{seen.loss[1:]} minus that of champion {seen.champion[:12]} on"
             f" the same rows: {_gap(seen.loss_difference)}."
         )
-    body = f"<p>{escape(words)}</p><br>{_cards(champion_picture(report, spec), wide=True)}"
-    return _section("Against the champion", "", body)
+    body = f"<p>{escape(words)}</p><br>{cards(champion_picture(report, spec), wide=True)}"
+    return section("Against the champion", "", body)
 
 
 def _gap(gap: Interval) -> str:
@@ -248,13 +248,13 @@ def _gap(gap: Interval) -> str:
 
 def _curves(report: EvaluationReport, spec: PipelineSpec) -> str:
     shown = quality(report, spec)
-    return _section(shown.heading, shown.about, _cards(shown.pictures))
+    return section(shown.heading, shown.about, cards(shown.pictures))
 
 
 def _slices(report: EvaluationReport) -> str:
     if not report.slices:
         return ""
-    names = sorted({name for one in report.slices for name in one.metrics}, key=_order)
+    names = sorted({name for one in report.slices for name in one.metrics}, key=order)
     lead = lead_metric(report.slices)
     head = '<th>Column</th><th>Value</th><th class="n">Rows</th>' + "".join(
         f'<th class="n">{escape(title(name))}</th>{"<th></th>" if name == lead else ""}'
@@ -269,30 +269,24 @@ def _slices(report: EvaluationReport) -> str:
         "The most frequent values, largest first; values with too few rows to judge are left out."
         f" The bar is {title(lead)}, {span}."
     )
-    body = f"{_cards(slice_picture(report))}<br>{_table(head, rows)}"
-    return _section("Slices", about, body)
+    body = f"{cards(slice_picture(report))}<br>{table(head, rows)}"
+    return section("Slices", about, body)
 
 
 def _importance(report: EvaluationReport, spec: PipelineSpec) -> str:
     shown = importance_picture(report, spec)
-    return _section("Features", "", _cards(shown, wide=True)) if shown else ""
+    return section("Features", "", cards(shown, wide=True)) if shown else ""
 
 
 def _slice_row(one: SliceMetrics, column: str, names: Sequence[str], lead: str) -> str:
     cells = "".join(
-        f"{_cell(one.metrics, m)}{_meter(one.metrics.get(m), m) if m == lead else ''}"
-        for m in names
+        f"{cell(one.metrics, m)}{_meter(one.metrics.get(m), m) if m == lead else ''}" for m in names
     )
     opening = '<tr class="first">' if column else "<tr>"
     return (
         f"{opening}<th>{escape(column)}</th>"
         f'<td>{escape(one.value)}</td><td class="n">{one.rows:,}</td>{cells}</tr>'
     )
-
-
-def _cell(metrics: Mapping[str, float], name: str) -> str:
-    text = f"{metrics[name]:.{digits(name)}f}" if name in metrics else "–"
-    return f'<td class="n">{text}</td>'
 
 
 def _meter(value: float | None, name: str) -> str:
@@ -307,17 +301,17 @@ def _training(background: Background, spec: PipelineSpec) -> str:
     story, label = background.story, spec.label
     shown = training_pictures(story, label.task, label.classes)
     about = "As the training program told it, step by step; of a resumed run the last attempt's."
-    found = _section("Training", about, _cards(shown, wide=True)) if shown else ""
+    found = section("Training", about, cards(shown, wide=True)) if shown else ""
     if story.first_rows is None:
         return found
     rows = decoded_rows(story.first_rows, background.preprocessing, label.classes)
-    return found + _section(rows.title, "", rows.card())
+    return found + section(rows.title, "", rows.card())
 
 
 def _data(features: Sequence[StageRecord]) -> str:
     shown = feature_pictures(features)
     about = "The feature rows over all partitions so far, those outside the window included."
-    return _section("Data", about, _cards(shown, wide=True)) if shown else ""
+    return section("Data", about, cards(shown, wide=True)) if shown else ""
 
 
 def _lineage(lineage: Sequence[InputVersion]) -> str:
@@ -332,7 +326,7 @@ def _lineage(lineage: Sequence[InputVersion]) -> str:
         room = max(0, room - len(versions))
     head = "<th>Input</th><th>Partition</th><th>Version</th><th>Snapshot commit</th>"
     about = "The exact versions that were read. A version is a digest of the content."
-    return _section("Lineage", about, _table(head, rows))
+    return section("Lineage", about, table(head, rows))
 
 
 def _lineage_row(key: str, versions: Sequence[InputVersion], room: int) -> str:
@@ -383,25 +377,3 @@ def _trained(spec: PipelineSpec) -> str:
         return f"at most {spec.model.rounds} rounds in one process"
     training = spec.training
     return f"trained with strategy {training.strategy} on {training.processes} processes"
-
-
-def _section(name: str, about: str, body: str) -> str:
-    words = f'<p class="about">{escape(about)}</p>' if about else ""
-    return f"<section><h2>{escape(name)}</h2>{words}{body}</section>"
-
-
-def _cards(shown: Sequence[Picture], *, wide: bool = False) -> str:
-    cards = "".join(picture.card() for picture in shown)
-    return f'<div class="grid{" two" if wide else ""}">{cards}</div>' if shown else ""
-
-
-def _table(head: str, rows: Sequence[str]) -> str:
-    return (
-        f'<div class="scroll"><table><thead><tr>{head}</tr></thead>'
-        f"<tbody>{''.join(rows)}</tbody></table></div>"
-    )
-
-
-def _order(name: str) -> tuple[int, str]:
-    known = list(TITLES)
-    return (known.index(name) if name in known else len(known), name)

@@ -95,7 +95,7 @@ def append(
 
 def _publish(store: SnapshotStore, base: CommitId, pipeline: str, entry: LedgerEntry) -> Outcome:
     line = canonical_json(entry)
-    with store.open(base, f"ledger-{pipeline}-{hashlib.sha256(line).hexdigest()}") as workspace:
+    with store.open(base, run_key(pipeline, hashlib.sha256(line).hexdigest())) as workspace:
         workspace.put_bytes(path_of(pipeline, entry.seq), line, if_absent=True)
         metadata = {"run": entry.run, "model": entry.model}
         workspace.commit(f"ledger {pipeline} {entry.seq}: {entry.kind}", metadata)
@@ -156,6 +156,11 @@ def decision_line(entries: Sequence[LedgerEntry], model: str) -> LedgerEntry | N
 def stage_line(entries: Sequence[LedgerEntry], stage: Stage) -> LedgerEntry | None:
     """The newest move to a stage."""
     return next((e for e in reversed(entries) if e.kind == "stage" and e.stage == stage), None)
+
+
+def run_key(pipeline: str, digest: str) -> str:
+    """The key of the work that publishes a line, from the SHA-256 of its bytes."""
+    return f"ledger-{pipeline}-{digest}"
 
 
 def path_of(pipeline: str, seq: int) -> str:

@@ -1,28 +1,28 @@
 """The state folder: its format, its lock, and the Dagster instance inside it."""
 
-import fcntl
 import json
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 
-from ml_assets.errors import SettingsError, StateInUse
+from ml_assets.errors import SettingsError
+from ml_assets.runs.upgrade import FORMAT, STEPS
 from ml_assets.settings import Settings
+from ml_assets.storage.locks import exclusive
+from ml_assets.storage.objects import write_whole
 
-FORMAT = 1
 PROJECT = Path(__file__).parent.parent.parent
 _FORMAT_FILE = "format.json"
 _LOCK_FILE = "lock"
 
 
 def prepare(settings: Settings) -> None:
-    """Create the state folder where it is missing and bring its Dagster configuration up to date.
+    """Create the state folder where it is missing; bring format and configuration up to date.
 
     Raises:
-        SettingsError: the folder cannot be made, or was written by another format.
+        SettingsError: the folder cannot be made, or was written by a newer version.
+        StateInUse: it is of an older format, and a command that would not know is at work.
     """
     home = settings.home
     try:
@@ -32,7 +32,7 @@ def prepare(settings: Settings) -> None:
             f"The state folder {home} cannot be made: {error.strerror} ({error.filename})."
             " Move what is in the way, or set ML_ASSETS_HOME to another folder."
         ) from error
-    _check_format(home / _FORMAT_FILE)
+    _bring_up_to_date(settings)
     _copy_if_different(PROJECT / "dagster.yaml", settings.dagster_home / "dagster.yaml")
 
 
@@ -43,17 +43,8 @@ def lock(settings: Settings, doing: str) -> Iterator[None]:
     Raises:
         StateInUse: another process holds it; the message names its pid, what it does, since when.
     """
-    settings.home.mkdir(parents=True, exist_ok=True)
-    with (settings.home / _LOCK_FILE).open("a+") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            handle.seek(0)
-            raise StateInUse(_in_use(settings.home, handle.read())) from error
-        handle.truncate(0)
-        since = datetime.now(UTC).isoformat(timespec="seconds")
-        handle.write(json.dumps({"pid": os.getpid(), "doing": doing, "since": since}))
-        handle.flush()
+    remedy = "Wait for it to end, stop it, or set ML_ASSETS_HOME to another folder."
+    with exclusive(settings.home / _LOCK_FILE, doing, remedy):
         yield
 
 
@@ -78,10 +69,19 @@ def reset(settings: Settings) -> None:
     shutil.rmtree(settings.home)
 
 
-def _check_format(file: Path) -> None:
+def _bring_up_to_date(settings: Settings) -> None:
+    file = settings.home / _FORMAT_FILE
     if not file.exists():
-        _write(file, json.dumps({"format": FORMAT}))
-        return
+        _write_format(file, FORMAT)
+    elif _format(file) < FORMAT:
+        with lock(settings, f"upgrade to format {FORMAT}"):
+            for number in range(_format(file), FORMAT):
+                STEPS[number](settings)
+                _write_format(file, number + 1)
+
+
+def _format(file: Path) -> int:
+    """The format of a folder, which this version can read or upgrade."""
     try:
         found = json.loads(file.read_text())["format"]
     except (json.JSONDecodeError, KeyError, TypeError) as error:
@@ -89,32 +89,19 @@ def _check_format(file: Path) -> None:
             f"{file} cannot be read; expected {{'format': {FORMAT}}}."
             " Restore it, or start clean: ml-assets reset"
         ) from error
-    if found != FORMAT:
+    if found not in (*STEPS, FORMAT):
         raise SettingsError(
             f"The state folder {file.parent} has format {found}; this version writes {FORMAT}."
             " Use the version that wrote it, or start clean in another ML_ASSETS_HOME."
         )
+    return found
+
+
+def _write_format(file: Path, number: int) -> None:
+    write_whole(file, json.dumps({"format": number}).encode())
 
 
 def _copy_if_different(source: Path, target: Path) -> None:
     content = source.read_text()
     if not target.exists() or target.read_text() != content:
-        _write(target, content)
-
-
-def _write(file: Path, content: str) -> None:
-    draft = file.with_name(f".{file.name}.{os.getpid()}")
-    draft.write_text(content)
-    draft.replace(file)
-
-
-def _in_use(home: Path, content: str) -> str:
-    try:
-        holder = json.loads(content)
-        who = f"process {holder['pid']} ({holder['doing']}, since {holder['since']})"
-    except (json.JSONDecodeError, KeyError, TypeError):
-        who = "another process"
-    return (
-        f"The state folder {home} is in use by {who}. Wait for it to end, stop it,"
-        " or set ML_ASSETS_HOME to another folder."
-    )
+        write_whole(target, content.encode())

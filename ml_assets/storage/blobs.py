@@ -10,6 +10,7 @@ from typing import IO
 
 from ml_assets.errors import StorageError
 from ml_assets.storage.objects import file_digest
+from ml_assets.storage.snapshots import Collected
 
 
 class Blobs:
@@ -68,14 +69,15 @@ class Blobs:
             self._verified.add(digest)
         return file
 
-    def keep_only(self, kept: Container[str]) -> int:
-        """Delete every other file, and drafts of the dead; bytes freed. Nobody may be writing."""
-        freed = 0
+    def keep_only(self, kept: Container[str], *, dry_run: bool = False) -> Collected:
+        """Delete every other file, and drafts of the dead. Nobody may be writing."""
+        sizes: dict[bool, list[int]] = {True: [], False: []}
         for file in (*self._files.glob("*/*"), *self._drafts.iterdir()):
-            if file.name not in kept:
-                freed += file.stat().st_size
+            keep = file.name in kept
+            sizes[keep].append(file.stat().st_size)
+            if not keep and not dry_run:
                 file.unlink()
-        return freed
+        return Collected(len(sizes[False]), sum(sizes[False]), len(sizes[True]), sum(sizes[True]))
 
     def _require(self, digest: str, what: str) -> Path:
         file = self.path(digest)

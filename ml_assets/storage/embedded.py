@@ -7,9 +7,9 @@ leaves the last good state.
 
 import contextlib
 import fcntl
+import itertools
 import json
-import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
@@ -20,10 +20,14 @@ import polars as pl
 from ml_assets.errors import StorageError
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.storage.blobs import Blobs
+from ml_assets.storage.refs import Refs
 from ml_assets.storage.snapshots import (
     MAIN,
+    RUN_KEY,
     AlreadyPublished,
+    Busy,
     Change,
+    Collected,
     Commit,
     CommitId,
     Conflict,
@@ -35,36 +39,36 @@ from ml_assets.storage.snapshots import (
 
 Tree = dict[str, tuple[str, int]]
 """Path -> (digest, size)."""
-
-_RUN_KEY = "run_key"
-_SCHEMA = """
-create table if not exists refs (name text primary key, kind text not null, target text not null);
-"""
+Grafts = Mapping[CommitId, CommitId | None]
+"""Commit -> where history goes on behind it; None: it ends there."""
 
 
-def open_snapshots(location: str) -> SnapshotStore:
-    """The store at a local path; it is made at first use."""
-    return EmbeddedStore(Path(location))
+def utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+def open_snapshots(location: str, clock: Callable[[], datetime] = utc_now) -> SnapshotStore:
+    """The store at a local path; it is made at first use. ``clock`` gives the time of a commit."""
+    return EmbeddedStore(Path(location), clock)
 
 
 class EmbeddedStore:
     """SnapshotStore on a local folder; any number of processes may use it at once."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, clock: Callable[[], datetime] = utc_now) -> None:
         self._root = root
+        self._clock = clock
         self._blobs = Blobs(root)
+        self._refs = Refs(root)
         self._commit = lru_cache(maxsize=4096)(self._read_commit)
         self._tree = lru_cache(maxsize=64)(self._read_tree)
-        with self._refs() as refs:
-            refs.executescript(_SCHEMA)
 
     # --- reading ----------------------------------------------------------------------------
 
     def resolve(self, ref: str = MAIN) -> CommitId:
-        with self._refs() as refs:
-            row = refs.execute("select target from refs where name = ?", [ref]).fetchone()
-        if row:
-            return row[0]
+        target = self._refs.target(ref)
+        if target:
+            return target
         if ref == MAIN:
             return self._first_commit()
         if len(ref) == 64 and self._blobs.path(ref).is_file():
@@ -90,12 +94,12 @@ class EmbeddedStore:
         return tuple(Entry(path, *tree[path]) for path in paths)
 
     def log(self, ref: str = MAIN, limit: int | None = None) -> tuple[Commit, ...]:
-        found: list[Commit] = []
-        commit: CommitId | None = self.resolve(ref)
-        while commit and (limit is None or len(found) < limit):
-            found.append(self._commit(commit)[0])
-            commit = found[-1].parents[0] if found[-1].parents else None
-        return tuple(found)
+        return tuple(itertools.islice(self._behind(self.resolve(ref)), limit))
+
+    def history(self) -> tuple[Commit, ...]:
+        ends = [self.resolve(), *self.tags().values()]
+        found = {commit.id: commit for end in ends for commit in self._behind(end)}
+        return tuple(sorted(found.values(), key=lambda commit: commit.time, reverse=True))
 
     def diff(self, left: CommitId, right: CommitId) -> tuple[Change, ...]:
         old, new = self.tree(left), self.tree(right)
@@ -105,8 +109,7 @@ class EmbeddedStore:
         return tuple(sorted(changes, key=lambda change: change.path))
 
     def tags(self) -> Mapping[str, CommitId]:
-        with self._refs() as refs:
-            return dict(refs.execute("select name, target from refs where kind = 'tag'"))
+        return self._refs.tags()
 
     def tree(self, commit: CommitId) -> Tree:
         """Everything in a commit; do not change it."""
@@ -118,13 +121,12 @@ class EmbeddedStore:
         return EmbeddedWorkspace(self, base, run_key)
 
     def tag(self, name: str, commit: CommitId) -> None:
-        self._commit(commit)
-        with self._refs() as refs:
-            refs.execute("insert or ignore into refs values (?, 'tag', ?)", [name, commit])
-            row = refs.execute("select target from refs where name = ?", [name]).fetchone()
-        if row[0] != commit:
+        with self.working():
+            self._commit(commit)
+            named = self._refs.create(name, "tag", commit)
+        if named != commit:
             raise StorageError(
-                f"The tag {name!r} names commit {row[0][:12]} already, not {commit[:12]}."
+                f"The tag {name!r} names commit {named[:12]} already, not {commit[:12]}."
                 " A tag never moves: choose another name."
             )
 
@@ -133,6 +135,11 @@ class EmbeddedStore:
         if not reverted.parents:
             raise StorageError(
                 f"Commit {commit[:12]} is the first one: there is nothing before it."
+            )
+        if commit in self._refs.grafts():
+            raise StorageError(
+                f"Commit {commit[:12]} cannot be reverted: the one before it was collected as old"
+                " history. Publish what it should be instead."
             )
         before = self.tree(reverted.parents[0])
         head = self.resolve()
@@ -147,13 +154,12 @@ class EmbeddedStore:
     ) -> CommitId:
         """Store a tree and a commit of it; nothing refers to it yet."""
         tree_id = self.write_object(canonical_json({p: list(e) for p, e in tree.items()}))
-        now = datetime.now(UTC).isoformat()
         body = {
             "tree": tree_id,
             "parents": list(parents),
             "message": message,
             "metadata": dict(metadata),
-            "time": now,
+            "time": self._clock().isoformat(),
         }
         return self.write_object(canonical_json(body))
 
@@ -167,27 +173,24 @@ class EmbeddedStore:
 
     def move_main(self, expected: CommitId, new: CommitId) -> bool:
         """Compare-and-swap of ``main``."""
-        with self._refs() as refs:
-            moved = refs.execute(
-                "update refs set target = ? where name = ? and target = ?", [new, MAIN, expected]
-            )
-            return moved.rowcount == 1
+        return self._refs.move(MAIN, expected, new)
 
     def published_since(self, base: CommitId, head: CommitId, run_key: str) -> CommitId | None:
         """The commit of ``main`` after ``base`` that carries a run key."""
-        commit: CommitId | None = head
-        while commit and commit != base:
-            found = self._commit(commit)[0]
-            if found.metadata.get(_RUN_KEY) == run_key:
-                return commit
-            commit = found.parents[0] if found.parents else None
-        return None
+        since = itertools.takewhile(lambda commit: commit.id != base, self._behind(head))
+        return next((c.id for c in since if c.metadata.get(RUN_KEY) == run_key), None)
 
-    def collect_garbage(self) -> int:
+    def collect_garbage(
+        self, drop: Collection[CommitId] = (), *, dry_run: bool = False
+    ) -> Collected | Busy:
         with self._collector() as alone:
             if not alone:
-                return 0
-            return self._blobs.keep_only(self._reachable())
+                return Busy()
+            grafts = self._cut(drop)
+            kept = self._reachable(grafts)
+            if not dry_run:  # first: killed behind this line, the next collection finishes
+                self._refs.graft(grafts)
+            return self._blobs.keep_only(kept, dry_run=dry_run)
 
     # --- inside -----------------------------------------------------------------------------
 
@@ -208,29 +211,11 @@ class EmbeddedStore:
                 return
             yield True
 
-    @contextlib.contextmanager
-    def _refs(self) -> Iterator[sqlite3.Connection]:
-        try:
-            connection = sqlite3.connect(self._root / "refs.db", timeout=30)
-        except sqlite3.Error as error:
-            raise StorageError(f"The refs of {self._root} cannot be opened: {error}") from error
-        try:
-            connection.execute("pragma journal_mode = wal")
-            connection.execute("pragma synchronous = full")
-            with connection:
-                yield connection
-        except sqlite3.DatabaseError as error:
-            raise StorageError(f"The refs of {self._root} cannot be used: {error}") from error
-        finally:
-            connection.close()
-
     def _first_commit(self) -> CommitId:
-        body = {"tree": self.write_object(b"{}"), "parents": [], "message": "begin"}
-        body |= {"metadata": {}, "time": datetime(1970, 1, 1, tzinfo=UTC).isoformat()}
-        commit = self.write_object(canonical_json(body))
-        with self._refs() as refs:
-            refs.execute("insert or ignore into refs values (?, 'branch', ?)", [MAIN, commit])
-        return self.resolve()
+        with self.working():
+            body = {"tree": self.write_object(b"{}"), "parents": [], "message": "begin"}
+            body |= {"metadata": {}, "time": datetime(1970, 1, 1, tzinfo=UTC).isoformat()}
+            return self._refs.create(MAIN, "branch", self.write_object(canonical_json(body)))
 
     def _entry(self, commit: CommitId, path: str) -> tuple[str, int]:
         entry = self.tree(commit).get(path)
@@ -248,17 +233,52 @@ class EmbeddedStore:
         content = json.loads(self._blobs.read(tree, f"tree {tree[:12]}"))
         return {path: (digest, size) for path, (digest, size) in content.items()}
 
-    def _reachable(self) -> set[str]:
-        with self._refs() as refs:
-            frontier = [row[0] for row in refs.execute("select target from refs")]
+    def _behind(self, end: CommitId) -> Iterator[Commit]:
+        """First-parent history, newest first; over grafts where it was cut."""
+        grafts = self._refs.grafts()
+        commit: CommitId | None = end
+        while commit:
+            yield self._commit(commit)[0]
+            commit = next(iter(self._parents(commit, grafts)), None)
+
+    def _parents(self, commit: CommitId, grafts: Grafts) -> tuple[CommitId, ...]:
+        if commit not in grafts:
+            return self._commit(commit)[0].parents
+        parent = grafts[commit]
+        return (parent,) if parent else ()
+
+    def _cut(self, drop: Collection[CommitId]) -> Grafts:
+        """The grafts that leave these commits out of history; what a ref names is never left out.
+
+        What is not named stays: a commit that was made after somebody chose ``drop``.
+        """
+        grafts, frontier = self._refs.grafts(), self._refs.targets()
+        dropped = set(drop) - frontier
+        cut: dict[CommitId, CommitId | None] = {}
+        seen: set[CommitId] = set()
+        while frontier:
+            commit = frontier.pop()
+            seen.add(commit)
+            parents = self._parents(commit, grafts)
+            if dropped.intersection(parents):
+                older: CommitId | None = parents[0]
+                while older in dropped:
+                    older = next(iter(self._parents(older, grafts)), None)
+                cut[commit] = older
+                parents = (older,) if older else ()
+            elif commit in grafts:
+                cut[commit] = grafts[commit]
+            frontier.update(set(parents) - seen)
+        return cut
+
+    def _reachable(self, grafts: Grafts) -> set[str]:
+        frontier = self._refs.targets()
         kept: set[str] = set()
         while frontier:
             commit = frontier.pop()
-            if commit in kept:
-                continue
-            found, tree = self._commit(commit)
+            tree = self._commit(commit)[1]
             kept |= {commit, tree, *(digest for digest, _ in self._tree(tree).values())}
-            frontier.extend(found.parents)
+            frontier.update(set(self._parents(commit, grafts)) - kept)
         return kept
 
 
@@ -305,7 +325,7 @@ class EmbeddedWorkspace:
         self._staged[path] = entry
 
     def commit(self, message: str, metadata: Mapping[str, str]) -> CommitId:
-        self._message, self._metadata = message, {**metadata, _RUN_KEY: self._run_key}
+        self._message, self._metadata = message, {**metadata, RUN_KEY: self._run_key}
         tree = _applied(self._store.tree(self.base), self._staged)
         self._head = self._store.write_commit(tree, (self._head,), message, self._metadata)
         return self._head

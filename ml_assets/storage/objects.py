@@ -7,12 +7,14 @@ import hashlib
 import os
 import shutil
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path, PurePosixPath
 
 from ml_assets.errors import StorageError
 from ml_assets.spec.program import File, Ref
 
+TRASH = ".trash"
+"""What is being deleted; whatever lies here after a kill goes with the next collection."""
 _CHUNK = 1 << 20
 
 
@@ -44,12 +46,7 @@ class LocalObjects:
         """Write an object whole, by rename."""
         target = self.path(*parts)
         target.parent.mkdir(parents=True, exist_ok=True)
-        draft = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
-        with draft.open("wb") as handle:
-            handle.write(data)
-            handle.flush()
-            os.fsync(handle.fileno())
-        os.replace(draft, target)
+        write_whole(target, data)
         return target
 
     def read_bytes(self, *parts: str) -> bytes:
@@ -63,6 +60,24 @@ class LocalObjects:
         except OSError as error:
             raise StorageError(f"The object {'/'.join(parts)} cannot be read: {error}") from error
 
+    def discard(self, target: Path, still: Callable[[Path], bool]) -> bool:
+        """Delete an object in one step: it is there whole, or not at all.
+
+        Args:
+            still: whether it may go, asked once more when nobody can find it any more; if somebody
+                took it up again meanwhile, it is put back.
+        """
+        moved = self.folder(TRASH) / f"{target.name}.{uuid.uuid4().hex}"
+        try:
+            target.rename(moved)
+        except FileNotFoundError:  # another collection was first
+            return False
+        if not still(moved):
+            moved.rename(target)
+            return False
+        shutil.rmtree(moved) if moved.is_dir() else moved.unlink()
+        return True
+
     def adopt(self, produced: Ref, kind: str, manifest: str) -> Ref:
         """Copy a folder to its content address ``<kind>/<digest>``; safe to repeat.
 
@@ -75,7 +90,7 @@ class LocalObjects:
         """
         target = self.path(kind, produced.digest)
         source = Path(produced.uri)
-        if not (target / manifest).is_file():
+        if not renew(target / manifest):
             target.parent.mkdir(parents=True, exist_ok=True)
             draft = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
             shutil.copytree(source, draft)
@@ -86,6 +101,7 @@ class LocalObjects:
                 draft.rename(target)
             except OSError:  # somebody adopted it at the same time: the content is the same
                 shutil.rmtree(draft)
+            renew(target / manifest)
         found = file_digest(target / manifest)
         if found != produced.digest:
             raise StorageError(
@@ -93,6 +109,25 @@ class LocalObjects:
                 f" {produced.digest[:12]}. Delete the folder and materialize the asset again."
             )
         return Ref(uri=str(target), digest=produced.digest)
+
+
+def write_whole(file: Path, data: bytes) -> None:
+    """Write a file by rename: it is there whole, or not at all."""
+    draft = file.with_name(f".{file.name}.{uuid.uuid4().hex}")
+    with draft.open("wb") as handle:
+        handle.write(data)
+        handle.flush()
+        os.fsync(handle.fileno())
+    os.replace(draft, file)
+
+
+def renew(manifest: Path) -> bool:
+    """Begin the retention of a folder again, for it is used again; False where it is not there."""
+    try:
+        os.utime(manifest)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def file_digest(path: Path) -> str:

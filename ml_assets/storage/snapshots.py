@@ -4,7 +4,7 @@ It has lakeFS's semantics: an ephemeral branch for each piece of work, commits, 
 onto ``main``, and reads by commit.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 CommitId = str
 MAIN = "main"
+RUN_KEY = "run_key"
+"""Metadata of every commit: the key of the work that it was opened for."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,21 @@ class Commit:
 class Change:
     path: str
     kind: Literal["added", "removed", "changed"]
+
+
+@dataclass(frozen=True)
+class Collected:
+    """What a collection freed (or would free), and what is left."""
+
+    freed_files: int
+    freed_bytes: int
+    kept_files: int
+    kept_bytes: int
+
+
+@dataclass(frozen=True)
+class Busy:
+    """Somebody is writing: nothing was collected."""
 
 
 class Workspace(Protocol):
@@ -144,6 +161,10 @@ class SnapshotStore(Protocol):
         """First-parent history, newest first."""
         ...
 
+    def history(self) -> tuple[Commit, ...]:
+        """Every commit that ``main`` or a tag has behind it by first parents, newest first."""
+        ...
+
     def diff(self, left: CommitId, right: CommitId) -> tuple[Change, ...]:
         """What ``right`` has differently from ``left``, by path."""
         ...
@@ -162,6 +183,15 @@ class SnapshotStore(Protocol):
         """Undo on ``main`` what a commit of its history changed against its first parent."""
         ...
 
-    def collect_garbage(self) -> int:
-        """Delete files that no commit and no living workspace reaches; bytes freed."""
+    def collect_garbage(
+        self, drop: Collection[CommitId] = (), *, dry_run: bool = False
+    ) -> Collected | Busy:
+        """Leave commits out of history and delete the files that no other one reaches.
+
+        What a branch or a tag names is never left out, nor is a commit that ``drop`` does not name.
+        Killed at any moment, the next collection finishes.
+
+        Args:
+            dry_run: delete nothing, only count.
+        """
         ...

@@ -4,7 +4,6 @@ A checkpoint exists when its manifest does, and that is written last. The traine
 JSON beside the model's. Each lies in a folder of its own (step and attempt), never written twice.
 """
 
-import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ from ml_assets.errors import StorageError
 from ml_assets.spec.base import Frozen
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.program import CheckpointManifest, Ref, TrainRequest
-from ml_assets.storage.objects import describe, file_digest, verify
+from ml_assets.storage.objects import describe, file_digest, verify, write_whole
 from ml_assets.training.events import EventWriter
 
 MANIFEST = "manifest.json"
@@ -156,13 +155,3 @@ def newest_whole(folder: Path, events: EventWriter) -> Ref | None:
             continue
         return ref
     return None
-
-
-def write_whole(file: Path, data: bytes) -> None:
-    """Write a file by rename: it is there whole, or not at all."""
-    draft = file.with_name(f".{file.name}.draft")
-    with draft.open("wb") as handle:
-        handle.write(data)
-        handle.flush()
-        os.fsync(handle.fileno())
-    os.replace(draft, file)

@@ -5,7 +5,8 @@ from typing import Literal
 
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.program import Ref, TrainRequest, TrainResult
-from ml_assets.training.checkpoint_files import TrainerState, write_whole
+from ml_assets.storage.objects import write_whole
+from ml_assets.training.checkpoint_files import TrainerState
 from ml_assets.training.events import EventWriter
 
 StoppedBy = Literal["epochs", "rounds", "patience"]

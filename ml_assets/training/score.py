@@ -13,8 +13,7 @@ import numpy as np
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.program import File, ModelManifest, ScoreRequest, ScoreResult
 from ml_assets.spec.training import LightGbm
-from ml_assets.storage.objects import file_digest
-from ml_assets.training.checkpoint_files import write_whole
+from ml_assets.storage.objects import file_digest, write_whole
 from ml_assets.training.data import Predict, SplitArrays, open_set
 from ml_assets.training.events import EventWriter
 from ml_assets.training.model_folder import open_model

@@ -20,6 +20,7 @@ OPTIONS = {
     "read": {"key", "partition", "version", "limit", "format", "output"},
     "report": {"pipeline", "open"},
     "ui": {"port", "host"},
+    "gc": {"dry_run", "json"},
     "reset": {"yes"},
 }
 

@@ -54,7 +54,7 @@ def test_preparing_twice_is_safe_and_brings_dagster_yaml_up_to_date(settings: Se
 def test_another_format_is_refused_with_both_numbers(settings: Settings) -> None:
     home.prepare(settings)
     (settings.home / "format.json").write_text(json.dumps({"format": 99}))
-    with pytest.raises(SettingsError, match=r"format 99; this version writes 1"):
+    with pytest.raises(SettingsError, match=r"format 99; this version writes 2"):
         home.prepare(settings)
 
 

@@ -103,3 +103,41 @@ def test_a_flipped_byte_is_refused_and_the_file_is_named(tmp_path: Path) -> None
     file.unlink()
     with pytest.raises(StorageError, match=r"t/a is lost"):
         open_snapshots(str(tmp_path)).read_bytes(outcome.commit, "t/a")
+
+
+COLLECTOR = """
+import sys
+from ml_assets.storage.embedded import open_snapshots
+store = open_snapshots(sys.argv[1])
+print("ready", flush=True)
+old = [commit.id for commit in store.log()[1:-1]]
+store.collect_garbage(drop=old)
+print("done", flush=True)
+"""
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.005, 0.02, 0.05])
+def test_a_collection_killed_at_any_moment_is_finished_by_the_next(
+    tmp_path: Path, delay: float
+) -> None:
+    root = str(tmp_path / "store")
+    store = open_snapshots(root)
+    for number in range(60):
+        with store.open(store.resolve(), f"k{number}") as workspace:
+            workspace.put_bytes("t/a", f"{number}".encode() * 2000)
+            workspace.commit("k", {})
+            workspace.publish()
+    with start(COLLECTOR, root) as collector:
+        assert collector.stdout is not None
+        assert collector.stdout.readline() == "ready\n"
+        time.sleep(delay)
+        os.kill(collector.pid, signal.SIGKILL)
+    store = open_snapshots(root)
+    assert store.read_bytes(store.resolve(), "t/a") == b"59" * 2000
+    for commit in store.log():
+        store.list(commit.id)
+    old = [commit.id for commit in store.log()[1:-1]]
+    store.collect_garbage(drop=old)
+    assert len(store.log()) == 2
+    files = sum(1 for file in (tmp_path / "store" / "objects").rglob("*") if file.is_file())
+    assert files == 5  # two commits, their two trees, and the one file at the head

@@ -10,6 +10,8 @@ from ml_assets.errors import StorageError
 from ml_assets.storage.embedded import open_snapshots
 from ml_assets.storage.snapshots import (
     AlreadyPublished,
+    Busy,
+    Collected,
     Conflict,
     Outcome,
     Published,
@@ -167,6 +169,63 @@ def test_garbage_is_what_nothing_reaches(store: SnapshotStore) -> None:
     publish(store, {"t/a": b"kept"}, "k1")
     with store.open(store.resolve(), "k2") as workspace:
         workspace.put_bytes("t/b", b"left behind")
-        assert store.collect_garbage() == 0  # somebody is at work
-    assert store.collect_garbage() >= len(b"left behind")
+        assert store.collect_garbage() == Busy()
+    told = store.collect_garbage(dry_run=True)
+    done = store.collect_garbage()
+    assert told == done
+    assert isinstance(done, Collected)
+    assert done.freed_bytes >= len(b"left behind")
     assert head(store, "t/a") == b"kept"
+
+
+def history(store: SnapshotStore, length: int) -> list[str]:
+    """That many commits of one path, oldest first."""
+    outcomes = [publish(store, {"t/a": str(n).encode() * 1000}, f"k{n}") for n in range(length)]
+    return [outcome.commit for outcome in outcomes if not isinstance(outcome, Conflict)]
+
+
+def test_dropped_history_frees_what_only_it_reached(store: SnapshotStore) -> None:
+    commits = history(store, 6)
+    store.tag("released", commits[1])
+    done = store.collect_garbage(drop=[commits[0], *commits[1:4]])
+    assert isinstance(done, Collected)
+    assert done.freed_bytes >= 3 * 1000
+    assert head(store, "t/a") == b"5" * 1000
+    assert store.read_bytes(commits[4], "t/a") == b"4" * 1000
+    assert store.read_bytes(store.resolve("released"), "t/a") == b"1" * 1000
+    with pytest.raises(StorageError):
+        store.read_bytes(commits[2], "t/a")
+
+
+def test_history_goes_on_over_what_was_dropped(store: SnapshotStore) -> None:
+    begin = store.resolve()
+    commits = history(store, 6)
+    store.collect_garbage(drop=[commits[1], commits[2], commits[4]])
+    left = [commits[5], commits[3], commits[0], begin]
+    assert [commit.id for commit in store.log()] == left
+    assert [commit.id for commit in store.history()] == left
+    again = store.collect_garbage(drop=[begin, commits[3]])
+    assert isinstance(again, Collected)
+    assert [commit.id for commit in store.log()] == [commits[5], commits[0]]
+
+
+def test_the_head_cannot_be_dropped(store: SnapshotStore) -> None:
+    commits = history(store, 2)
+    store.collect_garbage(drop=commits)
+    assert head(store, "t/a") == b"1" * 1000
+    assert isinstance(publish(store, {"t/a": b"new"}, "new"), Published)
+
+
+def test_a_commit_whose_past_is_gone_is_not_reverted_by_guess(store: SnapshotStore) -> None:
+    commits = history(store, 3)
+    store.collect_garbage(drop=[commits[1]])
+    with pytest.raises(StorageError, match="was collected"):
+        store.revert(commits[2], message="undo")
+
+
+def test_work_begun_before_a_collection_can_be_published_after_it(store: SnapshotStore) -> None:
+    commits = history(store, 3)
+    base = store.resolve()
+    store.collect_garbage(drop=commits[:2])
+    assert isinstance(publish(store, {"t/b": b"late"}, "late", base), Published)
+    assert head(store, "t/b") == b"late"

@@ -1,0 +1,217 @@
+"""House-keeping of the state folder: gather what is there, judge it, delete what may go.
+
+Safe at any time. Work that the lock of the state folder does not cover (runs of the UI) is
+protected by what it holds: its session's lock, the states of ``main`` since it began, the grace of
+what is young. Each deletion is whole or not at all: a kill leaves less to do, and never harm.
+"""
+
+import fcntl
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import dagster as dg
+
+from ml_assets.launch.folder import SessionFolder
+from ml_assets.operations import event_log
+from ml_assets.operations.inventory import last_used, measure, objects
+from ml_assets.operations.reach import reached
+from ml_assets.operations.retention import KINDS, Kind, Plan, Thing, commit_name, decide, run_name
+from ml_assets.settings import Settings
+from ml_assets.storage.embedded import open_snapshots, utc_now
+from ml_assets.storage.locks import exclusive
+from ml_assets.storage.objects import LocalObjects
+from ml_assets.storage.snapshots import MAIN, Busy, Conflict, SnapshotStore
+
+QUARANTINE = "quarantine/"
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What became of one kind."""
+
+    freed_things: int
+    freed_bytes: int
+    kept_things: int
+    kept_bytes: int
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The plan, and what it freed; in a dry run: what it would free."""
+
+    plan: Plan
+    tallies: Mapping[Kind, Tally]
+    left: tuple[str, ...]
+    """What could not be done now, and why."""
+
+    @property
+    def freed_bytes(self) -> int:
+        return sum(tally.freed_bytes for tally in self.tallies.values())
+
+
+class Housekeeping:
+    """One house-keeping of one state folder.
+
+    Args:
+        run: the Dagster run that this is part of, if any: it does not protect itself.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        instance: dg.DagsterInstance,
+        run: str | None = None,
+        clock: Callable[[], datetime] = utc_now,
+    ) -> None:
+        self.settings = settings
+        self.instance = instance
+        self.store: SnapshotStore = open_snapshots(settings.snapshots, clock)
+        self.objects = LocalObjects(Path(settings.objects))
+        self._run = run
+        self._now = clock()
+        self._left: list[str] = []
+
+    def plan(self) -> Plan:
+        """Judge everything that is there.
+
+        Raises:
+            StorageError: a ledger is broken: nothing may be deleted.
+        """
+        since = self._now - self.settings.retention.grace
+        begun = event_log.oldest_in_progress(self.instance, self._run)
+        keep = reached(self.store, min(since, begun) if begun else since)
+        things = [
+            *self._history(),
+            *self._quarantine(),
+            *objects(self.objects, self.settings.scratch),
+            *self._mlflow_locks(),
+            *event_log.runs(self.instance),
+        ]
+        return decide(things, keep, self.settings.retention, self._now)
+
+    def collect(self, *, dry_run: bool = False) -> Outcome:
+        """Judge everything, and delete what may go.
+
+        Raises:
+            StateInUse: another house-keeping is at work.
+            StorageError: a ledger is broken: nothing was deleted.
+        """
+        remedy = "It is done by the other one; run again later."
+        with exclusive(self.settings.home / "housekeeping.lock", "house-keeping", remedy):
+            plan = self.plan()
+            tallies: dict[Kind, Tally] = {}
+            for kind in KINDS:
+                tallies[kind] = self._collect(plan, kind, dry_run)
+        return Outcome(plan, tallies, tuple(self._left))
+
+    # --- what is there --------------------------------------------------------------------------
+
+    def _history(self) -> list[Thing]:
+        """The states of ``main``; the bytes that each one alone reaches are told by the store."""
+        return [
+            Thing("history", commit_name(commit.id), 0, 0, commit.time)
+            for commit in self.store.history()
+        ]
+
+    def _quarantine(self) -> list[Thing]:
+        """Rejected rows on ``main``, as old as the first state that has them."""
+        entries = self.store.list(self.store.resolve(MAIN), QUARANTINE)
+        since = {entry.path: self._now for entry in entries}
+        there = {entry.path: entry.digest for entry in entries}
+        for commit in self.store.log():
+            if not there:
+                break
+            then = {entry.path: entry.digest for entry in self.store.list(commit.id, QUARANTINE)}
+            there = {path: digest for path, digest in there.items() if then.get(path) == digest}
+            since |= dict.fromkeys(there, commit.time)
+        return [Thing("quarantine", e.path, 1, e.size, since[e.path]) for e in entries]
+
+    def _mlflow_locks(self) -> list[Thing]:
+        """One for each training session: they pile up."""
+        locks = (self.settings.home / "locks").glob("mlflow-*.lock")
+        return [
+            Thing("scratch", str(lock), *measure(lock), last_used("scratch", lock), path=lock)
+            for lock in locks
+        ]
+
+    # --- deleting: each returns the number of things and the bytes freed ------------------------
+
+    def _collect(self, plan: Plan, kind: Kind, dry_run: bool) -> Tally:
+        dropped = [verdict.thing for verdict in plan.dropped(kind)]
+        kept = [verdict.thing for verdict in plan.kept(kind)]
+        if kind == "history":
+            return self._collect_history(dropped, len(kept), dry_run)
+        if kind == "quarantine":
+            if dropped and not dry_run:
+                self._remove_quarantined(dropped)
+            # the bytes are those of the history that still has them
+            return Tally(len(dropped), 0, len(kept), _bytes(kept))
+        if dry_run:
+            return Tally(len(dropped), _bytes(dropped), len(kept), _bytes(kept))
+        freed = {thing.name: self._drop(thing) for thing in dropped}
+        left = [thing for thing in dropped if freed[thing.name] is None]
+        gone = [size for size in freed.values() if size is not None]
+        return Tally(len(gone), sum(gone), len(kept) + len(left), _bytes(kept) + _bytes(left))
+
+    def _collect_history(self, dropped: list[Thing], kept: int, dry_run: bool) -> Tally:
+        old = [thing.name.removeprefix(commit_name("")) for thing in dropped]
+        done = self.store.collect_garbage(drop=old, dry_run=dry_run)
+        if isinstance(done, Busy):
+            self._left.append(
+                "history: somebody is publishing; it goes with the next house-keeping"
+            )
+            return Tally(0, 0, kept + len(dropped), 0)
+        return Tally(len(dropped), done.freed_bytes, kept, done.kept_bytes)
+
+    def _remove_quarantined(self, dropped: list[Thing]) -> None:
+        base = self.store.resolve(MAIN)
+        with self.store.open(base, f"housekeeping-{base}") as workspace:
+            for thing in dropped:
+                workspace.remove(thing.name)
+            workspace.commit(f"remove {len(dropped)} old tables of rejected rows", {})
+            outcome = workspace.publish()
+        if isinstance(outcome, Conflict):
+            self._left.append("quarantine: rows were rejected meanwhile; the old ones go next time")
+
+    def _drop(self, thing: Thing) -> int | None:
+        """Bytes freed; None where it was taken up again, or somebody works with it now."""
+        if thing.kind == "event_log":
+            return event_log.prune(self.instance, thing.name.removeprefix(run_name("")))
+        if thing.path is None:
+            return None
+        if thing.kind == "scratch":
+            return thing.bytes if _delete_scratch(thing.path) else None
+        session = {"sessions": thing.path, "checkpoints": thing.path.parent}.get(thing.kind)
+        if session is None:
+            return thing.bytes if self._discard(thing) else None
+        if not session.is_dir():
+            return None
+        with SessionFolder(session).idle() as idle:
+            return thing.bytes if idle and self._discard(thing) else None
+
+    def _discard(self, thing: Thing) -> bool:
+        assert thing.path is not None
+        return self.objects.discard(
+            thing.path, still=lambda moved: last_used(thing.kind, moved) <= thing.used
+        )
+
+
+def _delete_scratch(path: Path) -> bool:
+    """Delete what nobody will look for; a lock that is held stays."""
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+        return not path.exists()
+    try:
+        with path.open("a") as handle:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            path.unlink()
+    except (BlockingIOError, FileNotFoundError):
+        return False
+    return True
+
+
+def _bytes(things: list[Thing]) -> int:
+    return sum(thing.bytes for thing in things)

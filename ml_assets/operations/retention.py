@@ -1,0 +1,131 @@
+"""What house-keeping keeps and what it deletes, and why: a pure decision over what is there.
+
+A thing goes when nothing reaches it, nobody uses it, and it is older than the time of its kind.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Literal, get_args
+
+from ml_assets.settings import Retention
+
+Kind = Literal[
+    "history",
+    "quarantine",
+    "shards",
+    "checkpoints",
+    "sessions",
+    "models",
+    "reports",
+    "event_log",
+    "scratch",
+]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+
+def commit_name(commit: str) -> str:
+    """The name of a state of ``main`` among the things; a bare id in a record does not keep it."""
+    return f"commit {commit}"
+
+
+def run_name(run: str) -> str:
+    """The name of a Dagster run's log among the things."""
+    return f"run {run}"
+
+
+def checkpoints_of(session: str) -> str:
+    """The name of a session's checkpoints among the things."""
+    return f"{session}/checkpoints"
+
+
+def report_of(model: str) -> str:
+    """The name of the page about a model among the things."""
+    return model[:16]
+
+
+@dataclass(frozen=True)
+class Thing:
+    """Something that may be deleted as a whole."""
+
+    kind: Kind
+    name: str
+    """Unique in its kind."""
+    files: int
+    bytes: int
+    used: datetime
+    """When it was made, or taken up again."""
+    busy: str = ""
+    """Who works with it now; empty: nobody."""
+    needs: tuple[str, ...] = ()
+    """Names of other things that it is of no use without."""
+    path: Path | None = None
+    """Where it lies; None for what is no file of its own: a commit, a run."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    thing: Thing
+    keep: bool
+    reason: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A verdict on everything; deletes nothing."""
+
+    verdicts: tuple[Verdict, ...]
+
+    def kept(self, kind: Kind) -> tuple[Verdict, ...]:
+        return tuple(v for v in self.verdicts if v.thing.kind == kind and v.keep)
+
+    def dropped(self, kind: Kind) -> tuple[Verdict, ...]:
+        return tuple(v for v in self.verdicts if v.thing.kind == kind and not v.keep)
+
+
+def decide(
+    things: Iterable[Thing], reached: Mapping[str, str], retention: Retention, now: datetime
+) -> Plan:
+    """Judge everything; what a kept thing needs is kept with it.
+
+    Args:
+        things: what is there.
+        reached: name -> why it must stay.
+    """
+    by_name: dict[str, list[Thing]] = {}
+    for thing in things:
+        by_name.setdefault(thing.name, []).append(thing)
+    every = [thing for named in by_name.values() for thing in named]
+    verdicts = {(t.kind, t.name): _judge(t, reached, retention, now) for t in every}
+    frontier = [thing for thing in every if verdicts[thing.kind, thing.name].keep]
+    while frontier:
+        user = frontier.pop()
+        for needed in (thing for name in user.needs for thing in by_name.get(name, ())):
+            if not verdicts[needed.kind, needed.name].keep:
+                reason = f"{user.name} needs it"
+                verdicts[needed.kind, needed.name] = Verdict(needed, True, reason)
+                frontier.append(needed)
+    return Plan(tuple(verdicts.values()))
+
+
+def in_words(time: timedelta) -> str:
+    """Whole days, or hours below two days."""
+    hours = int(time.total_seconds() // 3600)
+    return f"{hours // 24} days" if hours >= 48 else f"{hours} hours"
+
+
+def _judge(
+    thing: Thing, reached: Mapping[str, str], retention: Retention, now: datetime
+) -> Verdict:
+    age = now - thing.used
+    limit: timedelta = getattr(retention, thing.kind)
+    if thing.busy:
+        return Verdict(thing, True, thing.busy)
+    if thing.name in reached:
+        return Verdict(thing, True, reached[thing.name])
+    if age < retention.grace:
+        return Verdict(thing, True, f"younger than the grace of {in_words(retention.grace)}")
+    if age < limit:
+        return Verdict(thing, True, f"{in_words(age)} old; kept for {in_words(limit)}")
+    return Verdict(thing, False, f"nothing reaches it, {in_words(age)} old")

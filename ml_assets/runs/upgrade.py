@@ -1,0 +1,65 @@
+"""Bringing a state folder of an older format up to this one: step by step, each safe to repeat.
+
+A step first copies what it is going to change to ``backup/format-<number>``; the format's number is
+written after it. A kill in between repeats the step.
+"""
+
+import os
+import sqlite3
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+from ml_assets.settings import Settings
+from ml_assets.storage.objects import LocalObjects
+from ml_assets.storage.refs import Refs
+
+Step = Callable[[Settings], None]
+
+
+def start_retention(settings: Settings) -> None:
+    """1 -> 2: history may be cut, and every object's retention begins now.
+
+    A version that knows nothing of grafts takes a cut history for a lost one. And format 1 did not
+    mark what was used again: its times do not tell whether a thing may go.
+    """
+    snapshots = Path(settings.snapshots)
+    if (snapshots / "refs.db").is_file():
+        _copy_database(snapshots / "refs.db", settings.home / "backup" / "format-1")
+        Refs(snapshots)  # makes the table of the grafts
+    objects = LocalObjects(Path(settings.objects))
+    for pattern in _TOLD_BY:
+        for path in objects.root.glob(pattern):
+            os.utime(path)
+
+
+_TOLD_BY = (
+    "models/*/model.json",
+    "shards/*/*/schema.json",
+    "sessions/*/session.json",
+    "reports/*/*.html",
+)
+"""The files whose time tells when an object was used last."""
+
+STEPS: dict[int, Step] = {1: start_retention}
+"""The format that a step begins with -> the step to the next one."""
+FORMAT = max(STEPS) + 1
+"""What this version writes."""
+
+
+def _copy_database(database: Path, folder: Path) -> None:
+    """A whole copy, also of a database that is in use; a copy that is there already stays."""
+    target = folder / database.name
+    if target.exists():
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    draft = folder / f".{database.name}.{uuid.uuid4().hex}"
+    source, copy = sqlite3.connect(database), sqlite3.connect(draft)
+    try:
+        source.backup(copy)
+    finally:
+        source.close()
+        copy.close()
+    with draft.open("rb") as handle:
+        os.fsync(handle.fileno())
+    os.replace(draft, target)

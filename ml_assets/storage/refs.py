@@ -1,0 +1,82 @@
+"""The refs of the embedded store: branches, tags and grafts in one SQLite file.
+
+A graft replaces the parents of a commit whose own were collected: history goes on at the next older
+commit that was kept.
+"""
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from ml_assets.errors import StorageError
+
+_SCHEMA = """
+create table if not exists refs (name text primary key, kind text not null, target text not null);
+create table if not exists grafts (commit_id text primary key, parent text);
+"""
+
+
+class Refs:
+    """Every change is one transaction; any number of processes may use the file at once."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        with self._open() as refs:
+            refs.executescript(_SCHEMA)
+
+    def target(self, name: str) -> str | None:
+        """The commit of a branch or a tag; None where there is none of that name."""
+        with self._open() as refs:
+            row = refs.execute("select target from refs where name = ?", [name]).fetchone()
+        return row[0] if row else None
+
+    def tags(self) -> dict[str, str]:
+        with self._open() as refs:
+            return dict(refs.execute("select name, target from refs where kind = 'tag'"))
+
+    def targets(self) -> set[str]:
+        """The commits of all branches and tags."""
+        with self._open() as refs:
+            return {row[0] for row in refs.execute("select target from refs")}
+
+    def create(self, name: str, kind: str, target: str) -> str:
+        """Make a ref where the name is free; what it names then."""
+        with self._open() as refs:
+            refs.execute("insert or ignore into refs values (?, ?, ?)", [name, kind, target])
+            return refs.execute("select target from refs where name = ?", [name]).fetchone()[0]
+
+    def move(self, name: str, expected: str, new: str) -> bool:
+        """Compare-and-swap."""
+        with self._open() as refs:
+            moved = refs.execute(
+                "update refs set target = ? where name = ? and target = ?", [new, name, expected]
+            )
+            return moved.rowcount == 1
+
+    def grafts(self) -> dict[str, str | None]:
+        """Commit -> where history goes on behind it; None: it ends there."""
+        with self._open() as refs:
+            return dict(refs.execute("select commit_id, parent from grafts"))
+
+    def graft(self, grafts: Mapping[str, str | None]) -> None:
+        """Make these all the grafts there are."""
+        with self._open() as refs:
+            refs.execute("delete from grafts")
+            refs.executemany("insert into grafts values (?, ?)", grafts.items())
+
+    @contextlib.contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        try:
+            connection = sqlite3.connect(self._root / "refs.db", timeout=30)
+        except sqlite3.Error as error:
+            raise StorageError(f"The refs of {self._root} cannot be opened: {error}") from error
+        try:
+            connection.execute("pragma journal_mode = wal")
+            connection.execute("pragma synchronous = full")
+            with connection:
+                yield connection
+        except sqlite3.DatabaseError as error:
+            raise StorageError(f"The refs of {self._root} cannot be used: {error}") from error
+        finally:
+            connection.close()

@@ -1,0 +1,73 @@
+"""ml-assets gc on a real state folder, as it is called: what it says, frees and leaves whole."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ml_assets.operations.retention import KINDS
+from ml_assets.runs import home
+from ml_assets.settings import Settings, read_settings
+from ml_assets.storage.embedded import open_snapshots
+from ml_assets_tests.runs.test_upgrade import unpack
+from ml_assets_tests.worlds import irises
+from ml_assets_tests.worlds.world import World
+
+NO_TIME = {"ML_ASSETS_RETENTION": " ".join(f"{kind}=0h" for kind in ("grace", *KINDS))}
+SCORED = "irises-score-23b1e9f7951f823aaefc"
+"""The session of the stored folder that nothing reaches."""
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """A house with one release, made by an older version."""
+    world = World(tmp_path)
+    irises.plant(world.pipelines, world.sources)
+    spec = world.pipelines / "irises" / "defs.yaml"  # whether a new model is better is luck
+    spec.write_text(spec.read_text().replace("{kind: champion}", "{kind: champion, margin: 9}"))
+    unpack(tmp_path)
+    return world
+
+
+def champion_in_report(settings: Settings) -> dict[str, object] | None:
+    store = open_snapshots(settings.snapshots)
+    path = "tables/irises/evaluation_report/all/report.json"
+    return json.loads(store.read_bytes(store.resolve(), path))["champion"]
+
+
+def test_gc_frees_what_the_dry_run_told_and_the_champion_can_be_scored_again(world: World) -> None:
+    settings = read_settings(world.environment)
+    strict = World(world.root, NO_TIME)
+    session = Path(settings.objects) / "sessions" / SCORED
+    assert world.cli("gc", "--dry-run").splitlines()[-1].split() == ["0", "B"]
+
+    told = json.loads(strict.cli("gc", "--dry-run", "--json"))
+    assert session.is_dir()
+    assert list(told["kinds"]) == list(KINDS)
+    assert [t["name"] for t in told["things"] if not t["keep"] and t["bytes"]] == [SCORED]
+    [model] = [thing for thing in told["things"] if thing["kind"] == "models"]
+    assert model["reason"] == "production of irises"
+
+    freed = strict.cli("gc")
+    assert not session.exists()
+    assert "freed" in freed
+    assert "would free" not in freed
+    assert json.loads(strict.cli("gc", "--json"))["freed_bytes"] == 0
+
+    assert champion_in_report(settings) is None
+    irises.write_flowers(world.sources, species_of_first="virginica")
+    world.cli("run", "irises")
+    assert champion_in_report(settings) is not None
+
+
+def test_gc_is_refused_while_a_command_is_at_work(world: World) -> None:
+    settings = read_settings(world.environment)
+    world.cli("gc", "--dry-run")
+    with home.lock(settings, "run irises"):
+        assert "(run irises, since " in world.cli("gc", code=1)
+
+
+def test_a_retention_that_cannot_be_used_is_named_before_anything_is_touched(world: World) -> None:
+    wrong = World(world.root, {"ML_ASSETS_RETENTION": "modles=2d"})
+    assert "did you mean 'models'?" in wrong.cli("gc", code=1)
+    assert json.loads((world.root / "state" / "format.json").read_text()) == {"format": 1}
