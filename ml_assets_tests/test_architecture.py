@@ -40,6 +40,7 @@ KNOW_DAGSTER = {
     "definitions",
     "operations",
     "pipelines",
+    "planning",
     "resources",
     "runs",
 }

@@ -21,7 +21,8 @@ from ml_assets.spec.sources import SourceSpec
 
 Decorator = Callable[[Callable[..., Any]], dg.AssetsDefinition]
 PACKAGE = Path(ml_assets.__file__).parent
-DATA_STAGES = ("raw_snapshot", "validated_table", "feature_set")
+SOURCE_STAGES = ("raw_snapshot", "validated_table")
+DATA_STAGES = (*SOURCE_STAGES, "feature_set")
 MODEL_STAGES = (
     "training_set",
     "checkpoints",

@@ -1,19 +1,20 @@
 """Running a pipeline: the due data partitions, then the due part of the model's stages."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import dagster as dg
 
-from ml_assets.assets.graph import DATA_STAGES, STAGES, PipelineGraph
-from ml_assets.assets.training_set import resolve_window
+from ml_assets.assets.graph import SOURCE_STAGES, STAGES, PipelineGraph
 from ml_assets.errors import SpecError
+from ml_assets.planning.due import Landed, calendar, landed, plan_data
+from ml_assets.planning.plan import Plan
+from ml_assets.planning.selection import Selection, data_runs, model_run
 from ml_assets.resources.sources import SourcesResource
-from ml_assets.runs.decided import gate_is_due
-from ml_assets.runs.due import Landed, feature_partitions, landed, plan_data, plan_model
-from ml_assets.runs.execute import Selection, Tell, execute, mark_dead_runs
-from ml_assets.runs.plan import Plan, contiguous
+from ml_assets.runs.execute import Tell, execute, mark_dead_runs, wait_for_others
 from ml_assets.settings import Settings
 from ml_assets.spec.load import load_spec
 from ml_assets.storage.embedded import open_snapshots
@@ -79,74 +80,20 @@ class PipelineRun:
     def _make_data(self, wanted: tuple[str, ...], arrived: Landed) -> None:
         plan = plan_data(self.graph, self.store, self.sources, arrived)
         self._tell_plan(plan, wanted)
-        sources = [stage for stage in DATA_STAGES[:2] if stage in wanted]
-        whole = self._due_keys(plan, sources, partitioned=False)
-        if whole:
-            self._execute(Selection(whole))
-        cut = self._due_keys(plan, sources, partitioned=True)
-        for span in contiguous(plan.due_partitions(sources), arrived.keys):
-            self._execute(Selection(cut, partitions=span))
-        if "feature_set" not in wanted:
-            return
-        key = self.graph.key("feature_set")
-        if self.graph.spec.partitions.cadence == "none":
-            if any(item.node.address.stage == "feature_set" for item in plan.due):
-                self._execute(Selection((key,)))
-            return
-        order = [k for k in feature_partitions(self.graph, arrived) if k is not None]
-        for span in contiguous(plan.due_partitions(["feature_set"]), order):
-            self._execute(Selection((key,), partitions=span))
+        for stages in (SOURCE_STAGES, ("feature_set",)):
+            due = [i for i in plan.due if i.node.address.stage in {*stages} & {*wanted}]
+            for selection in data_runs(self.graph, due, calendar(self.graph)):
+                self._execute(selection)
 
     def _make_model(self, wanted: tuple[str, ...], request: Request) -> None:
-        base = self.store.resolve("main")
-        window = resolve_window(self.graph, self.store, base, request.as_of)
-        keys = [k for part in window.splits.values() for k in part] if window else [None]
         fresh = uuid4().hex if request.fresh else None
-        plan = plan_model(self.graph, self.store, keys, fresh)
-        due = tuple(
-            self.graph.key(item.node.address.stage)
-            for item in plan.due
-            if item.node.address.stage in wanted
-        )
-        self._tell_plan(plan, wanted)
-        gates: tuple[dg.AssetCheckKey, ...] = ()
+        due = model_run(self.graph, self.store, as_of=request.as_of, fresh=fresh, stages=wanted)
+        self._tell_plan(due.plan, wanted)
         if "evaluation_report" in wanted:
-            report_is_due = self.graph.key("evaluation_report") in due
-            why = "the report is due" if report_is_due else gate_is_due(self.graph, self.store)
-            self.tell(f"{'make' if why else 'skip'}  gates: {why or 'decided on this evidence'}")
-            gates = self._gate_keys() if why else ()
-            released = self.graph.key("released_model")
-            if why and "released_model" in wanted and released not in due:
-                due = (*due, released)
-        if due or gates:
-            config = self._config(request.as_of, fresh, due)
-            self._execute(Selection(due, gates), config)
-
-    def _config(
-        self, as_of: str | None, fresh: str | None, due: tuple[dg.AssetKey, ...]
-    ) -> dict[str, object]:
-        ops: dict[str, object] = {}
-        name = self.graph.name
-        if self.graph.key("training_set") in due and as_of:
-            ops[f"{name}__training_set"] = {"config": {"as_of": as_of}}
-        if self.graph.key("trained_model") in due and fresh:
-            ops[f"{name}__train"] = {"config": {"fresh": fresh}}
-        return {"ops": ops} if ops else {}
-
-    def _gate_keys(self) -> tuple[dg.AssetCheckKey, ...]:
-        report = self.graph.key("evaluation_report")
-        return tuple(dg.AssetCheckKey(report, gate.name) for gate in self.graph.spec.gates)
-
-    def _due_keys(
-        self, plan: Plan, stages: list[str], *, partitioned: bool
-    ) -> tuple[dg.AssetKey, ...]:
-        """Assets that are due, with their checks' assets, in the order of the plan."""
-        found: dict[dg.AssetKey, None] = {}
-        for item in plan.due:
-            address = item.node.address
-            if address.stage in stages and (address.partition is not None) == partitioned:
-                found[self.graph.key(address.stage, address.source)] = None
-        return tuple(found)
+            verb = "make" if due.gates else "skip"
+            self.tell(f"{verb}  gates: {due.gates or 'decided on this evidence'}")
+        if due.selection is not None:
+            self._execute(due.selection, due.config)
 
     def _tell_plan(self, plan: Plan, wanted: tuple[str, ...]) -> None:
         for line in plan.summary():
@@ -154,5 +101,6 @@ class PipelineRun:
             if stage in wanted:
                 self.tell(line)
 
-    def _execute(self, selection: Selection, config: dict[str, object] | None = None) -> None:
-        execute(self.defs, self.instance, selection, self.tell, config)
+    def _execute(self, selection: Selection, config: Mapping[str, Any] | None = None) -> None:
+        wait_for_others(self.instance, self.graph.name, self.tell)
+        execute(self.defs, self.instance, self.graph.name, selection, self.tell, config)

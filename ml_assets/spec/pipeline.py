@@ -5,7 +5,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AliasChoices, Field, StringConstraints, field_validator, model_validator
 
-from ml_assets.spec.base import Frozen, Name, Positive
+from ml_assets.spec.automation import AutomationSpec
+from ml_assets.spec.base import Frozen, Name, Positive, check_timezone
 from ml_assets.spec.gates import (
     BaselineSpec,
     BeatsBaseline,
@@ -39,13 +40,7 @@ class PartitionsSpec(Frozen):
     @field_validator("timezone")
     @classmethod
     def _timezone_exists(cls, value: str) -> str:
-        from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
-
-        try:
-            ZoneInfo(value)
-        except (ZoneInfoNotFoundError, ValueError) as error:
-            raise ValueError(f"{value!r} is not an IANA time zone") from error
-        return value
+        return check_timezone(value)
 
 
 class FeaturesSpec(Frozen):
@@ -148,6 +143,7 @@ class PipelineSpec(Frozen):
     evaluation: EvaluationSpec = EvaluationSpec()
     gates: tuple[GateSpec, ...] = Field(strict=False, min_length=1)
     release: ReleaseSpec = ReleaseSpec()
+    automation: AutomationSpec = AutomationSpec()
 
     @model_validator(mode="after")
     def _parts_fit_together(self) -> Self:

@@ -1,0 +1,171 @@
+"""What runs by itself: when a model is made again, what is watched, and how old things may get."""
+
+import re
+from datetime import timedelta
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, PlainSerializer, field_validator, model_validator
+
+from ml_assets.spec.base import Frozen, check_timezone
+
+Status = Literal["running", "stopped"]
+"""What a sensor or schedule is until somebody switches it in the UI."""
+
+Every = Literal["hour", "day", "week", "month"]
+
+_UNITS = {"minute": 60, "hour": 3600, "day": 86400, "week": 604800}
+_WEEKDAYS = ("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday")
+
+
+def parse_duration(value: object) -> object:
+    """``10 days`` -> a timedelta; minutes, hours, days and weeks are understood."""
+    if not isinstance(value, str):
+        return value
+    found = re.fullmatch(r"([1-9][0-9]*) (minute|hour|day|week)s?", value.strip())
+    if not found:
+        raise ValueError(
+            f"{value!r} is not a duration: write a number and a unit"
+            " (minutes, hours, days, weeks), such as '10 days'"
+        )
+    return timedelta(seconds=int(found[1]) * _UNITS[found[2]])
+
+
+def duration_text(value: timedelta) -> str:
+    """The largest unit that says it without a fraction: ``10 days``."""
+    seconds = int(value.total_seconds())
+    unit = next(
+        (u for u in ("week", "day", "hour") if seconds and seconds % _UNITS[u] == 0), "minute"
+    )
+    count = seconds // _UNITS[unit]
+    return f"{count} {unit}{'' if count == 1 else 's'}"
+
+
+Duration = Annotated[
+    timedelta, BeforeValidator(parse_duration), PlainSerializer(duration_text, return_type=str)
+]
+
+
+class RefreshSpec(Frozen):
+    """Train again on a schedule, on what is published by then; skipped when nothing is due."""
+
+    every: Every | None = None
+    at: str | None = None
+    """hour: ``:15``; day: ``06:00``; week: ``monday 06:00``; month: ``1 06:00`` (day 1 to 28)."""
+    cron: str | None = None
+    """Instead of ``every``: minute, hour, day of the month, month, day of the week."""
+    timezone: str | None = None
+    """Default: that of the partitions."""
+    status: Status = "running"
+
+    @field_validator("at", "cron", mode="before")
+    @classmethod
+    def _is_text(cls, value: Any) -> Any:
+        if isinstance(value, int):  # YAML reads 10:30 as 630 minutes
+            raise ValueError("write it in quotes, such as '10:30': YAML takes it for a number")
+        return value
+
+    @field_validator("timezone")
+    @classmethod
+    def _timezone_exists(cls, value: str | None) -> str | None:
+        return value if value is None else check_timezone(value)
+
+    @model_validator(mode="after")
+    def _says_when_once(self) -> Self:
+        if (self.every is None) == (self.cron is None):
+            raise ValueError("say when: either 'every' (and 'at'), or 'cron'")
+        if self.cron is not None and self.at is not None:
+            raise ValueError("'at' belongs to 'every': a cron expression holds its own time")
+        cron_expression(self)
+        return self
+
+
+class LandingSpec(Frozen):
+    """Take in what lands in the sources, as soon as a partition has data in all of them."""
+
+    retrain: bool = False
+    """Then make the model again, once its data is published."""
+    status: Status = "running"
+
+
+class FreshnessSpec(Frozen):
+    """How long ago the newest materialization may be before the asset shows as overdue."""
+
+    data: Duration | None = None
+    """feature_set and training_set."""
+    model: Duration | None = None
+    """released_model."""
+
+
+class AutomationSpec(Frozen):
+    """What a pipeline does by itself. Nothing declared: it runs when somebody says so."""
+
+    refresh: RefreshSpec | None = None
+    landing: LandingSpec | None = None
+    on_code_change: bool = False
+    """Make again what was made by other code or another spec than the present one."""
+    freshness: FreshnessSpec = FreshnessSpec()
+    start_within: Duration = timedelta(minutes=15)
+    """A run that was asked for and has not begun by then shows as a failed check."""
+
+
+def cron_expression(refresh: RefreshSpec) -> str:
+    """The refresh in cron's five fields.
+
+    Raises:
+        ValueError: ``at`` or ``cron`` does not say a time; the message shows how to write it.
+    """
+    if refresh.cron is not None:
+        return _checked_cron(refresh.cron)
+    assert refresh.every is not None
+    pattern, example, default = _AT[refresh.every]
+    at = (refresh.at or default).lower()
+    found = re.fullmatch(pattern, at)
+    if not found:
+        raise ValueError(
+            f"at {refresh.at!r} is not a time of {_a(refresh.every)}: write it as {example!r}"
+        )
+    part = found.groupdict()
+    hour = int(part["hour"]) if "hour" in part else "*"
+    day_of_month = part.get("day") or "*"
+    weekday = _WEEKDAYS.index(part["weekday"]) if "weekday" in part else "*"
+    return f"{int(part['minute'])} {hour} {day_of_month} * {weekday}"
+
+
+_CLOCK = r"(?P<hour>[01]?[0-9]|2[0-3]):(?P<minute>[0-5][0-9])"
+_AT: dict[Every, tuple[str, str, str]] = {
+    # every: pattern, example, default
+    "hour": (r":(?P<minute>[0-5][0-9])", ":15", ":00"),
+    "day": (_CLOCK, "06:00", "06:00"),
+    "week": (rf"(?P<weekday>{'|'.join(_WEEKDAYS)}) {_CLOCK}", "monday 06:00", "monday 06:00"),
+    "month": (rf"(?P<day>[1-9]|1[0-9]|2[0-8]) {_CLOCK}", "1 06:00", "1 06:00"),
+}
+_CRON_FIELDS = (
+    ("minute", 0, 59),
+    ("hour", 0, 23),
+    ("day of the month", 1, 31),
+    ("month", 1, 12),
+    ("day of the week", 0, 7),
+)
+
+
+def _a(unit: Every) -> str:
+    return f"{'an' if unit == 'hour' else 'a'} {unit}"
+
+
+def _checked_cron(text: str) -> str:
+    fields = text.split()
+    if len(fields) != len(_CRON_FIELDS):
+        raise ValueError(
+            f"cron {text!r} has {len(fields)} fields; five are expected"
+            " (minute hour day-of-month month day-of-week), such as '0 6 * * 1'"
+        )
+    for field, (name, low, high) in zip(fields, _CRON_FIELDS, strict=True):
+        for part in field.split(","):
+            found = re.fullmatch(r"(?:\*|(\d+)(?:-(\d+))?)(?:/[1-9]\d*)?", part)
+            numbers = [int(n) for n in found.groups() if n] if found else []
+            if not found or not all(low <= n <= high for n in numbers):
+                raise ValueError(
+                    f"cron {text!r}: {part!r} is not a {name}"
+                    f" (a number from {low} to {high}, a range, '*', or '*/n')"
+                )
+    return text
