@@ -37,6 +37,7 @@ def gates(graph: PipelineGraph) -> dg.AssetChecksDefinition:
             for gate in graph.spec.gates
         ],
         can_subset=False,
+        pool=graph.pool,
     )
     def check(
         context: dg.AssetCheckExecutionContext,

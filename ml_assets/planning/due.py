@@ -76,6 +76,31 @@ def receipts_now(graph: PipelineGraph, sources: SourcesResource) -> Receipt:
     return receipt
 
 
+def published(graph: PipelineGraph, records: Mapping[Address, StageRecord]) -> Landed:
+    """The partitions of which every partitioned source has a snapshot."""
+    known = windows(graph.spec.partitions, SourcesResource.now())
+    cut = [name for name, source in graph.spec.sources.items() if source.partitioned]
+    return Landed(
+        tuple(w for w in known if all(_raw(graph, name, w.key) in records for name in cut))
+    )
+
+
+def receipts_published(graph: PipelineGraph, records: Mapping[Address, StageRecord]) -> Receipt:
+    """What each published snapshot was made from; the source itself is not looked at."""
+
+    def receipt(name: str, span: PartitionWindow | None) -> InputVersion:
+        record = records.get(_raw(graph, name, span.key if span else None))
+        if record is None:
+            return receipt_version(name, None, {})
+        return record.inputs[0]
+
+    return receipt
+
+
+def _raw(graph: PipelineGraph, source: str, partition: str | None) -> Address:
+    return Address(graph.name, "raw_snapshot", source, partition)
+
+
 def data_nodes(graph: PipelineGraph, arrived: Landed, receipt: Receipt) -> list[Node]:
     """Sources, validated tables and features, in the order of the walk."""
     return [*_source_nodes(graph, arrived, receipt), *_feature_nodes(graph, arrived)]
