@@ -75,7 +75,7 @@ def beginnings_tick(
     told = _told(found)
     if told == cursor:
         return dg.SensorResult(skip_reason=told, cursor=told)
-    evaluation = dg.AssetCheckEvaluation(  # pyright: ignore[reportArgumentType]  taken, if not declared
+    evaluation = dg.AssetCheckEvaluation(
         graph.key("released_model"),
         CHECK,
         not found,
