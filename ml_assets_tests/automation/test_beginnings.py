@@ -12,6 +12,11 @@ from dagster._core.scheduler.instigation import (
     TickData,
     TickStatus,
 )
+from dagster._core.remote_origin import (
+    RegisteredCodeLocationOrigin,
+    RemoteInstigatorOrigin,
+    RemoteRepositoryOrigin,
+)
 
 from ml_assets.automation.beginnings import beginnings_tick, never_begun
 from ml_assets_tests.automation.conftest import World
@@ -47,9 +52,7 @@ def test_a_run_that_stays_in_the_queue_is_noticed_and_forgotten_when_it_ran(plan
 def test_a_run_that_waits_for_its_turn_is_not_late(plant: Plant):
     world = plant(2, "{landing: {}}")
     queued(world)
-    working = world.instance.create_run_for_job(
-        world.defs.resolve_job_def("deliveries__sources"), status=dg.DagsterRunStatus.STARTED
-    )
+    working = run_of(world, dg.DagsterRunStatus.STARTED)
     assert never_begun(world.graph, world.instance, LATER) == []
     world.instance.report_run_failed(working)
     assert never_begun(world.graph, world.instance, LATER) != []
@@ -96,8 +99,20 @@ def test_the_check_is_on_the_release_and_can_be_run_by_hand(plant: Plant):
 
 
 def queued(world: World) -> dg.DagsterRun:
+    """A run that was asked for and that nobody has launched."""
+    return run_of(world, dg.DagsterRunStatus.NOT_STARTED)
+
+
+def run_of(world: World, status: dg.DagsterRunStatus) -> dg.DagsterRun:
     job = world.defs.resolve_job_def("deliveries__sources")
-    return world.instance.create_run_for_job(job, status=dg.DagsterRunStatus.QUEUED)
+    return world.instance.create_run_for_job(job, status=status, tags=dict(job.run_tags))
+
+
+def _origin() -> RemoteInstigatorOrigin:
+    location = RegisteredCodeLocationOrigin("here")
+    return RemoteInstigatorOrigin(
+        RemoteRepositoryOrigin(location, "__repository__"), "deliveries__refresh_schedule"
+    )
 
 
 def _since(hours: int) -> ScheduleInstigatorData:
