@@ -1,57 +1,14 @@
 """The walk, end to end, through the command line: real processes, real stores, a real release."""
 
-import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from ml_assets_tests.worlds import deliveries, irises
-
-
-@dataclass(frozen=True)
-class World:
-    """One state folder, with the outside world and the pipelines that it reads."""
-
-    root: Path
-
-    @property
-    def environment(self) -> dict[str, str]:
-        inherited = {k: v for k, v in os.environ.items() if not k.startswith("ML_ASSETS_")}
-        inherited.pop("MLFLOW_TRACKING_URI", None)
-        return {
-            **inherited,
-            "ML_ASSETS_HOME": str(self.root / "state"),
-            "ML_ASSETS_SOURCES": str(self.root / "sources"),
-            "ML_ASSETS_PIPELINES": str(self.root / "pipelines"),
-        }
-
-    @property
-    def sources(self) -> Path:
-        return self.root / "sources"
-
-    def cli(self, *arguments: str, code: int = 0) -> str:
-        """Run ml-assets, hold it to an exit code, and return all it printed."""
-        done = subprocess.run(
-            [sys.executable, "-m", "ml_assets.cli.main", *arguments],
-            env=self.environment,
-            cwd=self.root,
-            capture_output=True,
-            text=True,
-            timeout=240,
-            check=False,
-        )
-        output = done.stdout + done.stderr
-        assert done.returncode == code, output
-        return output
-
-    def status(self, pipeline: str) -> dict[str, Any]:
-        return json.loads(self.cli("status", pipeline, "--json"))
+from ml_assets_tests.worlds.world import World
 
 
 @pytest.fixture(scope="module")
@@ -107,6 +64,21 @@ def test_a_bad_row_is_quarantined_and_counted(world: World, walked: str) -> None
         return sum(s["rows"] for s in stages if s["key"] == f"deliveries/{stage}/orders")
 
     assert rows("raw_snapshot") - rows("validated_table") == deliveries.BAD_ROWS
+
+
+def test_a_table_of_the_teams_own_lies_between_the_contracts_and_the_features(
+    world: World, walked: str
+) -> None:
+    stages = world.status("deliveries")["stages"]
+    tables = [s for s in stages if s["key"] == "deliveries/derived_table/closed_orders"]
+    assert len(tables) == deliveries.WEEKS
+    assert {i["key"] for i in tables[0]["inputs"]} == {
+        "deliveries/validated_table/orders",
+        "deliveries/validated_table/arrivals",
+    }
+    features = [s for s in stages if s["key"] == "deliveries/feature_set"]
+    read = [i["version"] for i in features[0]["inputs"] if "closed_orders" in i["key"]]
+    assert read == [table["version"] for table in tables[:2]]
 
 
 def test_running_again_repeats_no_work_and_says_so(world: World, walked: str) -> None:
@@ -207,3 +179,15 @@ def test_a_missing_landing_folder_says_what_to_do(world: World) -> None:
         moved.rename(orders)
     assert str(orders) in output
     assert "ML_ASSETS_SOURCES" in output
+
+
+def test_a_week_with_half_the_rows_is_not_published(world: World, walked: str) -> None:
+    week = sorted((world.sources / "orders").iterdir())[-1]
+    whole = week.read_text()
+    try:
+        week.write_text("".join(whole.splitlines(keepends=True)[: deliveries.ORDERS // 2]))
+        output = world.cli("run", "deliveries", "--through", "validated_table", code=1)
+    finally:
+        week.write_text(whole)
+    assert "in the partition before: -50.4%, within 20% was expected" in output
+    assert "nothing was published" in output

@@ -1,13 +1,14 @@
 """The jobs of a pipeline: the parts of the walk that a schedule, a sensor or a person starts."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import dagster as dg
 
-from ml_assets.assets.graph import DATA_STAGES, MODEL_STAGES, SOURCE_STAGES, PipelineGraph
+from ml_assets.assets.graph import MODEL_STAGES, PipelineGraph
 from ml_assets.planning.in_flight import PIPELINE_TAG, TRIGGER_TAG
+from ml_assets.planning.steps import DataStep, data_steps
 
 AssetJob = Any
 """What ``dg.define_asset_job`` returns: Dagster does not name the type."""
@@ -15,23 +16,21 @@ AssetJob = Any
 
 @dataclass(frozen=True)
 class PipelineJobs:
-    """Three jobs, for Dagster takes partitions of one kind in a job: features begin later."""
+    """A job for each data step, for Dagster takes partitions of one kind in a job; and one more."""
 
-    sources: AssetJob
-    features: AssetJob
+    data: tuple[tuple[DataStep, AssetJob], ...]
     refresh: AssetJob
 
     @property
     def all(self) -> tuple[AssetJob, ...]:
-        return (self.sources, self.features, self.refresh)
+        return (*(job for _, job in self.data), self.refresh)
 
 
 def pipeline_jobs(graph: PipelineGraph) -> PipelineJobs:
     """The jobs of a pipeline, named ``<pipeline>__<part>``."""
-    sources = [graph.key(s, name) for s in SOURCE_STAGES for name in graph.spec.sources]
+    steps = data_steps(graph)
     return PipelineJobs(
-        sources=_job(graph, "sources", sources, "Takes in its sources and holds them to contract."),
-        features=_job(graph, "features", [graph.key(DATA_STAGES[-1])], "Makes its features."),
+        data=tuple((step, _job(graph, step.name, step.keys, _about(step))) for step in steps),
         refresh=_job(
             graph,
             "refresh",
@@ -46,7 +45,15 @@ def run_tags(graph: PipelineGraph, trigger: str, more: Mapping[str, str]) -> dic
     return {PIPELINE_TAG: graph.name, TRIGGER_TAG: trigger, **more}
 
 
-def _job(graph: PipelineGraph, part: str, keys: list[dg.AssetKey], description: str) -> AssetJob:
+def _about(step: DataStep) -> str:
+    if step.name == "sources":
+        return "Takes in its sources and holds them to contract."
+    return "Makes its features." if step.name == "features" else f"Makes its {step.name}."
+
+
+def _job(
+    graph: PipelineGraph, part: str, keys: Sequence[dg.AssetKey], description: str
+) -> AssetJob:
     return dg.define_asset_job(
         f"{graph.name}__{part}",
         selection=dg.AssetSelection.assets(*keys),

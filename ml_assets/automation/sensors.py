@@ -1,7 +1,7 @@
 """The sensors of a pipeline: what lands in its sources, and code that differs from the published.
 
 Both look at the state of the store at every tick and ask for one step of the walk at a time:
-sources, then features, then the model. Nothing is asked for while a run is at work.
+sources, derived tables, features, then the model. Nothing is asked for while a run is at work.
 """
 
 from collections.abc import Callable
@@ -16,9 +16,8 @@ from ml_assets.automation.wishes import (
     MODEL,
     Records,
     Wish,
-    feature_wishes,
+    data_wishes,
     model_wish,
-    source_wishes,
 )
 from ml_assets.errors import MlAssetsError
 from ml_assets.planning.due import (
@@ -98,7 +97,8 @@ def code_change(
 ) -> Watch:
     """What is published and would be made otherwise now, from the same receipts and window."""
     nodes = data_nodes(graph, published(graph, records), receipts_published(graph, records))
-    made = [node for node in nodes if node.address in records]
+    new = {*graph.spec.tables} - {a.source for a in records if a.stage == "derived_table"}
+    made = [node for node in nodes if node.address in records or node.address.source in new]
     training_set = records.get(Address(graph.name, "training_set"))
 
     def model() -> Wish | str:
@@ -146,10 +146,7 @@ def _ask(
     watch: Watch,
     cursor: Cursor,
 ) -> dg.SensorResult:
-    steps: list[tuple[AssetJob, list[Wish]]] = [
-        (jobs.sources, source_wishes(watch.data, records)),
-        (jobs.features, feature_wishes(watch.data, records)),
-    ]
+    steps = [(job, data_wishes(step, watch.data, records)) for step, job in jobs.data]
     data = [wish for _, wishes in steps for wish in wishes]
     cursor = cursor.keep({MODEL, *(wish.place for wish in data)})
     held: list[str] = []

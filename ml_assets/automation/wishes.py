@@ -6,12 +6,13 @@ Level-triggered: everything is read from the store at every tick, nothing hangs 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ml_assets.assets.graph import SOURCE_STAGES, PipelineGraph
+from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.released_model import STAGE as RELEASED
 from ml_assets.planning.decided import standing_refusal
 from ml_assets.planning.due import model_nodes, under_published_code
 from ml_assets.planning.plan import Item, Node, Plan, plan
 from ml_assets.planning.selection import ModelRun, model_run
+from ml_assets.planning.steps import DataStep
 from ml_assets.spec.canonical import digest_of
 from ml_assets.spec.records import StageRecord
 from ml_assets.storage.layout import Address
@@ -47,14 +48,21 @@ class Wish:
         return self.model.gates if self.model else ""
 
 
-def source_wishes(plan: Plan, records: Records) -> list[Wish]:
+def data_wishes(step: DataStep, plan: Plan, records: Records) -> list[Wish]:
+    """What one step could make now."""
+    if step.name == "sources":
+        return _source_wishes(step, plan, records)
+    return _function_wishes(step, plan, records)
+
+
+def _source_wishes(step: DataStep, plan: Plan, records: Records) -> list[Wish]:
     """The partitions whose snapshot or validated table is due.
 
     ``wanted`` covers the partition whole, whatever part of it is published already: an attempt
     that got half-way and failed is not a new wish.
     """
     wishes: list[Wish] = []
-    for partition, items in _by_partition(plan, SOURCE_STAGES).items():
+    for partition, items in _by_partition(step.of(plan.items)).items():
         due = tuple(item for item in items if item.due)
         if due:
             nodes = [item.node for item in items]
@@ -63,16 +71,16 @@ def source_wishes(plan: Plan, records: Records) -> list[Wish]:
                 for n in nodes
             ]
             wishes.append(
-                Wish(_place("sources", partition), due, digest_of(made_from), _now(nodes, records))
+                Wish(_place(step.name, partition), due, digest_of(made_from), _now(nodes, records))
             )
     return wishes
 
 
-def feature_wishes(plan: Plan, records: Records) -> list[Wish]:
-    """The partitions of features that are due and whose tables are all published as they are."""
+def _function_wishes(step: DataStep, plan: Plan, records: Records) -> list[Wish]:
+    """The partitions that are due and whose tables are all published as they are."""
     unmade = {item.node.address for item in plan.due}
     wishes: list[Wish] = []
-    for partition, items in _by_partition(plan, ("feature_set",)).items():
+    for partition, items in _by_partition(step.of(plan.items)).items():
         for item in items:
             node = item.node
             if not item.due or any(a in unmade or a not in records for a in node.inputs):
@@ -80,7 +88,7 @@ def feature_wishes(plan: Plan, records: Records) -> list[Wish]:
             made_from = [node.code_version, _versions(node.inputs, records)]
             wishes.append(
                 Wish(
-                    _place("features", partition),
+                    _place(step.name, partition),
                     (item,),
                     digest_of(made_from),
                     _now([node], records),
@@ -132,11 +140,10 @@ def model_wish(
     )
 
 
-def _by_partition(plan: Plan, stages: Sequence[str]) -> dict[str | None, list[Item]]:
+def _by_partition(items: Sequence[Item]) -> dict[str | None, list[Item]]:
     found: dict[str | None, list[Item]] = {}
-    for item in plan.items:
-        if item.node.address.stage in stages:
-            found.setdefault(item.node.address.partition, []).append(item)
+    for item in items:
+        found.setdefault(item.node.address.partition, []).append(item)
     return found
 
 

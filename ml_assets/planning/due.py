@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ml_assets.assets.feature_set import input_addresses
-from ml_assets.assets.graph import DATA_STAGES, PipelineGraph
+from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.raw_snapshot import receipt_version
+from ml_assets.assets.reads import Reads, feature_reads, table_reads
 from ml_assets.errors import SourceError
 from ml_assets.planning.plan import Node, Plan, plan
 from ml_assets.resources.sources import SourcesResource
@@ -55,7 +55,7 @@ def calendar(graph: PipelineGraph) -> tuple[str, ...]:
 def plan_data(
     graph: PipelineGraph, store: SnapshotStore, sources: SourcesResource, arrived: Landed
 ) -> Plan:
-    """The plan of the data stages: sources, validated tables and features."""
+    """The plan of the data stages: sources, validated tables, derived tables and features."""
     records = records_by_address(store, graph.name)
     return plan(data_nodes(graph, arrived, receipts_now(graph, sources)), records)
 
@@ -102,8 +102,11 @@ def _raw(graph: PipelineGraph, source: str, partition: str | None) -> Address:
 
 
 def data_nodes(graph: PipelineGraph, arrived: Landed, receipt: Receipt) -> list[Node]:
-    """Sources, validated tables and features, in the order of the walk."""
-    return [*_source_nodes(graph, arrived, receipt), *_feature_nodes(graph, arrived)]
+    """Sources, validated tables, derived tables and features, in the order of the walk."""
+    nodes = _source_nodes(graph, arrived, receipt)
+    for table in graph.spec.tables:
+        nodes += _function_nodes(graph, arrived, table_reads(graph, table), "derived_table", table)
+    return nodes + _function_nodes(graph, arrived, feature_reads(graph), "feature_set")
 
 
 def plan_model(
@@ -173,25 +176,28 @@ def _source_nodes(graph: PipelineGraph, arrived: Landed, receipt: Receipt) -> li
     return nodes
 
 
-def _feature_nodes(graph: PipelineGraph, arrived: Landed) -> list[Node]:
-    code = graph.code_version(DATA_STAGES[-1])
+def _function_nodes(
+    graph: PipelineGraph, arrived: Landed, reads: Reads, stage: str, table: str | None = None
+) -> list[Node]:
+    """One node for each partition that a team's function makes."""
+    code = graph.code_version(stage, table)
     nodes: list[Node] = []
-    for key in feature_partitions(graph, arrived):
-        tables = input_addresses(graph, key)
-        inputs = tuple(address for addresses in tables.values() for address in addresses)
-        nodes.append(Node(Address(graph.name, "feature_set", partition=key), code, inputs))
+    for key in reader_partitions(graph, arrived, reads.reader):
+        inputs = tuple(a for addresses in reads.addresses(key).values() for a in addresses)
+        nodes.append(Node(Address(graph.name, stage, table, key), code, inputs))
     return nodes
 
 
-def feature_partitions(graph: PipelineGraph, arrived: Landed) -> list[str | None]:
-    """Partitions whose whole look-back has landed; [None] for a pipeline without partitions."""
-    if graph.spec.partitions.cadence == "none":
+def reader_partitions(graph: PipelineGraph, arrived: Landed, reader: str) -> list[str | None]:
+    """Partitions of ``feature_set`` or a derived table whose whole look-back has landed.
+
+    [None] for what has no partitions.
+    """
+    whole = reader != "feature_set" and not graph.is_partitioned(reader)
+    if whole or graph.spec.partitions.cadence == "none":
         return [None]
-    keys, have = (
-        [w.key for w in windows(graph.spec.partitions, SourcesResource.now())],
-        set(arrived.keys),
-    )
-    back = graph.spec.features.look_back
+    keys = [w.key for w in windows(graph.spec.partitions, SourcesResource.now())]
+    have, back = set(arrived.keys), graph.warm_up(reader)
     return [
         key
         for number, key in enumerate(keys)

@@ -8,11 +8,12 @@ from uuid import uuid4
 
 import dagster as dg
 
-from ml_assets.assets.graph import SOURCE_STAGES, STAGES, PipelineGraph
+from ml_assets.assets.graph import STAGES, PipelineGraph
 from ml_assets.errors import SpecError
 from ml_assets.planning.due import Landed, calendar, landed, plan_data
 from ml_assets.planning.plan import Plan
 from ml_assets.planning.selection import Selection, data_runs, model_run
+from ml_assets.planning.steps import data_steps
 from ml_assets.resources.sources import SourcesResource
 from ml_assets.runs.execute import Tell, execute, mark_dead_runs, wait_for_others
 from ml_assets.settings import Settings
@@ -80,8 +81,8 @@ class PipelineRun:
     def _make_data(self, wanted: tuple[str, ...], arrived: Landed) -> None:
         plan = plan_data(self.graph, self.store, self.sources, arrived)
         self._tell_plan(plan, wanted)
-        for stages in (SOURCE_STAGES, ("feature_set",)):
-            due = [i for i in plan.due if i.node.address.stage in {*stages} & {*wanted}]
+        for step in data_steps(self.graph):
+            due = [item for item in step.of(plan.due) if item.node.address.stage in wanted]
             for selection in data_runs(self.graph, due, calendar(self.graph)):
                 self._execute(selection)
 

@@ -5,7 +5,7 @@ is a share of those, and NaN is a null. Differential tests hold this file to the
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from typing import Any
 
@@ -46,6 +46,14 @@ class Audit:
     def passed(self) -> bool:
         """Whether ``clean`` may be published."""
         return all(result.passed for result in self.results if result.severity == "critical")
+
+    def with_result(self, result: ExpectationResult) -> "Audit":
+        """With a verdict on the whole table beside the contract's; a critical failure keeps it."""
+        if result.passed or result.severity != "critical":
+            return replace(self, results=(*self.results, result))
+        parted = withhold(self.clean, {}, [result.check_name])
+        rows = pl.concat([self.quarantined, parted.quarantined], how="diagonal")
+        return Audit((*self.results, result), parted.clean, rows)
 
 
 @dataclass(frozen=True)

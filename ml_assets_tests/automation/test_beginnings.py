@@ -5,17 +5,17 @@ from datetime import UTC, datetime, timedelta
 
 import dagster as dg
 from dagster._core.definitions.run_request import InstigatorType
+from dagster._core.remote_origin import (
+    RegisteredCodeLocationOrigin,
+    RemoteInstigatorOrigin,
+    RemoteRepositoryOrigin,
+)
 from dagster._core.scheduler.instigation import (
     InstigatorState,
     InstigatorStatus,
     ScheduleInstigatorData,
     TickData,
     TickStatus,
-)
-from dagster._core.remote_origin import (
-    RegisteredCodeLocationOrigin,
-    RemoteInstigatorOrigin,
-    RemoteRepositoryOrigin,
 )
 
 from ml_assets.automation.beginnings import beginnings_tick, never_begun

@@ -12,6 +12,7 @@ OPTIONS = {
     "demo": set(),
     "land-week": {"weeks"},
     "run": {"pipeline", "as_of", "through", "fresh"},
+    "new": {"name", "table", "label", "key", "time", "into"},
     "check": {"pipeline"},
     "status": {"pipeline", "json"},
     "report": {"pipeline", "open"},
