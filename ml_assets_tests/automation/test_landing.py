@@ -26,9 +26,7 @@ def test_what_has_landed_is_taken_in_step_by_step_and_then_there_is_nothing_to_d
     assert weeks.tags["why"] == ("sources [2024-01-01 .. 2024-01-15: 3 partitions]: never made")
     assert world.execute(whole)
     assert world.execute(weeks)
-    (features,) = world.asks_for()
-    assert features.job_name == "deliveries__features"
-    assert world.execute(features)
+    assert world.settle() == ["table_closed_orders", "features"]
     assert world.published("feature_set") == WEEKS[1:3]
     said = world.says()
     assert said == (
@@ -47,7 +45,7 @@ def test_a_new_partition_is_asked_for_once_also_when_the_cursor_is_lost(plant: P
     (again,) = world.asks_for()
     assert again.run_key == first.run_key  # and Dagster takes one run key once
     assert world.execute(first)
-    assert [r.job_name for r in world.asks_for()] == ["deliveries__features"]
+    assert world.settle() == ["table_closed_orders", "features"]
 
 
 def test_nothing_is_asked_for_while_a_run_is_at_work_whoever_started_it(plant: Plant):
@@ -67,7 +65,7 @@ def test_a_partition_that_failed_waits_until_its_source_changes(plant: Plant):
     arrivals = world.sources / "arrivals" / "2024-01-15.jsonl"
     good = arrivals.read_text()
     arrivals.write_text(good.replace("true", "null").replace("false", "null"))
-    assert world.settle() == ["sources", "sources", "features"]
+    assert world.settle() == ["sources", "sources", "table_closed_orders", "features"]
     assert world.published("validated_table", "arrivals") == WEEKS[:2]
     assert world.published("feature_set") == WEEKS[1:2]  # its neighbours are not held up
     failed = world.runs({"trigger": "landing"})
@@ -79,7 +77,7 @@ def test_a_partition_that_failed_waits_until_its_source_changes(plant: Plant):
     (request,) = world.asks_for()
     assert request.tags["why"].startswith("sources [2024-01-15]")
     assert world.execute(request)
-    assert world.settle() == ["features"]
+    assert world.settle() == ["table_closed_orders", "features"]
     assert world.published("feature_set") == WEEKS[1:3]
 
 
@@ -141,17 +139,17 @@ def test_the_model_follows_once_its_data_is_published_and_a_refusal_stands(plant
         spec.read_text().replace("epochs: 6", "epochs: 1").replace("processes: 2", "processes: 1")
     )
     spec.write_text(quick.replace("at_least: 0.55", "at_least: 0.01"))
-    assert world.settle() == ["sources", "sources", "features", "refresh"]
+    assert world.settle() == ["sources", "sources", "table_closed_orders", "features", "refresh"]
     assert world.as_of() == "2024-03-18"
     assert "the model of 2024-03-18 is made from what is published" in world.says()
 
     spec.write_text(spec.read_text().replace("at_least: 0.01", "at_least: 0.999"))
     assert "the model of 2024-03-18 is made from" in world.says()  # a policy is not data
     deliveries.land(world.sources, 13)
-    (sources,) = world.asks_for()
-    assert world.execute(sources)
-    (features,) = world.asks_for()
-    assert world.execute(features)
+    for job in ("sources", "table_closed_orders", "features"):
+        (data,) = world.asks_for()
+        assert data.job_name == f"deliveries__{job}"
+        assert world.execute(data)
     (model,) = world.asks_for()
     assert model.job_name == "deliveries__refresh"
     assert model.run_config["ops"]["deliveries__training_set"]["config"] == {"as_of": "2024-03-25"}
