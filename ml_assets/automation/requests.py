@@ -125,8 +125,10 @@ def _request(
 
 
 def span(wishes: Sequence[Wish]) -> str:
-    """The places of the wishes, as one: ``sources [a .. b: 3 partitions]``."""
-    first, last = wishes[0].place, wishes[-1].partition
+    """The places of the wishes, as one: ``sources [a .. b: 3 partitions]``, ``model [b]``."""
+    first, last, model = wishes[0].place, wishes[-1].partition, wishes[0].model
+    if model is not None:
+        return f"{first} [{model.as_of or 'all rows'}]"
     if len(wishes) == 1:
         return first
     return f"{first.rstrip(']')} .. {last}: {len(wishes)} partitions]"

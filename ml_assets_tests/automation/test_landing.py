@@ -152,6 +152,7 @@ def test_the_model_follows_once_its_data_is_published_and_a_refusal_stands(plant
         assert world.execute(data)
     (model,) = world.asks_for()
     assert model.job_name == "deliveries__refresh"
+    assert model.tags["why"] == "model [2024-03-25]: an input changed"
     assert model.run_config["ops"]["deliveries__training_set"]["config"] == {"as_of": "2024-03-25"}
     assert not world.execute(model)  # the gate refuses
     assert world.as_of() == "2024-03-25"
