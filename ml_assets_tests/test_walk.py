@@ -1,14 +1,20 @@
 """The walk, end to end, through the command line: real processes, real stores, a real release."""
 
+import re
 import subprocess
 import sys
+from base64 import b64decode
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
+import dagster as dg
 import pytest
 
 from ml_assets_tests.worlds import deliveries, irises
 from ml_assets_tests.worlds.world import World
+
+IMAGE = r"data:image/svg\+xml;base64,([^)]*)\)"
 
 
 @pytest.fixture(scope="module")
@@ -117,6 +123,54 @@ def test_the_report_is_one_file_with_pictures(world: World, walked: str) -> None
     html = page.read_text()
     assert "<svg" in html
     assert "http://" not in html.replace("http://www.w3.org", "")
+
+
+def test_the_asset_pages_carry_pictures_that_fit_an_event(world: World, walked: str) -> None:
+    with opened(world) as instance:
+        pages = {
+            stage: latest_pictures(instance, "deliveries", *stage.split("/"))
+            for stage in (
+                "raw_snapshot/orders",
+                "validated_table/orders",
+                "feature_set",
+                "checkpoints",
+                "trained_model",
+                "evaluation_report",
+                "released_model",
+            )
+        }
+    assert all(1_000 < len(page) < 60_000 for page in pages.values())
+    assert f"{deliveries.BAD_ROWS} are in quarantine" in pages["validated_table/orders"]
+    assert "Label rate" in pages["feature_set"]
+    assert "Predictions on a fixed batch" in pages["checkpoints"]
+    assert "| depot | " in pages["trained_model"]
+    assert "Feature importance" in pages["evaluation_report"]
+    assert "moved to production" in pages["released_model"]
+    first, last = "2024-01-08", "2024-03-18"
+    drawn = [b64decode(file).decode() for file in re.findall(IMAGE, pages["feature_set"])]
+    assert any(first in svg and last in svg for svg in drawn), "all partitions are in one picture"
+
+
+def test_each_checkpoint_shows_the_curves_so_far(world: World, walked: str) -> None:
+    with opened(world) as instance:
+        key = dg.AssetKey(["deliveries", "checkpoints"])
+        found = instance.fetch_materializations(key, limit=100, ascending=True).records
+    live = [record for record in found if "best" in record.asset_materialization.metadata]
+    assert len(live) > 2
+    curves = [str(r.asset_materialization.metadata["pictures"].value) for r in live]
+    points = [b64decode(re.findall(IMAGE, one)[0]).count(b",") for one in curves]
+    assert points == sorted(points), "none has fewer points than the one before"
+    assert points[0] < points[-1]
+
+
+def opened(world: World) -> AbstractContextManager[dg.DagsterInstance]:
+    return dg.DagsterInstance.from_config(str(world.root / "state" / "dagster"))
+
+
+def latest_pictures(instance: dg.DagsterInstance, *key: str) -> str:
+    event = instance.get_latest_materialization_event(dg.AssetKey(list(key)))
+    assert event is not None and event.asset_materialization is not None
+    return str(event.asset_materialization.metadata["pictures"].value)
 
 
 def test_a_refused_model_is_not_released_even_when_it_is_materialized_alone(

@@ -3,11 +3,12 @@
 import dagster as dg
 
 from ml_assets.assets.graph import PipelineGraph
-from ml_assets.assets.metadata import table_metadata
+from ml_assets.assets.metadata import history, table_metadata
 from ml_assets.assets.partitioned import Events, Made, make_partitions
 from ml_assets.assets.publish import Draft, Work, input_version
 from ml_assets.assets.reads import table_reads
 from ml_assets.features.function import check_keys, load_function
+from ml_assets.pictures.data import table_pictures
 from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.storage.layout import Address
 
@@ -47,6 +48,9 @@ def derived_table(graph: PipelineGraph, table: str) -> dg.AssetsDefinition:
                 published = draft.publish(attributes={})
             return Made(published, table_metadata(store, published, address))
 
-        yield from make_partitions(context, Address(graph.name, STAGE, table), make)
+        whole = Address(graph.name, STAGE, table)
+        yield from make_partitions(
+            context, whole, make, lambda: history(store, whole, table_pictures)
+        )
 
     return materialize

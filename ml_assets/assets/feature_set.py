@@ -4,11 +4,12 @@ import dagster as dg
 import polars as pl
 
 from ml_assets.assets.graph import PipelineGraph
-from ml_assets.assets.metadata import table_metadata
+from ml_assets.assets.metadata import history, table_metadata
 from ml_assets.assets.partitioned import Events, Made, make_partitions
 from ml_assets.assets.publish import Draft, Work, input_version
 from ml_assets.assets.reads import Reads, feature_reads
 from ml_assets.features.function import FeatureFunction, check_features, load_function
+from ml_assets.pictures.data import feature_pictures
 from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.storage.layout import Address
 from ml_assets.storage.snapshots import CommitId, SnapshotStore
@@ -45,11 +46,19 @@ def feature_set(graph: PipelineGraph) -> dg.AssetsDefinition:
             work = Work(address, code_version, inputs, context.run_id)
             with Draft(store, work, base) as draft:
                 draft.table(rows, spec.features.key)
-                published = draft.publish(attributes={"label_rate": label_rate(rows, graph)})
+                published = draft.publish(
+                    attributes={
+                        "label_rate": label_rate(rows, graph),
+                        "class_shares": class_shares(rows, graph),
+                    }
+                )
             metadata = table_metadata(store, published, address)
             return Made(published, {**metadata, **published.record.attributes["label_rate"]})
 
-        yield from make_partitions(context, Address(graph.name, STAGE), make)
+        whole = Address(graph.name, STAGE)
+        yield from make_partitions(
+            context, whole, make, lambda: history(store, whole, feature_pictures)
+        )
 
     return materialize
 
@@ -74,3 +83,11 @@ def label_rate(rows: pl.DataFrame, graph: PipelineGraph) -> dict[str, float]:
     if graph.spec.label.task == "binary" and label.count():
         rates["label_rate"] = float(label.cast(pl.Float64).mean() or 0.0)  # pyright: ignore[reportArgumentType]  a float column's mean is a float
     return rates
+
+
+def class_shares(rows: pl.DataFrame, graph: PipelineGraph) -> dict[str, float]:
+    """Class -> its share of the labelled rows (multiclass)."""
+    label = rows[graph.spec.label.column].drop_nulls().cast(pl.String)
+    return {
+        name: int((label == name).sum()) / max(1, len(label)) for name in graph.spec.label.classes
+    }

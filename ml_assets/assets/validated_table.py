@@ -5,10 +5,11 @@ import polars as pl
 
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.inputs import require_record
-from ml_assets.assets.metadata import numbers, table_metadata
+from ml_assets.assets.metadata import history, numbers, table_metadata
 from ml_assets.assets.partitioned import CheckOutcome, Events, Made, make_partitions
 from ml_assets.assets.publish import Draft, Work, input_version
 from ml_assets.errors import DataRejected
+from ml_assets.pictures.data import contract_pictures
 from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.spec.records import StageRecord
 from ml_assets.spec.sources import SourceSpec
@@ -68,7 +69,10 @@ def validated_table(graph: PipelineGraph, source_name: str) -> dg.AssetsDefiniti
                 )
             return publish_audited(store, base, work, found, source)
 
-        yield from make_partitions(context, Address(graph.name, STAGE, source_name), make)
+        whole = Address(graph.name, STAGE, source_name)
+        yield from make_partitions(
+            context, whole, make, lambda: history(store, whole, contract_pictures)
+        )
 
     return materialize
 
@@ -94,6 +98,7 @@ def publish_audited(
         published = draft.publish(
             attributes={
                 "quarantined": len(found.quarantined),
+                "warned": found.warned,
                 "warnings": [r.reason for r in found.results if not r.passed],
             }
         )
@@ -101,6 +106,7 @@ def publish_audited(
     rows = {
         "rows_in": len(found.clean) + len(found.quarantined),
         "quarantined": len(found.quarantined),
+        "warned": found.warned,
     }
     if source.known_at and len(found.clean):
         metadata["known_until"] = str(found.clean[source.known_at].max())
