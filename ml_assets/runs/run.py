@@ -73,9 +73,11 @@ class PipelineRun:
         for run_id in mark_dead_runs(self.instance):
             self.tell(f"run {run_id[:8]} was interrupted; it is marked as failed")
         wanted = STAGES[: STAGES.index(request.through) + 1] if request.through else STAGES
+        self._wait_for_others()  # what they make is not planned again
         arrived = landed(self.graph, self.sources)
         self._make_data(wanted, arrived)
         if "training_set" in wanted:
+            self._wait_for_others()
             self._make_model(wanted, request)
 
     def _make_data(self, wanted: tuple[str, ...], arrived: Landed) -> None:
@@ -103,5 +105,8 @@ class PipelineRun:
                 self.tell(line)
 
     def _execute(self, selection: Selection, config: Mapping[str, Any] | None = None) -> None:
-        wait_for_others(self.instance, self.graph.name, self.tell)
+        self._wait_for_others()
         execute(self.defs, self.instance, self.graph.name, selection, self.tell, config)
+
+    def _wait_for_others(self) -> None:
+        wait_for_others(self.instance, self.graph.name, self.tell)

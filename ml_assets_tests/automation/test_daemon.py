@@ -20,6 +20,7 @@ PATIENCE = 480
 """Seconds for four runs, each of them behind a tick of the sensor (30 s) and the queue (5 s)."""
 
 
+@pytest.mark.daemon
 @pytest.mark.timeout(900)
 def test_a_week_that_lands_becomes_a_release_and_every_step_says_why(tmp_path: Path):
     world = World(tmp_path)
