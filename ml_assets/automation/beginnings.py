@@ -70,20 +70,26 @@ def beginnings_sensor(graph: PipelineGraph) -> dg.SensorDefinition:
 def beginnings_tick(
     graph: PipelineGraph, instance: dg.DagsterInstance, cursor: str | None, now: datetime
 ) -> dg.SensorResult:
-    """One look: an evaluation of the check where the answer is another than in ``cursor``."""
+    """One look: an evaluation of the check where the answer is another than in ``cursor``.
+
+    A release outdates what was said before it (the UI then shows the check as never run), so the
+    answer is given again after each.
+    """
+    key = graph.key("released_model")
     found = never_begun(graph, instance, now)
-    told = _told(found)
-    if told == cursor:
-        return dg.SensorResult(skip_reason=told, cursor=told)
+    told, release = _told(found), instance.get_latest_materialization_event(key)
+    seen = f"{told} Release: {release.run_id if release else 'none'}"
+    if seen == cursor:
+        return dg.SensorResult(skip_reason=told, cursor=seen)
     evaluation = dg.AssetCheckEvaluation(
-        graph.key("released_model"),
+        key,
         CHECK,
         not found,
         metadata={},
         severity=dg.AssetCheckSeverity.ERROR,
         description=told,
     )
-    return dg.SensorResult(skip_reason=told, cursor=told, asset_events=[evaluation])
+    return dg.SensorResult(skip_reason=told, cursor=seen, asset_events=[evaluation])
 
 
 def _told(found: Sequence[str]) -> str:

@@ -17,11 +17,15 @@ from dagster._core.scheduler.instigation import (
     TickData,
     TickStatus,
 )
+from dagster._core.storage.asset_check_execution_record import (
+    AssetCheckExecutionRecordStatus,
+)
 
 from ml_assets.automation.beginnings import beginnings_tick, never_begun
 from ml_assets_tests.automation.conftest import World
 
 Plant = Callable[[int, str], World]
+RELEASE = dg.AssetKey(["deliveries", "released_model"])
 NOW = datetime.now(UTC)
 LATER = NOW + timedelta(minutes=30)
 
@@ -36,17 +40,23 @@ def test_a_run_that_stays_in_the_queue_is_noticed_and_forgotten_when_it_ran(plan
     assert "has not begun" in said
 
     red = beginnings_tick(world.graph, world.instance, None, LATER)
-    (event,) = red.asset_events
-    assert isinstance(event, dg.AssetCheckEvaluation)
-    assert not event.passed
-    assert event.severity == dg.AssetCheckSeverity.ERROR
+    assert shown(world, red) == AssetCheckExecutionRecordStatus.FAILED
     again = beginnings_tick(world.graph, world.instance, red.cursor, LATER)
     assert again.asset_events == []  # the event log holds changes, not ticks
     world.instance.report_run_failed(run)
     green = beginnings_tick(world.graph, world.instance, again.cursor, LATER)
-    (event,) = green.asset_events
-    assert isinstance(event, dg.AssetCheckEvaluation)
-    assert event.passed
+    assert shown(world, green) == AssetCheckExecutionRecordStatus.SUCCEEDED
+
+
+def test_it_is_said_again_after_a_release_which_would_outdate_it(plant: Plant):
+    world = plant(2, "{landing: {}}")
+    first = beginnings_tick(world.graph, world.instance, None, NOW)
+    release = dg.AssetMaterialization(RELEASE)
+    world.instance.report_runless_asset_event(release)
+    second = beginnings_tick(world.graph, world.instance, first.cursor, NOW)
+    assert shown(world, second) == AssetCheckExecutionRecordStatus.SUCCEEDED
+    third = beginnings_tick(world.graph, world.instance, second.cursor, NOW)
+    assert third.asset_events == []
 
 
 def test_a_run_that_waits_for_its_turn_is_not_late(plant: Plant):
@@ -91,11 +101,23 @@ def test_a_schedule_that_was_just_switched_on_has_missed_nothing(plant: Plant):
 def test_the_check_is_on_the_release_and_can_be_run_by_hand(plant: Plant):
     world = plant(2, "{landing: {}}")
     run = queued(world)
-    key = dg.AssetCheckKey(dg.AssetKey(["deliveries", "released_model"]), "runs_begin")
+    key = dg.AssetCheckKey(RELEASE, "runs_begin")
     job = world.defs.resolve_implicit_global_asset_job_def()
     subset = job.get_subset(asset_check_selection={key})
     assert subset.execute_in_process(instance=world.instance).success
     world.instance.report_run_failed(run)
+
+
+def shown(world: World, result: dg.SensorResult) -> AssetCheckExecutionRecordStatus:
+    """What the UI shows of the check, once the daemon has stored what a tick reports."""
+    (event,) = result.asset_events
+    assert isinstance(event, dg.AssetCheckEvaluation)
+    assert event.severity == dg.AssetCheckSeverity.ERROR
+    world.instance.report_runless_asset_event(event)
+    key = dg.AssetCheckKey(RELEASE, "runs_begin")
+    return world.instance.event_log_storage.get_latest_asset_check_execution_by_key([key])[
+        key
+    ].status
 
 
 def queued(world: World) -> dg.DagsterRun:
