@@ -7,14 +7,12 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, PlainSerializer, field_validator, model_validator
 
 from ml_assets.spec.base import Frozen, check_timezone
+from ml_assets.spec.cron import Every, cron_expression
 
 Status = Literal["running", "stopped"]
 """What a sensor or schedule is until somebody switches it in the UI."""
 
-Every = Literal["hour", "day", "week", "month"]
-
 _UNITS = {"minute": 60, "hour": 3600, "day": 86400, "week": 604800}
-_WEEKDAYS = ("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday")
 
 
 def parse_duration(value: object) -> object:
@@ -75,7 +73,7 @@ class RefreshSpec(Frozen):
             raise ValueError("say when: either 'every' (and 'at'), or 'cron'")
         if self.cron is not None and self.at is not None:
             raise ValueError("'at' belongs to 'every': a cron expression holds its own time")
-        cron_expression(self)
+        cron_expression(self.every, self.at, self.cron)
         return self
 
 
@@ -106,66 +104,3 @@ class AutomationSpec(Frozen):
     freshness: FreshnessSpec = FreshnessSpec()
     start_within: Duration = timedelta(minutes=15)
     """A run that was asked for and has not begun by then shows as a failed check."""
-
-
-def cron_expression(refresh: RefreshSpec) -> str:
-    """The refresh in cron's five fields.
-
-    Raises:
-        ValueError: ``at`` or ``cron`` does not say a time; the message shows how to write it.
-    """
-    if refresh.cron is not None:
-        return _checked_cron(refresh.cron)
-    assert refresh.every is not None
-    pattern, example, default = _AT[refresh.every]
-    at = (refresh.at or default).lower()
-    found = re.fullmatch(pattern, at)
-    if not found:
-        raise ValueError(
-            f"at {refresh.at!r} is not a time of {_a(refresh.every)}: write it as {example!r}"
-        )
-    part = found.groupdict()
-    hour = int(part["hour"]) if "hour" in part else "*"
-    day_of_month = part.get("day") or "*"
-    weekday = _WEEKDAYS.index(part["weekday"]) if "weekday" in part else "*"
-    return f"{int(part['minute'])} {hour} {day_of_month} * {weekday}"
-
-
-_CLOCK = r"(?P<hour>[01]?[0-9]|2[0-3]):(?P<minute>[0-5][0-9])"
-_AT: dict[Every, tuple[str, str, str]] = {
-    # every: pattern, example, default
-    "hour": (r":(?P<minute>[0-5][0-9])", ":15", ":00"),
-    "day": (_CLOCK, "06:00", "06:00"),
-    "week": (rf"(?P<weekday>{'|'.join(_WEEKDAYS)}) {_CLOCK}", "monday 06:00", "monday 06:00"),
-    "month": (rf"(?P<day>[1-9]|1[0-9]|2[0-8]) {_CLOCK}", "1 06:00", "1 06:00"),
-}
-_CRON_FIELDS = (
-    ("minute", 0, 59),
-    ("hour", 0, 23),
-    ("day of the month", 1, 31),
-    ("month", 1, 12),
-    ("day of the week", 0, 7),
-)
-
-
-def _a(unit: Every) -> str:
-    return f"{'an' if unit == 'hour' else 'a'} {unit}"
-
-
-def _checked_cron(text: str) -> str:
-    fields = text.split()
-    if len(fields) != len(_CRON_FIELDS):
-        raise ValueError(
-            f"cron {text!r} has {len(fields)} fields; five are expected"
-            " (minute hour day-of-month month day-of-week), such as '0 6 * * 1'"
-        )
-    for field, (name, low, high) in zip(fields, _CRON_FIELDS, strict=True):
-        for part in field.split(","):
-            found = re.fullmatch(r"(?:\*|(\d+)(?:-(\d+))?)(?:/[1-9]\d*)?", part)
-            numbers = [int(n) for n in found.groups() if n] if found else []
-            if not found or not all(low <= n <= high for n in numbers):
-                raise ValueError(
-                    f"cron {text!r}: {part!r} is not a {name}"
-                    f" (a number from {low} to {high}, a range, '*', or '*/n')"
-                )
-    return text
