@@ -58,7 +58,8 @@ def _checked(text: str) -> str:
         for part in field.split(","):
             found = re.fullmatch(r"(?:\*|(\d+)(?:-(\d+))?)(?:/[1-9]\d*)?", part)
             numbers = [int(n) for n in found.groups() if n] if found else []
-            if not found or not all(low <= n <= high for n in numbers):
+            in_order = numbers == sorted(numbers)
+            if not found or not in_order or not all(low <= n <= high for n in numbers):
                 raise ValueError(
                     f"cron {text!r}: {part!r} is not a {name}"
                     f" (a number from {low} to {high}, a range, '*', or '*/n')"
