@@ -1,5 +1,7 @@
 """feature_set: the team's feature function over the validated tables, one partition at a time."""
 
+from collections.abc import Mapping
+
 import dagster as dg
 import polars as pl
 
@@ -11,10 +13,18 @@ from ml_assets.assets.reads import Reads, feature_reads
 from ml_assets.features.function import FeatureFunction, check_features, load_function
 from ml_assets.pictures.data import feature_pictures
 from ml_assets.resources.snapshots import SnapshotsResource
+from ml_assets.spec.training import Task
 from ml_assets.storage.layout import Address
 from ml_assets.storage.snapshots import CommitId, SnapshotStore
 
 STAGE = "feature_set"
+_LABEL_SUMMARY: Mapping[Task, str | None] = {
+    "binary": "label_rate",
+    "multiclass": None,
+    "regression": "label_mean",
+    "ranking": "label_mean",
+}
+"""What the mean of the labels is called; classes have none."""
 
 
 def feature_set(graph: PipelineGraph) -> dg.AssetsDefinition:
@@ -77,11 +87,12 @@ def build_rows(
 
 
 def label_rate(rows: pl.DataFrame, graph: PipelineGraph) -> dict[str, float]:
-    """Share of positives (binary) among the rows that have a label, and the share without one."""
+    """Share of positives (of a number: the mean) of the labels, and the share of rows without."""
     label = rows[graph.spec.label.column]
     rates = {"unlabelled_share": label.null_count() / max(1, len(label))}
-    if graph.spec.label.task == "binary" and label.count():
-        rates["label_rate"] = float(label.cast(pl.Float64).mean() or 0.0)  # pyright: ignore[reportArgumentType]  a float column's mean is a float
+    name = _LABEL_SUMMARY[graph.spec.label.task]
+    if name and label.count():
+        rates[name] = float(label.cast(pl.Float64, strict=False).mean() or 0.0)  # pyright: ignore[reportArgumentType]  a float column's mean is a float
     return rates
 
 

@@ -52,7 +52,7 @@ def training_set(graph: PipelineGraph) -> dg.AssetsDefinition:
         base = resolve_base(context, store)
         window = resolve_window(graph, store, base, config.as_of)
         splits = read_splits(graph, store, base, window)
-        check_leaks(splits, graph.spec.features, graph.spec.split)
+        check_leaks(splits, graph.spec.features, graph.spec.split, graph.spec.label.query)
         shards = objects.store().folder("shards", graph.name)
         ref = write_shards(splits, graph.spec.features, graph.spec.label, shards)
         schema = load_schema(ref)
@@ -132,7 +132,8 @@ def read_splits(
         raise WindowError(f"{graph.name}: a time split needs a window")
     require_record(store, base, address)
     frame = store.scan(base, address.table).collect()
-    part = random_split(frame, spec.features.key, spec.split, spec.training.seed)
+    together = (spec.label.query,) if spec.label.query else spec.features.key
+    part = random_split(frame, together, spec.split, spec.training.seed)
     names: tuple[Split, ...] = ("train", "validation", "holdout")
     return {name: frame.filter(part == name).lazy() for name in names}
 

@@ -12,31 +12,39 @@ ORDER: tuple[Split, ...] = ("train", "validation", "holdout")
 
 
 def check_leaks(
-    splits: Mapping[Split, pl.LazyFrame], features: FeaturesSpec, split: SplitSpec
+    splits: Mapping[Split, pl.LazyFrame],
+    features: FeaturesSpec,
+    split: SplitSpec,
+    query: str | None = None,
 ) -> None:
     """No key in two splits; with a time split, every row of a split is older than the next's.
+
+    Args:
+        query: of a ranking the column of the query, which may not be in two splits either.
 
     Raises:
         LeakError: names the splits and what they share.
     """
-    frames: dict[Split, pl.DataFrame] = {
-        n: splits[n].select(*features.key, features.decision_at).collect() for n in ORDER
-    }
+    key = list(features.key)
+    apart = [key, [query]] if query else [key]
+    kept = dict.fromkeys([*key, *apart[-1], features.decision_at])
+    frames: dict[Split, pl.DataFrame] = {n: splits[n].select(*kept).collect() for n in ORDER}
     for position, name in enumerate(ORDER):
         for other in ORDER[position + 1 :]:
-            _check_keys(name, other, frames, features)
+            for columns in apart:
+                _check_apart(name, other, frames, columns)
             if split.kind == "time":
                 _check_order(name, other, frames, features.decision_at)
 
 
-def _check_keys(
-    name: Split, other: Split, frames: Mapping[Split, pl.DataFrame], features: FeaturesSpec
+def _check_apart(
+    name: Split, other: Split, frames: Mapping[Split, pl.DataFrame], columns: list[str]
 ) -> None:
-    shared = frames[name].join(frames[other], on=list(features.key), how="semi")
+    shared = frames[name].select(columns).unique().join(frames[other], on=columns, how="semi")
     if len(shared):
         raise LeakError(
-            f"{len(shared)} rows are in {name} and in {other}, {list(features.key)} ="
-            f" {shared.select(features.key).row(0)} for one. Give each row one partition."
+            f"{len(shared)} values of {columns} are in {name} and in {other}, {shared.row(0)} for"
+            " one. Give each one partition."
         )
 
 

@@ -13,12 +13,20 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from ml_assets.dataset.encoding import encode_labels, encode_rows, fit_preprocessing, label_rate
+from ml_assets.dataset.encoding import (
+    encode_labels,
+    encode_rows,
+    fit_label_scale,
+    fit_preprocessing,
+    label_rate,
+    query_starts,
+)
 from ml_assets.errors import StorageError, WindowError
 from ml_assets.spec.canonical import canonical_json, digest_of
 from ml_assets.spec.pipeline import FeaturesSpec, LabelSpec
 from ml_assets.spec.program import (
     File,
+    LabelScale,
     ModelManifest,
     Preprocessing,
     Ref,
@@ -38,16 +46,26 @@ class NotComparable:
     reason: str
 
 
+@dataclass(frozen=True)
+class Fitted:
+    """What was learned from a training split before any training: how rows become numbers."""
+
+    preprocessing: Preprocessing
+    label_scale: LabelScale | None
+
+
 def write_shards(
     splits: Mapping[Split, pl.LazyFrame], features: FeaturesSpec, label: LabelSpec, folder: Path
 ) -> Ref:
     """Encode the splits and write them to ``folder/<digest>``; rows without a label are left out.
 
+    The rows of a ranking are put in the order of their queries.
+
     Raises:
         WindowError: a split has no labelled row.
     """
     frames: dict[Split, pl.DataFrame] = {
-        name: frame.filter(pl.col(label.column).is_not_null()).collect()
+        name: _by_query(frame.filter(pl.col(label.column).is_not_null()), label).collect()
         for name, frame in splits.items()
     }
     empty = [name for name, frame in frames.items() if frame.is_empty()]
@@ -57,7 +75,8 @@ def write_shards(
             " the outcomes have not arrived yet, or the window is too short."
         )
     preprocessing = fit_preprocessing(frames["train"], features)
-    return _write(frames, preprocessing, label, label_rate(frames["train"], label), folder)
+    fitted = Fitted(preprocessing, fit_label_scale(frames["train"], label))
+    return _write(frames, fitted, label, label_rate(frames["train"], label), folder)
 
 
 def write_scoring_set(
@@ -71,7 +90,8 @@ def write_scoring_set(
         return NotComparable(f"its features {missing} are not in the feature set any more")
     if (manifest.task, manifest.classes) != (label.task, label.classes):
         return NotComparable("it was trained to predict something else")
-    return _write({"holdout": rows}, preprocessing, label, label_rate(rows, label), folder)
+    fitted = Fitted(preprocessing, manifest.label_scale)
+    return _write({"holdout": rows}, fitted, label, label_rate(rows, label), folder)
 
 
 def load_schema(ref: Ref) -> ShardSchema:
@@ -91,7 +111,7 @@ def load_schema(ref: Ref) -> ShardSchema:
 
 def _write(
     frames: Mapping[Split, pl.DataFrame],
-    preprocessing: Preprocessing,
+    fitted: Fitted,
     label: LabelSpec,
     rate: tuple[float, ...],
     folder: Path,
@@ -102,15 +122,16 @@ def _write(
         shards: dict[Split, tuple[Shard, ...]] = {}
         rows: dict[Split, File] = {}
         for name, frame in frames.items():
-            shards[name] = (_write_split(draft, name, frame, preprocessing, label),)
+            shards[name] = (_write_split(draft, name, frame, fitted, label),)
             path = f"{name}/rows.parquet"
             frame.write_parquet(draft / path, compression="zstd", row_group_size=100_000)
             rows[name] = describe(draft, [path])[0]
         schema = ShardSchema(
             task=label.task,
             classes=label.classes,
-            preprocessing=preprocessing,
+            preprocessing=fitted.preprocessing,
             label_rate=rate,
+            label_scale=fitted.label_scale,
             splits=shards,
             rows=rows,
         )
@@ -121,15 +142,23 @@ def _write(
 
 
 def _write_split(
-    draft: Path, name: Split, frame: pl.DataFrame, preprocessing: Preprocessing, label: LabelSpec
+    draft: Path, name: Split, frame: pl.DataFrame, fitted: Fitted, label: LabelSpec
 ) -> Shard:
     (draft / name).mkdir()
-    numeric, categorical = encode_rows(frame, preprocessing)
-    arrays = {"numeric": numeric, "categorical": categorical, "label": encode_labels(frame, label)}
+    numeric, categorical = encode_rows(frame, fitted.preprocessing)
+    labels = encode_labels(frame, label, fitted.label_scale)
+    arrays = {"numeric": numeric, "categorical": categorical, "label": labels}
+    if label.query:
+        arrays["queries"] = query_starts(frame, label)
     for kind, array in arrays.items():
         np.save(draft / name / f"{kind}.npy", array, allow_pickle=False)
     files = describe(draft, [f"{name}/{kind}.npy" for kind in arrays])
-    return Shard(rows=len(frame), numeric=files[0], categorical=files[1], label=files[2])
+    return Shard(rows=len(frame), **dict(zip(arrays, files, strict=True)))
+
+
+def _by_query(rows: pl.LazyFrame, label: LabelSpec) -> pl.LazyFrame:
+    """The rows that compete, side by side; else in the order they came."""
+    return rows.sort(label.query, maintain_order=True) if label.query else rows
 
 
 def _adopt(draft: Path, target: Path) -> Ref:

@@ -69,7 +69,11 @@ def plan_time_split(
 def random_split(
     frame: pl.DataFrame, key: Sequence[str], spec: RandomSplit, seed: int
 ) -> pl.Series:
-    """The split of each row by a hash of its key: the same row is always in the same split."""
+    """The split of each row by a hash of its key: the same key is always in the same split.
+
+    Args:
+        key: the row's key; of a ranking the query, whose rows stay together.
+    """
     salted = pl.concat_str(
         [pl.lit(str(seed)), *(pl.col(k).cast(pl.String) for k in key)], separator="\x1f"
     )

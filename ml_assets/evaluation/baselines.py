@@ -1,6 +1,6 @@
 """What a model is held against: fitted on the training split, scored on the holdout, forgotten."""
 
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 import polars as pl
@@ -14,7 +14,7 @@ from ml_assets.spec.gates import (
     GroupRateBaseline,
 )
 from ml_assets.spec.pipeline import LabelSpec
-from ml_assets.spec.training import Task
+from ml_assets.spec.training import outputs_of
 
 __all__ = ["Rows", "score_baseline"]
 
@@ -25,27 +25,38 @@ CATEGORIES = 254
 
 
 def score_baseline(spec: BaselineSpec, train: Rows, holdout: Rows, label: LabelSpec) -> np.ndarray:
-    """Probabilities of the baseline on the holdout: [n, 1] (binary) or [n, k], float64.
+    """Predictions of the baseline on the holdout, [n, outputs] float64.
+
+    Probabilities, values (regression), or the grade that is expected of a row (ranking).
 
     Raises:
         SpecError: a ``group_rate`` baseline names a column that the feature set does not have.
     """
-    task = label.task
-    outputs = 1 if task == "binary" else len(label.classes)
-    if isinstance(spec, ConstantBaseline):
-        return np.tile(_one_hot(train.label, task, outputs).mean(axis=0), (len(holdout.label), 1))
-    if isinstance(spec, GroupRateBaseline):
-        return _group_rate(spec, train, holdout, _one_hot(train.label, task, outputs))
-    return _gradient_boosting(spec, train, holdout, outputs)
-
-
-def _one_hot(label: np.ndarray, task: Task, outputs: int) -> np.ndarray:
-    """[n, outputs] float64: what a rate is the mean of."""
-    if not len(label):
+    if not len(train.label):
         raise ValueError("the training split has no rows")
-    if task == "binary":
-        return np.asarray(label, dtype=np.float64)[:, None]
-    return np.eye(outputs)[np.asarray(label).astype(np.int64)]
+    if isinstance(spec, ConstantBaseline):
+        return np.tile(_targets(train.label, label).mean(axis=0), (len(holdout.label), 1))
+    if isinstance(spec, GroupRateBaseline):
+        return _group_rate(spec, train, holdout, _targets(train.label, label))
+    boosted = _Boosted(spec, train, holdout)
+    match label.task:
+        case "binary" | "multiclass":
+            return boosted.probabilities(outputs_of(label.task, label.classes))
+        case "regression" | "ranking":
+            return boosted.values()
+        case _:
+            assert_never(label.task)
+
+
+def _targets(values: np.ndarray, label: LabelSpec) -> np.ndarray:
+    """[n, outputs] float64: what a rate is the mean of."""
+    match label.task:
+        case "binary" | "regression" | "ranking":
+            return np.asarray(values, dtype=np.float64)[:, None]
+        case "multiclass":
+            return np.eye(len(label.classes))[np.asarray(values).astype(np.int64)]
+        case _:
+            assert_never(label.task)
 
 
 def _group_rate(
@@ -68,33 +79,47 @@ def _group_rate(
     return rates[asked]
 
 
-def _gradient_boosting(
-    spec: GradientBoostingBaseline, train: Rows, holdout: Rows, outputs: int
-) -> np.ndarray:
-    from sklearn.ensemble import HistGradientBoostingClassifier
+class _Boosted:
+    """Histogram gradient boosting on the encoded features of both sides."""
 
-    known = np.unique(train.label.astype(np.int64))
-    if len(known) < 2:
-        constant = np.zeros((len(holdout.label), outputs))
-        constant[:, 0 if outputs == 1 else known[0]] = known[0] if outputs == 1 else 1.0
-        return constant
-    train_codes, holdout_codes = _capped(train.categorical, holdout.categorical)
-    numeric = train.numeric.shape[1]
-    # scikit-learn has no type stubs: its parameters' types are guessed from their defaults.
-    options: dict[str, Any] = {
-        "max_iter": spec.iterations,
-        "early_stopping": True,
-        "random_state": 0,
-        "categorical_features": list(range(numeric, numeric + train_codes.shape[1])) or None,
-    }
-    model = HistGradientBoostingClassifier(**options)
-    model.fit(np.hstack([train.numeric, train_codes]), train.label.astype(np.int64))
-    scores = model.predict_proba(np.hstack([holdout.numeric, holdout_codes]))
-    if outputs == 1:
-        return np.ascontiguousarray(scores[:, 1:])
-    full = np.zeros((len(scores), outputs))
-    full[:, known] = scores
-    return full
+    def __init__(self, spec: GradientBoostingBaseline, train: Rows, holdout: Rows) -> None:
+        train_codes, holdout_codes = _capped(train.categorical, holdout.categorical)
+        self.label = train.label
+        self.train = np.hstack([train.numeric, train_codes])
+        self.holdout = np.hstack([holdout.numeric, holdout_codes])
+        numeric = train.numeric.shape[1]
+        # scikit-learn has no type stubs: its parameters' types are guessed from their defaults.
+        self.options: dict[str, Any] = {
+            "max_iter": spec.iterations,
+            "early_stopping": True,
+            "random_state": 0,
+            "categorical_features": list(range(numeric, self.train.shape[1])) or None,
+        }
+
+    def values(self) -> np.ndarray:
+        """[n, 1] the mean that is expected of each holdout row."""
+        from sklearn.ensemble import HistGradientBoostingRegressor
+
+        model = HistGradientBoostingRegressor(**self.options).fit(self.train, self.label)
+        return np.asarray(model.predict(self.holdout))[:, None]
+
+    def probabilities(self, outputs: int) -> np.ndarray:
+        """[n, outputs]; a class that was never seen gets no chance."""
+        from sklearn.ensemble import HistGradientBoostingClassifier
+
+        label = self.label.astype(np.int64)
+        known = np.unique(label)
+        if len(known) < 2:
+            constant = np.zeros((len(self.holdout), outputs))
+            constant[:, 0 if outputs == 1 else known[0]] = known[0] if outputs == 1 else 1.0
+            return constant
+        model = HistGradientBoostingClassifier(**self.options).fit(self.train, label)
+        scores = model.predict_proba(self.holdout)
+        if outputs == 1:
+            return np.ascontiguousarray(scores[:, 1:])
+        full = np.zeros((len(scores), outputs))
+        full[:, known] = scores
+        return full
 
 
 def _capped(train: np.ndarray, holdout: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -18,7 +18,13 @@ from ml_assets.spec.gates import (
     ReleaseSpec,
     Size,
 )
-from ml_assets.spec.records import EvaluationReport, GateResult, Measured
+from ml_assets.spec.records import (
+    ChampionComparison,
+    EvaluationReport,
+    GateResult,
+    Interval,
+    Measured,
+)
 
 NO_CHAMPION = "no champion yet"
 
@@ -128,7 +134,7 @@ def _baseline(gate: BeatsBaseline, report: EvaluationReport) -> GateResult:
 
 
 def _champion(gate: AgainstChampion, report: EvaluationReport, now: str | None) -> GateResult:
-    limit = gate.margin if gate.rule == "non_inferior" else -gate.margin
+    limit = _champion_limit(gate)
     seen = report.champion
     if now is not None and now == report.model:
         return _result(gate.name, True, None, limit, "this model is the champion itself")
@@ -147,22 +153,59 @@ def _champion(gate: AgainstChampion, report: EvaluationReport, now: str | None) 
         rule = "the policy accepts that" if accepted else "the policy refuses that"
         reason = f"champion {name} cannot be compared: {seen.reason or 'no reason given'}; {rule}"
         return _result(gate.name, accepted, None, limit, reason)
-    difference = seen.log_loss_difference
-    ends = () if difference is None else (difference.value, difference.low, difference.high)
-    if difference is None or not all(isfinite(end) for end in ends):
-        reason = f"the report has no log-loss difference against champion {name}: refused"
-        return _result(gate.name, False, None, limit, reason)
-    fine = difference.high < limit
-    if gate.rule == "non_inferior":
-        claim = f"this model is not worse by {gate.margin:g}"
-    else:
-        claim = f"this model is better by {gate.margin:g}"
+    return _against(gate, seen)
+
+
+def _against(gate: AgainstChampion, seen: ChampionComparison) -> GateResult:
+    """Held to the worse end of the interval of the difference."""
+    what, higher, limit = gate.metric or seen.loss, _higher_is_better(gate), _champion_limit(gate)
+    name, gap = seen.champion[:12], _gap(gate, seen)
+    ends = () if gap is None else (gap.value, gap.low, gap.high)
+    if gap is None or not all(isfinite(end) for end in ends):
+        share = "relative " if gate.relative else ""
+        reason = f"the report has no {share}{what} difference against champion"
+        return _result(gate.name, False, None, limit, f"{reason} {name}: refused")
+    end = gap.low if higher else gap.high
+    fine = end > limit if higher else end < limit
+    better = "better" if gate.rule == "superior" else "not worse"
+    claim = f"this model is {better} by {_size(gate.margin, gate)}"
+    place = ("begins", "above") if higher else ("ends", "below")
     reason = (
-        f"log-loss minus that of champion {name} is {difference.value:+.4f}, its 95% interval"
-        f" ends at {difference.high:+.4f}, {'below' if fine else 'not below'} {limit:+.4f}:"
+        f"{what} minus that of champion {name} is {_signed(gap.value, gate)}"
+        f"{' of it' if gate.relative else ''}, its 95% interval {place[0]} at {_signed(end, gate)},"
+        f" {'' if fine else 'not '}{place[1]} {_signed(limit, gate)}:"
         f" {claim if fine else f'it is not shown that {claim}'}"
     )
-    return _result(gate.name, fine, difference.high, limit, reason)
+    return _result(gate.name, fine, end, limit, reason)
+
+
+def _higher_is_better(gate: AgainstChampion) -> bool:
+    """A loss is better where it is lower."""
+    return gate.metric is not None and HIGHER_IS_BETTER[gate.metric]
+
+
+def _champion_limit(gate: AgainstChampion) -> float:
+    """What the worse end of the interval of (candidate - champion) must be on the good side of."""
+    upward = (gate.rule == "superior") == _higher_is_better(gate)
+    return gate.margin if upward else -gate.margin
+
+
+def _gap(gate: AgainstChampion, seen: ChampionComparison) -> Interval | None:
+    """The difference that the gate is about, if the report has it."""
+    if gate.metric is None:
+        return seen.loss_difference
+    found = seen.differences.get(gate.metric)
+    if found is None:
+        return None
+    return found.relative if gate.relative else found.absolute
+
+
+def _signed(value: float, gate: AgainstChampion) -> str:
+    return f"{value:+.2%}" if gate.relative else f"{value:+.4f}"
+
+
+def _size(value: float, gate: AgainstChampion) -> str:
+    return f"{value * 100:g}%" if gate.relative else f"{value:g}"
 
 
 def _leak_alarm(gate: LeakAlarm, report: EvaluationReport) -> GateResult:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from ml_assets.evaluation.compare import compare
+from ml_assets.evaluation.compare import Pair
 from ml_assets.evaluation.rows import Holdout
-from ml_assets.spec.pipeline import PipelineSpec
+from ml_assets.spec.pipeline import LabelSpec, PipelineSpec
 from ml_assets.spec.records import FeatureImportance
 
 SAMPLE_ROWS = 1000
@@ -35,8 +35,10 @@ def shuffle(spec: PipelineSpec, rows: pl.DataFrame) -> Shuffled:
     columns = (*spec.features.numeric, *spec.features.categorical)
     size = min(len(rows), SAMPLE_ROWS, max(1, STACKED_ROWS // (len(columns) + 1)))
     draw = np.random.default_rng(spec.training.seed)
-    sampled = np.sort(draw.permutation(len(rows))[:size])
-    sample = rows[sampled].select(*columns, spec.label.column)
+    sampled = _sample(spec.label, rows, size, draw)
+    size = len(sampled)
+    asked = [spec.label.query] if spec.label.query else []
+    sample = rows[sampled].select(list(dict.fromkeys([*columns, spec.label.column, *asked])))
     copies = [sample.with_columns(sample[name].gather(draw.permutation(size))) for name in columns]
     return Shuffled(pl.concat([sample, *copies]), columns, sampled)
 
@@ -50,14 +52,31 @@ def importance(
         holdout: the labels and blocks of all holdout rows.
         predictions: [len(shuffled.stacked), outputs], in the order of the stack.
     """
-    labels, blocks = holdout.labels[shuffled.sampled], holdout.blocks[shuffled.sampled]
+    truth, blocks = holdout.truth.of(shuffled.sampled), holdout.blocks[shuffled.sampled]
     plain, *others = np.split(predictions, len(shuffled.columns) + 1)
     return tuple(
         FeatureImportance(
             column=column,
-            loss_rise=compare(
-                spec.label.task, labels, scores, plain, blocks, SAMPLES, spec.training.seed
-            ),
+            loss_rise=Pair.of(
+                truth, scores, plain, blocks, SAMPLES, spec.training.seed
+            ).loss_difference(),
         )
         for column, scores in zip(shuffled.columns, others, strict=True)
     )
+
+
+def _sample(
+    label: LabelSpec, rows: pl.DataFrame, size: int, draw: np.random.Generator
+) -> np.ndarray:
+    """[r] about ``size`` rows, in their order; of a ranking, whole queries that can be judged."""
+    if label.query is None:
+        return np.sort(draw.permutation(len(rows))[:size])
+    queries = (
+        rows.with_row_index("row")
+        .group_by(label.query, maintain_order=True)
+        .agg("row", pl.col(label.column).max().alias("best"))
+        .filter(pl.col("best") > 0)
+    )
+    drawn = queries[draw.permutation(len(queries))]["row"]
+    fit = int((drawn.list.len().cum_sum() <= size).sum())
+    return np.sort(drawn.head(max(1, fit)).explode().to_numpy())

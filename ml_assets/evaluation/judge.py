@@ -2,20 +2,27 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import assert_never
 
 import numpy as np
 
-from ml_assets.evaluation.compare import compare
-from ml_assets.evaluation.metrics import (
-    calibration,
-    curves,
-    evaluate,
-    point_metrics,
-    slice_metrics,
-)
-from ml_assets.evaluation.rows import Holdout
+from ml_assets.evaluation.classification import calibration, curves
+from ml_assets.evaluation.compare import Pair
+from ml_assets.evaluation.metrics import evaluate, point_metrics, slice_metrics
+from ml_assets.evaluation.ranking import ranking
+from ml_assets.evaluation.regression import predicted_against_observed, residuals
+from ml_assets.evaluation.rows import Holdout, Truth
+from ml_assets.spec.gates import LOSS_OF, AgainstChampion, MetricName
 from ml_assets.spec.pipeline import PipelineSpec
-from ml_assets.spec.records import ChampionComparison, EvaluationReport, FeatureImportance
+from ml_assets.spec.records import (
+    CalibrationBin,
+    ChampionComparison,
+    Curve,
+    EvaluationReport,
+    FeatureImportance,
+    Ranking,
+    Residuals,
+)
 
 __all__ = ["ChampionScores", "Holdout", "judge"]
 
@@ -47,41 +54,67 @@ def judge(
     Args:
         model: digest of the model.
         data: digest of the training set.
-        predictions: [n, outputs] probabilities, in the order of the holdout's rows.
-        baselines: name -> [n, outputs] probabilities on the same rows.
+        predictions: [n, outputs], in the order of the holdout's rows.
+        baselines: name -> [n, outputs] predictions on the same rows.
         champion: its scores on the same rows; None where no model was released yet.
         size_bytes: of the model's files.
         importance: of its features, on a sample of the rows.
 
     Raises:
-        EvidenceError: no rows, or predictions that are no probabilities.
+        EvidenceError: no rows, or predictions that are none.
     """
-    task, classes, labels = spec.label.task, spec.label.classes, holdout.labels
+    truth = holdout.truth
     samples, seed = spec.evaluation.bootstrap_samples, spec.training.seed
-    metrics = evaluate(task, classes, labels, predictions, holdout.blocks, samples, seed)
-    roc, precision_recall = curves(task, labels, predictions)
+    metrics = evaluate(truth, predictions, holdout.blocks, samples, seed)
+    shown = _pictured(spec, holdout, predictions)
     return EvaluationReport(
         pipeline=spec.name,
         model=model,
         data=data,
-        rows=len(labels),
+        rows=len(truth.labels),
         holdout=holdout.span,
-        label_rate=_label_rate(spec, labels),
+        label_rate=_label_rate(truth),
         metrics={str(name): value for name, value in metrics.items()},
         baselines={
-            name: {str(m): v for m, v in point_metrics(task, classes, labels, scores).items()}
+            name: {str(m): value for m, value in point_metrics(truth, scores).items()}
             for name, scores in baselines.items()
         },
         champion=_compare(spec, holdout, predictions, champion) if champion else None,
-        slices=slice_metrics(
-            task, classes, labels, predictions, holdout.slices, holdout.blocks, seed=seed
-        ),
-        calibration=calibration(task, classes, labels, predictions),
-        roc=roc,
-        precision_recall=precision_recall,
+        slices=slice_metrics(truth, predictions, holdout.slices, holdout.blocks, seed=seed),
+        calibration=shown.calibration,
+        roc=shown.roc,
+        precision_recall=shown.precision_recall,
+        residuals=shown.residuals,
+        ranking=shown.ranking,
         importance=tuple(importance),
         size_bytes=size_bytes,
     )
+
+
+@dataclass(frozen=True)
+class _Pictured:
+    """What the pictures of the report show; each task has its own."""
+
+    calibration: tuple[CalibrationBin, ...] = ()
+    roc: Curve | None = None
+    precision_recall: Curve | None = None
+    residuals: Residuals | None = None
+    ranking: Ranking | None = None
+
+
+def _pictured(spec: PipelineSpec, holdout: Holdout, predictions: np.ndarray) -> _Pictured:
+    truth = holdout.truth
+    match truth.task:
+        case "binary" | "multiclass":
+            return _Pictured(calibration(truth, predictions), *curves(truth, predictions))
+        case "regression":
+            bins = predicted_against_observed(truth, predictions)
+            return _Pictured(bins, residuals=residuals(truth, predictions))
+        case "ranking":
+            days = holdout.blocks if spec.evaluation.block == "day" else None
+            return _Pictured(ranking=ranking(truth, predictions, days))
+        case _:
+            assert_never(truth.task)
 
 
 def _compare(
@@ -98,32 +131,34 @@ def _compare(
             champion=champion.digest,
             comparable=False,
             reason=reason,
-            log_loss_difference=None,
+            loss=LOSS_OF[spec.label.task],
+            loss_difference=None,
             metrics={},
         )
-    task, labels = spec.label.task, holdout.labels
-    difference = compare(
-        task,
-        labels,
-        predictions,
-        scores,
-        holdout.blocks,
-        spec.evaluation.bootstrap_samples,
-        spec.training.seed,
-    )
-    metrics = point_metrics(task, spec.label.classes, labels, scores)
+    samples, seed = spec.evaluation.bootstrap_samples, spec.training.seed
+    pair = Pair.of(holdout.truth, predictions, scores, holdout.blocks, samples, seed)
+    champion_gates = [gate for gate in spec.gates if isinstance(gate, AgainstChampion)]
+    asked: list[MetricName] = [gate.metric for gate in champion_gates if gate.metric is not None]
     return ChampionComparison(
         champion=champion.digest,
         comparable=True,
         reason="",
-        log_loss_difference=difference,
-        metrics={str(name): value for name, value in metrics.items()},
+        loss=LOSS_OF[spec.label.task],
+        loss_difference=pair.loss_difference(),
+        metrics={str(name): value for name, value in pair.champion.points().items()},
+        differences={str(name): gap for name, gap in pair.differences(asked).items()},
     )
 
 
-def _label_rate(spec: PipelineSpec, labels: np.ndarray) -> tuple[float, ...]:
-    """Share of each class in the holdout (binary: of the positive one)."""
-    if spec.label.task == "binary":
-        return (float(labels.mean()),)
-    counts = np.bincount(labels, minlength=len(spec.label.classes))
-    return tuple(float(count / len(labels)) for count in counts)
+def _label_rate(truth: Truth) -> tuple[float, ...]:
+    """Share of each class in the holdout (binary: of the positive one); a number has none."""
+    match truth.task:
+        case "binary":
+            return (float(truth.labels.mean()),)
+        case "multiclass":
+            counts = np.bincount(truth.labels, minlength=len(truth.classes))
+            return tuple(float(count / len(truth.labels)) for count in counts)
+        case "regression" | "ranking":
+            return ()
+        case _:
+            assert_never(truth.task)

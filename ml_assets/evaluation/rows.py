@@ -1,12 +1,18 @@
 """The rows a model is judged on: labels as numbers, and the block that each row belongs to."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from typing import assert_never
 
 import numpy as np
 import polars as pl
 
 from ml_assets.errors import SpecError
 from ml_assets.spec.pipeline import LabelSpec, PipelineSpec
+from ml_assets.spec.training import Task
+
+_EPOCH = date(1970, 1, 1).toordinal()
 
 
 @dataclass(frozen=True)
@@ -16,7 +22,7 @@ class Rows:
     frame: pl.DataFrame
     """[n] the columns before encoding."""
     label: np.ndarray
-    """[n] int64: 0 or 1, or the place of the class."""
+    """[n] as ``encode_labels`` gives it."""
     numeric: np.ndarray
     """[n, m] float32; NaN is allowed."""
     categorical: np.ndarray
@@ -40,11 +46,29 @@ class Rows:
 
 
 @dataclass(frozen=True)
+class Truth:
+    """What came true of the rows that a model is judged on, and what its metrics need to know."""
+
+    task: Task
+    labels: np.ndarray
+    """[n] as ``encode_labels`` gives it."""
+    classes: Sequence[str] = ()
+    """Multiclass: in the order of the predictions."""
+    queries: np.ndarray | None = None
+    """Ranking: [n] int64, equal for rows that compete."""
+    ndcg_at: int = 10
+
+    def of(self, rows: np.ndarray) -> "Truth":
+        """That of some of the rows only."""
+        queries = None if self.queries is None else self.queries[rows]
+        return replace(self, labels=self.labels[rows], queries=queries)
+
+
+@dataclass(frozen=True)
 class Holdout:
     """The rows a model never saw, as its judge needs them."""
 
-    labels: np.ndarray
-    """[n] int64: 0 or 1, or the place of the class."""
+    truth: Truth
     blocks: np.ndarray
     """[n] rows of one block are resampled together."""
     slices: dict[str, pl.Series]
@@ -57,49 +81,83 @@ class Holdout:
         """The labels, blocks and slice columns of holdout rows.
 
         Raises:
-            SpecError: a column is missing, a label is null or none of the declared ones.
+            SpecError: a column is missing, or a label is not what the spec declares.
         """
         for column in spec.evaluation.slices:
             _require(frame, column, "evaluation.slices")
+        queries = _queries(spec.label, frame)
+        truth = Truth(
+            spec.label.task,
+            encode_labels(spec.label, frame),
+            spec.label.classes,
+            queries,
+            spec.evaluation.ndcg_at,
+        )
         return cls(
-            labels=encode_labels(spec.label, frame),
-            blocks=_blocks(spec, frame),
+            truth=truth,
+            blocks=_blocks(spec, frame, queries),
             slices={column: frame[column] for column in spec.evaluation.slices},
             span=span,
         )
 
 
 def encode_labels(label: LabelSpec, frame: pl.DataFrame) -> np.ndarray:
-    """[n] int64: 0 or 1 (binary: true or false, or such numbers), or the place of the class.
+    """[n] of the rows' labels.
+
+    int64 of 0 and 1 (binary: true or false, or such numbers) or of the place of the class;
+    float64 of the value (regression) or the grade of relevance (ranking).
 
     Raises:
-        SpecError: a label is null, or none of the declared ones.
+        SpecError: a label is null, or not what the spec declares.
     """
     _require(frame, label.column, "label.column")
     column = frame[label.column]
-    if label.task == "binary":
-        numbers = column.cast(pl.Float64, strict=False)
-        wrong = column.filter(~numbers.is_in([0.0, 1.0]).fill_null(False))
-        rule = "true or false, 1 or 0"
-    else:
-        place = {name: index for index, name in enumerate(label.classes)}
-        numbers = column.cast(pl.String).replace_strict(
-            place, default=None, return_dtype=pl.Float64
-        )
-        wrong = column.filter(numbers.is_null())
-        rule = f"one of {list(label.classes)}"
+    numbers = column.cast(pl.Float64, strict=False)
+    whole = True
+    match label.task:
+        case "binary":
+            fine = numbers.is_in([0.0, 1.0])
+            rule = "true or false, 1 or 0"
+        case "multiclass":
+            place = {name: index for index, name in enumerate(label.classes)}
+            numbers = column.cast(pl.String).replace_strict(
+                place, default=None, return_dtype=pl.Float64
+            )
+            fine = numbers.is_not_null()
+            rule = f"one of {list(label.classes)}"
+        case "regression":
+            fine, whole = numbers.is_finite(), False
+            rule = "finite numbers"
+        case "ranking":
+            fine, whole = numbers.is_finite() & (numbers >= 0), False
+            rule = "grades of relevance, 0 or more"
+        case _:
+            assert_never(label.task)
+    wrong = column.filter(~fine.fill_null(False))
     if len(wrong):
         raise SpecError(
             f"label.column {label.column!r}: {len(wrong)} of {len(column)} values are not {rule},"
             f" the first is {wrong[0]!r}; correct label.task, label.classes or the feature function"
         )
-    return numbers.cast(pl.Int64).to_numpy()
+    return (numbers.cast(pl.Int64) if whole else numbers).to_numpy()
 
 
-def _blocks(spec: PipelineSpec, frame: pl.DataFrame) -> np.ndarray:
-    """[n] the local day of the decision, or the row itself."""
+def local_day(block: int) -> str:
+    """The day that a block of days stands for, as 2024-01-31."""
+    return str(date.fromordinal(_EPOCH + block))
+
+
+def _queries(label: LabelSpec, frame: pl.DataFrame) -> np.ndarray | None:
+    if label.query is None:
+        return None
+    _require(frame, label.query, "label.query")
+    return (frame[label.query].rank("dense").cast(pl.Int64) - 1).to_numpy()
+
+
+def _blocks(spec: PipelineSpec, frame: pl.DataFrame, queries: np.ndarray | None) -> np.ndarray:
+    """[n] the local day of the decision (days since 1970), or the row (of a ranking: the query)."""
     if spec.evaluation.block == "row":
-        return np.arange(len(frame))
+        return np.arange(len(frame)) if queries is None else queries
     _require(frame, spec.features.decision_at, "features.decision_at")
     moment = frame[spec.features.decision_at]
     if not isinstance(moment.dtype, pl.Datetime) or moment.null_count():

@@ -41,14 +41,16 @@ def load_function(folder: Path, function: str, pipeline: str) -> FeatureFunction
 def check_features(frame: pl.DataFrame, spec: FeaturesSpec, label: LabelSpec) -> pl.DataFrame:
     """The declared columns of a feature frame, in order and with their types.
 
-    Returns the key, ``decision_at`` (UTC), the label, the numeric features as Float64 and the
-    categorical ones as String.
+    Returns the key, ``decision_at`` (UTC), a ranking's query, the label, the numeric features as
+    Float64 and the categorical ones as String.
 
     Raises:
-        SpecError: a column is missing or of a type that does not fit, or a key is there twice.
+        SpecError: a column is missing or of a type that does not fit, a key is there twice, or a
+            row has no query.
     """
-    wanted = [*spec.key, spec.decision_at, label.column, *spec.numeric, *spec.categorical]
-    columns = list(dict.fromkeys(wanted))
+    query = [label.query] if label.query else []
+    features = [*spec.numeric, *spec.categorical]
+    columns = list(dict.fromkeys([*spec.key, spec.decision_at, *query, label.column, *features]))
     missing = [column for column in columns if column not in frame.columns]
     if missing:
         raise SpecError("The feature function's rows lack " + _suggest(missing, frame.columns))
@@ -60,6 +62,11 @@ def check_features(frame: pl.DataFrame, spec: FeaturesSpec, label: LabelSpec) ->
     check_keys(checked, spec.key, "the feature rows")
     if checked[spec.decision_at].null_count():
         raise LeakError(f"{spec.decision_at!r} is null in some rows: when is the decision made?")
+    if label.query and checked[label.query].null_count():
+        raise SpecError(
+            f"The query {label.query!r} is null in {checked[label.query].null_count()} rows: which"
+            " others do they compete with? Fill it, or leave these rows out."
+        )
     return checked
 
 

@@ -1,18 +1,29 @@
 """The text of a new pipeline's spec and feature function."""
 
+from collections.abc import Mapping
+
 import yaml
 
 from ml_assets.operations.labelled_table import Table
+from ml_assets.spec.gates import MetricName
+from ml_assets.spec.training import Task
 
 _BATCHES = 12
 """Global steps in an epoch, about: enough to learn from, few enough to be quick."""
+_COMPARED: Mapping[Task, tuple[MetricName, str]] = {
+    "binary": ("log_loss", "margin: 0.01"),
+    "multiclass": ("log_loss", "margin: 0.01"),
+    "regression": ("rmse", "metric: rmse, margin: 0.01, relative: true"),
+    "ranking": ("ndcg", "metric: ndcg, margin: 0.01"),
+}
+"""What the gates compare with the constant, and what with the champion, and how."""
 
 
 def defs_yaml(name: str, table: Table) -> str:
     """The spec: what a reader changes first has a comment."""
     decided = (table.names("time") or ["decided_at"])[0]
     batch = min(3072, max(48, table.frame.height // _BATCHES // 12 * 12))
-    metric = "rmse" if table.task == "regression" else "log_loss"
+    metric, champion = _COMPARED[table.task]
     label: dict[str, object] = {"column": table.names("label")[0], "task": table.task}
     if table.classes:
         label["classes"] = list(table.classes)
@@ -65,7 +76,7 @@ attributes:
 
   gates: # a model that fails one reaches no stage
     - {{kind: baseline, name: beats_constant, metric: {metric}, baseline: constant}}
-    - {{kind: champion, rule: non_inferior, margin: 0.01}}
+    - {{kind: champion, rule: non_inferior, {champion}}}
     - {{kind: latency}}
 """
 

@@ -23,6 +23,7 @@ _TONES: tuple[Tone, ...] = ("one", "two", "three", "four")
 _LAST = "unlabelled_share"
 _LABEL_WORDS = {
     "label_rate": ("Label rate", "Share of positive labels, in % of the rows that have one."),
+    "label_mean": ("Mean label", "Of the rows that have one."),
     _LAST: ("Rows without a label", "In % of all rows: their outcome is not known."),
 }
 
@@ -128,7 +129,7 @@ def _labels(records: Sequence[StageRecord]) -> list[Picture]:
         {name for rates in told for name in rates}, key=lambda name: (name == _LAST, name)
     )
     for name in names:
-        share = name in _LABEL_WORDS
+        share = name != "label_mean"
         scale = 100 if share else 1
         points = [(float(i), scale * rates[name]) for i, rates in enumerate(told) if name in rates]
         if name == _LAST and not any(value for _, value in points):

@@ -2,17 +2,27 @@
 
 from collections.abc import Sequence
 
-from ml_assets.pictures.drawing import Axis, Bar, Reference, Series, bar_chart, line_chart
+from ml_assets.pictures.drawing import Axis, Bar, bar_chart
 from ml_assets.pictures.picture import Picture
+from ml_assets.pictures.quality import quality
 from ml_assets.pictures.rows import Estimate, estimate_chart
 from ml_assets.pictures.wording import digits, title
-from ml_assets.spec.gates import HIGHER_IS_BETTER, AgainstChampion, MetricName
+from ml_assets.spec.gates import HIGHER_IS_BETTER, LOSS_OF, AgainstChampion, MetricName
 from ml_assets.spec.pipeline import PipelineSpec
-from ml_assets.spec.records import EvaluationReport, SliceMetrics
+from ml_assets.spec.records import ChampionComparison, EvaluationReport, Interval, SliceMetrics
 
 SLICE_ROWS = 24
 IMPORTANT_FEATURES = 15
-_BARS: tuple[tuple[MetricName, float], ...] = (("auc", 0.5), ("log_loss", 0.0), ("accuracy", 0.0))
+LEADING = ("auc", "accuracy", "r2", "ndcg")
+"""The metric that slices are compared by: the first one that the task has."""
+_BARS: tuple[tuple[MetricName, float], ...] = (
+    ("auc", 0.5),
+    ("log_loss", 0.0),
+    ("accuracy", 0.0),
+    ("rmse", 0.0),
+    ("mae", 0.0),
+    ("ndcg", 0.0),
+)
 """The metrics drawn as bars, and where their bars begin: a ROC AUC of 0.5 is guessing."""
 
 
@@ -21,10 +31,9 @@ def evaluation_pictures(report: EvaluationReport, spec: PipelineSpec) -> list[Pi
     return [
         *baseline_bars(report),
         *champion_picture(report, spec),
-        *calibration_picture(report, spec),
-        *curve_pictures(report),
+        *quality(report, spec).pictures,
         *slice_picture(report),
-        *importance_picture(report),
+        *importance_picture(report, spec),
     ]
 
 
@@ -34,76 +43,51 @@ def baseline_bars(report: EvaluationReport) -> list[Picture]:
 
 
 def champion_picture(report: EvaluationReport, spec: PipelineSpec) -> list[Picture]:
-    """The difference to the champion on the same rows, beside zero and the margin asked for."""
-    gap = report.champion.log_loss_difference if report.champion else None
-    if report.champion is None or gap is None:
+    """The differences to the champion on the same rows, beside zero and the margins asked for."""
+    seen = report.champion
+    if seen is None or seen.loss_difference is None:
         return []
-    limits = [
+    gates = [gate for gate in spec.gates if isinstance(gate, AgainstChampion)]
+    of_loss = [gate for gate in gates if gate.metric is None]
+    found = [_difference(seen, seen.loss, seen.loss_difference, of_loss, higher_is_better=False)]
+    for gate in gates:
+        gap = seen.differences.get(gate.metric or "")
+        shown = gap and (gap.relative if gate.relative else gap.absolute)
+        if gate.metric is None or shown is None:
+            continue
+        name = f"{title(gate.metric)}{', as a share of it' if gate.relative else ''}"
+        found.append(_difference(seen, name, shown, [gate], HIGHER_IS_BETTER[gate.metric]))
+    return found
+
+
+def _difference(
+    seen: ChampionComparison,
+    of: str,
+    gap: Interval,
+    gates: Sequence[AgainstChampion],
+    higher_is_better: bool,
+) -> Picture:
+    sign = 1 if higher_is_better else -1
+    best, worst = (gap.low, gap.high) if higher_is_better else (-gap.high, -gap.low)
+    tone = "good" if best > 0 else "bad" if worst < 0 else "one"
+    margins = [
         Estimate(
-            f"{gate.name}: margin", gate.margin if gate.rule == "non_inferior" else -gate.margin
+            f"{gate.name}: margin",
+            sign * (gate.margin if gate.rule == "superior" else -gate.margin),
+            tone="plain",
         )
-        for gate in spec.gates
-        if isinstance(gate, AgainstChampion)
+        for gate in gates
     ]
-    tone = "good" if gap.high < 0 else "bad" if gap.low > 0 else "one"
-    own = Estimate("this model − champion", gap.value, gap.low, gap.high, tone)
     chart = estimate_chart(
-        "Difference in log-loss to the champion",
-        [own, *(Estimate(one.label, one.value, tone="plain") for one in limits)],
-        Axis("difference in log-loss"),
+        f"Difference in {of} to the champion",
+        [Estimate("this model − champion", gap.value, gap.low, gap.high, tone), *margins],
+        Axis(f"difference in {of}"),
         reference=0.0,
         digits=4,
     )
-    words = f"Left of the dashed zero, this model is better than {report.champion.champion[:12]}."
-    return [Picture("Champion against challenger", words, chart)]
-
-
-def calibration_picture(report: EvaluationReport, spec: PipelineSpec) -> list[Picture]:
-    """Predicted against observed rate; on the dashed line, a probability means what it says."""
-    if not report.calibration:
-        return []
-    points = [(one.predicted, one.observed) for one in report.calibration]
-    top = max(max(point) for point in points)
-    limit = next(step for step in (0.1, 0.2, 0.4, 0.6, 0.8, 1.0) if top <= step or step == 1.0)
-    of = "top class's " if spec.label.task == "multiclass" else ""
-    found = report.metrics.get("ece")
-    chart = line_chart(
-        "Calibration: observed against predicted rate",
-        [Series("observed", points, dots=True)],
-        Axis(f"{of}predicted probability", 0.0, limit),
-        Axis("observed rate", 0.0, limit),
-        reference=Reference((0.0, 0.0), (limit, limit)),
-        note=f"error {found.value:.4f}" if found else "",
-    )
-    return [Picture("Calibration", "Dashed: perfect.", chart)]
-
-
-def curve_pictures(report: EvaluationReport) -> list[Picture]:
-    """The ROC and the precision-recall curve, where the report has them."""
-    found: list[Picture] = []
-    if report.roc is not None:
-        points = list(zip(report.roc.x, report.roc.y, strict=True))
-        chart = line_chart(
-            "ROC curve",
-            [Series("true positive rate", points)],
-            Axis("false positive rate", 0.0, 1.0),
-            Axis("true positive rate", 0.0, 1.0),
-            reference=Reference((0.0, 0.0), (1.0, 1.0)),
-            note=_note(report, "auc", "AUC"),
-        )
-        found.append(Picture("ROC curve", "Dashed: guessing.", chart))
-    if report.precision_recall is not None:
-        curve, rate = report.precision_recall, report.label_rate[0]
-        chart = line_chart(
-            "Precision-recall curve",
-            [Series("precision", list(zip(curve.x, curve.y, strict=True)))],
-            Axis("recall", 0.0, 1.0),
-            Axis("precision", 0.0, 1.0),
-            reference=Reference((0.0, rate), (1.0, rate)),
-            note=_note(report, "average_precision", "AP"),
-        )
-        found.append(Picture("Precision and recall", f"Dashed: guessing ({rate:.3f}).", chart))
-    return found
+    side = "Right" if higher_is_better else "Left"
+    words = f"{side} of the dashed zero, this model is better than {seen.champion[:12]}."
+    return Picture(f"Champion against challenger: {of}", words, chart)
 
 
 def slice_picture(report: EvaluationReport) -> list[Picture]:
@@ -132,7 +116,7 @@ def slice_picture(report: EvaluationReport) -> list[Picture]:
     return [Picture(f"{title(lead)} by slice", words, chart)]
 
 
-def importance_picture(report: EvaluationReport) -> list[Picture]:
+def importance_picture(report: EvaluationReport, spec: PipelineSpec) -> list[Picture]:
     """How much worse the model is without each feature, the most important first."""
     if not report.importance:
         return []
@@ -142,17 +126,19 @@ def importance_picture(report: EvaluationReport) -> list[Picture]:
         Estimate(one.column, one.loss_rise.value, one.loss_rise.low, one.loss_rise.high)
         for one in shown
     ]
+    loss = LOSS_OF[spec.label.task]
     chart = estimate_chart(
-        "Feature importance", rows, Axis("rise in log-loss"), reference=0.0, digits=4
+        "Feature importance", rows, Axis(f"rise in {loss}"), reference=0.0, digits=4
     )
     left = f" The first {len(shown)} of {len(ranked)}." if len(ranked) > len(shown) else ""
-    words = "How much the log-loss rises where the column is shuffled among the holdout's rows."
+    words = f"How much the {loss} rises where the column is shuffled among the holdout's rows."
     return [Picture("Feature importance", words + left, chart)]
 
 
 def lead_metric(slices: Sequence[SliceMetrics]) -> str:
     """The metric that slices are compared by."""
-    return "auc" if any("auc" in one.metrics for one in slices) else "accuracy"
+    measured = {name for one in slices for name in one.metrics}
+    return next((name for name in LEADING if name in measured), LEADING[0])
 
 
 def _bars(report: EvaluationReport, metric: MetricName, start: float) -> Picture:
@@ -167,8 +153,3 @@ def _bars(report: EvaluationReport, metric: MetricName, start: float) -> Picture
     origin = "; bars begin at 0.5, which is guessing" if start else ""
     name = f"{title(metric)} of the model and the baselines"
     return Picture(title(metric), f"{side}{origin}.", bar_chart(name, bars, start=start))
-
-
-def _note(report: EvaluationReport, metric: MetricName, short: str) -> str:
-    found = report.metrics.get(metric)
-    return f"{short} {found.value:.4f}" if found else ""

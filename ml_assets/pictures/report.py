@@ -12,14 +12,13 @@ from ml_assets.evaluation.gate import NO_CHAMPION, passed, summary
 from ml_assets.pictures.data import feature_pictures
 from ml_assets.pictures.evaluation import (
     baseline_bars,
-    calibration_picture,
     champion_picture,
-    curve_pictures,
     importance_picture,
     lead_metric,
     slice_picture,
 )
 from ml_assets.pictures.picture import Picture
+from ml_assets.pictures.quality import label_words, quality
 from ml_assets.pictures.release import (
     changes_table,
     decisions_picture,
@@ -86,7 +85,7 @@ def render(
         _champion(report, spec),
         _curves(report, spec),
         _slices(report),
-        _importance(report),
+        _importance(report, spec),
         _training(background, spec),
         _data(background.features),
         _section("The ledger", "", ledger_table(background.ledger).card()),
@@ -210,13 +209,13 @@ def _champion(report: EvaluationReport, spec: PipelineSpec) -> str:
     seen = report.champion
     if seen is None:
         words = f"{NO_CHAMPION.capitalize()}: no other model was released when this was made."
-    elif not seen.comparable or seen.log_loss_difference is None:
+    elif not seen.comparable or seen.loss_difference is None:
         why = seen.reason or "no reason given"
         words = f"Champion {seen.champion[:12]} cannot be compared: {why}."
     else:
         words = (
-            f"Log-loss minus that of champion {seen.champion[:12]} on the same rows:"
-            f" {_gap(seen.log_loss_difference)}."
+            f"{seen.loss[:1].upper()}{seen.loss[1:]} minus that of champion {seen.champion[:12]} on"
+            f" the same rows: {_gap(seen.loss_difference)}."
         )
     body = f"<p>{escape(words)}</p><br>{_cards(champion_picture(report, spec), wide=True)}"
     return _section("Against the champion", "", body)
@@ -233,10 +232,8 @@ def _gap(gap: Interval) -> str:
 
 
 def _curves(report: EvaluationReport, spec: PipelineSpec) -> str:
-    body = _cards([*calibration_picture(report, spec), *curve_pictures(report)])
-    rows = report.calibration[0].rows if report.calibration else 0
-    about = f"Each dot of the calibration is about {rows:,} rows of like predictions."
-    return _section("How it ranks, and whether its probabilities can be believed", about, body)
+    shown = quality(report, spec)
+    return _section(shown.heading, shown.about, _cards(shown.pictures))
 
 
 def _slices(report: EvaluationReport) -> str:
@@ -261,8 +258,8 @@ def _slices(report: EvaluationReport) -> str:
     return _section("Slices", about, body)
 
 
-def _importance(report: EvaluationReport) -> str:
-    shown = importance_picture(report)
+def _importance(report: EvaluationReport, spec: PipelineSpec) -> str:
+    shown = importance_picture(report, spec)
     return _section("Features", "", _cards(shown, wide=True)) if shown else ""
 
 
@@ -350,11 +347,10 @@ def _footer(
     report: EvaluationReport, measured: Measured, decision: Decision | None, spec: PipelineSpec
 ) -> str:
     label, training = spec.label, spec.training
-    rate = ", ".join(f"{share:.3f}" for share in report.label_rate)
     rows = {
         "Model": report.model,
         "Training set": report.data,
-        "Label": f"{label.column} ({label.task}), share in the holdout {rate}",
+        "Label": f"{label.column} ({label.task}), {label_words(report, label.task)}",
         "Network": f"{spec.model.family}, trained with strategy {training.strategy}"
         f" on {training.processes} processes, seed {training.seed}",
         "Intervals": f"95%, from {spec.evaluation.bootstrap_samples:,} bootstrap samples"

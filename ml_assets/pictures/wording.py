@@ -7,6 +7,10 @@ TITLES = {
     "brier": "Brier score",
     "accuracy": "Accuracy",
     "ece": "Calibration error",
+    "rmse": "RMSE",
+    "mae": "Mean absolute error",
+    "r2": "R²",
+    "ndcg": "NDCG",
 }
 
 

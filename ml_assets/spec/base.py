@@ -15,6 +15,14 @@ Positive = Annotated[int, Field(gt=0)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
 
 
+def unset(value: object) -> bool:
+    """Whether an optional field is left out of the JSON (``Field(exclude_if=unset)``).
+
+    What does not say it keeps the digest that it had before the field came.
+    """
+    return not value
+
+
 class Frozen(BaseModel):
     """Immutable typed data: no unknown fields, no silent conversion of numbers."""
 

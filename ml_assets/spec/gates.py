@@ -1,12 +1,25 @@
 """The baselines a model is held against, and the policy that decides whether it is released."""
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from ml_assets.spec.base import Frozen, Name, Positive
+from ml_assets.spec.base import Frozen, Name, Positive, unset
+from ml_assets.spec.training import Task
 
-MetricName = Literal["auc", "average_precision", "log_loss", "brier", "accuracy", "ece"]
+MetricName = Literal[
+    "auc",
+    "average_precision",
+    "log_loss",
+    "brier",
+    "accuracy",
+    "ece",
+    "rmse",
+    "mae",
+    "r2",
+    "ndcg",
+]
 HIGHER_IS_BETTER: dict[MetricName, bool] = {
     "auc": True,
     "average_precision": True,
@@ -14,18 +27,35 @@ HIGHER_IS_BETTER: dict[MetricName, bool] = {
     "brier": False,
     "accuracy": True,
     "ece": False,
+    "rmse": False,
+    "mae": False,
+    "r2": True,
+    "ndcg": True,
 }
+METRICS_OF: Mapping[Task, tuple[MetricName, ...]] = {
+    "binary": ("auc", "average_precision", "log_loss", "brier", "accuracy", "ece"),
+    "multiclass": ("auc", "log_loss", "brier", "accuracy", "ece"),
+    "regression": ("rmse", "mae", "r2"),
+    "ranking": ("ndcg",),
+}
+LOSS_OF: Mapping[Task, str] = {
+    "binary": "log-loss",
+    "multiclass": "log-loss",
+    "regression": "squared error",
+    "ranking": "1 - NDCG",
+}
+"""What the champion gate compares where it names no metric: a loss per row (ranking: per query)."""
 
 
 class ConstantBaseline(Frozen):
-    """Predicts the label rate of the training split."""
+    """Predicts the label rate (of a number: the mean) of the training split."""
 
     kind: Literal["constant"]
     name: Name = "constant"
 
 
 class GroupRateBaseline(Frozen):
-    """Predicts the label rate of the row's group in the training split, smoothed to the mean."""
+    """Predicts the label rate (of a number: the mean) of the row's group, smoothed to the whole."""
 
     kind: Literal["group_rate"]
     by: tuple[str, ...] = Field(strict=False, min_length=1)
@@ -66,18 +96,29 @@ class BeatsBaseline(Frozen):
 
 
 class AgainstChampion(Frozen):
-    """Per-row log-loss against the champion on the same rows, interval from a block bootstrap.
+    """The candidate against the champion on the same rows, interval from a block bootstrap.
 
-    ``non_inferior``: the interval's upper end of (candidate - champion) is below ``margin``.
-    ``superior``: it is below ``-margin``.
+    ``non_inferior``: the worse end of the interval of (candidate - champion) is not worse by
+    ``margin``. ``superior``: it is better by more than ``margin``. Without a ``metric`` the loss is
+    compared (see ``LOSS_OF``), better where it is lower; the margin is then in its unit (of a
+    regression the label's, squared: there a ``relative`` metric says more).
     """
 
     kind: Literal["champion"]
     name: Name = "champion"
     rule: Literal["non_inferior", "superior"] = "non_inferior"
     margin: Annotated[float, Field(ge=0)] = 0.005
+    metric: MetricName | None = Field(default=None, exclude_if=unset)
+    relative: bool = Field(default=False, exclude_if=unset)
+    """The margin is a share of the champion's metric: 0.005 is half a percent of it."""
     if_not_comparable: Literal["refuse", "accept"] = "refuse"
     """What to decide when the champion cannot be scored on these rows (its features are gone)."""
+
+    @model_validator(mode="after")
+    def _a_share_is_of_a_metric(self) -> Self:
+        if self.relative and self.metric is None:
+            raise ValueError("'relative' is a share of a metric: name the 'metric', or remove it")
+        return self
 
 
 class LeakAlarm(Frozen):

@@ -1,18 +1,21 @@
 """PipelineSpec: everything a team declares about one model, checked once, here."""
 
 from datetime import date
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, assert_never
 
 from pydantic import AliasChoices, Field, StringConstraints, field_validator, model_validator
 
 from ml_assets.spec.automation import AutomationSpec
-from ml_assets.spec.base import Frozen, Name, Positive, check_timezone
+from ml_assets.spec.base import Frozen, Name, Positive, check_timezone, unset
 from ml_assets.spec.gates import (
+    METRICS_OF,
     BaselineSpec,
     BeatsBaseline,
     Bound,
     GateSpec,
+    Latency,
     ReleaseSpec,
+    Size,
 )
 from ml_assets.spec.sources import SourceSpec, inside
 from ml_assets.spec.tables import FunctionPath, TableSpec
@@ -80,13 +83,29 @@ class LabelSpec(Frozen):
     task: Task
     classes: tuple[str, ...] = Field(default=(), strict=False)
     """Multiclass: the labels, in the order of the predictions."""
+    query: str | None = Field(default=None, exclude_if=unset)
+    """Ranking: the column whose value the rows share that compete; it need not be a feature."""
 
     @model_validator(mode="after")
-    def _classes_match_the_task(self) -> Self:
-        if self.task == "multiclass" and len(self.classes) < 2:
-            raise ValueError("a multiclass label needs 'classes', at least two of them")
-        if self.task == "binary" and self.classes:
-            raise ValueError("a binary label is true or false: remove 'classes'")
+    def _is_whole_for_the_task(self) -> Self:
+        match self.task:
+            case "binary":
+                wrong = "a binary label is true or false: remove 'classes'" if self.classes else ""
+            case "multiclass":
+                few = len(self.classes) < 2
+                wrong = "a multiclass label needs 'classes', at least two of them" if few else ""
+            case "regression":
+                wrong = "a regression label is a number: remove 'classes'" if self.classes else ""
+            case "ranking":
+                wrong = "a ranking label is a grade: remove 'classes'" if self.classes else ""
+                if self.query is None:
+                    wrong = "a ranking label needs 'query': the column that says which rows compete"
+            case _:
+                assert_never(self.task)
+        if self.query is not None and self.task != "ranking":
+            wrong = f"'query' is for a ranking label, this one is {self.task}: remove it"
+        if wrong:
+            raise ValueError(wrong)
         return self
 
 
@@ -121,7 +140,12 @@ class EvaluationSpec(Frozen):
     """Categorical columns of the feature set to report on separately."""
     bootstrap_samples: Positive = 1000
     block: Literal["row", "day"] = "day"
-    """Rows of one day share weather and delays: resample days, not rows."""
+    """Rows of one day share weather and delays: resample days, not rows.
+
+    A ranking is judged by the query: ``row`` resamples queries.
+    """
+    ndcg_at: Positive = 10
+    """Ranking: positions from the top that count in NDCG."""
 
 
 class PipelineSpec(Frozen):
@@ -188,12 +212,20 @@ def _table_problems(spec: PipelineSpec) -> list[str]:
 
 
 def _label_problems(spec: PipelineSpec) -> list[str]:
+    label = spec.label
     features = {*spec.features.numeric, *spec.features.categorical}
-    if spec.label.column in features:
-        return [
-            f"label.column {spec.label.column!r} is also a feature: the model would see the answer"
-        ]
-    return []
+    problems: list[str] = []
+    if label.column in features:
+        problems.append(
+            f"label.column {label.column!r} is also a feature: the model would see the answer"
+        )
+    if label.column == label.query:
+        problems.append(f"label.query {label.query!r} is the label itself: name another column")
+    if label.task != "binary" and spec.training.positive_weight != 1:
+        problems.append(
+            f"training.positive_weight is for a binary label, this one is {label.task}: remove it"
+        )
+    return problems
 
 
 def _gate_problems(spec: PipelineSpec) -> list[str]:
@@ -202,7 +234,14 @@ def _gate_problems(spec: PipelineSpec) -> list[str]:
         f"gate name {n!r} is used twice" for n in sorted({n for n in names if names.count(n) > 1})
     ]
     baselines = {baseline.name for baseline in spec.evaluation.baselines}
+    measured = METRICS_OF[spec.label.task]
     for gate in spec.gates:
+        metric = None if isinstance(gate, Size | Latency) else gate.metric
+        if metric is not None and metric not in measured:
+            problems.append(
+                f"gate {gate.name!r} asks for metric {metric!r}, which a {spec.label.task} task"
+                f" does not have; it has {', '.join(measured)}"
+            )
         if isinstance(gate, BeatsBaseline) and gate.baseline not in baselines:
             problems.append(
                 f"gate {gate.name!r} names baseline {gate.baseline!r};"

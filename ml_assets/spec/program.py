@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, Field
 
-from ml_assets.spec.base import Digest, Frozen, Positive
+from ml_assets.spec.base import Digest, Frozen, Positive, unset
 from ml_assets.spec.training import ModelSpec, Task, TrainingSpec
 
 EXIT_DONE = 0
@@ -64,14 +64,24 @@ class Preprocessing(Frozen):
 class Shard(Frozen):
     """Arrays of one part of a split.
 
-    ``numeric`` [rows, n] float32, ``categorical`` [rows, c] int32, ``label`` [rows] float32
-    (binary) or int64 (multiclass).
+    ``numeric`` [rows, n] float32, ``categorical`` [rows, c] int32, ``label`` [rows]: 0 or 1
+    float32 (binary), place of the class int64 (multiclass), standardized float32 (regression), or
+    the row's share of its query's gain float32 (ranking).
     """
 
     rows: Annotated[int, Field(ge=0)]
     numeric: File
     categorical: File
     label: File
+    queries: File | None = Field(default=None, exclude_if=unset)
+    """Ranking: [queries + 1] int64, where each query's rows begin; a query lies in one shard."""
+
+
+class LabelScale(Frozen):
+    """Regression: the label is learned as ``(y - mean) / std``, of the training split."""
+
+    mean: float
+    std: Annotated[float, Field(gt=0)]
 
 
 class ShardSchema(Frozen):
@@ -82,7 +92,8 @@ class ShardSchema(Frozen):
     classes: tuple[str, ...] = Field(strict=False)
     preprocessing: Preprocessing
     label_rate: tuple[float, ...] = Field(strict=False)
-    """Share of each class in the training split (binary: of the positive one)."""
+    """Share of each class in the training split (binary: of the positive one; a number: empty)."""
+    label_scale: LabelScale | None = Field(default=None, exclude_if=unset)
     splits: dict[Split, tuple[Shard, ...]]
     rows: dict[Split, File]
     """The rows before encoding (Parquet), in the order of the shards."""
@@ -96,6 +107,8 @@ class ModelManifest(Frozen):
     task: Task
     classes: tuple[str, ...] = Field(strict=False)
     preprocessing: Preprocessing
+    label_scale: LabelScale | None = Field(default=None, exclude_if=unset)
+    """Regression: takes a prediction back to the label's own unit."""
     weights: File
     session: str
     step: Annotated[int, Field(ge=0)]
@@ -150,7 +163,8 @@ class TrainRequest(Frozen):
 
 class ScoreOutput(Frozen):
     predictions: str
-    """``.npy`` [rows, outputs] float64 probabilities, in the order of the rows."""
+    """``.npy`` [rows, outputs] float64 in the order of the rows: probabilities, values in the
+    label's unit (regression), or scores that order the rows of a query (ranking)."""
     events: str
     result: str
 

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, Field
 
-from ml_assets.spec.base import Digest, Frozen
+from ml_assets.spec.base import Digest, Frozen, unset
 from ml_assets.spec.gates import Stage
 
 Time = Annotated[AwareDatetime, Field(strict=False)]
@@ -66,6 +66,8 @@ class FeatureImportance(Frozen):
 
 
 class CalibrationBin(Frozen):
+    """Rows of like predictions: their mean prediction and what was observed of them."""
+
     predicted: float
     observed: float
     rows: int
@@ -78,16 +80,80 @@ class Curve(Frozen):
     y: tuple[float, ...] = Field(strict=False)
 
 
+class ResidualBin(Frozen):
+    """Rows of like predictions: where the middle 80% of (observed - predicted) lies."""
+
+    predicted: float
+    """Their mean prediction."""
+    low: float
+    """The tenth percentile of their residuals."""
+    median: float
+    high: float
+    """The ninetieth."""
+    rows: int
+
+
+class Residuals(Frozen):
+    """Where a regression errs, in the label's unit, by deciles of the prediction."""
+
+    label_mean: float
+    label_std: float
+    deciles: tuple[ResidualBin, ...] = Field(strict=False)
+
+
+class DayOfRanking(Frozen):
+    """The queries of one day and their mean NDCG."""
+
+    day: str
+    queries: int
+    ndcg: float
+
+
+class PositionGain(Frozen):
+    """The mean gain (2^grade - 1) of what stands at one position of the ranking."""
+
+    position: int
+    gain: float
+    ideal: float
+    """What would stand there in the best order."""
+
+
+class Ranking(Frozen):
+    """How the queries of the holdout were ranked."""
+
+    at: int
+    """Positions from the top that count in NDCG."""
+    queries: int
+    """Those with a relevant row: they are judged."""
+    without_relevant: int
+    """Those without one: no order of them is better than another, they are left out."""
+    days: tuple[DayOfRanking, ...] = Field(strict=False)
+    positions: tuple[PositionGain, ...] = Field(strict=False)
+
+
+class Difference(Frozen):
+    """A metric of the candidate minus the champion's, on the same rows and the same draws."""
+
+    absolute: Interval
+    relative: Interval | None
+    """As a share of the champion's; None where that is zero."""
+
+
 class ChampionComparison(Frozen):
-    """Candidate minus champion on the same rows: below zero, the candidate is better."""
+    """The candidate against the champion on the same rows."""
 
     champion: Digest
     comparable: bool
     reason: str
     """Why it is not comparable; empty where it is."""
-    log_loss_difference: Interval | None
+    loss: str
+    """What the loss is called; see ``LOSS_OF``."""
+    loss_difference: Interval | None
+    """The candidate's mean loss minus the champion's: below zero, the candidate is better."""
     metrics: dict[str, float]
     """The champion's own, on these rows."""
+    differences: dict[str, Difference] = Field(default_factory=dict, exclude_if=unset)
+    """Of the metrics that a gate compares."""
 
 
 class EvaluationReport(Frozen):
@@ -111,6 +177,8 @@ class EvaluationReport(Frozen):
     precision_recall: Curve | None
     importance: tuple[FeatureImportance, ...] = Field(default=(), strict=False)
     """Of every feature, on a sample of the holdout."""
+    residuals: Residuals | None = Field(default=None, exclude_if=unset)
+    ranking: Ranking | None = Field(default=None, exclude_if=unset)
     size_bytes: int
 
 

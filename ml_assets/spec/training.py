@@ -1,12 +1,25 @@
 """The model and how it is trained: what the training program is asked for."""
 
-from typing import Annotated, Literal, Self
+from collections.abc import Sequence
+from typing import Annotated, Literal, Self, assert_never
 
 from pydantic import Field, model_validator
 
 from ml_assets.spec.base import Fraction, Frozen, Positive
 
-Task = Literal["binary", "multiclass"]
+Task = Literal["binary", "multiclass", "regression", "ranking"]
+"""What a label is: true or false, one of several classes, a number, a grade within a query."""
+
+
+def outputs_of(task: Task, classes: Sequence[str]) -> int:
+    """How many numbers a model predicts for one row."""
+    match task:
+        case "binary" | "regression" | "ranking":
+            return 1
+        case "multiclass":
+            return len(classes)
+        case _:
+            assert_never(task)
 
 
 class TabM(Frozen):
@@ -42,7 +55,7 @@ class TrainingSpec(Frozen):
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     epochs: Positive = 10
     batch_size: Positive = 3072
-    """Rows per global step, over all processes."""
+    """Rows per global step, over all processes; a ranking task counts queries instead."""
     microbatches: Positive = 24
     """Logical microbatches per global step; divides ``batch_size``."""
     learning_rate: Annotated[float, Field(gt=0, le=1)] = 2e-3

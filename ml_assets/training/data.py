@@ -1,6 +1,7 @@
 """The training set as memory-mapped arrays, verified against its manifest; batches by position."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from ml_assets.errors import StorageError
-from ml_assets.spec.program import File, Ref, ShardSchema, Split
+from ml_assets.spec.program import File, Ref, Shard, ShardSchema, Split
 from ml_assets.storage.objects import file_digest, verify
 from ml_assets.training.models.layers import Masks
 from ml_assets.training.sampler import microbatch_seed, permuted
@@ -23,10 +24,20 @@ class Rows:
     numeric: torch.Tensor
     categorical: torch.Tensor
     label: torch.Tensor
+    starts: torch.Tensor | None = None
+    """Ranking: [queries + 1] int64, where the rows of each query begin; else None."""
+
+    def is_finite(self) -> bool:
+        """Whether no number among them is infinite or NaN."""
+        return bool(self.numeric.isfinite().all() and self.label.isfinite().all())
 
 
 class SplitArrays:
-    """One split; its shards are mapped, not read."""
+    """One split; its shards are mapped, not read.
+
+    What is sampled is a unit: a row or, of a ranking, a query with all its rows. A query without a
+    relevant row teaches nothing: it is no unit.
+    """
 
     def __init__(self, folder: Path, schema: ShardSchema, split: Split) -> None:
         shards = schema.splits.get(split, ())
@@ -37,15 +48,51 @@ class SplitArrays:
             for s in shards
         ]
         self._starts = np.cumsum([0, *(shard.rows for shard in shards)])
+        self._queries = self._relevant_queries(folder, shards)
 
     def __len__(self) -> int:
         return int(self._starts[-1])
+
+    @property
+    def units(self) -> int:
+        """Rows or, of a ranking, queries."""
+        return len(self) if self._queries is None else len(self._queries)
 
     def take(self, rows: NDArray[np.int64]) -> Rows:
         """The rows with these numbers, in this order."""
         if len(self._parts) == 1:
             return _tensors([array[rows] for array in self._parts[0]])
         return _tensors([self._gather(rows, kind) for kind in range(3)])
+
+    def take_units(self, units: NDArray[np.int64]) -> Rows:
+        """The rows of the units with these numbers, in this order."""
+        if self._queries is None:
+            return self.take(units)
+        chosen = self._queries[units]
+        starts = np.concatenate([[0], np.cumsum(self.rows_of(units))])
+        rows = self.take(np.concatenate([np.arange(first, last) for first, last in chosen]))
+        return replace(rows, starts=torch.from_numpy(starts))
+
+    def rows_of(self, units: NDArray[np.int64]) -> NDArray[np.int64]:
+        """How many rows each of these units has."""
+        if self._queries is None:
+            return np.ones(len(units), np.int64)
+        first, last = self._queries[units].T
+        return last - first
+
+    def _relevant_queries(self, folder: Path, shards: Sequence[Shard]) -> NDArray[np.int64] | None:
+        """[queries, 2] first row and end of each query with a relevant row; None if no ranking."""
+        spans: list[NDArray[np.int64]] = []
+        for shard, first, part in zip(shards, self._starts, self._parts, strict=False):
+            if shard.queries is None:
+                return None
+            starts = _mapped(folder, shard.queries).astype(np.int64)
+            relevant = np.add.reduceat(part[2], starts[:-1]) > 0
+            spans.append(first + np.stack([starts[:-1], starts[1:]], axis=1)[relevant])
+        found = np.concatenate(spans)
+        if not len(found):
+            raise BadData(f"No query of {folder} has a relevant row: there is nothing to learn.")
+        return found
 
     def _gather(self, rows: NDArray[np.int64], kind: int) -> NDArray[np.generic]:
         owner = np.searchsorted(self._starts, rows, side="right") - 1
@@ -71,7 +118,8 @@ def open_set(ref: Ref) -> tuple[Path, ShardSchema]:
         schema = ShardSchema.model_validate_json(file.read_bytes())
         for shards in schema.splits.values():
             for shard in shards:
-                verify(folder, (shard.numeric, shard.categorical, shard.label))
+                files = (shard.numeric, shard.categorical, shard.label, shard.queries)
+                verify(folder, [file for file in files if file is not None])
     except (OSError, ValidationError, StorageError) as error:
         raise BadData(f"The training set {folder} cannot be used: {error}") from error
     return folder, schema
@@ -88,34 +136,37 @@ class Batches:
 
     @property
     def steps_per_epoch(self) -> int:
-        """The last step of an epoch may be short: every row comes exactly once an epoch."""
-        return -(-len(self.rows) // self.batch_size)
+        """The last step of an epoch may be short: every unit comes exactly once an epoch."""
+        return -(-self.rows.units // self.batch_size)
 
     def first(self, count: int) -> Rows:
         """The first rows of the first batch."""
-        places = np.arange(min(count, len(self.rows)))
-        return self.rows.take(permuted(places, len(self.rows), self.seed, 0))
+        places = np.arange(min(count, self.rows.units))
+        found = self.rows.take_units(permuted(places, self.rows.units, self.seed, 0))
+        return Rows(found.numeric[:count], found.categorical[:count], found.label[:count])
 
     def share(self, step: int, rank: int, world: int) -> tuple[Rows, Masks, int]:
         """Rank r of w takes the microbatches r, r + w, ...; with them, how many rows count.
 
-        A rank with nothing to do gets one row that does not count: all ranks must run.
+        A rank with nothing to do gets one unit that does not count: all ranks must run.
         """
         epoch, place = divmod(step, self.steps_per_epoch)
+        units = self.rows.units
         size = self.batch_size // self.microbatches
         ranges, seeds = [], []
         for microbatch in range(rank, self.microbatches, world):
-            start = min(place * self.batch_size + microbatch * size, len(self.rows))
-            stop = min(start + size, len(self.rows), (place + 1) * self.batch_size)
+            start = min(place * self.batch_size + microbatch * size, units)
+            stop = min(start + size, units, (place + 1) * self.batch_size)
             if stop > start:
                 ranges.append(np.arange(start, stop))
                 seeds.append(microbatch_seed(self.seed, step, microbatch))
-        counted = sum(len(span) for span in ranges)
-        if not ranges:
+        idle = not ranges
+        if idle:
             ranges, seeds = [np.zeros(1, np.int64)], [0]
-        numbers = permuted(np.concatenate(ranges), len(self.rows), self.seed, epoch)
-        masks = Masks(tuple(seeds), tuple(len(span) for span in ranges))
-        return self.rows.take(numbers), masks, counted
+        numbers = permuted(np.concatenate(ranges), units, self.seed, epoch)
+        rows = np.split(self.rows.rows_of(numbers), np.cumsum([len(span) for span in ranges])[:-1])
+        masks = Masks(tuple(seeds), tuple(int(of.sum()) for of in rows))
+        return self.rows.take_units(numbers), masks, 0 if idle else sum(masks.rows)
 
 
 def lost_share(microbatches: int, world: int) -> float:

@@ -38,6 +38,7 @@ def export(
         task=schema.task,
         classes=schema.classes,
         preprocessing=schema.preprocessing,
+        label_scale=schema.label_scale,
         weights=describe(draft, [WEIGHTS])[0],
         session=request.session,
         step=step,

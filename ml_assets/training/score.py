@@ -1,4 +1,4 @@
-"""The ``score`` verb: probabilities for every row of a split, and how long one row takes."""
+"""The ``score`` verb: predictions for every row of a split, and how long one row takes."""
 
 import io
 import statistics
@@ -15,7 +15,7 @@ from ml_assets.training.checkpoint import write_whole
 from ml_assets.training.data import SplitArrays, open_set
 from ml_assets.training.events import EventWriter
 from ml_assets.training.export import load_model
-from ml_assets.training.models import probabilities
+from ml_assets.training.models import predictions
 
 _CHUNK = 8192
 _SINGLE_ROWS = 50
@@ -32,14 +32,16 @@ def score(request: ScoreRequest, events: EventWriter) -> None:
     @torch.no_grad()
     def predict(numbers: np.ndarray) -> torch.Tensor:
         taken = rows.take(numbers)
-        return probabilities(network(taken.numeric, taken.categorical, None), manifest.task)
+        found = predictions(network(taken.numeric, taken.categorical, None), manifest.task)
+        scale = manifest.label_scale
+        return found if scale is None else found * scale.std + scale.mean
 
     began = time.monotonic()
     spans = [np.arange(a, min(a + _CHUNK, len(rows))) for a in range(0, len(rows), _CHUNK)]
-    predictions = torch.cat([predict(span) for span in spans]).numpy()
+    predicted = torch.cat([predict(span) for span in spans]).numpy()
     seconds = time.monotonic() - began
     buffer = io.BytesIO()
-    np.save(buffer, predictions, allow_pickle=False)
+    np.save(buffer, predicted, allow_pickle=False)
     target = Path(request.output.predictions)
     target.parent.mkdir(parents=True, exist_ok=True)
     write_whole(target, buffer.getvalue())

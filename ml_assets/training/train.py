@@ -123,9 +123,9 @@ class Trainer:
         """One global step: (mean loss, gradient norm, rows, whether a notice came)."""
         rows, masks, counted = self.batches.share(step, self.ranks.rank, self.ranks.world)
         logits = network(rows.numeric, rows.categorical, masks)
-        weights = row_weights(rows.label, task, self.spec.positive_weight)
+        weights = row_weights(rows, task, self.spec.positive_weight)
         weights = weights if counted else torch.zeros_like(weights)
-        loss = (row_losses(logits, rows.label, task) * weights).sum()
+        loss = (row_losses(logits, rows, task) * weights).sum()
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         sum_gradients(network, self.spec.strategy, self.ranks.world)
@@ -172,7 +172,9 @@ class Trainer:
                 f" {lost:.0%} of their time is spent waiting"
             )
         if self.request.resume is None:
-            self.events.first_rows(self.batches.first(_FIRST_ROWS))
+            first = self.batches.first(_FIRST_ROWS)
+            if first.is_finite():  # else the first loss says so, with the rank and the step
+                self.events.first_rows(first)
             return TrainerState()
         ref = newest_whole(self.checkpoints.folder, self.events)
         if ref is None:

@@ -5,8 +5,8 @@ import torch
 
 from ml_assets.spec.training import Task
 from ml_assets.training.data import SplitArrays
-from ml_assets.training.losses import prediction_losses
-from ml_assets.training.models import Network, probabilities
+from ml_assets.training.losses import prediction_losses, row_weights
+from ml_assets.training.models import Network, predictions
 from ml_assets.training.parallel import Ranks, total
 
 _CHUNK = 4096
@@ -15,19 +15,21 @@ _FIXED_ROWS = 32
 
 @torch.no_grad()
 def validation_loss(network: Network, rows: SplitArrays, ranks: Ranks, task: Task) -> float:
-    """Log-loss of the ensemble's mean probability. Every rank runs the same number of chunks."""
+    """Loss of the ensemble's mean prediction. Every rank runs the same number of chunks."""
     network.eval()
-    chunks = -(-len(rows) // _CHUNK)
+    size = max(1, _CHUNK * rows.units // len(rows))  # a ranking's units are many rows
+    chunks = -(-rows.units // size)
     loss = count = 0.0
     for number in range(ranks.rank, -(-chunks // ranks.world) * ranks.world, ranks.world):
         mine = number < chunks
-        start = number * _CHUNK if mine else 0
-        stop = min(start + _CHUNK, len(rows)) if mine else 1
-        taken = rows.take(np.arange(start, stop))
-        p = probabilities(network(taken.numeric, taken.categorical, None), task)
+        start = number * size if mine else 0
+        stop = min(start + size, rows.units) if mine else 1
+        taken = rows.take_units(np.arange(start, stop))
+        predicted = predictions(network(taken.numeric, taken.categorical, None), task)
         if mine:
-            loss += float(prediction_losses(p, taken.label, task).sum())
-            count += stop - start
+            weights = row_weights(taken, task, positive_weight=1.0)
+            loss += float((prediction_losses(predicted, taken, task) * weights).sum())
+            count += float(weights.sum())
     network.train()
     loss, count = total([loss, count])
     return loss / count
@@ -44,6 +46,6 @@ def fixed_batch(
     network.eval()
     few = min(_FIXED_ROWS, len(rows))
     taken = rows.take(np.linspace(0, len(rows) - 1, few).astype(np.int64))
-    predictions = probabilities(network(taken.numeric, taken.categorical, None), task)
+    predicted = predictions(network(taken.numeric, taken.categorical, None), task)
     network.train()
-    return taken.label, predictions
+    return taken.label, predicted

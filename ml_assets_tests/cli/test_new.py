@@ -6,6 +6,7 @@ import polars as pl
 import pytest
 
 from ml_assets.cli.main import main
+from ml_assets.spec.gates import AgainstChampion
 from ml_assets.spec.load import load_spec
 
 
@@ -69,6 +70,15 @@ def test_a_table_of_ones_own_is_described(room: Path, houses: Path) -> None:
 def test_a_text_label_has_classes(room: Path, houses: Path) -> None:
     assert main(["new", "kinds", "--table", str(houses), "--label", "kind"]) == 0
     assert load_spec(room / "kinds").label.classes == ("flat", "house")
+
+
+def test_a_number_to_predict_is_compared_in_shares(room: Path, houses: Path) -> None:
+    assert main(["new", "rooms", "--table", str(houses), "--label", "rooms"]) == 0
+    spec = load_spec(room / "rooms")
+    assert spec.label.task == "regression"
+    champion = next(gate for gate in spec.gates if isinstance(gate, AgainstChampion))
+    assert (champion.metric, champion.relative) == ("rmse", True)
+    assert main(["run", "rooms", "--through", "training_set"]) == 0
 
 
 @pytest.mark.parametrize(

@@ -87,6 +87,7 @@ def manifest(schema: ShardSchema) -> ModelManifest:
         task=schema.task,
         classes=schema.classes,
         preprocessing=schema.preprocessing,
+        label_scale=schema.label_scale,
         weights=File(path="w", size=0, sha256="0" * 64),
         session="s",
         step=1,
@@ -116,3 +117,88 @@ def test_what_the_network_reads_is_decoded_to_what_was_there(tmp_path: Path) -> 
     strange = rows([1e9], ["never seen"], [True]).collect()
     clipped = decode_rows(*encode_rows(strange, preprocessing), preprocessing)
     assert clipped["x"][0] < 100 and clipped["c"].to_list() == [None]
+
+
+# --- numbers and grades ---------------------------------------------------------------------------
+
+RENT = LabelSpec(column="y", task="regression")
+GRADE = LabelSpec(column="y", task="ranking", query="q")
+
+
+def numbers(y: list[float | None], q: list[str] | None = None) -> pl.LazyFrame:
+    known = [None] * len(y)
+    frame = rows([float(i) for i in range(len(y))], ["a"] * len(y), known)  # pyright: ignore[reportArgumentType]
+    return frame.with_columns(pl.Series("y", y), pl.Series("q", q or ["same"] * len(y)))
+
+
+def write_as(label: LabelSpec, folder: Path, train: pl.LazyFrame, later: pl.LazyFrame) -> Ref:
+    splits = {"train": train, "validation": later, "holdout": later}
+    return write_shards(splits, FEATURES, label, folder)  # pyright: ignore[reportArgumentType]
+
+
+def test_a_number_is_standardized_as_it_is_in_the_training_split(tmp_path: Path) -> None:
+    ref = write_as(RENT, tmp_path, numbers([1e9 - 2, 1e9 + 2, None]), numbers([1e9 + 6]))
+    scale = load_schema(ref).label_scale
+    assert scale is not None and (scale.mean, scale.std) == (1e9, 2.0)
+    assert arrays(ref, "train")[2].tolist() == [-1.0, 1.0]
+    assert arrays(ref, "holdout")[2].tolist() == [3.0]
+    assert load_schema(ref).label_rate == ()
+
+
+def test_a_number_that_never_varies_has_a_deviation_to_divide_by(tmp_path: Path) -> None:
+    scale = load_schema(write_as(RENT, tmp_path, numbers([5.0]), numbers([6.0]))).label_scale
+    assert scale is not None and scale.std == 1.0
+
+
+@pytest.mark.parametrize(
+    ("label", "y", "said"),
+    [
+        (RENT, [1.0, float("nan")], "1 of 2 values are not finite"),
+        (RENT, [1.0, float("inf")], "1 of 2 values are not finite"),
+        (GRADE, [0.0, -1.0], "1 of 2 values are not between 0 and 32"),
+        (GRADE, [0.0, 100.0], "1 of 2 values are not between 0 and 32"),
+    ],
+)
+def test_a_number_that_cannot_be_learned_is_refused(
+    tmp_path: Path, label: LabelSpec, y: list[float | None], said: str
+) -> None:
+    with pytest.raises(SpecError, match=said):
+        write_as(label, tmp_path, numbers([0.0, 1.0]), numbers(y))
+
+
+def test_text_is_no_number(tmp_path: Path) -> None:
+    text = numbers([1.0]).with_columns(pl.lit("dear").alias("y"))
+    with pytest.raises(SpecError, match="has type String; its task needs a number"):
+        write_as(RENT, tmp_path, text, numbers([1.0]))
+
+
+def test_rows_that_compete_lie_side_by_side_and_share_the_gain(tmp_path: Path) -> None:
+    train = numbers([2, 0, 1, 0, 1, None], ["b", "a", "b", "c", "b", "a"])
+    ref = write_as(GRADE, tmp_path, train, numbers([1.0, 1.0]))
+    starts = np.load(Path(ref.uri) / "train" / "queries.npy")
+    assert starts.tolist() == [0, 1, 4, 5]  # a, b, c
+    shares = arrays(ref, "train")[2]
+    assert shares.tolist() == pytest.approx([0, 3 / 5, 1 / 5, 1 / 5, 0])
+    stored = pl.read_parquet(Path(ref.uri) / load_schema(ref).rows["train"].path)
+    assert stored["k"].to_list() == [1, 0, 2, 4, 3], "the rows are in the order of the arrays"
+
+
+def test_scoring_rows_keep_their_order(tmp_path: Path) -> None:
+    train = numbers([2, 0, 1, 0], ["b", "a", "b", "c"])
+    ref = write_as(GRADE, tmp_path, train, train)
+    holdout = pl.read_parquet(Path(ref.uri) / load_schema(ref).rows["holdout"].path)
+    again = write_scoring_set(holdout, manifest(load_schema(ref)), GRADE, tmp_path)
+    assert isinstance(again, Ref)
+    assert (arrays(again, "holdout")[0] == arrays(ref, "holdout")[0]).all()
+
+
+def test_a_model_of_another_task_is_not_comparable(tmp_path: Path) -> None:
+    schema = load_schema(write_as(RENT, tmp_path, numbers([1.0, 2.0]), numbers([1.0])))
+    outcome = write_scoring_set(numbers([1.0]).collect(), manifest(schema), GRADE, tmp_path)
+    assert outcome == NotComparable("it was trained to predict something else")
+
+
+def test_a_set_of_another_task_says_nothing_of_scales_or_queries(tmp_path: Path) -> None:
+    """What does not use a field keeps the digest that it had before the field came."""
+    text = (Path(write(tmp_path).uri) / "schema.json").read_text()
+    assert "label_scale" not in text and "queries" not in text

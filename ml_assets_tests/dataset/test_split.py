@@ -64,3 +64,16 @@ def test_a_split_that_overlaps_the_next_in_time_is_a_leak() -> None:
     splits = {"train": rows(range(5), 2), "validation": rows(range(5, 9), 2)}
     with pytest.raises(LeakError, match="must not overlap"):
         check_leaks({**splits, "holdout": rows(range(9, 12), 3)}, FEATURES, SPEC)  # pyright: ignore[reportArgumentType]
+
+
+def test_a_query_in_two_splits_is_a_leak() -> None:
+    def of(keys: range, hour: int, query: str) -> pl.LazyFrame:
+        return rows(keys, hour).with_columns(pl.lit(query).alias("q"))
+
+    splits = {"train": of(range(5), 1, "a"), "validation": of(range(5, 8), 2, "b")}
+    whole = {**splits, "holdout": of(range(8, 9), 3, "c")}
+    check_leaks(whole, FEATURES, SPEC, "q")  # pyright: ignore[reportArgumentType]
+    torn = {**splits, "holdout": of(range(8, 9), 3, "a")}
+    check_leaks(torn, FEATURES, SPEC)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(LeakError, match=r"\['q'\] are in train and in holdout, \('a',\)"):
+        check_leaks(torn, FEATURES, SPEC, "q")  # pyright: ignore[reportArgumentType]

@@ -94,7 +94,8 @@ def report():
             champion=CHAMPION,
             comparable=True,
             reason="",
-            log_loss_difference=Interval(value=-0.002, low=-0.006, high=0.002),
+            loss="log-loss",
+            loss_difference=Interval(value=-0.002, low=-0.006, high=0.002),
             metrics={"auc": 0.72, "log_loss": 0.495},
         ),
         slices=(

@@ -7,6 +7,7 @@ import pytest
 from ml_assets.errors import SpecError
 from ml_assets.evaluation.baselines import Rows, score_baseline
 from ml_assets.evaluation.metrics import point_metrics
+from ml_assets.evaluation.rows import Truth
 from ml_assets.spec.gates import ConstantBaseline, GradientBoostingBaseline, GroupRateBaseline
 from ml_assets.spec.pipeline import LabelSpec
 
@@ -77,7 +78,7 @@ def test_gradient_boosting_learns_takes_wide_columns_and_nan_and_is_the_same_twi
     spec = GradientBoostingBaseline(kind="gradient_boosting", iterations=40)
     scores = score_baseline(spec, train, holdout, BINARY)
     assert scores.shape == (1000, 1)
-    assert point_metrics("binary", (), holdout.label, scores)["auc"] > 0.7
+    assert point_metrics(Truth("binary", holdout.label), scores)["auc"] > 0.7
     assert np.array_equal(scores, score_baseline(spec, train, holdout, BINARY))
 
 
@@ -107,3 +108,40 @@ def test_a_label_that_is_not_declared_is_named():
         rows([0, 3])
     with pytest.raises(SpecError, match="1 of 2"):
         rows([True, None])
+
+
+RENT = LabelSpec(column="rent", task="regression")
+GRADE = LabelSpec(column="grade", task="ranking", query="search")
+
+
+@pytest.mark.parametrize("label", [RENT, GRADE], ids=["regression", "ranking"])
+def test_a_number_is_predicted_by_its_mean_and_its_groups_mean(label):
+    train = rows([0.0] * 20 + [2.0] * 20, label=label, g=["a"] * 20 + ["b"] * 20)
+    holdout = rows([1.0] * 3, label=label, g=["a", "b", "new"])
+    constant = score_baseline(ConstantBaseline(kind="constant"), train, holdout, label)
+    assert constant.tolist() == [[1.0]] * 3
+    spec = GroupRateBaseline(kind="group_rate", by=("g",))
+    assert score_baseline(spec, train, holdout, label)[:, 0] == pytest.approx([0.5, 1.5, 1.0])
+
+
+@pytest.mark.parametrize("label", [RENT, GRADE], ids=["regression", "ranking"])
+def test_gradient_boosting_learns_a_number_and_is_the_same_twice(label):
+    def some(seed, count):
+        rng = np.random.default_rng(seed)
+        numeric = rng.normal(size=(count, 2)).astype(np.float32)
+        codes = rng.integers(0, 600, (count, 1)).astype(np.int32)
+        return rows((3 + numeric[:, 0]).clip(0).tolist(), numeric, codes, label=label)
+
+    train, holdout = some(0, 3000), some(1, 500)
+    spec = GradientBoostingBaseline(kind="gradient_boosting", iterations=40)
+    scores = score_baseline(spec, train, holdout, label)
+    assert scores.shape == (500, 1)
+    assert point_metrics(Truth("regression", holdout.label), scores)["r2"] > 0.9
+    assert np.array_equal(scores, score_baseline(spec, train, holdout, label))
+
+
+def test_a_label_that_is_no_such_number_is_named():
+    with pytest.raises(SpecError, match="1 of 2 values are not finite numbers"):
+        rows([1.0, float("nan")], label=RENT)
+    with pytest.raises(SpecError, match="1 of 2 values are not grades of relevance"):
+        rows([1.0, -1.0], label=GRADE)

@@ -9,19 +9,21 @@ from pydantic import TypeAdapter
 
 from ml_assets.evaluation.gate import NO_CHAMPION, decide, passed, policy_digest, summary
 from ml_assets.spec.gates import (
+    HIGHER_IS_BETTER,
     AgainstChampion,
     BeatsBaseline,
     Bound,
     GateSpec,
     Latency,
     LeakAlarm,
+    MetricName,
     ReleaseSpec,
     Size,
 )
-from ml_assets.spec.records import ChampionComparison, Interval, Measured
+from ml_assets.spec.records import ChampionComparison, Difference, Interval, Measured
 
 CHAMPION = "c4" * 32
-METRICS = ("auc", "average_precision", "log_loss", "brier", "accuracy", "ece")
+METRICS = MetricName.__args__
 
 
 def only(gate, report, measured, **options):
@@ -41,12 +43,12 @@ def comparison(high, *, comparable=True, champion=CHAMPION, difference=True):
         champion=champion,
         comparable=comparable,
         reason="" if comparable else "column 'wind' is gone",
-        log_loss_difference=Interval.model_construct(
-            value=high - 0.001, low=high - 0.002, high=high
-        )
+        loss="log-loss",
+        loss_difference=Interval.model_construct(value=high - 0.001, low=high - 0.002, high=high)
         if difference
         else None,
         metrics={},
+        differences={},
     )
 
 
@@ -137,6 +139,77 @@ def test_the_end_of_the_interval_decides_against_the_champion(report, measured, 
     gate = AgainstChampion(kind="champion", rule=rule, margin=0.005)
     result = only(gate, report.model_copy(update={"champion": comparison(high)}), measured)
     assert (result.passed, result.value) == (fine, high)
+
+
+def differing(metric, low, high, *, share=True):
+    """A champion comparison with one metric; absolute differences are a tenth of the relative."""
+
+    def gap(scale):
+        middle = (low + high) / 2
+        return Interval(value=middle * scale, low=low * scale, high=high * scale)
+
+    difference = Difference(absolute=gap(0.1), relative=gap(1.0) if share else None)
+    return comparison(9.0).model_copy(update={"differences": {metric: difference}})
+
+
+@pytest.mark.parametrize(
+    ("metric", "rule", "low", "high", "fine"),
+    [
+        ("ndcg", "superior", 0.0051, 0.02, True),
+        ("ndcg", "superior", 0.005, 0.02, False),
+        ("ndcg", "superior", -0.03, 0.02, False),
+        ("ndcg", "non_inferior", -0.0049, 0.02, True),
+        ("ndcg", "non_inferior", -0.005, 0.02, False),
+        ("rmse", "superior", -0.02, -0.0051, True),
+        ("rmse", "superior", -0.02, -0.005, False),
+        ("rmse", "non_inferior", -0.02, 0.0049, True),
+        ("rmse", "non_inferior", -0.02, 0.005, False),
+    ],
+)
+def test_a_metric_against_the_champion_is_held_to_the_worse_end_of_its_share(
+    report, measured, metric, rule, low, high, fine
+):
+    gate = AgainstChampion(kind="champion", rule=rule, metric=metric, margin=0.005, relative=True)
+    seen = report.model_copy(update={"champion": differing(metric, low, high)})
+    result = only(gate, seen, measured)
+    assert result.passed is fine
+    assert result.value == (low if metric == "ndcg" else high)
+    absolute = gate.model_copy(update={"relative": False, "margin": 0.0005})
+    assert only(absolute, seen, measured).passed is fine
+
+
+def test_the_reason_gives_the_share_its_interval_and_the_claim(report, measured):
+    gate = AgainstChampion(
+        kind="champion", rule="superior", metric="ndcg", margin=0.005, relative=True
+    )
+    seen = report.model_copy(update={"champion": differing("ndcg", 0.0061, 0.0181)})
+    assert only(gate, seen, measured).reason == (
+        "ndcg minus that of champion c4c4c4c4c4c4 is +1.21% of it, its 95% interval begins at"
+        " +0.61%, above +0.50%: this model is better by 0.5%"
+    )
+    seen = report.model_copy(update={"champion": differing("ndcg", 0.0041, 0.0181)})
+    assert only(gate, seen, measured).reason.endswith(
+        "begins at +0.41%, not above +0.50%: it is not shown that this model is better by 0.5%"
+    )
+
+
+def test_a_first_release_passes_whatever_metric_is_asked_for(report, measured):
+    gate = AgainstChampion(kind="champion", metric="ndcg", rule="superior", relative=True)
+    first = report.model_copy(update={"champion": None})
+    assert only(gate, first, measured).reason == NO_CHAMPION
+    assert only(gate, first, measured).passed
+
+
+def test_a_difference_that_the_report_lacks_is_refused(report, measured):
+    gate = AgainstChampion(kind="champion", metric="ndcg", relative=True)
+    for seen in (
+        comparison(-1.0),
+        differing("auc", 0.1, 0.2),
+        differing("ndcg", 1, 2, share=False),
+    ):
+        result = only(gate, report.model_copy(update={"champion": seen}), measured)
+        assert not result.passed
+        assert "no relative ndcg difference" in result.reason
 
 
 @pytest.mark.parametrize(("policy", "fine"), [("refuse", False), ("accept", True)])
@@ -241,6 +314,13 @@ gate_specs = st.one_of(
         margin=st.floats(0, 1),
         if_not_comparable=st.sampled_from(["refuse", "accept"]),
     ),
+    st.builds(
+        AgainstChampion,
+        kind=st.just("champion"),
+        rule=st.sampled_from(["non_inferior", "superior"]),
+        metric=metric_names,
+        relative=st.booleans(),
+    ),
     st.builds(LeakAlarm, kind=st.just("leak_alarm"), metric=metric_names, bound=st.floats(-1, 1)),
     st.builds(Size, kind=st.just("size"), at_most_mb=st.floats(0.01, 10)),
     st.builds(Latency, kind=st.just("latency"), at_most_ms=st.floats(0.01, 10)),
@@ -263,7 +343,10 @@ def test_whatever_is_taken_away_no_gate_that_needs_it_passes(report, measured, g
     results = decide(gates, report, measured)
     assert len(results) == len(gates)
     for gate, result in zip(gates, results, strict=True):
-        if getattr(gate, "metric", None) == spoiled or getattr(gate, "baseline", "") == "gone":
+        about_report = not isinstance(gate, AgainstChampion)
+        if (about_report and getattr(gate, "metric", None) == spoiled) or getattr(
+            gate, "baseline", ""
+        ) == "gone":
             assert not result.passed
             assert not passed(results)
 
@@ -279,7 +362,7 @@ def test_a_pass_always_has_a_finite_value_on_the_right_side_of_its_bound(
                 m: Interval.model_construct(value=metric, low=metric, high=metric) for m in METRICS
             },
             "baselines": {"constant": dict.fromkeys(METRICS, base)},
-            "champion": comparison(high),
+            "champion": comparison(high).model_copy(update={"differences": differences(high)}),
         }
     )
     measured = Measured.model_construct(latency_ms=latency, rows_per_second=1.0)
@@ -288,8 +371,21 @@ def test_a_pass_always_has_a_finite_value_on_the_right_side_of_its_bound(
         return
     assert result.value is not None and math.isfinite(result.value)
     assert result.bound is not None and math.isfinite(result.bound)
-    if isinstance(gate, AgainstChampion):
+    if isinstance(gate, AgainstChampion) and (gate.metric is None or not better_up(gate)):
         assert high < (gate.margin if gate.rule == "non_inferior" else -gate.margin)
+    elif isinstance(gate, AgainstChampion):
+        assert high > (gate.margin if gate.rule == "superior" else -gate.margin)
+
+
+def better_up(gate):
+    return HIGHER_IS_BETTER[gate.metric]
+
+
+def differences(end):
+    """Of every metric, with intervals of no width."""
+    gap = Interval.model_construct(value=end, low=end, high=end)
+    difference = Difference.model_construct(absolute=gap, relative=gap)
+    return dict.fromkeys(METRICS, difference)
 
 
 @once

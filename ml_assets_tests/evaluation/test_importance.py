@@ -5,7 +5,8 @@ import polars as pl
 import pytest
 
 from ml_assets.evaluation.importance import STACKED_ROWS, importance, shuffle
-from ml_assets.evaluation.rows import Holdout
+from ml_assets.evaluation.rows import Holdout, Truth
+from ml_assets.spec.pipeline import LabelSpec
 
 
 @pytest.fixture
@@ -18,7 +19,7 @@ def rows():
 
 def holdout_of(rows):
     return Holdout(
-        labels=rows["late"].cast(pl.Int64).to_numpy(),
+        truth=Truth("binary", rows["late"].cast(pl.Int64).to_numpy()),
         blocks=np.arange(len(rows)) // 50,
         slices={},
         span=("", ""),
@@ -59,3 +60,23 @@ def test_equal_rows_are_an_equal_stack_of_bounded_size(spec, rows):
     )
     frame = rows.with_columns(*(pl.col("distance").alias(name) for name in many))
     assert len(shuffle(wide, frame).stacked) <= STACKED_ROWS
+
+
+def test_a_ranking_is_sampled_by_whole_queries_that_can_be_judged(spec, rows):
+    label = LabelSpec(column="late", task="ranking", query="search")
+    asked = rows.with_columns(
+        search=pl.Series([f"q{n // 8}" for n in range(4000)]),
+        late=pl.when(pl.int_range(4000) < 80).then(0).otherwise(pl.col("late").cast(pl.Int64)),
+    )
+    shuffled = shuffle(spec.model_copy(update={"label": label}), asked)
+    chosen = asked[shuffled.sampled]
+    assert 900 < len(chosen) <= 1000
+    assert set(chosen.group_by("search").len()["len"]) == {8}
+    assert chosen.group_by("search").agg(pl.col("late").max())["late"].min() == 1
+    queries = (asked["search"].rank("dense").cast(pl.Int64) - 1).to_numpy()
+    truth = Truth("ranking", asked["late"].to_numpy(), queries=queries)
+    holdout = Holdout(truth=truth, blocks=queries, slices={}, span=("", ""))
+    found = importance(
+        spec.model_copy(update={"label": label}), holdout, shuffled, scores(shuffled.stacked)
+    )
+    assert found[0].loss_rise.low > 0.05 and found[1].loss_rise.value == 0.0

@@ -29,7 +29,7 @@ def frame(rows=1200):
 
 def judged(spec, champion=None):
     holdout = Holdout.of(spec, frame(), SPAN)
-    scores = np.where(holdout.labels == 1, 0.4, 0.2)[:, None]
+    scores = np.where(holdout.truth.labels == 1, 0.4, 0.2)[:, None]
     baselines = {"constant": np.full((len(scores), 1), 0.3)}
     return judge(
         spec,
@@ -57,7 +57,7 @@ def test_a_champion_on_the_same_rows_is_compared(spec):
     champion = ChampionScores("c4" * 32, np.full((1200, 1), 0.3), "")
     found = judged(spec, champion).champion
     assert found is not None and found.comparable
-    assert found.log_loss_difference is not None and found.log_loss_difference.high < 0
+    assert found.loss_difference is not None and found.loss_difference.high < 0
     assert found.metrics["auc"] == 0.5
 
 
@@ -66,7 +66,7 @@ def test_a_champion_that_cannot_be_scored_is_not_comparable_and_says_why(spec, s
     found = judged(spec, ChampionScores("c4" * 32, scores, "")).champion
     assert found is not None and not found.comparable
     assert found.reason
-    assert found.log_loss_difference is None
+    assert found.loss_difference is None
 
 
 def test_blocks_are_days_of_the_pipelines_own_time_zone(spec):

@@ -68,3 +68,14 @@ def test_an_edited_file_is_loaded_again(tmp_path: Path) -> None:
         file.write_text(f"def build(tables, window):\n    return {answer}\n")
         build = load_function(tmp_path, "features.py:build", "p")
         assert str(build({}, None)) == answer  # pyright: ignore[reportArgumentType]
+
+
+def test_the_query_of_a_ranking_comes_with_the_rows_and_is_never_null() -> None:
+    label = LabelSpec(column="y", task="ranking", query="q")
+    frame = GOOD.with_columns(pl.Series("q", [7, 7]))
+    checked = check_features(frame, SPEC, label)
+    assert checked.columns == ["k", "at", "q", "y", "x", "c"]
+    with pytest.raises(SpecError, match="'q'"):
+        check_features(GOOD, SPEC, label)
+    with pytest.raises(SpecError, match="is null in 1 rows"):
+        check_features(frame.with_columns(pl.Series("q", [7, None])), SPEC, label)

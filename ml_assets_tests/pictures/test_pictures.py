@@ -211,7 +211,7 @@ def test_a_report_s_pictures_hold_its_values_and_fit_one_event(report, spec):
     pictures = evaluation_pictures(full, spec)
     written = dict(zip(titles(pictures), map(words, files(pictures)), strict=True))
     assert "0.7300" in written["ROC AUC"] and "AP 0.4700" in written["Precision and recall"]
-    assert "-0.0020" in written["Champion against challenger"]
+    assert "-0.0020" in written["Champion against challenger: log-loss"]
     assert "0.6543" in written["ROC AUC by slice"] and "(1,234)" in written["ROC AUC by slice"]
     assert "0.0321" in written["Feature importance"]
     assert len(album([*pictures, changes_table(None)])) < 60_000

@@ -7,10 +7,17 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from ml_assets.spec.gates import HIGHER_IS_BETTER, BaselineSpec, GateSpec, MetricName
+from ml_assets.spec.gates import (
+    HIGHER_IS_BETTER,
+    LOSS_OF,
+    METRICS_OF,
+    BaselineSpec,
+    GateSpec,
+    MetricName,
+)
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.sources import EventsSource, FilesSource, SourceSpec, SqlSource, inside
-from ml_assets.spec.training import ModelSpec, TrainingSpec
+from ml_assets.spec.training import ModelSpec, Task, TrainingSpec
 
 Raw = dict[str, Any]
 
@@ -39,6 +46,7 @@ SQL: Raw = {
     "contract": "contracts/stock.json",
     "watermark": "counted",
 }
+RANKING: Raw = {"column": "rank", "task": "ranking", "query": "basket"}
 SPEC: Raw = {
     "schema": 1,
     "name": "returns",
@@ -149,6 +157,17 @@ def test_what_a_spec_says_survives_being_written_and_read_again() -> None:
         ("label.classes", ["yes", "no"], "a binary label is true or false"),
         ("label", {"column": "kind", "task": "multiclass"}, "needs 'classes', at least two"),
         ("label", {"column": "kind", "task": "multiclass", "classes": ["a"]}, "at least two"),
+        ("label", {"column": "rent", "task": "regression", "classes": ["a"]}, "remove 'classes'"),
+        ("label", {"column": "rank", "task": "ranking", "classes": ["a"]}, "needs 'query'"),
+        ("label", {"column": "rank", "task": "ranking"}, "needs 'query': the column that says"),
+        ("label", {**RANKING, "classes": ["a"]}, "a ranking label is a grade: remove 'classes'"),
+        ("label", {**RANKING, "query": "rank"}, "label.query 'rank' is the label itself"),
+        (
+            "label",
+            RANKING,
+            "metric 'auc', which a ranking task does not have; it has ndcg",
+        ),
+        ("label.query", "shop", "'query' is for a ranking label, this one is binary: remove it"),
         # split
         ("split.kind", "shuffle", "'time', 'random'"),
         ("split.train", 0, "greater than 0"),
@@ -174,6 +193,10 @@ def test_what_a_spec_says_survives_being_written_and_read_again() -> None:
         ("evaluation.baselines.0.kind", "magic", "'constant', 'group_rate', 'gradient_boosting'"),
         ("evaluation.block", "week", "'row' or 'day'"),
         ("evaluation.bootstrap_samples", 0, "greater than 0"),
+        ("evaluation.ndcg_at", 0, "greater than 0"),
+        ("gates.0.metric", "rmse", "'rmse', which a binary task does not have; it has auc,"),
+        ("gates.1.metric", "ndcg", "gate 'better' asks for metric 'ndcg', which a binary task"),
+        ("gates.2.metric", "r2", "gate 'leak_alarm' asks for metric 'r2'"),
         ("gates.1.baseline", "oracle", "names baseline 'oracle'; evaluation.baselines has"),
         ("gates.1.name", "quality", "gate name 'quality' is used twice"),
         ("gates.0.at_least", ..., "gate 'quality' needs 'at_least' or 'at_most'"),
@@ -258,6 +281,12 @@ def test_a_path_below_its_folder_is_kept_as_it_is(path: str) -> None:
         (GateSpec, {"kind": "champion", "margin": -0.1}, "greater than or equal to 0"),
         (GateSpec, {"kind": "champion", "rule": "better"}, "'non_inferior' or 'superior'"),
         (GateSpec, {"kind": "champion", "if_not_comparable": "shrug"}, "'refuse' or 'accept'"),
+        (GateSpec, {"kind": "champion", "metric": "f1"}, "'auc'"),
+        (
+            GateSpec,
+            {"kind": "champion", "relative": True},
+            "share of a metric: name the 'metric'",
+        ),
         (GateSpec, {"kind": "leak_alarm"}, "Field required"),
         (GateSpec, {"kind": "size", "at_most_mb": 0}, "greater than 0"),
         (GateSpec, {"kind": "latency", "at_most_ms": 0}, "greater than 0"),
@@ -268,6 +297,43 @@ def test_a_path_below_its_folder_is_kept_as_it_is(path: str) -> None:
 )
 def test_a_wrong_part_is_refused_with_its_reason(kind: Any, raw: Raw, said: str) -> None:
     assert said in refusal(lambda: TypeAdapter(kind).validate_python(raw))
+
+
+NUMBERS: list[tuple[Raw, str]] = [
+    ({"column": "price_paid", "task": "regression"}, "rmse"),
+    (RANKING, "ndcg"),
+]
+
+
+@pytest.mark.parametrize(("label", "metric"), NUMBERS)
+def test_a_number_or_a_grade_is_declared_like_a_class(label: Raw, metric: str) -> None:
+    gate = {"kind": "champion", "rule": "superior", "metric": metric, "relative": True}
+    raw = changed(changed(SPEC, "label", label), "gates", [gate])
+    spec = PipelineSpec.model_validate(raw)
+    assert spec.label.query == label.get("query")
+    assert PipelineSpec.model_validate(spec.model_dump(mode="json")) == spec
+
+
+@pytest.mark.parametrize(("label", "metric"), NUMBERS)
+def test_only_a_binary_label_has_positives_to_weigh(label: Raw, metric: str) -> None:
+    bound = {"kind": "bound", "name": "floor", "metric": metric, "at_least": 0.0}
+    raw = changed(changed(SPEC, "label", label), "gates", [bound])
+    raw = changed(raw, "training.positive_weight", 2.0)
+    said = refusal(lambda: PipelineSpec.model_validate(raw))
+    assert "training.positive_weight is for a binary label" in said
+
+
+def test_what_does_not_use_a_new_field_says_nothing_of_it() -> None:
+    """Digests of specs, policies and sets stay what they were before the field came."""
+    whole = PipelineSpec.model_validate(SPEC).model_dump(mode="json")
+    gate = TypeAdapter(GateSpec).validate_python({"kind": "champion"}).model_dump(mode="json")
+    assert "query" not in whole["label"]
+    assert not {"metric", "relative"} & set(gate)
+
+
+def test_every_task_has_metrics_and_a_loss() -> None:
+    assert set(METRICS_OF) == set(LOSS_OF) == set(Task.__args__)
+    assert all(set(METRICS_OF[task]) <= set(HIGHER_IS_BETTER) for task in METRICS_OF)
 
 
 def test_a_gate_against_the_champion_refuses_what_it_cannot_compare() -> None:

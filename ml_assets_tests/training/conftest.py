@@ -146,6 +146,32 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Ref:
     return write_shards(splits, FEATURES, LABEL, tmp_path_factory.mktemp("shards"))  # pyright: ignore[reportArgumentType]
 
 
+RENT = 900.0
+
+
+def regression_set(folder: Path) -> Ref:
+    """The label is 900, and 50 more for each unit of x: what a flat is let for."""
+    paid = (RENT + 50 * pl.col("x")).alias("y")
+    splits = {
+        name: frame(rows, first).with_columns(paid)
+        for name, rows, first in [("train", 1000, 0), ("validation", 300, 2000), ("holdout", 9, 1)]
+    }
+    label = LabelSpec(column="y", task="regression")
+    return write_shards(splits, FEATURES, label, folder)  # pyright: ignore[reportArgumentType]
+
+
+def ranking_set(folder: Path) -> Ref:
+    """Queries of five rows; the grade rises with x, and some queries have no relevant row."""
+    grade = pl.col("x").gt(0.5).cast(pl.Int64) + pl.col("x").gt(1.5).cast(pl.Int64)
+    columns = [grade.alias("y"), (pl.col("k") // 5).alias("q")]
+    splits = {
+        name: frame(rows, first).with_columns(columns)
+        for name, rows, first in [("train", 4000, 0), ("validation", 500, 5000), ("holdout", 5, 0)]
+    }
+    label = LabelSpec(column="y", task="ranking", query="q")
+    return write_shards(splits, FEATURES, label, folder)  # pyright: ignore[reportArgumentType]
+
+
 @pytest.fixture
 def sessions(tmp_path: Path, data: Ref) -> Sessions:
     return Sessions(tmp_path, data)

@@ -12,7 +12,7 @@ from ml_assets.spec.program import Checkpoint, Failed, Ref, Warning
 from ml_assets.storage.objects import file_digest
 from ml_assets.training.data import Batches, SplitArrays, lost_share, open_set
 from ml_assets.training.sampler import permuted
-from ml_assets_tests.training.conftest import SPEC, Attempt, Sessions
+from ml_assets_tests.training.conftest import SPEC, Attempt, Sessions, ranking_set
 
 
 def newest(folder: Path) -> Ref:
@@ -77,6 +77,16 @@ def test_one_process_gives_the_losses_of_two_to_1e_5(sessions: Sessions, whole: 
     one, two = alone.validation_losses(), whole.validation_losses()
     assert one.keys() == two.keys()
     assert max(abs(one[step] - two[step]) for step in one) < 1e-5
+
+
+def test_two_processes_rank_as_one_does(sessions: Sessions, tmp_path: Path) -> None:
+    searches = ranking_set(tmp_path / "shards")
+    one = sessions.attempt("one", procs=1, data=searches)
+    two = sessions.attempt("two", procs=2, data=searches)
+    assert (one.run(), two.run()) == (0, 0)
+    alone, shared = one.validation_losses(), two.validation_losses()
+    assert alone.keys() == shared.keys()
+    assert max(abs(alone[step] - shared[step]) for step in alone) < 1e-5
 
 
 def test_a_killed_training_resumes_to_the_same_bits(sessions: Sessions, whole: Attempt) -> None:

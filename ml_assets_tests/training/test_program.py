@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -26,10 +27,21 @@ from ml_assets.spec.program import (
     World,
 )
 from ml_assets.spec.training import Mlp, TabM
+from ml_assets.training.data import Rows
 from ml_assets.training.losses import row_losses
-from ml_assets.training.models import build, probabilities, set_output_bias
+from ml_assets.training.models import build, predictions, set_output_bias
 from ml_assets.training.optimization import learning_rate
-from ml_assets_tests.training.conftest import FEATURES, LABEL, SPEC, Attempt, Sessions, frame
+from ml_assets_tests.training.conftest import (
+    FEATURES,
+    LABEL,
+    RENT,
+    SPEC,
+    Attempt,
+    Sessions,
+    frame,
+    ranking_set,
+    regression_set,
+)
 
 NOTHING = Preprocessing(numeric=(), null_flags=(), categorical=())
 
@@ -91,30 +103,75 @@ def poison(ref: Ref) -> Ref:
     return Ref(uri=ref.uri, digest=hashlib.sha256(data).hexdigest())
 
 
-def test_an_exported_model_scores_rows_in_their_order(whole: Attempt, tmp_path: Path) -> None:
-    result = whole.result()
+def scored(attempt: Attempt, folder: Path) -> tuple[ScoreResult, np.ndarray]:
+    """The validation split as the attempt's model scores it."""
     request = ScoreRequest(
         session="score",
         attempt=1,
-        model=result.model,
-        data=whole.request.data,
+        model=attempt.result().model,
+        data=attempt.request.data,
         split="validation",
         output=ScoreOutput(
-            predictions=str(tmp_path / "p.npy"),
-            events=str(tmp_path / "events.jsonl"),
-            result=str(tmp_path / "result.json"),
+            predictions=str(folder / "p.npy"),
+            events=str(folder / "events.jsonl"),
+            result=str(folder / "result.json"),
         ),
         world=World(),
     )
-    (tmp_path / "request.json").write_bytes(canonical_json(request))
-    assert program("score", tmp_path / "request.json") == 0
-    scored = ScoreResult.model_validate_json((tmp_path / "result.json").read_bytes())
-    p = np.load(tmp_path / "p.npy", allow_pickle=False)
-    label = np.load(Path(whole.request.data.uri) / "validation" / "label.npy")
+    (folder / "request.json").write_bytes(canonical_json(request))
+    assert program("score", folder / "request.json") == 0
+    result = ScoreResult.model_validate_json((folder / "result.json").read_bytes())
+    return result, np.load(folder / "p.npy", allow_pickle=False)
+
+
+def array(attempt: Attempt, kind: str) -> np.ndarray:
+    return np.load(Path(attempt.request.data.uri) / "validation" / f"{kind}.npy")
+
+
+def test_an_exported_model_scores_rows_in_their_order(whole: Attempt, tmp_path: Path) -> None:
+    result, p = scored(whole, tmp_path)
+    label = array(whole, "label")
     loss = -(label * np.log(p[:, 0]) + (1 - label) * np.log(1 - p[:, 0])).mean()
     assert p.shape == (300, 1)
-    assert loss == pytest.approx(result.metrics["validation_loss"], abs=1e-9)
-    assert scored.latency_ms > 0
+    assert loss == pytest.approx(whole.result().metrics["validation_loss"], abs=1e-9)
+    assert result.latency_ms > 0
+
+
+def test_a_regression_is_scored_in_the_unit_of_its_label(
+    sessions: Sessions, tmp_path: Path
+) -> None:
+    attempt = sessions.attempt("rents", procs=1, data=regression_set(tmp_path / "shards"))
+    assert attempt.run() == 0
+    _, predicted = scored(attempt, tmp_path)
+    scale = load_schema(attempt.request.data).label_scale
+    assert scale is not None and scale.mean == pytest.approx(RENT, abs=5)
+    standardized = array(attempt, "label")
+    loss = (((predicted[:, 0] - scale.mean) / scale.std - standardized) ** 2).mean()
+    assert loss == pytest.approx(attempt.result().metrics["validation_loss"], abs=1e-9)
+    error = np.sqrt(loss) * scale.std
+    assert error < 0.5 * scale.std, "it has learned something"
+    assert predicted.mean() == pytest.approx(RENT, abs=10)
+
+
+def test_a_ranking_is_scored_row_by_row_and_validated_query_by_query(
+    sessions: Sessions, tmp_path: Path
+) -> None:
+    attempt = sessions.attempt("clicks", procs=1, data=ranking_set(tmp_path / "shards"))
+    assert attempt.run() == 0
+    _, score = scored(attempt, tmp_path)
+    shares, starts = array(attempt, "label"), array(attempt, "queries")
+    losses = [
+        -(shares[a:b] * log_softmax(score[a:b, 0])).sum()
+        for a, b in pairwise(starts)
+        if shares[a:b].sum() > 0
+    ]
+    loss = attempt.result().metrics["validation_loss"]
+    assert np.mean(losses) == pytest.approx(loss, abs=1e-6)
+    assert loss < 0.9 * np.log(5), "better than no order at all"
+
+
+def log_softmax(score: np.ndarray) -> np.ndarray:
+    return score - np.log(np.exp(score).sum())
 
 
 def test_the_program_tells_the_first_rows_and_a_fixed_batch_at_each_evaluation(
@@ -152,15 +209,16 @@ def test_the_loss_at_initialization_is_near_the_entropy_of_the_labels(spec: TabM
     network = build(spec, NOTHING, "binary", ())
     set_output_bias(network, "binary", (0.2,))
     logits = network(torch.zeros(1000, 0), torch.zeros(1000, 0, dtype=torch.int32), None)
-    label = (torch.arange(1000) % 5 == 0).float()
+    nothing = torch.zeros(1000, 0)
+    rows = Rows(nothing, nothing.int(), (torch.arange(1000) % 5 == 0).float())
     entropy = -(0.2 * np.log(0.2) + 0.8 * np.log(0.8))
-    assert float(row_losses(logits, label, "binary").mean()) == pytest.approx(entropy, abs=0.15)
+    assert float(row_losses(logits, rows, "binary").mean()) == pytest.approx(entropy, abs=0.15)
 
 
 def test_multiclass_probabilities_sum_to_one() -> None:
     network = build(TabM(family="tabm", width=8, members=3), NOTHING, "multiclass", ("a", "b", "c"))
     logits = network(torch.zeros(4, 0), torch.zeros(4, 0, dtype=torch.int32), None)
-    assert probabilities(logits, "multiclass").sum(dim=1).tolist() == pytest.approx([1.0] * 4)
+    assert predictions(logits, "multiclass").sum(dim=1).tolist() == pytest.approx([1.0] * 4)
 
 
 def test_the_learning_rate_rises_then_falls_to_zero() -> None:

@@ -1,11 +1,12 @@
 """The families of models, by the name in the spec."""
 
 from collections.abc import Sequence
+from typing import assert_never
 
 import torch
 
 from ml_assets.spec.program import Preprocessing
-from ml_assets.spec.training import Mlp, ModelSpec, Task
+from ml_assets.spec.training import Mlp, ModelSpec, Task, outputs_of
 from ml_assets.training.models.mlp import MlpNetwork
 from ml_assets.training.models.tabm import TabMNetwork
 
@@ -19,21 +20,42 @@ def build(
     """A network with real initial values, drawn from torch's global generator."""
     numeric = len(preprocessing.numeric) + len(preprocessing.null_flags)
     cardinalities = [len(column.vocabulary) + 1 for column in preprocessing.categorical]
-    outputs = 1 if task == "binary" else len(classes)
     kind = MlpNetwork if isinstance(spec, Mlp) else TabMNetwork
-    return kind(spec, numeric, cardinalities, outputs)  # pyright: ignore[reportArgumentType]  the family decides both
+    return kind(spec, numeric, cardinalities, outputs_of(task, classes))  # pyright: ignore[reportArgumentType]  the family decides both
 
 
 def set_output_bias(network: Network, task: Task, label_rate: Sequence[float]) -> None:
-    """Begin at the base rate: the loss at initialization is the entropy of the labels."""
+    """Begin at the base rate: the loss at initialization is the entropy of the labels.
+
+    A standardized number begins at its mean, 0; a score says nothing but the order.
+    """
     rates = torch.tensor(label_rate, dtype=torch.float64).clamp(1e-6, 1 - 1e-6)
-    bias = torch.log(rates / (1 - rates)) if task == "binary" else torch.log(rates)
+    match task:
+        case "binary":
+            bias = torch.log(rates / (1 - rates))
+        case "multiclass":
+            bias = torch.log(rates)
+        case "regression" | "ranking":
+            bias = torch.zeros(1)
+        case _:
+            assert_never(task)
     with torch.no_grad():
         network.output_bias.copy_(bias.to(network.output_bias.dtype).expand_as(network.output_bias))
 
 
-def probabilities(logits: torch.Tensor, task: Task) -> torch.Tensor:
-    """The mean of the members' probabilities: [n, 1] (binary) or [n, k], float64."""
+def predictions(logits: torch.Tensor, task: Task) -> torch.Tensor:
+    """The mean of what the members say, [n, outputs] float64.
+
+    Probabilities (binary, multiclass), standardized values (regression) or scores (ranking).
+    """
     wide = logits.double()
-    each = torch.sigmoid(wide) if task == "binary" else torch.softmax(wide, dim=-1)
+    match task:
+        case "binary":
+            each = torch.sigmoid(wide)
+        case "multiclass":
+            each = torch.softmax(wide, dim=-1)
+        case "regression" | "ranking":
+            each = wide
+        case _:
+            assert_never(task)
     return each.mean(dim=1)

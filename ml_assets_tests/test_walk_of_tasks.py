@@ -1,0 +1,105 @@
+"""The walk of a regression and of a ranking: from the spec to a release, and to the next model."""
+
+from pathlib import Path
+
+import pytest
+
+from ml_assets_tests.worlds import clicks, rents
+from ml_assets_tests.worlds.world import World
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    world = World(tmp_path_factory.mktemp("tasks"))
+    clicks.plant(world.pipelines, world.sources)
+    rents.plant(world.pipelines, world.sources)
+    return world
+
+
+@pytest.fixture(scope="module")
+def ranked(world: World) -> str:
+    """The first run of the ranking: two processes, FSDP."""
+    return world.cli("run", "clicks")
+
+
+@pytest.fixture(scope="module")
+def estimated(world: World) -> str:
+    """The first run of the regression: one process."""
+    return world.cli("run", "rents")
+
+
+def reseed(world: World, pipeline: str) -> None:
+    """Another seed: the next model is another one, and as good."""
+    spec = world.pipelines / pipeline / "defs.yaml"
+    spec.write_text(spec.read_text().replace("  training:\n", "  training:\n    seed: 5\n"))
+
+
+def test_a_ranking_ends_in_a_release(world: World, ranked: str) -> None:
+    release = world.status("clicks")["release"]
+    assert release["decision"] == "passed"
+    assert set(release["metrics"]) == {"ndcg"}
+    assert 0.85 < release["metrics"]["ndcg"] < 0.98
+    assert "[pass] champion: no champion yet" in ranked
+
+
+def test_a_regression_ends_in_a_release(world: World, estimated: str) -> None:
+    release = world.status("rents")["release"]
+    assert release["decision"] == "passed"
+    metrics = release["metrics"]
+    assert set(metrics) == {"rmse", "mae", "r2"}
+    assert rents.NOISE * 0.9 < metrics["rmse"] < rents.NOISE * 1.2, "in euros: the planted noise"
+    assert "[pass] champion: no champion yet" in estimated
+
+
+def test_a_ranking_that_is_no_better_than_the_champion_is_refused(
+    world: World, ranked: str
+) -> None:
+    champion = world.status("clicks")["release"]["version"]
+    reseed(world, "clicks")
+    said = world.cli("run", "clicks", code=3)
+    assert f"champion: ndcg minus that of champion {champion[:12]} is" in said
+    assert "it is not shown that this model is better by 0.5%" in said
+    assert world.status("clicks")["release"]["version"] == champion
+
+
+def test_a_regression_that_is_no_worse_than_the_champion_follows_it(
+    world: World, estimated: str
+) -> None:
+    champion = world.status("rents")["release"]["version"]
+    reseed(world, "rents")
+    said = world.cli("run", "rents")
+    assert f"champion: rmse minus that of champion {champion[:12]} is" in said
+    assert "below +5.00%: this model is not worse by 5%" in said
+    assert world.status("rents")["release"]["version"] != champion
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "shown", "not_shown"),
+    [
+        ("clicks", ["NDCG by day", "Gain by position"], ["ROC", "Residuals"]),
+        ("rents", ["Predicted against observed", "Residuals"], ["ROC", "NDCG"]),
+    ],
+)
+def test_the_report_shows_what_makes_sense_of_the_task(
+    world: World,
+    ranked: str,
+    estimated: str,
+    pipeline: str,
+    shown: list[str],
+    not_shown: list[str],
+) -> None:
+    page = Path(world.cli("report", pipeline).strip()).read_text()
+    assert "<svg" in page
+    assert all(heading in page for heading in shown)
+    assert not any(heading in page for heading in not_shown)
+
+
+def test_a_gate_on_a_metric_of_another_task_is_a_mistake_of_the_spec(world: World) -> None:
+    spec = world.pipelines / "rents" / "defs.yaml"
+    good = spec.read_text()
+    try:
+        spec.write_text(good.replace("metric: r2,", "metric: auc,"))
+        said = world.cli("check", "rents", code=1)
+    finally:
+        spec.write_text(good)
+    assert "'auc', which a regression task does not have; it has rmse, mae, r2" in said

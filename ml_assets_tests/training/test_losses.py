@@ -1,0 +1,94 @@
+"""The loss of each task: values known by hand, weights, and what a ranking's queries share."""
+
+import math
+
+import pytest
+import torch
+
+from ml_assets.spec.training import Task
+from ml_assets.training.data import Rows
+from ml_assets.training.losses import prediction_losses, row_losses, row_weights
+from ml_assets.training.models import predictions
+
+TASKS = Task.__args__
+
+
+def rows(label: list[float], starts: list[int] | None = None) -> Rows:
+    nothing = torch.zeros(len(label), 0)
+    queries = None if starts is None else torch.tensor(starts)
+    return Rows(nothing, nothing.int(), torch.tensor(label), queries)
+
+
+def logits(values: list[float]) -> torch.Tensor:
+    """[n, 1 member, 1 output]."""
+    return torch.tensor(values)[:, None, None].requires_grad_()
+
+
+def mean_loss(found: torch.Tensor, of: Rows, task: Task) -> torch.Tensor:
+    weights = row_weights(of, task, positive_weight=1.0)
+    return (row_losses(found, of, task) * weights).sum() / weights.sum()
+
+
+def test_a_regression_pays_the_squared_error_of_each_member() -> None:
+    two_members = torch.tensor([[[1.0], [3.0]], [[0.0], [0.0]]])
+    assert row_losses(two_members, rows([1.0, -2.0]), "regression").tolist() == [2.0, 4.0]
+
+
+def test_a_ranking_pays_the_cross_entropy_of_shares_and_softmax() -> None:
+    two = rows([0.75, 0.25, 0.0, 1.0, 0.0], [0, 3, 5])
+    scores = logits([1.0, 0.0, 2.0, 5.0, 5.0])
+    total = math.log(math.e + 1 + math.e**2)
+    by_hand = (0.75 * (total - 1) + 0.25 * total + math.log(2)) / 2
+    assert mean_loss(scores, two, "ranking").item() == pytest.approx(by_hand)
+
+
+def test_a_ranking_is_about_differences_within_a_query_only() -> None:
+    two = rows([1.0, 0.0, 0.5, 0.5, 0.0], [0, 2, 5])
+    scores = torch.tensor([1.0, 2.0, 3.0, 1.0, 0.0])[:, None, None]
+    lifted = scores + torch.tensor([7.0, 7.0, -3.0, -3.0, -3.0])[:, None, None]
+    assert torch.allclose(row_losses(scores, two, "ranking"), row_losses(lifted, two, "ranking"))
+
+
+def test_queries_of_unequal_length_have_finite_gradients_that_sum_to_nothing() -> None:
+    """The table of queries is padded: what stands in the empty places may not be felt."""
+    uneven = rows([1.0, 0.25, 0.75, 0.0, 0.0, 0.0], [0, 1, 6])
+    scores = logits([3.0, 1.0, 0.0, 2.0, 0.5, -1.0])
+    mean_loss(scores, uneven, "ranking").backward()
+    assert scores.grad is not None
+    gradient = scores.grad[:, 0, 0]
+    assert torch.isfinite(gradient).all()
+    assert float(gradient[0]) == 0, "alone in its query, a row cannot be out of order"
+    assert float(gradient[1:].sum()) == pytest.approx(0, abs=1e-6)
+
+
+def test_a_ranking_is_best_where_the_softmax_is_the_shares() -> None:
+    shares = [0.6, 0.3, 0.1]
+    at_best = logits([math.log(share) for share in shares])
+    mean_loss(at_best, rows(shares, [0, 3]), "ranking").backward()
+    assert at_best.grad is not None
+    assert at_best.grad.abs().max() < 1e-6
+
+
+def test_what_a_row_weighs() -> None:
+    some = rows([1.0, 0.0])
+    assert row_weights(some, "binary", 3.0).tolist() == [3.0, 1.0]
+    assert row_weights(some, "binary", 1.0).tolist() == [1.0, 1.0]
+    assert row_weights(some, "multiclass", 1.0).tolist() == [1.0, 1.0]
+    assert row_weights(some, "regression", 1.0).tolist() == [1.0, 1.0]
+    shared = rows([0.25, 0.75], [0, 2])
+    assert row_weights(shared, "ranking", 1.0).tolist() == [0.25, 0.75]
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_validation_counts_a_lone_member_as_training_does(task: Task) -> None:
+    draw = torch.Generator().manual_seed(0)
+    found = torch.randn(6, 1, 3 if task == "multiclass" else 1, generator=draw)
+    labels = {
+        "binary": rows([1.0, 0.0, 0.0, 1.0, 1.0, 0.0]),
+        "multiclass": rows([0, 1, 2, 0, 1, 2]),
+        "regression": rows([0.5, -1.0, 2.0, 0.0, 0.1, 3.0]),
+        "ranking": rows([1.0, 0.0, 0.5, 0.5, 0.0, 0.0], [0, 2, 6]),
+    }[task]
+    trained = row_losses(found, labels, task)
+    validated = prediction_losses(predictions(found, task), labels, task)
+    assert torch.allclose(trained.double(), validated, atol=1e-6)
