@@ -15,6 +15,10 @@ from ml_assets.assets.released_model import released_model
 from ml_assets.assets.trained_model import trained_model
 from ml_assets.assets.training_set import training_set
 from ml_assets.assets.validated_table import validated_table
+from ml_assets.automation.beginnings import beginnings_check, beginnings_sensor, runs_by_itself
+from ml_assets.automation.jobs import pipeline_jobs
+from ml_assets.automation.schedules import schedules
+from ml_assets.automation.sensors import sensors
 from ml_assets.checks.gates import gates
 from ml_assets.settings import read_settings
 from ml_assets.spec.pipeline import PipelineSpec
@@ -55,13 +59,15 @@ class TrainingPipeline(dg.Component):
 
 
 def build_pipeline(spec: PipelineSpec, folder: Path) -> dg.Definitions:
-    """The asset graph and checks of one pipeline.
+    """The asset graph, checks, jobs, schedules and sensors of one pipeline.
 
     Args:
         spec: the checked spec.
         folder: holds the feature function and the contracts that the spec names.
     """
     graph = PipelineGraph(spec, folder)
+    jobs = pipeline_jobs(graph)
+    watched = [beginnings_sensor(graph)] if runs_by_itself(spec.automation) else []
     return dg.Definitions(
         assets=[
             *(raw_snapshot(graph, name) for name in spec.sources),
@@ -73,5 +79,8 @@ def build_pipeline(spec: PipelineSpec, folder: Path) -> dg.Definitions:
             evaluation_report(graph),
             released_model(graph),
         ],
-        asset_checks=[gates(graph)],
+        asset_checks=[gates(graph), *([beginnings_check(graph)] if watched else [])],
+        jobs=jobs.all,
+        schedules=schedules(graph, jobs.refresh),
+        sensors=[*sensors(graph, jobs), *watched],
     )

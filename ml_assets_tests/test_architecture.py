@@ -41,6 +41,7 @@ KNOW_DAGSTER = {
     "definitions",
     "operations",
     "pipelines",
+    "planning",
     "resources",
     "runs",
 }

@@ -22,7 +22,8 @@ from ml_assets.spec.training import without_meaning
 
 Decorator = Callable[[Callable[..., Any]], dg.AssetsDefinition]
 PACKAGE = Path(ml_assets.__file__).parent
-DATA_STAGES = ("raw_snapshot", "validated_table", "derived_table", "feature_set")
+SOURCE_STAGES = ("raw_snapshot", "validated_table")
+DATA_STAGES = (*SOURCE_STAGES, "derived_table", "feature_set")
 MODEL_STAGES = (
     "training_set",
     "checkpoints",
@@ -46,6 +47,11 @@ class PipelineGraph:
 
     def key(self, stage: str, source: str | None = None) -> dg.AssetKey:
         return dg.AssetKey([self.name, stage, *([source] if source else [])])
+
+    @property
+    def pool(self) -> str:
+        """What every step of the pipeline holds: one run at a time writes it."""
+        return self.name
 
     def partitions(self, source: SourceSpec | None = None) -> dg.PartitionsDefinition | None:
         """The partitions of a data stage; None where the data is read whole."""
@@ -92,7 +98,7 @@ class PipelineGraph:
 
     def asset(self, stage: str, source: str | None = None, **more: Any) -> Decorator:
         """``dg.asset`` with the attributes that every asset of the pipeline declares."""
-        decorator: Any = dg.asset(**self.attributes(stage, source), **more)
+        decorator: Any = dg.asset(**self.attributes(stage, source), pool=self.pool, **more)
         return decorator
 
     def attributes(self, stage: str, source: str | None = None) -> dict[str, Any]:
@@ -103,7 +109,18 @@ class PipelineGraph:
             "owners": [self.spec.owner],
             "code_version": self.code_version(stage, source),
             "tags": {"pipeline": self.name, "stage": stage},
+            "freshness_policy": self._freshness(stage),
         }
+
+    def _freshness(self, stage: str) -> dg.FreshnessPolicy | None:
+        declared = self.spec.automation.freshness
+        bounds = {
+            "feature_set": declared.data,
+            "training_set": declared.data,
+            "released_model": declared.model,
+        }
+        bound = bounds.get(stage)
+        return dg.FreshnessPolicy.time_window(fail_window=bound) if bound else None
 
     def code_version(self, stage: str, source: str | None = None) -> str:
         """Digest of the part of the spec and of the code that decide this stage's content."""

@@ -47,6 +47,7 @@ def trained_model(graph: PipelineGraph) -> dg.AssetsDefinition:
         name=f"{graph.name}__train",
         specs=_specs(graph),
         can_subset=False,
+        pool=graph.pool,
     )
     def materialize(
         context: dg.AssetExecutionContext,

@@ -1,16 +1,19 @@
 """ml-assets demo: real flights from the outside world to a released model."""
 
 import argparse
+from pathlib import Path
 
 from ml_assets.cli.exit_codes import DONE
 from ml_assets.cli.run import run_pipeline, tell
 from ml_assets.cli.session import working_session
 from ml_assets.errors import SettingsError
+from ml_assets.settings import Settings
 
 PIPELINE = "flight_delays"
 _NEXT = """
 what to do next:
   ml-assets ui                            the lineage, in a browser
+  ml-assets land-week                     the next week of flights: the UI's sensor takes it in
   ml-assets report flight_delays --open   the report, with pictures
   ml-assets status flight_delays --json   every version, and what it was made from
 """
@@ -31,14 +34,24 @@ def call(arguments: argparse.Namespace) -> int:
     from ml_assets.runs.run import Request
 
     with working_session("demo") as session:
-        world = session.settings.home / "demo"
-        if session.settings.sources != world:
-            raise SettingsError(
-                f"ML_ASSETS_SOURCES is {session.settings.sources}, but the demo reads the world it"
-                f" lays out at {world}. Unset it for the demo, or run: ml-assets run {PIPELINE}"
-            )
+        world = demo_world(session.settings)
         tell(f"the outside world: {world}")
         lay_out(world)
         run_pipeline(session, Request(PIPELINE))
     print(_NEXT)
     return DONE
+
+
+def demo_world(settings: Settings) -> Path:
+    """Where the demo's outside world lies.
+
+    Raises:
+        SettingsError: pipelines read their sources from another place.
+    """
+    world = settings.home / "demo"
+    if settings.sources != world:
+        raise SettingsError(
+            f"ML_ASSETS_SOURCES is {settings.sources}, but the demo reads the world it"
+            f" lays out at {world}. Unset it for the demo, or run: ml-assets run {PIPELINE}"
+        )
+    return world

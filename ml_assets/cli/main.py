@@ -9,6 +9,7 @@ from ml_assets.cli import (
     demo,
     gc,
     history,
+    land_week,
     logs,
     new,
     predict,
@@ -22,7 +23,22 @@ from ml_assets.cli import (
 from ml_assets.cli.exit_codes import DONE, ERROR, REFUSED
 from ml_assets.errors import EvidenceError, MlAssetsError
 
-_COMMANDS = (demo, run, new, check, status, history, logs, predict, read, report, ui, gc, reset)
+_COMMANDS = (
+    demo,
+    land_week,
+    run,
+    new,
+    check,
+    status,
+    history,
+    logs,
+    predict,
+    read,
+    report,
+    ui,
+    gc,
+    reset,
+)
 _EPILOG = """
 exit codes: 0 done, 1 error, 2 wrong usage, 3 refused by a gate
 

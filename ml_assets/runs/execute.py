@@ -3,35 +3,34 @@
 import logging
 import os
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import dagster as dg
 
 from ml_assets.errors import MlAssetsError, RefusedByGate, RunFailed
+from ml_assets.planning.in_flight import (
+    AT_WORK,
+    PID_TAG,
+    PIPELINE_TAG,
+    TRIGGER_TAG,
+    mark_dead,
+    name_of,
+    runs_on,
+)
+from ml_assets.planning.selection import Selection
 
-PID_TAG = "ml_assets/pid"
 Tell = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Selection:
-    """What one run makes."""
-
-    assets: tuple[dg.AssetKey, ...] = ()
-    checks: tuple[dg.AssetCheckKey, ...] | None = None
-    """None: every check of the assets."""
-    partitions: tuple[str, str] | None = None
-    """First and last partition key of a range."""
 
 
 def execute(
     defs: dg.Definitions,
     instance: dg.DagsterInstance,
+    pipeline: str,
     selection: Selection,
     tell: Tell,
-    config: dict[str, Any] | None = None,
+    config: Mapping[str, Any] | None = None,
 ) -> str:
     """Run the selection and return the run's id.
 
@@ -44,7 +43,12 @@ def execute(
         asset_selection=set(selection.assets),
         asset_check_selection=None if selection.checks is None else set(selection.checks),
     )
-    tags = {PID_TAG: str(os.getpid()), **_range_tags(selection.partitions)}
+    tags = {
+        PID_TAG: str(os.getpid()),
+        PIPELINE_TAG: pipeline,
+        TRIGGER_TAG: "command line",
+        **selection.tags,
+    }
     with _Progress(instance, tags[PID_TAG], tell) as progress:
         result = subset.execute_in_process(
             instance=instance,
@@ -69,6 +73,27 @@ def mark_dead_runs(instance: dg.DagsterInstance) -> list[str]:
     return marked
 
 
+def wait_for_others(instance: dg.DagsterInstance, pipeline: str, tell: Tell) -> None:
+    """Return when no run of the UI or its daemon is at work on the pipeline.
+
+    The lock keeps command lines apart, the pool of the pipeline the runs of the daemon; this
+    keeps the command line from working beside them. Should both begin in the same second, nothing
+    is lost: publishing is atomic, and refused where another run was first.
+    """
+    told: set[str] = set()
+    while True:
+        others = runs_on(instance, pipeline, AT_WORK)
+        gone = mark_dead(instance, others)
+        working = [o.dagster_run for o in others if o.dagster_run.run_id not in gone]
+        if not working:
+            return
+        for run in working:
+            if run.run_id not in told:
+                tell(f"waiting for {name_of(run)}, which is at work on {pipeline}")
+                told.add(run.run_id)
+        time.sleep(1)
+
+
 _IN_PROGRESS = [
     dg.DagsterRunStatus.NOT_STARTED,
     dg.DagsterRunStatus.STARTING,
@@ -76,16 +101,6 @@ _IN_PROGRESS = [
     dg.DagsterRunStatus.CANCELING,
 ]
 _QUIET = {"console": {"config": {"log_level": "CRITICAL"}}}
-
-
-def _range_tags(partitions: tuple[str, str] | None) -> dict[str, str]:
-    if partitions is None:
-        return {}
-    first, last = partitions
-    return {
-        "dagster/asset_partition_range_start": first,
-        "dagster/asset_partition_range_end": last,
-    }
 
 
 def _failure(result: dg.ExecuteInProcessResult) -> MlAssetsError:

@@ -103,6 +103,42 @@ def lay_out(root: Path, *, arrived: int = ARRIVED) -> None:
     _lay_out_flights(data, root, weeks)
 
 
+def land(root: Path, weeks: int = 1) -> list[date]:
+    """Let the next weeks arrive below ``root``, as they would in a year of their own.
+
+    A week is there when all of its sources are: its arrivals are written last.
+
+    Returns:
+        The Mondays of the weeks that landed.
+
+    Raises:
+        SourceError: nothing is laid out at ``root``, or the year has fewer weeks left.
+    """
+    landed = sum(1 for week in _weeks() if all(f.exists() for f in _week_files(root, week)))
+    if not landed:
+        raise SourceError(
+            f"The demo's world is not laid out at {root}: no week has landed there."
+            " Lay it out first: ml-assets demo"
+        )
+    left = WEEKS - landed
+    if weeks > left:
+        raise SourceError(
+            f"{weeks} {_plural(weeks)} cannot land: {landed} of the year's {WEEKS} have,"
+            f" {left} {_plural(left)} can still. To see the year end again, start over:"
+            " ml-assets reset, then ml-assets demo"
+        )
+    lay_out(root, arrived=landed + weeks)
+    return _weeks()[landed : landed + weeks]
+
+
+def _plural(weeks: int) -> str:
+    return "week" if weeks == 1 else "weeks"
+
+
+def _week_files(root: Path, week: date) -> tuple[Path, Path]:
+    return root / FLIGHTS / f"{week}.csv", root / ARRIVALS / f"{week}.jsonl"
+
+
 def _weeks() -> list[date]:
     return [FIRST_WEEK + timedelta(weeks=number) for number in range(WEEKS)]
 
@@ -133,18 +169,17 @@ def _lay_out_reference(data: Path, folder: Path) -> None:
 
 
 def _lay_out_flights(data: Path, root: Path, weeks: Sequence[date]) -> None:
-    schedules = {week: root / FLIGHTS / f"{week}.csv" for week in weeks}
-    arrivals = {week: root / ARRIVALS / f"{week}.jsonl" for week in weeks}
-    if all(file.exists() for file in [*schedules.values(), *arrivals.values()]):
+    files = {week: _week_files(root, week) for week in weeks}
+    if all(file.exists() for pair in files.values() for file in pair):
         return
     flights = _read_flights(data).partition_by("week", as_dict=True)
-    for week in weeks:
+    for week, (schedule, arrivals) in files.items():
         rows = flights[(week,)]
-        if not schedules[week].exists():
-            _write(schedules[week], _as_text(rows, _SCHEDULE).write_csv().encode())
-        if not arrivals[week].exists():
+        if not schedule.exists():
+            _write(schedule, _as_text(rows, _SCHEDULE).write_csv().encode())
+        if not arrivals.exists():
             events = _as_text(rows.sort("known_at", *_SCHEDULE[:4]), _ARRIVAL)
-            _write(arrivals[week], events.write_ndjson().encode())
+            _write(arrivals, events.write_ndjson().encode())
 
 
 def _as_text(rows: pl.DataFrame, columns: Iterable[str]) -> pl.DataFrame:

@@ -1,22 +1,23 @@
 """Running a pipeline: the due data partitions, then the due part of the model's stages."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import dagster as dg
 
-from ml_assets.assets.graph import DATA_STAGES, STAGES, PipelineGraph
-from ml_assets.assets.training_set import resolve_window
+from ml_assets.assets.graph import STAGES, PipelineGraph
+from ml_assets.planning.due import Landed, calendar, landed, plan_data
+from ml_assets.planning.plan import Plan
+from ml_assets.planning.selection import Selection, data_runs, model_run
+from ml_assets.planning.steps import data_steps
 from ml_assets.resources.sources import SourcesResource
-from ml_assets.runs.decided import gate_is_due
-from ml_assets.runs.due import Landed, landed, plan_data, plan_model, reader_partitions
-from ml_assets.runs.execute import Selection, Tell, execute, mark_dead_runs
-from ml_assets.runs.plan import Plan, contiguous
+from ml_assets.runs.execute import Tell, execute, mark_dead_runs, wait_for_others
 from ml_assets.settings import Settings
 from ml_assets.spec.load import find_pipeline, load_spec
 from ml_assets.storage.embedded import open_snapshots
-from ml_assets.storage.layout import Address
 
 
 @dataclass(frozen=True)
@@ -69,92 +70,37 @@ class PipelineRun:
         for run_id in mark_dead_runs(self.instance):
             self.tell(f"run {run_id[:8]} was interrupted; it is marked as failed")
         wanted = STAGES[: STAGES.index(request.through) + 1] if request.through else STAGES
+        self._wait_for_others()  # what they make is not planned again
         arrived = landed(self.graph, self.sources)
         self._make_data(wanted, arrived)
         if "training_set" in wanted:
+            self._wait_for_others()
             self._make_model(wanted, request)
 
     def _make_data(self, wanted: tuple[str, ...], arrived: Landed) -> None:
         plan = plan_data(self.graph, self.store, self.sources, arrived)
         self._tell_plan(plan, wanted)
-        sources = [stage for stage in DATA_STAGES[:2] if stage in wanted]
-        whole = self._due_keys(plan, sources, partitioned=False)
-        if whole:
-            self._execute(Selection(whole))
-        cut = self._due_keys(plan, sources, partitioned=True)
-        for span in contiguous(plan.due_partitions(sources), arrived.keys):
-            self._execute(Selection(cut, partitions=span))
-        for table in self.graph.spec.tables if "derived_table" in wanted else ():
-            self._make_from_function(plan, arrived, "derived_table", table)
-        if "feature_set" in wanted:
-            self._make_from_function(plan, arrived, "feature_set")
-
-    def _make_from_function(
-        self, plan: Plan, arrived: Landed, stage: str, table: str | None = None
-    ) -> None:
-        address = Address(self.graph.name, stage, table)
-        due = [item.node.address for item in plan.due if item.node.address.key == address.key]
-        key = self.graph.key(stage, table)
-        if any(a.partition is None for a in due):
-            self._execute(Selection((key,)))
-        order = reader_partitions(self.graph, arrived, table or stage)
-        cut = [a.partition for a in due if a.partition is not None]
-        for span in contiguous(cut, [k for k in order if k is not None]):
-            self._execute(Selection((key,), partitions=span))
+        for step in data_steps(self.graph):
+            due = [item for item in step.of(plan.due) if item.node.address.stage in wanted]
+            for selection in data_runs(self.graph, due, calendar(self.graph)):
+                self._execute(selection)
 
     def _make_model(self, wanted: tuple[str, ...], request: Request) -> None:
-        base = self.store.resolve("main")
-        window = resolve_window(self.graph, self.store, base, request.as_of)
-        keys = [k for part in window.splits.values() for k in part] if window else [None]
         fresh = uuid4().hex if request.fresh else None
-        asked = self.graph.with_epochs(request.epochs)
-        plan = plan_model(asked, self.store, keys, fresh)
-        due = tuple(
-            self.graph.key(item.node.address.stage)
-            for item in plan.due
-            if item.node.address.stage in wanted
+        due = model_run(
+            self.graph,
+            self.store,
+            as_of=request.as_of,
+            fresh=fresh,
+            epochs=request.epochs,
+            stages=wanted,
         )
-        self._tell_plan(plan, wanted)
-        gates: tuple[dg.AssetCheckKey, ...] = ()
+        self._tell_plan(due.plan, wanted)
         if "evaluation_report" in wanted:
-            report_is_due = self.graph.key("evaluation_report") in due
-            why = "the report is due" if report_is_due else gate_is_due(self.graph, self.store)
-            self.tell(f"{'make' if why else 'skip'}  gates: {why or 'decided on this evidence'}")
-            gates = self._gate_keys() if why else ()
-            released = self.graph.key("released_model")
-            if why and "released_model" in wanted and released not in due:
-                due = (*due, released)
-        if due or gates:
-            config = self._config(request, fresh, due)
-            self._execute(Selection(due, gates), config)
-
-    def _config(
-        self, request: Request, fresh: str | None, due: tuple[dg.AssetKey, ...]
-    ) -> dict[str, object]:
-        ops: dict[str, object] = {}
-        name = self.graph.name
-        if self.graph.key("training_set") in due and request.as_of:
-            ops[f"{name}__training_set"] = {"config": {"as_of": request.as_of}}
-        training = {"fresh": fresh, "epochs": request.epochs}
-        asked = {field: value for field, value in training.items() if value is not None}
-        if self.graph.key("trained_model") in due and asked:
-            ops[f"{name}__train"] = {"config": asked}
-        return {"ops": ops} if ops else {}
-
-    def _gate_keys(self) -> tuple[dg.AssetCheckKey, ...]:
-        report = self.graph.key("evaluation_report")
-        return tuple(dg.AssetCheckKey(report, gate.name) for gate in self.graph.spec.gates)
-
-    def _due_keys(
-        self, plan: Plan, stages: list[str], *, partitioned: bool
-    ) -> tuple[dg.AssetKey, ...]:
-        """Assets that are due, with their checks' assets, in the order of the plan."""
-        found: dict[dg.AssetKey, None] = {}
-        for item in plan.due:
-            address = item.node.address
-            if address.stage in stages and (address.partition is not None) == partitioned:
-                found[self.graph.key(address.stage, address.source)] = None
-        return tuple(found)
+            verb = "make" if due.gates else "skip"
+            self.tell(f"{verb}  gates: {due.gates or 'decided on this evidence'}")
+        if due.selection is not None:
+            self._execute(due.selection, due.config)
 
     def _tell_plan(self, plan: Plan, wanted: tuple[str, ...]) -> None:
         for line in plan.summary():
@@ -162,5 +108,9 @@ class PipelineRun:
             if stage in wanted:
                 self.tell(line)
 
-    def _execute(self, selection: Selection, config: dict[str, object] | None = None) -> None:
-        execute(self.defs, self.instance, selection, self.tell, config)
+    def _execute(self, selection: Selection, config: Mapping[str, Any] | None = None) -> None:
+        self._wait_for_others()
+        execute(self.defs, self.instance, self.graph.name, selection, self.tell, config)
+
+    def _wait_for_others(self) -> None:
+        wait_for_others(self.instance, self.graph.name, self.tell)

@@ -1,6 +1,7 @@
 """The base of every spec and record: frozen, strict, and closed to unknown fields."""
 
 from typing import Annotated
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
@@ -28,3 +29,16 @@ class Frozen(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="forbid", strict=True, allow_inf_nan=False, populate_by_name=True
     )
+
+
+def check_timezone(value: str) -> str:
+    """Accept the name of an IANA time zone.
+
+    Raises:
+        ValueError: there is no such zone.
+    """
+    try:
+        ZoneInfo(value)
+    except (ZoneInfoNotFoundError, ValueError) as error:
+        raise ValueError(f"{value!r} is not an IANA time zone") from error
+    return value

@@ -13,7 +13,8 @@ from pydantic import (
     model_validator,
 )
 
-from ml_assets.spec.base import Frozen, Name, Positive, unset
+from ml_assets.spec.automation import AutomationSpec
+from ml_assets.spec.base import Frozen, Name, Positive, check_timezone, unset
 from ml_assets.spec.gates import (
     METRICS_OF,
     BaselineSpec,
@@ -51,13 +52,7 @@ class PartitionsSpec(Frozen):
     @field_validator("timezone")
     @classmethod
     def _timezone_exists(cls, value: str) -> str:
-        from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
-
-        try:
-            ZoneInfo(value)
-        except (ZoneInfoNotFoundError, ValueError) as error:
-            raise ValueError(f"{value!r} is not an IANA time zone") from error
-        return value
+        return check_timezone(value)
 
 
 class SubjectSpec(Frozen):
@@ -207,6 +202,7 @@ class PipelineSpec(Frozen):
     evaluation: EvaluationSpec = EvaluationSpec()
     gates: tuple[GateSpec, ...] = Field(strict=False, min_length=1)
     release: ReleaseSpec = ReleaseSpec()
+    automation: AutomationSpec = AutomationSpec()
 
     def is_partitioned(self, name: str) -> bool:
         """Whether a source or a derived table is cut in time."""

@@ -4,19 +4,13 @@ Needs a Chromium from the system's packages; without one the tests are skipped.
 """
 
 import shutil
-import socket
-import subprocess
-import sys
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from ml_assets_tests.worlds import irises
+from ml_assets_tests.worlds.ui import PATIENCE, serving
 from ml_assets_tests.worlds.world import World
 
 if TYPE_CHECKING:
@@ -24,8 +18,6 @@ if TYPE_CHECKING:
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 BROWSER = next((path for name in BROWSERS if (path := shutil.which(name))), None)
-PATIENCE = 120
-"""Seconds: a busy machine starts the daemon and a run process slowly."""
 
 pytestmark = [
     pytest.mark.timeout(600),
@@ -51,28 +43,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 @pytest.fixture(scope="module")
 def address(world: World) -> Iterator[str]:
     """Where the UI of that world is served, its daemon beside it."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "ml_assets.cli.main", "ui", "--port", str(port)]
-    log = world.root / "ui.log"
-    with (
-        log.open("wb") as output,
-        subprocess.Popen(
-            command,
-            env=world.environment,
-            cwd=world.root,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        ) as server,
-    ):
-        try:
-            _wait_for(f"http://127.0.0.1:{port}/server_info", server, log)
-            yield f"http://127.0.0.1:{port}"
-        finally:
-            server.terminate()
-            server.wait(timeout=60)
+    with serving(world) as address:
+        yield address
 
 
 @pytest.fixture
@@ -116,14 +88,3 @@ def test_a_gate_that_refused_is_red_and_says_why(page: "Page") -> None:
     page.get_by_text("accuracy_floor", exact=True).first.wait_for()
     page.get_by_text("Failed", exact=True).first.wait_for()
     page.get_by_text("not at least 0.9999").first.wait_for()
-
-
-def _wait_for(url: str, server: "subprocess.Popen[bytes]", log: Path) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while time.monotonic() < deadline and server.poll() is None:
-        try:
-            with urllib.request.urlopen(url, timeout=5):
-                return
-        except (urllib.error.URLError, OSError):
-            time.sleep(0.5)
-    raise AssertionError(f"the UI did not start: {log.read_text()}")

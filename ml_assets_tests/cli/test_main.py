@@ -10,6 +10,7 @@ from ml_assets_tests.worlds import irises
 
 OPTIONS = {
     "demo": set(),
+    "land-week": {"weeks"},
     "run": {"pipeline", "as_of", "through", "fresh", "epochs"},
     "new": {"name", "table", "label", "key", "time", "into"},
     "check": {"pipeline"},
@@ -48,7 +49,7 @@ def test_help_names_every_command_and_the_exit_codes(capsys: pytest.CaptureFixtu
         main(["--help"])
     said = capsys.readouterr().out
     assert stopped.value.code == 0
-    assert all(f" {command} " in said for command in OPTIONS)
+    assert set(said.split()) >= set(OPTIONS)
     assert "3 refused by a gate" in said
 
 

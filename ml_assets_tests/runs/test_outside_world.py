@@ -10,7 +10,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from ml_assets.runs.outside_world import lay_out
+from ml_assets.errors import SourceError
+from ml_assets.runs.outside_world import land, lay_out
 from ml_assets.sources.read import available, read_source
 from ml_assets.spec.load import load_spec
 from ml_assets.spec.partitions import windows
@@ -184,3 +185,33 @@ def test_the_default_pipeline_reads_it_and_its_contracts_find_the_two_bad_rows(w
 def test_a_number_of_weeks_that_the_data_does_not_have_is_refused(tmp_path: Path):
     with pytest.raises(ValueError, match="1 to 53"):
         lay_out(tmp_path, arrived=54)
+
+
+def test_the_next_weeks_land_whole_until_the_year_is_over(tmp_path: Path):
+    with pytest.raises(SourceError, match="ml-assets demo"):
+        land(tmp_path)
+    lay_out(tmp_path, arrived=51)
+    before = content(tmp_path)
+
+    assert land(tmp_path) == [date(2013, 12, 23)]
+    after = content(tmp_path)
+    assert set(after) - set(before) == {
+        "landing/flights/2013-12-23.csv",
+        "arrivals/2013-12-23.jsonl",
+    }
+    changed = {name for name in before if after[name] != before[name]}
+    assert changed == {"weather.db"}
+
+    with pytest.raises(SourceError, match=r"2 weeks cannot land: 52 .* 1 week can still"):
+        land(tmp_path, weeks=2)
+    assert land(tmp_path) == [date(2013, 12, 30)]
+    whole = tmp_path / "whole"
+    lay_out(whole, arrived=53)
+    assert {n: c for n, (_, c) in content(whole).items() if n != "weather.db"} == {
+        n: c
+        for n, (_, c) in content(tmp_path).items()
+        if n != "weather.db" and not n.startswith("whole")
+    }
+    assert observed(whole) == observed(tmp_path)
+    with pytest.raises(SourceError, match="0 weeks can still"):
+        land(tmp_path)

@@ -128,11 +128,22 @@ def closed_orders(tables: Mapping[str, pl.LazyFrame], window: Window) -> pl.Lazy
 '''
 
 
-def plant(pipelines: Path, sources: Path) -> None:
-    """Write the pipeline's folder and its data; the same at every call."""
+def plant(
+    pipelines: Path, sources: Path, *, weeks: int = WEEKS, automation: str | None = None
+) -> None:
+    """Write the pipeline's folder and its data; the same at every call.
+
+    Args:
+        weeks: how many have landed; more than 12 need ``automation``.
+        automation: that part of the spec, as YAML in one line; the partitions then go on.
+    """
     folder = pipelines / "deliveries"
     folder.mkdir(parents=True)
-    (folder / "defs.yaml").write_text(SPEC)
+    spec = SPEC
+    if automation is not None:
+        spec = spec.replace("end: 2024-03-25", "end: 2024-05-06")
+        spec += f"  automation: {automation}\n"
+    (folder / "defs.yaml").write_text(spec)
     (folder / "features.py").write_text(FEATURES)
     (folder / "tables.py").write_text(TABLES)
     load = {"column": "load", "min_value": 0, "max_value": 100, "mostly": 0.99}
@@ -144,7 +155,7 @@ def plant(pipelines: Path, sources: Path) -> None:
     for name, expectations in contracts.items():
         suite = {"name": name, "expectations": expectations}
         (folder / f"{name}.json").write_text(json.dumps(suite))
-    _write_data(sources)
+    land(sources, weeks)
 
 
 def _expect(kind: str, **arguments: object) -> dict[str, object]:
@@ -155,12 +166,13 @@ def _not_null(column: str) -> dict[str, object]:
     return _expect("expect_column_values_to_not_be_null", column=column)
 
 
-def _write_data(sources: Path) -> None:
+def land(sources: Path, weeks: int) -> None:
+    """The first ``weeks`` weeks: what is there already is written again as it was."""
     for folder in ("orders", "arrivals"):
         (sources / folder).mkdir(parents=True, exist_ok=True)
     (sources / "depots.csv").write_text("depot,docks\nnorth,4\nsouth,2\nwest,9\n")
     draw = random.Random(7)
-    for week in range(WEEKS):
+    for week in range(weeks):
         begin = START + timedelta(weeks=week)
         orders, arrivals = _week(draw, begin, first=week * ORDERS)
         name = begin.date().isoformat()

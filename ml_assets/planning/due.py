@@ -1,16 +1,16 @@
 """From a pipeline's graph and the store to the planner's nodes: what each asset is made from."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.raw_snapshot import receipt_version
 from ml_assets.assets.reads import Reads, feature_reads, table_reads
 from ml_assets.errors import SourceError
+from ml_assets.planning.plan import Node, Plan, plan
 from ml_assets.resources.sources import SourcesResource
-from ml_assets.runs.plan import Node, Plan, plan
 from ml_assets.spec.partitions import PartitionWindow, windows
-from ml_assets.spec.records import StageRecord
+from ml_assets.spec.records import InputVersion, StageRecord
 from ml_assets.storage.layout import Address, read_records
 from ml_assets.storage.snapshots import SnapshotStore
 
@@ -47,16 +47,66 @@ def landed(graph: PipelineGraph, sources: SourcesResource) -> Landed:
     return Landed(tuple(window for window in known if window.key in keys))
 
 
+def calendar(graph: PipelineGraph) -> tuple[str, ...]:
+    """Every partition key that has passed by now, landed or not, oldest first."""
+    return tuple(w.key for w in windows(graph.spec.partitions, SourcesResource.now()))
+
+
 def plan_data(
     graph: PipelineGraph, store: SnapshotStore, sources: SourcesResource, arrived: Landed
 ) -> Plan:
     """The plan of the data stages: sources, validated tables, derived tables and features."""
     records = records_by_address(store, graph.name)
-    nodes = _source_nodes(graph, sources, arrived)
+    return plan(data_nodes(graph, arrived, receipts_now(graph, sources)), records)
+
+
+Receipt = Callable[[str, PartitionWindow | None], InputVersion]
+"""(source, partition) -> what a snapshot of it is, or would be, made from."""
+
+
+def receipts_now(graph: PipelineGraph, sources: SourcesResource) -> Receipt:
+    """What each source holds at this moment."""
+
+    def receipt(name: str, span: PartitionWindow | None) -> InputVersion:
+        source = graph.spec.sources[name]
+        return receipt_version(
+            name, span.key if span else None, sources.receipt(name, source, span)
+        )
+
+    return receipt
+
+
+def published(graph: PipelineGraph, records: Mapping[Address, StageRecord]) -> Landed:
+    """The partitions of which every partitioned source has a snapshot."""
+    known = windows(graph.spec.partitions, SourcesResource.now())
+    cut = [name for name, source in graph.spec.sources.items() if source.partitioned]
+    return Landed(
+        tuple(w for w in known if all(_raw(graph, name, w.key) in records for name in cut))
+    )
+
+
+def receipts_published(graph: PipelineGraph, records: Mapping[Address, StageRecord]) -> Receipt:
+    """What each published snapshot was made from; the source itself is not looked at."""
+
+    def receipt(name: str, span: PartitionWindow | None) -> InputVersion:
+        record = records.get(_raw(graph, name, span.key if span else None))
+        if record is None:
+            return receipt_version(name, None, {})
+        return record.inputs[0]
+
+    return receipt
+
+
+def _raw(graph: PipelineGraph, source: str, partition: str | None) -> Address:
+    return Address(graph.name, "raw_snapshot", source, partition)
+
+
+def data_nodes(graph: PipelineGraph, arrived: Landed, receipt: Receipt) -> list[Node]:
+    """Sources, validated tables, derived tables and features, in the order of the walk."""
+    nodes = _source_nodes(graph, arrived, receipt)
     for table in graph.spec.tables:
         nodes += _function_nodes(graph, arrived, table_reads(graph, table), "derived_table", table)
-    nodes += _function_nodes(graph, arrived, feature_reads(graph), "feature_set")
-    return plan(nodes, records)
+    return nodes + _function_nodes(graph, arrived, feature_reads(graph), "feature_set")
 
 
 def plan_model(
@@ -66,11 +116,18 @@ def plan_model(
     fresh: str | None,
 ) -> Plan:
     """The plan of training_set, trained_model, evaluation_report and released_model."""
+    return plan(model_nodes(graph, feature_keys, fresh), records_by_address(store, graph.name))
+
+
+def model_nodes(
+    graph: PipelineGraph, feature_keys: Sequence[str | None], fresh: str | None = None
+) -> list[Node]:
+    """The model's stages over one window of features."""
     name = graph.name
     features = tuple(Address(name, "feature_set", partition=key) for key in feature_keys)
     data, model = Address(name, "training_set"), Address(name, "trained_model")
     report = Address(name, "evaluation_report")
-    nodes = [
+    return [
         Node(data, graph.code_version("training_set"), features),
         Node(Address(name, "checkpoints"), graph.code_version("checkpoints"), (data,), salt=fresh),
         Node(model, graph.code_version("trained_model"), (data,), salt=fresh),
@@ -79,7 +136,18 @@ def plan_model(
             Address(name, "released_model"), graph.code_version("released_model"), (model, report)
         ),
     ]
-    return plan(nodes, records_by_address(store, name))
+
+
+def under_published_code(
+    nodes: Sequence[Node], records: Mapping[Address, StageRecord]
+) -> list[Node]:
+    """The nodes as if no code had changed: what is due then is due because data changed."""
+    return [
+        replace(node, code_version=records[node.address].code_version)
+        if node.address in records
+        else node
+        for node in nodes
+    ]
 
 
 def records_by_address(store: SnapshotStore, pipeline: str) -> Mapping[Address, StageRecord]:
@@ -93,17 +161,18 @@ def address_of_record(record: StageRecord) -> Address:
     return Address(pipeline, stage, source[0] if source else None, record.partition)
 
 
-def _source_nodes(graph: PipelineGraph, sources: SourcesResource, arrived: Landed) -> list[Node]:
+def _source_nodes(graph: PipelineGraph, arrived: Landed, receipt: Receipt) -> list[Node]:
     nodes: list[Node] = []
     for name, source in graph.spec.sources.items():
         spans: Sequence[PartitionWindow | None] = arrived.windows if source.partitioned else [None]
+        raw_code = graph.code_version("raw_snapshot", name)
+        table_code = graph.code_version("validated_table", name)
         for span in spans:
             key = span.key if span else None
-            receipt = receipt_version(name, key, sources.receipt(name, source, span))
             raw = Address(graph.name, "raw_snapshot", name, key)
             table = Address(graph.name, "validated_table", name, key)
-            nodes.append(Node(raw, graph.code_version("raw_snapshot", name), fixed=(receipt,)))
-            nodes.append(Node(table, graph.code_version("validated_table", name), (raw,)))
+            nodes.append(Node(raw, raw_code, fixed=(receipt(name, span),)))
+            nodes.append(Node(table, table_code, (raw,)))
     return nodes
 
 

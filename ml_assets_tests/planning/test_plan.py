@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from ml_assets.runs.plan import Node, contiguous, plan
+from ml_assets.planning.plan import Node, contiguous, plan
 from ml_assets.spec.records import InputVersion, StageRecord
 from ml_assets.storage.layout import Address, run_key
 

@@ -1,8 +1,10 @@
 """Whether the gates have to decide again: the evidence, the policy or the champion moved."""
 
 from ml_assets.assets.graph import PipelineGraph
+from ml_assets.assets.inputs import require_record
 from ml_assets.assets.released_model import current_evidence
 from ml_assets.registry.ledger import latest_decision, read
+from ml_assets.storage.layout import Address
 from ml_assets.storage.snapshots import SnapshotStore
 
 
@@ -22,3 +24,13 @@ def gate_is_due(graph: PipelineGraph, store: SnapshotStore) -> str:
     if evidence.champion not in (was.champion, evidence.model):
         return "another model became champion"
     return ""
+
+
+def standing_refusal(graph: PipelineGraph, store: SnapshotStore) -> str:
+    """Why the present model was refused, where nothing has changed since; else empty."""
+    if gate_is_due(graph, store):
+        return ""
+    entries = read(store, graph.name)
+    model = require_record(store, store.resolve("main"), Address(graph.name, "trained_model"))
+    decision = latest_decision(entries, model.data_version)
+    return decision.reason if decision and not decision.passed else ""

@@ -1,0 +1,62 @@
+"""The jobs of a pipeline: the parts of the walk that a schedule, a sensor or a person starts."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import dagster as dg
+
+from ml_assets.assets.graph import MODEL_STAGES, PipelineGraph
+from ml_assets.planning.in_flight import PIPELINE_TAG, TRIGGER_TAG
+from ml_assets.planning.steps import DataStep, data_steps
+
+AssetJob = Any
+"""What ``dg.define_asset_job`` returns: Dagster does not name the type."""
+
+
+@dataclass(frozen=True)
+class PipelineJobs:
+    """A job for each data step, for Dagster takes partitions of one kind in a job; and one more."""
+
+    data: tuple[tuple[DataStep, AssetJob], ...]
+    refresh: AssetJob
+
+    @property
+    def all(self) -> tuple[AssetJob, ...]:
+        return (*(job for _, job in self.data), self.refresh)
+
+
+def pipeline_jobs(graph: PipelineGraph) -> PipelineJobs:
+    """The jobs of a pipeline, named ``<pipeline>__<part>``."""
+    steps = data_steps(graph)
+    return PipelineJobs(
+        data=tuple((step, _job(graph, step.name, step.keys, _about(step))) for step in steps),
+        refresh=_job(
+            graph,
+            "refresh",
+            [graph.key(stage) for stage in MODEL_STAGES],
+            "Trains, judges and releases its model on the newest window that is published.",
+        ),
+    )
+
+
+def run_tags(graph: PipelineGraph, trigger: str, more: Mapping[str, str]) -> dict[str, str]:
+    """What tells on the run's page why it was started."""
+    return {PIPELINE_TAG: graph.name, TRIGGER_TAG: trigger, **more}
+
+
+def _about(step: DataStep) -> str:
+    if step.name == "sources":
+        return "Takes in its sources and holds them to contract."
+    return "Makes its features." if step.name == "features" else f"Makes its {step.name}."
+
+
+def _job(
+    graph: PipelineGraph, part: str, keys: Sequence[dg.AssetKey], description: str
+) -> AssetJob:
+    return dg.define_asset_job(
+        f"{graph.name}__{part}",
+        selection=dg.AssetSelection.assets(*keys),
+        description=description,
+        tags=run_tags(graph, "by hand", {}),
+    )

@@ -1,0 +1,177 @@
+"""From wishes to run requests: each wish is asked for once, and what failed waits for a change.
+
+The cursor holds what was asked for and is still due; a wish that came true is forgotten, so that
+the same one may be asked for again. Losing the cursor costs one repeated attempt, no more.
+"""
+
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
+
+import dagster as dg
+from pydantic import Field, ValidationError
+
+from ml_assets.assets.graph import PipelineGraph
+from ml_assets.automation.jobs import AssetJob, run_tags
+from ml_assets.automation.wishes import Wish
+from ml_assets.planning.in_flight import name_of
+from ml_assets.planning.plan import contiguous
+from ml_assets.planning.selection import Selection, data_runs
+from ml_assets.spec.base import Frozen
+from ml_assets.spec.canonical import digest_of
+
+RUN_KEY_TAG = "dagster/run_key"
+ATTEMPTS = 3
+"""A run whose process died is asked for again this often; one that failed in a step is not."""
+
+
+class Asked(Frozen):
+    """A wish that was asked for and is still due."""
+
+    wanted: str
+    run_key: str
+    attempt: int = 1
+
+
+class Cursor(Frozen):
+    """Place of a wish -> what was asked for."""
+
+    asked: dict[str, Asked] = Field(default_factory=dict)
+
+    @classmethod
+    def read(cls, text: str | None) -> "Cursor":
+        """The cursor of the last tick; empty where there is none, or it is of another version."""
+        try:
+            return cls.model_validate_json(text) if text else cls()
+        except ValidationError:
+            return cls()
+
+    @property
+    def text(self) -> str:
+        """As Dagster stores it."""
+        return self.model_dump_json()
+
+    def keep(self, places: Set[str]) -> "Cursor":
+        """Only what is still due: the rest came true."""
+        return Cursor(asked={p: asked for p, asked in self.asked.items() if p in places})
+
+
+@dataclass(frozen=True)
+class Sorted:
+    """Wishes to ask for now (with the number of the attempt), and why others are not."""
+
+    fresh: tuple[tuple[Wish, int], ...]
+    held: tuple[str, ...]
+
+
+def sort_out(instance: dg.DagsterInstance, wishes: Sequence[Wish], cursor: Cursor) -> Sorted:
+    """Which wishes are new, changed, or lost with the process that worked on them."""
+    fresh: list[tuple[Wish, int]] = []
+    held: dict[str, list[str]] = {}
+    for wish in wishes:
+        asked = cursor.asked.get(wish.place)
+        if asked is None or asked.wanted != wish.wanted:
+            fresh.append((wish, 1))
+            continue
+        run = _run_of(instance, asked.run_key)
+        if run is None:
+            fresh.append((wish, asked.attempt))
+        elif asked.attempt < ATTEMPTS and _died(instance, run):
+            fresh.append((wish, asked.attempt + 1))
+        else:
+            held.setdefault(_why_held(run), []).append(wish.place)
+    return Sorted(tuple(fresh), tuple(f"{', '.join(places)} {why}" for why, places in held.items()))
+
+
+def requests(
+    graph: PipelineGraph,
+    job: AssetJob,
+    trigger: str,
+    fresh: Sequence[tuple[Wish, int]],
+    order: Sequence[str],
+    cursor: Cursor,
+) -> tuple[list[dg.RunRequest], Cursor]:
+    """One run request per range of partitions without a gap (or for the model), and the cursor."""
+    asked = dict(cursor.asked)
+    found: list[dg.RunRequest] = []
+    for group in _groups(fresh, order):
+        wishes = [wish for wish, _ in group]
+        attempt = max(number for _, number in group)
+        run_key = digest_of([[w.place, w.wanted, w.replaces] for w in wishes] + [attempt])[:32]
+        for selection in _selections(graph, wishes, order):
+            found.append(_request(graph, job, trigger, wishes, selection, run_key))
+        for wish in wishes:
+            asked[wish.place] = Asked(wanted=wish.wanted, run_key=run_key, attempt=attempt)
+    return found, Cursor(asked=asked)
+
+
+def _request(
+    graph: PipelineGraph,
+    job: AssetJob,
+    trigger: str,
+    wishes: Sequence[Wish],
+    selection: Selection,
+    run_key: str,
+) -> dg.RunRequest:
+    model = wishes[0].model
+    why = f"{span(wishes)}: {wishes[0].reason}"
+    return dg.RunRequest(
+        run_key=run_key,
+        job_name=job.name,
+        asset_selection=list(selection.assets),
+        asset_check_keys=None if selection.checks is None else list(selection.checks),
+        run_config=dict(model.config) if model else {},
+        tags=run_tags(graph, trigger, {"why": why, **selection.tags}),
+    )
+
+
+def span(wishes: Sequence[Wish]) -> str:
+    """The places of the wishes, as one: ``sources [a .. b: 3 partitions]``, ``model [b]``."""
+    first, last, model = wishes[0].place, wishes[-1].partition, wishes[0].model
+    if model is not None:
+        return f"{first} [{model.as_of or 'all rows'}]"
+    if len(wishes) == 1:
+        return first
+    return f"{first.rstrip(']')} .. {last}: {len(wishes)} partitions]"
+
+
+def _groups(
+    fresh: Sequence[tuple[Wish, int]], order: Sequence[str]
+) -> list[list[tuple[Wish, int]]]:
+    by_key = {wish.partition: (wish, n) for wish, n in fresh if not wish.model and wish.partition}
+    alone = [[(wish, n)] for wish, n in fresh if wish.model or not wish.partition]
+    ranges = contiguous(sorted(k for k in by_key if k), order)
+    place = {key: number for number, key in enumerate(order)}
+    return alone + [
+        [by_key[key] for key in order[place[first] : place[last] + 1]] for first, last in ranges
+    ]
+
+
+def _selections(
+    graph: PipelineGraph, wishes: Sequence[Wish], order: Sequence[str]
+) -> list[Selection]:
+    model = wishes[0].model
+    if model is not None:
+        return [model.selection] if model.selection else []
+    return data_runs(graph, [item for wish in wishes for item in wish.items], order)
+
+
+def _run_of(instance: dg.DagsterInstance, run_key: str) -> dg.DagsterRun | None:
+    runs = instance.get_runs(filters=dg.RunsFilter(tags={RUN_KEY_TAG: run_key}), limit=1)
+    return runs[0] if runs else None
+
+
+def _died(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
+    """The run failed, but no step of it did: its process was killed, or never began."""
+    if run.status != dg.DagsterRunStatus.FAILURE:
+        return False
+    return not instance.all_logs(run.run_id, of_type=dg.DagsterEventType.STEP_FAILURE)
+
+
+def _why_held(run: dg.DagsterRun) -> str:
+    if run.status == dg.DagsterRunStatus.SUCCESS:
+        return (
+            f"was made by {name_of(run)}, but not as this code location would make it:"
+            " reload the code location"
+        )
+    ended = "was canceled" if run.status == dg.DagsterRunStatus.CANCELED else "failed"
+    return f"{ended} in run {run.run_id[:8]} and waits for its source or its code to change"

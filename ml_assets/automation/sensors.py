@@ -1,0 +1,217 @@
+"""The sensors of a pipeline: what lands in its sources, and code that differs from the published.
+
+Both look at the state of the store at every tick and ask for one step of the walk at a time:
+sources, derived tables, features, then the model. Nothing is asked for while a run is at work.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import dagster as dg
+
+from ml_assets.assets.graph import PipelineGraph
+from ml_assets.automation.jobs import AssetJob, PipelineJobs
+from ml_assets.automation.requests import Cursor, requests, sort_out
+from ml_assets.automation.wishes import (
+    MODEL,
+    Records,
+    Wish,
+    data_wishes,
+    model_wish,
+)
+from ml_assets.errors import MlAssetsError
+from ml_assets.planning.due import (
+    Landed,
+    calendar,
+    data_nodes,
+    landed,
+    published,
+    receipts_now,
+    receipts_published,
+    records_by_address,
+    under_published_code,
+)
+from ml_assets.planning.in_flight import AT_WORK, WAITING, mark_dead, name_of, runs_on
+from ml_assets.planning.plan import Plan, plan
+from ml_assets.resources.snapshots import SnapshotsResource
+from ml_assets.resources.sources import SourcesResource
+from ml_assets.spec.automation import Status
+from ml_assets.storage.layout import Address
+from ml_assets.storage.snapshots import SnapshotStore
+
+SECONDS_BETWEEN_TICKS = 30
+
+
+@dataclass(frozen=True)
+class Watch:
+    """What one sensor looks at."""
+
+    trigger: str
+    seen: str
+    """What it looked at, in words: the beginning of every reason to skip."""
+    data: Plan
+    model: Callable[[], Wish | str]
+    """The model where it is due, else why not; asked only when no data is to be made first."""
+
+
+Look = Callable[[PipelineGraph, SnapshotStore, SourcesResource, Records], Watch]
+
+
+def sensors(graph: PipelineGraph, jobs: PipelineJobs) -> list[dg.SensorDefinition]:
+    """The sensors that the spec declares."""
+    declared = graph.spec.automation
+    found: list[dg.SensorDefinition] = []
+    if declared.landing:
+        then = ", then makes the model again" if declared.landing.retrain else ""
+        about = f"Takes in partitions that have landed in all sources, or changed there{then}."
+        found.append(_sensor(graph, jobs, "landing", about, landing, declared.landing.status))
+    if declared.on_code_change:
+        about = "Makes again what other code, or another spec, made than the present one."
+        found.append(_sensor(graph, jobs, "code_change", about, code_change, "running"))
+    return found
+
+
+def landing(
+    graph: PipelineGraph, store: SnapshotStore, sources: SourcesResource, records: Records
+) -> Watch:
+    """Partitions whose sources hold something else than what is published, whatever the code.
+
+    Raises:
+        SourceError: a source cannot be read.
+    """
+    arrived = landed(graph, sources)
+    nodes = data_nodes(graph, arrived, receipts_now(graph, sources))
+    declared = graph.spec.automation.landing
+
+    def model() -> Wish | str:
+        if not declared or not declared.retrain:
+            return ""
+        return model_wish(graph, store, records, as_of=None, data_only=True)
+
+    seen = f"{_in_words(arrived)} landed in the sources of {graph.name}"
+    return Watch("landing", seen, plan(under_published_code(nodes, records), records), model)
+
+
+def code_change(
+    graph: PipelineGraph, store: SnapshotStore, sources: SourcesResource, records: Records
+) -> Watch:
+    """What is published and would be made otherwise now, from the same receipts and window."""
+    nodes = data_nodes(graph, published(graph, records), receipts_published(graph, records))
+    new = {*graph.spec.tables} - {a.source for a in records if a.stage == "derived_table"}
+    made = [node for node in nodes if node.address in records or node.address.source in new]
+    training_set = records.get(Address(graph.name, "training_set"))
+
+    def model() -> Wish | str:
+        if training_set is None:
+            return "no model is made yet"
+        as_of = training_set.attributes["as_of"]
+        return model_wish(graph, store, records, as_of=as_of, data_only=False)
+
+    seen = f"{len(made)} published tables of {graph.name} compared with the present code and spec"
+    return Watch("code change", seen, plan(made, records), model)
+
+
+def tick(
+    graph: PipelineGraph,
+    jobs: PipelineJobs,
+    look: Look,
+    instance: dg.DagsterInstance,
+    store: SnapshotStore,
+    sources: SourcesResource,
+    text: str | None,
+) -> dg.SensorResult:
+    """One evaluation: run requests, or one sentence that says why there are none.
+
+    Args:
+        text: the cursor of the tick before.
+    """
+    at_work = runs_on(instance, graph.name, (*AT_WORK, *WAITING))
+    gone = mark_dead(instance, at_work)
+    busy = [r.dagster_run for r in at_work if r.dagster_run.run_id not in gone]
+    if busy:
+        return _skip(f"{name_of(busy[0])} is at work on {graph.name}", text)
+    try:
+        records = records_by_address(store, graph.name)
+        watch = look(graph, store, sources, records)
+        return _ask(graph, jobs, instance, records, watch, Cursor.read(text))
+    except MlAssetsError as error:
+        return _skip(" ".join(str(error).split()), text)
+
+
+def _ask(
+    graph: PipelineGraph,
+    jobs: PipelineJobs,
+    instance: dg.DagsterInstance,
+    records: Records,
+    watch: Watch,
+    cursor: Cursor,
+) -> dg.SensorResult:
+    steps = [(job, data_wishes(step, watch.data, records)) for step, job in jobs.data]
+    data = [wish for _, wishes in steps for wish in wishes]
+    cursor = cursor.keep({MODEL, *(wish.place for wish in data)})
+    held: list[str] = []
+    for job, wishes in steps:
+        found = sort_out(instance, wishes, cursor)
+        held += found.held
+        if found.fresh:
+            return _request(graph, job, watch, found.fresh, cursor)
+    wish = watch.model()
+    if isinstance(wish, str):
+        cursor = cursor.keep({wish.place for wish in data})
+        settled = "" if data else "all is published as it is there"
+        return _skip("; ".join(filter(None, [watch.seen, *held, settled, wish])), cursor.text)
+    found = sort_out(instance, [wish], cursor)
+    if found.fresh:
+        return _request(graph, jobs.refresh, watch, found.fresh, cursor)
+    return _skip("; ".join([watch.seen, *held, *found.held]), cursor.text)
+
+
+def _request(
+    graph: PipelineGraph,
+    job: AssetJob,
+    watch: Watch,
+    fresh: tuple[tuple[Wish, int], ...],
+    cursor: Cursor,
+) -> dg.SensorResult:
+    found, cursor = requests(graph, job, watch.trigger, fresh, calendar(graph), cursor)
+    return dg.SensorResult(run_requests=found, cursor=cursor.text)
+
+
+def _skip(reason: str, text: str | None) -> dg.SensorResult:
+    return dg.SensorResult(skip_reason=f"{reason}.", cursor=text)
+
+
+def _sensor(
+    graph: PipelineGraph,
+    jobs: PipelineJobs,
+    name: str,
+    about: str,
+    look: Look,
+    status: Status,
+) -> dg.SensorDefinition:
+    @dg.sensor(
+        name=f"{graph.name}__{name}",
+        description=about,
+        jobs=list(jobs.all),
+        minimum_interval_seconds=SECONDS_BETWEEN_TICKS,
+        default_status=dg.DefaultSensorStatus(status.upper()),
+        tags={"pipeline": graph.name},
+    )
+    def evaluate(
+        context: dg.SensorEvaluationContext,
+        snapshots: SnapshotsResource,
+        sources: SourcesResource,
+    ) -> dg.SensorResult:
+        store = snapshots.store()
+        result = tick(graph, jobs, look, context.instance, store, sources, context.cursor)
+        for request in result.run_requests or ():
+            context.log.info(f"asked for {request.tags['why']}")
+        return result
+
+    return evaluate
+
+
+def _in_words(arrived: Landed) -> str:
+    if not arrived.keys:
+        return "all that"
+    return f"{len(arrived.keys)} partitions ({arrived.keys[0]} to {arrived.keys[-1]})"

@@ -1,0 +1,82 @@
+"""Runs that are at work on a pipeline, whoever started them: a person, the UI, a sensor."""
+
+import os
+import re
+from collections.abc import Sequence
+
+import dagster as dg
+
+PIPELINE_TAG = "pipeline"
+TRIGGER_TAG = "trigger"
+"""Why a run was started: command line, by hand, landing, code change, schedule."""
+PID_TAG = "ml_assets/pid"
+"""The process of a run that the command line executes."""
+
+AT_WORK = (
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
+)
+WAITING = (dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.NOT_STARTED)
+
+
+def runs_on(
+    instance: dg.DagsterInstance, pipeline: str, statuses: Sequence[dg.DagsterRunStatus]
+) -> list[dg.RunRecord]:
+    """Runs that make any asset of the pipeline, newest first.
+
+    A run started by hand in the asset graph has no tag: its assets tell.
+    """
+    records = instance.get_run_records(filters=dg.RunsFilter(statuses=list(statuses)))
+    return [record for record in records if _is_on(record.dagster_run, pipeline)]
+
+
+def name_of(run: dg.DagsterRun) -> str:
+    """How a message calls a run."""
+    trigger = run.tags.get(TRIGGER_TAG, "by hand")
+    return f"run {run.run_id[:8]} ({trigger}, {run.status.value.lower()})"
+
+
+def mark_dead(instance: dg.DagsterInstance, records: Sequence[dg.RunRecord]) -> list[str]:
+    """Mark as failed those whose process on this machine is gone, and return their ids.
+
+    Dagster's own launcher for one machine cannot tell: the run would hold its place for ever.
+    """
+    marked: list[str] = []
+    for record in records:
+        run = record.dagster_run
+        pid = worker_pid(instance, run)
+        if run.status in AT_WORK and pid is not None and not _is_alive(pid):
+            message = f"Process {pid} is gone; run again to go on where it stopped."
+            instance.report_run_failed(run, message)
+            marked.append(run.run_id)
+    return marked
+
+
+def worker_pid(instance: dg.DagsterInstance, run: dg.DagsterRun) -> int | None:
+    """The process that works on a run; None where it is on another machine, or not known yet."""
+    if PID_TAG in run.tags:
+        return int(run.tags[PID_TAG])
+    if not isinstance(instance.run_launcher, dg.DefaultRunLauncher):
+        return None
+    for entry in instance.all_logs(run.run_id, of_type=dg.DagsterEventType.ENGINE_EVENT):
+        found = re.fullmatch(r"Started process for run \(pid: (\d+)\)\.", entry.message)
+        if found:
+            return int(found[1])
+    return None
+
+
+def _is_on(run: dg.DagsterRun, pipeline: str) -> bool:
+    if run.tags.get(PIPELINE_TAG) == pipeline:
+        return True
+    return any(key.path[0] == pipeline for key in run.asset_selection or ())
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

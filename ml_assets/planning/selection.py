@@ -1,0 +1,127 @@
+"""From a plan to runs: what one run makes, in which order, and with which configuration."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import dagster as dg
+
+from ml_assets.assets.graph import MODEL_STAGES, PipelineGraph
+from ml_assets.assets.training_set import resolve_window
+from ml_assets.planning.decided import gate_is_due
+from ml_assets.planning.due import plan_model
+from ml_assets.planning.plan import Item, Plan, contiguous
+from ml_assets.storage.snapshots import SnapshotStore
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What one run makes."""
+
+    assets: tuple[dg.AssetKey, ...] = ()
+    checks: tuple[dg.AssetCheckKey, ...] | None = None
+    """None: every check of the assets."""
+    partitions: tuple[str, str] | None = None
+    """First and last partition key of a range."""
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """The tags with which Dagster makes the range in one run."""
+        if self.partitions is None:
+            return {}
+        first, last = self.partitions
+        return {
+            "dagster/asset_partition_range_start": first,
+            "dagster/asset_partition_range_end": last,
+        }
+
+
+@dataclass(frozen=True)
+class ModelRun:
+    """The due part of the model's stages."""
+
+    plan: Plan
+    gates: str
+    """Why the gates have to decide again; empty when a decision stands."""
+    selection: Selection | None
+    """None: nothing is due."""
+    as_of: str | None
+    config: Mapping[str, Any] = field(default_factory=dict)
+
+
+def data_runs(graph: PipelineGraph, items: Sequence[Item], order: Sequence[str]) -> list[Selection]:
+    """One run for the unpartitioned assets, then one for each range without a gap.
+
+    Args:
+        items: what is to be made, all of the same step of the walk (sources, or features).
+        order: every partition key that there can be, oldest first.
+    """
+    whole = _keys(graph, [item for item in items if item.node.address.partition is None])
+    cut = [item for item in items if item.node.address.partition is not None]
+    partitions = {item.node.address.partition or "" for item in cut}
+    runs = [Selection(whole)] if whole else []
+    for span in contiguous(sorted(partitions), order):
+        runs.append(Selection(_keys(graph, cut), partitions=span))
+    return runs
+
+
+def model_run(
+    graph: PipelineGraph,
+    store: SnapshotStore,
+    *,
+    as_of: str | None = None,
+    fresh: str | None = None,
+    epochs: int | None = None,
+    stages: Sequence[str] = MODEL_STAGES,
+) -> ModelRun:
+    """What has to be made of the model's stages, for one window, resolved here and handed over.
+
+    Raises:
+        WindowError: partitions of the window are missing, or ``as_of`` is not one.
+        SpecError: the model's family has no epochs.
+    """
+    window = resolve_window(graph, store, store.resolve("main"), as_of)
+    keys = [k for part in window.splits.values() for k in part] if window else [None]
+    plan = plan_model(graph.with_epochs(epochs), store, keys, fresh)
+    due = [item for item in plan.due if item.node.address.stage in stages]
+    assets = list(_keys(graph, due))
+    gates = ""
+    if "evaluation_report" in stages:
+        report_is_due = graph.key("evaluation_report") in assets
+        gates = "the report is due" if report_is_due else gate_is_due(graph, store)
+    released = graph.key("released_model")
+    if gates and "released_model" in stages and released not in assets:
+        assets.append(released)
+    resolved = window.as_of if window else None
+    if not assets and not gates:
+        return ModelRun(plan, gates, None, resolved)
+    selection = Selection(tuple(assets), gate_keys(graph) if gates else ())
+    training = {"fresh": fresh, "epochs": epochs}
+    return ModelRun(plan, gates, selection, resolved, _config(graph, assets, resolved, training))
+
+
+def gate_keys(graph: PipelineGraph) -> tuple[dg.AssetCheckKey, ...]:
+    """The gates, as Dagster names them."""
+    report = graph.key("evaluation_report")
+    return tuple(dg.AssetCheckKey(report, gate.name) for gate in graph.spec.gates)
+
+
+def _keys(graph: PipelineGraph, items: Sequence[Item]) -> tuple[dg.AssetKey, ...]:
+    """The assets of the items, each once, in the order of the plan."""
+    addresses = [item.node.address for item in items]
+    return tuple(dict.fromkeys(graph.key(a.stage, a.source) for a in addresses))
+
+
+def _config(
+    graph: PipelineGraph,
+    assets: Sequence[dg.AssetKey],
+    as_of: str | None,
+    training: Mapping[str, str | int | None],
+) -> dict[str, Any]:
+    ops: dict[str, Any] = {}
+    if graph.key("training_set") in assets and as_of:
+        ops[f"{graph.name}__training_set"] = {"config": {"as_of": as_of}}
+    asked = {field: value for field, value in training.items() if value is not None}
+    if graph.key("trained_model") in assets and asked:
+        ops[f"{graph.name}__train"] = {"config": asked}
+    return {"ops": ops} if ops else {}

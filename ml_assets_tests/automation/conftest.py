@@ -1,0 +1,134 @@
+"""A daemon for tests: evaluates real sensors on a real instance and runs what they ask for."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from ml_assets.assets.graph import PipelineGraph
+from ml_assets.definitions import build, resources
+from ml_assets.settings import read_settings
+from ml_assets.spec.load import load_spec
+from ml_assets.storage.embedded import open_snapshots
+from ml_assets.storage.layout import Address, published_partitions, read_record
+from ml_assets_tests.worlds import deliveries
+
+QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+
+
+@dataclass
+class World:
+    """The pipeline ``deliveries`` in a folder of its own, and a daemon that watches it."""
+
+    root: Path
+    instance: dg.DagsterInstance
+    cursors: dict[str, str | None] = field(default_factory=dict)
+
+    @property
+    def folder(self) -> Path:
+        return self.root / "pipelines" / "deliveries"
+
+    @property
+    def sources(self) -> Path:
+        return self.root / "sources"
+
+    @property
+    def defs(self) -> dg.Definitions:
+        """Loaded anew at each use, as after a reload of the code location."""
+        return build(read_settings())
+
+    @property
+    def graph(self) -> PipelineGraph:
+        return PipelineGraph(load_spec(self.folder), self.folder)
+
+    def tick(self, sensor: str = "deliveries__landing") -> Any:
+        """One evaluation, with the cursor of the one before."""
+        definition = self.defs.resolve_sensor_def(sensor)
+        context = dg.build_sensor_context(
+            instance=self.instance,
+            cursor=self.cursors.get(sensor),
+            resources=resources(read_settings()),
+        )
+        found = definition.evaluate_tick(context)
+        self.cursors[sensor] = found.cursor
+        return found
+
+    def asks_for(self, sensor: str = "deliveries__landing") -> list[dg.RunRequest]:
+        """The run requests of one tick; a tick without any must say why."""
+        found = self.tick(sensor)
+        assert found.run_requests or found.skip_message
+        return list(found.run_requests or ())
+
+    def says(self, sensor: str = "deliveries__landing") -> str:
+        """Why one tick asks for nothing."""
+        found = self.tick(sensor)
+        assert not found.run_requests, found.run_requests
+        assert found.skip_message
+        return found.skip_message
+
+    def execute(self, request: dg.RunRequest) -> bool:
+        """Run a request as the daemon's worker does; False: it failed."""
+        assert request.run_key is None or not self.runs({"dagster/run_key": request.run_key})
+        keyed = {"dagster/run_key": request.run_key} if request.run_key else {}
+        assert request.job_name
+        job = self.defs.resolve_job_def(request.job_name)
+        subset = job.get_subset(
+            asset_selection=set(request.asset_selection or ()),
+            asset_check_selection=None
+            if request.asset_check_keys is None
+            else set(request.asset_check_keys),
+        )
+        done = subset.execute_in_process(
+            instance=self.instance,
+            tags={**request.tags, **keyed},
+            run_config={**QUIET, **request.run_config},
+            raise_on_error=False,
+        )
+        return done.success
+
+    def settle(self, sensor: str = "deliveries__landing", ticks: int = 12) -> list[str]:
+        """Tick and run until nothing is asked for; the jobs that ran, in order."""
+        jobs: list[str] = []
+        for _ in range(ticks):
+            requests = self.asks_for(sensor)
+            if not requests:
+                return jobs
+            for request in requests:
+                self.execute(request)
+                jobs.append(str(request.job_name).removeprefix("deliveries__"))
+        raise AssertionError(f"still asking after {ticks} ticks: {jobs}")
+
+    def runs(self, tags: dict[str, str]) -> list[dg.DagsterRun]:
+        return list(self.instance.get_runs(filters=dg.RunsFilter(tags=tags)))
+
+    def published(self, stage: str, source: str | None = None) -> list[str]:
+        store = open_snapshots(read_settings().snapshots)
+        address = Address("deliveries", stage, source)
+        return list(published_partitions(store, store.resolve("main"), address))
+
+    def as_of(self) -> str | None:
+        store = open_snapshots(read_settings().snapshots)
+        record = read_record(store, store.resolve("main"), Address("deliveries", "training_set"))
+        return record.attributes["as_of"] if record else None
+
+
+@pytest.fixture
+def plant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[object]:
+    """``plant(weeks, automation)`` -> a World."""
+    monkeypatch.setenv("ML_ASSETS_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("ML_ASSETS_SOURCES", str(tmp_path / "sources"))
+    monkeypatch.setenv("ML_ASSETS_PIPELINES", str(tmp_path / "pipelines"))
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    (tmp_path / "sources").mkdir()
+    with dg.instance_for_test(temp_dir=str(tmp_path)) as instance:
+
+        def build_world(weeks: int, automation: str) -> World:
+            deliveries.plant(
+                tmp_path / "pipelines", tmp_path / "sources", weeks=weeks, automation=automation
+            )
+            return World(tmp_path, instance)
+
+        yield build_world

@@ -1,0 +1,75 @@
+"""The code-change sensor: what other code made is made again, once for each version of the code."""
+
+from collections.abc import Callable
+
+import dagster as dg
+
+from ml_assets_tests.automation.conftest import World
+from ml_assets_tests.worlds import deliveries
+
+Plant = Callable[[int, str], World]
+SENSOR = "deliveries__code_change"
+BOTH = "{landing: {}, on_code_change: true}"
+
+
+def test_a_feature_function_that_changed_is_run_again_once(plant: Plant):
+    world = plant(3, BOTH)
+    assert "no model is made yet" in world.says(SENSOR)  # what was never made is not its affair
+    world.settle()
+    assert "compared with the present code and spec; all is published as it is there" in world.says(
+        SENSOR
+    )
+    features = world.folder / "features.py"
+    first = features.read_text()
+    features.write_text(first + "\n# another line\n")
+    (request,) = world.asks_for(SENSOR)
+    assert request.job_name == "deliveries__features"
+    assert request.tags["trigger"] == "code change"
+    assert request.tags["why"] == (
+        "features [2024-01-08 .. 2024-01-15: 2 partitions]: its code changed"
+    )
+    assert world.execute(request)
+    assert "all is published" in world.says(SENSOR)
+
+    features.write_text(first)  # going back is a change as well
+    (back,) = world.asks_for(SENSOR)
+    assert back.run_key != request.run_key
+    assert world.execute(back)
+    assert "all is published" in world.says(SENSOR)
+
+
+def test_code_that_fails_is_asked_for_once_and_again_when_it_was_mended(plant: Plant):
+    world = plant(3, BOTH)
+    world.settle()
+    features = world.folder / "features.py"
+    good = features.read_text()
+    features.write_text(good.replace('"recent_late"', '"recently_late"'))
+    (request,) = world.asks_for(SENSOR)
+    assert not world.execute(request)
+    for _ in range(3):
+        assert "features [2024-01-15]" in (said := world.says(SENSOR))
+        assert "waits for its source or its code to change" in said
+    features.write_text(good + "\n# mended\n")
+    (again,) = world.asks_for(SENSOR)
+    assert world.execute(again)
+    assert "all is published" in world.says(SENSOR)
+
+
+def test_a_spec_part_that_changed_reaches_only_what_it_decides(plant: Plant):
+    world = plant(3, BOTH)
+    world.settle()
+    contract = world.folder / "depots.json"
+    contract.write_text(contract.read_text().replace('"critical"', '"warning"'))
+    (request,) = world.asks_for(SENSOR)
+    assert request.asset_selection == [dg.AssetKey(["deliveries", "validated_table", "depots"])]
+    assert world.execute(request)
+    # the same rows, by their digest: nothing that follows is made again
+    assert "all is published" in world.says(SENSOR)
+
+
+def test_data_that_landed_is_not_its_affair(plant: Plant):
+    world = plant(2, BOTH)
+    world.settle()
+    deliveries.land(world.sources, 3)
+    assert "all is published" in world.says(SENSOR)
+    assert world.asks_for()

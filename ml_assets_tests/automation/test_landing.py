@@ -1,0 +1,161 @@
+"""The landing sensor: what lands is taken in once, what failed waits, and the model follows."""
+
+from collections.abc import Callable
+
+import dagster as dg
+
+from ml_assets_tests.automation.conftest import World
+from ml_assets_tests.worlds import deliveries
+
+Plant = Callable[[int, str], World]
+LANDING = "{landing: {}}"
+WEEKS = ["2024-01-01", "2024-01-08", "2024-01-15", "2024-01-22"]
+
+
+def test_what_has_landed_is_taken_in_step_by_step_and_then_there_is_nothing_to_do(plant: Plant):
+    world = plant(3, LANDING)
+    whole, weeks = world.asks_for()
+    assert whole.asset_selection == [
+        dg.AssetKey(["deliveries", "raw_snapshot", "depots"]),
+        dg.AssetKey(["deliveries", "validated_table", "depots"]),
+    ]
+    assert weeks.tags["dagster/asset_partition_range_start"] == "2024-01-01"
+    assert weeks.tags["dagster/asset_partition_range_end"] == "2024-01-15"
+    assert weeks.tags["pipeline"] == "deliveries"
+    assert weeks.tags["trigger"] == "landing"
+    assert weeks.tags["why"] == ("sources [2024-01-01 .. 2024-01-15: 3 partitions]: never made")
+    assert world.execute(whole)
+    assert world.execute(weeks)
+    assert world.settle() == ["table_closed_orders", "features"]
+    assert world.published("feature_set") == WEEKS[1:3]
+    said = world.says()
+    assert said == (
+        "3 partitions (2024-01-01 to 2024-01-15) landed in the sources of deliveries;"
+        " all is published as it is there."
+    )
+
+
+def test_a_new_partition_is_asked_for_once_also_when_the_cursor_is_lost(plant: Plant):
+    world = plant(2, LANDING)
+    world.settle()
+    deliveries.land(world.sources, 3)
+    (first,) = world.asks_for()
+    assert first.tags["why"] == "sources [2024-01-15]: never made"
+    world.cursors.clear()  # a daemon that died before it stored the tick evaluates it again
+    (again,) = world.asks_for()
+    assert again.run_key == first.run_key  # and Dagster takes one run key once
+    assert world.execute(first)
+    assert world.settle() == ["table_closed_orders", "features"]
+
+
+def test_nothing_is_asked_for_while_a_run_is_at_work_whoever_started_it(plant: Plant):
+    world = plant(2, LANDING)
+    key = dg.AssetKey(["deliveries", "feature_set"])
+    job = world.defs.resolve_implicit_global_asset_job_def()
+    run = world.instance.create_run_for_job(
+        job, asset_selection=frozenset({key}), status=dg.DagsterRunStatus.STARTED
+    )
+    assert world.says() == f"run {run.run_id[:8]} (by hand, started) is at work on deliveries."
+    world.instance.report_run_failed(run)
+    assert world.asks_for()
+
+
+def test_a_partition_that_failed_waits_until_its_source_changes(plant: Plant):
+    world = plant(3, LANDING)
+    arrivals = world.sources / "arrivals" / "2024-01-15.jsonl"
+    good = arrivals.read_text()
+    arrivals.write_text(good.replace("true", "null").replace("false", "null"))
+    assert world.settle() == ["sources", "sources", "table_closed_orders", "features"]
+    assert world.published("validated_table", "arrivals") == WEEKS[:2]
+    assert world.published("feature_set") == WEEKS[1:2]  # its neighbours are not held up
+    failed = world.runs({"trigger": "landing"})
+    run = next(r for r in failed if r.status == dg.DagsterRunStatus.FAILURE)
+    for _ in range(3):
+        said = world.says()
+        assert f"sources [2024-01-15] failed in run {run.run_id[:8]} and waits" in said
+    arrivals.write_text(good)
+    (request,) = world.asks_for()
+    assert request.tags["why"].startswith("sources [2024-01-15]")
+    assert world.execute(request)
+    assert world.settle() == ["table_closed_orders", "features"]
+    assert world.published("feature_set") == WEEKS[1:3]
+
+
+def test_a_source_that_went_back_to_what_it_was_is_taken_in_again(plant: Plant):
+    world = plant(2, LANDING)
+    world.settle()
+    orders = world.sources / "orders" / "2024-01-08.csv"
+    first = orders.read_text()
+    keys: list[str | None] = []
+    for content in (first.replace("north", "west"), first) * 2:
+        orders.write_text(content)
+        (request,) = world.asks_for()
+        assert request.tags["why"] == "sources [2024-01-08]: an input changed"
+        assert world.execute(request)  # fails where the run key was used before
+        keys.append(request.run_key)
+        world.settle()
+    assert len(set(keys)) == 4
+
+
+def test_a_run_whose_process_died_is_asked_for_again_but_not_for_ever(plant: Plant):
+    world = plant(2, LANDING)
+    world.settle()
+    deliveries.land(world.sources, 3)
+    keys: list[str | None] = []
+    for _ in range(3):
+        (request,) = world.asks_for()
+        keys.append(request.run_key)
+        run = world.instance.create_run_for_job(
+            world.defs.resolve_job_def("deliveries__sources"),
+            tags={**request.tags, "dagster/run_key": str(request.run_key)},
+        )
+        world.instance.report_run_failed(run, "the machine went down")
+    assert len(set(keys)) == 3
+    assert "sources [2024-01-15] failed in run" in world.says()
+
+
+def test_a_source_that_is_missing_is_named_and_the_cursor_stays(plant: Plant):
+    world = plant(2, LANDING)
+    world.settle()
+    orders = world.sources / "orders"
+    orders.rename(world.sources / "moved")
+    before = world.cursors["deliveries__landing"]
+    assert str(orders) in world.says()
+    assert world.cursors["deliveries__landing"] == before
+
+
+def test_code_that_changed_is_not_the_landing_sensors_affair(plant: Plant):
+    world = plant(2, LANDING)
+    world.settle()
+    features = world.folder / "features.py"
+    features.write_text(features.read_text() + "\n# another line\n")
+    assert "all is published" in world.says()
+
+
+def test_the_model_follows_once_its_data_is_published_and_a_refusal_stands(plant: Plant):
+    world = plant(12, "{landing: {retrain: true}}")
+    spec = world.folder / "defs.yaml"
+    quick = (
+        spec.read_text().replace("epochs: 6", "epochs: 1").replace("processes: 2", "processes: 1")
+    )
+    spec.write_text(quick.replace("at_least: 0.55", "at_least: 0.01"))
+    assert world.settle() == ["sources", "sources", "table_closed_orders", "features", "refresh"]
+    assert world.as_of() == "2024-03-18"
+    assert "the model of 2024-03-18 is made from what is published" in world.says()
+
+    spec.write_text(spec.read_text().replace("at_least: 0.01", "at_least: 0.999"))
+    assert "the model of 2024-03-18 is made from" in world.says()  # a policy is not data
+    deliveries.land(world.sources, 13)
+    for job in ("sources", "table_closed_orders", "features"):
+        (data,) = world.asks_for()
+        assert data.job_name == f"deliveries__{job}"
+        assert world.execute(data)
+    (model,) = world.asks_for()
+    assert model.job_name == "deliveries__refresh"
+    assert model.tags["why"] == "model [2024-03-25]: an input changed"
+    assert model.run_config["ops"]["deliveries__training_set"]["config"] == {"as_of": "2024-03-25"}
+    assert not world.execute(model)  # the gate refuses
+    assert world.as_of() == "2024-03-25"
+    assert "the model of 2024-03-25 stands refused: " in world.says()
+    world.cursors.clear()
+    assert "stands refused" in world.says()  # it is in the ledger, not in a memory

@@ -1,0 +1,82 @@
+"""The refresh: due or not is read from the store; its cron and time zone from the spec."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import dagster as dg
+
+from ml_assets.definitions import resources
+from ml_assets.settings import read_settings
+from ml_assets_tests.automation.conftest import World
+
+Plant = Callable[[int, str], World]
+
+
+def test_the_schedule_is_what_the_spec_says(plant: Plant):
+    world = plant(2, "{refresh: {every: week, at: 'monday 06:30', timezone: Europe/Paris}}")
+    schedule = world.defs.resolve_schedule_def("deliveries__refresh_schedule")
+    assert schedule.cron_schedule == "30 6 * * 1"
+    assert schedule.execution_timezone == "Europe/Paris"
+    assert schedule.default_status == dg.DefaultScheduleStatus.RUNNING
+    assert schedule.job_name == "deliveries__refresh"
+
+
+def test_a_pipeline_without_automation_has_jobs_and_nothing_that_runs_by_itself(plant: Plant):
+    repository = plant(2, "{}").defs.get_repository_def()
+    mine = [name for name in repository.job_names if name.startswith("deliveries__")]
+    assert {name.removeprefix("deliveries__") for name in mine} == {
+        "sources",
+        "table_closed_orders",
+        "features",
+        "refresh",
+    }
+    assert not [s for s in repository.sensor_defs if s.name.startswith("deliveries")]
+    assert not [s for s in repository.schedule_defs if s.name.startswith("deliveries")]
+
+
+def test_a_tick_without_enough_data_says_what_is_missing(plant: Plant):
+    world = plant(2, "{refresh: {every: day}, landing: {}}")
+    assert "deliveries/feature_set has no published partition" in str(tick(world))
+    world.settle()
+    found = tick(world)
+    assert isinstance(found, str)
+    assert "2024-01-08" in found
+
+
+def test_a_tick_hands_over_the_window_and_the_next_one_has_nothing_to_do(plant: Plant):
+    world = plant(12, "{refresh: {every: day}, landing: {}}")
+    spec = world.folder / "defs.yaml"
+    quick = spec.read_text().replace("epochs: 6", "epochs: 1").replace("0.55", "0.01")
+    spec.write_text(quick.replace("processes: 2", "processes: 1"))
+    world.settle()
+    request = tick(world)
+    assert isinstance(request, dg.RunRequest)
+    assert request.run_config["ops"]["deliveries__training_set"]["config"] == {
+        "as_of": "2024-03-18"
+    }
+    assert request.tags["pipeline"] == "deliveries"
+    assert request.tags["trigger"] == "schedule"
+    assert request.tags["why"] == "model [2024-03-18]: never made"
+    assert world.execute(request.with_replaced_attrs(job_name="deliveries__refresh"))
+    assert tick(world) == "The model of 2024-03-18 is made from what is published."
+
+    spec.write_text(spec.read_text().replace("at_least: 0.01", "at_least: 0.999"))
+    policy = tick(world)
+    assert isinstance(policy, dg.RunRequest)
+    assert "deliveries__training_set" not in policy.run_config.get("ops", {})
+    assert not world.execute(policy.with_replaced_attrs(job_name="deliveries__refresh"))
+    found = tick(world)
+    assert isinstance(found, str)
+    assert "stands refused" in found
+
+
+def tick(world: World) -> dg.RunRequest | str:
+    """What the schedule asks for, or why it skips."""
+    definition = world.defs.resolve_schedule_def("deliveries__refresh_schedule")
+    context = dg.build_schedule_context(
+        instance=world.instance,
+        scheduled_execution_time=datetime(2024, 4, 1, 6, tzinfo=UTC),
+        resources=resources(read_settings()),
+    )
+    found = definition.evaluate_tick(context)
+    return found.run_requests[0] if found.run_requests else str(found.skip_message)

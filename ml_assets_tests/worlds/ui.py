@@ -1,0 +1,69 @@
+"""The UI of a world with its daemon, as ``ml-assets ui`` starts it, and what it answers."""
+
+import json
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ml_assets_tests.worlds.world import World
+
+PATIENCE = 120
+"""Seconds: a busy machine starts the daemon and a run process slowly."""
+
+
+@contextmanager
+def serving(world: World) -> Iterator[str]:
+    """The address at which the UI of the world is served; ended with its daemon at the end."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "ml_assets.cli.main", "ui", "--port", str(port)]
+    log = world.root / "ui.log"
+    with (
+        log.open("wb") as output,
+        subprocess.Popen(
+            command,
+            env=world.environment,
+            cwd=world.root,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        ) as server,
+    ):
+        try:
+            _wait_for(f"http://127.0.0.1:{port}/server_info", server, log)
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            server.terminate()
+            server.wait(timeout=60)
+
+
+def ask(address: str, query: str) -> Any:
+    """What the UI's own API answers."""
+    request = urllib.request.Request(
+        f"{address}/graphql",
+        json.dumps({"query": query}).encode(),
+        {"Content-Type": "application/json"},
+    )
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        found = json.load(answer)
+    assert "errors" not in found, found
+    return found["data"]
+
+
+def _wait_for(url: str, server: "subprocess.Popen[bytes]", log: Path) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline and server.poll() is None:
+        try:
+            with urllib.request.urlopen(url, timeout=5):
+                return
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.5)
+    raise AssertionError(f"the UI did not start: {log.read_text()}")
