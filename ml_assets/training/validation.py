@@ -9,7 +9,7 @@ from ml_assets.training.losses import prediction_losses
 from ml_assets.training.models import Network, probabilities
 from ml_assets.training.parallel import Ranks, total
 
-_CHUNK = 4096
+_CHUNK = 1024  # rows whose activations stay in a core's cache
 
 
 @torch.no_grad()
