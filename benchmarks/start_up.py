@@ -42,7 +42,8 @@ attributes:
 SOURCE = """\
     {name}:
       {{kind: files, path: table.csv, format: csv, partitioned: false, key: [id],
-       contract: table.json, columns: {{id: int64, size: float64, measured_at: datetime, late: boolean}}}}
+       contract: table.json,
+       columns: {{id: int64, size: float64, measured_at: datetime, late: boolean}}}}
 """
 CONTRACT = """{"name": "table", "expectations": [{"type": "expect_column_values_to_not_be_null",
  "kwargs": {"column": "id"}, "severity": "critical"}]}"""
