@@ -6,6 +6,7 @@ from typing import Any
 import dagster as dg
 from pydantic import BaseModel
 
+from ml_assets.assets.derived_table import derived_table
 from ml_assets.assets.evaluation_report import evaluation_report
 from ml_assets.assets.feature_set import feature_set
 from ml_assets.assets.graph import PipelineGraph
@@ -15,9 +16,22 @@ from ml_assets.assets.trained_model import trained_model
 from ml_assets.assets.training_set import training_set
 from ml_assets.assets.validated_table import validated_table
 from ml_assets.checks.gates import gates
+from ml_assets.settings import read_settings
 from ml_assets.spec.pipeline import PipelineSpec
 
 
+class PipelineScaffolder(dg.Scaffolder[Any]):
+    """``dg scaffold defs ml_assets.component.TrainingPipeline NAME``, as ``ml-assets new NAME``."""
+
+    def scaffold(self, request: dg.ScaffoldRequest[Any]) -> None:
+        from ml_assets.operations.labelled_table import sample_table
+        from ml_assets.operations.scaffold import write_pipeline
+
+        path = request.target_path
+        write_pipeline(path.parent, path.name, read_settings().sources, sample_table())
+
+
+@dg.scaffold_with(PipelineScaffolder)
 class TrainingPipeline(dg.Component):
     """A model pipeline declared in one spec: sources, contract, features, model, gates, release."""
 
@@ -52,6 +66,7 @@ def build_pipeline(spec: PipelineSpec, folder: Path) -> dg.Definitions:
         assets=[
             *(raw_snapshot(graph, name) for name in spec.sources),
             *(validated_table(graph, name) for name in spec.sources),
+            *(derived_table(graph, name) for name in spec.tables),
             feature_set(graph),
             training_set(graph),
             trained_model(graph),

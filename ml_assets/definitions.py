@@ -24,9 +24,9 @@ PROJECT = Path(__file__).parent.parent
 
 def build(settings: Settings) -> dg.Definitions:
     """Every pipeline in the package's room and in ML_ASSETS_PIPELINES, with their resources."""
-    rooms = [(_room(ml_assets.pipelines), ml_assets.pipelines)]
-    rooms += [(folder, _synthetic_package(folder)) for folder in settings.pipelines]
-    pipelines = [_load(folder, module) for room, module in rooms for folder in folders(room)]
+    packages = [(_room(ml_assets.pipelines), ml_assets.pipelines)]
+    packages += [(folder, _synthetic_package(folder)) for folder in settings.pipelines]
+    pipelines = [_load(folder, module) for room, module in packages for folder in folders(room)]
     # a process for each step would cost two seconds of imports a step
     shared = dg.Definitions(resources=resources(settings), executor=dg.in_process_executor)
     return dg.Definitions.merge(*pipelines, shared)
@@ -50,8 +50,12 @@ def folders(room: Path) -> list[Path]:
 
 def pipeline_folders(settings: Settings) -> dict[str, Path]:
     """Pipeline folder name -> folder, of every room."""
-    rooms = [_room(ml_assets.pipelines), *settings.pipelines]
-    return {folder.name: folder for room in rooms for folder in folders(room)}
+    return {folder.name: folder for room in rooms(settings) for folder in folders(room)}
+
+
+def rooms(settings: Settings) -> list[Path]:
+    """The folders that hold pipelines: the package's own, then ML_ASSETS_PIPELINES."""
+    return [_room(ml_assets.pipelines), *settings.pipelines]
 
 
 def _load(folder: Path, module: ModuleType) -> dg.Definitions:

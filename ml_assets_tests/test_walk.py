@@ -1,57 +1,20 @@
 """The walk, end to end, through the command line: real processes, real stores, a real release."""
 
-import json
-import os
+import re
 import subprocess
 import sys
+from base64 import b64decode
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
 
+import dagster as dg
 import pytest
 
 from ml_assets_tests.worlds import deliveries, irises
+from ml_assets_tests.worlds.world import World
 
-
-@dataclass(frozen=True)
-class World:
-    """One state folder, with the outside world and the pipelines that it reads."""
-
-    root: Path
-
-    @property
-    def environment(self) -> dict[str, str]:
-        inherited = {k: v for k, v in os.environ.items() if not k.startswith("ML_ASSETS_")}
-        inherited.pop("MLFLOW_TRACKING_URI", None)
-        return {
-            **inherited,
-            "ML_ASSETS_HOME": str(self.root / "state"),
-            "ML_ASSETS_SOURCES": str(self.root / "sources"),
-            "ML_ASSETS_PIPELINES": str(self.root / "pipelines"),
-        }
-
-    @property
-    def sources(self) -> Path:
-        return self.root / "sources"
-
-    def cli(self, *arguments: str, code: int = 0) -> str:
-        """Run ml-assets, hold it to an exit code, and return all it printed."""
-        done = subprocess.run(
-            [sys.executable, "-m", "ml_assets.cli.main", *arguments],
-            env=self.environment,
-            cwd=self.root,
-            capture_output=True,
-            text=True,
-            timeout=240,
-            check=False,
-        )
-        output = done.stdout + done.stderr
-        assert done.returncode == code, output
-        return output
-
-    def status(self, pipeline: str) -> dict[str, Any]:
-        return json.loads(self.cli("status", pipeline, "--json"))
+IMAGE = r"data:image/svg\+xml;base64,([^)]*)\)"
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +72,21 @@ def test_a_bad_row_is_quarantined_and_counted(world: World, walked: str) -> None
     assert rows("raw_snapshot") - rows("validated_table") == deliveries.BAD_ROWS
 
 
+def test_a_table_of_the_teams_own_lies_between_the_contracts_and_the_features(
+    world: World, walked: str
+) -> None:
+    stages = world.status("deliveries")["stages"]
+    tables = [s for s in stages if s["key"] == "deliveries/derived_table/closed_orders"]
+    assert len(tables) == deliveries.WEEKS
+    assert {i["key"] for i in tables[0]["inputs"]} == {
+        "deliveries/validated_table/orders",
+        "deliveries/validated_table/arrivals",
+    }
+    features = [s for s in stages if s["key"] == "deliveries/feature_set"]
+    read = [i["version"] for i in features[0]["inputs"] if "closed_orders" in i["key"]]
+    assert read == [table["version"] for table in tables[:2]]
+
+
 def test_running_again_repeats_no_work_and_says_so(world: World, walked: str) -> None:
     before = world.status("deliveries")
     again = world.cli("run", "deliveries")
@@ -145,6 +123,54 @@ def test_the_report_is_one_file_with_pictures(world: World, walked: str) -> None
     html = page.read_text()
     assert "<svg" in html
     assert "http://" not in html.replace("http://www.w3.org", "")
+
+
+def test_the_asset_pages_carry_pictures_that_fit_an_event(world: World, walked: str) -> None:
+    with opened(world) as instance:
+        pages = {
+            stage: latest_pictures(instance, "deliveries", *stage.split("/"))
+            for stage in (
+                "raw_snapshot/orders",
+                "validated_table/orders",
+                "feature_set",
+                "checkpoints",
+                "trained_model",
+                "evaluation_report",
+                "released_model",
+            )
+        }
+    assert all(1_000 < len(page) < 60_000 for page in pages.values())
+    assert f"{deliveries.BAD_ROWS} are in quarantine" in pages["validated_table/orders"]
+    assert "Label rate" in pages["feature_set"]
+    assert "Predictions on a fixed batch" in pages["checkpoints"]
+    assert "| depot | " in pages["trained_model"]
+    assert "Feature importance" in pages["evaluation_report"]
+    assert "moved to production" in pages["released_model"]
+    first, last = "2024-01-08", "2024-03-18"
+    drawn = [b64decode(file).decode() for file in re.findall(IMAGE, pages["feature_set"])]
+    assert any(first in svg and last in svg for svg in drawn), "all partitions are in one picture"
+
+
+def test_each_checkpoint_shows_the_curves_so_far(world: World, walked: str) -> None:
+    with opened(world) as instance:
+        key = dg.AssetKey(["deliveries", "checkpoints"])
+        found = instance.fetch_materializations(key, limit=100, ascending=True).records
+    live = [record for record in found if "best" in record.asset_materialization.metadata]
+    assert len(live) > 2
+    curves = [str(r.asset_materialization.metadata["pictures"].value) for r in live]
+    points = [b64decode(re.findall(IMAGE, one)[0]).count(b",") for one in curves]
+    assert points == sorted(points), "none has fewer points than the one before"
+    assert points[0] < points[-1]
+
+
+def opened(world: World) -> AbstractContextManager[dg.DagsterInstance]:
+    return dg.DagsterInstance.from_config(str(world.root / "state" / "dagster"))
+
+
+def latest_pictures(instance: dg.DagsterInstance, *key: str) -> str:
+    event = instance.get_latest_materialization_event(dg.AssetKey(list(key)))
+    assert event is not None and event.asset_materialization is not None
+    return str(event.asset_materialization.metadata["pictures"].value)
 
 
 def test_a_refused_model_is_not_released_even_when_it_is_materialized_alone(
@@ -207,3 +233,15 @@ def test_a_missing_landing_folder_says_what_to_do(world: World) -> None:
         moved.rename(orders)
     assert str(orders) in output
     assert "ML_ASSETS_SOURCES" in output
+
+
+def test_a_week_with_half_the_rows_is_not_published(world: World, walked: str) -> None:
+    week = sorted((world.sources / "orders").iterdir())[-1]
+    whole = week.read_text()
+    try:
+        week.write_text("".join(whole.splitlines(keepends=True)[: deliveries.ORDERS // 2]))
+        output = world.cli("run", "deliveries", "--through", "validated_table", code=1)
+    finally:
+        week.write_text(whole)
+    assert "in the partition before: -50.4%, within 20% was expected" in output
+    assert "nothing was published" in output

@@ -1,5 +1,6 @@
 """evaluation_report: the exported weights judged on the holdout, beside baselines and champion."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import dagster as dg
@@ -8,27 +9,32 @@ import polars as pl
 
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.inputs import require_record, resolve_base
-from ml_assets.assets.metadata import numbers, record_metadata
+from ml_assets.assets.last_release import REPORT_FILE, changes_since
+from ml_assets.assets.metadata import numbers, pictures, record_metadata
 from ml_assets.assets.publish import Draft, Published, Work, input_version
 from ml_assets.assets.scoring import Scored, score
 from ml_assets.assets.trained_model import data_ref
 from ml_assets.dataset.encoding import encode_rows
 from ml_assets.dataset.shards import NotComparable, load_schema, write_scoring_set
+from ml_assets.errors import StorageError
 from ml_assets.evaluation.baselines import Rows, score_baseline
+from ml_assets.evaluation.importance import importance, shuffle
 from ml_assets.evaluation.judge import ChampionScores, Holdout, judge
 from ml_assets.launch.launcher import Launcher
+from ml_assets.pictures.evaluation import evaluation_pictures
+from ml_assets.pictures.picture import Picture, Table
+from ml_assets.pictures.release import changes_table
 from ml_assets.registry.ledger import champion, read
 from ml_assets.resources.launcher import LauncherResource
 from ml_assets.resources.objects import ObjectsResource
 from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.spec.canonical import canonical_json, digest_of
 from ml_assets.spec.program import ModelManifest, Ref, ShardSchema, Split
-from ml_assets.spec.records import EvaluationReport, InputVersion, Measured
+from ml_assets.spec.records import EvaluationReport, FeatureImportance, InputVersion, Measured
 from ml_assets.storage.layout import Address
 from ml_assets.storage.objects import LocalObjects
 
 STAGE = "evaluation_report"
-REPORT_FILE = "report.json"
 
 
 def evaluation_report(graph: PipelineGraph) -> dg.AssetsDefinition:
@@ -58,16 +64,19 @@ def evaluation_report(graph: PipelineGraph) -> dg.AssetsDefinition:
         if rival == model_ref.digest:
             rival = None
         scored = bench.score(model_ref, bench.data, "holdout")
+        holdout = bench.holdout(tuple(data.attributes["holdout"]))
         report = judge(
             graph.spec,
             model=model_ref.digest,
             data=bench.data.digest,
-            holdout=bench.holdout(tuple(data.attributes["holdout"])),
+            holdout=holdout,
             predictions=scored.predictions,
             baselines=bench.baselines(),
             champion=bench.champion(rival) if rival else None,
             size_bytes=folder_size(Path(model_ref.uri)),
+            importance=bench.importance(model_ref, holdout),
         )
+        since = changes_since(context.log, graph, store, base, report)
         seen = (_champion_input(rival),) if rival else ()
         inputs = (input_version(model, base), input_version(data, base))
         work = Work(Address(graph.name, STAGE), code_version, inputs, context.run_id, seen=seen)
@@ -80,10 +89,12 @@ def evaluation_report(graph: PipelineGraph) -> dg.AssetsDefinition:
                 attributes={
                     "measured": measured.model_dump(),
                     "metrics": {name: i.value for name, i in report.metrics.items()},
+                    "changes": since.model_dump() if since else None,
                 },
                 data_version=digest_of(report),
             )
-        return _result(published, report, measured)
+        shown = [*evaluation_pictures(report, graph.spec), changes_table(since)]
+        return _result(published, report, measured, shown)
 
     return materialize
 
@@ -142,6 +153,18 @@ class Bench:
         scored = self.score(Ref(uri=str(folder), digest=digest), rows, "holdout")
         return ChampionScores(digest, scored.predictions, "")
 
+    def importance(self, model: Ref, holdout: Holdout) -> tuple[FeatureImportance, ...]:
+        """How much the model needs each feature, from one scoring of shuffled holdout rows."""
+        shuffled = shuffle(self.spec, self.rows("holdout"))
+        manifest = ModelManifest.model_validate_json((Path(model.uri) / "model.json").read_bytes())
+        shards = self.objects.folder("shards", self.graph.name)
+        rows = write_scoring_set(shuffled.stacked, manifest, self.spec.label, shards)
+        if isinstance(rows, NotComparable):  # the model's own features are in its own holdout
+            raise StorageError(f"{self.graph.name}: the shuffled rows do not fit: {rows.reason}")
+        return importance(
+            self.spec, holdout, shuffled, self.score(model, rows, "holdout").predictions
+        )
+
 
 def folder_size(folder: Path) -> int:
     """Bytes of all files of a model."""
@@ -153,10 +176,14 @@ def _champion_input(digest: str) -> InputVersion:
 
 
 def _result(
-    published: Published, report: EvaluationReport, measured: Measured
+    published: Published,
+    report: EvaluationReport,
+    measured: Measured,
+    shown: Sequence[Picture | Table],
 ) -> dg.MaterializeResult:
     return dg.MaterializeResult(
         metadata={
+            **pictures(shown),
             "metrics": dg.MetadataValue.md(metrics_markdown(report)),
             **numbers({name: interval.value for name, interval in report.metrics.items()}),
             **numbers({"latency_ms": measured.latency_ms}),

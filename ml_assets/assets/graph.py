@@ -1,7 +1,7 @@
 """One pipeline's asset graph as plain values: keys, partitions, code versions, attributes."""
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -21,7 +21,7 @@ from ml_assets.spec.sources import SourceSpec
 
 Decorator = Callable[[Callable[..., Any]], dg.AssetsDefinition]
 PACKAGE = Path(ml_assets.__file__).parent
-DATA_STAGES = ("raw_snapshot", "validated_table", "feature_set")
+DATA_STAGES = ("raw_snapshot", "validated_table", "derived_table", "feature_set")
 MODEL_STAGES = (
     "training_set",
     "checkpoints",
@@ -54,13 +54,38 @@ class PipelineGraph:
 
     def feature_partitions(self) -> dg.PartitionsDefinition | None:
         """The partitions of feature_set: the first ones are only looked back at."""
-        partitions, look_back = self.spec.partitions, self.spec.features.look_back
-        if partitions.cadence == "none" or not look_back:
+        return self._partitions_after(self.warm_up("feature_set"))
+
+    def table_partitions(self, table: str) -> dg.PartitionsDefinition | None:
+        """The partitions of a derived table; None where everything that it reads is read whole."""
+        return self._partitions_after(self.warm_up(table)) if self.is_partitioned(table) else None
+
+    def is_partitioned(self, name: str) -> bool:
+        """Whether a source or a derived table is cut in time."""
+        if name in self.spec.sources:
+            return self.spec.sources[name].partitioned
+        return any(self.is_partitioned(read) for read in self.spec.tables[name].reads)
+
+    def warm_up(self, name: str) -> int:
+        """How many partitions come before the first one of a source, a table or feature_set."""
+        if name in self.spec.sources:
+            return 0
+        if name == "feature_set":
+            return self.spec.features.look_back + self._warm_up_of([*self.spec.tables])
+        table = self.spec.tables[name]
+        return table.look_back + self._warm_up_of(table.reads)
+
+    def _warm_up_of(self, names: Sequence[str]) -> int:
+        return max((self.warm_up(name) for name in names), default=0)
+
+    def _partitions_after(self, warm_up: int) -> dg.PartitionsDefinition | None:
+        partitions = self.spec.partitions
+        if partitions.cadence == "none" or not warm_up:
             return partitions_definition(partitions)
-        first = windows(partitions, datetime.now(UTC))[look_back : look_back + 1]
+        first = windows(partitions, datetime.now(UTC))[warm_up : warm_up + 1]
         if not first:
             raise WindowError(
-                f"{self.name}: features.look_back is {look_back} partitions, but fewer have passed"
+                f"{self.name}: look_back needs {warm_up} partitions, but fewer have passed"
                 f" since partitions.start {partitions.start}. Start earlier, or look back less."
             )
         start = first[0].start.astimezone(ZoneInfo(partitions.timezone)).date()
@@ -96,6 +121,7 @@ class PipelineGraph:
         parts: Mapping[str, object] = {
             "raw_snapshot": spec.sources.get(source or ""),
             "validated_table": spec.sources.get(source or ""),
+            "derived_table": [spec.tables.get(source or ""), spec.partitions],
             "feature_set": [spec.features, spec.label, spec.partitions],
             "training_set": [spec.features, spec.label, spec.split],
             "checkpoints": [spec.model, spec.training],
@@ -109,6 +135,8 @@ class PipelineGraph:
         names: list[str] = []
         if stage == "validated_table" and source:
             names = [self.spec.sources[source].contract]
+        if stage == "derived_table" and source:
+            names = [self.spec.tables[source].function.split(":")[0]]
         if stage == "feature_set":
             names = [self.spec.features.function.split(":")[0]]
         return {name: file_digest(self.folder / name) for name in names}
@@ -117,6 +145,7 @@ class PipelineGraph:
 _ROOMS: Mapping[str, tuple[str, ...]] = {
     "raw_snapshot": ("sources",),
     "validated_table": ("validation",),
+    "derived_table": ("features",),
     "feature_set": ("features",),
     "training_set": ("dataset",),
     "checkpoints": ("training",),

@@ -1,14 +1,19 @@
 """What the asset pages show: row counts, schemas, previews, links."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import dagster as dg
 
 from ml_assets.assets.publish import Published
-from ml_assets.storage.layout import Address
+from ml_assets.pictures.picture import Picture, Table, album
+from ml_assets.spec.records import StageRecord
+from ml_assets.storage.layout import Address, recent_records
 from ml_assets.storage.snapshots import SnapshotStore
 from ml_assets.storage.tables import column_schema, preview_markdown
+
+Draw = Callable[[Sequence[StageRecord]], Sequence[Picture]]
+"""The pictures of a data stage, from the records of its partitions, oldest first."""
 
 
 def record_metadata(published: Published) -> dict[str, Any]:
@@ -42,6 +47,20 @@ def table_metadata(store: SnapshotStore, published: Published, address: Address)
         "dagster/column_schema": dg.TableSchema(columns),
         "preview": dg.MetadataValue.md(preview_markdown(frame, rows=5)),
     }
+
+
+def pictures(shown: Sequence[Picture | Table]) -> dict[str, Any]:
+    """Pictures and tables under one button of an asset page; nothing where there are none."""
+    return {"pictures": dg.MetadataValue.md(album(shown))} if shown else {}
+
+
+def history(
+    store: SnapshotStore,
+    address: Address,
+    draw: Callable[[Sequence[StageRecord]], Sequence[Picture]],
+) -> dict[str, Any]:
+    """The pictures of a data stage over its partitions so far, from their records alone."""
+    return pictures(draw(recent_records(store, store.resolve("main"), address)))
 
 
 def numbers(values: Mapping[str, float | int | None]) -> dict[str, Any]:

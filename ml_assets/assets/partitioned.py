@@ -1,7 +1,7 @@
 """Making one or many partitions in a step: each is published and reported on its own."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import dagster as dg
@@ -36,11 +36,17 @@ class Made:
 
 
 def make_partitions(
-    context: dg.AssetExecutionContext, address: Address, make: Callable[[Address], Made]
+    context: dg.AssetExecutionContext,
+    address: Address,
+    make: Callable[[Address], Made],
+    history: Callable[[], Mapping[str, Any]],
 ) -> Events:
     """Make every partition of the step; report each with its own version.
 
     In a range, failures are collected: what was published is logged, then the failed are named.
+
+    Args:
+        history: metadata about all partitions so far; it goes with the last one made.
 
     Raises:
         MlAssetsError: at least one partition failed (the first error's class, all named).
@@ -54,13 +60,16 @@ def make_partitions(
     asset_key = dg.AssetKey(address.key.split("/"))
     failed = {key: item.error for key, item in made.items() if item.error is not None}
     whole = {key: item for key, item in made.items() if item.published is not None}
+    if whole:
+        newest = list(whole)[-1]
+        made[newest] = replace(whole[newest], metadata={**history(), **whole[newest].metadata})
     if failed:
         # a failed step's output is not stored: what was published is logged beside it
         _log_each(context, asset_key, made)
         raise _combined(address, failed, published=len(whole))
     yield from _check_results(asset_key, made)
-    last = list(whole.values())[-1]
-    yield materialize_result(asset_key, last)
+    # a range's result is reported for every partition of it: only one alone has the history
+    yield materialize_result(asset_key, made[keys[-1]] if len(keys) == 1 else whole[keys[-1]])
     if len(keys) > 1:
         # a range's result stamps one version on all partitions: give each its own
         _log_each(context, asset_key, made)

@@ -16,7 +16,7 @@ from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.records import InputVersion, StageRecord
 from ml_assets.storage.layout import Address, run_key
 from ml_assets.storage.snapshots import CommitId, Conflict, SnapshotStore
-from ml_assets.storage.tables import write_table
+from ml_assets.storage.tables import missing_shares, write_table
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,8 @@ class Draft:
     work: Work
     base: CommitId
     rows: int | None = None
+    missing: dict[str, float] | None = None
+    """Column of the stage's table -> share of its values that are missing."""
     _files: dict[str, Path | bytes] = field(default_factory=dict)
     _scratch: tempfile.TemporaryDirectory[str] | None = None
 
@@ -81,8 +83,9 @@ class Draft:
         return self._scratch.name
 
     def table(self, frame: pl.DataFrame | pl.LazyFrame, key: Sequence[str]) -> None:
-        """Add the stage's table; its rows become the record's."""
+        """Add the stage's table; its rows and missing values become the record's."""
         self.rows = self.extra_table("data.parquet", frame, key)
+        self.missing = missing_shares(frame)
 
     def extra_table(self, name: str, frame: pl.DataFrame | pl.LazyFrame, key: Sequence[str]) -> int:
         file = Path(self._scratch_name) / name
@@ -140,7 +143,11 @@ class Draft:
             data_version=data_version,
             rows=self.rows,
             inputs=(*work.inputs, *work.seen),
-            attributes={**attributes, **({"salt": work.salt} if work.salt else {})},
+            attributes={
+                **attributes,
+                **({"salt": work.salt} if work.salt else {}),
+                **({"missing": self.missing} if self.missing is not None else {}),
+            },
             run=work.run,
             time=datetime.now(UTC),
         )

@@ -3,9 +3,10 @@
 import dagster as dg
 
 from ml_assets.assets.graph import PipelineGraph
-from ml_assets.assets.metadata import table_metadata
+from ml_assets.assets.metadata import history, table_metadata
 from ml_assets.assets.partitioned import Events, Made, make_partitions
 from ml_assets.assets.publish import Draft, Work
+from ml_assets.pictures.data import table_pictures
 from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.resources.sources import SourcesResource
 from ml_assets.spec.canonical import digest_of
@@ -45,7 +46,10 @@ def raw_snapshot(graph: PipelineGraph, source_name: str) -> dg.AssetsDefinition:
                 published = draft.publish(attributes={"receipt": reading.receipt})
             return Made(published, table_metadata(store, published, address))
 
-        yield from make_partitions(context, Address(graph.name, STAGE, source_name), make)
+        whole = Address(graph.name, STAGE, source_name)
+        yield from make_partitions(
+            context, whole, make, lambda: history(store, whole, table_pictures)
+        )
 
     return materialize
 

@@ -6,11 +6,21 @@ import dagster as dg
 
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.inputs import require_record, resolve_base
-from ml_assets.assets.metadata import record_metadata
+from ml_assets.assets.last_release import read_changes, read_report
+from ml_assets.assets.metadata import pictures, record_metadata
 from ml_assets.assets.publish import Draft, Work, input_version
 from ml_assets.errors import EvidenceError
 from ml_assets.evaluation.gate import policy_digest
-from ml_assets.registry.ledger import champion, read, stages
+from ml_assets.pictures.picture import Picture, Table
+from ml_assets.pictures.release import (
+    changes_table,
+    decisions_picture,
+    gates_picture,
+    gates_table,
+    ledger_table,
+    released_table,
+)
+from ml_assets.registry.ledger import champion, latest_decision, read, stages
 from ml_assets.registry.mlflow import Tracking, Unavailable
 from ml_assets.registry.promote import AlreadyReleased, Refused, release
 from ml_assets.resources.snapshots import SnapshotsResource
@@ -69,6 +79,7 @@ def released_model(graph: PipelineGraph) -> dg.AssetsDefinition:
             )
         return dg.MaterializeResult(
             metadata={
+                **pictures(_shown(graph, store, base, outcome.entry)),
                 **record_metadata(published),
                 "stage": spec.release.to,
                 "ledger_line": outcome.entry.seq,
@@ -79,6 +90,24 @@ def released_model(graph: PipelineGraph) -> dg.AssetsDefinition:
         )
 
     return materialize
+
+
+def _shown(
+    graph: PipelineGraph, store: SnapshotStore, base: CommitId, move: LedgerEntry
+) -> list[Picture | Table]:
+    """What was released, by which gates, what it changes, and what came before."""
+    entries = read(store, graph.name)
+    decision = latest_decision(entries, move.model)
+    gates = decision.gates if decision else ()
+    record = require_record(store, base, Address(graph.name, "evaluation_report"))
+    return [
+        released_table(read_report(store, base, graph.name), graph.spec, move.replaced),
+        *gates_picture(gates, graph.spec.gates),
+        gates_table(gates),
+        changes_table(read_changes(record)),
+        *decisions_picture(entries, graph.spec.gates),
+        ledger_table(entries),
+    ]
 
 
 def current_evidence(

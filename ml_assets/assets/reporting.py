@@ -4,27 +4,18 @@ from pathlib import Path
 
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.inputs import require_record
+from ml_assets.assets.last_release import read_changes, read_report
 from ml_assets.evaluation.gate import decide
-from ml_assets.evaluation.report import render
 from ml_assets.launch.events import session_events
+from ml_assets.pictures.report import Background, render
+from ml_assets.pictures.training import TrainingStory
 from ml_assets.registry.ledger import champion, latest_decision, read
 from ml_assets.registry.mlflow import Tracking
-from ml_assets.spec.program import Metrics
-from ml_assets.spec.records import Decision, EvaluationReport, Measured
-from ml_assets.storage.layout import Address
+from ml_assets.spec.program import ModelManifest, Preprocessing
+from ml_assets.spec.records import Decision, Measured
+from ml_assets.storage.layout import Address, recent_records
 from ml_assets.storage.objects import LocalObjects
-from ml_assets.storage.snapshots import CommitId, SnapshotStore
-
-
-def read_report(store: SnapshotStore, base: CommitId, pipeline: str) -> EvaluationReport:
-    """The stored report of a pipeline at a commit.
-
-    Raises:
-        StorageError: there is none.
-    """
-    address = Address(pipeline, "evaluation_report")
-    require_record(store, base, address)
-    return EvaluationReport.model_validate_json(store.read_bytes(base, address.file("report.json")))
+from ml_assets.storage.snapshots import SnapshotStore
 
 
 def publish_report(
@@ -67,8 +58,14 @@ def write_report(
         measured,
         decision.gates if decision else decide(graph.spec.gates, report, measured, champion=rival),
         decision,
-        loss_curves(objects, model.attributes["session"]),
-        (*record.inputs, *model.inputs),
+        Background(
+            story=training_story(objects, model.attributes["session"]),
+            preprocessing=_preprocessing(objects, report.model),
+            features=recent_records(store, base, Address(graph.name, "feature_set")),
+            changes=read_changes(record),
+            ledger=entries,
+            lineage=(*record.inputs, *model.inputs),
+        ),
         graph.spec,
     )
     name = f"{report.model[:16]}.html"
@@ -76,11 +73,14 @@ def write_report(
     return objects.path("reports", graph.name, name)
 
 
-def loss_curves(objects: LocalObjects, session: str) -> dict[str, list[tuple[int, float]]]:
-    """Metric name -> (step, value) of a session, from its own events."""
-    curves: dict[str, dict[int, float]] = {}
+def training_story(objects: LocalObjects, session: str) -> TrainingStory:
+    """What a session's own events tell of it."""
+    story = TrainingStory()
     for event in session_events(objects.folder("sessions", session)):
-        if isinstance(event, Metrics):
-            for name, value in event.metrics.items():
-                curves.setdefault(name, {})[event.step] = value
-    return {name: sorted(points.items()) for name, points in curves.items()}
+        story.take(event)
+    return story
+
+
+def _preprocessing(objects: LocalObjects, model: str) -> Preprocessing:
+    manifest = objects.read_bytes("models", model, "model.json")
+    return ModelManifest.model_validate_json(manifest).preprocessing

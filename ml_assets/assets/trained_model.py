@@ -1,6 +1,7 @@
 """checkpoints and trained_model: one training session, followed while it runs."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import dagster as dg
 
@@ -82,7 +83,7 @@ def trained_model(graph: PipelineGraph) -> dg.AssetsDefinition:
             with Draft(store, work, store.resolve("main")) as draft:
                 draft.text("run.json", record_bytes(record))
                 published = draft.publish(attributes=attributes, data_version=version)
-            yield _result(graph, stage, published, result, model)
+            yield _result(graph, stage, published, result, model, sinks.pictures())
         sinks.attach(record)
 
     return materialize
@@ -136,13 +137,19 @@ def adopt_model(objects: LocalObjects, produced: Ref) -> Ref:
 
 
 def _result(
-    graph: PipelineGraph, stage: str, published: Published, result: TrainResult, model: Ref
+    graph: PipelineGraph,
+    stage: str,
+    published: Published,
+    result: TrainResult,
+    model: Ref,
+    shown: dict[str, Any],
 ) -> dg.MaterializeResult:
     return dg.MaterializeResult(
         asset_key=graph.key(stage),
         metadata={
             **record_metadata(published),
             "dagster/uri": model.uri,
+            **shown,
             "session": result.session,
             "stopped": f"{result.stopped} at step {result.step}",
             **numbers({"best_step": result.best_step, "step": result.step, **result.metrics}),

@@ -5,15 +5,34 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 
 from ml_assets.assets.graph import PipelineGraph
+from ml_assets.assets.metadata import pictures
+from ml_assets.dataset.shards import load_schema
 from ml_assets.launch.launcher import TrainJob
 from ml_assets.launch.session import train_session
+from ml_assets.pictures.training import (
+    LIVE_POINTS,
+    TrainingStory,
+    decoded_rows,
+    training_pictures,
+)
 from ml_assets.registry.mlflow import Tracking, Unavailable
 from ml_assets.registry.run_record import RunRecord, record_bytes, run_tags
-from ml_assets.spec.program import Checkpoint, Event, Failed, Finished, Metrics, Progress, Warning
+from ml_assets.spec.program import (
+    Checkpoint,
+    Event,
+    Failed,
+    Finished,
+    FirstRows,
+    FixedBatch,
+    Metrics,
+    Progress,
+    Warning,
+)
 
 _FLUSH_EVERY = 5
 """Steps with metrics between two messages to MLflow."""
@@ -24,12 +43,12 @@ class EventSinks:
     """Takes every event once, in order; a dead MLflow never stops training."""
 
     context: dg.AssetExecutionContext
-    checkpoint_key: dg.AssetKey
+    graph: PipelineGraph
     tracking: Tracking
     job: TrainJob
     mlflow_run: str | None = None
     last_checkpoint_digest: str | None = None
-    _metrics: dict[int, dict[str, float]] = field(default_factory=dict)
+    story: TrainingStory = field(default_factory=TrainingStory)
     _told: int = 0
 
     @classmethod
@@ -42,7 +61,7 @@ class EventSinks:
         job: TrainJob,
     ) -> Iterator["EventSinks"]:
         """One MLflow run for the session; closed with the outcome, whatever it is."""
-        sinks = cls(context, graph.key("checkpoints"), tracking, job)
+        sinks = cls(context, graph, tracking, job)
         sinks.mlflow_run = sinks._open_run()
         try:
             yield sinks
@@ -53,11 +72,11 @@ class EventSinks:
 
     def receive(self, event: Event) -> None:
         """Pass one event on."""
+        self.story.take(event)
         match event:
             case Checkpoint():
                 self._checkpoint(event)
             case Metrics():
-                self._metrics.setdefault(event.step, {}).update(event.metrics)
                 self._flush()
             case Progress():
                 self.context.log.info(event.message)
@@ -65,7 +84,7 @@ class EventSinks:
                 self.context.log.warning(event.message)
             case Failed():
                 self.context.log.error(f"rank {event.rank}: {event.reason}")
-            case Finished():
+            case FirstRows() | FixedBatch() | Finished():
                 pass
 
     def close(self, status: str) -> None:
@@ -73,7 +92,7 @@ class EventSinks:
         self.mlflow_run = self.mlflow_run or self._open_run()
         if self.mlflow_run is None:
             return
-        logged = self.tracking.log_metrics(self.mlflow_run, self._metrics, now=True)
+        logged = self.tracking.log_metrics(self.mlflow_run, self.story.metrics, now=True)
         if isinstance(logged, Unavailable):
             self.context.log.warning(f"MLflow lacks the curves: {logged.reason}")
         self.tracking.close(self.mlflow_run, status)
@@ -87,6 +106,15 @@ class EventSinks:
             file = Path(folder) / "run.json"
             file.write_bytes(record_bytes(record))
             self.tracking.log_artifact(self.mlflow_run, file)
+
+    def pictures(self) -> dict[str, Any]:
+        """What was told so far, as an asset page shows it."""
+        label, first = self.graph.spec.label, self.story.first_rows
+        shown = training_pictures(self.story, label.task, label.classes, LIVE_POINTS)
+        if first is None:
+            return pictures(shown)
+        preprocessing = load_schema(self.job.data).preprocessing
+        return pictures([*shown, decoded_rows(first, preprocessing, label.classes)])
 
     def _open_run(self) -> str | None:
         params = {**self.job.model.model_dump(), **self.job.training.model_dump()}
@@ -105,7 +133,7 @@ class EventSinks:
         self.last_checkpoint_digest = event.checkpoint.digest
         self.context.log_event(
             dg.AssetMaterialization(
-                self.checkpoint_key,
+                self.graph.key("checkpoints"),
                 metadata={
                     "step": event.step,
                     "dagster/uri": event.checkpoint.uri,
@@ -114,6 +142,7 @@ class EventSinks:
                     "session": event.session,
                     "attempt": event.attempt,
                     **event.metrics,
+                    **self.pictures(),
                 },
                 tags={"dagster/data_version": event.checkpoint.digest},
             )
@@ -121,8 +150,8 @@ class EventSinks:
 
     def _flush(self) -> None:
         """Now and then, so that the curves grow while training runs."""
-        if len(self._metrics) - self._told < _FLUSH_EVERY or not self.mlflow_run:
+        if len(self.story.metrics) - self._told < _FLUSH_EVERY or not self.mlflow_run:
             return
-        logged = self.tracking.log_metrics(self.mlflow_run, self._metrics)
+        logged = self.tracking.log_metrics(self.mlflow_run, self.story.metrics)
         if not isinstance(logged, Unavailable):
-            self._told = len(self._metrics)
+            self._told = len(self.story.metrics)

@@ -114,7 +114,7 @@ def resolve_window(
 def feature_order(graph: PipelineGraph) -> list[str]:
     """Every partition that feature_set can have, oldest first."""
     keys = [window.key for window in windows(graph.spec.partitions, datetime.now(UTC))]
-    return keys[graph.spec.features.look_back :]
+    return keys[graph.warm_up("feature_set") :]
 
 
 def read_splits(

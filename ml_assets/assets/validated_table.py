@@ -5,16 +5,19 @@ import polars as pl
 
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.inputs import require_record
-from ml_assets.assets.metadata import numbers, table_metadata
+from ml_assets.assets.metadata import history, numbers, table_metadata
 from ml_assets.assets.partitioned import CheckOutcome, Events, Made, make_partitions
 from ml_assets.assets.publish import Draft, Work, input_version
 from ml_assets.errors import DataRejected
+from ml_assets.pictures.data import contract_pictures
 from ml_assets.resources.snapshots import SnapshotsResource
+from ml_assets.spec.records import StageRecord
 from ml_assets.spec.sources import SourceSpec
-from ml_assets.storage.layout import Address
+from ml_assets.storage.layout import Address, published_partitions
 from ml_assets.storage.snapshots import CommitId, SnapshotStore
 from ml_assets.validation.compiled import Audit, ExpectationResult, audit
-from ml_assets.validation.contract import Contract, load_contract
+from ml_assets.validation.contract import load_contract
+from ml_assets.validation.volume import CHECK_NAME, judge_volume
 
 STAGE = "validated_table"
 QUARANTINE_FILE = "quarantine.parquet"
@@ -44,7 +47,8 @@ def validated_table(graph: PipelineGraph, source_name: str) -> dg.AssetsDefiniti
                 description=f"{e.type} {dict(e.kwargs)} ({e.severity})",
             )
             for e in contract.expectations
-        ],
+        ]
+        + _volume_check(key, source),
     )
     def materialize(context: dg.AssetExecutionContext, snapshots: SnapshotsResource) -> Events:
         store = snapshots.store()
@@ -54,24 +58,36 @@ def validated_table(graph: PipelineGraph, source_name: str) -> dg.AssetsDefiniti
             raw = Address(graph.name, "raw_snapshot", source_name, address.partition)
             record = require_record(store, base, raw)
             inputs = (input_version(record, base),)
-            work = Work(address, code_version, inputs, context.run_id)
-            return audited(store, base, work, raw, contract, source)
+            before = record_before(store, base, raw) if source.volume else None
+            seen = (input_version(before, base),) if before else ()
+            work = Work(address, code_version, inputs, context.run_id, seen=seen)
+            found = audit(store.scan(base, raw.table), contract)
+            if source.volume:
+                rows_before = before.rows if before else None
+                found = found.with_result(
+                    judge_volume(record.rows or 0, rows_before, source.volume)
+                )
+            return publish_audited(store, base, work, found, source)
 
-        yield from make_partitions(context, Address(graph.name, STAGE, source_name), make)
+        whole = Address(graph.name, STAGE, source_name)
+        yield from make_partitions(
+            context, whole, make, lambda: history(store, whole, contract_pictures)
+        )
 
     return materialize
 
 
-def audited(
-    store: SnapshotStore,
-    base: CommitId,
-    work: Work,
-    raw: Address,
-    contract: Contract,
-    source: SourceSpec,
+def record_before(store: SnapshotStore, base: CommitId, address: Address) -> StageRecord | None:
+    """The record of the newest partition before this one, of the same asset."""
+    earlier = published_partitions(store, base, address)
+    keys = [key for key in earlier if key < (address.partition or "")]
+    return earlier[keys[-1]] if keys else None
+
+
+def publish_audited(
+    store: SnapshotStore, base: CommitId, work: Work, found: Audit, source: SourceSpec
 ) -> Made:
-    """Audit one raw table; publish what may be published, keep the rest in quarantine."""
-    found = audit(store.scan(base, raw.table), contract)
+    """Publish what may be published of an audited table, keep the rest in quarantine."""
     checks = tuple(_check(result) for result in found.results)
     if not found.passed:
         kept = _keep(store, base, work.address, found.quarantined, source.key)
@@ -82,6 +98,7 @@ def audited(
         published = draft.publish(
             attributes={
                 "quarantined": len(found.quarantined),
+                "warned": found.warned,
                 "warnings": [r.reason for r in found.results if not r.passed],
             }
         )
@@ -89,10 +106,19 @@ def audited(
     rows = {
         "rows_in": len(found.clean) + len(found.quarantined),
         "quarantined": len(found.quarantined),
+        "warned": found.warned,
     }
     if source.known_at and len(found.clean):
         metadata["known_until"] = str(found.clean[source.known_at].max())
     return Made(published, {**metadata, **numbers(rows)}, checks)
+
+
+def _volume_check(key: dg.AssetKey, source: SourceSpec) -> list[dg.AssetCheckSpec]:
+    if source.volume is None:
+        return []
+    blocking = source.volume.severity == "critical"
+    words = f"Rows within {source.volume.within:.0%} of the partition before"
+    return [dg.AssetCheckSpec(CHECK_NAME, asset=key, blocking=blocking, description=words)]
 
 
 def _keep(

@@ -12,8 +12,9 @@ import dagster as dg
 
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.inputs import require_record
+from ml_assets.assets.last_release import read_report
 from ml_assets.assets.released_model import current_evidence
-from ml_assets.assets.reporting import publish_report, read_report
+from ml_assets.assets.reporting import publish_report
 from ml_assets.evaluation.gate import decide, passed, summary
 from ml_assets.registry.ledger import read, record_decision
 from ml_assets.resources.objects import ObjectsResource

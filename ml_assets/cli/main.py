@@ -4,11 +4,11 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from ml_assets.cli import check, demo, report, reset, run, status, ui
+from ml_assets.cli import check, demo, new, report, reset, run, status, ui
 from ml_assets.cli.exit_codes import DONE, ERROR, REFUSED
 from ml_assets.errors import EvidenceError, MlAssetsError
 
-_COMMANDS = (demo, run, check, status, report, ui, reset)
+_COMMANDS = (demo, run, new, check, status, report, ui, reset)
 _EPILOG = """
 exit codes: 0 done, 1 error, 2 wrong usage, 3 refused by a gate
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 STAGES = (
     "raw_snapshot",
     "validated_table",
+    "derived_table",
     "feature_set",
     "training_set",
     "trained_model",

@@ -55,6 +55,29 @@ def encode_rows(
     )
 
 
+def decode_rows(
+    numeric: NDArray[np.float32], categorical: NDArray[np.int32], preprocessing: Preprocessing
+) -> pl.DataFrame:
+    """What a person reads, from what the network reads: the way back of ``encode_rows``.
+
+    A null comes back as null where the training split had nulls in its column, else as the mean; a
+    value beyond the clip as the clip; a word never seen as null.
+    """
+    columns = len(preprocessing.numeric)
+    flags = {name: columns + place for place, name in enumerate(preprocessing.null_flags)}
+    decoded: dict[str, list[float | str | None]] = {}
+    for place, column in enumerate(preprocessing.numeric):
+        values = numeric[:, place].astype(np.float64) * column.std + column.mean
+        missing = numeric[:, flags[column.name]] > 0.5 if column.name in flags else values != values
+        decoded[column.name] = [
+            None if gone else float(value) for value, gone in zip(values, missing, strict=True)
+        ]
+    for place, words in enumerate(preprocessing.categorical):
+        codes = categorical[:, place]
+        decoded[words.name] = [words.vocabulary[code - 1] if code else None for code in codes]
+    return pl.DataFrame(decoded)
+
+
 def encode_labels(frame: pl.DataFrame, label: LabelSpec) -> NDArray[np.float32] | NDArray[np.int64]:
     """Binary: 0 or 1, float32. Multiclass: the place of the class, int64.
 

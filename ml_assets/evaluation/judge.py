@@ -1,6 +1,6 @@
 """The whole judgement of one model on its holdout, as one record."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +15,7 @@ from ml_assets.evaluation.metrics import (
 )
 from ml_assets.evaluation.rows import Holdout
 from ml_assets.spec.pipeline import PipelineSpec
-from ml_assets.spec.records import ChampionComparison, EvaluationReport
+from ml_assets.spec.records import ChampionComparison, EvaluationReport, FeatureImportance
 
 __all__ = ["ChampionScores", "Holdout", "judge"]
 
@@ -40,6 +40,7 @@ def judge(
     baselines: Mapping[str, np.ndarray],
     champion: ChampionScores | None,
     size_bytes: int,
+    importance: Sequence[FeatureImportance] = (),
 ) -> EvaluationReport:
     """Judge a model; equal arguments give an equal report.
 
@@ -50,6 +51,7 @@ def judge(
         baselines: name -> [n, outputs] probabilities on the same rows.
         champion: its scores on the same rows; None where no model was released yet.
         size_bytes: of the model's files.
+        importance: of its features, on a sample of the rows.
 
     Raises:
         EvidenceError: no rows, or predictions that are no probabilities.
@@ -71,10 +73,13 @@ def judge(
             for name, scores in baselines.items()
         },
         champion=_compare(spec, holdout, predictions, champion) if champion else None,
-        slices=slice_metrics(task, classes, labels, predictions, holdout.slices),
+        slices=slice_metrics(
+            task, classes, labels, predictions, holdout.slices, holdout.blocks, seed=seed
+        ),
         calibration=calibration(task, classes, labels, predictions),
         roc=roc,
         precision_recall=precision_recall,
+        importance=tuple(importance),
         size_bytes=size_bytes,
     )
 

@@ -20,6 +20,10 @@ CURVE_POINTS = 200
 SLICE_ROWS = 200
 """A slice of fewer rows says more about chance than about the model."""
 SLICE_VALUES = 12
+SLICE_SAMPLES = 200
+"""Bootstrap draws of a slice: enough for a whisker."""
+COMPARED_BY: tuple[MetricName, ...] = ("auc", "accuracy")
+"""The metrics that slices are compared by, with intervals."""
 _LEVELS = 2000
 """Score levels of the rank metrics inside the bootstrap; their values themselves are exact."""
 _EPSILON = float(np.finfo(np.float64).eps)
@@ -112,7 +116,9 @@ def slice_metrics(
     labels: np.ndarray,
     predictions: np.ndarray,
     columns: Mapping[str, pl.Series],
+    blocks: np.ndarray,
     *,
+    seed: int = 0,
     values: int = SLICE_VALUES,
     least_rows: int = SLICE_ROWS,
 ) -> tuple[SliceMetrics, ...]:
@@ -120,6 +126,7 @@ def slice_metrics(
 
     Args:
         columns: name -> [n] values in the order of the rows; null is a value of its own.
+        blocks: [n] rows of one block are resampled together, for the intervals.
         values: most values shown for a column.
         least_rows: smaller slices are left out.
     """
@@ -134,13 +141,16 @@ def slice_metrics(
             if rows[index] < least_rows:
                 continue
             here = place.reshape(-1) == index
-            measured = point_metrics(task, classes, labels[here], predictions[here])
+            measured = evaluate(
+                task, classes, labels[here], predictions[here], blocks[here], SLICE_SAMPLES, seed
+            )
             found.append(
                 SliceMetrics(
                     column=column,
                     value=str(names[index]),
                     rows=int(rows[index]),
-                    metrics={str(name): value for name, value in measured.items()},
+                    metrics={str(name): one.value for name, one in measured.items()},
+                    intervals={str(n): measured[n] for n in COMPARED_BY if n in measured},
                 )
             )
     return tuple(found)

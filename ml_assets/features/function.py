@@ -1,10 +1,10 @@
-"""Loading a team's feature function, and holding what it returns to what the spec declares."""
+"""Loading a team's functions, and holding what they return to what the spec declares."""
 
 import difflib
 import hashlib
 import importlib.util
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -27,14 +27,14 @@ def load_function(folder: Path, function: str, pipeline: str) -> FeatureFunction
     file_name, name = function.split(":")
     file = folder / file_name
     if not file.is_file():
-        raise SpecError(f"features.function names {file}, which is not there: create it.")
+        raise SpecError(f"{function!r} names {file}, which is not there: create it.")
     content = hashlib.sha256(file.read_bytes()).hexdigest()[:12]
     module_name = f"ml_assets_features_{pipeline}_{content}"
     if module_name not in sys.modules:
         _import(file, module_name)
     found: Any = getattr(sys.modules[module_name], name, None)
     if not isinstance(found, FunctionType):
-        raise SpecError(f"{file} has no function {name!r}; features.function names it.")
+        raise SpecError(f"{file} has no function {name!r}, which {function!r} names.")
     return found
 
 
@@ -57,8 +57,32 @@ def check_features(frame: pl.DataFrame, spec: FeaturesSpec, label: LabelSpec) ->
         *(pl.col(name).cast(pl.Float64) for name in spec.numeric),
         *(pl.col(name).cast(pl.String) for name in spec.categorical),
     )
-    _check_keys(checked, spec)
+    check_keys(checked, spec.key, "the feature rows")
+    if checked[spec.decision_at].null_count():
+        raise LeakError(f"{spec.decision_at!r} is null in some rows: when is the decision made?")
     return checked
+
+
+def check_keys(frame: pl.DataFrame, key: Sequence[str], what: str) -> None:
+    """Hold rows to their key: its columns are there, never null, and no key is there twice.
+
+    Raises:
+        SpecError: they are not; the message shows one example.
+    """
+    missing = [column for column in key if column not in frame.columns]
+    if missing:
+        raise SpecError(
+            f"In {what}, the key's columns are missing: {_suggest(missing, frame.columns)}"
+        )
+    if frame.select(pl.any_horizontal(pl.col(*key).is_null()).any()).item():
+        raise SpecError(f"In {what}, a key {list(key)} has a null.")
+    twice = frame.group_by(key).len().filter(pl.col("len") > 1)
+    if len(twice):
+        example = twice.drop("len").row(0)
+        raise SpecError(
+            f"In {what}, {len(twice)} keys {list(key)} are there more than once, {example} for one:"
+            " a join in the function multiplies rows."
+        )
 
 
 def _import(file: Path, module_name: str) -> None:
@@ -96,17 +120,3 @@ def _check_types(frame: pl.DataFrame, spec: FeaturesSpec) -> None:
                 f"The numeric feature {name!r} has type {dtype}. Cast it to a number, or declare"
                 " it under 'categorical'."
             )
-
-
-def _check_keys(frame: pl.DataFrame, spec: FeaturesSpec) -> None:
-    if frame.select(pl.any_horizontal(pl.col(*spec.key).is_null()).any()).item():
-        raise SpecError(f"The feature rows have a null in their key {list(spec.key)}.")
-    twice = frame.group_by(spec.key).len().filter(pl.col("len") > 1)
-    if len(twice):
-        example = twice.drop("len").row(0)
-        raise SpecError(
-            f"{len(twice)} keys {list(spec.key)} are there more than once, {example} for one:"
-            " a join in the feature function multiplies rows."
-        )
-    if frame[spec.decision_at].null_count():
-        raise LeakError(f"{spec.decision_at!r} is null in some rows: when is the decision made?")

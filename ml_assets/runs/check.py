@@ -29,10 +29,12 @@ def _file_mistakes(folder: Path, spec: PipelineSpec) -> list[Mistake]:
         except MlAssetsError as error:
             key = f"sources.{name}.contract"
             found.append(_named(folder, key, source.contract, error))
-    try:
-        load_function(folder, spec.features.function, spec.name)
-    except MlAssetsError as error:
-        found.append(_named(folder, "features.function", spec.features.function, error))
+    functions = {f"tables.{name}.function": table.function for name, table in spec.tables.items()}
+    for key, function in {**functions, "features.function": spec.features.function}.items():
+        try:
+            load_function(folder, function, spec.name)
+        except MlAssetsError as error:
+            found.append(_named(folder, key, function, error))
     return found
 
 

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ml_assets.assets.feature_set import input_addresses
-from ml_assets.assets.graph import DATA_STAGES, PipelineGraph
+from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.raw_snapshot import receipt_version
+from ml_assets.assets.reads import Reads, feature_reads, table_reads
 from ml_assets.errors import SourceError
 from ml_assets.resources.sources import SourcesResource
 from ml_assets.runs.plan import Node, Plan, plan
@@ -50,9 +50,12 @@ def landed(graph: PipelineGraph, sources: SourcesResource) -> Landed:
 def plan_data(
     graph: PipelineGraph, store: SnapshotStore, sources: SourcesResource, arrived: Landed
 ) -> Plan:
-    """The plan of the data stages: sources, validated tables and features."""
+    """The plan of the data stages: sources, validated tables, derived tables and features."""
     records = records_by_address(store, graph.name)
-    nodes = [*_source_nodes(graph, sources, arrived), *_feature_nodes(graph, arrived)]
+    nodes = _source_nodes(graph, sources, arrived)
+    for table in graph.spec.tables:
+        nodes += _function_nodes(graph, arrived, table_reads(graph, table), "derived_table", table)
+    nodes += _function_nodes(graph, arrived, feature_reads(graph), "feature_set")
     return plan(nodes, records)
 
 
@@ -104,25 +107,28 @@ def _source_nodes(graph: PipelineGraph, sources: SourcesResource, arrived: Lande
     return nodes
 
 
-def _feature_nodes(graph: PipelineGraph, arrived: Landed) -> list[Node]:
-    code = graph.code_version(DATA_STAGES[-1])
+def _function_nodes(
+    graph: PipelineGraph, arrived: Landed, reads: Reads, stage: str, table: str | None = None
+) -> list[Node]:
+    """One node for each partition that a team's function makes."""
+    code = graph.code_version(stage, table)
     nodes: list[Node] = []
-    for key in feature_partitions(graph, arrived):
-        tables = input_addresses(graph, key)
-        inputs = tuple(address for addresses in tables.values() for address in addresses)
-        nodes.append(Node(Address(graph.name, "feature_set", partition=key), code, inputs))
+    for key in reader_partitions(graph, arrived, reads.reader):
+        inputs = tuple(a for addresses in reads.addresses(key).values() for a in addresses)
+        nodes.append(Node(Address(graph.name, stage, table, key), code, inputs))
     return nodes
 
 
-def feature_partitions(graph: PipelineGraph, arrived: Landed) -> list[str | None]:
-    """Partitions whose whole look-back has landed; [None] for a pipeline without partitions."""
-    if graph.spec.partitions.cadence == "none":
+def reader_partitions(graph: PipelineGraph, arrived: Landed, reader: str) -> list[str | None]:
+    """Partitions of ``feature_set`` or a derived table whose whole look-back has landed.
+
+    [None] for what has no partitions.
+    """
+    whole = reader != "feature_set" and not graph.is_partitioned(reader)
+    if whole or graph.spec.partitions.cadence == "none":
         return [None]
-    keys, have = (
-        [w.key for w in windows(graph.spec.partitions, SourcesResource.now())],
-        set(arrived.keys),
-    )
-    back = graph.spec.features.look_back
+    keys = [w.key for w in windows(graph.spec.partitions, SourcesResource.now())]
+    have, back = set(arrived.keys), graph.warm_up(reader)
     return [
         key
         for number, key in enumerate(keys)

@@ -11,12 +11,13 @@ from ml_assets.assets.training_set import resolve_window
 from ml_assets.errors import SpecError
 from ml_assets.resources.sources import SourcesResource
 from ml_assets.runs.decided import gate_is_due
-from ml_assets.runs.due import Landed, feature_partitions, landed, plan_data, plan_model
+from ml_assets.runs.due import Landed, landed, plan_data, plan_model, reader_partitions
 from ml_assets.runs.execute import Selection, Tell, execute, mark_dead_runs
 from ml_assets.runs.plan import Plan, contiguous
 from ml_assets.settings import Settings
 from ml_assets.spec.load import load_spec
 from ml_assets.storage.embedded import open_snapshots
+from ml_assets.storage.layout import Address
 
 
 @dataclass(frozen=True)
@@ -86,15 +87,22 @@ class PipelineRun:
         cut = self._due_keys(plan, sources, partitioned=True)
         for span in contiguous(plan.due_partitions(sources), arrived.keys):
             self._execute(Selection(cut, partitions=span))
-        if "feature_set" not in wanted:
-            return
-        key = self.graph.key("feature_set")
-        if self.graph.spec.partitions.cadence == "none":
-            if any(item.node.address.stage == "feature_set" for item in plan.due):
-                self._execute(Selection((key,)))
-            return
-        order = [k for k in feature_partitions(self.graph, arrived) if k is not None]
-        for span in contiguous(plan.due_partitions(["feature_set"]), order):
+        for table in self.graph.spec.tables if "derived_table" in wanted else ():
+            self._make_from_function(plan, arrived, "derived_table", table)
+        if "feature_set" in wanted:
+            self._make_from_function(plan, arrived, "feature_set")
+
+    def _make_from_function(
+        self, plan: Plan, arrived: Landed, stage: str, table: str | None = None
+    ) -> None:
+        address = Address(self.graph.name, stage, table)
+        due = [item.node.address for item in plan.due if item.node.address.key == address.key]
+        key = self.graph.key(stage, table)
+        if any(a.partition is None for a in due):
+            self._execute(Selection((key,)))
+        order = reader_partitions(self.graph, arrived, table or stage)
+        cut = [a.partition for a in due if a.partition is not None]
+        for span in contiguous(cut, [k for k in order if k is not None]):
             self._execute(Selection((key,), partitions=span))
 
     def _make_model(self, wanted: tuple[str, ...], request: Request) -> None:

@@ -13,7 +13,8 @@ from ml_assets.spec.gates import (
     GateSpec,
     ReleaseSpec,
 )
-from ml_assets.spec.sources import SourceSpec
+from ml_assets.spec.sources import SourceSpec, inside
+from ml_assets.spec.tables import FunctionPath, TableSpec
 from ml_assets.spec.training import ModelSpec, Task, TrainingSpec
 
 SCHEMA = 1
@@ -51,8 +52,8 @@ class PartitionsSpec(Frozen):
 class FeaturesSpec(Frozen):
     """The feature function and the columns it must return."""
 
-    function: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_./-]+\.py:[a-z_][a-z0-9_]*$")]
-    """``file.py:name`` in the folder: (Mapping[str, LazyFrame], Window) -> LazyFrame."""
+    function: FunctionPath
+    """(Mapping[str, LazyFrame], Window) -> LazyFrame."""
     key: tuple[str, ...] = Field(strict=False, min_length=1)
     decision_at: str
     """UTC datetime column: when the prediction is made. Nothing later may be used."""
@@ -64,8 +65,6 @@ class FeaturesSpec(Frozen):
     @field_validator("function")
     @classmethod
     def _function_is_inside(cls, value: str) -> str:
-        from ml_assets.spec.sources import inside
-
         return inside(value)
 
     @model_validator(mode="after")
@@ -140,6 +139,8 @@ class PipelineSpec(Frozen):
     """An e-mail address, or ``team:name``."""
     partitions: PartitionsSpec = PartitionsSpec()
     sources: dict[Name, SourceSpec] = Field(min_length=1)
+    tables: dict[Name, TableSpec] = Field(default_factory=dict)
+    """Assets of the team's own: each is made from sources and from tables above it."""
     features: FeaturesSpec
     label: LabelSpec
     split: SplitSpec
@@ -151,7 +152,12 @@ class PipelineSpec(Frozen):
 
     @model_validator(mode="after")
     def _parts_fit_together(self) -> Self:
-        problems = [*_partition_problems(self), *_label_problems(self), *_gate_problems(self)]
+        problems = [
+            *_partition_problems(self),
+            *_table_problems(self),
+            *_label_problems(self),
+            *_gate_problems(self),
+        ]
         if problems:
             raise ValueError("; ".join(problems))
         return self
@@ -166,6 +172,22 @@ def _partition_problems(spec: PipelineSpec) -> list[str]:
         problems.append("split.kind 'time' needs partitions; use 'random', or set partitions")
     if spec.features.look_back:
         problems.append("features.look_back needs partitions")
+    problems += [
+        f"tables.{n}.look_back needs partitions" for n, t in spec.tables.items() if t.look_back
+    ]
+    return problems
+
+
+def _table_problems(spec: PipelineSpec) -> list[str]:
+    known = list(spec.sources)
+    problems: list[str] = []
+    for name, table in spec.tables.items():
+        if name in spec.sources:
+            problems.append(f"tables.{name} has the name of a source: choose another")
+        unknown = [read for read in table.reads if read not in known]
+        if unknown:
+            problems.append(f"tables.{name} reads {unknown}; declared before it are {known}")
+        known.append(name)
     return problems
 
 

@@ -229,6 +229,29 @@ class Metrics(_Event):
     """train_loss, validation_loss, learning_rate, grad_norm, rows_per_second, ..."""
 
 
+class FirstRows(_Event):
+    """A few rows of the first batch just as they enter the network: encoded, dropout aside."""
+
+    kind: Literal["first_rows"] = "first_rows"
+    numeric: tuple[tuple[float, ...], ...] = Field(strict=False)
+    """[rows, n]: the numeric columns, then their null flags, as ``Preprocessing`` orders them."""
+    categorical: tuple[tuple[int, ...], ...] = Field(strict=False)
+    """[rows, c]: codes."""
+    labels: tuple[float, ...] = Field(strict=False)
+    """[rows]: 0 or 1, or the place of the class."""
+
+
+class FixedBatch(_Event):
+    """What the network says, at one evaluation, of the same few validation rows as always."""
+
+    kind: Literal["fixed_batch"] = "fixed_batch"
+    step: int
+    labels: tuple[float, ...] = Field(strict=False)
+    """[rows]: 0 or 1, or the place of the class."""
+    predictions: tuple[tuple[float, ...], ...] = Field(strict=False)
+    """[rows, outputs]: probabilities."""
+
+
 class Checkpoint(_Event):
     kind: Literal["checkpoint"] = "checkpoint"
     step: int
@@ -260,5 +283,6 @@ class Failed(_Event):
 
 
 Event = Annotated[
-    Progress | Metrics | Checkpoint | Warning | Finished | Failed, Field(discriminator="kind")
+    Progress | Metrics | FirstRows | FixedBatch | Checkpoint | Warning | Finished | Failed,
+    Field(discriminator="kind"),
 ]

@@ -53,6 +53,16 @@ class SliceMetrics(Frozen):
     value: str
     rows: int
     metrics: dict[str, float]
+    intervals: dict[str, Interval] = Field(default_factory=dict)
+    """Of the metric that slices are compared by."""
+
+
+class FeatureImportance(Frozen):
+    """How much worse a model does where one column is shuffled among the rows."""
+
+    column: str
+    loss_rise: Interval
+    """Rise of the mean loss: zero where the model does without the column."""
 
 
 class CalibrationBin(Frozen):
@@ -99,7 +109,26 @@ class EvaluationReport(Frozen):
     calibration: tuple[CalibrationBin, ...] = Field(strict=False)
     roc: Curve | None
     precision_recall: Curve | None
+    importance: tuple[FeatureImportance, ...] = Field(default=(), strict=False)
+    """Of every feature, on a sample of the holdout."""
     size_bytes: int
+
+
+class Change(Frozen):
+    """One thing that is not as it was; an empty side: it was not there."""
+
+    group: Literal["spec", "data", "metrics", "importance"]
+    name: str
+    before: str
+    after: str
+
+
+class ReleaseChanges(Frozen):
+    """What differs between a model and the one released before it."""
+
+    since: Digest
+    """The model released before."""
+    changes: tuple[Change, ...] = Field(strict=False)
 
 
 class Measured(Frozen):

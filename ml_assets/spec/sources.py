@@ -13,6 +13,15 @@ DType = Literal["int64", "float64", "string", "boolean", "date", "datetime"]
 PARTITION_FIELD = "{partition}"
 
 
+class VolumeSpec(Frozen):
+    """How many rows a partition may have, against the newest one before it."""
+
+    within: Annotated[float, Field(gt=0)] = 0.2
+    """Relative: 0.2 accepts from 80 % to 120 % of the rows before."""
+    severity: Literal["critical", "warning"] = "critical"
+    """``critical`` keeps the partition from being published."""
+
+
 class _Source(Frozen):
     columns: dict[str, DType] = Field(min_length=1)
     """Column name -> type. The declared schema, complete: an unknown column is an error."""
@@ -24,6 +33,8 @@ class _Source(Frozen):
     """False: one table, read whole at every run (a reference table)."""
     known_at: str | None = None
     """Column that tells when a row became known; None: known from the start."""
+    volume: VolumeSpec | None = None
+    """A bound on the change from one partition to the next; None: any number of rows."""
 
     @model_validator(mode="after")
     def _columns_exist(self) -> Self:
@@ -31,6 +42,8 @@ class _Source(Frozen):
         missing = [column for column in named if column not in self.columns]
         if missing:
             raise ValueError(f"columns {missing} are named here but not declared in 'columns'")
+        if self.volume and not self.partitioned:
+            raise ValueError("volume compares partitions, but partitioned is false: remove it")
         return self
 
     @field_validator("contract")

@@ -86,6 +86,18 @@ def read_records(
     return tuple(_parse(store, commit, entry.path) for entry in entries)
 
 
+def recent_records(
+    store: SnapshotStore, commit: CommitId, address: Address, most: int = 104
+) -> tuple[StageRecord, ...]:
+    """The records of an asset's last partitions, oldest first; or its one, read whole.
+
+    Args:
+        most: partitions; by default two years of weeks.
+    """
+    entries = store.list(commit, f"records/{address.key}/")
+    return tuple(_parse(store, commit, entry.path) for entry in entries[-most:])
+
+
 def published_partitions(
     store: SnapshotStore, commit: CommitId, address: Address
 ) -> dict[str, StageRecord]:

@@ -33,6 +33,24 @@ def column_schema(frame: pl.LazyFrame | pl.DataFrame) -> dict[str, str]:
     return {name: str(dtype) for name, dtype in frame.lazy().collect_schema().items()}
 
 
+def missing_shares(frame: pl.LazyFrame | pl.DataFrame) -> dict[str, float]:
+    """Column -> share of its values that are missing (null, NaN), of the columns that have any."""
+    lazy = frame.lazy()
+    counts = lazy.select(
+        pl.len().alias(""),
+        *(_missing(name, dtype).sum().alias(name) for name, dtype in lazy.collect_schema().items()),
+    ).collect(engine="streaming")
+    rows, *missing = counts.row(0)
+    return {
+        name: count / rows for name, count in zip(counts.columns[1:], missing, strict=True) if count
+    }
+
+
+def _missing(name: str, dtype: pl.DataType) -> pl.Expr:
+    null = pl.col(name).is_null()
+    return null | pl.col(name).is_nan().fill_null(False) if dtype.is_float() else null
+
+
 def preview_markdown(frame: pl.LazyFrame | pl.DataFrame, rows: int = 5, columns: int = 12) -> str:
     """The first rows as a Markdown table; wide tables are cut and say so."""
     names = frame.lazy().collect_schema().names()

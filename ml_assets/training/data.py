@@ -91,6 +91,11 @@ class Batches:
         """The last step of an epoch may be short: every row comes exactly once an epoch."""
         return -(-len(self.rows) // self.batch_size)
 
+    def first(self, count: int) -> Rows:
+        """The first rows of the first batch."""
+        places = np.arange(min(count, len(self.rows)))
+        return self.rows.take(permuted(places, len(self.rows), self.seed, 0))
+
     def share(self, step: int, rank: int, world: int) -> tuple[Rows, Masks, int]:
         """Rank r of w takes the microbatches r, r + w, ...; with them, how many rows count.
 

@@ -9,16 +9,22 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from ml_assets.spec.program import (
     Checkpoint,
+    Event,
     Failed,
     Finished,
+    FirstRows,
+    FixedBatch,
     Metrics,
     Progress,
     Ref,
     Result,
     Warning,
 )
+from ml_assets.training.data import Rows
 
 FAILED_RANK_OFFSET = 10_000_000
 """Sequence numbers of rank r's own file begin at r times this."""
@@ -39,6 +45,26 @@ class EventWriter:
 
     def metrics(self, step: int, metrics: dict[str, float]) -> None:
         self._write(Metrics(**self._head(), step=step, metrics=metrics))
+
+    def first_rows(self, rows: Rows) -> None:
+        self._write(
+            FirstRows(
+                **self._head(),
+                numeric=_rounded(rows.numeric),
+                categorical=tuple(map(tuple, rows.categorical.tolist())),
+                labels=tuple(float(label) for label in rows.label.tolist()),
+            )
+        )
+
+    def fixed_batch(self, step: int, labels: torch.Tensor, predictions: torch.Tensor) -> None:
+        self._write(
+            FixedBatch(
+                **self._head(),
+                step=step,
+                labels=tuple(float(label) for label in labels.tolist()),
+                predictions=_rounded(predictions),
+            )
+        )
 
     def checkpoint(
         self, step: int, ref: Ref, size: int, best: bool, metrics: dict[str, float]
@@ -74,11 +100,7 @@ class EventWriter:
             "time": datetime.now(UTC),
         }
 
-    def _write(
-        self,
-        event: Progress | Metrics | Checkpoint | Warning | Finished | Failed,
-        always: bool = False,
-    ) -> None:
+    def _write(self, event: Event, always: bool = False) -> None:
         if self._rank != 0 and not always:
             return
         self._file.parent.mkdir(parents=True, exist_ok=True)
@@ -87,3 +109,8 @@ class EventWriter:
             handle.flush()
             os.fsync(handle.fileno())
         self._seq += 1
+
+
+def _rounded(values: torch.Tensor) -> tuple[tuple[float, ...], ...]:
+    """[rows, columns] to five decimals: enough for a picture."""
+    return tuple(tuple(round(value, 5) for value in row) for row in values.tolist())

@@ -20,7 +20,9 @@ from ml_assets.training.models import Network, build, set_output_bias
 from ml_assets.training.optimization import learning_rate, make_optimizer
 from ml_assets.training.parallel import Ranks, join, leave, parallelize, sum_gradients, total
 from ml_assets.training.stop import NonFinite, SavedAfterNotice
-from ml_assets.training.validation import validation_loss
+from ml_assets.training.validation import fixed_batch, validation_loss
+
+_FIRST_ROWS = 5
 
 
 def train(request: TrainRequest, events: EventWriter) -> None:
@@ -106,6 +108,7 @@ class Trainer:
                 }
                 state = self._judged(state, metrics["validation_loss"], stop=stop)
                 self._tell(state, metrics)
+                self.events.fixed_batch(state.step, *fixed_batch(network, held_out, task))
                 self.checkpoints.save(network, optimizer, state, metrics)
                 seen, since, losses = 0.0, time.monotonic(), []
             if stop:
@@ -169,6 +172,7 @@ class Trainer:
                 f" {lost:.0%} of their time is spent waiting"
             )
         if self.request.resume is None:
+            self.events.first_rows(self.batches.first(_FIRST_ROWS))
             return TrainerState()
         ref = newest_whole(self.checkpoints.folder, self.events)
         if ref is None:

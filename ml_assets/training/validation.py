@@ -1,4 +1,4 @@
-"""The loss on the validation split, over all ranks."""
+"""How the network does on the validation split: the loss over all ranks, and a fixed batch."""
 
 import numpy as np
 import torch
@@ -9,7 +9,9 @@ from ml_assets.training.losses import prediction_losses
 from ml_assets.training.models import Network, probabilities
 from ml_assets.training.parallel import Ranks, total
 
-_CHUNK = 1024  # rows whose activations stay in a core's cache
+_CHUNK = 1024
+"""Rows whose activations stay in a core's cache."""
+_FIXED_ROWS = 32
 
 
 @torch.no_grad()
@@ -30,3 +32,19 @@ def validation_loss(network: Network, rows: SplitArrays, ranks: Ranks, task: Tas
     network.train()
     loss, count = total([loss, count])
     return loss / count
+
+
+@torch.no_grad()
+def fixed_batch(
+    network: Network, rows: SplitArrays, task: Task
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Labels [r] and predictions [r, outputs] of the same few rows at every call, by all ranks.
+
+    The rows are spread evenly over the split; nothing random is drawn, so training is the same.
+    """
+    network.eval()
+    few = min(_FIXED_ROWS, len(rows))
+    taken = rows.take(np.linspace(0, len(rows) - 1, few).astype(np.int64))
+    predictions = probabilities(network(taken.numeric, taken.categorical, None), task)
+    network.train()
+    return taken.label, predictions

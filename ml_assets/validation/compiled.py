@@ -5,7 +5,7 @@ is a share of those, and NaN is a null. Differential tests hold this file to the
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from typing import Any
 
@@ -41,11 +41,21 @@ class Audit:
     """The rows to publish; none if a critical expectation failed."""
     quarantined: pl.DataFrame
     """All other rows, with ``_reason``: rows in = clean + quarantined."""
+    warned: int
+    """Rows that break a warning and no critical expectation: they are published with the rest."""
 
     @property
     def passed(self) -> bool:
         """Whether ``clean`` may be published."""
         return all(result.passed for result in self.results if result.severity == "critical")
+
+    def with_result(self, result: ExpectationResult) -> "Audit":
+        """With a verdict on the whole table beside the contract's; a critical failure keeps it."""
+        if result.passed or result.severity != "critical":
+            return replace(self, results=(*self.results, result))
+        parted = withhold(self.clean, {}, [result.check_name])
+        rows = pl.concat([self.quarantined, parted.quarantined], how="diagonal")
+        return Audit((*self.results, result), parted.clean, rows, warned=0)
 
 
 @dataclass(frozen=True)
@@ -83,7 +93,7 @@ def audit(frame: pl.LazyFrame | pl.DataFrame, contract: Contract) -> Audit:
     )
     whole = frame if isinstance(frame, pl.DataFrame) else lazy.collect(engine="streaming")
     parted = _part(whole, rules, results)
-    return Audit(results, parted.clean, parted.quarantined)
+    return Audit(results, parted.clean, parted.quarantined, counts["warned"])
 
 
 def _part(
@@ -119,8 +129,17 @@ def _count(lazy: pl.LazyFrame, rules: Sequence[_RowRule]) -> dict[str, int]:
     """Everything that is counted, in one pass."""
     broken = [r.breaks.sum().alias(f"broken:{r.expectation.check_name}") for r in rules]
     judged = [r.judged.sum().alias(f"judged:{r.expectation.check_name}") for r in rules]
-    counted = lazy.select(pl.len().alias("rows"), *broken, *judged).collect(engine="streaming")
+    warned = _any(rules, "warning") & ~_any(rules, "critical")
+    counted = lazy.select(
+        pl.len().alias("rows"), warned.sum().alias("warned"), *broken, *judged
+    ).collect(engine="streaming")
     return {name: int(value or 0) for name, value in counted.row(0, named=True).items()}
+
+
+def _any(rules: Sequence[_RowRule], severity: Severity) -> pl.Expr:
+    """True where a row breaks any expectation of this severity."""
+    breaks = [rule.breaks for rule in rules if rule.expectation.severity == severity]
+    return pl.any_horizontal(pl.lit(False), *breaks)
 
 
 def _row_rule(expectation: Expectation, schema: pl.Schema) -> _RowRule:

@@ -11,6 +11,7 @@ from ml_assets_tests.worlds import irises
 OPTIONS = {
     "demo": set(),
     "run": {"pipeline", "as_of", "through", "fresh"},
+    "new": {"name", "table", "label", "key", "time", "into"},
     "check": {"pipeline"},
     "status": {"pipeline", "json"},
     "report": {"pipeline", "open"},

@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ml_assets.dataset.encoding import encode_rows
+from ml_assets.dataset.encoding import decode_rows, encode_rows
 from ml_assets.dataset.shards import NotComparable, load_schema, write_scoring_set, write_shards
 from ml_assets.errors import SpecError, StorageError, WindowError
 from ml_assets.spec.pipeline import FeaturesSpec, LabelSpec
@@ -105,3 +105,14 @@ def test_a_champion_whose_features_are_gone_is_not_comparable(tmp_path: Path) ->
     schema = load_schema(write(tmp_path))
     outcome = write_scoring_set(LATER.drop("x").collect(), manifest(schema), LABEL, tmp_path)
     assert outcome == NotComparable("its features ['x'] are not in the feature set any more")
+
+
+def test_what_the_network_reads_is_decoded_to_what_was_there(tmp_path: Path) -> None:
+    preprocessing = load_schema(write(tmp_path / "a")).preprocessing
+    frame = rows([0.0, None, 3.5], ["a", None, "b"], [True, True, True]).collect()
+    decoded = decode_rows(*encode_rows(frame, preprocessing), preprocessing)
+    assert decoded["c"].to_list() == ["a", None, "b"]
+    assert decoded["x"].to_list() == [pytest.approx(0.0, abs=1e-6), None, pytest.approx(3.5)]
+    strange = rows([1e9], ["never seen"], [True]).collect()
+    clipped = decode_rows(*encode_rows(strange, preprocessing), preprocessing)
+    assert clipped["x"][0] < 100 and clipped["c"].to_list() == [None]

@@ -164,10 +164,12 @@ def test_curves_are_short_keep_their_ends_and_their_area():
 def test_slices_are_the_largest_values_with_enough_rows():
     labels, score = binary_rows(rows=2000)
     column = pl.Series(["big"] * 1000 + ["small"] * 700 + [None] * 250 + ["tiny"] * 50)
-    found = slice_metrics("binary", (), labels, score, {"carrier": column})
+    days = np.arange(2000) // 50
+    found = slice_metrics("binary", (), labels, score, {"carrier": column}, days)
     assert [(s.value, s.rows) for s in found] == [("big", 1000), ("small", 700), ("(none)", 250)]
     assert found[0].metrics == point_metrics("binary", (), labels[:1000], score[:1000])
-    top = slice_metrics("binary", (), labels, score, {"carrier": column}, values=1)
+    assert all(s.intervals["auc"].low < s.metrics["auc"] < s.intervals["auc"].high for s in found)
+    top = slice_metrics("binary", (), labels, score, {"carrier": column}, days, values=1)
     assert [s.value for s in top] == ["big"]
 
 
@@ -175,7 +177,8 @@ def test_a_one_class_slice_has_no_ranking_metrics():
     labels, score = binary_rows(rows=1000)
     labels[:500] = 0
     column = pl.Series(["never"] * 500 + ["mixed"] * 500)
-    found = {s.value: s.metrics for s in slice_metrics("binary", (), labels, score, {"x": column})}
+    slices = slice_metrics("binary", (), labels, score, {"x": column}, np.arange(1000))
+    found = {s.value: s.metrics for s in slices}
     assert "auc" not in found["never"] and "log_loss" in found["never"]
     assert "auc" in found["mixed"]
 

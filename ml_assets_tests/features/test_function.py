@@ -40,7 +40,7 @@ def test_text_in_a_numeric_feature_says_where_it_belongs() -> None:
 
 
 def test_a_key_that_is_there_twice_blames_the_join() -> None:
-    with pytest.raises(SpecError, match="a join in the feature function multiplies rows"):
+    with pytest.raises(SpecError, match="a join in the function multiplies rows"):
         check_features(pl.concat([GOOD, GOOD]), SPEC, LABEL)
 
 

@@ -4,7 +4,12 @@ from pathlib import Path
 
 import polars as pl
 
-from ml_assets.storage.tables import column_schema, preview_markdown, write_table
+from ml_assets.storage.tables import (
+    column_schema,
+    missing_shares,
+    preview_markdown,
+    write_table,
+)
 
 
 def test_equal_content_is_equal_bytes(tmp_path: Path) -> None:
@@ -27,3 +32,9 @@ def test_a_preview_shows_rows_and_says_what_it_leaves_out() -> None:
     assert text.splitlines()[2] == r"| a\|0 | a\|1 |"
     assert "2 more columns: c2, c3" in text
     assert column_schema(frame) == {f"c{i}": "String" for i in range(4)}
+
+
+def test_nulls_and_nans_are_missing_and_whole_columns_are_not_named() -> None:
+    frame = pl.DataFrame({"a": [1.0, float("nan"), None, 2.0], "b": ["x", None, "", "y"], "c": 4})
+    assert missing_shares(frame) == {"a": 0.5, "b": 0.25}
+    assert missing_shares(frame.clear()) == {}

@@ -7,13 +7,17 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 import torch
 
-from ml_assets.dataset.shards import write_shards
+from ml_assets.dataset.encoding import decode_rows
+from ml_assets.dataset.shards import load_schema, write_shards
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.program import (
     Failed,
+    FirstRows,
+    FixedBatch,
     Preprocessing,
     Ref,
     ScoreOutput,
@@ -111,6 +115,33 @@ def test_an_exported_model_scores_rows_in_their_order(whole: Attempt, tmp_path: 
     assert p.shape == (300, 1)
     assert loss == pytest.approx(result.metrics["validation_loss"], abs=1e-9)
     assert scored.latency_ms > 0
+
+
+def test_the_program_tells_the_first_rows_and_a_fixed_batch_at_each_evaluation(
+    whole: Attempt,
+) -> None:
+    events = whole.events()
+    (first,) = (event for event in events if isinstance(event, FirstRows))
+    schema = load_schema(whole.request.data)
+    decoded = decode_rows(
+        np.asarray(first.numeric, np.float32),
+        np.asarray(first.categorical, np.int32),
+        schema.preprocessing,
+    )
+    train = pl.read_parquet(Path(whole.request.data.uri) / schema.rows["train"].path)
+    seen = [row for row in decoded.rows(named=True) if _is_in(train, row)]
+    assert len(seen) == len(decoded) == 5
+    batches = [event for event in events if isinstance(event, FixedBatch)]
+    assert [batch.step for batch in batches] == list(whole.validation_losses())
+    assert {batch.labels for batch in batches} == {batches[0].labels}
+    assert len(batches[0].labels) == 32
+    moved = np.abs(np.array(batches[-1].predictions) - np.array(batches[0].predictions))
+    assert moved.max() > 0.05, "the network learned something"
+
+
+def _is_in(train: pl.DataFrame, row: dict[str, object]) -> bool:
+    near = (pl.col("x") - row["x"]).abs() < 1e-4
+    return not train.filter(near & (pl.col("c") == row["c"])).is_empty()
 
 
 @pytest.mark.parametrize(

@@ -123,3 +123,15 @@ def test_a_lazy_frame_gets_the_same_answer():
     eager, lazy = audit(WIND, contract), audit(WIND.lazy(), contract)
     assert eager.results == lazy.results
     assert eager.clean.equals(lazy.clean)
+
+
+def test_a_row_is_warned_of_once_and_not_where_it_is_quarantined():
+    frame = pl.DataFrame({"a": [1, 99, 99, 1], "b": [1, 99, 1, 500]})
+    found = audited(
+        frame,
+        expect(BETWEEN, "warning", column="a", max_value=10),
+        expect(BETWEEN, "warning", column="b", max_value=10),
+        expect(BETWEEN, column="b", max_value=100, mostly=0.5),
+    )
+    assert found.quarantined["b"].to_list() == [500]
+    assert found.warned == 2

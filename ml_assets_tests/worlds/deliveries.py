@@ -30,6 +30,7 @@ attributes:
       columns: {order: int64, depot: string, load: float64, ordered_at: datetime}
       key: [order]
       contract: orders.json
+      volume: {within: 0.2}
     arrivals:
       kind: events
       path: arrivals/{partition}.jsonl
@@ -45,6 +46,8 @@ attributes:
       columns: {depot: string, docks: int64}
       key: [depot]
       contract: depots.json
+  tables:
+    closed_orders: {function: tables.py:closed_orders, reads: [orders, arrivals], key: [order]}
   features:
     function: features.py:build
     key: [order]
@@ -94,9 +97,9 @@ def build(tables: Mapping[str, pl.LazyFrame], window: Window) -> pl.LazyFrame:
     orders = tables["orders"].filter(
         pl.col("ordered_at").is_between(window.start, window.end, closed="left")
     )
-    past = tables["orders"].join(tables["arrivals"], on="order")
     recent = (
-        past.filter(pl.col("arrived_at") < window.start)
+        tables["closed_orders"]
+        .filter(pl.col("arrived_at") < window.start)
         .group_by("depot")
         .agg(pl.col("late").cast(pl.Float64).mean().alias("recent_late"))
     )
@@ -108,6 +111,21 @@ def build(tables: Mapping[str, pl.LazyFrame], window: Window) -> pl.LazyFrame:
     )
 '''
 
+TABLES = '''\
+"""A table between the contracts and the features: the orders of a week that have arrived."""
+
+from collections.abc import Mapping
+
+import polars as pl
+
+from ml_assets.features.window import Window
+
+
+def closed_orders(tables: Mapping[str, pl.LazyFrame], window: Window) -> pl.LazyFrame:
+    arrivals = tables["arrivals"].select("order", "late", "arrived_at")
+    return tables["orders"].join(arrivals, on="order")
+'''
+
 
 def plant(pipelines: Path, sources: Path) -> None:
     """Write the pipeline's folder and its data; the same at every call."""
@@ -115,6 +133,7 @@ def plant(pipelines: Path, sources: Path) -> None:
     folder.mkdir(parents=True)
     (folder / "defs.yaml").write_text(SPEC)
     (folder / "features.py").write_text(FEATURES)
+    (folder / "tables.py").write_text(TABLES)
     load = {"column": "load", "min_value": 0, "max_value": 100, "mostly": 0.99}
     contracts = {
         "orders": [_not_null("depot"), _expect("expect_column_values_to_be_between", **load)],

@@ -4,31 +4,62 @@ Everything on it comes from records; equal records give an equal page. It loads 
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from itertools import groupby
 
-from ml_assets.evaluation.charts import (
-    baseline_bars,
-    calibration_card,
-    curve_cards,
-    history_cards,
-)
 from ml_assets.evaluation.gate import NO_CHAMPION, passed, summary
-from ml_assets.evaluation.style import STYLE
-from ml_assets.evaluation.wording import TITLES, digits, plain_number, title
+from ml_assets.pictures.data import feature_pictures
+from ml_assets.pictures.evaluation import (
+    baseline_bars,
+    calibration_picture,
+    champion_picture,
+    curve_pictures,
+    importance_picture,
+    lead_metric,
+    slice_picture,
+)
+from ml_assets.pictures.picture import Picture
+from ml_assets.pictures.release import (
+    changes_table,
+    decisions_picture,
+    gates_picture,
+    ledger_table,
+)
+from ml_assets.pictures.style import DRAWING, STYLE
+from ml_assets.pictures.training import TrainingStory, decoded_rows, training_pictures
+from ml_assets.pictures.wording import TITLES, digits, plain_number, title
 from ml_assets.spec.pipeline import PipelineSpec
+from ml_assets.spec.program import Preprocessing
 from ml_assets.spec.records import (
     Decision,
     EvaluationReport,
     GateResult,
     InputVersion,
     Interval,
+    LedgerEntry,
     Measured,
+    ReleaseChanges,
     SliceMetrics,
+    StageRecord,
 )
 
 LINEAGE_LINES = 600
 """Most input versions listed one by one; an hourly pipeline has thousands."""
+
+
+@dataclass(frozen=True)
+class Background:
+    """What led to a report: the training, the data, the decisions and releases before."""
+
+    story: TrainingStory
+    preprocessing: Preprocessing
+    features: Sequence[StageRecord]
+    """Of feature_set, one of each partition, oldest first."""
+    changes: ReleaseChanges | None
+    ledger: Sequence[LedgerEntry]
+    lineage: Sequence[InputVersion]
+    """The exact inputs of the report and the model."""
 
 
 def render(
@@ -36,8 +67,7 @@ def render(
     measured: Measured,
     gates: Sequence[GateResult],
     decision: Decision | None,
-    history: Mapping[str, Sequence[tuple[int, float]]],
-    lineage: Sequence[InputVersion],
+    background: Background,
     spec: PipelineSpec,
 ) -> str:
     """The page.
@@ -45,26 +75,29 @@ def render(
     Args:
         gates: what the gates say of this report.
         decision: the one in the ledger, if it was made.
-        history: training metric -> (step, value): those that end in ``loss``, ``learning_rate``.
-        lineage: the exact inputs of the report and the model.
     """
     body = [
         _header(report, spec),
         _verdict(report, gates, decision, spec),
         _tiles(report, measured),
-        _gates(gates),
+        _gates(gates, background.ledger, spec),
+        _section("What changed", "", changes_table(background.changes).card()),
         _baselines(report),
-        _champion(report),
+        _champion(report, spec),
         _curves(report, spec),
         _slices(report),
-        _history(history),
-        _lineage(lineage),
+        _importance(report),
+        _training(background, spec),
+        _data(background.features),
+        _section("The ledger", "", ledger_table(background.ledger).card()),
+        _lineage(background.lineage),
         _footer(report, measured, decision, spec),
     ]
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(spec.name)}: evaluation report</title><style>{STYLE}</style></head>"
+        f"<title>{escape(spec.name)}: evaluation report</title>"
+        f"<style>{STYLE}{DRAWING}</style></head>"
         f"<body><main>{''.join(body)}</main></body></html>\n"
     )
 
@@ -138,7 +171,7 @@ def _tile(name: str, value: str, below: str) -> str:
     )
 
 
-def _gates(gates: Sequence[GateResult]) -> str:
+def _gates(gates: Sequence[GateResult], ledger: Sequence[LedgerEntry], spec: PipelineSpec) -> str:
     rows = [
         f"<tr><th>{escape(gate.name)}</th>"
         + ('<td class="pass">✓ pass</td>' if gate.passed else '<td class="fail">✗ fail</td>')
@@ -148,11 +181,12 @@ def _gates(gates: Sequence[GateResult]) -> str:
     ]
     head = '<th>Gate</th><th></th><th class="n">Value</th><th class="n">Bound</th><th>Why</th>'
     about = "Release verifies these again, whatever path led to it. What is missing fails."
-    return _section("Gates", about, _table(head, rows) if rows else "<p>No gate was evaluated.</p>")
+    shown = [*gates_picture(gates, spec.gates), *decisions_picture(ledger, spec.gates)]
+    body = f"{_cards(shown, wide=True)}<br>{_table(head, rows)}"
+    return _section("Gates", about, body if rows else "<p>No gate was evaluated.</p>")
 
 
 def _baselines(report: EvaluationReport) -> str:
-    cards = baseline_bars(report)
     names = sorted(report.metrics, key=_order)
     rows = [_compared("this model", {n: i.value for n, i in report.metrics.items()}, names, True)]
     if report.champion and report.champion.comparable:
@@ -160,8 +194,8 @@ def _baselines(report: EvaluationReport) -> str:
     rows += [_compared(name, values, names) for name, values in report.baselines.items()]
     head = "<th></th>" + "".join(f'<th class="n">{escape(title(name))}</th>' for name in names)
     about = "All scored on the same holdout rows. The whisker is this model's 95% interval."
-    grid = f'<div class="grid two">{"".join(cards)}</div>' if cards else ""
-    return _section("Against the baselines", about, f"{grid}<br>{_table(head, rows)}")
+    body = f"{_cards(baseline_bars(report), wide=True)}<br>{_table(head, rows)}"
+    return _section("Against the baselines", about, body)
 
 
 def _compared(
@@ -172,7 +206,7 @@ def _compared(
     return f"{opening}<th>{escape(name)}</th>{cells}</tr>"
 
 
-def _champion(report: EvaluationReport) -> str:
+def _champion(report: EvaluationReport, spec: PipelineSpec) -> str:
     seen = report.champion
     if seen is None:
         words = f"{NO_CHAMPION.capitalize()}: no other model was released when this was made."
@@ -184,7 +218,8 @@ def _champion(report: EvaluationReport) -> str:
             f"Log-loss minus that of champion {seen.champion[:12]} on the same rows:"
             f" {_gap(seen.log_loss_difference)}."
         )
-    return _section("Against the champion", "", f"<p>{escape(words)}</p>")
+    body = f"<p>{escape(words)}</p><br>{_cards(champion_picture(report, spec), wide=True)}"
+    return _section("Against the champion", "", body)
 
 
 def _gap(gap: Interval) -> str:
@@ -198,8 +233,7 @@ def _gap(gap: Interval) -> str:
 
 
 def _curves(report: EvaluationReport, spec: PipelineSpec) -> str:
-    cards = [calibration_card(report, spec), *curve_cards(report)]
-    body = f'<div class="grid">{"".join(card for card in cards if card)}</div>'
+    body = _cards([*calibration_picture(report, spec), *curve_pictures(report)])
     rows = report.calibration[0].rows if report.calibration else 0
     about = f"Each dot of the calibration is about {rows:,} rows of like predictions."
     return _section("How it ranks, and whether its probabilities can be believed", about, body)
@@ -209,7 +243,7 @@ def _slices(report: EvaluationReport) -> str:
     if not report.slices:
         return ""
     names = sorted({name for one in report.slices for name in one.metrics}, key=_order)
-    lead = "auc" if "auc" in names else "accuracy"
+    lead = lead_metric(report.slices)
     head = '<th>Column</th><th>Value</th><th class="n">Rows</th>' + "".join(
         f'<th class="n">{escape(title(name))}</th>{"<th></th>" if name == lead else ""}'
         for name in names
@@ -223,7 +257,13 @@ def _slices(report: EvaluationReport) -> str:
         "The most frequent values, largest first; values with too few rows to judge are left out."
         f" The bar is {title(lead)}, {span}."
     )
-    return _section("Slices", about, _table(head, rows))
+    body = f"{_cards(slice_picture(report))}<br>{_table(head, rows)}"
+    return _section("Slices", about, body)
+
+
+def _importance(report: EvaluationReport) -> str:
+    shown = importance_picture(report)
+    return _section("Features", "", _cards(shown, wide=True)) if shown else ""
 
 
 def _slice_row(one: SliceMetrics, column: str, names: Sequence[str], lead: str) -> str:
@@ -251,12 +291,21 @@ def _meter(value: float | None, name: str) -> str:
     return f'<td><span class="meter"><i style="width:{width}"></i></span></td>'
 
 
-def _history(history: Mapping[str, Sequence[tuple[int, float]]]) -> str:
-    cards = history_cards(history)
-    if not cards:
-        return ""
+def _training(background: Background, spec: PipelineSpec) -> str:
+    story, label = background.story, spec.label
+    shown = training_pictures(story, label.task, label.classes)
     about = "As the training program told it, step by step; of a resumed run the last attempt's."
-    return _section("Training", about, f'<div class="grid two">{"".join(cards)}</div>')
+    found = _section("Training", about, _cards(shown, wide=True)) if shown else ""
+    if story.first_rows is None:
+        return found
+    rows = decoded_rows(story.first_rows, background.preprocessing, label.classes)
+    return found + _section(rows.title, "", rows.card())
+
+
+def _data(features: Sequence[StageRecord]) -> str:
+    shown = feature_pictures(features)
+    about = "The feature rows over all partitions so far, those outside the window included."
+    return _section("Data", about, _cards(shown, wide=True)) if shown else ""
 
 
 def _lineage(lineage: Sequence[InputVersion]) -> str:
@@ -322,6 +371,11 @@ def _footer(
 def _section(name: str, about: str, body: str) -> str:
     words = f'<p class="about">{escape(about)}</p>' if about else ""
     return f"<section><h2>{escape(name)}</h2>{words}{body}</section>"
+
+
+def _cards(shown: Sequence[Picture], *, wide: bool = False) -> str:
+    cards = "".join(picture.card() for picture in shown)
+    return f'<div class="grid{" two" if wide else ""}">{cards}</div>' if shown else ""
 
 
 def _table(head: str, rows: Sequence[str]) -> str:

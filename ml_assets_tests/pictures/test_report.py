@@ -8,16 +8,67 @@ from xml.etree import ElementTree
 import pytest
 
 from ml_assets.evaluation.gate import decide, passed, policy_digest, summary
-from ml_assets.evaluation.pictures import Axis, Bar, Series, bar_chart, line_chart
-from ml_assets.evaluation.report import render
-from ml_assets.spec.records import Decision, Evidence, InputVersion, Measured
+from ml_assets.pictures.drawing import Axis, Bar, Series, bar_chart, line_chart
+from ml_assets.pictures.report import Background, render
+from ml_assets.pictures.training import TrainingStory
+from ml_assets.spec.program import (
+    CategoricalColumn,
+    FirstRows,
+    FixedBatch,
+    Metrics,
+    NumericColumn,
+    Preprocessing,
+)
+from ml_assets.spec.records import (
+    Change,
+    Decision,
+    Evidence,
+    InputVersion,
+    Measured,
+    ReleaseChanges,
+    StageRecord,
+)
 
 VOID = {"meta", "br"}
-HISTORY = {
-    "train_loss": [(step, 0.6 - step / 10_000) for step in range(2000)],
-    "validation_loss": [(step, 0.6 - step / 11_000) for step in range(50, 2000, 50)],
-    "learning_rate": [(step, 0.002 * (1 - step / 2000)) for step in range(2000)],
-}
+HEAD = {"session": "s", "attempt": 1, "seq": 0, "time": datetime(2026, 1, 2, tzinfo=UTC)}
+
+
+def story(steps=2000, every=1):
+    """What a session tells: metrics at each step, one fixed batch, the first rows."""
+    told = TrainingStory()
+    for step in range(0, steps, every):
+        metrics = {"train_loss": 0.6 - step / 10_000, "learning_rate": 0.002 * (1 - step / steps)}
+        if step % 50 == 0:
+            metrics["validation_loss"] = 0.6 - step / 11_000
+        told.take(Metrics(**HEAD, step=step, metrics=metrics))
+    told.take(FixedBatch(**HEAD, step=50, labels=(0.0, 1.0), predictions=((0.3,), (0.4,))))
+    told.take(FixedBatch(**HEAD, step=100, labels=(0.0, 1.0), predictions=((0.2,), (0.7,))))
+    told.take(FirstRows(**HEAD, numeric=((1.0, 0.0),), categorical=((2,),), labels=(1.0,)))
+    return told
+
+
+PREPROCESSING = Preprocessing(
+    numeric=(NumericColumn(name="distance", mean=1000.0, std=700.0),),
+    null_flags=("distance",),
+    categorical=(CategoricalColumn(name="carrier", vocabulary=("AA", "<UA>")),),
+)
+
+
+def week(number):
+    return StageRecord(
+        key="delays/feature_set",
+        partition=f"w{number:04d}",
+        run_key="a" * 64,
+        code_version="c",
+        data_version="d",
+        rows=100 + number,
+        inputs=(),
+        attributes={"label_rate": {"label_rate": 0.2}, "missing": {"<seats>": number / 100}},
+        run="r",
+        time=datetime(2026, 1, 2, tzinfo=UTC),
+    )
+
+
 LINEAGE = [
     InputVersion(key="delays/trained_model", partition=None, version="ab" * 32, commit=None),
     *(
@@ -27,6 +78,24 @@ LINEAGE = [
         for i in range(3)
     ),
 ]
+
+
+def background(**changed):
+    given = {
+        "story": story(),
+        "preprocessing": PREPROCESSING,
+        "features": [week(number) for number in range(4)],
+        "changes": ReleaseChanges(
+            since="c4" * 32,
+            changes=(Change(group="spec", name="training.epochs", before="3", after="<4>"),),
+        ),
+        "ledger": [],
+        "lineage": LINEAGE,
+    }
+    return Background(**{**given, **changed})
+
+
+BARE = Background(TrainingStory(), PREPROCESSING, [], None, [], [])
 
 
 class Balanced(HTMLParser):
@@ -73,9 +142,7 @@ def decision_on(report, results, spec, model=None, passing=None):
 @pytest.fixture
 def page(spec, report, measured):
     results = decide(spec.gates, report, measured)
-    return render(
-        report, measured, results, decision_on(report, results, spec), HISTORY, LINEAGE, spec
-    )
+    return render(report, measured, results, decision_on(report, results, spec), background(), spec)
 
 
 def test_the_page_is_well_formed_and_loads_nothing(page):
@@ -88,7 +155,7 @@ def test_the_page_is_well_formed_and_loads_nothing(page):
 
 def test_every_picture_is_well_formed_and_named(page):
     pictures = re.findall(r"<svg.*?</svg>", page, flags=re.S)
-    assert len(pictures) == 7
+    assert len(pictures) == 14
     for picture in pictures:
         assert ElementTree.fromstring(picture).attrib["aria-label"]
         assert "nan" not in picture and "inf" not in picture
@@ -97,6 +164,8 @@ def test_every_picture_is_well_formed_and_named(page):
 def test_text_from_outside_is_escaped(page):
     assert "Late &lt;b&gt;or&lt;/b&gt; not?" in page
     assert "&lt;UA&gt;" in page and "<UA>" not in page
+    assert "&lt;seats&gt;" in page and "<seats>" not in page
+    assert "&lt;4&gt;" in page
 
 
 def test_it_reads_in_light_and_dark_and_without_colour(page):
@@ -114,6 +183,11 @@ def test_every_part_is_on_it(page):
         "Precision and recall",
         "Learning rate",
         "validation loss",
+        "Predictions on a fixed batch",
+        "Rows just before the network, decoded",
+        "1700",
+        "Label rate",
+        "training.epochs",
         "delays/feature_set",
         "3 versions",
         "2026-01-02 03:04 UTC",
@@ -124,7 +198,7 @@ def test_every_part_is_on_it(page):
 def test_equal_records_give_an_equal_page(page, spec, report, measured):
     results = decide(spec.gates, report, measured)
     again = render(
-        report, measured, results, decision_on(report, results, spec), HISTORY, LINEAGE, spec
+        report, measured, results, decision_on(report, results, spec), background(), spec
     )
     assert page == again
 
@@ -133,7 +207,7 @@ def test_a_failed_gate_is_the_headline_whatever_the_decision_says(spec, report):
     slow = Measured(latency_ms=99.0, rows_per_second=1.0)
     results = decide(spec.gates, report, slow)
     kind = decision_on(report, results, spec, passing=True)
-    page = render(report, slow, results, kind, {}, [], spec)
+    page = render(report, slow, results, kind, BARE, spec)
     assert "✗ Refused" in page and "✓ Passed" not in page
     assert page.count("✗ fail") == 1
     assert "latency: median time for one row: 99 ms, above the limit of 10 ms" in page
@@ -151,7 +225,7 @@ def test_the_page_never_says_passed_without_a_passing_decision_on_this_model(
         "no gates": decision_on(report, (), spec, passing=True),
     }[case]
     shown = () if case == "no gates" else results
-    page = render(report, measured, shown, decision, {}, [], spec)
+    page = render(report, measured, shown, decision, BARE, spec)
     assert "✓ Passed" not in page
     assert ("○ Not decided" if decision is None else "✗ Refused") in page
 
@@ -170,19 +244,17 @@ def test_a_bare_report_still_gives_a_page(spec, report, measured):
         }
     )
     parser = Balanced()
-    parser.feed(render(bare, measured, decide(spec.gates, bare, measured), None, {}, [], spec))
+    parser.feed(render(bare, measured, decide(spec.gates, bare, measured), None, BARE, spec))
     assert parser.open == []
 
 
 def test_the_page_stays_small_however_long_the_history(spec, report, measured):
-    history = {name: [(s, 0.5) for s in range(200_000)] for name in HISTORY}
     lineage = [
         InputVersion(key="k", partition=f"p{i}", version=f"{i:064x}", commit=f"{i:064x}")
         for i in range(9000)
     ]
-    page = render(
-        report, measured, decide(spec.gates, report, measured), None, history, lineage, spec
-    )
+    long = background(story=story(20_000), lineage=lineage, features=[week(n) for n in range(120)])
+    page = render(report, measured, decide(spec.gates, report, measured), None, long, spec)
     assert len(page.encode()) < 300_000
     assert "8400 more" in page
 

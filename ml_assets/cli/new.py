@@ -1,0 +1,67 @@
+"""ml-assets new: the folder of a new pipeline, which can be run at once."""
+
+import argparse
+from pathlib import Path
+
+from ml_assets.cli.exit_codes import DONE, ERROR
+from ml_assets.errors import SpecError
+from ml_assets.settings import Settings, read_settings
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = commands.add_parser(
+        "new",
+        help="make the folder of a new pipeline, which runs at once",
+        description="Writes defs.yaml, features.py and a contract, and the table that they were"
+        " written for: your own (--table), or 600 made-up orders. Everything in it can be changed.",
+    )
+    parser.add_argument("name", help="lower-case letters, digits and underscores")
+    parser.add_argument("--table", type=Path, metavar="FILE", help="a .csv, .parquet or .jsonl")
+    parser.add_argument("--label", metavar="COLUMN", help="what to predict (with --table)")
+    parser.add_argument("--key", metavar="COLUMN[,COLUMN]", help="what tells the rows apart")
+    parser.add_argument("--time", metavar="COLUMN", help="when each prediction is made")
+    parser.add_argument("--into", type=Path, metavar="FOLDER", help="where the folder is made")
+    parser.set_defaults(call=call)
+
+
+def call(arguments: argparse.Namespace) -> int:
+    from ml_assets.operations.labelled_table import describe, read_table, sample_table
+    from ml_assets.operations.scaffold import write_pipeline
+    from ml_assets.runs.check import check_folder
+
+    settings = read_settings()
+    if arguments.table is None:
+        if arguments.label or arguments.key or arguments.time:
+            raise SpecError("--label, --key and --time describe a table: name it by --table FILE.")
+        table = sample_table()
+    else:
+        if not arguments.label:
+            raise SpecError(f"What is to be predicted from {arguments.table}? Add --label COLUMN.")
+        key = arguments.key.split(",") if arguments.key else []
+        table = describe(read_table(arguments.table), arguments.label, key, arguments.time)
+    room = _room(settings, arguments.into)
+    folder = write_pipeline(room, arguments.name, settings.sources, table)
+    print(f"{folder}: {table.task} on {table.frame.height:,} rows")
+    for column in table.columns:
+        print(f"  {column.name:24} {column.dtype:9} {column.use}")
+    mistakes = check_folder(folder)
+    for mistake in mistakes:
+        print(f"  {mistake}")
+    if mistakes:
+        return ERROR
+    if folder.parent not in _rooms(settings):
+        print(f"\nfirst: export ML_ASSETS_PIPELINES={folder.parent}")
+    print(f"\nnext: ml-assets run {folder.name}")
+    return DONE
+
+
+def _room(settings: Settings, into: Path | None) -> Path:
+    return into.expanduser().resolve() if into else _rooms(settings)[0]
+
+
+def _rooms(settings: Settings) -> list[Path]:
+    """Where pipelines are looked for, the user's own folders first."""
+    from ml_assets.definitions import rooms
+
+    package, *own = rooms(settings)
+    return [*own, package]

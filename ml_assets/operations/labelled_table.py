@@ -1,0 +1,165 @@
+"""A table with a label, and what each of its columns is taken for."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import polars as pl
+
+from ml_assets.errors import SpecError
+from ml_assets.spec.sources import DType
+from ml_assets.spec.training import Task
+
+_CLASSES = 50
+"""A text label with more values than this is taken for free text, not for classes."""
+_WORDS = 1000
+"""A text feature with more values than this is taken for an identifier and left out."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """The label's table is described by these; ``use`` is what the column is taken for."""
+
+    name: str
+    dtype: DType
+    use: str
+    """``key``, ``label``, ``time``, ``numeric``, ``categorical`` or ``left out``."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table in the types of a spec, and what each column is taken for."""
+
+    frame: pl.DataFrame
+    columns: tuple[Column, ...]
+    task: Task
+    classes: tuple[str, ...]
+
+    def names(self, use: str) -> list[str]:
+        return [column.name for column in self.columns if column.use == use]
+
+
+def sample_table() -> Table:
+    """600 made-up orders, some of them sent back; the same at every call."""
+    draw = random.Random(20)
+    begin = datetime(2024, 1, 1, tzinfo=UTC)
+    rows: list[dict[str, object]] = []
+    for number in range(600):
+        amount, region = round(draw.lognormvariate(3.5, 0.8), 2), draw.choice("NESW")
+        chance = 0.1 + 0.5 * (amount > 60) + 0.2 * (region == "N")
+        row = {"order": number, "ordered_at": begin + timedelta(hours=number)}
+        row |= {"amount": amount, "items": draw.randint(1, 9), "region": region}
+        rows.append({**row, "sent_back": draw.random() < chance})
+    return describe(pl.DataFrame(rows), label="sent_back", key=["order"], time="ordered_at")
+
+
+def read_table(file: Path) -> pl.DataFrame:
+    """A CSV, Parquet or JSON-lines file, its types inferred from all of its rows.
+
+    Raises:
+        SpecError: the file is missing, of another kind, or cannot be read.
+    """
+    readers = {
+        ".csv": lambda: pl.read_csv(file, infer_schema_length=None, try_parse_dates=True),
+        ".parquet": lambda: pl.read_parquet(file),
+        ".jsonl": lambda: pl.read_ndjson(file, infer_schema_length=None),
+    }
+    read = readers.get(file.suffix)
+    if read is None:
+        raise SpecError(f"{file} ends in {file.suffix!r}; expected one of {sorted(readers)}.")
+    try:
+        frame = read()
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise SpecError(f"The table {file} cannot be read: {error}") from error
+    if frame.is_empty():
+        raise SpecError(f"The table {file} has no rows: there is nothing to learn from.")
+    return frame
+
+
+def describe(frame: pl.DataFrame, label: str, key: Sequence[str], time: str | None) -> Table:
+    """Bring a table to the types of a spec and choose what each column is used for.
+
+    Raises:
+        SpecError: a column is missing, the key is not one, or there is nothing to learn from.
+    """
+    named = [label, *key, *([time] if time else [])]
+    missing = [name for name in named if name not in frame.columns]
+    if missing:
+        raise SpecError(f"The table has no columns {missing}; it has {frame.columns}.")
+    typed = frame.select(_typed(frame[name]) for name in frame.columns)
+    keys = list(key) or [_find_key(typed, label)]
+    if typed.select(pl.struct(keys).is_duplicated().any()).item():
+        raise SpecError(
+            f"The key {keys} is there more than once: name all of its columns by --key."
+        )
+    uses = {label: "label", **dict.fromkeys(keys, "key"), **({time: "time"} if time else {})}
+    columns = tuple(
+        Column(name, _DTYPES[typed[name].dtype], uses.get(name) or _use(typed[name]))
+        for name in typed.columns
+    )
+    if not any(column.use in ("numeric", "categorical") for column in columns):
+        raise SpecError(f"No column is left to learn from: {[(c.name, c.use) for c in columns]}.")
+    task, classes = _task(typed[label])
+    return Table(typed, columns, task, classes)
+
+
+_DTYPES: dict[pl.DataType, DType] = {
+    pl.Int64(): "int64",
+    pl.Float64(): "float64",
+    pl.String(): "string",
+    pl.Boolean(): "boolean",
+    pl.Date(): "date",
+    pl.Datetime("us", "UTC"): "datetime",
+}
+
+
+def _typed(values: pl.Series) -> pl.Series:
+    dtype = values.dtype
+    if dtype.is_integer():
+        return values.cast(pl.Int64)
+    if dtype.is_numeric():
+        return values.cast(pl.Float64).fill_nan(None)
+    if isinstance(dtype, pl.Datetime):
+        zoned = values if dtype.time_zone else values.dt.replace_time_zone("UTC")
+        return zoned.dt.convert_time_zone("UTC").cast(pl.Datetime("us", "UTC"))
+    return values if dtype in _DTYPES else values.cast(pl.String, strict=False)
+
+
+def _find_key(frame: pl.DataFrame, label: str) -> str:
+    for name in frame.columns:
+        values = frame[name]
+        whole = values.dtype in (pl.Int64(), pl.String()) and not values.null_count()
+        if name != label and whole and values.n_unique() == len(values):
+            return name
+    raise SpecError(
+        f"No column tells the rows apart; the table has {frame.columns}. Name the columns that do:"
+        " --key COLUMN[,COLUMN]"
+    )
+
+
+def _use(values: pl.Series) -> str:
+    if values.dtype.is_numeric() or values.dtype == pl.Boolean():
+        return "numeric"
+    if values.dtype == pl.String() and values.n_unique() <= min(_WORDS, len(values) / 2):
+        return "categorical"
+    return "left out"
+
+
+def _task(label: pl.Series) -> tuple[Task, tuple[str, ...]]:
+    values = label.drop_nulls().unique()
+    if len(values) < 2:
+        raise SpecError(
+            f"The label {label.name!r} has {len(values)} values: nothing to tell apart."
+        )
+    if label.dtype == pl.Boolean() or (values.dtype.is_numeric() and set(values) == {0, 1}):
+        return "binary", ()
+    if label.dtype == pl.String():
+        if len(values) > _CLASSES:
+            raise SpecError(
+                f"The label {label.name!r} is text with {len(values)} values; up to {_CLASSES}"
+                " classes are expected. Name another column by --label."
+            )
+        return "multiclass", tuple(sorted(str(value) for value in values))
+    return "regression", ()

@@ -1,0 +1,129 @@
+"""What a person sees in the UI, in a real browser: lineage, a run that succeeds, a picture, a gate.
+
+Needs a Chromium from the system's packages; without one the tests are skipped.
+"""
+
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ml_assets_tests.worlds import irises
+from ml_assets_tests.worlds.world import World
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+BROWSER = next((path for name in BROWSERS if (path := shutil.which(name))), None)
+PATIENCE = 120
+"""Seconds: a busy machine starts the daemon and a run process slowly."""
+
+pytestmark = [
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(
+        BROWSER is None,
+        reason=f"no browser: install one of {BROWSERS}, such as: apt-get install chromium",
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    """A released model, and then a policy that it does not meet."""
+    world = World(tmp_path_factory.mktemp("browser"))
+    irises.plant(world.pipelines, world.sources)
+    world.cli("run", "irises")
+    spec = world.pipelines / "irises" / "defs.yaml"
+    spec.write_text(spec.read_text().replace("at_least: 0.8", "at_least: 0.9999"))
+    world.cli("run", "irises", code=3)
+    return world
+
+
+@pytest.fixture(scope="module")
+def address(world: World) -> Iterator[str]:
+    """Where the UI of that world is served, its daemon beside it."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "ml_assets.cli.main", "ui", "--port", str(port)]
+    log = world.root / "ui.log"
+    with (
+        log.open("wb") as output,
+        subprocess.Popen(
+            command,
+            env=world.environment,
+            cwd=world.root,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        ) as server,
+    ):
+        try:
+            _wait_for(f"http://127.0.0.1:{port}/server_info", server, log)
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            server.terminate()
+            server.wait(timeout=60)
+
+
+@pytest.fixture
+def page(address: str) -> Iterator["Page"]:
+    """One tab whose links are relative to the UI."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+        tab = browser.new_page(base_url=address, viewport={"width": 1500, "height": 1000})
+        tab.set_default_timeout(PATIENCE * 1000)
+        yield tab
+        browser.close()
+
+
+def test_the_lineage_shows_every_stage(page: "Page") -> None:
+    page.goto("/locations/__repository__@ml_assets/asset-groups/irises")
+    for stage in ("training_set", "trained_model", "evaluation_report", "released_model"):
+        page.get_by_text(stage, exact=True).first.wait_for()
+
+
+def test_an_asset_is_materialized_by_a_click_and_succeeds(page: "Page") -> None:
+    page.goto("/assets/irises/raw_snapshot/flowers")
+    page.get_by_role("button", name="Materialize").first.click()
+    page.get_by_role("link", name="View", exact=True).first.wait_for()
+    page.goto("/runs")
+    page.get_by_text("Success", exact=True).first.wait_for()
+
+
+def test_a_report_is_a_picture_on_its_asset_page(page: "Page") -> None:
+    page.goto("/assets/irises/evaluation_report")
+    picture = page.locator("img[src^='data:image']").first
+    if not picture.is_visible():
+        page.get_by_role("button", name="Show Markdown").first.click()
+    picture.wait_for()
+    assert picture.evaluate("image => image.naturalWidth") > 100
+
+
+def test_a_gate_that_refused_is_red_and_says_why(page: "Page") -> None:
+    page.goto("/assets/irises/evaluation_report?view=checks")
+    page.get_by_text("accuracy_floor", exact=True).first.wait_for()
+    page.get_by_text("Failed", exact=True).first.wait_for()
+    page.get_by_text("not at least 0.9999").first.wait_for()
+
+
+def _wait_for(url: str, server: "subprocess.Popen[bytes]", log: Path) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline and server.poll() is None:
+        try:
+            with urllib.request.urlopen(url, timeout=5):
+                return
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.5)
+    raise AssertionError(f"the UI did not start: {log.read_text()}")

@@ -1,0 +1,131 @@
+"""ml-assets new: a folder that passes the check and runs at once, on any table of one's own."""
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from ml_assets.cli.main import main
+from ml_assets.spec.load import load_spec
+
+
+@pytest.fixture
+def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder for pipelines, with state and sources beside it."""
+    room = tmp_path / "pipelines"
+    room.mkdir()
+    monkeypatch.setenv("ML_ASSETS_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("ML_ASSETS_PIPELINES", str(room))
+    monkeypatch.delenv("ML_ASSETS_SOURCES", raising=False)
+    return room
+
+
+@pytest.fixture
+def houses(tmp_path: Path) -> Path:
+    """A table that is not flights: a text key, nulls, an identifier, a date, no times."""
+    rows = 60
+    file = tmp_path / "houses.csv"
+    pl.DataFrame(
+        {
+            "plot": [f"p{n}" for n in range(rows)],
+            "street": [f"street {n} of many" for n in range(rows)],
+            "area": [None if n == 3 else 50.5 + n for n in range(rows)],
+            "rooms": [n % 5 for n in range(rows)],
+            "built": [f"19{n % 90 + 10}-01-31" for n in range(rows)],
+            "kind": ["flat" if n % 3 else "house" for n in range(rows)],
+            "garden": [n % 2 for n in range(rows)],
+        }
+    ).write_csv(file)
+    return file
+
+
+def test_a_new_pipeline_runs_at_once_to_a_release(
+    room: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["new", "orders"]) == 0
+    assert main(["check", "orders"]) == 0
+    assert main(["run", "orders"]) == 0
+    assert "production is model" in capsys.readouterr().out
+
+
+def test_a_new_spec_is_short(room: Path) -> None:
+    main(["new", "orders"])
+    lines = (room / "orders" / "defs.yaml").read_text().splitlines()
+    assert len([line for line in lines if line.strip()]) < 60
+
+
+def test_a_table_of_ones_own_is_described(room: Path, houses: Path) -> None:
+    assert main(["new", "houses", "--table", str(houses), "--label", "garden"]) == 0
+    spec = load_spec(room / "houses")
+    source = spec.sources["rows"]
+    assert source.key == ("plot",)
+    assert source.columns["built"] == "date"
+    assert spec.features.numeric == ("area", "rooms")
+    assert spec.features.categorical == ("kind",)
+    assert spec.label.task == "binary"
+    assert main(["run", "houses", "--through", "training_set"]) == 0
+
+
+def test_a_text_label_has_classes(room: Path, houses: Path) -> None:
+    assert main(["new", "kinds", "--table", str(houses), "--label", "kind"]) == 0
+    assert load_spec(room / "kinds").label.classes == ("flat", "house")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--label", "price"], "has no columns ['price']"),
+        (["--label", "garden", "--key", "rooms"], "more than once"),
+        (["--label", "street"], "up to 50 classes"),
+        ([], "Add --label COLUMN"),
+    ],
+)
+def test_what_cannot_be_described_is_said(
+    room: Path, houses: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
+    assert main(["new", "houses", "--table", str(houses), *arguments]) == 1
+    assert said in capsys.readouterr().err
+    assert not (room / "houses").exists()
+
+
+def test_a_table_whose_rows_cannot_be_told_apart_asks_for_a_key(
+    room: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "twins.csv"
+    file.write_text("a,b\n1,0\n1,1\n")
+    assert main(["new", "twins", "--table", str(file), "--label", "b"]) == 1
+    assert "--key" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["Orders", "../orders", "1st", "a b", "a" * 80])
+def test_a_name_that_cannot_be_one_is_refused(
+    room: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    assert main(["new", name]) == 1
+    assert "cannot name a pipeline" in capsys.readouterr().err
+    assert not list(room.parent.glob("[Oo1a]*"))
+
+
+def test_a_folder_that_is_there_is_left_as_it_is(room: Path) -> None:
+    main(["new", "orders"])
+    (room / "orders" / "features.py").write_text("# mine")
+    assert main(["new", "orders"]) == 1
+    assert (room / "orders" / "features.py").read_text() == "# mine"
+
+
+def test_dg_scaffolds_the_same_folder(room: Path) -> None:
+    import dagster as dg
+
+    from ml_assets.component import PipelineScaffolder
+
+    target = room / "orders"
+    target.mkdir()  # dg makes it first
+    request = dg.ScaffoldRequest(
+        type_name="ml_assets.component.TrainingPipeline",
+        target_path=target,
+        scaffold_format="yaml",
+        project_root=None,
+        params=None,
+    )
+    PipelineScaffolder().scaffold(request)
+    assert main(["check", "orders"]) == 0
