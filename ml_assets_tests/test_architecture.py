@@ -108,6 +108,8 @@ def rooms() -> list[str]:
 @pytest.mark.parametrize("room", [room for room in rooms() if room != "training"])
 def test_importing_a_room_loads_nothing_heavy(room: str) -> None:
     forbidden = HEAVY if room in KNOW_DAGSTER else {*HEAVY, "dagster"}
+    if room == "runs":  # its history is a class that Dagster loads, beside its own SQLAlchemy
+        forbidden = forbidden - {"sqlalchemy"}
     assert loaded_by(IMPORT_ALL, f"ml_assets.{room}") & forbidden == set()
 
 
@@ -259,7 +261,10 @@ def test_a_field_that_nothing_reads_is_found(tmp_path: Path) -> None:
 # --- what Dagster is given ------------------------------------------------------------------------
 
 
-def test_dagster_takes_its_configuration_and_phones_nobody(tmp_path: Path) -> None:
+def test_dagster_takes_its_configuration_and_phones_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
     shutil.copy(PROJECT / "dagster.yaml", tmp_path)
     with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
         concurrency = instance.get_concurrency_config()

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from base64 import b64decode
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 from pathlib import Path
 
 import dagster as dg
@@ -165,8 +165,13 @@ def test_each_checkpoint_shows_the_curves_so_far(world: World, walked: str) -> N
     assert points[0] < points[-1]
 
 
-def opened(world: World) -> AbstractContextManager[dg.DagsterInstance]:
-    return dg.DagsterInstance.from_config(str(world.root / "state" / "dagster"))
+@contextmanager
+def opened(world: World) -> Iterator[dg.DagsterInstance]:
+    home = str(world.root / "state" / "dagster")
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("DAGSTER_HOME", home)  # dagster.yaml reads it
+        with dg.DagsterInstance.from_config(home) as instance:
+            yield instance
 
 
 def latest_pictures(instance: dg.DagsterInstance, *key: str) -> str:

@@ -17,6 +17,9 @@ _SWEEP_SECONDS = 5.0
 _PASSED_ON = {"PATH", "HOME", "LANG", "TMPDIR", "TZ", "VIRTUAL_ENV", "LD_LIBRARY_PATH"}
 _PASSED_ON |= {"TORCH_CPP_LOG_LEVEL", "TORCH_DISTRIBUTED_DEBUG", "TORCH_LOGS"}
 _PASSED_ON_PREFIXES = ("LC_", "PYTHON", "CUDA", "NCCL", "GLOO", "DYLD_")
+_KEPT_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(2**30), "MALLOC_TRIM_THRESHOLD_": str(2**32)}
+"""Else glibc gives each freed tensor back to the kernel, and its pages are zeroed again in the next
+step. Another C library ignores it."""
 
 
 def environment(threads: int, inherited: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -32,6 +35,7 @@ def environment(threads: int, inherited: Mapping[str, str] | None = None) -> dic
         "OMP_NUM_THREADS": str(threads),
         # without it a restarted worker reads a dead one's address (pytorch issue 135712)
         "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
+        **_KEPT_MEMORY,
     }
 
 

@@ -40,6 +40,8 @@ _WRITTEN: Mapping[DType, str] = {
     "date": "a date written as 2013-01-31",
     "datetime": "a time with its zone, written as 2013-01-31T10:00:00Z",
 }
+_NATIVE: Mapping[DType, type] = {"int64": int, "float64": float, "string": str, "boolean": bool}
+"""The Python type that needs no conversion."""
 _INT64_EDGE = 2**63
 _LARGEST = sys.float_info.max
 
@@ -165,7 +167,9 @@ def type_values(
                 problems.append(_first_bad(unread, text, name))
             typed.append(series)
         elif not bad:
-            plain = [_plain(value, dtype) for value in values]
+            given = {type(value) for value in values}
+            as_is = given <= {NoneType, _NATIVE.get(dtype, NoneType)}
+            plain = values if as_is else [_plain(value, dtype) for value in values]
             typed.append(pl.Series(name, plain, TYPES[dtype]))
         else:
             problems.append(_Bad(name, bad[0], values[bad[0]], len(bad)))
@@ -230,6 +234,10 @@ def _not_accepted(values: Sequence[object], dtype: DType, accepted: tuple[type, 
     kinds = {type(value) for value in values} - {NoneType}
     if kinds <= set(accepted) and not (kinds and dtype in ("int64", "float64")):
         return []
+    if kinds == {int} and int in accepted and dtype in ("int64", "float64"):
+        given: list[Any] = [value for value in values if value is not None]
+        if all(_is_in_range(end, dtype) for end in (min(given), max(given))):
+            return []
     return [
         row
         for row, value in enumerate(values)

@@ -17,6 +17,9 @@ from ml_assets.spec.pipeline import PipelineSpec
 PIPELINES = Path(__file__).parent.parent / "pipelines"
 COMPONENT_TYPE = "ml_assets.component.TrainingPipeline"
 SPEC_FILE = "defs.yaml"
+_Yaml: type[yaml.SafeLoader] = getattr(
+    yaml, "CSafeLoader", yaml.SafeLoader
+)  # libyaml's where there
 
 
 @dataclass(frozen=True)
@@ -85,8 +88,8 @@ def check_spec(folder: Path) -> tuple[PipelineSpec | None, tuple[Mistake, ...]]:
         rule = "a pipeline is a folder that holds this file"
         return None, (Mistake(file, 1, SPEC_FILE, "missing", rule, f"create {file}"),)
     try:
-        node = yaml.compose(file.read_text(), Loader=yaml.SafeLoader)
-        document = yaml.safe_load(file.read_text())
+        text = file.read_text()
+        node, document = yaml.compose(text, _Yaml), yaml.load(text, _Yaml)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = mark.line + 1 if mark else 1

@@ -54,4 +54,6 @@ def test_what_is_not_on_the_list_is_not_passed_on():
         "NCCL_DEBUG",
         "OMP_NUM_THREADS",
         "TORCH_DISABLE_SHARE_RDZV_TCP_STORE",
+        "MALLOC_MMAP_THRESHOLD_",
+        "MALLOC_TRIM_THRESHOLD_",
     }

@@ -200,6 +200,8 @@ def test_json_lines_are_typed_and_a_key_left_out_is_no_value(tmp_path: Path):
     ("line", "expected"),
     [
         ('{"at": "2013-01-31T10:00:00Z", "n": 1', "line 2 is not valid JSON"),
+        ('{"at": null, "n": 1}, {"at": null, "n": 2}', "line 2 is not valid JSON"),
+        ('{"at": null, "n": [{}\n{}]}', "line 2 is not valid JSON"),
         ("[1]", "line 2 holds a list, not an object"),
         ('{"at": "2013-01-31T10:00:00Z", "n": NaN}', "NaN is not JSON"),
         ('{"at": "2013-01-31T10:00:00Z", "n": "1"}', "line 2, column 'n': '1' is not int64"),

@@ -1,0 +1,214 @@
+"""What the demo does, as a bare script: python benchmarks/bare_flights.py WORLD SCRATCH
+
+No Dagster, MLflow, contracts or snapshots: every file is read once, the features of all weeks are
+made in one call, the model is trained by the same program with the same processes, and judged by
+the same functions, baselines and bootstrap included. Prints its stages and its AUC as JSON.
+"""
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import polars as pl
+
+from ml_assets.dataset.encoding import encode_rows
+from ml_assets.dataset.shards import load_schema, write_shards
+from ml_assets.evaluation.baselines import Rows, score_baseline
+from ml_assets.evaluation.judge import Holdout, judge
+from ml_assets.features.function import load_function
+from ml_assets.features.window import Window
+from ml_assets.launch.process import environment
+from ml_assets.spec.load import load_spec
+from ml_assets.spec.pipeline import PipelineSpec
+from ml_assets.spec.program import Output, Ref, Split, TrainRequest, World
+from ml_assets.spec.records import EvaluationReport
+
+PIPELINE = Path(__file__).parents[1] / "ml_assets" / "pipelines" / "flight_delays"
+ZONE = ZoneInfo("America/New_York")
+FIRST_WEEK = datetime(2012, 12, 31, tzinfo=ZONE)
+LOOK_BACK = 4
+WEEKS: dict[Split, tuple[int, int]] = {
+    "train": (4, 37),
+    "validation": (38, 42),
+    "holdout": (43, 51),
+}
+"""First and last (exclusive) of 51: 33, 4 and 8 weeks, a week of embargo between them."""
+TYPES = {"int64": pl.Int64, "float64": pl.Float64, "string": pl.String}
+
+
+class Stages:
+    """Wall and CPU seconds (children's too) between marks."""
+
+    def __init__(self) -> None:
+        self.found: list[tuple[str, float, float]] = []
+        self._wall, self._cpu = time.monotonic(), 0.0
+
+    def end(self, name: str) -> None:
+        wall, cpu = time.monotonic(), sum(os.times()[:4])
+        self.found.append((name, wall - self._wall, cpu - self._cpu))
+        self._wall, self._cpu = wall, cpu
+
+
+def main() -> None:
+    world, scratch = Path(sys.argv[1]), Path(sys.argv[2])
+    stages = Stages()
+    spec = load_spec(PIPELINE)
+    stages.end("start")
+    tables = read_sources(world, spec)
+    stages.end("sources")
+    rows = build_features(tables, spec)
+    stages.end("features")
+    splits = {name: weeks(rows, *span) for name, span in WEEKS.items()}
+    data = write_shards(splits, spec.features, spec.label, scratch / "shards")
+    stages.end("training_set")
+    model = train(spec, data, scratch)
+    stages.end("train")
+    report = evaluate(spec, data, model, {name: s.collect() for name, s in splits.items()})
+    stages.end("report")
+    print(json.dumps({"auc": report.metrics["auc"].value, "stages": stages.found}))
+
+
+def read_sources(world: Path, spec: PipelineSpec) -> dict[str, pl.LazyFrame]:
+    """Every source as a typed table."""
+    text = {name: _text_types(spec, name) for name in ("flights", "arrivals", "planes")}
+    flights = pl.scan_csv(world / "landing/flights/*.csv", schema_overrides=text["flights"])
+    arrivals = pl.scan_ndjson(world / "arrivals/*.jsonl", schema=text["arrivals"])
+    planes = pl.scan_csv(world / "reference/planes.csv", schema_overrides=text["planes"])
+    with closing(sqlite3.connect(world / "weather.db")) as connection:
+        columns = list(spec.sources["weather"].columns)
+        query = f"select {', '.join(columns)} from weather where wind_speed < 200"
+        found = connection.execute(query).fetchall()
+    types = {name: pl.Float64 for name in columns[2:]}
+    weather = pl.DataFrame(
+        found, [("origin", pl.String), ("observed_at", pl.String), *types.items()], orient="row"
+    )
+    typed = [
+        _with_times(frame, spec, name)
+        for name, frame in (
+            ("flights", flights),
+            ("arrivals", arrivals),
+            ("weather", weather.lazy()),
+        )
+    ]
+    read = pl.collect_all([*typed, planes])
+    return {
+        name: frame.lazy()
+        for name, frame in zip(("flights", "arrivals", "weather", "planes"), read, strict=True)
+    }
+
+
+def build_features(tables: dict[str, pl.LazyFrame], spec: PipelineSpec) -> pl.DataFrame:
+    """One row for each flight after the look-back, in the order of its key."""
+    build = load_function(PIPELINE, spec.features.function, spec.name)
+    rows = build(tables, Window(None, _week(LOOK_BACK), _week(WEEKS["holdout"][1])))
+    features = spec.features
+    return (
+        rows.select(
+            *features.key,
+            features.decision_at,
+            spec.label.column,
+            pl.col(features.numeric).cast(pl.Float64),
+            *(name for name in features.categorical if name not in features.key),
+        )
+        .sort("sched_dep_time", *features.key)
+        .collect()
+    )
+
+
+def weeks(rows: pl.DataFrame, first: int, end: int) -> pl.LazyFrame:
+    return rows.lazy().filter(
+        pl.col("sched_dep_time").is_between(_week(first), _week(end), closed="left")
+    )
+
+
+def train(spec: PipelineSpec, data: Ref, scratch: Path) -> Ref:
+    """Run the training program as the launcher does, under torchrun."""
+    training = spec.training
+    output = {name: str(scratch / name) for name in ("checkpoints", "model", "events", "result")}
+    request = TrainRequest(
+        session="bare",
+        attempt=1,
+        model=spec.model,
+        training=training,
+        data=data,
+        resume=None,
+        output=Output(**output),
+        world=World(procs=training.processes, threads=training.threads),
+    )
+    file = scratch / "request.json"
+    file.write_text(request.model_dump_json())
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--max-restarts=0"]
+    program = ["-m", "ml_assets.training", "train", "--request", str(file)]
+    command = [*torchrun, f"--nproc-per-node={training.processes}", *program]
+    subprocess.run(command, check=True, env=environment(training.threads), capture_output=True)
+    return Ref.model_validate(json.loads(Path(output["result"]).read_text())["model"])
+
+
+def evaluate(
+    spec: PipelineSpec, data: Ref, model: Ref, splits: dict[Split, pl.DataFrame]
+) -> EvaluationReport:
+    """The model and the baselines on the holdout, with their intervals."""
+    frames = {n: f.filter(pl.col(spec.label.column).is_not_null()) for n, f in splits.items()}
+    schema = load_schema(data)
+    sides: dict[Split, Rows] = {}
+    for name in ("train", "holdout"):
+        numeric, categorical = encode_rows(frames[name], schema.preprocessing)
+        sides[name] = Rows.of(spec.label, frames[name], numeric, categorical)
+    baselines = {
+        b.name: score_baseline(b, sides["train"], sides["holdout"], spec.label)
+        for b in spec.evaluation.baselines
+    }
+    return judge(
+        spec,
+        model=model.digest,
+        data=data.digest,
+        holdout=Holdout.of(spec, frames["holdout"], ("", "")),
+        predictions=predict(model, sides["holdout"]),
+        baselines=baselines,
+        champion=None,
+        size_bytes=sum(f.stat().st_size for f in Path(model.uri).iterdir()),
+    )
+
+
+def predict(model: Ref, rows: Rows) -> np.ndarray:
+    """[n, outputs] probabilities of the exported weights."""
+    import torch
+
+    from ml_assets.training.export import load_model
+    from ml_assets.training.models import probabilities
+
+    manifest, network = load_model(model)
+    numeric, categorical = torch.from_numpy(rows.numeric), torch.from_numpy(rows.categorical)
+    with torch.no_grad():
+        parts = [
+            probabilities(network(n, c, None), manifest.task)
+            for n, c in zip(numeric.split(8192), categorical.split(8192), strict=True)
+        ]
+    return torch.cat(parts).numpy()
+
+
+def _week(number: int) -> datetime:
+    return (FIRST_WEEK + timedelta(weeks=number)).astimezone(UTC)  # midnight, summer and winter
+
+
+def _text_types(spec: PipelineSpec, source: str) -> dict[str, type[pl.DataType]]:
+    columns = spec.sources[source].columns
+    return {name: TYPES.get(dtype, pl.String) for name, dtype in columns.items()}
+
+
+def _with_times(frame: pl.LazyFrame, spec: PipelineSpec, source: str) -> pl.LazyFrame:
+    times = [name for name, dtype in spec.sources[source].columns.items() if dtype == "datetime"]
+    text = pl.col(times).str.strip_suffix("Z")
+    return frame.with_columns(text.str.to_datetime(time_unit="us").dt.replace_time_zone("UTC"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,104 @@
+"""Claims about the run history: Dagster's own files, written over few connections."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from dagster._core.storage.event_log import SqliteEventLogStorage
+from sqlalchemy import Engine, event
+
+from ml_assets.runs import home
+from ml_assets.runs.history import RunHistory
+from ml_assets.settings import read_settings
+
+PARTITIONS = [f"p{number}" for number in range(40)]
+
+
+@dg.asset(
+    partitions_def=dg.StaticPartitionsDefinition(PARTITIONS),
+    backfill_policy=dg.BackfillPolicy.single_run(),
+    check_specs=[dg.AssetCheckSpec("whole", asset="table")],
+)
+def table(
+    context: dg.AssetExecutionContext,
+) -> Iterator[dg.AssetCheckResult | dg.MaterializeResult]:
+    yield dg.AssetCheckResult(check_name="whole", passed=True)
+    yield dg.MaterializeResult()
+    for key in context.partition_keys:
+        context.log_event(
+            dg.AssetCheckEvaluation(  # pyright: ignore[reportArgumentType]  taken, if not declared
+                dg.AssetKey("table"), "whole", passed=key != "p7", metadata={}, partition=key
+            )
+        )
+
+
+@pytest.fixture
+def dagster_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A prepared state folder's DAGSTER_HOME."""
+    settings = read_settings({"ML_ASSETS_HOME": str(tmp_path)})
+    home.prepare(settings)
+    monkeypatch.setenv("DAGSTER_HOME", str(settings.dagster_home))
+    return settings.dagster_home
+
+
+def materialize(instance: dg.DagsterInstance) -> str:
+    tags = {"dagster/asset_partition_range_start": "p0", "dagster/asset_partition_range_end": "p39"}
+    job = dg.Definitions([table]).resolve_implicit_global_asset_job_def()
+    return job.execute_in_process(instance=instance, tags=tags).run_id
+
+
+def test_the_configuration_names_it(dagster_home: Path) -> None:
+    with dg.DagsterInstance.get() as instance:
+        assert isinstance(instance.event_log_storage, RunHistory)
+
+
+def test_dagsters_own_class_reads_every_event_of_every_partition(dagster_home: Path) -> None:
+    with dg.DagsterInstance.get() as instance:
+        run_id = materialize(instance)
+        kept = instance.get_records_for_run(run_id).records
+    (dagster_home / "dagster.yaml").write_text("telemetry: {enabled: false}")
+    with dg.DagsterInstance.get() as instance:
+        assert type(instance.event_log_storage) is SqliteEventLogStorage
+        assert instance.get_records_for_run(run_id).records == kept
+        assert instance.get_materialized_partitions(table.key) == set(PARTITIONS)
+        history = instance.event_log_storage.get_asset_check_execution_history(
+            dg.AssetCheckKey(table.key, "whole"), limit=100
+        )
+    verdicts = {e.partition: e.status.value for e in history if e.partition}
+    assert verdicts == {key: "FAILED" if key == "p7" else "SUCCEEDED" for key in PARTITIONS}
+
+
+def test_a_reader_beside_it_sees_an_event_as_soon_as_it_is_stored(dagster_home: Path) -> None:
+    with dg.DagsterInstance.get() as writer, dg.DagsterInstance.get() as reader:
+        run_id = materialize(writer)
+        assert reader.get_records_for_run(run_id).records
+        writer.report_runless_asset_event(dg.AssetMaterialization("other"))
+        assert reader.get_latest_materialization_event(dg.AssetKey("other"))
+
+
+def test_it_opens_a_handful_of_connections_for_a_hundred_events(dagster_home: Path) -> None:
+    opened: list[str] = []
+
+    def count(connection: object, _: object) -> None:
+        opened.append(str(connection))
+
+    with dg.DagsterInstance.get() as instance:
+        materialize(instance)
+        event.listen(Engine, "connect", count)
+        try:
+            for _ in range(100):
+                instance.report_runless_asset_event(dg.AssetMaterialization("other"))
+        finally:
+            event.remove(Engine, "connect", count)
+    assert len(opened) <= 5
+
+
+def test_it_works_on_after_the_history_was_wiped(dagster_home: Path) -> None:
+    with dg.DagsterInstance.get() as instance:
+        before = materialize(instance)
+        instance.wipe()
+        assert instance.get_records_for_run(before).records == []
+        after = materialize(instance)
+        assert instance.get_records_for_run(after).records
+        assert instance.get_materialized_partitions(table.key) == set(PARTITIONS)
