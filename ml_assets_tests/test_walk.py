@@ -5,7 +5,6 @@ import subprocess
 import sys
 from base64 import b64decode
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import dagster as dg
@@ -128,7 +127,7 @@ def test_the_report_is_one_file_with_pictures(world: World, walked: str) -> None
 
 
 def test_the_asset_pages_carry_pictures_that_fit_an_event(world: World, walked: str) -> None:
-    with opened(world) as instance:
+    with world.instance() as instance:
         pages = {
             stage: latest_pictures(instance, "deliveries", *stage.split("/"))
             for stage in (
@@ -154,7 +153,7 @@ def test_the_asset_pages_carry_pictures_that_fit_an_event(world: World, walked: 
 
 
 def test_each_checkpoint_shows_the_curves_so_far(world: World, walked: str) -> None:
-    with opened(world) as instance:
+    with world.instance() as instance:
         key = dg.AssetKey(["deliveries", "checkpoints"])
         found = instance.fetch_materializations(key, limit=100, ascending=True).records
     live = [record for record in found if "best" in record.asset_materialization.metadata]
@@ -163,15 +162,6 @@ def test_each_checkpoint_shows_the_curves_so_far(world: World, walked: str) -> N
     points = [b64decode(re.findall(IMAGE, one)[0]).count(b",") for one in curves]
     assert points == sorted(points), "none has fewer points than the one before"
     assert points[0] < points[-1]
-
-
-@contextmanager
-def opened(world: World) -> Iterator[dg.DagsterInstance]:
-    home = str(world.root / "state" / "dagster")
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("DAGSTER_HOME", home)  # dagster.yaml reads it
-        with dg.DagsterInstance.from_config(home) as instance:
-            yield instance
 
 
 def latest_pictures(instance: dg.DagsterInstance, *key: str) -> str:

@@ -1,7 +1,7 @@
 """Dagster's event log: old runs lose their messages, never what became of assets and checks.
 
 Dagster's own retention covers ticks only, and ``delete_run`` takes the asset events along. Here one
-statement goes through the storage's own connection: SQLite's file of the run, or Postgres's table.
+statement goes to SQLite's file of the run, or through the storage's connection to Postgres's table.
 """
 
 import contextlib
@@ -9,12 +9,16 @@ import sqlite3
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import dagster as dg
 from dagster._core.events import ASSET_CHECK_EVENTS, ASSET_EVENTS, PIPELINE_EVENTS
 
 from ml_assets.operations.inventory import measure
 from ml_assets.operations.retention import Thing, run_name
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
 
 PRUNED_TAG = "ml_assets/log_pruned"
 KEPT_EVENTS = sorted(
@@ -115,13 +119,26 @@ def _delete_messages(storage: object, run_id: str) -> None:
 
     if not isinstance(storage, SqlEventLogStorage):
         return
-    if isinstance(storage, SqliteEventLogStorage) and _file(storage, run_id) is None:
-        return  # to connect would make a file
     kind = SqlEventLogStorageTable.c.dagster_event_type
     of_run = SqlEventLogStorageTable.c.run_id == run_id
     mere_message = kind.is_(None) | kind.not_in(KEPT_EVENTS)
-    with storage.run_connection(run_id) as connection:
-        connection.execute(SqlEventLogStorageTable.delete().where(of_run, mere_message))
+    delete = SqlEventLogStorageTable.delete().where(of_run, mere_message)
+    file = _file(storage, run_id)
+    if file is not None:
+        with _connected(file) as connection:
+            connection.execute(delete)
+    elif not isinstance(storage, SqliteEventLogStorage):  # whose connection would make a file
+        with storage.run_connection(run_id) as connection:
+            connection.execute(delete)
+
+
+@contextlib.contextmanager
+def _connected(file: Path) -> Iterator["Connection"]:
+    """A connection of our own: the storage's may stay open, and the file could not shrink."""
+    from sqlalchemy import NullPool, create_engine
+
+    with create_engine(f"sqlite:///{file}", poolclass=NullPool).begin() as connection:
+        yield connection
 
 
 def _shrink(file: Path) -> None:

@@ -64,9 +64,15 @@ def broken() -> None:
     raise ValueError("the reason")
 
 
-@pytest.fixture
-def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
-    with dg.DagsterInstance.local_temp(str(tmp_path), overrides=QUIET) as instance:
+@pytest.fixture(params=["of dagster", "of this project"])
+def instance(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dg.DagsterInstance]:
+    kept_open = {
+        "module": "ml_assets.runs.history",
+        "class": "RunHistory",
+        "config": {"home": str(tmp_path)},
+    }
+    own = {"event_log_storage": kept_open} if request.param == "of this project" else {}
+    with dg.DagsterInstance.local_temp(str(tmp_path), overrides={**QUIET, **own}) as instance:
         yield instance
 
 
@@ -134,6 +140,7 @@ def test_messages_and_compute_logs_go_and_the_file_shrinks(
     run = materialize(instance, "a")
     assert types_in(instance, run).count("a message") >= CHATTER
     assert list((tmp_path / "storage" / run).rglob("*.out"))
+    materialize(instance, "b")  # the storage may hold the file of the newest run open
     [(size, file)] = [(f.stat().st_size, f) for f in tmp_path.rglob(f"{run}.db")]
     freed = event_log.prune(instance, run)
     assert file.stat().st_size < size / 3

@@ -1,8 +1,6 @@
 """All that a run said is in its log, once, in the order of time, with who said it."""
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import dagster as dg
@@ -13,12 +11,6 @@ from ml_assets.runs.logs import Line, RunLog, find_run
 from ml_assets_tests.worlds.world import World
 
 
-@contextmanager
-def instance_of(world: World) -> Iterator[dg.DagsterInstance]:
-    with dg.DagsterInstance.from_config(str(world.settings.dagster_home)) as instance:
-        yield instance
-
-
 def log_of(world: World, run: dg.DagsterRun, instance: dg.DagsterInstance) -> RunLog:
     return RunLog(instance, run.run_id, Path(world.settings.objects) / "sessions")
 
@@ -26,7 +18,7 @@ def log_of(world: World, run: dg.DagsterRun, instance: dg.DagsterInstance) -> Ru
 @pytest.fixture(scope="module")
 def lines(released: World) -> list[Line]:
     """The log of the run that trained on two ranks."""
-    with instance_of(released) as instance:
+    with released.instance() as instance:
         run = find_run(instance, "latest")
         return log_of(released, run, instance).new()
 
@@ -47,14 +39,14 @@ def test_nothing_is_told_twice(lines: list[Line]) -> None:
 
 
 def test_a_second_look_gives_only_what_is_new(released: World) -> None:
-    with instance_of(released) as instance:
+    with released.instance() as instance:
         log = log_of(released, find_run(instance, "latest"), instance)
         assert log.new()
         assert log.new() == []
 
 
 def test_a_run_is_found_by_a_unique_beginning_of_its_id(released: World) -> None:
-    with instance_of(released) as instance:
+    with released.instance() as instance:
         newest = find_run(instance, "latest")
         assert find_run(instance, newest.run_id[:8]).run_id == newest.run_id
         with pytest.raises(UnknownRun, match="There is no run 'zzz'; the newest are: "):
@@ -73,7 +65,7 @@ def test_without_any_run_it_says_what_to_do(tmp_path: Path) -> None:
 
 def test_the_exit_code_tells_whether_the_run_failed(released: World) -> None:
     assert "SUCCESS" in released.cli("logs", "latest").splitlines()[-1]
-    with instance_of(released) as instance:
+    with released.instance() as instance:
         failed = instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.FAILURE]))
     said = released.cli("logs", failed[0].run_id[:8], "--follow", code=1)
     assert "accuracy_floor" in said

@@ -5,10 +5,14 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import dagster as dg
+import pytest
 
 from ml_assets.settings import Settings, read_settings
 
@@ -66,6 +70,15 @@ class World:
         )
         assert done.returncode == code, done.stdout + done.stderr
         return done
+
+    @contextmanager
+    def instance(self) -> Iterator[dg.DagsterInstance]:
+        """The world's Dagster instance, in this process."""
+        home = str(self.settings.dagster_home)
+        with pytest.MonkeyPatch.context() as environment:
+            environment.setenv("DAGSTER_HOME", home)  # dagster.yaml reads it
+            with dg.DagsterInstance.from_config(home) as instance:
+                yield instance
 
     def status(self, pipeline: str) -> dict[str, Any]:
         return json.loads(self.cli("status", pipeline, "--json"))
