@@ -55,6 +55,7 @@ attributes:
     decision_at: {decided} # when the prediction is made: nothing later may be used
     numeric: {_flow(table.names("numeric"))}{note}
     categorical: {_flow(table.names("categorical"))}
+    subject: {{source: rows}} # whose rows `ml-assets predict` takes
 
   label: {_flow(label)}
   split: {{kind: random}} # with partitions: time

@@ -1,4 +1,4 @@
-"""A ranking: thirty days of searches, each with ten products shown, some clicked, few bought.
+"""A nightly ranking: thirty days of searches, each with twelve products, some clicked, few bought.
 
 What is chosen depends on how well a product matches and on its price; where nothing matches well,
 nothing is chosen, so some searches have no relevant product at all.
@@ -11,7 +11,7 @@ from pathlib import Path
 
 DAYS = 30
 SEARCHES = 30
-PRODUCTS = 10
+PRODUCTS = 12
 START = datetime(2024, 3, 1, tzinfo=UTC)
 
 SPEC = """\
@@ -19,7 +19,7 @@ type: ml_assets.component.TrainingPipeline
 attributes:
   schema: 1
   name: clicks
-  description: Which products of a search to show first.
+  description: Which products of a search to show first, learned again every night.
   owner: team:search
   partitions: {cadence: daily, start: 2024-03-01, end: 2024-03-31}
   sources:
@@ -37,6 +37,7 @@ attributes:
         grade: int64
       key: [item]
       contract: shown.json
+      volume: {within: 0.2} # of the rows of the day before
   features:
     function: features.py:build
     key: [item]
@@ -47,18 +48,19 @@ attributes:
   split: {kind: time, train: 18, validation: 4, holdout: 6, embargo: 1}
   model: {family: tabm, width: 16, depth: 1, members: 4}
   training:
-    epochs: 8
-    batch_size: 24
+    epochs: 3
+    checkpoint_minutes: 20
+    batch_size: 24 # queries
     microbatches: 12
-    learning_rate: 0.01
+    learning_rate: 0.003
     evaluate_every: 20
     patience: 20
     strategy: shard
     processes: 2
   evaluation:
+    ndcg_at: 10
     bootstrap_samples: 200
     slices: [brand]
-    ndcg_at: 5
     baselines:
       - {kind: constant}
       - {kind: group_rate, name: brand_grade, by: [brand]}
@@ -68,6 +70,8 @@ attributes:
     - {kind: baseline, name: beats_chance, metric: ndcg, baseline: constant, margin: 0.1}
     - {kind: champion, rule: superior, metric: ndcg, margin: 0.005, relative: true}
     - {kind: leak_alarm, metric: ndcg, bound: 0.98}
+  automation:
+    refresh: {every: day, at: "02:00"}
 """
 
 FEATURES = '''\
