@@ -7,7 +7,6 @@ from types import ModuleType
 
 import dagster as dg
 
-import ml_assets.pipelines
 from ml_assets.automation import housekeeping
 from ml_assets.resources.launcher import LauncherResource
 from ml_assets.resources.objects import ObjectsResource
@@ -15,7 +14,7 @@ from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.resources.sources import SourcesResource
 from ml_assets.resources.tracking import TrackingResource
 from ml_assets.settings import Settings, read_settings
-from ml_assets.spec.load import folders, load_spec
+from ml_assets.spec.load import find_pipeline, load_spec, pipeline_folders
 
 # what is used of Dagster's beta API is held by tests; the warnings would bury the run's own words
 warnings.filterwarnings("ignore", category=dg.BetaWarning)
@@ -23,11 +22,19 @@ warnings.filterwarnings("ignore", category=dg.BetaWarning)
 PROJECT = Path(__file__).parent.parent
 
 
-def build(settings: Settings) -> dg.Definitions:
-    """Every pipeline in the package's room and in ML_ASSETS_PIPELINES, with their resources."""
-    packages = [(_room(ml_assets.pipelines), ml_assets.pipelines)]
-    packages += [(folder, _synthetic_package(folder)) for folder in settings.pipelines]
-    pipelines = [_load(folder, module) for room, module in packages for folder in folders(room)]
+def build(settings: Settings, only: str | None = None) -> dg.Definitions:
+    """Every pipeline in the package's room and in ML_ASSETS_PIPELINES, with their resources.
+
+    Args:
+        only: the one pipeline that is needed: no other is read, so none that is broken is in the
+            way.
+
+    Raises:
+        SpecError: a spec is wrong; the message begins with the pipeline's name.
+    """
+    known = pipeline_folders(settings)
+    wanted = known.values() if only is None else [find_pipeline(known, only)]
+    pipelines = [_load(folder) for folder in wanted]
     # a process for each step would cost two seconds of imports a step
     shared = dg.Definitions(resources=resources(settings), executor=dg.in_process_executor)
     return dg.Definitions.merge(*pipelines, housekeeping.definitions(), shared)
@@ -44,18 +51,15 @@ def resources(settings: Settings) -> dict[str, dg.ConfigurableResource]:
     }
 
 
-def _load(folder: Path, module: ModuleType) -> dg.Definitions:
+def _load(folder: Path) -> dg.Definitions:
     load_spec(folder)  # all mistakes at once, each with its remedy, before Dagster's own report
-    return dg.ComponentTree(defs_module=module, project_root=PROJECT).build_defs(folder)
+    # a tree of its own: a ComponentTree parses every file under its root before it builds one
+    return dg.ComponentTree(defs_module=_package(folder), project_root=PROJECT).build_defs(folder)
 
 
-def _room(module: ModuleType) -> Path:
-    return Path(module.__path__[0])
-
-
-def _synthetic_package(folder: Path) -> ModuleType:
-    """A package over a folder outside this one: a ComponentTree needs a module to stand on."""
-    name = f"ml_assets_pipelines_{abs(hash(folder))}"
+def _package(folder: Path) -> ModuleType:
+    """A package over a pipeline's folder: a ComponentTree needs a module to stand on."""
+    name = f"ml_assets_pipeline_{abs(hash(folder))}"
     module = ModuleType(name)
     module.__path__ = [str(folder)]
     module.__file__ = str(folder / "__init__.py")

@@ -33,7 +33,7 @@ def call(arguments: argparse.Namespace) -> int:
     from ml_assets.runs.outside_world import lay_out
     from ml_assets.runs.run import Request
 
-    with working_session("demo") as session:
+    with working_session("demo", PIPELINE) as session:
         world = demo_world(session.settings)
         tell(f"the outside world: {world}")
         lay_out(world)

@@ -52,7 +52,7 @@ def call(arguments: argparse.Namespace) -> int:
         fresh=arguments.fresh,
         epochs=arguments.epochs,
     )
-    with working_session(f"run {arguments.pipeline}") as session:
+    with working_session(f"run {arguments.pipeline}", arguments.pipeline) as session:
         run_pipeline(session, request)
     return DONE
 

@@ -31,11 +31,12 @@ def prepared_settings() -> Settings:
 
 
 @contextmanager
-def working_session(doing: str) -> Iterator[Session]:
-    """Hold the state folder's lock and open everything.
+def working_session(doing: str, pipeline: str) -> Iterator[Session]:
+    """Hold the state folder's lock and open everything that one pipeline needs.
 
     Raises:
         StateInUse: another command is at work.
+        SpecError: there is no such pipeline, or its spec is wrong.
     """
     settings = prepared_settings()
     with home.lock(settings, doing):
@@ -44,4 +45,4 @@ def working_session(doing: str) -> Iterator[Session]:
         from ml_assets.definitions import build
 
         with dg.DagsterInstance.get() as instance:
-            yield Session(settings, build(settings), instance)
+            yield Session(settings, build(settings, only=pipeline), instance)

@@ -77,8 +77,13 @@ def load_spec(folder: Path) -> PipelineSpec:
     spec, mistakes = check_spec(folder)
     if spec is None:
         listed = "\n".join(str(mistake) for mistake in mistakes)
-        raise SpecError(f"{len(mistakes)} mistakes in {folder / SPEC_FILE}:\n{listed}")
+        raise SpecError(f"{folder.name}: {counted(mistakes)} in {folder / SPEC_FILE}:\n{listed}")
     return spec
+
+
+def counted(mistakes: Sequence[object]) -> str:
+    """``1 mistake``, ``2 mistakes``."""
+    return f"{len(mistakes)} mistake{'' if len(mistakes) == 1 else 's'}"
 
 
 def check_spec(folder: Path) -> tuple[PipelineSpec | None, tuple[Mistake, ...]]:
@@ -93,8 +98,11 @@ def check_spec(folder: Path) -> tuple[PipelineSpec | None, tuple[Mistake, ...]]:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = mark.line + 1 if mark else 1
-        problem = str(getattr(error, "problem", error))
-        return None, (Mistake(file, line, "the file", "", "valid YAML", problem),)
+        found = ": ".join(
+            part for name in ("context", "problem") if (part := getattr(error, name, None))
+        )
+        remedy = "look at this line and the one above: an indent, a bracket, a quote or a colon"
+        return None, (Mistake(file, line, "the file", "", f"valid YAML; {found}", remedy),)
     mistakes = _document_mistakes(file, document)
     if mistakes:
         return None, mistakes

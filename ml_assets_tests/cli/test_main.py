@@ -6,6 +6,9 @@ from pathlib import Path
 import pytest
 
 from ml_assets.cli.main import main, parser
+from ml_assets.definitions import build
+from ml_assets.errors import SpecError
+from ml_assets.settings import read_settings
 from ml_assets_tests.worlds import irises
 
 OPTIONS = {
@@ -128,3 +131,36 @@ def test_reset_asks_first(home: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert (home / "state").exists()
     assert main(["reset", "--yes"]) == 0
     assert not (home / "state").exists()
+
+
+BROKEN = {
+    "no YAML": "type: [\nattributes: }",
+    "a wrong key": irises.SPEC.replace("batch_size", "batch_sise"),
+}
+
+
+@pytest.fixture(params=BROKEN.values(), ids=list(BROKEN))
+def beside_a_broken_one(home: Path, request: pytest.FixtureRequest) -> Path:
+    irises.plant(home, home / "sources")
+    (home / "a_broken_one").mkdir()
+    (home / "a_broken_one" / "defs.yaml").write_text(request.param)
+    return home
+
+
+@pytest.mark.usefixtures("beside_a_broken_one")
+def test_a_broken_pipeline_is_in_the_way_of_no_other(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "irises", "--through", "raw_snapshot"]) == 0
+    assert "irises/raw_snapshot/flowers" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("beside_a_broken_one")
+def test_a_broken_pipeline_is_told_by_its_name_line_and_remedy(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["run", "a_broken_one"]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("error: a_broken_one: 1 mistake in ")
+    assert "defs.yaml:" in said
+    assert "remedy: " in said
+    with pytest.raises(SpecError, match=r"^a_broken_one: 1 mistake in "):
+        build(read_settings())  # what Dagster loads for the UI

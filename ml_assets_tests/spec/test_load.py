@@ -74,6 +74,8 @@ def test_a_file_that_is_not_yaml_gives_its_line(folder: Path) -> None:
     (folder / "defs.yaml").write_text("type: [\nattributes: }")
     _, mistakes = check_spec(folder)
     assert mistakes[0].line == 2
+    assert "did not find expected node content" in mistakes[0].rule
+    assert "look at this line" in mistakes[0].remedy
 
 
 def test_a_missing_file_is_an_error_that_names_it(tmp_path: Path) -> None:
