@@ -1,5 +1,7 @@
 """The base of every spec and record: frozen, strict, and closed to unknown fields."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -29,6 +31,22 @@ class Frozen(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="forbid", strict=True, allow_inf_nan=False, populate_by_name=True
     )
+
+
+@dataclass(frozen=True)
+class Misfit:
+    """A field that is right by itself and does not go with another one."""
+
+    path: tuple[str | int, ...]
+    said: str
+
+
+class Misfits(ValueError):
+    """All of them, for a report that gives each its line."""
+
+    def __init__(self, found: Sequence[Misfit]) -> None:
+        super().__init__("; ".join(misfit.said for misfit in found))
+        self.found = tuple(found)
 
 
 def check_timezone(value: str) -> str:

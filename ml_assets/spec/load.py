@@ -12,11 +12,13 @@ from pydantic_core import ErrorDetails
 
 from ml_assets.errors import SpecError
 from ml_assets.settings import Settings
+from ml_assets.spec.base import Misfit, Misfits
 from ml_assets.spec.pipeline import PipelineSpec
 
 PIPELINES = Path(__file__).parent.parent / "pipelines"
 COMPONENT_TYPE = "ml_assets.component.TrainingPipeline"
 SPEC_FILE = "defs.yaml"
+_CHANGE = "change it so that the rule holds"
 _Yaml: type[yaml.SafeLoader] = getattr(
     yaml, "CSafeLoader", yaml.SafeLoader
 )  # libyaml's where there
@@ -109,7 +111,9 @@ def check_spec(folder: Path) -> tuple[PipelineSpec | None, tuple[Mistake, ...]]:
     try:
         return PipelineSpec.model_validate(document["attributes"]), ()
     except ValidationError as error:
-        return None, tuple(_mistake(file, node, details) for details in error.errors())
+        return None, tuple(
+            mistake for details in error.errors() for mistake in _mistakes(file, node, details)
+        )
 
 
 def _document_mistakes(file: Path, document: object) -> tuple[Mistake, ...]:
@@ -122,6 +126,20 @@ def _document_mistakes(file: Path, document: object) -> tuple[Mistake, ...]:
     return ()
 
 
+def _mistakes(file: Path, root: yaml.Node, details: ErrorDetails) -> list[Mistake]:
+    error = details.get("ctx", {}).get("error")
+    if isinstance(error, Misfits):
+        return [_misfit(file, root, misfit) for misfit in error.found]
+    return [_mistake(file, root, details)]
+
+
+def _misfit(file: Path, root: yaml.Node, misfit: Misfit) -> Mistake:
+    path = ["attributes", *misfit.path]
+    found = _child(root, path)
+    value = repr(found.value) if isinstance(found, yaml.ScalarNode) else ""
+    return Mistake(file, _line(root, path), _key(misfit.path), value, misfit.said, _CHANGE)
+
+
 def _mistake(file: Path, root: yaml.Node, details: ErrorDetails) -> Mistake:
     path = [part for part in details["loc"] if not _is_union_tag(root, details["loc"], part)]
     unknown = details["type"] == "extra_forbidden"
@@ -129,7 +147,7 @@ def _mistake(file: Path, root: yaml.Node, details: ErrorDetails) -> Mistake:
     return Mistake(
         file=file,
         line=_line(root, ["attributes", *path]),
-        key=".".join(str(part) for part in path) or "the spec",
+        key=_key(path),
         value=value,
         rule=_rule(details),
         remedy=_unknown_remedy(details["loc"]) if unknown else _remedy(details),
@@ -146,7 +164,7 @@ def _remedy(details: ErrorDetails) -> str:
         case "missing":
             return f"add the key {details['loc'][-1]!r}"
         case "value_error":
-            return "change it so that the rule holds"
+            return _CHANGE
         case "literal_error" | "union_tag_invalid":
             context = details.get("ctx", {})
             return f"use one of {context.get('expected') or context.get('expected_tags')}"
@@ -155,7 +173,7 @@ def _remedy(details: ErrorDetails) -> str:
         case kind if kind.endswith("_type"):
             return f"write a {kind.removesuffix('_type')}"
         case _:
-            return "change the value so that the rule holds"
+            return _CHANGE
 
 
 def _unknown_remedy(location: Sequence[str | int]) -> str:
@@ -170,7 +188,16 @@ def _field_names(model: type[BaseModel]) -> set[str]:
     return {name for part in parts for name in part.get("properties", {})}
 
 
+def _key(path: Sequence[str | int]) -> str:
+    """A key as people write it: ``gates[1].metric``."""
+    written = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    return written.removeprefix(".") or "the spec"
+
+
 def _shown(value: object) -> str:
+    """The value on a line of its own length; a mapping is read in the file."""
+    if isinstance(value, Mapping):
+        return ""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 

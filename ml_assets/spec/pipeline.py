@@ -14,7 +14,7 @@ from pydantic import (
 )
 
 from ml_assets.spec.automation import AutomationSpec
-from ml_assets.spec.base import Frozen, Name, Positive, check_timezone, unset
+from ml_assets.spec.base import Frozen, Misfit, Misfits, Name, Positive, check_timezone, unset
 from ml_assets.spec.gates import (
     METRICS_OF,
     BaselineSpec,
@@ -222,7 +222,7 @@ class PipelineSpec(Frozen):
             *_gate_problems(self),
         ]
         if problems:
-            raise ValueError("; ".join(problems))
+            raise Misfits(problems)
         return self
 
     @model_serializer(mode="wrap")
@@ -234,114 +234,128 @@ class PipelineSpec(Frozen):
         return written
 
 
-def _partition_problems(spec: PipelineSpec) -> list[str]:
+def _partition_problems(spec: PipelineSpec) -> list[Misfit]:
     if spec.partitions.cadence != "none":
         return []
     cut = [name for name, source in spec.sources.items() if source.partitioned]
-    problems = [f"sources {cut} are partitioned but partitions.cadence is 'none'"] if cut else []
+    problems: list[Misfit] = []
+    if cut:
+        said = f"sources {cut} are partitioned but partitions.cadence is 'none'"
+        problems.append(Misfit(("sources", cut[0], "partitioned"), said))
     if spec.split.kind == "time":
-        problems.append("split.kind 'time' needs partitions; use 'random', or set partitions")
+        said = "split.kind 'time' needs partitions; use 'random', or set partitions"
+        problems.append(Misfit(("split", "kind"), said))
     if spec.features.look_back:
-        problems.append("features.look_back needs partitions")
+        said = "features.look_back needs partitions"
+        problems.append(Misfit(("features", "look_back"), said))
     problems += [
-        f"tables.{n}.look_back needs partitions" for n, t in spec.tables.items() if t.look_back
+        Misfit(("tables", name, "look_back"), f"tables.{name}.look_back needs partitions")
+        for name, table in spec.tables.items()
+        if table.look_back
     ]
     return problems
 
 
-def _table_problems(spec: PipelineSpec) -> list[str]:
+def _table_problems(spec: PipelineSpec) -> list[Misfit]:
     known = list(spec.sources)
-    problems: list[str] = []
+    problems: list[Misfit] = []
     for name, table in spec.tables.items():
         if name in spec.sources:
-            problems.append(f"tables.{name} has the name of a source: choose another")
+            said = f"tables.{name} has the name of a source: choose another"
+            problems.append(Misfit(("tables", name), said))
         unknown = [read for read in table.reads if read not in known]
         if unknown:
-            problems.append(f"tables.{name} reads {unknown}; declared before it are {known}")
+            said = f"tables.{name} reads {unknown}; declared before it are {known}"
+            problems.append(Misfit(("tables", name, "reads"), said))
         known.append(name)
     return problems
 
 
-def _subject_problems(spec: PipelineSpec) -> list[str]:
+def _subject_problems(spec: PipelineSpec) -> list[Misfit]:
     subject = spec.features.subject
     if subject is None:
         return []
     source = spec.sources.get(subject.source)
     if source is None:
         known = sorted(spec.sources)
-        return [f"features.subject.source {subject.source!r} is no source; there are {known}"]
-    problems = []
+        said = f"features.subject.source {subject.source!r} is no source; there are {known}"
+        return [Misfit(("features", "subject", "source"), said)]
+    problems: list[Misfit] = []
     missing = [column for column in spec.features.key if column not in source.columns]
     if missing:
-        problems.append(f"features.key {missing} are no columns of the subject {subject.source!r}")
+        said = f"features.key {missing} are no columns of the subject {subject.source!r}"
+        problems.append(Misfit(("features", "key"), said))
     if spec.partitions.cadence == "none" and subject.time is not None:
-        problems.append("features.subject.time means nothing without partitions: remove it")
+        said = "features.subject.time means nothing without partitions: remove it"
+        problems.append(Misfit(("features", "subject", "time"), said))
     if spec.partitions.cadence != "none" and source.columns.get(subject.time or "") != "datetime":
-        problems.append(
+        said = (
             f"features.subject.time is {subject.time!r}; it must name the datetime column of"
             f" {subject.source!r} that says which partition a row is in"
         )
+        problems.append(Misfit(("features", "subject", "time"), said))
     return problems
 
 
-def _label_problems(spec: PipelineSpec) -> list[str]:
+def _label_problems(spec: PipelineSpec) -> list[Misfit]:
     label = spec.label
     features = {*spec.features.numeric, *spec.features.categorical}
-    problems: list[str] = []
+    problems: list[Misfit] = []
     if label.column in features:
-        problems.append(
-            f"label.column {label.column!r} is also a feature: the model would see the answer"
-        )
+        said = f"label.column {label.column!r} is also a feature: the model would see the answer"
+        problems.append(Misfit(("label", "column"), said))
     if label.column == label.query:
-        problems.append(f"label.query {label.query!r} is the label itself: name another column")
+        said = f"label.query {label.query!r} is the label itself: name another column"
+        problems.append(Misfit(("label", "query"), said))
     if label.task != "binary" and spec.training.positive_weight != 1:
-        problems.append(
-            f"training.positive_weight is for a binary label, this one is {label.task}: remove it"
-        )
+        said = f"training.positive_weight is for a binary label, this one is {label.task}"
+        problems.append(Misfit(("training", "positive_weight"), f"{said}: remove it"))
     return problems
 
 
-def _training_problems(spec: PipelineSpec) -> list[str]:
+def _training_problems(spec: PipelineSpec) -> list[Misfit]:
     refused = sorted(without_meaning(spec.model) & spec.training.model_fields_set)
-    if not refused:
-        return []
-    return [
-        f"training.{', training.'.join(refused)}: of no meaning for model.family"
-        f" {spec.model.family!r}, which grows trees in one process; remove them"
-        " (model.rounds and model.learning_rate are its own)"
-    ]
+    why = (
+        f"of no meaning for model.family {spec.model.family!r}, which grows trees in one process;"
+        " remove it (model.rounds and model.learning_rate are its own)"
+    )
+    return [Misfit(("training", name), f"training.{name}: {why}") for name in refused]
 
 
-def _evaluation_problems(spec: PipelineSpec) -> list[str]:
+def _evaluation_problems(spec: PipelineSpec) -> list[Misfit]:
     simple = spec.evaluation.simple_model
     names = sorted(baseline.name for baseline in spec.evaluation.baselines)
     if simple is None or simple.baseline in names:
         return []
-    return [
+    said = (
         f"evaluation.simple_model names baseline {simple.baseline!r};"
         f" evaluation.baselines has {names}"
-    ]
+    )
+    return [Misfit(("evaluation", "simple_model", "baseline"), said)]
 
 
-def _gate_problems(spec: PipelineSpec) -> list[str]:
+def _gate_problems(spec: PipelineSpec) -> list[Misfit]:
     names = [gate.name for gate in spec.gates]
-    problems = [
-        f"gate name {n!r} is used twice" for n in sorted({n for n in names if names.count(n) > 1})
-    ]
-    baselines = {baseline.name for baseline in spec.evaluation.baselines}
+    baselines = sorted(baseline.name for baseline in spec.evaluation.baselines)
     measured = METRICS_OF[spec.label.task]
-    for gate in spec.gates:
+    problems: list[Misfit] = []
+    for number, gate in enumerate(spec.gates):
+        at = ("gates", number)
+        if gate.name in names[:number]:
+            problems.append(Misfit((*at, "name"), f"gate name {gate.name!r} is used twice"))
         metric = None if isinstance(gate, Size | Latency) else gate.metric
         if metric is not None and metric not in measured:
-            problems.append(
+            said = (
                 f"gate {gate.name!r} asks for metric {metric!r}, which a {spec.label.task} task"
                 f" does not have; it has {', '.join(measured)}"
             )
+            problems.append(Misfit((*at, "metric"), said))
         if isinstance(gate, BeatsBaseline) and gate.baseline not in baselines:
-            problems.append(
+            said = (
                 f"gate {gate.name!r} names baseline {gate.baseline!r};"
-                f" evaluation.baselines has {sorted(baselines)}"
+                f" evaluation.baselines has {baselines}"
             )
+            problems.append(Misfit((*at, "baseline"), said))
         if isinstance(gate, Bound) and gate.at_least is None and gate.at_most is None:
-            problems.append(f"gate {gate.name!r} needs 'at_least' or 'at_most'")
+            problems.append(Misfit(at, f"gate {gate.name!r} needs 'at_least' or 'at_most'"))
     return problems

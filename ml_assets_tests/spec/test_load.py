@@ -70,6 +70,30 @@ def test_parts_that_do_not_fit_together_are_named(folder: Path) -> None:
         load_spec(folder)
 
 
+def test_what_does_not_fit_together_has_its_own_line_and_not_the_whole_spec(folder: Path) -> None:
+    edit(
+        folder,
+        ("{family: mlp, width: 32, depth: 2}", "{family: lightgbm}"),
+        ("metric: accuracy,", "metric: rmse,"),
+    )
+    _, mistakes = check_spec(folder)
+    lines = (folder / "defs.yaml").read_text().splitlines()
+    found = {mistake.key: mistake for mistake in mistakes}
+    assert found["training.batch_size"].value == "'24'"
+    assert lines[found["training.batch_size"].line - 1].strip() == "batch_size: 24"
+    assert "of no meaning for model.family 'lightgbm'" in found["training.batch_size"].rule
+    assert "accuracy_floor" in lines[found["gates[0].metric"].line - 1]
+    assert "the spec" not in found
+    assert "{'" not in "\n".join(str(mistake) for mistake in mistakes)
+
+
+def test_two_fields_of_a_part_that_do_not_fit_name_the_part(folder: Path) -> None:
+    edit(folder, ("microbatches: 12", "microbatches: 7"))
+    _, (mistake,) = check_spec(folder)
+    assert (mistake.key, mistake.value) == ("training", "")
+    assert "must be a multiple of microbatches" in mistake.rule
+
+
 def test_a_file_that_is_not_yaml_gives_its_line(folder: Path) -> None:
     (folder / "defs.yaml").write_text("type: [\nattributes: }")
     _, mistakes = check_spec(folder)
