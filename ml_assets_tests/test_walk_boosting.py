@@ -1,5 +1,7 @@
 """Boosted trees through the command line: released, resumed, and compared across families."""
 
+import dataclasses
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -74,6 +76,20 @@ def test_trees_killed_while_they_grow_end_in_the_same_model(world: World, tmp_pa
         run.kill()
     killed.cli("run", "irises")
     assert release(killed)["version"] == release(world)["version"]
+
+
+def test_why_an_earlier_run_failed_is_not_told_again(tmp_path: Path) -> None:
+    world = plant(tmp_path)
+    shadow = tmp_path / "shadow"
+    shadow.mkdir()
+    (shadow / "lightgbm.py").write_text("raise ImportError('not today')")
+    path = os.pathsep.join([str(shadow), os.environ.get("PYTHONPATH", "")])
+    without = dataclasses.replace(world, extra={"PYTHONPATH": path})
+    failed = without.cli("run", "irises", "--through", "trained_model", code=1)
+    assert "rank 0: model.family is 'lightgbm'" in failed
+    said = world.cli("run", "irises", "--through", "trained_model")
+    assert "round 4 of" in said
+    assert "not today" not in said
 
 
 def test_a_champion_of_another_family_is_scored_on_the_same_rows(world: World) -> None:

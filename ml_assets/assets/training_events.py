@@ -4,6 +4,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,7 @@ class EventSinks:
     last_checkpoint_digest: str | None = None
     story: TrainingStory = field(default_factory=TrainingStory)
     _told: int = 0
+    _opened: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     @classmethod
     @contextmanager
@@ -87,7 +89,10 @@ class EventSinks:
             case Warning():
                 self.context.log.warning(event.message)
             case Failed():
-                self.context.log.error(f"rank {event.rank}: {event.reason}")
+                # an earlier run of the session told its own failure; in this one it is history
+                earlier = event.time < self._opened
+                tell = self.context.log.debug if earlier else self.context.log.error
+                tell(f"rank {event.rank}: {event.reason}")
             case FirstRows() | FixedBatch() | Finished():
                 pass
 

@@ -17,7 +17,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 def call(arguments: argparse.Namespace) -> int:
     from ml_assets.errors import SpecError
-    from ml_assets.runs.check import check_folder
+    from ml_assets.runs.check import check_folder, missing_here
     from ml_assets.spec.load import counted, pipeline_folders
 
     folders = pipeline_folders(read_settings())
@@ -31,4 +31,6 @@ def call(arguments: argparse.Namespace) -> int:
         print(f"{name}: {counted(found)}" if found else f"{name}: good")
         for mistake in found:
             print(f"  {mistake}")
+        for warning in missing_here(folders[name]):
+            print(f"  warning: {warning}")
     return ERROR if mistakes else DONE

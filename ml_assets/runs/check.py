@@ -1,11 +1,13 @@
 """Everything that can be wrong in a pipeline's folder, found without running it."""
 
+import importlib.util
 from pathlib import Path
 
 from ml_assets.errors import MlAssetsError
 from ml_assets.features.function import load_function
 from ml_assets.spec.load import SPEC_FILE, Mistake, check_spec
 from ml_assets.spec.pipeline import PipelineSpec
+from ml_assets.spec.training import INSTALL_LIGHTGBM, LightGbm
 from ml_assets.validation.contract import load_contract
 
 
@@ -15,6 +17,19 @@ def check_folder(folder: Path) -> tuple[str, ...]:
     if spec is None:
         return tuple(str(mistake) for mistake in mistakes)
     return tuple(str(mistake) for mistake in _file_mistakes(folder, spec))
+
+
+def missing_here(folder: Path) -> tuple[str, ...]:
+    """What a right spec needs and this machine lacks; no mistake: it may be trained elsewhere."""
+    spec, _ = check_spec(folder)
+    if spec is None or not isinstance(spec.model, LightGbm):
+        return ()
+    if importlib.util.find_spec("lightgbm") is not None:
+        return ()
+    return (
+        "model.family is 'lightgbm', and the package is not installed here: training would fail\n"
+        f"    remedy: {INSTALL_LIGHTGBM}",
+    )
 
 
 def _file_mistakes(folder: Path, spec: PipelineSpec) -> list[Mistake]:

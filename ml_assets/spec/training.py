@@ -63,6 +63,11 @@ class LightGbm(Frozen):
     max_bin: Annotated[int, Field(ge=2, le=65535)] = 255
 
 
+INSTALL_LIGHTGBM = (
+    "pip install -c requirements.lock -e '.[boosting]' in the project's folder, or"
+    " pip install 'ml_assets[boosting]'"
+)
+
 ModelSpec = Annotated[TabM | Mlp | LightGbm, Field(discriminator="family")]
 
 _OF_NETWORKS = frozenset(

@@ -1,6 +1,7 @@
 """The command line: its options are a frozen set, and its errors are for people."""
 
 import argparse
+import sys
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,21 @@ def test_check_finds_a_missing_contract_and_a_missing_function(
     said = capsys.readouterr().out
     assert "sources.flowers.contract" in said
     assert "features.function" in said
+
+
+def test_check_warns_of_a_package_that_is_missing_here(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    irises.plant(home, home / "sources")
+    network = irises.SPEC[irises.SPEC.index("  model:") : irises.SPEC.index("  evaluation:")]
+    trees = irises.SPEC.replace(network, "  model: {family: lightgbm}\n")
+    (home / "irises" / "defs.yaml").write_text(trees)
+    monkeypatch.setitem(sys.modules, "lightgbm", None)
+    assert main(["check", "irises"]) == 0
+    said = capsys.readouterr().out
+    assert "irises: good" in said
+    assert "warning: model.family is 'lightgbm'" in said
+    assert "remedy: pip install -c requirements.lock -e '.[boosting]'" in said
 
 
 def test_status_before_anything_is_made_says_what_to_do(

@@ -232,7 +232,10 @@ def shards(label: LabelSpec, folder: Path, **columns: pl.Expr) -> Ref:
 @pytest.mark.parametrize(
     ("raised", "remedy"),
     [
-        ("ImportError('no module named lightgbm')", "pip install 'ml_assets[boosting]'"),
+        (
+            "ImportError('no module named lightgbm')",
+            "requirements.lock -e '.[boosting]'",
+        ),
         ("OSError('libgomp.so.1: cannot open shared object file')", "libgomp1"),
     ],
 )

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from ml_assets.spec.training import INSTALL_LIGHTGBM
 from ml_assets.training.stop import NotInstalled
 
 _NOT_USED = ("cffi", "dask", "graphviz", "matplotlib", "pandas", "pyarrow", "sklearn")
@@ -23,7 +24,7 @@ def require_lightgbm() -> None:
     except ImportError as error:
         raise NotInstalled(
             f"model.family is 'lightgbm', and the package cannot be imported: {error}."
-            " Install it: pip install 'ml_assets[boosting]'"
+            f" Install it: {INSTALL_LIGHTGBM}"
         ) from error
     except OSError as error:
         raise NotInstalled(
