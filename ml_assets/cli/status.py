@@ -34,15 +34,24 @@ def call(arguments: argparse.Namespace) -> int:
 
 
 def print_release(graph: "PipelineGraph", settings: Settings) -> None:
-    """Print the release: stage, gates, decision."""
-    release = _status(graph, settings)["release"]
+    """Print the release: stage, gates, decision; before it the newest model, if it was refused."""
+    document = _status(graph, settings)
+    release, refusal = document["release"], document["refusal"]
+    if refusal is not None:
+        stands = "; the release below stands" if release else ""
+        print(f"{graph.name}: the newest model, {refusal['version'][:12]}, is refused{stands}")
+        _print_gates(refusal["gates"])
     if release is None:
         print(f"{graph.name}: nothing is released yet")
         return
     print(f"{graph.name}: {release['stage']} is model {release['version'][:12]}")
-    for gate in release["gates"]:
-        print(f"  [{'pass' if gate['passed'] else 'FAIL'}] {gate['name']}: {gate['reason']}")
+    _print_gates(release["gates"])
     print(f"  decision: {release['decision']}, {release['reason']}")
+
+
+def _print_gates(gates: list[dict[str, Any]]) -> None:
+    for gate in gates:
+        print(f"  [{'pass' if gate['passed'] else 'fail'}] {gate['name']}: {gate['reason']}")
 
 
 def _status(graph: "PipelineGraph", settings: Settings) -> dict[str, Any]:

@@ -22,6 +22,7 @@ def status(graph: PipelineGraph, store: SnapshotStore) -> dict[str, Any]:
         "spec": graph.spec.model_dump(mode="json"),
         "stages": [_stage(record, base) for record in records],
         "release": _release(records, entries),
+        "refusal": _refusal(entries),
     }
 
 
@@ -47,7 +48,7 @@ def _input(version: InputVersion) -> dict[str, Any]:
 
 
 def _release(records: list[StageRecord], entries: tuple[LedgerEntry, ...]) -> dict[str, Any] | None:
-    """The newest release; where the newest decision refused a model, that is told beside it."""
+    """The newest release, by the decision that let it through."""
     moves = [entry for entry in entries if entry.kind == "stage"]
     if not moves:
         return None
@@ -63,6 +64,19 @@ def _release(records: list[StageRecord], entries: tuple[LedgerEntry, ...]) -> di
         "decision": "passed" if decision and decision.passed else "refused",
         "reason": decision.reason if decision else move.reason,
         "inputs": [_input(i) for i in record.inputs] if record else [],
+    }
+
+
+def _refusal(entries: tuple[LedgerEntry, ...]) -> dict[str, Any] | None:
+    """The newest decision, where it refused its model: what was released before still stands."""
+    decision = next((e.decision for e in reversed(entries) if e.decision is not None), None)
+    if decision is None or decision.passed:
+        return None
+    return {
+        "version": decision.evidence.model,
+        "time": decision.time.isoformat(),
+        "gates": [gate.model_dump(mode="json") for gate in decision.gates],
+        "reason": decision.reason,
     }
 
 
