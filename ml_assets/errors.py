@@ -75,5 +75,9 @@ class RunFailed(MlAssetsError):
     """A run of the graph failed; the message gives the step's own error."""
 
 
+class Interrupted(MlAssetsError):
+    """Somebody stopped the command (Ctrl-C); what was made before stays published."""
+
+
 class StateInUse(MlAssetsError):
     """Another process holds the state folder; the message names it."""

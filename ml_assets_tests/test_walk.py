@@ -1,6 +1,7 @@
 """The walk, end to end, through the command line: real processes, real stores, a real release."""
 
 import re
+import signal
 import subprocess
 import sys
 from base64 import b64decode
@@ -115,6 +116,26 @@ def test_a_run_killed_at_any_moment_ends_in_the_same_release(
     assert "was interrupted; it is marked as failed" in again
     released = killed.status("deliveries")["release"]
     assert released["version"] == world.status("deliveries")["release"]["version"]
+
+
+@pytest.mark.parametrize("moment", ["> irises__feature_set", "step 20 of"])
+def test_an_interrupted_run_ends_in_one_line(tmp_path: Path, moment: str) -> None:
+    stopped = World(tmp_path)
+    irises.plant(stopped.pipelines, stopped.sources)
+    with subprocess.Popen(
+        [sys.executable, "-m", "ml_assets.cli.main", "run", "irises"],
+        env=stopped.environment,
+        cwd=stopped.root,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as run:
+        assert run.stdout is not None
+        assert any(moment in line for line in run.stdout)
+        run.send_signal(signal.SIGINT)
+        _, said = run.communicate(timeout=60)
+    assert said == "interrupted: what was made stays; run again to go on\n"
+    assert run.returncode == 130
 
 
 def test_the_report_is_one_file_with_pictures(world: World, walked: str) -> None:

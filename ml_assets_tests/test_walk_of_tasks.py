@@ -67,7 +67,17 @@ def test_a_nightly_ranking_that_is_no_better_is_refused(world: World, ranked: st
     said = world.cli("run", "clicks", "--epochs", "1", code=3)
     assert f"champion: ndcg minus that of champion {champion[:12]} is" in said
     assert "it is not shown that this model is better by 0.5%" in said
-    assert world.status("clicks")["release"]["version"] == champion
+    assert "The model was refused by 1 gate:" in said
+    assert "[fail] champion:" in said
+    status = world.status("clicks")
+    assert status["release"]["version"] == champion
+    assert [g["name"] for g in status["refusal"]["gates"] if not g["passed"]] == ["champion"]
+    told = world.cli("status", "clicks").splitlines()
+    refused = status["refusal"]["version"][:12]
+    line = f"clicks: the newest model, {refused}, is refused; the release below stands"
+    assert told[told.index(line) + 1].strip().startswith("[")
+    assert any(said.startswith("  [fail] champion:") for said in told)
+    assert f"clicks: production is model {champion[:12]}" in told
 
 
 def test_a_night_with_too_few_clicks_is_not_learned_from(world: World, ranked: str) -> None:

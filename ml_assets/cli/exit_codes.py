@@ -3,3 +3,5 @@
 DONE = 0
 ERROR = 1
 REFUSED = 3
+INTERRUPTED = 130
+"""As a shell says it: 128 + SIGINT."""

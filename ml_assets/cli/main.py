@@ -20,8 +20,8 @@ from ml_assets.cli import (
     status,
     ui,
 )
-from ml_assets.cli.exit_codes import DONE, ERROR, REFUSED
-from ml_assets.errors import EvidenceError, MlAssetsError
+from ml_assets.cli.exit_codes import DONE, ERROR, INTERRUPTED, REFUSED
+from ml_assets.errors import EvidenceError, Interrupted, MlAssetsError
 
 _COMMANDS = (
     demo,
@@ -40,7 +40,7 @@ _COMMANDS = (
     reset,
 )
 _EPILOG = """
-exit codes: 0 done, 1 error, 2 wrong usage, 3 refused by a gate
+exit codes: 0 done, 1 error, 2 wrong usage, 3 refused by a gate, 130 interrupted
 
 environment:
   ML_ASSETS_HOME       state folder (default .ml_assets)
@@ -59,12 +59,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parsed = parser().parse_args(arguments)
     try:
         return parsed.call(parsed)
+    except (KeyboardInterrupt, Interrupted):
+        print("interrupted: what was made stays; run again to go on", file=sys.stderr)
+        return INTERRUPTED
     except MlAssetsError as error:
         print(f"error: {error}", file=sys.stderr)
         return REFUSED if isinstance(error, EvidenceError) else ERROR
-    except KeyboardInterrupt:
-        print("stopped; run again to go on where it stopped", file=sys.stderr)
-        return ERROR
     except BrokenPipeError:
         return DONE
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import dagster as dg
 
-from ml_assets.errors import MlAssetsError, RefusedByGate, RunFailed
+from ml_assets.errors import Interrupted, MlAssetsError, RefusedByGate, RunFailed
 from ml_assets.planning.in_flight import (
     AT_WORK,
     PID_TAG,
@@ -36,6 +36,7 @@ def execute(
 
     Raises:
         RefusedByGate: the run stopped at a gate that did not pass.
+        Interrupted: somebody stopped it.
         RunFailed: a step failed otherwise.
     """
     job = defs.resolve_implicit_global_asset_job_def()
@@ -50,12 +51,15 @@ def execute(
         **selection.tags,
     }
     with _Progress(instance, tags[PID_TAG], tell) as progress:
-        result = subset.execute_in_process(
-            instance=instance,
-            tags=tags,
-            run_config={"loggers": _QUIET, **(config or {})},
-            raise_on_error=False,
-        )
+        try:
+            result = subset.execute_in_process(
+                instance=instance,
+                tags=tags,
+                run_config={"loggers": _QUIET, **(config or {})},
+                raise_on_error=False,
+            )
+        except dg.DagsterExecutionInterruptedError as error:
+            raise Interrupted(_INTERRUPTED) from error
         progress.follow_to_the_end(result.run_id)
     if not result.success:
         raise _failure(result)
@@ -100,11 +104,14 @@ _IN_PROGRESS = [
     dg.DagsterRunStatus.STARTED,
     dg.DagsterRunStatus.CANCELING,
 ]
+_INTERRUPTED = "the run was interrupted"
 _QUIET = {"console": {"config": {"log_level": "CRITICAL"}}}
 
 
 def _failure(result: dg.ExecuteInProcessResult) -> MlAssetsError:
     failures = [event for event in result.all_events if event.is_step_failure]
+    if any(_is_interrupt(event) for event in failures):
+        return Interrupted(_INTERRUPTED)
     refused = [
         event.asset_check_evaluation_data
         for event in result.all_events
@@ -113,11 +120,22 @@ def _failure(result: dg.ExecuteInProcessResult) -> MlAssetsError:
     blocked = [c for c in refused if c.blocking and not c.passed]
     if blocked and any((event.step_key or "").endswith("__gates") for event in failures):
         lines = "\n".join(f"  {c.check_name}: {c.description}" for c in blocked)
-        return RefusedByGate(f"The model was refused by {len(blocked)} gates:\n{lines}")
+        number = f"{len(blocked)} gate{'' if len(blocked) == 1 else 's'}"
+        return RefusedByGate(f"The model was refused by {number}:\n{lines}")
     reasons = "\n".join(f"{event.step_key}: {_reason(event)}" for event in failures)
     if any("EvidenceError" in str(event.step_failure_data.error) for event in failures):
         return RefusedByGate(reasons)
     return RunFailed(f"Run {result.run_id} failed.\n{reasons}")
+
+
+def _is_interrupt(event: dg.DagsterEvent) -> bool:
+    """A step that Ctrl-C ended between two of Dagster's own doings fails with Dagster's word."""
+    error = event.step_failure_data.error
+    while error is not None:
+        if error.cls_name == dg.DagsterExecutionInterruptedError.__name__:
+            return True
+        error = error.cause
+    return False
 
 
 def _reason(event: dg.DagsterEvent) -> str:
@@ -196,6 +214,7 @@ def progress_line(entry: dg.EventLogEntry) -> str | None:
         check = event.asset_check_evaluation_data
         if check.partition is not None:
             return None
-        mark = "pass" if check.passed else check.severity.value
+        failed = "fail" if check.severity is dg.AssetCheckSeverity.ERROR else "warn"
+        mark = "pass" if check.passed else failed
         return f"  [{mark}] {check.check_name}: {check.description or ''}"
     return None
