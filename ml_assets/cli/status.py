@@ -2,11 +2,12 @@
 
 import argparse
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ml_assets.cli.exit_codes import DONE
 from ml_assets.cli.session import prepared_settings
-from ml_assets.settings import Settings
+from ml_assets.settings import Settings, read_settings
 
 if TYPE_CHECKING:
     from ml_assets.assets.graph import PipelineGraph
@@ -20,7 +21,9 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def call(arguments: argparse.Namespace) -> int:
-    settings = prepared_settings()
+    settings = read_settings()
+    if _is_begun(settings):
+        settings = prepared_settings()
     from ml_assets.runs.run import pipeline_graph
     from ml_assets.spec.load import pipeline_folders
 
@@ -28,7 +31,7 @@ def call(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(_status(graph, settings), indent=2))
         return DONE
-    _print_stages(_status(graph, settings))
+    _print_stages(_status(graph, settings), settings)
     print_release(graph, settings)
     return DONE
 
@@ -58,15 +61,22 @@ def _status(graph: "PipelineGraph", settings: Settings) -> dict[str, Any]:
     from ml_assets.runs.status import status
     from ml_assets.storage.embedded import open_snapshots
 
-    return status(graph, open_snapshots(settings.snapshots))
+    return status(graph, open_snapshots(settings.snapshots) if _is_begun(settings) else None)
 
 
-def _print_stages(document: dict[str, Any]) -> None:
+def _is_begun(settings: Settings) -> bool:
+    """Whether anything can be there to tell: a question makes no state folder."""
+    return settings.home.exists() or Path(settings.snapshots).exists()
+
+
+def _print_stages(document: dict[str, Any], settings: Settings) -> None:
     by_key: dict[str, list[dict[str, Any]]] = {}
     for stage in document["stages"]:
         by_key.setdefault(stage["key"], []).append(stage)
     if not by_key:
-        print(f"nothing is made yet; run: ml-assets run {document['pipeline']}")
+        print(f"nothing is made yet in the state folder {settings.home}")
+        print(f"make it: ml-assets run {document['pipeline']}; or go to the folder it was made in,")
+        print("or set ML_ASSETS_HOME")
     for key, stages in by_key.items():
         newest = max(stages, key=lambda stage: stage["time"])
         rows = sum(stage["rows"] or 0 for stage in stages)

@@ -11,16 +11,31 @@ from ml_assets.storage.snapshots import CommitId, SnapshotStore
 SCHEMA = 1
 
 
-def status(graph: PipelineGraph, store: SnapshotStore) -> dict[str, Any]:
-    """The state of a pipeline at the head of ``main``; its ``inputs`` lead to the sources."""
+def status(graph: PipelineGraph, store: SnapshotStore | None) -> dict[str, Any]:
+    """The state of a pipeline at the head of ``main``; its ``inputs`` lead to the sources.
+
+    Args:
+        store: None where there is none yet: nothing is made.
+    """
+    if store is None:
+        return _document(graph, [], [], ())
     base = store.resolve("main")
     records = sorted(read_records(store, base, graph.name), key=_order)
-    entries = read(store, graph.name, base)
+    stages = [_stage(record, base) for record in records]
+    return _document(graph, stages, records, read(store, graph.name, base))
+
+
+def _document(
+    graph: PipelineGraph,
+    stages: list[dict[str, Any]],
+    records: list[StageRecord],
+    entries: tuple[LedgerEntry, ...],
+) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "pipeline": graph.name,
         "spec": graph.spec.model_dump(mode="json"),
-        "stages": [_stage(record, base) for record in records],
+        "stages": stages,
         "release": _release(records, entries),
         "refusal": _refusal(entries),
     }

@@ -1,6 +1,7 @@
 """The command line: its options are a frozen set, and its errors are for people."""
 
 import argparse
+import json
 import sys
 from pathlib import Path
 
@@ -122,6 +123,10 @@ def test_status_before_anything_is_made_says_what_to_do(
     said = capsys.readouterr().out
     assert "ml-assets run irises" in said
     assert "nothing is released yet" in said
+    assert str(home / "state") in said
+    assert main(["status", "irises", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["stages"] == []
+    assert not (home / "state").exists(), "a question makes no folder"
 
 
 def test_a_report_before_there_is_one_says_what_to_make(
@@ -142,7 +147,7 @@ def test_a_state_folder_that_is_a_file_is_an_error_that_names_it(
 
 def test_reset_asks_first(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     irises.plant(home, home / "sources")
-    main(["status", "irises"])
+    assert main(["run", "irises", "--through", "raw_snapshot"]) == 0
     assert main(["reset"]) == 1
     assert (home / "state").exists()
     assert main(["reset", "--yes"]) == 0
