@@ -1,6 +1,6 @@
 """feature_set: the team's feature function over the validated tables, one partition at a time."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import dagster as dg
 import polars as pl
@@ -47,12 +47,23 @@ def feature_set(graph: PipelineGraph) -> dg.AssetsDefinition:
     def materialize(context: dg.AssetExecutionContext, snapshots: SnapshotsResource) -> Events:
         store = snapshots.store()
         build = load_function(graph.folder, spec.features.function, graph.name)
+        unnamed: set[str] = set()
+
+        def warn(columns: Sequence[str]) -> None:
+            new = [name for name in columns if name not in unnamed]
+            if new:  # once a run, not in each partition
+                context.log.warning(
+                    f"`{'`, `'.join(new)}` {'is' if len(new) == 1 else 'are'} returned by"
+                    f" {spec.features.function} and not named in features.numeric or"
+                    f" features.categorical: left out"
+                )
+            unnamed.update(columns)
 
         def make(address: Address) -> Made:
             base = store.resolve("main")
             records = reads.records(store, base, address.partition)
             inputs = tuple(input_version(record, base) for record in records)
-            rows = build_rows(reads, store, base, address.partition, build)
+            rows = build_rows(reads, store, base, address.partition, build, warn)
             work = Work(address, code_version, inputs, context.run_id)
             with Draft(store, work, base) as draft:
                 draft.table(rows, spec.features.key)
@@ -79,10 +90,11 @@ def build_rows(
     base: CommitId,
     partition: str | None,
     build: FeatureFunction,
+    on_unnamed: Callable[[Sequence[str]], None],
 ) -> pl.DataFrame:
     """Call the feature function on the published tables at ``base`` and check what it returns."""
     tables, window = reads.tables(store, base, partition), reads.window(partition)
-    return build_features(build, tables, window, reads.graph.spec)
+    return build_features(build, tables, window, reads.graph.spec, on_unnamed)
 
 
 def label_rate(rows: pl.DataFrame, graph: PipelineGraph) -> dict[str, float]:

@@ -39,14 +39,27 @@ def load_function(folder: Path, function: str, pipeline: str) -> FeatureFunction
 
 
 def build_features(
-    build: FeatureFunction, tables: Mapping[str, pl.LazyFrame], window: Window, spec: PipelineSpec
+    build: FeatureFunction,
+    tables: Mapping[str, pl.LazyFrame],
+    window: Window,
+    spec: PipelineSpec,
+    on_unnamed: Callable[[Sequence[str]], None] | None = None,
 ) -> pl.DataFrame:
     """Call the feature function, for training and for serving alike, and check what it returns.
+
+    Args:
+        on_unnamed: told the columns that the function made and the spec does not name; what it
+            passes through from a table is nobody's oversight.
 
     Raises:
         SpecError: see ``check_features``.
     """
-    return check_features(build(tables, window).collect(), spec.features, spec.label)
+    built = build(tables, window).collect()
+    checked = check_features(built, spec.features, spec.label)
+    if on_unnamed is not None:
+        given = {name for table in tables.values() for name in table.collect_schema().names()}
+        on_unnamed([name for name in built.columns if name not in {*checked.columns, *given}])
+    return checked
 
 
 def check_features(frame: pl.DataFrame, spec: FeaturesSpec, label: LabelSpec) -> pl.DataFrame:

@@ -154,6 +154,22 @@ def test_reset_asks_first(home: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert not (home / "state").exists()
 
 
+def test_a_column_that_the_spec_does_not_name_is_left_out_aloud(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    irises.plant(home, home / "sources")
+    function = home / "irises" / "features.py"
+    wide = 'tables["flowers"].with_columns(area=pl.col("petal_length") * pl.col("petal_width"))'
+    spec = home / "irises" / "defs.yaml"
+    spec.write_text(irises.SPEC.replace("sepal_width, petal_length,", "petal_length,"))
+    function.write_text(function.read_text().replace('tables["flowers"]', wide))
+    assert main(["run", "irises", "--through", "feature_set"]) == 0
+    said = capsys.readouterr().out
+    line = "`area` is returned by features.py:build and not named in features.numeric"
+    assert said.count(line) == 1
+    assert said.count("returned by") == 1, "a column of the source is passed through, not made"
+
+
 BROKEN = {
     "no YAML": "type: [\nattributes: }",
     "a wrong key": irises.SPEC.replace("batch_size", "batch_sise"),
