@@ -84,9 +84,8 @@ def _plane(rows: pl.DataFrame, planes: pl.DataFrame) -> pl.DataFrame:
     built = pl.col("year").alias("built")
     known = planes.select("tailnum", "seats", "engines", "manufacturer", built)
     age = pl.col("decision_at").dt.year() - pl.col("built")
-    return rows.join(known, on="tailnum", how="left", maintain_order="left").with_columns(
-        age.alias("plane_age")
-    )
+    joined = rows.join(known, on="tailnum", how="left", maintain_order="left")
+    return joined.with_columns(age.alias("plane_age")).drop("built")
 
 
 def _weather(rows: pl.DataFrame, weather: pl.DataFrame) -> pl.DataFrame:
@@ -149,4 +148,4 @@ def _same_plane(rows: pl.DataFrame, arrivals: pl.DataFrame) -> pl.DataFrame:
         within=timedelta(hours=24),
     )
     since = (pl.col("decision_at") - pl.col("plane_last_at")).dt.total_minutes() / 60
-    return joined.with_columns(since.alias("plane_last_hours"))
+    return joined.with_columns(since.alias("plane_last_hours")).drop("plane_last_at")
