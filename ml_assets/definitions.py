@@ -2,6 +2,7 @@
 
 import sys
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -25,9 +26,8 @@ PROJECT = Path(__file__).parent.parent
 
 def build(settings: Settings) -> dg.Definitions:
     """Every pipeline in the package's room and in ML_ASSETS_PIPELINES, with their resources."""
-    packages = [(_room(ml_assets.pipelines), ml_assets.pipelines)]
-    packages += [(folder, _synthetic_package(folder)) for folder in settings.pipelines]
-    pipelines = [_load(folder, module) for room, module in packages for folder in folders(room)]
+    packages = [ml_assets.pipelines, *(_synthetic_package(room) for room in settings.pipelines)]
+    pipelines = [pipeline for package in packages for pipeline in _load(package)]
     # a process for each step would cost two seconds of imports a step
     shared = dg.Definitions(resources=resources(settings), executor=dg.in_process_executor)
     return dg.Definitions.merge(*pipelines, housekeeping.definitions(), shared)
@@ -44,13 +44,12 @@ def resources(settings: Settings) -> dict[str, dg.ConfigurableResource]:
     }
 
 
-def _load(folder: Path, module: ModuleType) -> dg.Definitions:
-    load_spec(folder)  # all mistakes at once, each with its remedy, before Dagster's own report
-    return dg.ComponentTree(defs_module=module, project_root=PROJECT).build_defs(folder)
-
-
-def _room(module: ModuleType) -> Path:
-    return Path(module.__path__[0])
+def _load(package: ModuleType) -> Iterator[dg.Definitions]:
+    """The pipelines of one room, from one tree: a tree reads the YAML of every folder in it."""
+    tree = dg.ComponentTree(defs_module=package, project_root=PROJECT)
+    for folder in folders(Path(package.__path__[0])):
+        load_spec(folder)  # all mistakes at once, each with its remedy, before Dagster's own report
+        yield tree.build_defs(folder)
 
 
 def _synthetic_package(folder: Path) -> ModuleType:

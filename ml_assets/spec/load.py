@@ -89,7 +89,7 @@ def check_spec(folder: Path) -> tuple[PipelineSpec | None, tuple[Mistake, ...]]:
         return None, (Mistake(file, 1, SPEC_FILE, "missing", rule, f"create {file}"),)
     try:
         text = file.read_text()
-        node, document = yaml.compose(text, _Yaml), yaml.load(text, _Yaml)
+        document = yaml.load(text, _Yaml)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = mark.line + 1 if mark else 1
@@ -101,6 +101,7 @@ def check_spec(folder: Path) -> tuple[PipelineSpec | None, tuple[Mistake, ...]]:
     try:
         return PipelineSpec.model_validate(document["attributes"]), ()
     except ValidationError as error:
+        node = yaml.compose(text, _Yaml)  # knows the lines
         return None, tuple(_mistake(file, node, details) for details in error.errors())
 
 
