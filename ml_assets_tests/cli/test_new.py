@@ -81,6 +81,16 @@ def test_a_number_to_predict_is_compared_in_shares(room: Path, houses: Path) -> 
     assert main(["run", "rooms", "--through", "training_set"]) == 0
 
 
+def test_an_unknown_outcome_is_no_mistake_of_the_table(room: Path, houses: Path) -> None:
+    lines = houses.read_text().splitlines()
+    lines[-1] = lines[-1].rsplit(",", 1)[0] + ","  # its garden is not known
+    houses.write_text("\n".join(lines) + "\n")
+    assert main(["new", "houses", "--table", str(houses), "--label", "garden"]) == 0
+    assert main(["run", "houses", "--through", "training_set"]) == 0
+    contract = (room / "houses" / "contracts" / "rows.json").read_text()
+    assert "not_be_null" not in contract
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

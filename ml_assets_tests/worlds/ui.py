@@ -1,7 +1,6 @@
 """The UI of a world with its daemon, as ``ml-assets ui`` starts it, and what it answers."""
 
 import json
-import socket
 import subprocess
 import sys
 import time
@@ -12,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ml_assets_tests.worlds.world import World
+from ml_assets_tests.worlds.world import World, free_ports
 
 PATIENCE = 120
 """Seconds: a busy machine starts the daemon and a run process slowly."""
@@ -21,16 +20,15 @@ PATIENCE = 120
 @contextmanager
 def serving(world: World) -> Iterator[str]:
     """The address at which the UI of the world is served; ended with its daemon at the end."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "ml_assets.cli.main", "ui", "--port", str(port)]
+    urls = [f"http://127.0.0.1:{port}" for port in free_ports(3)]
+    names = ("ML_ASSETS_UI_URL", "ML_ASSETS_REPORTS_URL", "ML_ASSETS_MLFLOW_URL")
+    command = [sys.executable, "-m", "ml_assets.cli.main", "ui"]
     log = world.root / "ui.log"
     with (
         log.open("wb") as output,
         subprocess.Popen(
             command,
-            env=world.environment,
+            env={**world.environment, **dict(zip(names, urls, strict=True))},
             cwd=world.root,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -38,8 +36,8 @@ def serving(world: World) -> Iterator[str]:
         ) as server,
     ):
         try:
-            _wait_for(f"http://127.0.0.1:{port}/server_info", server, log)
-            yield f"http://127.0.0.1:{port}"
+            _wait_for(f"{urls[0]}/server_info", server, log)
+            yield urls[0]
         finally:
             server.terminate()
             server.wait(timeout=60)
