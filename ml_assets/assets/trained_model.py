@@ -162,9 +162,9 @@ def _result(
     return dg.MaterializeResult(
         asset_key=graph.key(stage),
         metadata={
+            **shown,
             **record_metadata(published),
             "dagster/uri": model.uri,
-            **shown,
             "session": result.session,
             "stopped": f"{result.stopped} at step {result.step}",
             **numbers({"best_step": result.best_step, "step": result.step, **result.metrics}),

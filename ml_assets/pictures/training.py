@@ -66,7 +66,11 @@ def decoded_rows(first: FirstRows, preprocessing: Preprocessing, classes: Sequen
         np.asarray(first.categorical, np.int32),
         preprocessing,
     )
-    rows = [[name, *(_read(value) for value in frame[name])] for name in frame.columns]
+    nothing = {column.name: 1e-5 * column.std for column in preprocessing.numeric}
+    rows = [
+        [name, *(_read(value, nothing.get(name, 0.0)) for value in frame[name])]
+        for name in frame.columns
+    ]
     if classes:
         labels = [classes[int(label)] for label in first.labels]
     else:
@@ -80,10 +84,13 @@ def decoded_rows(first: FirstRows, preprocessing: Preprocessing, classes: Sequen
     )
 
 
-def _read(value: float | str | None) -> str:
+def _read(value: float | str | None, nothing: float) -> str:
+    """``nothing``: what rounding may leave of a zero."""
     if value is None:
         return "–"
-    return value if isinstance(value, str) else f"{value:.5g}"
+    if isinstance(value, str):
+        return value
+    return "0" if abs(value) < nothing else f"{value:.4g}"
 
 
 def _losses(story: TrainingStory, points: int) -> list[Picture]:

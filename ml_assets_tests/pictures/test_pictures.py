@@ -177,12 +177,16 @@ def test_encoded_rows_are_read_back():
     )
     first = FirstRows(
         **HEAD,
-        numeric=((1.0, 0.0), (0.0, 1.0)),
-        categorical=((2,), (0,)),
-        labels=(1.0, 0.0),
+        numeric=((1.0, 0.0), (0.0, 1.0), (-2.0000001, 0.0)),
+        categorical=((2,), (0,), (1,)),
+        labels=(1.0, 0.0, 0.0),
     )
     table = decoded_rows(first, preprocessing, ("no", "yes"))
-    assert table.rows == [["label", "yes", "no"], ["seats", "150", "–"], ["carrier", HOSTILE, "–"]]
+    assert table.rows == [
+        ["label", "yes", "no", "no"],
+        ["seats", "150", "–", "0"],
+        ["carrier", HOSTILE, "–", "AA"],
+    ]
     assert "<script>" not in table.card() + table.markdown().replace("\\<", "")
 
 
