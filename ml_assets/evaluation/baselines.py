@@ -133,10 +133,11 @@ def _threads_with_cores() -> Iterator[None]:
     A thread that shares its core keeps the others of its team spinning: on two busy cores, two
     threads took three times the CPU seconds of one. How many there are changes no number.
     """
-    from joblib import cpu_count
-    from threadpoolctl import threadpool_limits
+    from threadpoolctl import ThreadpoolController
 
-    with threadpool_limits(max(1, cpu_count(only_physical_cores=True) - 1), user_api="openmp"):
+    openmp = ThreadpoolController().select(user_api="openmp")
+    cores = min((library["num_threads"] for library in openmp.info()), default=2)
+    with openmp.limit(limits=max(1, cores - 1)):
         yield
 
 
