@@ -88,4 +88,5 @@ class Refs:
         connection = sqlite3.connect(file, timeout=30, check_same_thread=False)  # by turns
         connection.execute("pragma journal_mode = wal")
         connection.execute("pragma synchronous = full")
+        connection.execute("pragma wal_autocheckpoint = 100")  # pages: 400 KB of log at most
         return connection
