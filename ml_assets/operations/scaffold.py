@@ -22,7 +22,7 @@ def write_pipeline(room: Path, name: str, sources: Path, table: Table) -> Path:
     """Write the pipeline's folder and its table; all of the folder appears at once, or nothing.
 
     Args:
-        room: the folder that the pipeline's own is made in.
+        room: the folder that the pipeline's own is made in; made where it is not there.
         sources: root of the source paths, where the table goes to ``<name>/rows.parquet``.
 
     Raises:
@@ -31,7 +31,10 @@ def write_pipeline(room: Path, name: str, sources: Path, table: Table) -> Path:
     folder = room / _checked_name(name)
     if folder.exists() and any(folder.iterdir()):
         raise SpecError(f"{folder} is there already: choose another name, or move it away.")
-    draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=_made(room)))
+    try:
+        draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=_made(room)))
+    except OSError as error:
+        raise SpecError(f"No folder can be made in {room}: {error}") from error
     try:
         (draft / "contracts").mkdir()
         (draft / SPEC_FILE).write_text(defs_yaml(folder.name, table))

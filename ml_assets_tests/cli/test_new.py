@@ -49,6 +49,47 @@ def test_a_new_pipeline_runs_at_once_to_a_release(
     assert "production is model" in capsys.readouterr().out
 
 
+def test_the_first_pipeline_makes_the_folder_that_is_named_for_it(
+    room: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    room.rmdir()
+    assert main(["check"]) == 1
+    assert "run `ml-assets new NAME`" in capsys.readouterr().err
+    assert main(["new", "orders"]) == 0
+    assert "first: export" not in capsys.readouterr().out
+    assert main(["check", "orders"]) == 0
+
+
+def test_a_file_in_the_place_of_the_folder_is_left_as_it_is(
+    room: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    room.rmdir()
+    room.write_text("mine")
+    assert main(["new", "orders"]) == 1
+    assert "is not a folder" in capsys.readouterr().err
+    assert main(["new", "orders", "--into", str(room)]) == 1
+    assert room.read_text() == "mine"
+
+
+def test_where_no_folder_is_named_it_is_made_here(
+    room: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    room.rmdir()
+    monkeypatch.delenv("ML_ASSETS_PIPELINES")
+    monkeypatch.chdir(room.parent)
+    assert main(["new", "orders"]) == 0
+    assert f"first: export ML_ASSETS_PIPELINES={room}\n" in capsys.readouterr().out
+    assert (room / "orders" / "defs.yaml").is_file()
+
+
+def test_a_folder_of_its_own_joins_those_that_are_known(
+    room: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "other"
+    assert main(["new", "orders", "--into", str(other)]) == 0
+    assert f"first: export ML_ASSETS_PIPELINES={room}:{other}\n" in capsys.readouterr().out
+
+
 def test_a_new_spec_is_short(room: Path) -> None:
     main(["new", "orders"])
     lines = (room / "orders" / "defs.yaml").read_text().splitlines()
