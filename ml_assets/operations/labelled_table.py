@@ -1,7 +1,8 @@
 """A table with a label, and what each of its columns is taken for."""
 
+import itertools
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -34,8 +35,15 @@ class Table:
 
     frame: pl.DataFrame
     columns: tuple[Column, ...]
+    key: tuple[str, ...]
     task: Task
     classes: tuple[str, ...]
+
+    @property
+    def decision_at(self) -> str:
+        """When each prediction is made: the column of times, or one that the function adds."""
+        times = [name for name in self.names("time") if self.frame.schema[name] != pl.Date()]
+        return times[0] if times else free_name("decided_at", self.frame.columns)
 
     def names(self, use: str) -> list[str]:
         return [column.name for column in self.columns if column.use == use]
@@ -53,6 +61,12 @@ def sample_table() -> Table:
         row |= {"amount": amount, "items": draw.randint(1, 9), "region": region}
         rows.append({**row, "sent_back": draw.random() < chance})
     return describe(pl.DataFrame(rows), label="sent_back", key=["order"], time="ordered_at")
+
+
+def free_name(wanted: str, taken: Collection[str]) -> str:
+    """The wanted name, or it with the first number that makes it new."""
+    numbered = (f"{wanted}_{number}" for number in itertools.count(2))
+    return next(name for name in itertools.chain([wanted], numbered) if name not in taken)
 
 
 def read_table(file: Path) -> pl.DataFrame:
@@ -89,10 +103,14 @@ def describe(frame: pl.DataFrame, label: str, key: Sequence[str], time: str | No
     if missing:
         raise SpecError(f"The table has no columns {missing}; it has {frame.columns}.")
     typed = frame.select(_typed(frame[name]) for name in frame.columns)
-    keys = list(key) or [_find_key(typed, label)]
+    keys = tuple(key) or (_find_key(typed, label),)
+    if label in (*keys, time):
+        raise SpecError(f"The label {label!r} is to be predicted: it is no key, and no time.")
+    if time:
+        _check_time(typed[time])
     if typed.select(pl.struct(keys).is_duplicated().any()).item():
         raise SpecError(
-            f"The key {keys} is there more than once: name all of its columns by --key."
+            f"The key {list(keys)} is there more than once: name all of its columns by --key."
         )
     uses = {label: "label", **dict.fromkeys(keys, "key"), **({time: "time"} if time else {})}
     columns = tuple(
@@ -102,7 +120,7 @@ def describe(frame: pl.DataFrame, label: str, key: Sequence[str], time: str | No
     if not any(column.use in ("numeric", "categorical") for column in columns):
         raise SpecError(f"No column is left to learn from: {[(c.name, c.use) for c in columns]}.")
     task, classes = _task(typed[label])
-    return Table(typed, columns, task, classes)
+    return Table(typed, columns, keys, task, classes)
 
 
 _DTYPES: dict[pl.DataType, DType] = {
@@ -137,6 +155,19 @@ def _find_key(frame: pl.DataFrame, label: str) -> str:
         f"No column tells the rows apart; the table has {frame.columns}. Name the columns that do:"
         " --key COLUMN[,COLUMN]"
     )
+
+
+def _check_time(values: pl.Series) -> None:
+    if values.dtype not in (pl.Date(), pl.Datetime("us", "UTC")):
+        raise SpecError(
+            f"The times {values.name!r} are read as {_DTYPES[values.dtype]}, {values[0]!r} for one;"
+            " dates such as 2024-01-31 or times such as 2024-01-31T12:00:00Z are expected."
+        )
+    if unknown := values.null_count():
+        raise SpecError(
+            f"The time {values.name!r} is empty in {unknown} of {len(values)} rows: when is the"
+            " prediction made there? Fill it, or leave these rows out."
+        )
 
 
 def _use(values: pl.Series) -> str:

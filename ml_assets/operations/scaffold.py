@@ -52,12 +52,12 @@ def write_pipeline(room: Path, name: str, sources: Path, table: Table) -> Path:
 
 
 def _contract(table: Table) -> dict[str, object]:
-    key, label = table.names("key"), table.names("label")[0]
+    key, label = table.key, table.names("label")[0]
     columns = [column.name for column in table.columns]
     unique = (
         ("expect_column_values_to_be_unique", {"column": key[0]})
         if len(key) == 1
-        else ("expect_compound_columns_to_be_unique", {"column_list": key})
+        else ("expect_compound_columns_to_be_unique", {"column_list": list(key)})
     )
     stated = [
         ("expect_table_columns_to_match_set", {"column_set": columns, "exact_match": True}),

@@ -108,6 +108,38 @@ def test_a_table_of_ones_own_is_described(room: Path, houses: Path) -> None:
     assert main(["run", "houses", "--through", "training_set"]) == 0
 
 
+def test_days_are_cast_to_the_moment_of_the_decision(room: Path, houses: Path) -> None:
+    about = ["--table", str(houses), "--label", "garden"]
+    assert main(["new", "houses", *about, "--time", "built"]) == 0
+    assert load_spec(room / "houses").features.decision_at == "decided_at"
+    assert main(["run", "houses", "--through", "training_set"]) == 0
+    assert main(["new", "daily", *about, "--time", "built", "--key", "plot,built"]) == 0
+    assert load_spec(room / "daily").sources["rows"].key == ("plot", "built")
+
+
+def test_a_column_that_is_called_decided_at_is_left_alone(room: Path, houses: Path) -> None:
+    frame = pl.read_csv(houses).rename({"area": "decided_at"})
+    frame.write_csv(houses)
+    assert main(["new", "houses", "--table", str(houses), "--label", "garden"]) == 0
+    features = load_spec(room / "houses").features
+    assert features.numeric == ("decided_at", "rooms")
+    assert features.decision_at == "decided_at_2"
+    assert main(["run", "houses", "--through", "training_set"]) == 0
+
+
+def test_the_name_of_a_column_is_never_broken(room: Path, tmp_path: Path) -> None:
+    names = [f"how long, in m: side {n} of it" for n in range(9)]
+    file = tmp_path / "sides.parquet"
+    pl.DataFrame(
+        {"id": range(20), "y": [True, False] * 10, **{name: range(20) for name in names}}
+    ).write_parquet(file)
+    assert main(["new", "sides", "--table", str(file), "--label", "y", "--key", "id"]) == 0
+    assert load_spec(room / "sides").features.numeric == tuple(names)
+    text = (room / "sides" / "defs.yaml").read_text()
+    assert all(text.count(f"'{name}'") == 2 for name in names)
+    assert max(len(line) for line in text.splitlines()) <= 100
+
+
 def test_a_text_label_has_classes(room: Path, houses: Path) -> None:
     assert main(["new", "kinds", "--table", str(houses), "--label", "kind"]) == 0
     assert load_spec(room / "kinds").label.classes == ("flat", "house")
@@ -138,6 +170,8 @@ def test_an_unknown_outcome_is_no_mistake_of_the_table(room: Path, houses: Path)
         (["--label", "price"], "has no columns ['price']"),
         (["--label", "garden", "--key", "rooms"], "more than once"),
         (["--label", "street"], "up to 50 classes"),
+        (["--label", "garden", "--time", "rooms"], "read as int64, 0 for one"),
+        (["--label", "garden", "--key", "garden"], "it is no key"),
         ([], "Add --label COLUMN"),
     ],
 )
