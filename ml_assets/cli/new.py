@@ -49,6 +49,8 @@ def call(arguments: argparse.Namespace) -> int:
     print(f"{folder}: {table.task} on {table.frame.height:,} rows")
     for column in table.columns:
         print(f"  {column.name:24} {column.dtype:9} {column.use}")
+    for note in table.notes:
+        print(f"note: {note}")
     mistakes = check_folder(folder)
     for mistake in mistakes:
         print(f"  {mistake}")

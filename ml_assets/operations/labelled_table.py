@@ -38,6 +38,8 @@ class Table:
     key: tuple[str, ...]
     task: Task
     classes: tuple[str, ...]
+    notes: tuple[str, ...]
+    """What was done to the table, or will be, that its owner would not guess."""
 
     @property
     def decision_at(self) -> str:
@@ -98,6 +100,7 @@ def describe(frame: pl.DataFrame, label: str, key: Sequence[str], time: str | No
     Raises:
         SpecError: a column is missing, the key is not one, or there is nothing to learn from.
     """
+    frame, notes = _name_all(frame)
     named = [label, *key, *([time] if time else [])]
     missing = [name for name in named if name not in frame.columns]
     if missing:
@@ -120,7 +123,25 @@ def describe(frame: pl.DataFrame, label: str, key: Sequence[str], time: str | No
     if not any(column.use in ("numeric", "categorical") for column in columns):
         raise SpecError(f"No column is left to learn from: {[(c.name, c.use) for c in columns]}.")
     task, classes = _task(typed[label])
-    return Table(typed, columns, keys, task, classes)
+    return Table(typed, columns, keys, task, classes, (*notes, *_unlabelled(typed[label])))
+
+
+def _name_all(frame: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]:
+    """A frame whose index was written beside it has a column without a name: give it one."""
+    if "" not in frame.columns:
+        return frame, ()
+    name = free_name("row", frame.columns)
+    return frame.rename({"": name}), (f"the column without a name is called {name!r} here",)
+
+
+def _unlabelled(label: pl.Series) -> tuple[str, ...]:
+    match label.null_count(), len(label):
+        case 0, _:
+            return ()
+        case 1, rows:
+            return (f"1 of {rows:,} rows has no label: it is not trained on",)
+        case unknown, rows:
+            return (f"{unknown:,} of {rows:,} rows have no label: they are not trained on",)
 
 
 _DTYPES: dict[pl.DataType, DType] = {

@@ -154,14 +154,37 @@ def test_a_number_to_predict_is_compared_in_shares(room: Path, houses: Path) -> 
     assert main(["run", "rooms", "--through", "training_set"]) == 0
 
 
-def test_an_unknown_outcome_is_no_mistake_of_the_table(room: Path, houses: Path) -> None:
+def test_an_unknown_outcome_is_no_mistake_of_the_table(
+    room: Path, houses: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     lines = houses.read_text().splitlines()
     lines[-1] = lines[-1].rsplit(",", 1)[0] + ","  # its garden is not known
     houses.write_text("\n".join(lines) + "\n")
     assert main(["new", "houses", "--table", str(houses), "--label", "garden"]) == 0
+    assert "1 of 60 rows has no label: it is not trained on" in capsys.readouterr().out
     assert main(["run", "houses", "--through", "training_set"]) == 0
     contract = (room / "houses" / "contracts" / "rows.json").read_text()
     assert "not_be_null" not in contract
+
+
+def test_unknown_outcomes_are_counted(
+    room: Path, houses: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    known = pl.when(pl.col("rooms") > 1).then("garden").alias("garden")
+    pl.read_csv(houses).with_columns(known).write_csv(houses)
+    assert main(["new", "houses", "--table", str(houses), "--label", "garden"]) == 0
+    assert "24 of 60 rows have no label: they are not trained on" in capsys.readouterr().out
+
+
+def test_an_index_without_a_name_gets_one(
+    room: Path, houses: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    frame = pl.read_csv(houses)
+    frame.rename({"plot": "row"}).with_row_index("").write_csv(houses)
+    assert main(["new", "houses", "--table", str(houses), "--label", "garden"]) == 0
+    assert "the column without a name is called 'row_2'" in capsys.readouterr().out
+    assert load_spec(room / "houses").sources["rows"].key == ("row_2",)
+    assert main(["run", "houses", "--through", "training_set"]) == 0
 
 
 @pytest.mark.parametrize(
