@@ -30,7 +30,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 def call(arguments: argparse.Namespace) -> int:
     from ml_assets.operations.labelled_table import describe, read_table, sample_table
-    from ml_assets.operations.scaffold import write_pipeline
+    from ml_assets.operations.scaffold import rows_file, write_pipeline
     from ml_assets.runs.check import check_folder
     from ml_assets.spec.load import rooms
 
@@ -48,7 +48,11 @@ def call(arguments: argparse.Namespace) -> int:
     folder = write_pipeline(room, arguments.name, settings.sources, table)
     print(f"{folder}: {table.task} on {table.frame.height:,} rows")
     for column in table.columns:
-        print(f"  {column.name:24} {column.dtype:9} {column.use}")
+        remark = f": {column.remark}" if column.remark else ""
+        print(f"  {column.name:24} {column.dtype:9} {column.use}{remark}")
+    rows = rows_file(settings.sources, folder.name)
+    print(f"table: {'copied' if arguments.table else 'written'} to {rows}")
+    print("  (the source of this pipeline: replace that file to bring in new rows)")
     for note in table.notes:
         print(f"note: {note}")
     mistakes = check_folder(folder)

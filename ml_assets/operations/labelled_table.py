@@ -27,6 +27,8 @@ class Column:
     dtype: DType
     use: str
     """``key``, ``label``, ``time``, ``numeric``, ``categorical`` or ``left out``."""
+    remark: str = ""
+    """Why it is left out; of a feature, what spoils it."""
 
 
 @dataclass(frozen=True)
@@ -116,10 +118,7 @@ def describe(frame: pl.DataFrame, label: str, key: Sequence[str], time: str | No
             f"The key {list(keys)} is there more than once: name all of its columns by --key."
         )
     uses = {label: "label", **dict.fromkeys(keys, "key"), **({time: "time"} if time else {})}
-    columns = tuple(
-        Column(name, _DTYPES[typed[name].dtype], uses.get(name) or _use(typed[name]))
-        for name in typed.columns
-    )
+    columns = tuple(_column(typed[name], uses.get(name)) for name in typed.columns)
     if not any(column.use in ("numeric", "categorical") for column in columns):
         raise SpecError(f"No column is left to learn from: {[(c.name, c.use) for c in columns]}.")
     task, classes = _task(typed[label])
@@ -191,27 +190,52 @@ def _check_time(values: pl.Series) -> None:
         )
 
 
-def _use(values: pl.Series) -> str:
+def _column(values: pl.Series, use: str | None) -> Column:
+    found, remark = (use, "") if use else _use(values)
+    return Column(values.name, _DTYPES[values.dtype], found, remark)
+
+
+def _use(values: pl.Series) -> tuple[str, str]:
+    """What a column is used for that was not asked for by name, and what is to be said of it."""
+    known, different = len(values) - values.null_count(), values.drop_nulls().n_unique()
+    if not known:
+        return "left out", "it is empty"
     if values.dtype.is_numeric() or values.dtype == pl.Boolean():
-        return "numeric"
-    if values.dtype == pl.String() and values.n_unique() <= min(_WORDS, len(values) / 2):
-        return "categorical"
-    return "left out"
+        return "numeric", ""
+    if values.dtype != pl.String():
+        return "left out", "make numbers of it in features.py"
+    if different <= min(_WORDS, len(values) / 2):
+        return "categorical", _almost_numbers(values)
+    return "left out", _almost_numbers(values) or f"{different:,} different values"
+
+
+def _almost_numbers(values: pl.Series) -> str:
+    """What keeps a column of text from being numbers, where most of its values are."""
+    text = values.drop_nulls()
+    numbers = text.cast(pl.Float64, strict=False).is_not_null()
+    count = int(numbers.sum())
+    if not len(text) / 2 < count < len(text):
+        return ""
+    first = text.filter(~numbers)[0]
+    return f"{count:,} of {len(text):,} are numbers, the first other is {first!r}"
 
 
 def _task(label: pl.Series) -> tuple[Task, tuple[str, ...]]:
     values = label.drop_nulls().unique()
     if len(values) < 2:
         raise SpecError(
-            f"The label {label.name!r} has {len(values)} values: nothing to tell apart."
+            f"The label {label.name!r} has {'one value' if len(values) else 'no value'} in all"
+            " rows: nothing to tell apart."
         )
     if label.dtype == pl.Boolean() or (values.dtype.is_numeric() and set(values) == {0, 1}):
         return "binary", ()
     if label.dtype == pl.String():
         if len(values) > _CLASSES:
+            almost = _almost_numbers(label)
             raise SpecError(
                 f"The label {label.name!r} is text with {len(values)} values; up to {_CLASSES}"
-                " classes are expected. Name another column by --label."
+                " classes are expected. Name another column by --label"
+                + (f", or mend this one: {almost}." if almost else ".")
             )
         return "multiclass", tuple(sorted(str(value) for value in values))
     return "regression", ()

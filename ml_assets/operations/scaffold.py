@@ -41,7 +41,7 @@ def write_pipeline(room: Path, name: str, sources: Path, table: Table) -> Path:
         (draft / "features.py").write_text(features_py(folder.name, table))
         suite = json.dumps(_contract(table), indent=2)
         (draft / "contracts" / f"{SOURCE}.json").write_text(suite + "\n")
-        _write_rows(sources / folder.name, table.frame)
+        _write_rows(rows_file(sources, folder.name), table.frame)
         draft.chmod(0o755)  # mkdtemp's are closed to others
         draft.rename(folder)
     except OSError as error:
@@ -49,6 +49,11 @@ def write_pipeline(room: Path, name: str, sources: Path, table: Table) -> Path:
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return folder
+
+
+def rows_file(sources: Path, name: str) -> Path:
+    """Where the table of a new pipeline is: its source from then on."""
+    return sources / name / f"{SOURCE}.parquet"
 
 
 def _contract(table: Table) -> dict[str, object]:
@@ -80,10 +85,10 @@ def _checked_name(name: str) -> str:
         ) from error
 
 
-def _write_rows(folder: Path, frame: pl.DataFrame) -> None:
-    draft = _made(folder) / f".{SOURCE}.{os.getpid()}"
+def _write_rows(file: Path, frame: pl.DataFrame) -> None:
+    draft = _made(file.parent) / f".{SOURCE}.{os.getpid()}"
     frame.write_parquet(draft)
-    draft.replace(folder / f"{SOURCE}.parquet")
+    draft.replace(file)
 
 
 def _made(folder: Path) -> Path:

@@ -1,5 +1,6 @@
 """ml-assets new: a folder that passes the check and runs at once, on any table of one's own."""
 
+import re
 from pathlib import Path
 
 import polars as pl
@@ -174,6 +175,35 @@ def test_unknown_outcomes_are_counted(
     pl.read_csv(houses).with_columns(known).write_csv(houses)
     assert main(["new", "houses", "--table", str(houses), "--label", "garden"]) == 0
     assert "24 of 60 rows have no label: they are not trained on" in capsys.readouterr().out
+
+
+def test_the_copy_of_the_table_is_the_source_from_then_on(
+    room: Path, houses: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["new", "houses", "--table", str(houses), "--label", "garden"]) == 0
+    said = re.search("table: copied to (.+)\n.*replace that file", capsys.readouterr().out)
+    assert said
+    assert pl.read_parquet(said[1]).height == pl.read_csv(houses).height
+
+
+def test_what_is_left_out_is_left_out_for_a_reason(
+    room: Path, houses: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    frame = pl.read_csv(houses).with_columns(
+        price=pl.Series([str(n) if n != 7 else "n/a" for n in range(60)]),
+        size=pl.Series([str(n % 9) if n else "?" for n in range(60)]),
+        nothing=pl.lit(None),
+    )
+    frame.write_csv(houses)
+    assert main(["new", "houses", "--table", str(houses), "--label", "garden"]) == 0
+    said = capsys.readouterr().out
+    assert "left out: 60 different values" in said
+    assert "left out: 59 of 60 are numbers, the first other is 'n/a'" in said
+    assert "categorical: 59 of 60 are numbers, the first other is '?'" in said
+    assert "left out: make numbers of it in features.py" in said
+    assert "left out: it is empty" in said
+    assert main(["new", "prices", "--table", str(houses), "--label", "price"]) == 1
+    assert "or mend this one: 59 of 60 are numbers" in capsys.readouterr().err
 
 
 def test_an_index_without_a_name_gets_one(
