@@ -88,12 +88,25 @@ def read_table(file: Path) -> pl.DataFrame:
     if read is None:
         raise SpecError(f"{file} ends in {file.suffix!r}; expected one of {sorted(readers)}.")
     try:
+        if file.suffix == ".csv":
+            _check_separator(file)
         frame = read()
     except (OSError, pl.exceptions.PolarsError) as error:
         raise SpecError(f"The table {file} cannot be read: {error}") from error
     if frame.is_empty():
         raise SpecError(f"The table {file} has no rows: there is nothing to learn from.")
     return frame
+
+
+def _check_separator(file: Path) -> None:
+    with file.open(errors="replace") as lines:
+        header = lines.readline()
+    for other in (";", "\t", "|"):
+        if other in header and "," not in header:
+            raise SpecError(
+                f"{file} has one column, {header.strip()[:80]!r}: is it separated by {other!r}?"
+                " Commas are expected."
+            )
 
 
 def describe(frame: pl.DataFrame, label: str, key: Sequence[str], time: str | None) -> Table:
@@ -109,6 +122,11 @@ def describe(frame: pl.DataFrame, label: str, key: Sequence[str], time: str | No
         raise SpecError(f"The table has no columns {missing}; it has {frame.columns}.")
     typed = frame.select(_typed(frame[name]) for name in frame.columns)
     keys = tuple(key) or (_find_key(typed, label),)
+    if label in (*keys, time):
+        raise SpecError(f"The label {label!r} is to be predicted: it is no key, and no time.")
+    _check_key(typed.select(keys))
+    if time:
+        _check_time(typed[time])
     if label in (*keys, time):
         raise SpecError(f"The label {label!r} is to be predicted: it is no key, and no time.")
     if time:
@@ -174,6 +192,26 @@ def _find_key(frame: pl.DataFrame, label: str) -> str:
     raise SpecError(
         f"No column tells the rows apart; the table has {frame.columns}. Name the columns that do:"
         " --key COLUMN[,COLUMN]"
+    )
+
+
+def _check_key(keys: pl.DataFrame) -> None:
+    names = keys.columns
+    if unknown := keys.select(pl.any_horizontal(pl.all().is_null()).sum()).item():
+        raise SpecError(
+            f"The key {names} is empty in {unknown} of {len(keys)} rows: it has to tell each row"
+            " from the others. Fill it, or leave these rows out."
+        )
+    twice = keys.group_by(names, maintain_order=True).len("rows").filter(pl.col("rows") > 1)
+    if twice.is_empty():
+        return
+    first = twice.row(0, named=True)
+    rows = first.pop("rows")
+    example = ", ".join(f"{name} {value!r}" for name, value in first.items())
+    others = f", and so for {len(twice) - 1:,} more" if len(twice) > 1 else ""
+    raise SpecError(
+        f"The key {names} is there more than once: {rows:,} rows have {example}{others}. Name all"
+        " of its columns by --key."
     )
 
 

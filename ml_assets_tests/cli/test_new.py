@@ -221,7 +221,11 @@ def test_an_index_without_a_name_gets_one(
     ("arguments", "said"),
     [
         (["--label", "price"], "has no columns ['price']"),
-        (["--label", "garden", "--key", "rooms"], "more than once"),
+        (
+            ["--label", "garden", "--key", "rooms"],
+            "more than once: 12 rows have rooms 0, and so for 4 more",
+        ),
+        (["--label", "garden", "--key", "area"], "empty in 1 of 60 rows"),
         (["--label", "street"], "up to 50 classes"),
         (["--label", "garden", "--time", "rooms"], "read as int64, 0 for one"),
         (["--label", "garden", "--key", "garden"], "it is no key"),
@@ -234,6 +238,14 @@ def test_what_cannot_be_described_is_said(
     assert main(["new", "houses", "--table", str(houses), *arguments]) == 1
     assert said in capsys.readouterr().err
     assert not (room / "houses").exists()
+
+
+def test_a_table_that_is_not_separated_by_commas_is_recognized(
+    room: Path, houses: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pl.read_csv(houses).write_csv(houses, separator=";")
+    assert main(["new", "houses", "--table", str(houses), "--label", "garden"]) == 1
+    assert "is it separated by ';'? Commas are expected" in capsys.readouterr().err
 
 
 def test_a_table_whose_rows_cannot_be_told_apart_asks_for_a_key(
