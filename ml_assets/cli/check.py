@@ -16,7 +16,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def call(arguments: argparse.Namespace) -> int:
-    from ml_assets.errors import SpecError
+    from ml_assets.errors import SpecError, counted
     from ml_assets.runs.check import check_folder
     from ml_assets.spec.load import pipeline_folders
 
@@ -28,7 +28,7 @@ def call(arguments: argparse.Namespace) -> int:
     for name in wanted:
         found = check_folder(folders[name])
         mistakes += len(found)
-        print(f"{name}: {len(found)} mistakes" if found else f"{name}: good")
+        print(f"{name}: {counted(len(found), 'mistake') if found else 'good'}")
         for mistake in found:
             print(f"  {mistake}")
     return ERROR if mistakes else DONE

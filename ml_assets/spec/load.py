@@ -10,7 +10,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from ml_assets.errors import SpecError
+from ml_assets.errors import SpecError, counted
 from ml_assets.settings import Settings
 from ml_assets.spec.pipeline import PipelineSpec
 
@@ -77,7 +77,7 @@ def load_spec(folder: Path) -> PipelineSpec:
     spec, mistakes = check_spec(folder)
     if spec is None:
         listed = "\n".join(str(mistake) for mistake in mistakes)
-        raise SpecError(f"{len(mistakes)} mistakes in {folder / SPEC_FILE}:\n{listed}")
+        raise SpecError(f"{counted(len(mistakes), 'mistake')} in {folder / SPEC_FILE}:\n{listed}")
     return spec
 
 
