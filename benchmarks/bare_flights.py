@@ -11,6 +11,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -22,6 +23,7 @@ import polars as pl
 from ml_assets.dataset.encoding import encode_rows
 from ml_assets.dataset.shards import load_schema, write_shards
 from ml_assets.evaluation.baselines import Rows, score_baseline
+from ml_assets.evaluation.importance import importance, shuffle
 from ml_assets.evaluation.judge import Holdout, judge
 from ml_assets.features.function import load_function
 from ml_assets.features.window import Window
@@ -41,6 +43,8 @@ WEEKS: dict[Split, tuple[int, int]] = {
     "holdout": (43, 51),
 }
 """First and last (exclusive) of 51: 33, 4 and 8 weeks, a week of embargo between them."""
+CHUNK = 8192
+NO_LABEL = np.empty(0)
 TYPES = {"int64": pl.Int64, "float64": pl.Float64, "string": pl.String}
 
 
@@ -66,12 +70,12 @@ def main() -> None:
     stages.end("sources")
     rows = build_features(tables, spec)
     stages.end("features")
-    splits = {name: weeks(rows, *span) for name, span in WEEKS.items()}
+    splits: dict[Split, pl.LazyFrame] = {name: weeks(rows, *span) for name, span in WEEKS.items()}
     data = write_shards(splits, spec.features, spec.label, scratch / "shards")
     stages.end("training_set")
     model = train(spec, data, scratch)
     stages.end("train")
-    report = evaluate(spec, data, model, {name: s.collect() for name, s in splits.items()})
+    report = evaluate(spec, data, model, splits)
     stages.end("report")
     print(json.dumps({"auc": report.metrics["auc"].value, "stages": stages.found}))
 
@@ -153,10 +157,11 @@ def train(spec: PipelineSpec, data: Ref, scratch: Path) -> Ref:
 
 
 def evaluate(
-    spec: PipelineSpec, data: Ref, model: Ref, splits: dict[Split, pl.DataFrame]
+    spec: PipelineSpec, data: Ref, model: Ref, splits: dict[Split, pl.LazyFrame]
 ) -> EvaluationReport:
-    """The model and the baselines on the holdout, with their intervals."""
-    frames = {n: f.filter(pl.col(spec.label.column).is_not_null()) for n, f in splits.items()}
+    """The model and the baselines on the holdout, with their intervals and the importances."""
+    labelled = pl.col(spec.label.column).is_not_null()
+    frames = {name: rows.filter(labelled).collect() for name, rows in splits.items()}
     schema = load_schema(data)
     sides: dict[Split, Rows] = {}
     for name in ("train", "holdout"):
@@ -166,33 +171,37 @@ def evaluate(
         b.name: score_baseline(b, sides["train"], sides["holdout"], spec.label)
         for b in spec.evaluation.baselines
     }
+    predict = load_predictor(model, spec.training.threads)
+    holdout = Holdout.of(spec, frames["holdout"], ("", ""))
+    shuffled = shuffle(spec, frames["holdout"])
+    copies = predict(*encode_rows(shuffled.stacked, schema.preprocessing))
     return judge(
         spec,
         model=model.digest,
         data=data.digest,
-        holdout=Holdout.of(spec, frames["holdout"], ("", "")),
-        predictions=predict(model, sides["holdout"]),
+        holdout=holdout,
+        predictions=predict(sides["holdout"].numeric, sides["holdout"].categorical),
         baselines=baselines,
         champion=None,
         size_bytes=sum(f.stat().st_size for f in Path(model.uri).iterdir()),
+        importance=importance(spec, holdout, shuffled, copies),
     )
 
 
-def predict(model: Ref, rows: Rows) -> np.ndarray:
-    """[n, outputs] probabilities of the exported weights."""
-    import torch
+def load_predictor(model: Ref, threads: int) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+    """(numeric, categorical) of rows -> [n, outputs] probabilities of the exported weights."""
+    from ml_assets.training import export
+    from ml_assets.training.data import Rows
+    from ml_assets.training.model_folder import open_model
 
-    from ml_assets.training.export import load_model
-    from ml_assets.training.models import probabilities
+    predict = export.load_predictor(Path(model.uri), open_model(model), threads)
 
-    manifest, network = load_model(model)
-    numeric, categorical = torch.from_numpy(rows.numeric), torch.from_numpy(rows.categorical)
-    with torch.no_grad():
-        parts = [
-            probabilities(network(n, c, None), manifest.task)
-            for n, c in zip(numeric.split(8192), categorical.split(8192), strict=True)
-        ]
-    return torch.cat(parts).numpy()
+    def in_chunks(numeric: np.ndarray, categorical: np.ndarray) -> np.ndarray:
+        starts = range(0, len(numeric), CHUNK)
+        rows = (Rows(numeric[a : a + CHUNK], categorical[a : a + CHUNK], NO_LABEL) for a in starts)
+        return np.concatenate([predict(chunk) for chunk in rows])
+
+    return in_chunks
 
 
 def _week(number: int) -> datetime:

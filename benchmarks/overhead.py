@@ -100,7 +100,7 @@ def stamp() -> int:
     from ml_assets.cli.main import main as ml_assets
 
     out, clock = sys.stdout, _Clock()
-    sys.stdout = clock  # pyright: ignore[reportAttributeAccessIssue]  write and flush is all of it
+    sys.stdout = clock  # write and flush is all of it
     code = ml_assets(["run", "flight_delays"])
     sys.stdout = out
     clock.mark("release")

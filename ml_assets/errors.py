@@ -7,6 +7,11 @@ type instead of raising (see ``storage.snapshots.Published``).
 """
 
 
+def counted(number: int, noun: str) -> str:
+    """A number and its noun: 1 mistake, 2 mistakes."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
 class MlAssetsError(Exception):
     """Base of every error this project raises; its message is fit for an operator to read."""
 

@@ -75,8 +75,13 @@ class Settings:
         return self.sql.get(connection, f"sqlite:///{self.sources / connection.lower()}.db")
 
 
-def read_settings(environment: Mapping[str, str] | None = None) -> Settings:
+def read_settings(
+    environment: Mapping[str, str] | None = None, *, rooms_to_come: bool = False
+) -> Settings:
     """Read ML_ASSETS_* (and MLFLOW_TRACKING_URI) from the environment.
+
+    Args:
+        rooms_to_come: a folder of ML_ASSETS_PIPELINES need not be there yet.
 
     Raises:
         SettingsError: a value cannot be used; the message names the variable and the remedy.
@@ -91,7 +96,7 @@ def read_settings(environment: Mapping[str, str] | None = None) -> Settings:
     return Settings(
         home=home,
         sources=Path(env.get("ML_ASSETS_SOURCES") or home / "demo").expanduser().resolve(),
-        pipelines=_folders(env.get("ML_ASSETS_PIPELINES", "")),
+        pipelines=_folders(env.get("ML_ASSETS_PIPELINES", ""), rooms_to_come),
         snapshots=_local_path(env, "ML_ASSETS_SNAPSHOTS", home / "snapshots"),
         objects=_local_path(env, "ML_ASSETS_OBJECTS", home / "objects"),
         launcher=_launcher(env.get("ML_ASSETS_LAUNCHER") or "local"),
@@ -106,13 +111,13 @@ def read_settings(environment: Mapping[str, str] | None = None) -> Settings:
     )
 
 
-def _folders(value: str) -> tuple[Path, ...]:
+def _folders(value: str, to_come: bool) -> tuple[Path, ...]:
     folders = tuple(Path(part).expanduser().resolve() for part in value.split(os.pathsep) if part)
     for folder in folders:
-        if not folder.is_dir():
+        if not folder.is_dir() and (folder.exists() or not to_come):
             raise SettingsError(
                 f"ML_ASSETS_PIPELINES names {folder}, which is not a folder; expected a folder"
-                " that holds one folder per pipeline."
+                " that holds one folder per pipeline: create it, or run `ml-assets new NAME`."
             )
     return folders
 

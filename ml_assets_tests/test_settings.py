@@ -85,7 +85,7 @@ def test_pipeline_folders_are_a_path_list_of_folders_that_exist(tmp_path: Path) 
     listed = os.pathsep.join(str(room) for room in rooms)
     home = {"ML_ASSETS_HOME": str(tmp_path)}
     assert read_settings({**home, "ML_ASSETS_PIPELINES": listed}).pipelines == tuple(rooms)
-    with pytest.raises(SettingsError, match="three, which is not a folder"):
+    with pytest.raises(SettingsError, match=r"three, which is not a folder.*run `ml-assets new"):
         read_settings({**home, "ML_ASSETS_PIPELINES": f"{listed}{os.pathsep}{tmp_path / 'three'}"})
 
 

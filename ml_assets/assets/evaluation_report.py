@@ -1,6 +1,7 @@
 """evaluation_report: the exported weights judged on the holdout, beside baselines and champion."""
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -64,24 +65,11 @@ def evaluation_report(graph: PipelineGraph) -> dg.AssetsDefinition:
         rival = champion(read(store, graph.name, base), graph.spec.release.to)
         if rival == model_ref.digest:
             rival = None
-        scored = bench.score(model_ref, bench.data, "holdout")
-        holdout = bench.holdout(tuple(data.attributes["holdout"]))
-        report = judge(
-            graph.spec,
-            model=model_ref.digest,
-            data=bench.data.digest,
-            holdout=holdout,
-            predictions=scored.predictions,
-            baselines=bench.baselines(),
-            champion=bench.champion(rival) if rival else None,
-            size_bytes=folder_size(Path(model_ref.uri)),
-            importance=bench.importance(model_ref, holdout),
-        )
+        report, measured = bench.judge(model_ref, tuple(data.attributes["holdout"]), rival)
         since = changes_since(context.log, graph, store, base, report)
         seen = (_champion_input(rival),) if rival else ()
         inputs = (input_version(model, base), input_version(data, base))
         work = Work(Address(graph.name, STAGE), code_version, inputs, context.run_id, seen=seen)
-        measured = scored.measured()
         with Draft(store, work, base, rows=report.rows) as draft:
             draft.text(REPORT_FILE, canonical_json(report))
             published = draft.publish(
@@ -118,13 +106,51 @@ class Bench:
         """The rows of a split before encoding."""
         return pl.read_parquet(Path(self.data.uri) / self.schema.rows[split].path)
 
-    def score(self, model: Ref, data: Ref, split: Split) -> Scored:
-        threads = self.spec.training.threads
-        return score(self.context, self.launcher, self.graph.name, model, data, split, threads)
+    def judge(
+        self, model: Ref, span: tuple[str, ...], rival: str | None
+    ) -> tuple[EvaluationReport, Measured]:
+        """The model on its holdout, the baselines and the champion (its digest) beside it."""
+        holdout = Holdout.of(self.spec, self.rows("holdout"), (span[0], span[-1]))
+        with ThreadPoolExecutor(1) as beside:  # the scores come from a process of their own
+            baselines = beside.submit(self.baselines)
+            scored, importance = self.model(model, holdout)
+            champion = self.champion(rival) if rival else None
+            report = judge(
+                self.spec,
+                model=model.digest,
+                data=self.data.digest,
+                holdout=holdout,
+                predictions=scored.predictions,
+                baselines=baselines.result(),
+                champion=champion,
+                size_bytes=folder_size(Path(model.uri)),
+                importance=importance,
+            )
+        return report, scored.measured()
 
-    def holdout(self, span: tuple[str, ...]) -> Holdout:
-        """Labels, blocks and slice columns of the holdout."""
-        return Holdout.of(self.spec, self.rows("holdout"), (span[0], span[-1]))
+    def model(self, model: Ref, holdout: Holdout) -> tuple[Scored, tuple[FeatureImportance, ...]]:
+        """The holdout's scores, and how much the model needs each feature.
+
+        The rows and their shuffled copies are scored at once: the program starts only one time.
+        """
+        rows = self.rows("holdout")
+        shuffled = shuffle(self.spec, rows)
+        both = pl.concat([rows.select(shuffled.stacked.columns), shuffled.stacked])
+        scored = self.score(model, both)
+        if isinstance(scored, NotComparable):  # the model's own features are in its own holdout
+            raise StorageError(f"{self.graph.name}: the holdout does not fit: {scored.reason}")
+        own, copies = np.split(scored.predictions, [len(rows)])
+        return Scored(own, scored.result), importance(self.spec, holdout, shuffled, copies)
+
+    def score(self, model: Ref, rows: pl.DataFrame) -> Scored | NotComparable:
+        """A model on rows of this holdout, encoded with the model's own preprocessing."""
+        manifest = ModelManifest.model_validate_json((Path(model.uri) / "model.json").read_bytes())
+        shards = self.objects.folder("shards", self.graph.name)
+        data = write_scoring_set(rows, manifest, self.spec.label, shards)
+        if isinstance(data, NotComparable):
+            return data
+        threads = self.spec.training.threads
+        return score(self.context, self.launcher, self.graph.name, model, data, "holdout", threads)
 
     def baselines(self) -> dict[str, np.ndarray]:
         """Baseline name -> predictions on the holdout; each is fitted and forgotten."""
@@ -142,27 +168,12 @@ class Bench:
         return found
 
     def champion(self, digest: str) -> ChampionScores:
-        """The champion on the same rows, encoded with its own preprocessing."""
+        """The champion on the same rows."""
         folder = self.objects.folder("models", digest)
-        manifest = ModelManifest.model_validate_json((folder / "model.json").read_bytes())
-        shards = self.objects.folder("shards", self.graph.name)
-        rows = write_scoring_set(self.rows("holdout"), manifest, self.spec.label, shards)
-        if isinstance(rows, NotComparable):
-            return ChampionScores(digest, None, rows.reason)
-        scored = self.score(Ref(uri=str(folder), digest=digest), rows, "holdout")
+        scored = self.score(Ref(uri=str(folder), digest=digest), self.rows("holdout"))
+        if isinstance(scored, NotComparable):
+            return ChampionScores(digest, None, scored.reason)
         return ChampionScores(digest, scored.predictions, "")
-
-    def importance(self, model: Ref, holdout: Holdout) -> tuple[FeatureImportance, ...]:
-        """How much the model needs each feature, from one scoring of shuffled holdout rows."""
-        shuffled = shuffle(self.spec, self.rows("holdout"))
-        manifest = ModelManifest.model_validate_json((Path(model.uri) / "model.json").read_bytes())
-        shards = self.objects.folder("shards", self.graph.name)
-        rows = write_scoring_set(shuffled.stacked, manifest, self.spec.label, shards)
-        if isinstance(rows, NotComparable):  # the model's own features are in its own holdout
-            raise StorageError(f"{self.graph.name}: the shuffled rows do not fit: {rows.reason}")
-        return importance(
-            self.spec, holdout, shuffled, self.score(model, rows, "holdout").predictions
-        )
 
 
 def folder_size(folder: Path) -> int:

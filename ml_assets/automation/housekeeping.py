@@ -1,10 +1,14 @@
 """House-keeping every week: a job that deletes what nothing reaches, and its schedule."""
 
+from typing import TYPE_CHECKING
+
 import dagster as dg
 
 from ml_assets.errors import StateInUse
-from ml_assets.operations.collect import Housekeeping, Outcome
 from ml_assets.settings import read_settings
+
+if TYPE_CHECKING:
+    from ml_assets.operations.collect import Outcome
 
 CRON = "0 3 * * 0"
 """Sundays at three: the daemon makes up for one tick that it slept through."""
@@ -16,6 +20,8 @@ CRON = "0 3 * * 0"
 )
 def collect_garbage(context: dg.OpExecutionContext) -> None:
     """Collect; where another house-keeping is at work, there is nothing to do."""
+    from ml_assets.operations.collect import Housekeeping
+
     try:
         outcome = Housekeeping(read_settings(), context.instance, context.run_id).collect()
     except StateInUse as busy:
@@ -54,7 +60,7 @@ def definitions() -> dg.Definitions:
     return dg.Definitions(jobs=[housekeeping], schedules=[weekly])
 
 
-def _metadata(outcome: Outcome) -> dict[str, dg.MetadataValue]:
+def _metadata(outcome: "Outcome") -> dict[str, dg.MetadataValue]:
     lines = ["| kind | kept | bytes | freed | bytes |", "|---|---|---|---|---|"]
     for kind, t in outcome.tallies.items():
         cells = (t.kept_things, t.kept_bytes, t.freed_things, t.freed_bytes)

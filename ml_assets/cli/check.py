@@ -16,9 +16,9 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def call(arguments: argparse.Namespace) -> int:
-    from ml_assets.errors import SpecError
+    from ml_assets.errors import SpecError, counted
     from ml_assets.runs.check import check_folder, missing_here
-    from ml_assets.spec.load import counted, pipeline_folders
+    from ml_assets.spec.load import pipeline_folders
 
     folders = pipeline_folders(read_settings())
     if arguments.pipeline and arguments.pipeline not in folders:
@@ -28,7 +28,7 @@ def call(arguments: argparse.Namespace) -> int:
     for name in wanted:
         found = check_folder(folders[name])
         mistakes += len(found)
-        print(f"{name}: {counted(found)}" if found else f"{name}: good")
+        print(f"{name}: {counted(len(found), 'mistake') if found else 'good'}")
         for mistake in found:
             print(f"  {mistake}")
         for warning in missing_here(folders[name]):

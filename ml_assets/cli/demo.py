@@ -1,6 +1,9 @@
 """ml-assets demo: real flights from the outside world to a released model."""
 
 import argparse
+import os
+import shutil
+import sys
 from pathlib import Path
 
 from ml_assets.cli.exit_codes import DONE
@@ -11,7 +14,7 @@ from ml_assets.settings import Settings
 
 PIPELINE = "flight_delays"
 _NEXT = """
-what to do next:
+what to do next{first}:
   ml-assets ui                            the lineage, in a browser
   ml-assets land-week                     the next week of flights: the UI's sensor takes it in
   ml-assets report flight_delays --open   the report, with pictures
@@ -38,8 +41,15 @@ def call(arguments: argparse.Namespace) -> int:
         tell(f"the outside world: {world}")
         lay_out(world)
         run_pipeline(session, Request(PIPELINE))
-    print(_NEXT)
+    print(_NEXT.format(first=_first()))
     return DONE
+
+
+def _first() -> str:
+    """What makes the command known to the shell, where it is not."""
+    if shutil.which("ml-assets"):
+        return ""
+    return f" (first: . {os.path.relpath(Path(sys.executable).parent / 'activate')})"
 
 
 def demo_world(settings: Settings) -> Path:

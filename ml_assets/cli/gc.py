@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from ml_assets.cli.exit_codes import DONE
 from ml_assets.cli.session import prepared_settings
-from ml_assets.runs import home
 from ml_assets.settings import Retention
 
 if TYPE_CHECKING:
@@ -34,6 +33,8 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def call(arguments: argparse.Namespace) -> int:
+    from ml_assets.runs import home
+
     settings = prepared_settings()
     with home.lock(settings, "gc"):
         import dagster as dg

@@ -1,11 +1,15 @@
 """ml-assets new: the folder of a new pipeline, which can be run at once."""
 
 import argparse
+import os
+import shlex
 from pathlib import Path
 
 from ml_assets.cli.exit_codes import DONE, ERROR
 from ml_assets.errors import SpecError
 from ml_assets.settings import Settings, read_settings
+
+_INTO = "where the folder is made (default: the first of ML_ASSETS_PIPELINES, else ./pipelines)"
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -20,16 +24,17 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser.add_argument("--label", metavar="COLUMN", help="what to predict (with --table)")
     parser.add_argument("--key", metavar="COLUMN[,COLUMN]", help="what tells the rows apart")
     parser.add_argument("--time", metavar="COLUMN", help="when each prediction is made")
-    parser.add_argument("--into", type=Path, metavar="FOLDER", help="where the folder is made")
+    parser.add_argument("--into", type=Path, metavar="FOLDER", help=_INTO)
     parser.set_defaults(call=call)
 
 
 def call(arguments: argparse.Namespace) -> int:
     from ml_assets.operations.labelled_table import describe, read_table, sample_table
-    from ml_assets.operations.scaffold import write_pipeline
+    from ml_assets.operations.scaffold import rows_file, write_pipeline
     from ml_assets.runs.check import check_folder
+    from ml_assets.spec.load import rooms
 
-    settings = read_settings()
+    settings = read_settings(rooms_to_come=True)
     if arguments.table is None:
         if arguments.label or arguments.key or arguments.time:
             raise SpecError("--label, --key and --time describe a table: name it by --table FILE.")
@@ -43,25 +48,27 @@ def call(arguments: argparse.Namespace) -> int:
     folder = write_pipeline(room, arguments.name, settings.sources, table)
     print(f"{folder}: {table.task} on {table.frame.height:,} rows")
     for column in table.columns:
-        print(f"  {column.name:24} {column.dtype:9} {column.use}")
+        remark = f": {column.remark}" if column.remark else ""
+        print(f"  {column.name:24} {column.dtype:9} {column.use}{remark}")
+    rows = rows_file(settings.sources, folder.name)
+    print(f"table: {'copied' if arguments.table else 'written'} to {rows}")
+    print("  (the source of this pipeline: replace that file to bring in new rows)")
+    for note in table.notes:
+        print(f"note: {note}")
     mistakes = check_folder(folder)
     for mistake in mistakes:
         print(f"  {mistake}")
     if mistakes:
         return ERROR
-    if folder.parent not in _rooms(settings):
-        print(f"\nfirst: export ML_ASSETS_PIPELINES={folder.parent}")
+    if folder.parent not in rooms(settings):
+        known = os.pathsep.join(str(room) for room in [*settings.pipelines, folder.parent])
+        print(f"\nfirst: export ML_ASSETS_PIPELINES={shlex.quote(known)}")
     print(f"\nnext: ml-assets run {folder.name}")
     return DONE
 
 
 def _room(settings: Settings, into: Path | None) -> Path:
-    return into.expanduser().resolve() if into else _rooms(settings)[0]
-
-
-def _rooms(settings: Settings) -> list[Path]:
-    """Where pipelines are looked for, the user's own folders first."""
-    from ml_assets.spec.load import rooms
-
-    package, *own = rooms(settings)
-    return [*own, package]
+    """Never the package's own folder: an upgrade would take the user's pipelines with it."""
+    if into is None and settings.pipelines:
+        return settings.pipelines[0]
+    return (into or Path("pipelines")).expanduser().resolve()

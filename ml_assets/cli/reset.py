@@ -4,7 +4,6 @@ import argparse
 import sys
 
 from ml_assets.cli.exit_codes import DONE, ERROR
-from ml_assets.runs import home
 from ml_assets.settings import read_settings
 
 
@@ -15,6 +14,8 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def call(arguments: argparse.Namespace) -> int:
+    from ml_assets.runs import home
+
     settings = read_settings()
     if not settings.home.exists():
         print(f"{settings.home} is not there: nothing to delete")

@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ml_assets.runs import home
 from ml_assets.settings import Settings, read_settings
 
 if TYPE_CHECKING:
@@ -24,6 +23,8 @@ class Session:
 
 def prepared_settings() -> Settings:
     """Settings, with the state folder there and DAGSTER_HOME pointing into it."""
+    from ml_assets.runs import home
+
     settings = read_settings()
     home.prepare(settings)
     os.environ["DAGSTER_HOME"] = str(settings.dagster_home)
@@ -38,6 +39,8 @@ def working_session(doing: str, pipeline: str) -> Iterator[Session]:
         StateInUse: another command is at work.
         SpecError: there is no such pipeline, or its spec is wrong.
     """
+    from ml_assets.runs import home
+
     settings = prepared_settings()
     with home.lock(settings, doing):
         import dagster as dg

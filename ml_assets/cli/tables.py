@@ -5,10 +5,12 @@ import io
 import os
 import sys
 from pathlib import Path
-
-import polars as pl
+from typing import TYPE_CHECKING
 
 from ml_assets.errors import SettingsError
+
+if TYPE_CHECKING:
+    import polars as pl
 
 FORMATS = ("table", "csv", "jsonl", "parquet")
 _EXTENSIONS = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
@@ -35,7 +37,7 @@ def output_format(arguments: argparse.Namespace) -> str:
     return arguments.format or _format_of(arguments.output, arguments.default_format)
 
 
-def hand_out(frame: pl.DataFrame, target: Path | None, kind: str) -> None:
+def hand_out(frame: "pl.DataFrame", target: Path | None, kind: str) -> None:
     """Write the rows to a file, which appears whole, or to standard output.
 
     Raises:
@@ -66,7 +68,7 @@ def _format_of(target: Path | None, default: str) -> str:
     return found
 
 
-def _to_stdout(frame: pl.DataFrame, kind: str) -> None:
+def _to_stdout(frame: "pl.DataFrame", kind: str) -> None:
     if kind == "table":
         print(_drawn(frame))
         return
@@ -74,7 +76,7 @@ def _to_stdout(frame: pl.DataFrame, kind: str) -> None:
     sys.stdout.flush()
 
 
-def _bytes(frame: pl.DataFrame, kind: str) -> bytes:
+def _bytes(frame: "pl.DataFrame", kind: str) -> bytes:
     match kind:
         case "csv":
             return frame.write_csv().encode()
@@ -88,7 +90,9 @@ def _bytes(frame: pl.DataFrame, kind: str) -> bytes:
             return f"{_drawn(frame)}\n".encode()
 
 
-def _drawn(frame: pl.DataFrame) -> str:
+def _drawn(frame: "pl.DataFrame") -> str:
+    import polars as pl
+
     columns = -1 if not sys.stdout.isatty() else 12
     with pl.Config(
         tbl_rows=_SHOWN_ROWS, tbl_cols=columns, tbl_width_chars=-1, tbl_hide_dataframe_shape=True

@@ -6,6 +6,7 @@ It fails closed. What is missing, not finite or not understood fails its gate; n
 from collections.abc import Sequence
 from math import isfinite
 
+from ml_assets.errors import counted
 from ml_assets.spec.canonical import digest_of
 from ml_assets.spec.gates import (
     HIGHER_IS_BETTER,
@@ -57,9 +58,9 @@ def summary(results: Sequence[GateResult]) -> str:
         return "refused: no gate was evaluated"
     failed = [result for result in results if not result.passed]
     if not failed:
-        return f"all {len(results)} gates passed"
+        return f"all {len(results)} gates passed" if len(results) > 1 else "the only gate passed"
     reasons = "; ".join(f"{result.name}: {result.reason}" for result in failed)
-    return f"refused by {len(failed)} of {len(results)} gates: {reasons}"
+    return f"refused by {len(failed)} of {counted(len(results), 'gate')}: {reasons}"
 
 
 def policy_digest(gates: Sequence[GateSpec], release: ReleaseSpec) -> str:

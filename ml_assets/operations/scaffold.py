@@ -22,7 +22,7 @@ def write_pipeline(room: Path, name: str, sources: Path, table: Table) -> Path:
     """Write the pipeline's folder and its table; all of the folder appears at once, or nothing.
 
     Args:
-        room: the folder that the pipeline's own is made in.
+        room: the folder that the pipeline's own is made in; made where it is not there.
         sources: root of the source paths, where the table goes to ``<name>/rows.parquet``.
 
     Raises:
@@ -31,14 +31,17 @@ def write_pipeline(room: Path, name: str, sources: Path, table: Table) -> Path:
     folder = room / _checked_name(name)
     if folder.exists() and any(folder.iterdir()):
         raise SpecError(f"{folder} is there already: choose another name, or move it away.")
-    draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=_made(room)))
+    try:
+        draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=_made(room)))
+    except OSError as error:
+        raise SpecError(f"No folder can be made in {room}: {error}") from error
     try:
         (draft / "contracts").mkdir()
         (draft / SPEC_FILE).write_text(defs_yaml(folder.name, table))
         (draft / "features.py").write_text(features_py(folder.name, table))
         suite = json.dumps(_contract(table), indent=2)
         (draft / "contracts" / f"{SOURCE}.json").write_text(suite + "\n")
-        _write_rows(sources / folder.name, table.frame)
+        _write_rows(rows_file(sources, folder.name), table.frame)
         draft.chmod(0o755)  # mkdtemp's are closed to others
         draft.rename(folder)
     except OSError as error:
@@ -48,13 +51,18 @@ def write_pipeline(room: Path, name: str, sources: Path, table: Table) -> Path:
     return folder
 
 
+def rows_file(sources: Path, name: str) -> Path:
+    """Where the table of a new pipeline is: its source from then on."""
+    return sources / name / f"{SOURCE}.parquet"
+
+
 def _contract(table: Table) -> dict[str, object]:
-    key, label = table.names("key"), table.names("label")[0]
+    key, label = table.key, table.names("label")[0]
     columns = [column.name for column in table.columns]
     unique = (
         ("expect_column_values_to_be_unique", {"column": key[0]})
         if len(key) == 1
-        else ("expect_compound_columns_to_be_unique", {"column_list": key})
+        else ("expect_compound_columns_to_be_unique", {"column_list": list(key)})
     )
     stated = [
         ("expect_table_columns_to_match_set", {"column_set": columns, "exact_match": True}),
@@ -77,10 +85,10 @@ def _checked_name(name: str) -> str:
         ) from error
 
 
-def _write_rows(folder: Path, frame: pl.DataFrame) -> None:
-    draft = _made(folder) / f".{SOURCE}.{os.getpid()}"
+def _write_rows(file: Path, frame: pl.DataFrame) -> None:
+    draft = _made(file.parent) / f".{SOURCE}.{os.getpid()}"
     frame.write_parquet(draft)
-    draft.replace(folder / f"{SOURCE}.parquet")
+    draft.replace(file)
 
 
 def _made(folder: Path) -> Path:

@@ -1,6 +1,7 @@
 """The text of a new pipeline's spec and feature function."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 
 import yaml
 
@@ -10,6 +11,7 @@ from ml_assets.spec.training import Task
 
 _BATCHES = 12
 """Global steps in an epoch, about: enough to learn from, few enough to be quick."""
+_WIDTH = 76
 _COMPARED: Mapping[Task, tuple[MetricName, str]] = {
     "binary": ("log_loss", "margin: 0.01"),
     "multiclass": ("log_loss", "margin: 0.01"),
@@ -21,14 +23,13 @@ _COMPARED: Mapping[Task, tuple[MetricName, str]] = {
 
 def defs_yaml(name: str, table: Table) -> str:
     """The spec: what a reader changes first has a comment."""
-    decided = (table.names("time") or ["decided_at"])[0]
     batch = min(3072, max(48, table.frame.height // _BATCHES // 12 * 12))
     metric, champion = _COMPARED[table.task]
     label: dict[str, object] = {"column": table.names("label")[0], "task": table.task}
     if table.classes:
         label["classes"] = list(table.classes)
     left_out = table.names("left out")
-    note = f"  # left out: {', '.join(left_out)}" if left_out else ""
+    note = f"  # left out: {' '.join(_pieces(left_out))[1:-1]}" if left_out else ""
     return f"""\
 # Check this file: ml-assets check {name}. Make the pipeline: ml-assets run {name}
 type: ml_assets.component.TrainingPipeline
@@ -46,13 +47,13 @@ attributes:
       partitioned: false # true: one file a day, week, ... with {{partition}} in its path
       columns:
         {_flow({column.name: column.dtype for column in table.columns})}
-      key: {_flow(table.names("key"))}
+      key: {_flow(list(table.key))}
       contract: contracts/rows.json
 
   features:
     function: features.py:build
-    key: {_flow(table.names("key"))}
-    decision_at: {decided} # when the prediction is made: nothing later may be used
+    key: {_flow(list(table.key))}
+    decision_at: {_flow(table.decision_at)} # when the prediction is made: nothing later may be used
     numeric: {_flow(table.names("numeric"))}{note}
     categorical: {_flow(table.names("categorical"))}
     subject: {{source: rows}} # whose rows `ml-assets predict` takes
@@ -84,17 +85,22 @@ attributes:
 
 def features_py(name: str, table: Table) -> str:
     """The feature function: the table as it is; the place for joins and history."""
-    if table.names("time"):
-        imports, body = "", 'tables["rows"]'
-    else:
+    imports, body = "", 'return tables["rows"]'
+    decided = json.dumps(table.decision_at, ensure_ascii=False)
+    if table.names("time") and table.decision_at not in table.frame.columns:
+        day = json.dumps(table.names("time")[0], ensure_ascii=False)
+        body = (
+            "# the table has days: a prediction is made as its day begins\n"
+            f'    moment = pl.col({day}).cast(pl.Datetime("us", "UTC"))\n'
+            f'    return tables["rows"].with_columns(moment.alias({decided}))'
+        )
+    elif not table.names("time"):
         imports = "from datetime import UTC, datetime\n"
         body = (
             "# the table has no times: every row is decided at one moment\n"
-            "    moment = pl.lit(datetime(2000, 1, 1, tzinfo=UTC), pl.Datetime('us', 'UTC'))\n"
-            '    return tables["rows"].with_columns(moment.alias("decided_at"))'
+            '    moment = pl.lit(datetime(2000, 1, 1, tzinfo=UTC), pl.Datetime("us", "UTC"))\n'
+            f'    return tables["rows"].with_columns(moment.alias({decided}))'
         )
-        body = body.replace("'", '"')
-    returned = body if imports else f"return {body}"
     return f'''\
 """What {name} knows of a row when it decides."""
 
@@ -107,11 +113,40 @@ from ml_assets.features.window import Window
 
 def build(tables: Mapping[str, pl.LazyFrame], window: Window) -> pl.LazyFrame:
     """One row per decision: the key, the label, and every feature that the spec names."""
-    {returned}
+    {body}
 '''
 
 
 def _flow(value: object) -> str:
-    """YAML on one line or, where it is long, on several that are indented alike."""
-    text = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=76)
-    return text.strip().replace("\n", "\n        ")
+    """YAML on one line or, where it is long, on several: broken between items, never in one."""
+    lines = [""]
+    for piece in _pieces(value):
+        if lines[-1] and len(lines[-1]) + len(piece) > _WIDTH:
+            lines.append("")
+        lines[-1] += f" {piece}" if lines[-1] else piece
+    return "\n        ".join(lines)
+
+
+def _pieces(value: object) -> list[str]:
+    if isinstance(value, dict):
+        named = [(f"{_scalar(name)}: ", _pieces(held)) for name, held in value.items()]
+        return _enclosed("{", [[name + held[0], *held[1:]] for name, held in named], "}")
+    if isinstance(value, list):
+        return _enclosed("[", [_pieces(item) for item in value], "]")
+    return [_scalar(value)]
+
+
+def _enclosed(begin: str, items: Sequence[Sequence[str]], end: str) -> list[str]:
+    if not items:
+        return [begin + end]
+    pieces = [piece for item in items for piece in (*item[:-1], f"{item[-1]},")]
+    pieces[-1] = pieces[-1].removesuffix(",") + end
+    return [begin + pieces[0], *pieces[1:]]
+
+
+def _scalar(value: object) -> str:
+    # as the item of a list: so what cannot stand bare in one is quoted
+    listed = yaml.safe_dump(
+        [value], default_flow_style=True, width=float("inf"), allow_unicode=True
+    )
+    return listed.strip()[1:-1]

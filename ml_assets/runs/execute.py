@@ -9,7 +9,7 @@ from typing import Any
 
 import dagster as dg
 
-from ml_assets.errors import Interrupted, MlAssetsError, RefusedByGate, RunFailed
+from ml_assets.errors import Interrupted, MlAssetsError, RefusedByGate, RunFailed, counted
 from ml_assets.planning.in_flight import (
     AT_WORK,
     PID_TAG,
@@ -120,7 +120,7 @@ def _failure(result: dg.ExecuteInProcessResult) -> MlAssetsError:
     blocked = [c for c in refused if c.blocking and not c.passed]
     if blocked and any((event.step_key or "").endswith("__gates") for event in failures):
         lines = "\n".join(f"  {c.check_name}: {c.description}" for c in blocked)
-        number = f"{len(blocked)} gate{'' if len(blocked) == 1 else 's'}"
+        number = counted(len(blocked), "gate")
         return RefusedByGate(f"The model was refused by {number}:\n{lines}")
     reasons = "\n".join(f"{event.step_key}: {_reason(event)}" for event in failures)
     if any("EvidenceError" in str(event.step_failure_data.error) for event in failures):

@@ -10,7 +10,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from ml_assets.errors import SpecError
+from ml_assets.errors import SpecError, counted
 from ml_assets.settings import Settings
 from ml_assets.spec.base import Misfit, Misfits
 from ml_assets.spec.pipeline import PipelineSpec
@@ -79,13 +79,9 @@ def load_spec(folder: Path) -> PipelineSpec:
     spec, mistakes = check_spec(folder)
     if spec is None:
         listed = "\n".join(str(mistake) for mistake in mistakes)
-        raise SpecError(f"{folder.name}: {counted(mistakes)} in {folder / SPEC_FILE}:\n{listed}")
+        number = counted(len(mistakes), "mistake")
+        raise SpecError(f"{folder.name}: {number} in {folder / SPEC_FILE}:\n{listed}")
     return spec
-
-
-def counted(mistakes: Sequence[object]) -> str:
-    """``1 mistake``, ``2 mistakes``."""
-    return f"{len(mistakes)} mistake{'' if len(mistakes) == 1 else 's'}"
 
 
 def check_spec(folder: Path) -> tuple[PipelineSpec | None, tuple[Mistake, ...]]:
@@ -96,7 +92,7 @@ def check_spec(folder: Path) -> tuple[PipelineSpec | None, tuple[Mistake, ...]]:
         return None, (Mistake(file, 1, SPEC_FILE, "missing", rule, f"create {file}"),)
     try:
         text = file.read_text()
-        node, document = yaml.compose(text, _Yaml), yaml.load(text, _Yaml)
+        document = yaml.load(text, _Yaml)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = mark.line + 1 if mark else 1
@@ -111,6 +107,7 @@ def check_spec(folder: Path) -> tuple[PipelineSpec | None, tuple[Mistake, ...]]:
     try:
         return PipelineSpec.model_validate(document["attributes"]), ()
     except ValidationError as error:
+        node = yaml.compose(text, _Yaml)  # knows the lines
         return None, tuple(
             mistake for details in error.errors() for mistake in _mistakes(file, node, details)
         )

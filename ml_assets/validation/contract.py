@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from ml_assets.errors import ContractError
+from ml_assets.errors import ContractError, counted
 from ml_assets.spec.canonical import canonical_json
 
 Severity = Literal["critical", "warning"]
@@ -117,7 +117,7 @@ def load_contract(path: Path) -> Contract:
     mistakes += [f"{name} is stated twice: remove one" for name in twice]
     if mistakes:
         listed = "".join(f"\n  - {mistake}" for mistake in mistakes)
-        raise ContractError(f"{len(mistakes)} mistakes in the contract {path}:{listed}")
+        raise ContractError(f"{counted(len(mistakes), 'mistake')} in the contract {path}:{listed}")
     return Contract(suite["name"], tuple(expectations))
 
 

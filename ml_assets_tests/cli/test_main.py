@@ -88,6 +88,16 @@ def test_check_lists_three_mistakes_with_their_remedies_and_exits_1(
     assert "did you mean 'width'?" in said
 
 
+def test_one_mistake_is_not_mistakes(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    irises.plant(home, home / "sources")
+    spec = home / "irises" / "defs.yaml"
+    spec.write_text(spec.read_text().replace("epochs: 30", "epochs: many"))
+    assert main(["check", "irises"]) == 1
+    assert "irises: 1 mistake\n" in capsys.readouterr().out
+    assert main(["run", "irises"]) == 1
+    assert "1 mistake in " in capsys.readouterr().err
+
+
 def test_check_finds_a_missing_contract_and_a_missing_function(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

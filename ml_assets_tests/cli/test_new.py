@@ -1,5 +1,6 @@
 """ml-assets new: a folder that passes the check and runs at once, on any table of one's own."""
 
+import re
 from pathlib import Path
 
 import polars as pl
@@ -49,6 +50,47 @@ def test_a_new_pipeline_runs_at_once_to_a_release(
     assert "production is model" in capsys.readouterr().out
 
 
+def test_the_first_pipeline_makes_the_folder_that_is_named_for_it(
+    room: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    room.rmdir()
+    assert main(["check"]) == 1
+    assert "run `ml-assets new NAME`" in capsys.readouterr().err
+    assert main(["new", "orders"]) == 0
+    assert "first: export" not in capsys.readouterr().out
+    assert main(["check", "orders"]) == 0
+
+
+def test_a_file_in_the_place_of_the_folder_is_left_as_it_is(
+    room: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    room.rmdir()
+    room.write_text("mine")
+    assert main(["new", "orders"]) == 1
+    assert "is not a folder" in capsys.readouterr().err
+    assert main(["new", "orders", "--into", str(room)]) == 1
+    assert room.read_text() == "mine"
+
+
+def test_where_no_folder_is_named_it_is_made_here(
+    room: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    room.rmdir()
+    monkeypatch.delenv("ML_ASSETS_PIPELINES")
+    monkeypatch.chdir(room.parent)
+    assert main(["new", "orders"]) == 0
+    assert f"first: export ML_ASSETS_PIPELINES={room}\n" in capsys.readouterr().out
+    assert (room / "orders" / "defs.yaml").is_file()
+
+
+def test_a_folder_of_its_own_joins_those_that_are_known(
+    room: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "other"
+    assert main(["new", "orders", "--into", str(other)]) == 0
+    assert f"first: export ML_ASSETS_PIPELINES={room}:{other}\n" in capsys.readouterr().out
+
+
 def test_a_new_spec_is_short(room: Path) -> None:
     main(["new", "orders"])
     lines = (room / "orders" / "defs.yaml").read_text().splitlines()
@@ -67,6 +109,38 @@ def test_a_table_of_ones_own_is_described(room: Path, houses: Path) -> None:
     assert main(["run", "houses", "--through", "training_set"]) == 0
 
 
+def test_days_are_cast_to_the_moment_of_the_decision(room: Path, houses: Path) -> None:
+    about = ["--table", str(houses), "--label", "garden"]
+    assert main(["new", "houses", *about, "--time", "built"]) == 0
+    assert load_spec(room / "houses").features.decision_at == "decided_at"
+    assert main(["run", "houses", "--through", "training_set"]) == 0
+    assert main(["new", "daily", *about, "--time", "built", "--key", "plot,built"]) == 0
+    assert load_spec(room / "daily").sources["rows"].key == ("plot", "built")
+
+
+def test_a_column_that_is_called_decided_at_is_left_alone(room: Path, houses: Path) -> None:
+    frame = pl.read_csv(houses).rename({"area": "decided_at"})
+    frame.write_csv(houses)
+    assert main(["new", "houses", "--table", str(houses), "--label", "garden"]) == 0
+    features = load_spec(room / "houses").features
+    assert features.numeric == ("decided_at", "rooms")
+    assert features.decision_at == "decided_at_2"
+    assert main(["run", "houses", "--through", "training_set"]) == 0
+
+
+def test_the_name_of_a_column_is_never_broken(room: Path, tmp_path: Path) -> None:
+    names = [f"how long, in m: side {n} of it" for n in range(9)]
+    file = tmp_path / "sides.parquet"
+    pl.DataFrame(
+        {"id": range(20), "y": [True, False] * 10, **{name: range(20) for name in names}}
+    ).write_parquet(file)
+    assert main(["new", "sides", "--table", str(file), "--label", "y", "--key", "id"]) == 0
+    assert load_spec(room / "sides").features.numeric == tuple(names)
+    text = (room / "sides" / "defs.yaml").read_text()
+    assert all(text.count(f"'{name}'") == 2 for name in names)
+    assert max(len(line) for line in text.splitlines()) <= 100
+
+
 def test_a_text_label_has_classes(room: Path, houses: Path) -> None:
     assert main(["new", "kinds", "--table", str(houses), "--label", "kind"]) == 0
     assert load_spec(room / "kinds").label.classes == ("flat", "house")
@@ -81,22 +155,80 @@ def test_a_number_to_predict_is_compared_in_shares(room: Path, houses: Path) -> 
     assert main(["run", "rooms", "--through", "training_set"]) == 0
 
 
-def test_an_unknown_outcome_is_no_mistake_of_the_table(room: Path, houses: Path) -> None:
+def test_an_unknown_outcome_is_no_mistake_of_the_table(
+    room: Path, houses: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     lines = houses.read_text().splitlines()
     lines[-1] = lines[-1].rsplit(",", 1)[0] + ","  # its garden is not known
     houses.write_text("\n".join(lines) + "\n")
     assert main(["new", "houses", "--table", str(houses), "--label", "garden"]) == 0
+    assert "1 of 60 rows has no label: it is not trained on" in capsys.readouterr().out
     assert main(["run", "houses", "--through", "training_set"]) == 0
     contract = (room / "houses" / "contracts" / "rows.json").read_text()
     assert "not_be_null" not in contract
+
+
+def test_unknown_outcomes_are_counted(
+    room: Path, houses: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    known = pl.when(pl.col("rooms") > 1).then("garden").alias("garden")
+    pl.read_csv(houses).with_columns(known).write_csv(houses)
+    assert main(["new", "houses", "--table", str(houses), "--label", "garden"]) == 0
+    assert "24 of 60 rows have no label: they are not trained on" in capsys.readouterr().out
+
+
+def test_the_copy_of_the_table_is_the_source_from_then_on(
+    room: Path, houses: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["new", "houses", "--table", str(houses), "--label", "garden"]) == 0
+    said = re.search("table: copied to (.+)\n.*replace that file", capsys.readouterr().out)
+    assert said
+    assert pl.read_parquet(said[1]).height == pl.read_csv(houses).height
+
+
+def test_what_is_left_out_is_left_out_for_a_reason(
+    room: Path, houses: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    frame = pl.read_csv(houses).with_columns(
+        price=pl.Series([str(n) if n != 7 else "n/a" for n in range(60)]),
+        size=pl.Series([str(n % 9) if n else "?" for n in range(60)]),
+        nothing=pl.lit(None),
+    )
+    frame.write_csv(houses)
+    assert main(["new", "houses", "--table", str(houses), "--label", "garden"]) == 0
+    said = capsys.readouterr().out
+    assert "left out: 60 different values" in said
+    assert "left out: 59 of 60 are numbers, the first other is 'n/a'" in said
+    assert "categorical: 59 of 60 are numbers, the first other is '?'" in said
+    assert "left out: make numbers of it in features.py" in said
+    assert "left out: it is empty" in said
+    assert main(["new", "prices", "--table", str(houses), "--label", "price"]) == 1
+    assert "or mend this one: 59 of 60 are numbers" in capsys.readouterr().err
+
+
+def test_an_index_without_a_name_gets_one(
+    room: Path, houses: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    frame = pl.read_csv(houses)
+    frame.rename({"plot": "row"}).with_row_index("").write_csv(houses)
+    assert main(["new", "houses", "--table", str(houses), "--label", "garden"]) == 0
+    assert "the column without a name is called 'row_2'" in capsys.readouterr().out
+    assert load_spec(room / "houses").sources["rows"].key == ("row_2",)
+    assert main(["run", "houses", "--through", "training_set"]) == 0
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["--label", "price"], "has no columns ['price']"),
-        (["--label", "garden", "--key", "rooms"], "more than once"),
+        (
+            ["--label", "garden", "--key", "rooms"],
+            "more than once: 12 rows have rooms 0, and so for 4 more",
+        ),
+        (["--label", "garden", "--key", "area"], "empty in 1 of 60 rows"),
         (["--label", "street"], "up to 50 classes"),
+        (["--label", "garden", "--time", "rooms"], "read as int64, 0 for one"),
+        (["--label", "garden", "--key", "garden"], "it is no key"),
         ([], "Add --label COLUMN"),
     ],
 )
@@ -106,6 +238,14 @@ def test_what_cannot_be_described_is_said(
     assert main(["new", "houses", "--table", str(houses), *arguments]) == 1
     assert said in capsys.readouterr().err
     assert not (room / "houses").exists()
+
+
+def test_a_table_that_is_not_separated_by_commas_is_recognized(
+    room: Path, houses: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pl.read_csv(houses).write_csv(houses, separator=";")
+    assert main(["new", "houses", "--table", str(houses), "--label", "garden"]) == 1
+    assert "is it separated by ';'? Commas are expected" in capsys.readouterr().err
 
 
 def test_a_table_whose_rows_cannot_be_told_apart_asks_for_a_key(

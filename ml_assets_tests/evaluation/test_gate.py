@@ -65,6 +65,13 @@ def test_one_failed_gate_refuses_and_is_named_with_its_numbers(spec, report, mea
     assert summary(results).startswith("refused by 1 of 6 gates: auc_floor: auc is 0.6500")
 
 
+def test_one_gate_is_not_gates(spec, report, measured):
+    floor = [gate for gate in spec.gates if gate.name == "auc_floor"]
+    assert summary(decide(floor, report, measured)) == "the only gate passed"
+    refused = summary(decide(floor, with_metric(report, "auc", 0.65), measured))
+    assert refused.startswith("refused by 1 of 1 gate: auc_floor")
+
+
 def test_no_gate_is_no_pass(report, measured):
     assert not passed(decide([], report, measured))
     assert "no gate" in summary([])

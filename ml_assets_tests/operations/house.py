@@ -327,7 +327,7 @@ def decision_on(evidence: Evidence, passes: bool, now: datetime) -> Decision:
         evidence=evidence,
         gates=(gate,),
         passed=passes,
-        reason="all 1 gates passed" if passes else "floor failed",
+        reason="the only gate passed" if passes else "floor failed",
         run=f"run-of-{evidence.model[:8]}",
         time=now,
     )

@@ -45,11 +45,9 @@ def judged(world: World, pipeline: str) -> tuple[pl.DataFrame, np.ndarray]:
     rows = read_table(f"{pipeline}/training_set", settings=world.settings)
     holdout = rows.filter(pl.col("split") == "holdout").collect()
     sessions = Path(world.settings.objects) / "sessions"
-    results = sessions.glob(f"{pipeline}-score-*/attempts/*/result.json")
-    scored = [ScoreResult.model_validate_json(path.read_bytes()) for path in results]
-    found = [np.load(one.predictions.path) for one in scored]
-    (stored,) = (one for one in found if len(one) == len(holdout))  # the other: shuffled rows
-    return holdout, stored
+    (result,) = sessions.glob(f"{pipeline}-score-*/attempts/*/result.json")
+    scored = ScoreResult.model_validate_json(result.read_bytes())
+    return holdout, np.load(scored.predictions.path)[: len(holdout)]  # behind it: shuffled rows
 
 
 def landed(world: World, weeks: list[str]) -> pl.DataFrame:

@@ -1,5 +1,6 @@
 """Claims about the run history: Dagster's own files, written over few connections."""
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,13 +25,16 @@ def table(
     context: dg.AssetExecutionContext,
 ) -> Iterator[dg.AssetCheckResult | dg.MaterializeResult]:
     yield dg.AssetCheckResult(check_name="whole", passed=True)
-    yield dg.MaterializeResult()
+    yield dg.MaterializeResult(data_version=dg.DataVersion("of all"))
     for key in context.partition_keys:
-        context.log_event(
-            dg.AssetCheckEvaluation(  # pyright: ignore[reportArgumentType]  taken, if not declared
-                dg.AssetKey("table"), "whole", passed=key != "p7", metadata={}, partition=key
+        tags = {"dagster/data_version": f"version of {key}"}
+        context.log_event(dg.AssetMaterialization("table", partition=key, tags=tags))
+        for passed in (False, key != "p7"):  # the second replaces the first
+            context.log_event(
+                dg.AssetCheckEvaluation(  # pyright: ignore[reportArgumentType]  taken, if not declared
+                    dg.AssetKey("table"), "whole", passed, metadata={}, partition=key
+                )
             )
-        )
 
 
 @pytest.fixture
@@ -67,6 +71,73 @@ def test_dagsters_own_class_reads_every_event_of_every_partition(dagster_home: P
         )
     verdicts = {e.partition: e.status.value for e in history if e.partition}
     assert verdicts == {key: "FAILED" if key == "p7" else "SUCCEEDED" for key in PARTITIONS}
+
+
+TABLES = {
+    "event_logs": "dagster_event_type, step_key, asset_key, partition",
+    "asset_keys": "asset_key, last_materialization is null, last_run_id is null",
+    "asset_event_tags": "event_id, asset_key, key, value",
+    "asset_check_executions": "asset_key, check_name, partition, execution_status,"
+    " evaluation_event_storage_id, materialization_event_storage_id",
+}
+"""The index's tables -> their columns without the time and the run's id."""
+
+
+def test_its_files_hold_what_dagsters_own_class_writes(dagster_home: Path) -> None:
+    def written(configuration: str) -> tuple[dict[str, list[tuple[object, ...]]], int]:
+        (dagster_home / "dagster.yaml").write_text(configuration)
+        with dg.DagsterInstance.get() as instance:
+            run_id = materialize(instance)
+            of_run = len(instance.get_records_for_run(run_id).records)
+            storage = instance.event_log_storage
+            assert isinstance(storage, SqliteEventLogStorage)
+            with storage.index_connection() as connection:
+                tables = {
+                    name: sorted(
+                        (
+                            tuple(row)
+                            for row in connection.exec_driver_sql(f"select {columns} from {name}")
+                        ),
+                        key=str,  # what is planned comes in the order of a set
+                    )
+                    for name, columns in TABLES.items()
+                }
+            instance.wipe()
+        shutil.rmtree(dagster_home / "history")
+        return tables, of_run
+
+    ours = (dagster_home / "dagster.yaml").read_text()
+    assert written(ours) == written("telemetry: {enabled: false}")
+
+
+def test_a_burst_is_stored_together_and_read_at_once(dagster_home: Path) -> None:
+    begun: list[str] = []
+
+    def count(connection: object) -> None:
+        begun.append(str(connection))
+
+    with dg.DagsterInstance.get() as instance:
+        run_id = materialize(instance)
+        kept = [record.event_log_entry for record in instance.get_records_for_run(run_id).records]
+        of_partitions = {"ASSET_MATERIALIZATION", "ASSET_CHECK_EVALUATION"}
+        burst = [
+            entry
+            for entry in kept
+            if (found := entry.dagster_event)
+            and found.event_type_value in of_partitions
+            and (found.partition or not found.asset_key)
+        ]
+        event.listen(Engine, "begin", count)
+        try:
+            for entry in burst[1:]:  # the first is the verdict on all partitions
+                instance.event_log_storage.store_event(entry)
+            assert not begun
+            seen = len(instance.get_records_for_run(run_id).records)
+        finally:
+            event.remove(Engine, "begin", count)
+    assert len(burst) > 3 * len(PARTITIONS)
+    assert seen == len(kept) + len(burst) - 1
+    assert len(begun) == 3  # the run's file, the index, and what was read
 
 
 def test_a_reader_beside_it_sees_an_event_as_soon_as_it_is_stored(dagster_home: Path) -> None:
