@@ -1,7 +1,9 @@
 """The walk of a regression and of a ranking: from the spec to a release, and to the next model."""
 
+from io import StringIO
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from ml_assets_tests.worlds import clicks, rents
@@ -121,6 +123,32 @@ def test_the_report_shows_what_makes_sense_of_the_task(
     assert "<svg" in page
     assert all(heading in page for heading in shown)
     assert not any(heading in page for heading in not_shown)
+
+
+def test_the_release_of_a_ranking_predicts_a_score_for_each_product(
+    world: World, ranked: str
+) -> None:
+    lines = (world.sources / "shown" / "2024-03-30.csv").read_text().splitlines()
+    without_grade = [line.rsplit(",", 1)[0] for line in lines[: 1 + 2 * clicks.PRODUCTS]]
+    file = world.root / "search.csv"
+    file.write_text("\n".join(without_grade) + "\n")
+    found = pl.read_csv(StringIO(world.streams("predict", "clicks", str(file)).stdout))
+    assert found.columns == ["item", "score"]
+    assert found["score"].n_unique() > clicks.PRODUCTS
+    truth = pl.read_csv(world.sources / "shown" / "2024-03-30.csv")
+    both = found.join(truth, on="item").group_by("grade").agg(pl.col("score").mean())
+    assert both.sort("grade")["score"].is_sorted(), "the better match has the higher score"
+
+
+def test_the_release_of_a_regression_predicts_in_the_unit_of_its_label(
+    world: World, estimated: str
+) -> None:
+    rows = pl.read_csv(world.sources / "flats.csv").head(50)
+    file = world.root / "flats.csv"
+    rows.drop("rent").write_csv(file)
+    found = pl.read_csv(StringIO(world.streams("predict", "rents", str(file)).stdout))
+    error = (found["prediction"] - rows["rent"]).abs().mean()
+    assert isinstance(error, float) and error < 2 * rents.NOISE
 
 
 def test_a_gate_on_a_metric_of_another_task_is_a_mistake_of_the_spec(world: World) -> None:

@@ -112,7 +112,8 @@ def write_rows_to_score(rows: pl.DataFrame, manifest: ModelManifest, folder: Pat
         )
     query = "__query" if manifest.task == "ranking" else None
     label = LabelSpec(column="__label", task=manifest.task, classes=manifest.classes, query=query)
-    stand_in = pl.lit(manifest.classes[0] if manifest.classes else 0.0).alias(label.column)
+    # 1: of every task a label, and of a ranking a relevant one, without which it has no query
+    stand_in = pl.lit(manifest.classes[0] if manifest.classes else 1.0).alias(label.column)
     together = [pl.lit(0).alias(query)] if query else []
     labelled = rows.select(*wanted, stand_in, *together)
     fitted = Fitted(preprocessing, manifest.label_scale)
