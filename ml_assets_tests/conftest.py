@@ -1,5 +1,8 @@
 """What tests of several rooms use: two small pipelines, released, to read and never to change."""
 
+import signal
+from collections.abc import Iterator
+
 import pytest
 
 from ml_assets_tests.worlds import deliveries, irises
@@ -32,3 +35,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "released" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.timeout(600))
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Ctrl-C works: a background shell would have handed down SIGINT ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

@@ -118,6 +118,7 @@ def test_a_run_killed_at_any_moment_ends_in_the_same_release(
     assert released["version"] == world.status("deliveries")["release"]["version"]
 
 
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("moment", ["> irises__feature_set", "step 20 of"])
 def test_an_interrupted_run_ends_in_one_line(tmp_path: Path, moment: str) -> None:
     stopped = World(tmp_path)

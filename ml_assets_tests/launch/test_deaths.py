@@ -88,14 +88,6 @@ def test_a_cancel_ends_a_program_that_does_not_listen_after_the_grace(stage, unt
     assert not any(is_alive(pid) for pid in read_pids(pids))
 
 
-@pytest.fixture
-def interruptible():
-    """Ctrl-C works: a background shell would have handed down SIGINT ignored."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 @pytest.mark.usefixtures("interruptible")
 def test_a_second_interrupt_does_not_wait_for_the_grace(stage, until, is_alive):
     pids = hanging(stage, deaf=True)

@@ -2,8 +2,8 @@
 
 import json
 import os
+import shutil
 import sqlite3
-import tarfile
 import time
 from pathlib import Path
 
@@ -27,8 +27,7 @@ LONG_AGO = 1_600_000_000
 
 def unpack(root: Path) -> Settings:
     """A state folder of format 1 with a released model, long unused."""
-    with tarfile.open(FOLDERS / "format-1.tar.gz") as stored:
-        stored.extractall(root, filter="data")
+    shutil.unpack_archive(FOLDERS / "format-1.tar.gz", root)
     for path in (root / "state" / "objects").rglob("*"):
         os.utime(path, (LONG_AGO, LONG_AGO))
     return read_settings({"ML_ASSETS_HOME": str(root / "state")})
