@@ -1,7 +1,7 @@
 # Everything a newcomer types. Needs Python 3.11 or later and make; the rest is installed in .venv.
 .DEFAULT_GOAL := help
 .SUFFIXES:
-.PHONY: help demo ui test days check format lock reset clean
+.PHONY: help demo ui test long check format lock reset clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -30,7 +30,8 @@ ui: $(VENV)/.installed ## open the asset graph in the browser
 test: $(VENV)/.installed-test ## run the tests
 	@$(BIN)/python -m pytest -q $(ARGS)
 
-days: $(VENV)/.installed-test ## 200 simulated days of house-keeping, with a run every day
+long: $(VENV)/.installed-test ## run the long tests: a real daemon, 200 days with a run each
+	@$(BIN)/python -m pytest -q -m daemon $(ARGS)
 	@ML_ASSETS_TEST_RUN_EVERY=1 $(BIN)/python -m pytest -q $(ARGS) \
 		ml_assets_tests/operations/test_two_hundred_days.py
 

@@ -25,7 +25,7 @@ WINDOW = 28
 RELEASES = 40
 """Every so many days a model is good enough."""
 RUNS = int(os.environ.get("ML_ASSETS_TEST_RUN_EVERY") or 10)
-"""Every so many days there is a real Dagster run; `make days` has one every day."""
+"""Every so many days there is a real Dagster run; `make long` has one every day."""
 RETENTION = Retention(
     history=6 * DAY,
     quarantine=6 * DAY,
