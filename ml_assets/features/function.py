@@ -2,11 +2,10 @@
 
 import difflib
 import hashlib
-import importlib.util
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import Any
 
 import polars as pl
@@ -117,13 +116,12 @@ def check_keys(frame: pl.DataFrame, key: Sequence[str], what: str) -> None:
 
 
 def _import(file: Path, module_name: str) -> None:
-    spec = importlib.util.spec_from_file_location(module_name, file)
-    if spec is None or spec.loader is None:
-        raise SpecError(f"{file} cannot be imported as Python.")
-    module = importlib.util.module_from_spec(spec)
+    module = ModuleType(module_name)
+    module.__file__ = str(file)
     sys.modules[module_name] = module
     try:
-        spec.loader.exec_module(module)
+        # no import: Python would take its compiled copy of a file edited twice in one second
+        exec(compile(file.read_bytes(), file, "exec"), module.__dict__)
     except Exception as error:  # a team's file may raise anything
         del sys.modules[module_name]
         raise SpecError(f"{file} cannot be imported: {type(error).__name__}: {error}") from error

@@ -7,6 +7,7 @@ commit that was kept.
 import contextlib
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -16,6 +17,10 @@ _SCHEMA = """
 create table if not exists refs (name text primary key, kind text not null, target text not null);
 create table if not exists grafts (commit_id text primary key, parent text);
 """
+
+
+BUSY_SECONDS = 30.0
+"""How long a process waits for another that writes."""
 
 
 class Refs:
@@ -85,8 +90,23 @@ class Refs:
 
     def _connect(self) -> sqlite3.Connection:
         file = self._root / "refs.db"
-        connection = sqlite3.connect(file, timeout=30, check_same_thread=False)  # by turns
-        connection.execute("pragma journal_mode = wal")
+        connection = sqlite3.connect(
+            file, timeout=BUSY_SECONDS, check_same_thread=False
+        )  # by turns
+        _use_wal(connection)
         connection.execute("pragma synchronous = full")
         connection.execute("pragma wal_autocheckpoint = 100")  # pages: 400 KB of log at most
         return connection
+
+
+def _use_wal(connection: sqlite3.Connection) -> None:
+    """Switch a new file to WAL; SQLite does not wait for another process that does it just now."""
+    deadline = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("pragma journal_mode = wal")
+            return
+        except sqlite3.OperationalError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
