@@ -102,16 +102,7 @@ def test_a_run_killed_at_any_moment_ends_in_the_same_release(
     killed = World(tmp_path)
     irises.plant(killed.root / "pipelines", killed.sources)
     deliveries.plant(killed.root / "pipelines", killed.sources)
-    with subprocess.Popen(
-        [sys.executable, "-m", "ml_assets.cli.main", "run", "deliveries"],
-        env=killed.environment,
-        cwd=killed.root,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as run:
-        assert run.stdout is not None
-        assert any(moment in line for line in run.stdout)
-        run.kill()
+    killed.stopped_at(moment, signal.SIGKILL, "run", "deliveries")
     again = killed.cli("run", "deliveries")
     if moment == "step 40 of":  # the features may be made before the kill comes
         assert "was interrupted; it is marked as failed" in again
@@ -124,20 +115,9 @@ def test_a_run_killed_at_any_moment_ends_in_the_same_release(
 def test_an_interrupted_run_ends_in_one_line(tmp_path: Path, moment: str) -> None:
     stopped = World(tmp_path)
     irises.plant(stopped.pipelines, stopped.sources)
-    with subprocess.Popen(
-        [sys.executable, "-m", "ml_assets.cli.main", "run", "irises"],
-        env=stopped.environment,
-        cwd=stopped.root,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as run:
-        assert run.stdout is not None
-        assert any(moment in line for line in run.stdout)
-        run.send_signal(signal.SIGINT)
-        _, said = run.communicate(timeout=60)
+    code, said = stopped.stopped_at(moment, signal.SIGINT, "run", "irises")
     assert said == "interrupted: what was made stays; run again to go on\n"
-    assert run.returncode == 130
+    assert code == 130
 
 
 def test_the_report_is_one_file_with_pictures(world: World, walked: str) -> None:

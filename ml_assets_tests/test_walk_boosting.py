@@ -2,8 +2,7 @@
 
 import dataclasses
 import os
-import subprocess
-import sys
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -64,16 +63,7 @@ def test_the_page_says_whether_they_are_worth_their_cost(world: World) -> None:
 
 def test_trees_killed_while_they_grow_end_in_the_same_model(world: World, tmp_path: Path) -> None:
     killed = plant(tmp_path)
-    with subprocess.Popen(
-        [sys.executable, "-m", "ml_assets.cli.main", "run", "irises"],
-        env=killed.environment,
-        cwd=killed.root,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as run:
-        assert run.stdout is not None
-        assert any("round 4 of" in line for line in run.stdout)
-        run.kill()
+    killed.stopped_at("round 4 of", signal.SIGKILL, "run", "irises")
     killed.cli("run", "irises")
     assert release(killed)["version"] == release(world)["version"]
 

@@ -73,11 +73,7 @@ def pictures(shown: Sequence[Picture | Table]) -> dict[str, Any]:
     return {"pictures": dg.MetadataValue.md(album(shown))} if shown else {}
 
 
-def history(
-    store: SnapshotStore,
-    address: Address,
-    draw: Callable[[Sequence[StageRecord]], Sequence[Picture]],
-) -> dict[str, Any]:
+def history(store: SnapshotStore, address: Address, draw: Draw) -> dict[str, Any]:
     """The pictures of a data stage over its partitions so far, from their records alone."""
     return pictures(draw(recent_records(store, store.resolve("main"), address)))
 

@@ -84,8 +84,9 @@ class Draft:
 
     def table(self, frame: pl.DataFrame | pl.LazyFrame, key: Sequence[str]) -> None:
         """Add the stage's table; its rows and missing values become the record's."""
-        self.rows = self.extra_table("data.parquet", frame, key)
-        self.missing = missing_shares(frame)
+        whole = frame.lazy().collect()  # once, for both of what follows
+        self.rows = self.extra_table("data.parquet", whole, key)
+        self.missing = missing_shares(whole)
 
     def extra_table(self, name: str, frame: pl.DataFrame | pl.LazyFrame, key: Sequence[str]) -> int:
         file = Path(self._scratch_name) / name

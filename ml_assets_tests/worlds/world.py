@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -70,6 +71,22 @@ class World:
         )
         assert done.returncode == code, done.stdout + done.stderr
         return done
+
+    def stopped_at(self, moment: str, stop: signal.Signals, *arguments: str) -> tuple[int, str]:
+        """Run ml-assets until a line holds ``moment``, send the signal: exit code and stderr."""
+        with subprocess.Popen(
+            [sys.executable, "-m", "ml_assets.cli.main", *arguments],
+            env=self.environment,
+            cwd=self.root,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as command:
+            assert command.stdout is not None
+            assert any(moment in line for line in command.stdout)
+            command.send_signal(stop)
+            _, said = command.communicate(timeout=60)
+        return command.returncode, said
 
     @contextmanager
     def instance(self) -> Iterator[dg.DagsterInstance]:
