@@ -1,14 +1,11 @@
 """The ``train`` verb. Read it from top to bottom: set up, the loop, the best weights."""
 
 import time
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field
 
 import torch
-from torch.optim import Optimizer
 
 from ml_assets.spec.program import TrainRequest
-from ml_assets.spec.training import Task
 from ml_assets.training.batches import Batches, lost_share
 from ml_assets.training.checkpoint import Checkpoints
 from ml_assets.training.checkpoint_files import CheckpointFiles, TrainerState, newest_whole
@@ -16,52 +13,64 @@ from ml_assets.training.clock import CheckpointClock
 from ml_assets.training.data import SplitArrays, open_set
 from ml_assets.training.events import FIRST_ROWS, EventWriter
 from ml_assets.training.export import export
-from ml_assets.training.losses import row_losses, row_weights
-from ml_assets.training.models import Network, build, set_output_bias
+from ml_assets.training.models import build, set_output_bias
 from ml_assets.training.optimization import learning_rate, make_optimizer
-from ml_assets.training.parallel import Ranks, join, leave, parallelize, sum_gradients, total
+from ml_assets.training.parallel import Ranks, join, leave, parallelize
 from ml_assets.training.result import StoppedBy, finish
-from ml_assets.training.stop import NonFinite, Notice, SavedAfterNotice
+from ml_assets.training.step import Step, Stepper, Word
+from ml_assets.training.stop import Notice, SavedAfterNotice
 from ml_assets.training.validation import fixed_batch, validation_loss
 
 
 def train(request: TrainRequest, events: EventWriter) -> None:
     """Train, or go on from the newest whole checkpoint, and write the result."""
+    began = time.monotonic()
+    spec = request.training
     torch.set_num_threads(request.world.threads)
     torch.use_deterministic_algorithms(True)
     notice = Notice()
     folder, schema = open_set(request.data)
     ranks = join()
     try:
-        trainer = Trainer(request, events, ranks, notice, SplitArrays(folder, schema, "train"))
-        torch.manual_seed(request.training.seed)
+        torch.manual_seed(spec.seed)
         network = build(request.model, schema.preprocessing, schema.task, schema.classes)
         set_output_bias(network, schema.task, schema.label_rate)
-        network = parallelize(network, request.training.strategy, ranks.world)
-        optimizer = make_optimizer(network, request.training)
+        network = parallelize(network, spec.strategy, ranks.world)
+        rows = SplitArrays(folder, schema, "train")
+        batches = Batches(rows, spec.seed, spec.batch_size, spec.microbatches)
+        optimizer = make_optimizer(network, spec)
+        stepper = Stepper(network, optimizer, batches, ranks, spec, schema.task)
         held_out = SplitArrays(folder, schema, "validation")
-        state, stopped = trainer.loop(network, optimizer, held_out, schema.task)
+        trainer = Trainer(request, events, ranks, notice, stepper, held_out)
+        state, stopped = trainer.loop()
         best = state.best[0]
         trainer.checkpoints.load_model(best.name, network, optimizer)
         model = export(network, request, schema, best.step, ranks)
         if model is not None:
-            seconds = time.monotonic() - trainer.began
-            finish(request, events, state, stopped, model, seconds)
+            finish(request, events, state, stopped, model, time.monotonic() - began)
     finally:
         leave()
 
 
-class Step(NamedTuple):
-    """What one global step came to, equal on all ranks."""
+@dataclass
+class Window:
+    """The steps since the last evaluation."""
 
-    loss: float
-    """Mean over the rows."""
-    grad_norm: float
-    rows: float
-    notice: bool
-    """A rank was told to stop."""
-    checkpoint_due: bool
-    """By the clock of rank 0."""
+    losses: list[float] = field(default_factory=list)
+    rows: float = 0.0
+    since: float = field(default_factory=time.monotonic)
+
+    def take(self, done: Step) -> None:
+        self.losses.append(done.loss)
+        self.rows += done.rows
+
+    @property
+    def loss(self) -> float:
+        return sum(self.losses) / len(self.losses)
+
+    @property
+    def rows_per_second(self) -> float:
+        return self.rows / max(time.monotonic() - self.since, 1e-9)
 
 
 @dataclass
@@ -72,100 +81,41 @@ class Trainer:
     events: EventWriter
     ranks: Ranks
     notice: Notice
-    rows: SplitArrays
+    stepper: Stepper
+    held_out: SplitArrays
 
     def __post_init__(self) -> None:
-        spec = self.request.training
-        self.spec = spec
-        self.batches = Batches(self.rows, spec.seed, spec.batch_size, spec.microbatches)
-        self.steps = self.batches.steps_per_epoch * spec.epochs
+        self.spec = self.request.training
+        self.steps = self.stepper.steps
         self.files = CheckpointFiles(self.request, self.events, self.ranks.world)
         self.checkpoints = Checkpoints(self.files, self.ranks)
-        self.clock = CheckpointClock(spec.checkpoint_minutes)
-        self.began = time.monotonic()
+        self.clock = CheckpointClock(self.spec.checkpoint_minutes)
 
-    def loop(
-        self, network: Network, optimizer: Optimizer, held_out: SplitArrays, task: Task
-    ) -> tuple[TrainerState, StoppedBy]:
+    def loop(self) -> tuple[TrainerState, StoppedBy]:
         """Steps until the last one, or until patience ends."""
-        state = self._resume(network, optimizer)
-        seen, since = 0.0, time.monotonic()
-        losses: list[float] = []
+        state, window = self._resume(), Window()
         while state.step < self.steps:
             if state.evaluations_without_better >= self.spec.patience:
                 self.checkpoints.close()
                 return state, "patience"
-            step = state.step
-            done = self.step(network, optimizer, step, task)
-            losses.append(done.loss)
-            seen += done.rows
-            state = state.model_copy(update={"step": step + 1})
-            last = state.step == self.steps
-            if state.step % self.spec.evaluate_every == 0 or last or done.notice:
-                speed = seen / max(time.monotonic() - since, 1e-9)
-                metrics = {
-                    "train_loss": sum(losses) / len(losses),
-                    "validation_loss": validation_loss(network, held_out, self.ranks, task),
-                    "learning_rate": learning_rate(self.spec, step, self.steps),
-                    "grad_norm": done.grad_norm,
-                    "rows_per_second": speed,
-                    "epoch": state.step / self.batches.steps_per_epoch,
-                }
-                state = self._judged(state, metrics["validation_loss"], notice=done.notice)
-                self._tell(state, metrics)
-                self.events.fixed_batch(state.step, *fixed_batch(network, held_out, task))
-                self._save(network, optimizer, state, metrics)
-                seen, since, losses = 0.0, time.monotonic(), []
+            done = self.stepper.take(state.step, self._word)
+            window.take(done)
+            state = state.model_copy(update={"step": state.step + 1})
+            if self._evaluation_is_due(state.step) or done.notice:
+                state = self._evaluate(state, done, window)
+                window = Window()
             elif done.checkpoint_due:
-                self._save(network, optimizer, state, {"train_loss": done.loss})
+                self._save(state, {"train_loss": done.loss})
             if done.notice:
                 self.checkpoints.close()
                 raise SavedAfterNotice(f"a notice came: saved at step {state.step}", state.step)
         self.checkpoints.close()
         return state, "epochs"
 
-    def step(self, network: Network, optimizer: Optimizer, step: int, task: Task) -> Step:
-        """One global step over all ranks."""
-        rows, masks, counted = self.batches.share(step, self.ranks.rank, self.ranks.world)
-        logits = network(rows.numeric, rows.categorical, masks)
-        weights = row_weights(rows, task, self.spec.positive_weight)
-        weights = weights if counted else torch.zeros_like(weights)
-        loss = (row_losses(logits, rows, task) * weights).sum()
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        sum_gradients(network, self.spec.strategy, self.ranks.world)
-        sums = [
-            float(loss.detach()),
-            float(weights.sum()),
-            float(counted),
-            float(self.notice.given),
-            float(self.ranks.rank == 0 and self.clock.due),
-        ]
-        loss_sum, weight_sum, count, notices, due = total(sums)
-        norm = self._scale_and_clip(network, weight_sum)
-        mean = loss_sum / weight_sum
-        if not (torch.isfinite(torch.tensor(mean)) and torch.isfinite(torch.tensor(norm))):
-            raise NonFinite(
-                f"loss {mean} and gradient norm {norm} at step {step}: nothing was updated. Lower"
-                " training.learning_rate or training.clip_norm, or look for broken feature values.",
-                step,
-            )
-        for group in optimizer.param_groups:
-            group["lr"] = learning_rate(self.spec, step, self.steps)
-        optimizer.step()
-        return Step(mean, norm, count, notices > 0, due > 0)
+    def _word(self) -> Word:
+        return Word(self.notice.given, self.clock.due)
 
-    def _save(
-        self,
-        network: Network,
-        optimizer: Optimizer,
-        state: TrainerState,
-        metrics: dict[str, float],
-    ) -> None:
-        self.checkpoints.save(network, optimizer, state, metrics)
-        self.clock.saved()
-
-    def _resume(self, network: Network, optimizer: Optimizer) -> TrainerState:
+    def _resume(self) -> TrainerState:
         lost = lost_share(self.spec.microbatches, self.ranks.world)
         if lost:
             self.events.warning(
@@ -173,38 +123,50 @@ class Trainer:
                 f" {lost:.0%} of their time is spent waiting"
             )
         if self.request.resume is None:
-            self.events.first_rows(self.batches.first(FIRST_ROWS))
+            self.events.first_rows(self.stepper.batches.first(FIRST_ROWS))
             return TrainerState()
         ref = newest_whole(self.files.folder, self.events)
         if ref is None:
             return TrainerState()
-        state = self.checkpoints.load(ref, network, optimizer)
+        state = self.checkpoints.load(ref, self.stepper.network, self.stepper.optimizer)
         self.events.progress(
             state.step, self.steps, f"resumed at step {state.step} of {self.steps}"
         )
         return state
 
-    def _judged(self, state: TrainerState, loss: float, *, notice: bool) -> TrainerState:
-        """A notice's evaluation is off the schedule: it must not change when training stops."""
-        if notice and state.step % self.spec.evaluate_every and state.step < self.steps:
-            return state
-        return state.judged(loss, self.files.name(state.step), self.spec.keep_best)
+    def _evaluation_is_due(self, step: int) -> bool:
+        return step % self.spec.evaluate_every == 0 or step == self.steps
 
-    def _scale_and_clip(self, network: Network, weight_sum: float) -> float:
-        """Gradients become means over the global weight; returns their norm before clipping."""
-        parameters = [p for p in network.parameters() if p.grad is not None]
-        for parameter in parameters:
-            assert parameter.grad is not None
-            parameter.grad.div_(weight_sum)
-        norm = torch.nn.utils.clip_grad_norm_(parameters, self.spec.clip_norm)
-        return float(norm.full_tensor() if hasattr(norm, "full_tensor") else norm)  # pyright: ignore[reportAttributeAccessIssue]  a DTensor
+    def _evaluate(self, state: TrainerState, done: Step, window: Window) -> TrainerState:
+        """Judge the weights on the validation split, tell, and save."""
+        network, task = self.stepper.network, self.stepper.task
+        loss = validation_loss(network, self.held_out, self.ranks, task)
+        metrics = {
+            "train_loss": window.loss,
+            "validation_loss": loss,
+            "learning_rate": learning_rate(self.spec, state.step - 1, self.steps),
+            "grad_norm": done.grad_norm,
+            "rows_per_second": window.rows_per_second,
+            "epoch": state.step / self.stepper.batches.steps_per_epoch,
+        }
+        # a notice's evaluation is off the schedule: it must not change when training stops
+        if self._evaluation_is_due(state.step):
+            state = state.judged(loss, self.files.name(state.step), self.spec.keep_best)
+        self._tell(state.step, metrics)
+        self.events.fixed_batch(state.step, *fixed_batch(network, self.held_out, task))
+        self._save(state, metrics)
+        return state
 
-    def _tell(self, state: TrainerState, metrics: dict[str, float]) -> None:
-        self.events.metrics(state.step, metrics)
+    def _save(self, state: TrainerState, metrics: dict[str, float]) -> None:
+        self.checkpoints.save(self.stepper.network, self.stepper.optimizer, state, metrics)
+        self.clock.saved()
+
+    def _tell(self, step: int, metrics: dict[str, float]) -> None:
+        self.events.metrics(step, metrics)
         self.events.progress(
-            state.step,
+            step,
             self.steps,
-            f"step {state.step} of {self.steps}: train loss {metrics['train_loss']:.4f},"
+            f"step {step} of {self.steps}: train loss {metrics['train_loss']:.4f},"
             f" validation {metrics['validation_loss']:.4f},"
             f" {metrics['rows_per_second']:,.0f} rows/s",
         )
