@@ -18,6 +18,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from figures import tell
+
 from ml_assets.runs.outside_world import lay_out
 
 BARE = Path(__file__).with_name("bare_flights.py")
@@ -60,9 +62,9 @@ def main() -> None:
     wall = statistics.median(graph.wall / bare.wall for bare, graph in pairs)
     cpu = statistics.median(graph.cpu / bare.cpu for bare, graph in pairs)
     apart = max(abs(graph.auc - bare.auc) for bare, graph in pairs)
-    print(f"overhead_cpu {cpu:.2f} <={AIM} {'holds' if cpu <= AIM else 'short'}")
-    print(f"overhead_wall {wall:.2f} <={AIM} {'holds' if wall <= AIM else 'short'}")
-    print(f"auc_apart {apart:.4f} <={SAME_AUC} {'holds' if apart <= SAME_AUC else 'short'}")
+    tell("overhead_cpu", cpu, AIM)
+    tell("overhead_wall", wall, AIM)
+    tell("auc_apart", apart, SAME_AUC)
     print_table(*pairs[-1])
 
 

@@ -12,6 +12,8 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from figures import tell
+
 RUNS = 5
 HELP = "from ml_assets.cli.main import parser; parser()"
 LOAD = "from ml_assets.definitions import defs; defs()"
@@ -58,10 +60,6 @@ def main() -> None:
     tell("heavy_modules_loaded", heavy_modules_loaded(), 0)
     tell("seconds_200_pipelines", seconds_of_many_pipelines(), 5.0)
     tell("seconds_trivial_asset", seconds_of_trivial_asset(), 0.1)
-
-
-def tell(name: str, value: float, aim: float) -> None:
-    print(f"{name} {value:.2f} <={aim:g} {'holds' if value <= aim else 'short'}", flush=True)
 
 
 def cpu_seconds(code: str, settings: Mapping[str, str] | None = None, runs: int = RUNS) -> float:

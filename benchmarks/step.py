@@ -1,0 +1,138 @@
+"""A step of the program against a bare PyTorch loop: python benchmarks/step.py [TURNS]
+
+The same network, batch, loss, clipping and optimizer; one process, one thread. The two take turns
+of a few steps each, so that a busy machine slows both alike; CPU time, the median of the turns'
+ratios. One figure a line: NAME VALUE AIM holds|short.
+"""
+
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from figures import tell
+from generated import training_set
+from torch import nn
+from torch.nn.functional import binary_cross_entropy_with_logits
+
+from ml_assets.spec.program import ShardSchema
+from ml_assets.spec.training import Mlp, Strategy, TrainingSpec
+from ml_assets.training.batches import Batches
+from ml_assets.training.data import SplitArrays, open_set
+from ml_assets.training.models import build
+from ml_assets.training.optimization import make_optimizer
+from ml_assets.training.parallel import join, leave, parallelize
+from ml_assets.training.step import Stepper, Word
+
+ROWS = 60_000
+BATCH = 960
+MODEL = Mlp(family="mlp", width=512, depth=6, dropout=0.1)
+"""About a tenth of a second a step on one core."""
+STEPS_PER_TURN = 4
+
+TakeStep = Callable[[int], object]
+
+
+def main() -> None:
+    """Print each figure with its aim."""
+    turns = int((sys.argv[1:] or ["7"])[0])
+    torch.set_num_threads(1)
+    ranks = join()
+    with tempfile.TemporaryDirectory() as folder:
+        data, schema = open_set(training_set(ROWS, Path(folder)))
+        arrays = SplitArrays(data, schema, "train")
+        try:
+            bare = bare_loop(arrays)
+            for strategy, aim in (("replicate", 1.05), ("shard", 1.25)):
+                ours = program(arrays, schema, strategy, ranks)
+                tell(f"step_{strategy}_to_bare", ratio(ours, bare, turns), aim)
+            print(f"bare_step_ms {1000 * cpu_seconds(bare):.0f}")
+            tell("data_wait_percent", 100 * share_of_data(arrays, bare), 1)
+        finally:
+            leave()
+
+
+def ratio(ours: TakeStep, bare: TakeStep, turns: int) -> float:
+    """CPU time of ours over bare: the median of turns taken one after the other."""
+    cpu_seconds(ours), cpu_seconds(bare)  # both warm
+    return statistics.median(cpu_seconds(ours) / cpu_seconds(bare) for _ in range(turns))
+
+
+def cpu_seconds(take: TakeStep) -> float:
+    """Of one step, the mean of a turn."""
+    began = time.process_time()
+    for step in range(STEPS_PER_TURN):
+        take(step)
+    return (time.process_time() - began) / STEPS_PER_TURN
+
+
+def share_of_data(arrays: SplitArrays, bare: TakeStep) -> float:
+    """What reading a batch takes of a bare step."""
+    batches = Batches(arrays, seed=0, batch_size=BATCH, microbatches=24)
+    return cpu_seconds(lambda step: batches.share(step, 0, 1)) / cpu_seconds(bare)
+
+
+def program(
+    arrays: SplitArrays, schema: ShardSchema, strategy: Strategy, ranks: object
+) -> TakeStep:
+    """Steps as the program takes them."""
+    spec = TrainingSpec(batch_size=BATCH, microbatches=24, strategy=strategy, epochs=10)
+    torch.manual_seed(0)
+    network = build(MODEL, schema.preprocessing, schema.task, schema.classes)
+    network = parallelize(network, strategy, 1)
+    batches = Batches(arrays, spec.seed, spec.batch_size, spec.microbatches)
+    optimizer = make_optimizer(network, spec)
+    stepper = Stepper(network, optimizer, batches, ranks, spec, "binary")
+    return lambda step: stepper.take(step, lambda: Word(False, False))
+
+
+def bare_loop(arrays: SplitArrays) -> TakeStep:
+    """What one writes by hand: arrays in memory, a shuffled index, a module, a loop."""
+    rows = arrays.whole()
+    numeric, categorical, label = (
+        torch.from_numpy(np.ascontiguousarray(part))
+        for part in (rows.numeric, rows.categorical, rows.label)
+    )
+    torch.manual_seed(0)
+    network = BareMlp(numeric.shape[1], [int(c.max()) + 1 for c in categorical.T])
+    optimizer = torch.optim.AdamW(network.parameters(), lr=2e-3, weight_decay=1e-3)
+    order = torch.randperm(len(label))
+
+    def take(step: int) -> float:
+        chosen = order[step * BATCH : (step + 1) * BATCH]
+        logits = network(numeric[chosen], categorical[chosen])
+        loss = binary_cross_entropy_with_logits(logits, label[chosen])
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+        optimizer.step()
+        return loss.item()
+
+    return take
+
+
+class BareMlp(nn.Module):
+    """The same layers, written for this table alone."""
+
+    def __init__(self, numeric: int, cardinalities: list[int]) -> None:
+        super().__init__()
+        width = MODEL.embedding_limit
+        self.tables = nn.ModuleList(nn.Embedding(size, width) for size in cardinalities)
+        layers: list[nn.Module] = []
+        inputs = numeric + width * len(cardinalities)
+        for _ in range(MODEL.depth):
+            layers += [nn.Linear(inputs, MODEL.width), nn.ReLU(), nn.Dropout(MODEL.dropout)]
+            inputs = MODEL.width
+        self.layers = nn.Sequential(*layers, nn.Linear(inputs, 1))
+
+    def forward(self, numeric: torch.Tensor, categorical: torch.Tensor) -> torch.Tensor:
+        embedded = [table(categorical[:, column]) for column, table in enumerate(self.tables)]
+        return self.layers(torch.cat([numeric, *embedded], dim=1))[:, 0]
+
+
+if __name__ == "__main__":
+    main()
