@@ -40,6 +40,10 @@ class StorageError(MlAssetsError):
     """A snapshot or object is missing, damaged, or the store cannot be used."""
 
 
+class UntrustedState(StorageError):
+    """A state of the snapshot store is not signed by a key that counts; nothing is read from it."""
+
+
 class WindowError(MlAssetsError):
     """The partitions asked for are not all there, or the window is longer than the data."""
 

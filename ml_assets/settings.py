@@ -43,6 +43,23 @@ class Retention:
 
 
 @dataclass(frozen=True)
+class Signing:
+    """Whose word counts for the state: ``ML_ASSETS_SIGNING_KEY``, ``ML_ASSETS_TRUSTED_KEYS``."""
+
+    key: str | None = field(repr=False)
+    """Base64 of 32 secret bytes; None: a key of the store's own, made at first use."""
+    trusted: tuple[str, ...]
+    """Public keys, base64, that count besides our own."""
+
+
+def read_signing(environment: Mapping[str, str] | None = None) -> Signing:
+    """The keys of the snapshot store; they are checked where they are used."""
+    env = os.environ if environment is None else environment
+    trusted = re.split(r"[,\s]+", env.get("ML_ASSETS_TRUSTED_KEYS", "").strip())
+    return Signing(env.get("ML_ASSETS_SIGNING_KEY") or None, tuple(filter(None, trusted)))
+
+
+@dataclass(frozen=True)
 class Settings:
     """Where state lives and which servers are used. Every default is embedded: no server runs."""
 

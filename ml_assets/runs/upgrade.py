@@ -10,9 +10,12 @@ import uuid
 from collections.abc import Callable
 from pathlib import Path
 
-from ml_assets.settings import Settings
+from ml_assets.errors import SettingsError
+from ml_assets.settings import Settings, read_signing
+from ml_assets.storage.embedded import EmbeddedStore
 from ml_assets.storage.objects import LocalObjects
 from ml_assets.storage.refs import Refs
+from ml_assets.storage.trust import PUBLIC_KEY
 
 Step = Callable[[Settings], None]
 
@@ -33,6 +36,27 @@ def start_retention(settings: Settings) -> None:
             os.utime(path)
 
 
+def sign_history(settings: Settings) -> None:
+    """2 -> 3: what is read from the snapshot store is signed.
+
+    Raises:
+        SettingsError: a key of somebody's own is to sign what nobody signed: that is for a person
+            to decide, for an edited format number would lead here too.
+    """
+    snapshots = Path(settings.snapshots)
+    if not (snapshots / "refs.db").is_file():
+        return
+    if read_signing().key is not None:
+        raise SettingsError(
+            f"The snapshot store {snapshots} is from before commits were signed, and"
+            " ML_ASSETS_SIGNING_KEY does not vouch by itself for what it did not see. If the store"
+            " is what you left, run a command once without that variable: a key of the store's own"
+            f" signs it. Then add its public key to ML_ASSETS_TRUSTED_KEYS ({PUBLIC_KEY} has it)."
+        )
+    _copy_database(snapshots / "refs.db", settings.home / "backup" / "format-2")
+    EmbeddedStore(snapshots).sign_history()
+
+
 _TOLD_BY = (
     "models/*/model.json",
     "shards/*/*/schema.json",
@@ -41,7 +65,7 @@ _TOLD_BY = (
 )
 """The files whose time tells when an object was used last."""
 
-STEPS: dict[int, Step] = {1: start_retention}
+STEPS: dict[int, Step] = {1: start_retention, 2: sign_history}
 """The format that a step begins with -> the step to the next one."""
 FORMAT = max(STEPS) + 1
 """What this version writes."""

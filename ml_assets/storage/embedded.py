@@ -1,8 +1,8 @@
 """The embedded snapshot store: content-addressed files, commits as JSON, refs in SQLite.
 
 A commit is the digest of {tree, parents, message, metadata, time}; a tree is the digest of
-{path: [digest, size]}. Files appear by rename, refs move by compare-and-swap: a kill at any moment
-leaves the last good state.
+{path: [digest, size]}: whoever signs a commit vouches for every byte in it. Files appear by rename,
+refs move by compare-and-swap: a kill at any moment leaves the last good state.
 """
 
 import contextlib
@@ -36,6 +36,7 @@ from ml_assets.storage.snapshots import (
     Published,
     SnapshotStore,
 )
+from ml_assets.storage.trust import Trust
 
 Tree = dict[str, tuple[str, int]]
 """Path -> (digest, size)."""
@@ -60,6 +61,7 @@ class EmbeddedStore:
         self._clock = clock
         self._blobs = Blobs(root)
         self._refs = Refs(root)
+        self._trust = Trust(root, self._refs)
         self._commit = lru_cache(maxsize=4096)(self._read_commit)
         self._tree = lru_cache(maxsize=64)(self._read_tree)
 
@@ -67,12 +69,13 @@ class EmbeddedStore:
 
     def resolve(self, ref: str = MAIN) -> CommitId:
         target = self._refs.target(ref)
-        if target:
+        if target is None and ref == MAIN:
+            target = self._first_commit()
+        if target is None and len(ref) == 64 and self._blobs.path(ref).is_file():
+            target = ref
+        if target is not None:
+            self._trust.require(target, ref)
             return target
-        if ref == MAIN:
-            return self._first_commit()
-        if len(ref) == 64 and self._blobs.path(ref).is_file():
-            return ref
         raise StorageError(
             f"{ref!r} is no branch, tag or commit of the snapshot store {self._root}"
         )
@@ -123,7 +126,7 @@ class EmbeddedStore:
     def tag(self, name: str, commit: CommitId) -> None:
         with self.working():
             self._commit(commit)
-            named = self._refs.create(name, "tag", commit)
+            named = self._refs.create(name, "tag", commit, self._trust.sign(commit))
         if named != commit:
             raise StorageError(
                 f"The tag {name!r} names commit {named[:12]} already, not {commit[:12]}."
@@ -173,7 +176,7 @@ class EmbeddedStore:
 
     def move_main(self, expected: CommitId, new: CommitId) -> bool:
         """Compare-and-swap of ``main``."""
-        return self._refs.move(MAIN, expected, new)
+        return self._refs.move(MAIN, expected, new, self._trust.sign(new))
 
     def published_since(self, base: CommitId, head: CommitId, run_key: str) -> CommitId | None:
         """The commit of ``main`` after ``base`` that carries a run key."""
@@ -190,7 +193,14 @@ class EmbeddedStore:
             kept = self._reachable(grafts)
             if not dry_run:  # first: killed behind this line, the next collection finishes
                 self._refs.graft(grafts)
+                self._refs.keep_signatures(kept)
             return self._blobs.keep_only(kept, dry_run=dry_run)
+
+    def sign_history(self) -> None:
+        """Vouch for every commit behind the refs of a store from before signatures."""
+        for end in self._refs.targets():
+            for commit in self._behind(end):
+                self._refs.sign(commit.id, self._trust.sign(commit.id))
 
     # --- inside -----------------------------------------------------------------------------
 
@@ -215,7 +225,8 @@ class EmbeddedStore:
         with self.working():
             body = {"tree": self.write_object(b"{}"), "parents": [], "message": "begin"}
             body |= {"metadata": {}, "time": datetime(1970, 1, 1, tzinfo=UTC).isoformat()}
-            return self._refs.create(MAIN, "branch", self.write_object(canonical_json(body)))
+            first = self.write_object(canonical_json(body))
+            return self._refs.create(MAIN, "branch", first, self._trust.sign(first))
 
     def _entry(self, commit: CommitId, path: str) -> tuple[str, int]:
         entry = self.tree(commit).get(path)

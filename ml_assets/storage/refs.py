@@ -1,5 +1,6 @@
-"""The refs of the embedded store: branches, tags and grafts in one SQLite file.
+"""The refs of the embedded store: branches, tags, signatures and grafts in one SQLite file.
 
+A signature is of a commit that a ref named at some time; it comes with the ref, in one transaction.
 A graft replaces the parents of a commit whose own were collected: history goes on at the next older
 commit that was kept.
 """
@@ -8,14 +9,16 @@ import contextlib
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
 
 from ml_assets.errors import StorageError
+from ml_assets.storage.signing import Signature
 
 _SCHEMA = """
 create table if not exists refs (name text primary key, kind text not null, target text not null);
 create table if not exists grafts (commit_id text primary key, parent text);
+create table if not exists signatures (commit_id text primary key, key text, value text);
 """
 
 
@@ -48,19 +51,36 @@ class Refs:
         with self._open() as refs:
             return {row[0] for row in refs.execute("select target from refs")}
 
-    def create(self, name: str, kind: str, target: str) -> str:
+    def create(self, name: str, kind: str, target: str, signature: Signature) -> str:
         """Make a ref where the name is free; what it names then."""
         with self._open() as refs:
-            refs.execute("insert or ignore into refs values (?, ?, ?)", [name, kind, target])
+            made = refs.execute("insert or ignore into refs values (?, ?, ?)", [name, kind, target])
+            if made.rowcount == 1:
+                _sign(refs, target, signature)
             return refs.execute("select target from refs where name = ?", [name]).fetchone()[0]
 
-    def move(self, name: str, expected: str, new: str) -> bool:
+    def move(self, name: str, expected: str, new: str, signature: Signature) -> bool:
         """Compare-and-swap."""
         with self._open() as refs:
             moved = refs.execute(
                 "update refs set target = ? where name = ? and target = ?", [new, name, expected]
             )
+            if moved.rowcount == 1:
+                _sign(refs, new, signature)
             return moved.rowcount == 1
+
+    def sign(self, commit: str, signature: Signature) -> None:
+        """Sign a commit that a ref names already."""
+        with self._open() as refs:
+            _sign(refs, commit, signature)
+
+    def signature(self, commit: str) -> Signature | None:
+        """Who vouched for a commit; None where nobody did."""
+        with self._open() as refs:
+            found = refs.execute(
+                "select key, value from signatures where commit_id = ?", [commit]
+            ).fetchone()
+        return Signature(*found) if found else None
 
     def grafts(self) -> dict[str, str | None]:
         """Commit -> where history goes on behind it; None: it ends there."""
@@ -72,6 +92,13 @@ class Refs:
         with self._open() as refs:
             refs.execute("delete from grafts")
             refs.executemany("insert into grafts values (?, ?)", grafts.items())
+
+    def keep_signatures(self, kept: Container[str]) -> None:
+        """Forget those of all other commits."""
+        with self._open() as refs:
+            signed = [row[0] for row in refs.execute("select commit_id from signatures")]
+            gone = [[commit] for commit in signed if commit not in kept]
+            refs.executemany("delete from signatures where commit_id = ?", gone)
 
     @contextlib.contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
@@ -97,6 +124,11 @@ class Refs:
         connection.execute("pragma synchronous = full")
         connection.execute("pragma wal_autocheckpoint = 100")  # pages: 400 KB of log at most
         return connection
+
+
+def _sign(refs: sqlite3.Connection, commit: str, signature: Signature) -> None:
+    row = [commit, signature.key, signature.value]
+    refs.execute("insert or replace into signatures values (?, ?, ?)", row)
 
 
 def _use_wal(connection: sqlite3.Connection) -> None:

@@ -1,5 +1,6 @@
-"""A folder of format 1, written by the version that had it, comes up to this one's format."""
+"""A folder of an older format, written by the version that had it, comes up to this one's."""
 
+import base64
 import json
 import os
 import shutil
@@ -25,9 +26,9 @@ FOLDERS = Path(__file__).parent / "folders"
 LONG_AGO = 1_600_000_000
 
 
-def unpack(root: Path) -> Settings:
-    """A state folder of format 1 with a released model, long unused."""
-    shutil.unpack_archive(FOLDERS / "format-1.tar.gz", root)
+def unpack(root: Path, number: int = 1) -> Settings:
+    """A state folder of an older format with a released model, long unused."""
+    shutil.unpack_archive(FOLDERS / f"format-{number}.tar.gz", root)
     for path in (root / "state" / "objects").rglob("*"):
         os.utime(path, (LONG_AGO, LONG_AGO))
     return read_settings({"ML_ASSETS_HOME": str(root / "state")})
@@ -59,6 +60,32 @@ def check_upgraded(settings: Settings, refs: list[tuple[str, ...]]) -> None:
     there = objects(LocalObjects(Path(settings.objects)), settings.scratch)
     assert {thing.kind for thing in there} >= {"models", "shards", "sessions", "reports"}
     assert all(time.time() - thing.used.timestamp() < 600 for thing in there)
+
+
+def test_a_folder_of_format_2_is_signed_and_its_release_stands(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    irises.plant(world.pipelines, world.sources)
+    settings = unpack(tmp_path, 2)
+    assert world.status("irises")["release"]["stage"] == "production"
+    assert format_of(settings) == FORMAT
+    store = open_snapshots(settings.snapshots)
+    assert store.resolve(store.history()[-2].id)  # former states are vouched for, too
+
+
+def test_a_key_of_ones_own_does_not_sign_what_it_did_not_see(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = unpack(tmp_path, 2)
+    monkeypatch.setenv("ML_ASSETS_SIGNING_KEY", base64.b64encode(bytes(32)).decode())
+    with pytest.raises(SettingsError, match="from before commits were signed"):
+        home.prepare(settings)
+    assert format_of(settings) == 2
+    monkeypatch.delenv("ML_ASSETS_SIGNING_KEY")
+    home.prepare(settings)
+    local = (Path(settings.snapshots) / "keys" / "local.pub").read_text().strip()
+    monkeypatch.setenv("ML_ASSETS_SIGNING_KEY", base64.b64encode(bytes(32)).decode())
+    monkeypatch.setenv("ML_ASSETS_TRUSTED_KEYS", local)
+    assert ledger.read(open_snapshots(settings.snapshots), "irises")
 
 
 def test_a_folder_of_format_1_is_brought_up_and_its_release_stands(tmp_path: Path) -> None:
