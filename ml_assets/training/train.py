@@ -15,10 +15,11 @@ from ml_assets.training.events import FIRST_ROWS, EventWriter
 from ml_assets.training.export import export
 from ml_assets.training.models import build, set_output_bias
 from ml_assets.training.optimization import learning_rate, make_optimizer
-from ml_assets.training.parallel import Ranks, join, leave, parallelize
+from ml_assets.training.parallel import Ranks, join, leave
 from ml_assets.training.result import StoppedBy, finish
 from ml_assets.training.step import Step, Stepper, Word
 from ml_assets.training.stop import Notice, SavedAfterNotice
+from ml_assets.training.strategies import parallelize
 from ml_assets.training.validation import fixed_batch, validation_loss
 
 
@@ -35,11 +36,12 @@ def train(request: TrainRequest, events: EventWriter) -> None:
         torch.manual_seed(spec.seed)
         network = build(request.model, schema.preprocessing, schema.task, schema.classes)
         set_output_bias(network, schema.task, schema.label_rate)
-        network = parallelize(network, spec.strategy, ranks.world)
+        network = network.to(ranks.device)
+        forward = parallelize(network, spec, ranks)
         rows = SplitArrays(folder, schema, "train")
-        batches = Batches(rows, spec.seed, spec.batch_size, spec.microbatches)
+        batches = Batches(rows, spec.seed, spec.batch_size, spec.microbatches, spec.accumulate)
         optimizer = make_optimizer(network, spec)
-        stepper = Stepper(network, optimizer, batches, ranks, spec, schema.task)
+        stepper = Stepper(network, forward, optimizer, batches, ranks, spec, schema.task)
         held_out = SplitArrays(folder, schema, "validation")
         trainer = Trainer(request, events, ranks, notice, stepper, held_out)
         state, stopped = trainer.loop()
@@ -98,9 +100,9 @@ class Trainer:
             if state.evaluations_without_better >= self.spec.patience:
                 self.checkpoints.close()
                 return state, "patience"
-            done = self.stepper.take(state.step, self._word)
+            done = self.stepper.take(state.step, state.loss_scale, self._word)
             window.take(done)
-            state = state.model_copy(update={"step": state.step + 1})
+            state = state.model_copy(update={"step": state.step + 1, "loss_scale": done.loss_scale})
             if self._evaluation_is_due(state.step) or done.notice:
                 state = self._evaluate(state, done, window)
                 window = Window()
@@ -139,8 +141,8 @@ class Trainer:
 
     def _evaluate(self, state: TrainerState, done: Step, window: Window) -> TrainerState:
         """Judge the weights on the validation split, tell, and save."""
-        network, task = self.stepper.network, self.stepper.task
-        loss = validation_loss(network, self.held_out, self.ranks, task)
+        forward, task = self.stepper.forward, self.stepper.task
+        loss = validation_loss(forward, self.held_out, self.ranks, task)
         metrics = {
             "train_loss": window.loss,
             "validation_loss": loss,
@@ -149,11 +151,14 @@ class Trainer:
             "rows_per_second": window.rows_per_second,
             "epoch": state.step / self.stepper.batches.steps_per_epoch,
         }
+        if done.loss_scale is not None:
+            metrics["loss_scale"] = done.loss_scale.scale
+            metrics["skipped_steps"] = float(done.loss_scale.skipped)
         # a notice's evaluation is off the schedule: it must not change when training stops
         if self._evaluation_is_due(state.step):
             state = state.judged(loss, self.files.name(state.step), self.spec.keep_best)
         self._tell(state.step, metrics)
-        self.events.fixed_batch(state.step, *fixed_batch(network, self.held_out, task))
+        self.events.fixed_batch(state.step, *fixed_batch(forward, self.held_out, self.ranks, task))
         self._save(state, metrics)
         return state
 
