@@ -2,10 +2,11 @@
 
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import torch
 
-from ml_assets.spec.program import TrainRequest
+from ml_assets.spec.program import ShardSchema, TrainRequest
 from ml_assets.training.batches import Batches, lost_share
 from ml_assets.training.checkpoint import Checkpoints
 from ml_assets.training.checkpoint_files import CheckpointFiles, TrainerState, newest_whole
@@ -26,32 +27,37 @@ from ml_assets.training.validation import fixed_batch, validation_loss
 def train(request: TrainRequest, events: EventWriter) -> None:
     """Train, or go on from the newest whole checkpoint, and write the result."""
     began = time.monotonic()
-    spec = request.training
     torch.set_num_threads(request.world.threads)
     torch.use_deterministic_algorithms(True)
     notice = Notice()
     folder, schema = open_set(request.data)
     ranks = join()
     try:
-        torch.manual_seed(spec.seed)
-        network = build(request.model, schema.preprocessing, schema.task, schema.classes)
-        set_output_bias(network, schema.task, schema.label_rate)
-        network = network.to(ranks.device)
-        forward = parallelize(network, spec, ranks)
-        rows = SplitArrays(folder, schema, "train")
-        batches = Batches(rows, spec.seed, spec.batch_size, spec.microbatches, spec.accumulate)
-        optimizer = make_optimizer(network, spec)
-        stepper = Stepper(network, forward, optimizer, batches, ranks, spec, schema.task)
+        stepper = make_stepper(request, folder, schema, ranks)
         held_out = SplitArrays(folder, schema, "validation")
         trainer = Trainer(request, events, ranks, notice, stepper, held_out)
         state, stopped = trainer.loop()
         best = state.best[0]
-        trainer.checkpoints.load_model(best.name, network, optimizer)
-        model = export(network, request, schema, best.step, ranks)
+        trainer.checkpoints.load_model(best.name, stepper.network, stepper.optimizer)
+        model = export(stepper.network, request, schema, best.step, ranks)
         if model is not None:
             finish(request, events, state, stopped, model, time.monotonic() - began)
     finally:
         leave()
+
+
+def make_stepper(request: TrainRequest, folder: Path, schema: ShardSchema, ranks: Ranks) -> Stepper:
+    """The network at its first values, spread over the ranks, with all that its steps need."""
+    spec = request.training
+    torch.manual_seed(spec.seed)
+    network = build(request.model, schema.preprocessing, schema.task, schema.classes)
+    set_output_bias(network, schema.task, schema.label_rate)
+    network = network.to(ranks.device)
+    forward = parallelize(network, spec, ranks)
+    optimizer = make_optimizer(network, spec)
+    rows = SplitArrays(folder, schema, "train")
+    batches = Batches(rows, spec.seed, spec.batch_size, spec.microbatches, spec.accumulate)
+    return Stepper(network, forward, optimizer, batches, ranks, spec, schema.task)
 
 
 @dataclass
