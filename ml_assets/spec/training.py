@@ -78,6 +78,11 @@ _OF_NETWORKS = frozenset(
         "learning_rate",
         "weight_decay",
         "warmup",
+        "optimizer",
+        "momentum",
+        "schedule",
+        "precision",
+        "accumulate",
         "clip_norm",
         "strategy",
         "processes",
@@ -90,7 +95,28 @@ def without_meaning(model: ModelSpec) -> frozenset[str]:
     return _OF_NETWORKS if isinstance(model, LightGbm) else frozenset()
 
 
-Strategy = Literal["replicate", "shard"]
+Strategy = Literal["replicate", "shard", "hybrid"]
+"""Whole on each process; in shards over all of them; in shards within a node, copied over nodes."""
+OptimizerName = Literal["adamw", "sgd", "nadam", "adafactor"]
+Schedule = Literal["constant", "linear", "cosine"]
+Precision = Literal["fp32", "bf16", "fp16"]
+DEFAULT_MOMENTUM = 0.9
+
+
+def split_of(world: int, here: int) -> tuple[int, int] | None:
+    """(groups, processes of a group) of a hybrid: a group is a node, or a part of the only one.
+
+    Args:
+        world: processes in all.
+        here: processes of one node.
+
+    Returns:
+        None where equal groups of two or more cannot be made.
+    """
+    if 1 < here < world and world % here == 0:
+        return world // here, here
+    groups = next((n for n in range(2, world // 2 + 1) if world % n == 0), None)
+    return None if groups is None else (groups, world // groups)
 
 
 class TrainingSpec(Frozen):
@@ -106,10 +132,22 @@ class TrainingSpec(Frozen):
     """Rows per global step, over all processes; a ranking task counts queries instead."""
     microbatches: Positive = 24
     """Logical microbatches per global step; divides ``batch_size``."""
+    accumulate: Positive = 1
+    """Batches in one global step, one after the other in the memory of one: an update comes after
+    ``accumulate * batch_size`` rows."""
+    optimizer: OptimizerName = "adamw"
+    """``sgd`` is Nesterov's; ``adafactor`` needs ``strategy: replicate``."""
+    momentum: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """Of sgd; None: 0.9. The other optimizers have their own."""
     learning_rate: Annotated[float, Field(gt=0, le=1)] = 2e-3
     weight_decay: Annotated[float, Field(ge=0, le=1)] = 1e-3
+    """Of matrices; biases, norms and embeddings do not decay."""
     warmup: Fraction = 0.1
-    """Share of all steps over which the learning rate rises; it then decays as a cosine to 0."""
+    """Share of all steps over which the learning rate rises; ``schedule`` says what comes then."""
+    schedule: Schedule = "cosine"
+    """After the warmup: constant, or falling to 0 along a line or a cosine."""
+    precision: Precision = "fp32"
+    """What the network computes in; its own weights, sums and what is exported are fp32."""
     clip_norm: Annotated[float, Field(gt=0)] = 1.0
     positive_weight: Annotated[float, Field(gt=0)] = 1.0
     """Weight of a positive row in the loss (binary); 1 keeps the probabilities calibrated."""
@@ -122,6 +160,7 @@ class TrainingSpec(Frozen):
     keep_last: Positive = 2
     keep_best: Positive = 1
     strategy: Strategy = "shard"
+    """How the network is spread over the processes; no number that comes out depends on it."""
     processes: Positive = 2
     threads: Positive = 1
     """OMP threads of each process; part of the numerics, therefore of the session."""
@@ -133,4 +172,31 @@ class TrainingSpec(Frozen):
                 f"batch_size {self.batch_size} must be a multiple of microbatches"
                 f" {self.microbatches}"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _goes_together(self) -> Self:
+        problems: list[str] = []
+        if self.momentum is not None and self.optimizer != "sgd":
+            problems.append(
+                f"momentum {self.momentum} is for optimizer sgd, this one is {self.optimizer}:"
+                " remove momentum, or set optimizer: sgd"
+            )
+        if self.optimizer == "adafactor" and self.strategy != "replicate":
+            problems.append(
+                f"optimizer adafactor needs norms of whole matrices, which strategy {self.strategy}"
+                " cuts into shards: set strategy: replicate, or optimizer: adamw"
+            )
+        if self.warmup == 1 and self.schedule != "constant":
+            problems.append(
+                f"warmup 1.0 leaves no step for schedule {self.schedule} to fall: set warmup below"
+                " 1, or schedule: constant"
+            )
+        if self.strategy == "hybrid" and split_of(self.processes, 1) is None:
+            problems.append(
+                f"strategy hybrid splits the processes into equal groups of two or more, which"
+                f" {self.processes} cannot be: set processes to 4, 6, 8 or 9, or strategy: shard"
+            )
+        if problems:
+            raise ValueError("; ".join(problems))
         return self

@@ -36,6 +36,7 @@ def main() -> int:
         sys.stderr.write(f"bad request {arguments.request}: it is for {request.verb!r}\n")
         return EXIT_BAD_REQUEST
     die_with_parent()
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # torch: else not deterministic
     return _run(request)
 
 

@@ -20,6 +20,14 @@ class Tensors:
     starts: torch.Tensor | None = None
     """Ranking: [queries + 1] int64, where the rows of each query begin; else None."""
 
+    def to(self, device: torch.device) -> "Tensors":
+        """The same rows on a device; themselves where they are there."""
+        numeric, categorical, label = (
+            tensor.to(device) for tensor in (self.numeric, self.categorical, self.label)
+        )
+        starts = None if self.starts is None else self.starts.to(device)
+        return Tensors(numeric, categorical, label, starts)
+
 
 def tensors(rows: Rows) -> Tensors:
     """The same rows, for a network."""
@@ -31,17 +39,20 @@ def tensors(rows: Rows) -> Tensors:
 
 @dataclass(frozen=True)
 class Batches:
-    """``microbatches of one rank's share of a global step``, as a function of the step alone."""
+    """The microbatches of one rank's share of a global step, as a function of the step alone."""
 
     rows: SplitArrays
     seed: int
     batch_size: int
     microbatches: int
+    """Of a batch."""
+    accumulate: int = 1
+    """Batches in a global step."""
 
     @property
     def steps_per_epoch(self) -> int:
         """The last step of an epoch may be short: every unit comes exactly once an epoch."""
-        return -(-self.rows.units // self.batch_size)
+        return -(-self.rows.units // (self.batch_size * self.accumulate))
 
     def first(self, count: int) -> Rows:
         """The first rows of the first batch."""
@@ -49,18 +60,23 @@ class Batches:
         found = self.rows.take_units(permuted(places, self.rows.units, self.seed, 0))
         return Rows(found.numeric[:count], found.categorical[:count], found.label[:count])
 
-    def share(self, step: int, rank: int, world: int) -> tuple[Tensors, Masks, int]:
+    def share(self, step: int, rank: int, world: int, batch: int = 0) -> tuple[Tensors, Masks, int]:
         """Rank r of w takes the microbatches r, r + w, ...; with them, how many rows count.
 
         A rank with nothing to do gets one unit that does not count: all ranks must run.
+
+        Args:
+            batch: number of the batch within the global step.
         """
         epoch, place = divmod(step, self.steps_per_epoch)
         units = self.rows.units
         size = self.batch_size // self.microbatches
+        begin = place * self.batch_size * self.accumulate
+        first = batch * self.microbatches
         ranges, seeds = [], []
-        for microbatch in range(rank, self.microbatches, world):
-            start = min(place * self.batch_size + microbatch * size, units)
-            stop = min(start + size, units, (place + 1) * self.batch_size)
+        for microbatch in range(first + rank, first + self.microbatches, world):
+            start = min(begin + microbatch * size, units)
+            stop = min(start + size, units)
             if stop > start:
                 ranges.append(np.arange(start, stop))
                 seeds.append(microbatch_seed(self.seed, step, microbatch))

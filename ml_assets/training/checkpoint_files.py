@@ -16,6 +16,7 @@ from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.program import CheckpointManifest, Ref, TrainRequest
 from ml_assets.storage.objects import describe, file_digest, verify, write_whole
 from ml_assets.training.events import EventWriter
+from ml_assets.training.loss_scale import LossScale
 
 MANIFEST = "manifest.json"
 TRAINER = "trainer.json"
@@ -36,6 +37,8 @@ class TrainerState(Frozen):
     best: tuple[Best, ...] = ()
     """The best ones so far, best first."""
     evaluations_without_better: int = 0
+    loss_scale: LossScale | None = None
+    """Of fp16; the other precisions have none."""
 
     def judged(self, loss: float, name: str, keep_best: int) -> "TrainerState":
         """The state after an evaluation of the step that it is at.

@@ -1,4 +1,4 @@
-"""Processes as one trainer: the group, the strategy, and sums over all ranks."""
+"""Processes as one trainer: the group, its device, and sums over all ranks."""
 
 import os
 from dataclasses import dataclass
@@ -6,13 +6,7 @@ from datetime import timedelta
 
 import torch
 import torch.distributed as dist
-from torch import nn
 from torch._C._distributed_c10d import HashStore
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import FSDPModule, fully_shard
-
-from ml_assets.spec.training import Strategy
-from ml_assets.training.models import Network
 
 _TIMEOUT = timedelta(seconds=300)
 
@@ -25,17 +19,22 @@ class Ranks:
     world: int
     side: dist.ProcessGroup
     """A group of its own for asynchronous checkpoints: their messages never mix with training's."""
+    device: torch.device
+    """Where this rank computes."""
 
 
 def join() -> Ranks:
     """Join the group that torchrun describes in the environment; alone without one."""
+    device = _device()
+    # on a GPU the few numbers of a step still travel by gloo, gradients by NCCL
+    backend = "gloo" if device.type == "cpu" else "cpu:gloo,cuda:nccl"
     if "RANK" in os.environ:
-        dist.init_process_group("gloo", timeout=_TIMEOUT)
+        dist.init_process_group(backend, timeout=_TIMEOUT)
     else:
-        dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
+        dist.init_process_group(backend, store=HashStore(), rank=0, world_size=1)
     side = dist.new_group(backend="gloo", timeout=_TIMEOUT)
     assert isinstance(side, dist.ProcessGroup)
-    return Ranks(dist.get_rank(), dist.get_world_size(), side)
+    return Ranks(dist.get_rank(), dist.get_world_size(), side, device)
 
 
 def leave() -> None:
@@ -44,34 +43,18 @@ def leave() -> None:
         dist.destroy_process_group()
 
 
-def parallelize(network: Network, strategy: Strategy, world: int) -> Network:
-    """``shard``: FSDP2 over all ranks. ``replicate``: whole on each rank, gradients are summed.
-
-    The values are real before they are sharded: equal in any world. Gradients are sums, never
-    means, so that dividing by the global count is right with ragged shares.
-    """
-    if strategy == "replicate":
-        return network
-    mesh = init_device_mesh("cpu", (world,), mesh_dim_names=("data",))
-    fully_shard(network, mesh=mesh)
-    for module in network.modules():
-        if isinstance(module, FSDPModule):
-            module.set_gradient_divide_factor(1.0)
-            module.set_force_sum_reduction_for_comms(True)
-    return network
+def processes_here() -> int:
+    """Processes of this machine, as torchrun started them."""
+    return int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
 
 
-def sum_gradients(network: nn.Module, strategy: Strategy, world: int) -> None:
-    """Sum the gradients of replicas; FSDP has summed its own during the backward pass."""
-    if strategy == "shard" or world == 1:
-        return
-    gradients = [p.grad for p in network.parameters() if p.grad is not None]
-    flat = torch.cat([gradient.flatten() for gradient in gradients])
-    dist.all_reduce(flat)
-    offset = 0
-    for gradient in gradients:
-        gradient.copy_(flat[offset : offset + gradient.numel()].view_as(gradient))
-        offset += gradient.numel()
+def _device() -> torch.device:
+    """A GPU where each process of this machine has one of its own, else the CPU."""
+    if torch.cuda.is_available() and torch.cuda.device_count() >= processes_here():
+        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+        torch.cuda.set_device(device)
+        return device
+    return torch.device("cpu")
 
 
 def total(values: list[float]) -> list[float]:

@@ -6,15 +6,19 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
+from torch import nn
+from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict
 from torch.optim import Optimizer
 
 from ml_assets.spec.training import Task, TrainingSpec
 from ml_assets.training.batches import Batches
+from ml_assets.training.loss_scale import MOST_SKIPS, LossScale
 from ml_assets.training.losses import row_losses, row_weights
 from ml_assets.training.models import Network
 from ml_assets.training.optimization import learning_rate
-from ml_assets.training.parallel import Ranks, sum_gradients, total
+from ml_assets.training.parallel import Ranks, total
 from ml_assets.training.stop import NonFinite
+from ml_assets.training.strategies import copies, local_gradients, summing
 
 
 class Word(NamedTuple):
@@ -32,11 +36,13 @@ class Step(NamedTuple):
     loss: float
     """Mean over the rows."""
     grad_norm: float
-    """Before clipping."""
+    """Before clipping; not finite where an fp16 step was skipped."""
     rows: float
     notice: bool
     """A rank was told to stop."""
     checkpoint_due: bool
+    loss_scale: LossScale | None
+    """For the next step; None but for fp16."""
 
 
 @dataclass
@@ -44,61 +50,116 @@ class Stepper:
     """Takes steps on one network; everything but its weights is a function of the step."""
 
     network: Network
+    forward: nn.Module
+    """What is called for logits: see ``parallelize``."""
     optimizer: Optimizer
     batches: Batches
     ranks: Ranks
     spec: TrainingSpec
     task: Task
 
+    def __post_init__(self) -> None:
+        """Let torch's replica settle.
+
+        After its first backward pass it orders the gradients anew, and three or more ranks then sum
+        them in another order: the first step of a resume would have other bits.
+        """
+        if self.spec.strategy == "replicate" and self.ranks.world > 1:
+            self._backward(0, 1.0)
+            self.optimizer.zero_grad(set_to_none=True)
+
     @property
     def steps(self) -> int:
         """Of the whole training."""
         return self.batches.steps_per_epoch * self.spec.epochs
 
-    def take(self, step: int, word: Callable[[], Word]) -> Step:
+    def take(self, step: int, scale: LossScale | None, word: Callable[[], Word]) -> Step:
         """One step, the same on all ranks.
 
         Args:
+            scale: where the last step left it; None at the first, and but for fp16.
             word: asked for as late as may be, so that a notice is heard at once.
 
         Raises:
             NonFinite: the loss or the gradient is no number; nothing was updated.
         """
-        loss, weight, rows = self._backward(step)
-        sum_gradients(self.network, self.spec.strategy, self.ranks.world)
+        if self.spec.precision == "fp16" and scale is None:
+            scale = LossScale()
+        # a power of two, and about a mean: fp16 has no room for a sum over the rows of a step
+        factor = 1.0 if scale is None else scale.scale / 2 ** self.spec.batch_size.bit_length()
+        sums = self._backward(step, factor)
+        gradients = local_gradients(self.network)
+        square = _square(gradients) / copies(self.network, self.ranks.world)
+        mine = torch.cat([sums, square.reshape(1)]).tolist()
         notice, due = word()
         due = due and self.ranks.rank == 0
-        sums = [loss, weight, float(rows), float(notice), float(due)]
-        loss_sum, weight_sum, count, notices, dues = total(sums)
-        norm = self._scale_and_clip(weight_sum)
-        mean = loss_sum / weight_sum
-        if not (math.isfinite(mean) and math.isfinite(norm)):
-            raise NonFinite(
-                f"loss {mean} and gradient norm {norm} at step {step}: nothing was updated. Lower"
-                " training.learning_rate or training.clip_norm, or look for broken feature values.",
-                step,
+        loss, weight, rows, square, notices, dues = total([*mine, float(notice), float(due)])
+        mean, norm = loss / weight, math.sqrt(square) / (weight * factor)
+        overflowed = scale is not None and math.isfinite(mean) and not math.isfinite(norm)
+        if overflowed:
+            self._skip()
+        elif not (math.isfinite(mean) and math.isfinite(norm)):
+            raise NonFinite(_advice(mean, norm, step, self.spec), step)
+        else:
+            clipped = min(1.0, self.spec.clip_norm / (norm + 1e-6))
+            self._update(step, gradients, clipped / (weight * factor))
+        if scale is not None:
+            scale = scale.after(overflowed=overflowed)
+            if scale.skipped_in_a_row >= MOST_SKIPS:
+                raise NonFinite(_advice(mean, norm, step, self.spec), step)
+        return Step(mean, norm, rows, notices > 0, dues > 0, scale)
+
+    def _backward(self, step: int, factor: float) -> torch.Tensor:
+        """Gradients of this rank's share, times ``factor``, summed over all ranks.
+
+        Returns [loss, weight, rows] float64 of the share; rows are those that count.
+        """
+        self.optimizer.zero_grad(set_to_none=True)
+        sums = torch.zeros(3, dtype=torch.float64, device=self.ranks.device)
+        for number in range(self.spec.accumulate):
+            rows, masks, counted = self.batches.share(
+                step, self.ranks.rank, self.ranks.world, number
             )
+            rows = rows.to(self.ranks.device)
+            with summing(self.forward, now=number + 1 == self.spec.accumulate):
+                logits = self.forward(rows.numeric, rows.categorical, masks)
+                weights = row_weights(rows, self.task, self.spec.positive_weight)
+                weights = weights if counted else torch.zeros_like(weights)
+                loss = (row_losses(logits, rows, self.task) * weights).sum()
+                (loss * factor).backward()
+            count = loss.new_tensor(float(counted))
+            sums += torch.stack([loss.detach(), weights.sum(), count])
+        return sums
+
+    def _update(self, step: int, gradients: list[torch.Tensor], factor: float) -> None:
+        """Sums times ``factor`` are means over the global weight, clipped."""
+        for gradient in gradients:
+            gradient.mul_(factor)
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(self.spec, step, self.steps)
         self.optimizer.step()
-        return Step(mean, norm, count, notices > 0, dues > 0)
 
-    def _backward(self, step: int) -> tuple[float, float, int]:
-        """Gradients of this rank's share; its loss and weight, summed, and how many rows count."""
-        rows, masks, counted = self.batches.share(step, self.ranks.rank, self.ranks.world)
-        logits = self.network(rows.numeric, rows.categorical, masks)
-        weights = row_weights(rows, self.task, self.spec.positive_weight)
-        weights = weights if counted else torch.zeros_like(weights)
-        loss = (row_losses(logits, rows, self.task) * weights).sum()
+    def _skip(self) -> None:
+        """Update nothing. The optimizer has its state from the first step on, whoever saves it."""
         self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        return float(loss.detach()), float(weights.sum()), counted
+        if not self.optimizer.state:
+            get_optimizer_state_dict(self.network, self.optimizer)
 
-    def _scale_and_clip(self, weight_sum: float) -> float:
-        """Gradients become means over the global weight; returns their norm before clipping."""
-        parameters = [p for p in self.network.parameters() if p.grad is not None]
-        for parameter in parameters:
-            assert parameter.grad is not None
-            parameter.grad.div_(weight_sum)
-        norm = torch.nn.utils.clip_grad_norm_(parameters, self.spec.clip_norm)
-        return float(norm.full_tensor() if hasattr(norm, "full_tensor") else norm)  # pyright: ignore[reportAttributeAccessIssue]  a DTensor
+
+def _square(gradients: list[torch.Tensor]) -> torch.Tensor:
+    """The squared norm, float64: how the gradients are spread shows in no bit that counts."""
+    norms = [torch.linalg.vector_norm(gradient, dtype=torch.float64) for gradient in gradients]
+    return torch.stack(norms).square().sum()
+
+
+def _advice(loss: float, norm: float, step: int, spec: TrainingSpec) -> str:
+    said = (
+        f"loss {loss} and gradient norm {norm} at step {step}: nothing was updated. Lower"
+        " training.learning_rate or training.clip_norm, or look for broken feature values."
+    )
+    if spec.precision != "fp16":
+        return said
+    return (
+        f"{said} fp16 holds nothing above 65504, whatever the scale of the loss ({MOST_SKIPS} steps"
+        " in a row may overflow): set training.precision to bf16 or fp32."
+    )

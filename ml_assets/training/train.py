@@ -2,10 +2,11 @@
 
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import torch
 
-from ml_assets.spec.program import TrainRequest
+from ml_assets.spec.program import ShardSchema, TrainRequest
 from ml_assets.training.batches import Batches, lost_share
 from ml_assets.training.checkpoint import Checkpoints
 from ml_assets.training.checkpoint_files import CheckpointFiles, TrainerState, newest_whole
@@ -15,41 +16,48 @@ from ml_assets.training.events import FIRST_ROWS, EventWriter
 from ml_assets.training.export import export
 from ml_assets.training.models import build, set_output_bias
 from ml_assets.training.optimization import learning_rate, make_optimizer
-from ml_assets.training.parallel import Ranks, join, leave, parallelize
+from ml_assets.training.parallel import Ranks, join, leave
 from ml_assets.training.result import StoppedBy, finish
 from ml_assets.training.step import Step, Stepper, Word
 from ml_assets.training.stop import Notice, SavedAfterNotice
+from ml_assets.training.strategies import parallelize
 from ml_assets.training.validation import fixed_batch, validation_loss
 
 
 def train(request: TrainRequest, events: EventWriter) -> None:
     """Train, or go on from the newest whole checkpoint, and write the result."""
     began = time.monotonic()
-    spec = request.training
     torch.set_num_threads(request.world.threads)
     torch.use_deterministic_algorithms(True)
     notice = Notice()
     folder, schema = open_set(request.data)
     ranks = join()
     try:
-        torch.manual_seed(spec.seed)
-        network = build(request.model, schema.preprocessing, schema.task, schema.classes)
-        set_output_bias(network, schema.task, schema.label_rate)
-        network = parallelize(network, spec.strategy, ranks.world)
-        rows = SplitArrays(folder, schema, "train")
-        batches = Batches(rows, spec.seed, spec.batch_size, spec.microbatches)
-        optimizer = make_optimizer(network, spec)
-        stepper = Stepper(network, optimizer, batches, ranks, spec, schema.task)
+        stepper = make_stepper(request, folder, schema, ranks)
         held_out = SplitArrays(folder, schema, "validation")
         trainer = Trainer(request, events, ranks, notice, stepper, held_out)
         state, stopped = trainer.loop()
         best = state.best[0]
-        trainer.checkpoints.load_model(best.name, network, optimizer)
-        model = export(network, request, schema, best.step, ranks)
+        trainer.checkpoints.load_model(best.name, stepper.network, stepper.optimizer)
+        model = export(stepper.network, request, schema, best.step, ranks)
         if model is not None:
             finish(request, events, state, stopped, model, time.monotonic() - began)
     finally:
         leave()
+
+
+def make_stepper(request: TrainRequest, folder: Path, schema: ShardSchema, ranks: Ranks) -> Stepper:
+    """The network at its first values, spread over the ranks, with all that its steps need."""
+    spec = request.training
+    torch.manual_seed(spec.seed)
+    network = build(request.model, schema.preprocessing, schema.task, schema.classes)
+    set_output_bias(network, schema.task, schema.label_rate)
+    network = network.to(ranks.device)
+    forward = parallelize(network, spec, ranks)
+    optimizer = make_optimizer(network, spec)
+    rows = SplitArrays(folder, schema, "train")
+    batches = Batches(rows, spec.seed, spec.batch_size, spec.microbatches, spec.accumulate)
+    return Stepper(network, forward, optimizer, batches, ranks, spec, schema.task)
 
 
 @dataclass
@@ -98,9 +106,9 @@ class Trainer:
             if state.evaluations_without_better >= self.spec.patience:
                 self.checkpoints.close()
                 return state, "patience"
-            done = self.stepper.take(state.step, self._word)
+            done = self.stepper.take(state.step, state.loss_scale, self._word)
             window.take(done)
-            state = state.model_copy(update={"step": state.step + 1})
+            state = state.model_copy(update={"step": state.step + 1, "loss_scale": done.loss_scale})
             if self._evaluation_is_due(state.step) or done.notice:
                 state = self._evaluate(state, done, window)
                 window = Window()
@@ -139,8 +147,8 @@ class Trainer:
 
     def _evaluate(self, state: TrainerState, done: Step, window: Window) -> TrainerState:
         """Judge the weights on the validation split, tell, and save."""
-        network, task = self.stepper.network, self.stepper.task
-        loss = validation_loss(network, self.held_out, self.ranks, task)
+        forward, task = self.stepper.forward, self.stepper.task
+        loss = validation_loss(forward, self.held_out, self.ranks, task)
         metrics = {
             "train_loss": window.loss,
             "validation_loss": loss,
@@ -149,11 +157,14 @@ class Trainer:
             "rows_per_second": window.rows_per_second,
             "epoch": state.step / self.stepper.batches.steps_per_epoch,
         }
+        if done.loss_scale is not None:
+            metrics["loss_scale"] = done.loss_scale.scale
+            metrics["skipped_steps"] = float(done.loss_scale.skipped)
         # a notice's evaluation is off the schedule: it must not change when training stops
         if self._evaluation_is_due(state.step):
             state = state.judged(loss, self.files.name(state.step), self.spec.keep_best)
         self._tell(state.step, metrics)
-        self.events.fixed_batch(state.step, *fixed_batch(network, self.held_out, task))
+        self.events.fixed_batch(state.step, *fixed_batch(forward, self.held_out, self.ranks, task))
         self._save(state, metrics)
         return state
 

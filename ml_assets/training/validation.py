@@ -3,12 +3,13 @@
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
 
 from ml_assets.spec.training import Task
 from ml_assets.training.batches import tensors
 from ml_assets.training.data import SplitArrays
 from ml_assets.training.losses import prediction_losses, row_weights
-from ml_assets.training.models import Network, predictions
+from ml_assets.training.models import predictions
 from ml_assets.training.parallel import Ranks, total
 
 _CHUNK = 1024
@@ -17,7 +18,7 @@ _FIXED_ROWS = 32
 
 
 @torch.no_grad()
-def validation_loss(network: Network, rows: SplitArrays, ranks: Ranks, task: Task) -> float:
+def validation_loss(network: nn.Module, rows: SplitArrays, ranks: Ranks, task: Task) -> float:
     """Loss of the ensemble's mean prediction. Every rank runs the same number of chunks."""
     network.eval()
     size = max(1, _CHUNK * rows.units // len(rows))  # a ranking's units are many rows
@@ -27,7 +28,7 @@ def validation_loss(network: Network, rows: SplitArrays, ranks: Ranks, task: Tas
         mine = number < chunks
         start = number * size if mine else 0
         stop = min(start + size, rows.units) if mine else 1
-        taken = tensors(rows.take_units(np.arange(start, stop)))
+        taken = tensors(rows.take_units(np.arange(start, stop))).to(ranks.device)
         predicted = predictions(network(taken.numeric, taken.categorical, None), task)
         if mine:
             weights = row_weights(taken, task, positive_weight=1.0)
@@ -40,7 +41,7 @@ def validation_loss(network: Network, rows: SplitArrays, ranks: Ranks, task: Tas
 
 @torch.no_grad()
 def fixed_batch(
-    network: Network, rows: SplitArrays, task: Task
+    network: nn.Module, rows: SplitArrays, ranks: Ranks, task: Task
 ) -> tuple[NDArray[np.generic], NDArray[np.generic]]:
     """Labels [r] and predictions [r, outputs] of the same few rows at every call, by all ranks.
 
@@ -48,7 +49,8 @@ def fixed_batch(
     """
     network.eval()
     few = min(_FIXED_ROWS, len(rows))
-    taken = tensors(rows.take(np.linspace(0, len(rows) - 1, few).astype(np.int64)))
+    places = np.linspace(0, len(rows) - 1, few).astype(np.int64)
+    taken = tensors(rows.take(places)).to(ranks.device)
     predicted = predictions(network(taken.numeric, taken.categorical, None), task)
     network.train()
-    return taken.label.numpy(), predicted.numpy()
+    return taken.label.cpu().numpy(), predicted.cpu().numpy()

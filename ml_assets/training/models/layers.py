@@ -42,6 +42,6 @@ class EntityEmbeddings(nn.Module):
 
     def forward(self, codes: torch.Tensor) -> torch.Tensor:
         if not self.tables:
-            return torch.zeros(len(codes), 0)
+            return torch.zeros(len(codes), 0, device=codes.device)
         parts = [table(codes[:, column]) for column, table in enumerate(self.tables)]
         return torch.cat(parts, dim=1)

@@ -13,6 +13,8 @@ from ml_assets.training.models.layers import EntityEmbeddings, Masks
 class MlpNetwork(nn.Module):
     """One member: logits are [n, 1, outputs]."""
 
+    not_decayed = ("output_bias",)
+
     def __init__(self, spec: Mlp, numeric: int, cardinalities: Sequence[int], outputs: int) -> None:
         super().__init__()
         self.spec = spec
@@ -25,9 +27,9 @@ class MlpNetwork(nn.Module):
     def forward(
         self, numeric: torch.Tensor, categorical: torch.Tensor, masks: Masks | None
     ) -> torch.Tensor:
-        x = torch.cat([numeric, self.embeddings(categorical)], dim=1)
+        x = torch.cat([numeric, self.embeddings(categorical).to(numeric)], dim=1)
         for number, layer in enumerate(self.layers):
             x = torch.relu(layer(x))
             if masks and self.spec.dropout:
-                x = x * masks.draw(number, self.spec.width, self.spec.dropout)[:, 0]
+                x = x * masks.draw(number, self.spec.width, self.spec.dropout)[:, 0].to(x)
         return self.output(x).unsqueeze(1) + self.output_bias

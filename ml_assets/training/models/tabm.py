@@ -19,6 +19,8 @@ from ml_assets.training.models.layers import EntityEmbeddings, Masks
 class EnsembleLinear(nn.Module):
     """``(x * r) W^T * s + b`` for each member: x [n, k, a] -> [n, k, b]."""
 
+    not_decayed = ("r", "s", "bias")
+
     def __init__(self, inputs: int, outputs: int, members: int, *, random_adapter: bool) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.empty(outputs, inputs))
@@ -37,6 +39,8 @@ class EnsembleLinear(nn.Module):
 
 class TabMNetwork(nn.Module):
     """Logits [n, members, outputs]; each member has an output layer of its own."""
+
+    not_decayed = ("output_bias",)
 
     def __init__(
         self, spec: TabM, numeric: int, cardinalities: Sequence[int], outputs: int
@@ -58,12 +62,12 @@ class TabMNetwork(nn.Module):
     def forward(
         self, numeric: torch.Tensor, categorical: torch.Tensor, masks: Masks | None
     ) -> torch.Tensor:
-        flat = torch.cat([numeric, self.embeddings(categorical)], dim=1)
+        flat = torch.cat([numeric, self.embeddings(categorical).to(numeric)], dim=1)
         x = flat.unsqueeze(1).expand(-1, self.spec.members, -1)
         for number, layer in enumerate(self.layers):
             x = torch.relu(layer(x))
             if masks and self.spec.dropout:
-                x = x * masks.draw(number, self.spec.width, self.spec.dropout)
+                x = x * masks.draw(number, self.spec.width, self.spec.dropout).to(x)
         return _each_member(x, self.output) + self.output_bias
 
 
