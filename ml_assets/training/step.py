@@ -10,7 +10,7 @@ from torch.optim import Optimizer
 
 from ml_assets.spec.training import Task, TrainingSpec
 from ml_assets.training.batches import Batches
-from ml_assets.training.losses import row_losses, row_weights
+from ml_assets.training.losses import gamma_of, row_losses, row_weights
 from ml_assets.training.models import Network
 from ml_assets.training.optimization import learning_rate
 from ml_assets.training.parallel import Ranks, sum_gradients, total
@@ -87,9 +87,10 @@ class Stepper:
         """Gradients of this rank's share; its loss and weight, summed, and how many rows count."""
         rows, masks, counted = self.batches.share(step, self.ranks.rank, self.ranks.world)
         logits = self.network(rows.numeric, rows.categorical, masks)
-        weights = row_weights(rows, self.task, self.spec.positive_weight)
+        spec = self.spec
+        weights = row_weights(rows, self.task, spec.positive_weight, spec.class_weights)
         weights = weights if counted else torch.zeros_like(weights)
-        loss = (row_losses(logits, rows, self.task) * weights).sum()
+        loss = (row_losses(logits, rows, self.task, gamma_of(spec)) * weights).sum()
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         return float(loss.detach()), float(weights.sum()), counted

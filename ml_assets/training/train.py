@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 
 import torch
 
-from ml_assets.spec.program import TrainRequest
+from ml_assets.spec.program import Calibration, TrainRequest
+from ml_assets.training import calibration
 from ml_assets.training.batches import Batches, lost_share
 from ml_assets.training.checkpoint import Checkpoints
 from ml_assets.training.checkpoint_files import CheckpointFiles, TrainerState, newest_whole
@@ -15,6 +16,7 @@ from ml_assets.training.events import FIRST_ROWS, EventWriter
 from ml_assets.training.export import export
 from ml_assets.training.models import build, set_output_bias
 from ml_assets.training.optimization import learning_rate, make_optimizer
+from ml_assets.training.oversampling import draws_again
 from ml_assets.training.parallel import Ranks, join, leave, parallelize
 from ml_assets.training.result import StoppedBy, finish
 from ml_assets.training.step import Step, Stepper, Word
@@ -37,15 +39,18 @@ def train(request: TrainRequest, events: EventWriter) -> None:
         set_output_bias(network, schema.task, schema.label_rate)
         network = parallelize(network, spec.strategy, ranks.world)
         rows = SplitArrays(folder, schema, "train")
-        batches = Batches(rows, spec.seed, spec.batch_size, spec.microbatches)
+        again = draws_again(rows, schema, spec.oversample)
+        expected = calibration.expected(spec, schema.classes, again)
+        batches = Batches(rows, spec.seed, spec.batch_size, spec.microbatches, again)
         optimizer = make_optimizer(network, spec)
         stepper = Stepper(network, optimizer, batches, ranks, spec, schema.task)
         held_out = SplitArrays(folder, schema, "validation")
-        trainer = Trainer(request, events, ranks, notice, stepper, held_out)
+        trainer = Trainer(request, events, ranks, notice, stepper, held_out, expected)
         state, stopped = trainer.loop()
         best = state.best[0]
         trainer.checkpoints.load_model(best.name, network, optimizer)
-        model = export(network, request, schema, best.step, ranks)
+        calibrate = calibration.Calibrator(spec, held_out, schema.classes, expected, events)
+        model = export(network, request, schema, best.step, ranks, calibrate)
         if model is not None:
             finish(request, events, state, stopped, model, time.monotonic() - began)
     finally:
@@ -83,6 +88,8 @@ class Trainer:
     notice: Notice
     stepper: Stepper
     held_out: SplitArrays
+    expected: Calibration | None
+    """What training is known to do to the probabilities."""
 
     def __post_init__(self) -> None:
         self.spec = self.request.training
@@ -140,7 +147,7 @@ class Trainer:
     def _evaluate(self, state: TrainerState, done: Step, window: Window) -> TrainerState:
         """Judge the weights on the validation split, tell, and save."""
         network, task = self.stepper.network, self.stepper.task
-        loss = validation_loss(network, self.held_out, self.ranks, task)
+        loss = validation_loss(network, self.held_out, self.ranks, task, self.expected)
         metrics = {
             "train_loss": window.loss,
             "validation_loss": loss,

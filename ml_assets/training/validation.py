@@ -4,8 +4,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ml_assets.spec.program import Calibration
 from ml_assets.spec.training import Task
 from ml_assets.training.batches import tensors
+from ml_assets.training.calibration import calibrated
 from ml_assets.training.data import SplitArrays
 from ml_assets.training.losses import prediction_losses, row_weights
 from ml_assets.training.models import Network, predictions
@@ -17,8 +19,19 @@ _FIXED_ROWS = 32
 
 
 @torch.no_grad()
-def validation_loss(network: Network, rows: SplitArrays, ranks: Ranks, task: Task) -> float:
-    """Loss of the ensemble's mean prediction. Every rank runs the same number of chunks."""
+def validation_loss(
+    network: Network,
+    rows: SplitArrays,
+    ranks: Ranks,
+    task: Task,
+    expected: Calibration | None = None,
+) -> float:
+    """Loss of the ensemble's mean prediction. Every rank runs the same number of chunks.
+
+    Args:
+        expected: undoes what weights, draws or a focal loss are known to do, so that the loss is
+            that of the model as it is calibrated at the end; None: they did nothing.
+    """
     network.eval()
     size = max(1, _CHUNK * rows.units // len(rows))  # a ranking's units are many rows
     chunks = -(-rows.units // size)
@@ -30,7 +43,9 @@ def validation_loss(network: Network, rows: SplitArrays, ranks: Ranks, task: Tas
         taken = tensors(rows.take_units(np.arange(start, stop)))
         predicted = predictions(network(taken.numeric, taken.categorical, None), task)
         if mine:
-            weights = row_weights(taken, task, positive_weight=1.0)
+            if expected is not None:
+                predicted = torch.from_numpy(calibrated(predicted.numpy(), expected))
+            weights = row_weights(taken, task)
             loss += float((prediction_losses(predicted, taken, task) * weights).sum())
             count += float(weights.sum())
     network.train()
