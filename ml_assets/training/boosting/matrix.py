@@ -38,9 +38,9 @@ def labels(rows: Rows, task: Task) -> NDArray[np.generic]:
 def row_weights(rows: Rows, task: Task, training: TrainingSpec) -> NDArray[np.float64] | None:
     """[rows] what each row of a class weighs; None: all the same."""
     if task == "binary" and training.positive_weight != 1:
-        return np.where(np.asarray(rows.label) > 0.5, training.positive_weight, 1.0)
+        return np.where(rows.label.astype(np.float64) > 0.5, training.positive_weight, 1.0)
     if task == "multiclass" and training.class_weights:
-        return np.array(training.class_weights)[np.asarray(rows.label).astype(np.int64)]
+        return np.array(training.class_weights)[rows.label.astype(np.int64)]
     return None
 
 
