@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 from ml_assets.spec.training import Task, TrainingSpec
 from ml_assets.training.batches import Batches
 from ml_assets.training.loss_scale import MOST_SKIPS, LossScale
-from ml_assets.training.losses import row_losses, row_weights
+from ml_assets.training.losses import gamma_of, row_losses, row_weights
 from ml_assets.training.models import Network
 from ml_assets.training.optimization import learning_rate
 from ml_assets.training.parallel import Ranks, total
@@ -114,18 +114,19 @@ class Stepper:
 
         Returns [loss, weight, rows] float64 of the share; rows are those that count.
         """
+        spec = self.spec
         self.optimizer.zero_grad(set_to_none=True)
         sums = torch.zeros(3, dtype=torch.float64, device=self.ranks.device)
-        for number in range(self.spec.accumulate):
+        for number in range(spec.accumulate):
             rows, masks, counted = self.batches.share(
                 step, self.ranks.rank, self.ranks.world, number
             )
             rows = rows.to(self.ranks.device)
-            with summing(self.forward, now=number + 1 == self.spec.accumulate):
+            with summing(self.forward, now=number + 1 == spec.accumulate):
                 logits = self.forward(rows.numeric, rows.categorical, masks)
-                weights = row_weights(rows, self.task, self.spec.positive_weight)
+                weights = row_weights(rows, self.task, spec.positive_weight, spec.class_weights)
                 weights = weights if counted else torch.zeros_like(weights)
-                loss = (row_losses(logits, rows, self.task) * weights).sum()
+                loss = (row_losses(logits, rows, self.task, gamma_of(spec)) * weights).sum()
                 (loss * factor).backward()
             count = loss.new_tensor(float(counted))
             sums += torch.stack([loss.detach(), weights.sum(), count])

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import torch
 
-from ml_assets.spec.program import ShardSchema, TrainRequest
+from ml_assets.spec.program import Calibration, ShardSchema, TrainRequest
+from ml_assets.training import calibration
 from ml_assets.training.batches import Batches, lost_share
 from ml_assets.training.checkpoint import Checkpoints
 from ml_assets.training.checkpoint_files import CheckpointFiles, TrainerState, newest_whole
@@ -16,6 +17,7 @@ from ml_assets.training.events import FIRST_ROWS, EventWriter
 from ml_assets.training.export import export
 from ml_assets.training.models import build, set_output_bias
 from ml_assets.training.optimization import learning_rate, make_optimizer
+from ml_assets.training.oversampling import draws_again
 from ml_assets.training.parallel import Ranks, join, leave
 from ml_assets.training.result import StoppedBy, finish
 from ml_assets.training.step import Step, Stepper, Word
@@ -27,6 +29,7 @@ from ml_assets.training.validation import fixed_batch, validation_loss
 def train(request: TrainRequest, events: EventWriter) -> None:
     """Train, or go on from the newest whole checkpoint, and write the result."""
     began = time.monotonic()
+    spec = request.training
     torch.set_num_threads(request.world.threads)
     torch.use_deterministic_algorithms(True)
     notice = Notice()
@@ -34,12 +37,14 @@ def train(request: TrainRequest, events: EventWriter) -> None:
     ranks = join()
     try:
         stepper = make_stepper(request, folder, schema, ranks)
+        expected = calibration.expected(spec, schema.classes, stepper.batches.again)
         held_out = SplitArrays(folder, schema, "validation")
-        trainer = Trainer(request, events, ranks, notice, stepper, held_out)
+        trainer = Trainer(request, events, ranks, notice, stepper, held_out, expected)
         state, stopped = trainer.loop()
         best = state.best[0]
         trainer.checkpoints.load_model(best.name, stepper.network, stepper.optimizer)
-        model = export(stepper.network, request, schema, best.step, ranks)
+        calibrate = calibration.Calibrator(spec, held_out, schema.classes, expected, events)
+        model = export(stepper.network, request, schema, best.step, ranks, calibrate)
         if model is not None:
             finish(request, events, state, stopped, model, time.monotonic() - began)
     finally:
@@ -56,7 +61,8 @@ def make_stepper(request: TrainRequest, folder: Path, schema: ShardSchema, ranks
     forward = parallelize(network, spec, ranks)
     optimizer = make_optimizer(network, spec)
     rows = SplitArrays(folder, schema, "train")
-    batches = Batches(rows, spec.seed, spec.batch_size, spec.microbatches, spec.accumulate)
+    again = draws_again(rows, schema, spec.oversample)
+    batches = Batches(rows, spec.seed, spec.batch_size, spec.microbatches, spec.accumulate, again)
     return Stepper(network, forward, optimizer, batches, ranks, spec, schema.task)
 
 
@@ -91,6 +97,8 @@ class Trainer:
     notice: Notice
     stepper: Stepper
     held_out: SplitArrays
+    expected: Calibration | None
+    """What training is known to do to the probabilities."""
 
     def __post_init__(self) -> None:
         self.spec = self.request.training
@@ -148,7 +156,7 @@ class Trainer:
     def _evaluate(self, state: TrainerState, done: Step, window: Window) -> TrainerState:
         """Judge the weights on the validation split, tell, and save."""
         forward, task = self.stepper.forward, self.stepper.task
-        loss = validation_loss(forward, self.held_out, self.ranks, task)
+        loss = validation_loss(forward, self.held_out, self.ranks, task, self.expected)
         metrics = {
             "train_loss": window.loss,
             "validation_loss": loss,
