@@ -36,7 +36,7 @@ class Step(NamedTuple):
     loss: float
     """Mean over the rows."""
     grad_norm: float
-    """Before clipping; not finite where an fp16 step was skipped."""
+    """Before clipping; 0 where an fp16 step was skipped: nothing was updated."""
     rows: float
     notice: bool
     """A rank was told to stop."""
@@ -107,7 +107,7 @@ class Stepper:
             scale = scale.after(overflowed=overflowed)
             if scale.skipped_in_a_row >= MOST_SKIPS:
                 raise NonFinite(_advice(mean, norm, step, self.spec), step)
-        return Step(mean, norm, rows, notices > 0, dues > 0, scale)
+        return Step(mean, 0.0 if overflowed else norm, rows, notices > 0, dues > 0, scale)
 
     def _backward(self, step: int, factor: float) -> torch.Tensor:
         """Gradients of this rank's share, times ``factor``, summed over all ranks.

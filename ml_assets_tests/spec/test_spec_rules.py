@@ -127,7 +127,7 @@ def test_a_boosted_model_may_be_declared_and_survives_being_written_and_read_aga
     assert PipelineSpec.model_validate(written) == spec
 
 
-@pytest.mark.parametrize("field", ["epochs", "batch_size", "processes", "warmup"])
+@pytest.mark.parametrize("field", ["epochs", "processes", "warmup", "precision"])
 def test_what_has_no_meaning_for_boosted_trees_is_refused_even_at_its_default(field: str) -> None:
     default = TrainingSpec.model_fields[field].default
     said = refusal(
@@ -222,7 +222,16 @@ def test_one_process_grows_the_trees_of_a_boosted_model() -> None:
         ("training.oversample", 0.6, "less than or equal to 0.5"),
         ("training.init_from", "old.pt", "a pickle runs code when it is read"),
         ("training.init_from", "production", "must be 'release' or the path of a .safetensors"),
-        ("training.strategy", "hybrid", "'replicate' or 'shard'"),
+        ("training.strategy", "magic", "'replicate', 'shard' or 'hybrid'"),
+        ("training.optimizer", "lion", "'adamw', 'sgd', 'nadam' or 'adafactor'"),
+        ("training.schedule", "step", "'constant', 'linear' or 'cosine'"),
+        ("training.precision", "fp8", "'fp32', 'bf16' or 'fp16'"),
+        ("training.accumulate", 0, "greater than 0"),
+        ("training.momentum", 1.0, "less than 1"),
+        ("training.momentum", 0.8, "remove momentum, or set optimizer: sgd"),
+        ("training.optimizer", "adafactor", "which strategy shard cuts into shards: set strategy"),
+        ("training.warmup", 1.0, "no step for schedule cosine to fall: set warmup below 1, or"),
+        ("training.strategy", "hybrid", "which 2 cannot be: set processes to 4, 6, 8 or 9"),
         ("training.processes", True, "valid integer"),
         # evaluation and gates
         ("evaluation.baselines.1.by", [], "at least 1 item"),
