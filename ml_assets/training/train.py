@@ -22,6 +22,7 @@ from ml_assets.training.result import StoppedBy, finish
 from ml_assets.training.step import Step, Stepper, Word
 from ml_assets.training.stop import Notice, SavedAfterNotice
 from ml_assets.training.validation import fixed_batch, validation_loss
+from ml_assets.training.warm_start import warm_start
 
 
 def train(request: TrainRequest, events: EventWriter) -> None:
@@ -37,6 +38,7 @@ def train(request: TrainRequest, events: EventWriter) -> None:
         torch.manual_seed(spec.seed)
         network = build(request.model, schema.preprocessing, schema.task, schema.classes)
         set_output_bias(network, schema.task, schema.label_rate)
+        init = warm_start(network, request.init, schema) if request.init else None
         network = parallelize(network, spec.strategy, ranks.world)
         rows = SplitArrays(folder, schema, "train")
         again = draws_again(rows, schema, spec.oversample)
@@ -46,6 +48,8 @@ def train(request: TrainRequest, events: EventWriter) -> None:
         stepper = Stepper(network, optimizer, batches, ranks, spec, schema.task)
         held_out = SplitArrays(folder, schema, "validation")
         trainer = Trainer(request, events, ranks, notice, stepper, held_out, expected)
+        if init and request.resume is None:
+            events.progress(0, stepper.steps, init)
         state, stopped = trainer.loop()
         best = state.best[0]
         trainer.checkpoints.load_model(best.name, network, optimizer)
