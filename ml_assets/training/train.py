@@ -24,6 +24,7 @@ from ml_assets.training.step import Step, Stepper, Word
 from ml_assets.training.stop import Notice, SavedAfterNotice
 from ml_assets.training.strategies import parallelize
 from ml_assets.training.validation import fixed_batch, validation_loss
+from ml_assets.training.warm_start import warm_start
 
 
 def train(request: TrainRequest, events: EventWriter) -> None:
@@ -36,7 +37,7 @@ def train(request: TrainRequest, events: EventWriter) -> None:
     folder, schema = open_set(request.data)
     ranks = join()
     try:
-        stepper = make_stepper(request, folder, schema, ranks)
+        stepper = make_stepper(request, folder, schema, ranks, events)
         expected = calibration.expected(spec, schema.classes, stepper.batches.again)
         held_out = SplitArrays(folder, schema, "validation")
         trainer = Trainer(request, events, ranks, notice, stepper, held_out, expected)
@@ -51,19 +52,33 @@ def train(request: TrainRequest, events: EventWriter) -> None:
         leave()
 
 
-def make_stepper(request: TrainRequest, folder: Path, schema: ShardSchema, ranks: Ranks) -> Stepper:
-    """The network at its first values, spread over the ranks, with all that its steps need."""
+def make_stepper(
+    request: TrainRequest,
+    folder: Path,
+    schema: ShardSchema,
+    ranks: Ranks,
+    events: EventWriter | None = None,
+) -> Stepper:
+    """The network at its first values, spread over the ranks, with all that its steps need.
+
+    Args:
+        events: are told whose values a new training begins with, where they are not fresh.
+    """
     spec = request.training
     torch.manual_seed(spec.seed)
     network = build(request.model, schema.preprocessing, schema.task, schema.classes)
     set_output_bias(network, schema.task, schema.label_rate)
+    said = warm_start(network, request.init, schema) if request.init else None
     network = network.to(ranks.device)
     forward = parallelize(network, spec, ranks)
     optimizer = make_optimizer(network, spec)
     rows = SplitArrays(folder, schema, "train")
     again = draws_again(rows, schema, spec.oversample)
     batches = Batches(rows, spec.seed, spec.batch_size, spec.microbatches, spec.accumulate, again)
-    return Stepper(network, forward, optimizer, batches, ranks, spec, schema.task)
+    stepper = Stepper(network, forward, optimizer, batches, ranks, spec, schema.task)
+    if said and events and request.resume is None:
+        events.progress(0, stepper.steps, said)
+    return stepper
 
 
 @dataclass
