@@ -52,13 +52,13 @@ def test_the_first_night_is_fresh_and_the_next_begins_with_the_release(world: Wo
     assert "training begins with the weights" not in world.cli("run", "irises")
     assert sessions(world) == before, "a release does not make its own model due again"
 
-    second = world.cli("run", "irises", "--fresh")
+    second = world.cli("run", "irises", "--fresh", "--through", "trained_model")
     assert f"({release[:12]}): every input and every word is known to it" in second
     assert begun_with(world) == [release]
     (new,) = sessions(world) - before
     (request,) = world.root.glob(f"state/**/sessions/{new}/**/request*.json")
     assert json.loads(request.read_text())["init"]["digest"] == release
-    assert world.status("irises")["release"]["version"] != release
+    assert stage(world, "trained_model")["version"] != release
 
 
 def test_a_file_of_the_folder_is_taken_and_one_that_is_missing_is_named(world: World) -> None:
