@@ -7,8 +7,16 @@ from pathlib import Path
 from ml_assets.launch.launcher import ScoreJob, TrainJob
 from ml_assets.spec.canonical import digest_of
 
-_NOT_IN_THE_RESULT = {"processes", "strategy", "checkpoint_minutes", "keep_last", "keep_best"}
-"""How the work is spread, what is saved when, and what is kept: the attempt's record has them."""
+_NOT_IN_THE_RESULT = {
+    "processes",
+    "strategy",
+    "checkpoint_minutes",
+    "keep_last",
+    "keep_best",
+    "profile",
+}
+"""How the work is spread, what is saved when, what is kept and what is looked at: the attempt's
+record has them."""
 
 
 def train_session(job: TrainJob) -> str:

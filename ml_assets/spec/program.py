@@ -247,7 +247,8 @@ class Metrics(_Event):
     kind: Literal["metrics"] = "metrics"
     step: int
     metrics: dict[str, float]
-    """train_loss, validation_loss, learning_rate, grad_norm, rows_per_second, ..."""
+    """train_loss, validation_loss (at evaluations), learning_rate, grad_norm, epoch, and what the
+    training measured of itself: see ``training.telemetry`` and docs/operate.md."""
 
 
 class FirstRows(_Event):
@@ -282,6 +283,17 @@ class Checkpoint(_Event):
     metrics: dict[str, float]
 
 
+class Trace(_Event):
+    """A few steps of rank 0, operator by operator: open it in Perfetto or chrome://tracing."""
+
+    kind: Literal["trace"] = "trace"
+    step: int
+    """The first of them."""
+    steps: int
+    uri: str
+    """A gzipped file of Chrome's trace format."""
+
+
 class Warning(_Event):
     kind: Literal["warning"] = "warning"
     message: str
@@ -304,6 +316,6 @@ class Failed(_Event):
 
 
 Event = Annotated[
-    Progress | Metrics | FirstRows | FixedBatch | Checkpoint | Warning | Finished | Failed,
+    Progress | Metrics | FirstRows | FixedBatch | Checkpoint | Trace | Warning | Finished | Failed,
     Field(discriminator="kind"),
 ]

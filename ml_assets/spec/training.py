@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self, assert_never
 
 from pydantic import Field, model_validator
 
-from ml_assets.spec.base import Fraction, Frozen, Positive
+from ml_assets.spec.base import Fraction, Frozen, Positive, unset
 
 Task = Literal["binary", "multiclass", "regression", "ranking"]
 """What a label is: true or false, one of several classes, a number, a grade within a query."""
@@ -81,6 +81,7 @@ _OF_NETWORKS = frozenset(
         "clip_norm",
         "strategy",
         "processes",
+        "profile",
     }
 )
 
@@ -91,6 +92,14 @@ def without_meaning(model: ModelSpec) -> frozenset[str]:
 
 
 Strategy = Literal["replicate", "shard"]
+
+
+class ProfileSpec(Frozen):
+    """Which steps of a network's training to trace, operator by operator."""
+
+    at: Annotated[int, Field(ge=0)] = 20
+    """Steps before the trace: the first ones are slower than the rest."""
+    steps: Annotated[int, Field(ge=1, le=100)] = 3
 
 
 class TrainingSpec(Frozen):
@@ -125,6 +134,9 @@ class TrainingSpec(Frozen):
     processes: Positive = 2
     threads: Positive = 1
     """OMP threads of each process; part of the numerics, therefore of the session."""
+    profile: ProfileSpec | None = Field(default=None, exclude_if=unset)
+    """Trace a few steps (Chrome's trace format); a model that is made already is not trained again
+    for it: say ``--fresh``."""
 
     @model_validator(mode="after")
     def _batch_divides(self) -> Self:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
@@ -15,6 +15,7 @@ from ml_assets.training.models import Network
 from ml_assets.training.optimization import learning_rate
 from ml_assets.training.parallel import Ranks, sum_gradients, total
 from ml_assets.training.stop import NonFinite
+from ml_assets.training.telemetry import Times
 
 
 class Word(NamedTuple):
@@ -49,6 +50,7 @@ class Stepper:
     ranks: Ranks
     spec: TrainingSpec
     task: Task
+    times: Times = field(default_factory=Times)
 
     @property
     def steps(self) -> int:
@@ -65,11 +67,13 @@ class Stepper:
             NonFinite: the loss or the gradient is no number; nothing was updated.
         """
         loss, weight, rows = self._backward(step)
-        sum_gradients(self.network, self.spec.strategy, self.ranks.world)
+        with self.times.communication:
+            sum_gradients(self.network, self.spec.strategy, self.ranks.world)
         notice, due = word()
         due = due and self.ranks.rank == 0
         sums = [loss, weight, float(rows), float(notice), float(due)]
-        loss_sum, weight_sum, count, notices, dues = total(sums)
+        with self.times.communication:
+            loss_sum, weight_sum, count, notices, dues = total(sums)
         norm = self._scale_and_clip(weight_sum)
         mean = loss_sum / weight_sum
         if not (math.isfinite(mean) and math.isfinite(norm)):
@@ -85,7 +89,8 @@ class Stepper:
 
     def _backward(self, step: int) -> tuple[float, float, int]:
         """Gradients of this rank's share; its loss and weight, summed, and how many rows count."""
-        rows, masks, counted = self.batches.share(step, self.ranks.rank, self.ranks.world)
+        with self.times.data:
+            rows, masks, counted = self.batches.share(step, self.ranks.rank, self.ranks.world)
         logits = self.network(rows.numeric, rows.categorical, masks)
         weights = row_weights(rows, self.task, self.spec.positive_weight)
         weights = weights if counted else torch.zeros_like(weights)
