@@ -4,7 +4,7 @@ import hashlib
 import importlib.util
 from pathlib import Path
 
-from ml_assets.launch.launcher import ScoreJob, TrainJob
+from ml_assets.launch.launcher import MeasureJob, ScoreJob, TrainJob
 from ml_assets.spec.canonical import digest_of
 
 _NOT_IN_THE_RESULT = {
@@ -47,6 +47,19 @@ def score_session(job: ScoreJob) -> str:
             "code": program_digest(),
         },
     )
+
+
+def measure_session(job: MeasureJob) -> str:
+    """How the work is spread is what is measured: all of it is in the name."""
+    plain = {
+        "verb": "measure",
+        "model": job.model.model_dump(mode="json"),
+        "training": job.training.model_dump(mode="json"),
+        "data": job.data.digest,
+        "steps": job.steps,
+        "code": program_digest(),
+    }
+    return _named(job.pipeline, plain)
 
 
 def program_digest() -> str:

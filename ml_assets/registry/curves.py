@@ -30,10 +30,15 @@ class LiveCurves:
         """
         if not self._sending.done():
             return None
-        before = self._sending.result()
+        before = self.last
         copy = {step: dict(told) for step, told in metrics.items()}
         self._sending = self._thread.submit(self._send, copy, dict(times))
         return before
+
+    @property
+    def last(self) -> Logged | Unavailable:
+        """What became of the last message, when it is through."""
+        return self._sending.result()
 
     def close(self) -> None:
         """Wait for the message under way: its requests have timeouts."""

@@ -188,7 +188,28 @@ class ScoreRequest(Frozen):
     world: World
 
 
-Request = Annotated[TrainRequest | ScoreRequest, Field(discriminator="verb")]
+class MeasureOutput(Frozen):
+    events: str
+    result: str
+
+
+class MeasureRequest(Frozen):
+    """Take a few steps of a training and say how fast they are; nothing is kept of them."""
+
+    schema_version: Literal[1] = 1
+    verb: Literal["measure"] = "measure"
+    session: str
+    attempt: Positive
+    model: ModelSpec
+    training: TrainingSpec
+    data: Ref
+    steps: Positive
+    """Measured; a few before them are not."""
+    output: MeasureOutput
+    world: World
+
+
+Request = Annotated[TrainRequest | ScoreRequest | MeasureRequest, Field(discriminator="verb")]
 
 
 # --- result -------------------------------------------------------------------------------------
@@ -222,7 +243,23 @@ class ScoreResult(Frozen):
     rows_per_second: float
 
 
-Result = Annotated[TrainResult | ScoreResult, Field(discriminator="verb")]
+class MeasureResult(Frozen):
+    schema_version: Literal[1] = 1
+    verb: Literal["measure"] = "measure"
+    session: str
+    attempt: Positive
+    outcome: Literal["done"] = "done"
+    rows_per_second: float
+    rows_per_cpu_second: float
+    """Over the processor time of all processes."""
+    step_time_ms: float
+    memory_total_mb: float
+    """The most that each process held, added up."""
+    data_wait_share: float
+    communication_share: float
+
+
+Result = Annotated[TrainResult | ScoreResult | MeasureResult, Field(discriminator="verb")]
 
 
 # --- events: one JSON object a line, sequence-numbered within the attempt -------------------------

@@ -2,10 +2,11 @@
 
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 
-from ml_assets.spec.program import TrainRequest
+from ml_assets.spec.program import MeasureRequest, ShardSchema, TrainRequest
 from ml_assets.training.batches import Batches, lost_share
 from ml_assets.training.checkpoint import Checkpoints
 from ml_assets.training.checkpoint_files import CheckpointFiles, TrainerState, newest_whole
@@ -29,22 +30,14 @@ from ml_assets.training.validation import fixed_batch, validation_loss
 def train(request: TrainRequest, events: EventWriter) -> None:
     """Train, or go on from the newest whole checkpoint, and write the result."""
     began = time.monotonic()
-    spec = request.training
     torch.set_num_threads(request.world.threads)
     torch.use_deterministic_algorithms(True)
     notice = Notice()
     folder, schema = open_set(request.data)
     ranks = join()
     try:
-        torch.manual_seed(spec.seed)
-        network = build(request.model, schema.preprocessing, schema.task, schema.classes)
-        set_output_bias(network, schema.task, schema.label_rate)
-        network = parallelize(network, spec.strategy, ranks.world)
-        rows = SplitArrays(folder, schema, "train")
-        batches = Batches(rows, spec.seed, spec.batch_size, spec.microbatches)
-        optimizer = make_optimizer(network, spec)
-        stepper = Stepper(network, optimizer, batches, ranks, spec, schema.task)
-        time_collectives(network, stepper.times.communication)
+        stepper = make_stepper(request, folder, schema, ranks)
+        network, optimizer = stepper.network, stepper.optimizer
         held_out = SplitArrays(folder, schema, "validation")
         trainer = Trainer(request, events, ranks, notice, stepper, held_out)
         state, stopped = trainer.loop()
@@ -56,6 +49,23 @@ def train(request: TrainRequest, events: EventWriter) -> None:
             finish(request, events, state, stopped, model, time.monotonic() - began)
     finally:
         leave()
+
+
+def make_stepper(
+    request: TrainRequest | MeasureRequest, folder: Path, schema: ShardSchema, ranks: Ranks
+) -> Stepper:
+    """The network at its beginning, with all that it takes to train it."""
+    spec = request.training
+    torch.manual_seed(spec.seed)
+    network = build(request.model, schema.preprocessing, schema.task, schema.classes)
+    set_output_bias(network, schema.task, schema.label_rate)
+    network = parallelize(network, spec.strategy, ranks.world)
+    rows = SplitArrays(folder, schema, "train")
+    batches = Batches(rows, spec.seed, spec.batch_size, spec.microbatches)
+    optimizer = make_optimizer(network, spec)
+    stepper = Stepper(network, optimizer, batches, ranks, spec, schema.task)
+    time_collectives(network, stepper.times.communication)
+    return stepper
 
 
 @dataclass
