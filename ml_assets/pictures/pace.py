@@ -53,7 +53,7 @@ def _parts_of_a_step(metrics: Metrics) -> list[Picture]:
     if not kept:
         return []
     time, data, others = (
-        [told[name] for told in kept.values()]
+        [told.get(name, 0.0) for told in kept.values()]  # a GPU's collectives are not timed
         for name in ("step_time_ms", "data_wait_share", "communication_share")
     )
     computing = [max(0.0, 1 - d - c) for d, c in zip(data, others, strict=True)]

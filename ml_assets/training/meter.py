@@ -55,15 +55,21 @@ class Meter:
 
     def live(self) -> dict[str, float]:
         """Means over the steps since anything was told."""
-        found = self._lately.metrics()
+        found = self._known(self._lately.metrics())
         self._lately, self._told = Window(), time.monotonic()
         return found
 
     def evaluated(self) -> dict[str, float]:
         """Means over the steps since the last evaluation, and what all ranks know together."""
-        found = {**self._window.metrics(), **self._of_all_ranks()}
+        found = self._known({**self._window.metrics(), **self._of_all_ranks()})
         self._window, self._lately, self._told = Window(), Window(), time.monotonic()
         return found
+
+    def _known(self, found: dict[str, float]) -> dict[str, float]:
+        """Without what was not measured: a GPU's collectives run while the host goes on."""
+        if next(self.network.parameters()).device.type == "cuda":
+            del found["communication_share"]
+        return {name: value for name, value in found.items() if not math.isnan(value)}
 
     def _of_all_ranks(self) -> dict[str, float]:
         """Waiting, memory, the GPU's, and the update ratio: by one message, once an evaluation."""
@@ -73,7 +79,7 @@ class Meter:
         columns = list(zip(*_each_rank(mine), strict=True))
         memory, memories, busy, updates, norms = columns[3:]
         spent = Spent(*map(sum, columns[:3]))
-        found = {
+        return {
             **spent.shares(),
             "data_loading_latency_ms": 1e3 * spent.data / (len(memory) * self._window.steps),
             "memory_peak_mb": max(memory),
@@ -82,7 +88,6 @@ class Meter:
             "gpu_utilization_pct": sum(busy) / len(busy),
             "update_ratio": math.sqrt(sum(updates) / max(sum(norms), 1e-300)),
         }
-        return {name: value for name, value in found.items() if not math.isnan(value)}
 
 
 def _each_rank(mine: list[float]) -> list[list[float]]:
