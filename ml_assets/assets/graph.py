@@ -157,14 +157,16 @@ class PipelineGraph:
         spec = self.spec
         # what can be predicted does not touch what is trained on
         features = spec.features.model_copy(update={"subject": None})
+        # what is only looked at is no other model
+        training = spec.training.model_copy(update={"profile": None})
         parts: Mapping[str, object] = {
             "raw_snapshot": spec.sources.get(source or ""),
             "validated_table": spec.sources.get(source or ""),
             "derived_table": [spec.tables.get(source or ""), spec.partitions],
             "feature_set": [features, spec.label, spec.partitions],
             "training_set": [features, spec.label, spec.split],
-            "checkpoints": [spec.model, spec.training],
-            "trained_model": [spec.model, spec.training],
+            "checkpoints": [spec.model, training],
+            "trained_model": [spec.model, training],
             "evaluation_report": [spec.evaluation, *spec.gates],
             "released_model": [spec.release, *spec.gates],
         }

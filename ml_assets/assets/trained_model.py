@@ -12,6 +12,7 @@ from ml_assets.assets.metadata import numbers, record_metadata, tracking_link
 from ml_assets.assets.publish import Draft, Published, Work, input_version
 from ml_assets.assets.training_events import EventSinks
 from ml_assets.launch.launcher import TrainJob
+from ml_assets.registry.owed import Debts
 from ml_assets.registry.run_record import (
     RunRecord,
     environment,
@@ -23,6 +24,7 @@ from ml_assets.resources.launcher import LauncherResource
 from ml_assets.resources.objects import ObjectsResource
 from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.resources.tracking import TrackingResource
+from ml_assets.settings import read_settings
 from ml_assets.spec.program import Ref, TrainResult, training_world
 from ml_assets.spec.records import StageRecord
 from ml_assets.spec.training import LightGbm, ModelSpec
@@ -65,7 +67,8 @@ def trained_model(graph: PipelineGraph) -> dg.AssetsDefinition:
         data = require_record(store, base, Address(graph.name, "training_set"))
         init = initial_weights(context.log, asked, store, objects.store(), base)
         job = train_job(asked, data, config.fresh, init)
-        with EventSinks.open(context, graph, tracking.tracking(), job) as sinks:
+        debts = Debts(read_settings().home, objects.store().path("sessions"))
+        with EventSinks.open(context, graph, tracking.tracking(), job, debts) as sinks:
             result = launcher.launcher().train(job, sinks.receive)
         model = adopt_model(objects.store(), result.model)
         attributes = {
@@ -85,13 +88,15 @@ def trained_model(graph: PipelineGraph) -> dg.AssetsDefinition:
         }
         seen = (init.as_input(),) if init else ()
         record = run_record_of(asked, context.run_id, result, data, base, init)
+        measured = sinks.measurements(result.seconds)
         for stage, version in versions.items():
             address = Address(graph.name, stage)
             work = Work(address, code_version, inputs, context.run_id, config.fresh, seen)
             with Draft(store, work, store.resolve("main")) as draft:
                 draft.text("run.json", record_bytes(record))
                 published = draft.publish(attributes=attributes, data_version=version)
-            shown = {**sinks.pictures(), **tracking_link(sinks.mlflow_run), **began_with(init)}
+            tracked = tracking_link(sinks.mlflow_run)
+            shown = {**sinks.pictures(), **measured, **tracked, **began_with(init)}
             yield _result(graph, stage, published, result, model, shown)
         sinks.attach(record)
 

@@ -1,12 +1,10 @@
 """Where a running session's events go: Dagster (live checkpoints), MLflow, and the run's log."""
 
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import dagster as dg
 
@@ -16,14 +14,17 @@ from ml_assets.assets.sessions import remember_session
 from ml_assets.dataset.shards import load_schema
 from ml_assets.launch.launcher import TrainJob
 from ml_assets.launch.session import train_session
+from ml_assets.pictures.pace import pace_numbers
 from ml_assets.pictures.training import (
     LIVE_POINTS,
     TrainingStory,
     decoded_rows,
     training_pictures,
 )
+from ml_assets.registry.curves import LiveCurves
 from ml_assets.registry.links import NOTE_TAG, RUN_TAG, Links, run_note
-from ml_assets.registry.mlflow import Tracking, Unavailable
+from ml_assets.registry.mlflow import Logged, Tracking, Unavailable
+from ml_assets.registry.owed import Debt, Debts, tell_whole
 from ml_assets.registry.run_record import RunRecord, record_bytes, run_tags
 from ml_assets.spec.program import (
     Checkpoint,
@@ -34,12 +35,10 @@ from ml_assets.spec.program import (
     FixedBatch,
     Metrics,
     Progress,
+    Trace,
     Warning,
 )
 from ml_assets.spec.training import without_meaning
-
-_FLUSH_EVERY = 5
-"""Steps with metrics between two messages to MLflow."""
 
 
 @dataclass
@@ -50,11 +49,16 @@ class EventSinks:
     graph: PipelineGraph
     tracking: Tracking
     job: TrainJob
+    debts: Debts
     mlflow_run: str | None = None
+    """Known when it is closed; None where MLflow was not reachable."""
     last_checkpoint_digest: str | None = None
     story: TrainingStory = field(default_factory=TrainingStory)
-    _told: int = 0
+    _reachable: bool = True
     _opened: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+    def __post_init__(self) -> None:
+        self._curves = LiveCurves(self.tracking, self._open_run)
 
     @classmethod
     @contextmanager
@@ -64,11 +68,11 @@ class EventSinks:
         graph: PipelineGraph,
         tracking: Tracking,
         job: TrainJob,
+        debts: Debts,
     ) -> Iterator["EventSinks"]:
         """One MLflow run for the session; closed with the outcome, whatever it is."""
         remember_session(context.instance, context.run_id, train_session(job))
-        sinks = cls(context, graph, tracking, job)
-        sinks.mlflow_run = sinks._open_run()
+        sinks = cls(context, graph, tracking, job, debts)
         try:
             yield sinks
         except BaseException:
@@ -83,7 +87,7 @@ class EventSinks:
             case Checkpoint():
                 self._checkpoint(event)
             case Metrics():
-                self._flush()
+                self._say(self._curves.tell(self.story.metrics, self.story.times))
             case Progress():
                 self.context.log.info(event.message)
             case Warning():
@@ -93,33 +97,50 @@ class EventSinks:
                 earlier = event.time < self._opened
                 tell = self.context.log.debug if earlier else self.context.log.error
                 tell(f"rank {event.rank}: {event.reason}")
+            case Trace():
+                self.context.log.info(f"{event.steps} steps are traced in {event.uri}")
             case FirstRows() | FixedBatch() | Finished():
                 pass
 
-    def close(self, status: str) -> None:
-        """Tell MLflow everything it missed; what it has already is not told twice."""
-        self.mlflow_run = self.mlflow_run or self._open_run()
-        if self.mlflow_run is None:
-            return
-        logged = self.tracking.log_metrics(self.mlflow_run, self.story.metrics, now=True)
-        if isinstance(logged, Unavailable):
-            self.context.log.warning(f"MLflow lacks the curves: {logged.reason}")
-        self.tracking.close(self.mlflow_run, status)
+    def close(self, status: Literal["FINISHED", "FAILED"]) -> None:
+        """Tell MLflow everything it missed; where it is away, note that it lacks it."""
+        self._curves.close()
+        self._reachable = True  # it may be back: one more try
+        self._tell_whole(self._debt(status))
 
     def attach(self, record: RunRecord) -> None:
         """Put the run's record where people look for it."""
-        if self.mlflow_run is None:
-            return
         links = Links.of()
         ways = {
             RUN_TAG: links.run(self.context.run_id),
             NOTE_TAG: run_note(links, self.job.pipeline, self.context.run_id, None),
         }
-        self.tracking.set_tags(self.mlflow_run, {**run_tags(record), **ways})
-        with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder) / "run.json"
-            file.write_bytes(record_bytes(record))
-            self.tracking.log_artifact(self.mlflow_run, file)
+        debt = self._debt("FINISHED")
+        tags = {**debt.tags, **run_tags(record), **ways}
+        text = record_bytes(record).decode()
+        self._tell_whole(debt.model_copy(update={"tags": tags, "record": text}))
+
+    def _tell_whole(self, debt: Debt) -> None:
+        """Once it did not answer, it is not asked again: the next run delivers what is noted."""
+        self.debts.note(debt)  # first: a kill on the way loses nothing
+        if not self._reachable:
+            return
+        told = tell_whole(self.tracking, debt, self.story)
+        if isinstance(told, Unavailable):
+            self._reachable = False
+            self.context.log.warning(
+                f"MLflow lacks what this training told; the next run delivers it: {told.reason}"
+            )
+            return
+        self.mlflow_run = told
+        self.debts.forget(debt.session)
+
+    def _say(self, sent: Logged | Unavailable | None) -> None:
+        """A warning when MLflow goes away, not at each message."""
+        if isinstance(sent, Unavailable) and self._reachable:
+            self.context.log.warning(f"MLflow is not reachable, work goes on: {sent.reason}")
+        if sent is not None:
+            self._reachable = not isinstance(sent, Unavailable)
 
     def pictures(self) -> dict[str, Any]:
         """What was told so far, as an asset page shows it."""
@@ -130,20 +151,38 @@ class EventSinks:
         preprocessing = load_schema(self.job.data).preprocessing
         return pictures([*shown, decoded_rows(first, preprocessing, label.classes)])
 
-    def _open_run(self) -> str | None:
+    def _open_run(self) -> str | Unavailable:
+        """The session's run; also the moment to tell what is owed of other sessions."""
+        self.debts.deliver(self.tracking)
+        debt = self._debt("FINISHED")
+        return self.tracking.open_run(debt.pipeline, debt.session, debt.tags, debt.params)
+
+    def measurements(self, seconds: float) -> dict[str, Any]:
+        """The pace of the whole training, in numbers, and its trace if there is one.
+
+        Args:
+            seconds: that it took.
+        """
+        asked, trace = self.job.training.profile, self.story.trace
+        if asked is not None and trace is None:
+            self.context.log.warning(
+                "There is no trace of training.profile: the training was over before it was asked"
+                f" for, or has no step {asked.at}. Train again for it: ml-assets run --fresh"
+            )
+        there = {} if trace is None else {"trace": dg.MetadataValue.path(trace.uri)}
+        return {"seconds": seconds, **pace_numbers(self.story.metrics), **there}
+
+    def _debt(self, status: Literal["FINISHED", "FAILED"]) -> Debt:
         left_out = set(without_meaning(self.job.model))
         training = self.job.training.model_dump(exclude=left_out)
         params = {**self.job.model.model_dump(), **training}
-        opened = self.tracking.open_run(
-            self.job.pipeline,
-            train_session(self.job),
+        return Debt(
+            pipeline=self.job.pipeline,
+            session=train_session(self.job),
+            status=status,
             tags={"dagster.run_id": self.context.run_id, "ml_assets.data": self.job.data.digest},
             params={name: str(value) for name, value in params.items()},
         )
-        if isinstance(opened, Unavailable):
-            self.context.log.warning(f"MLflow is not reachable, work goes on: {opened.reason}")
-            return None
-        return opened
 
     def _checkpoint(self, event: Checkpoint) -> None:
         self.last_checkpoint_digest = event.checkpoint.digest
@@ -163,11 +202,3 @@ class EventSinks:
                 tags={"dagster/data_version": event.checkpoint.digest},
             )
         )
-
-    def _flush(self) -> None:
-        """Now and then, so that the curves grow while training runs."""
-        if len(self.story.metrics) - self._told < _FLUSH_EVERY or not self.mlflow_run:
-            return
-        logged = self.tracking.log_metrics(self.mlflow_run, self.story.metrics)
-        if not isinstance(logged, Unavailable):
-            self._told = len(self.story.metrics)

@@ -18,6 +18,7 @@ from ml_assets.cli import (
     reset,
     run,
     status,
+    tune_batch,
     ui,
 )
 from ml_assets.cli.exit_codes import DONE, ERROR, INTERRUPTED, REFUSED
@@ -35,6 +36,7 @@ _COMMANDS = (
     predict,
     read,
     report,
+    tune_batch,
     ui,
     gc,
     reset,

@@ -18,6 +18,7 @@ from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.program import (
     CheckpointManifest,
     File,
+    MeasureResult,
     ModelManifest,
     Ref,
     Request,
@@ -153,6 +154,10 @@ class SessionFolder:
             if _verified(self.root, result.predictions):
                 return result
         return None
+
+    def finished_measuring(self) -> MeasureResult | None:
+        """What a session measured."""
+        return next(self._results(MeasureResult), None)
 
     def _results(self, kind: type[ReadT]) -> Iterator[ReadT]:
         """Whole results, newest attempt first."""

@@ -41,6 +41,17 @@ class ScoreJob:
     threads: int = 1
 
 
+@dataclass(frozen=True)
+class MeasureJob:
+    """A few steps of a training to time."""
+
+    pipeline: str
+    model: ModelSpec
+    training: TrainingSpec
+    data: Ref
+    steps: int
+
+
 class Launcher(Protocol):
     """Creates or adopts: finished -> its result, running -> followed, interrupted -> resumed."""
 

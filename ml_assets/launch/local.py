@@ -11,11 +11,21 @@ from ml_assets.errors import TrainingInterrupted
 from ml_assets.launch.events import SessionReader, append_warning
 from ml_assets.launch.failure import Ending, judge
 from ml_assets.launch.folder import SessionFolder
-from ml_assets.launch.launcher import OnEvent, ScoreJob, ShouldStop, TrainJob, never
+from ml_assets.launch.launcher import (
+    MeasureJob,
+    OnEvent,
+    ScoreJob,
+    ShouldStop,
+    TrainJob,
+    never,
+)
 from ml_assets.launch.process import GRACE_SECONDS, ChildProcess
-from ml_assets.launch.session import score_session, train_session
+from ml_assets.launch.session import measure_session, score_session, train_session
 from ml_assets.spec.program import (
     Event,
+    MeasureOutput,
+    MeasureRequest,
+    MeasureResult,
     Output,
     Request,
     ScoreOutput,
@@ -32,7 +42,7 @@ PROGRAM = (sys.executable, "-m", "ml_assets.training")
 ERROR_BUDGET = 2
 """Attempts after the first, for an end that running again may mend (a crash, a kill)."""
 _POLL_SECONDS = 0.1
-ResultT = TypeVar("ResultT", TrainResult, ScoreResult)
+ResultT = TypeVar("ResultT", TrainResult, ScoreResult, MeasureResult)
 
 
 @dataclass(frozen=True)
@@ -91,14 +101,20 @@ class LocalLauncher:
         objects: root of the object store; sessions lie in its ``sessions/``.
         program: how the training program is started, the interpreter first.
         grace: seconds from the notice to stop to the end of a program that does not.
+        retries: attempts after the first, where running again may mend it.
     """
 
     def __init__(
-        self, objects: Path, program: Sequence[str] = PROGRAM, grace: float = GRACE_SECONDS
+        self,
+        objects: Path,
+        program: Sequence[str] = PROGRAM,
+        grace: float = GRACE_SECONDS,
+        retries: int = ERROR_BUDGET,
     ) -> None:
         self._objects = LocalObjects(objects)
         self._program = tuple(program)
         self._grace = grace
+        self._retries = retries
 
     def train(
         self, job: TrainJob, on_event: OnEvent, should_stop: ShouldStop = never
@@ -126,6 +142,17 @@ class LocalLauncher:
         work = _Work(job.pipeline, "score", folder, world, request, folder.finished_scoring)
         return self._run(work, on_event, should_stop)
 
+    def measure(self, job: MeasureJob) -> MeasureResult:
+        """Take a few steps of a training and say how fast they were; errors are those of train."""
+        folder = SessionFolder(self._objects.path("sessions", measure_session(job)))
+        world = training_world(job.model, job.training)
+
+        def request(number: int) -> MeasureRequest:
+            return _measure_request(job, folder, number, world)
+
+        work = _Work(job.pipeline, "measure", folder, world, request, folder.finished_measuring)
+        return self._run(work, lambda _: None, never)
+
     def _run(self, work: _Work[ResultT], on_event: OnEvent, should_stop: ShouldStop) -> ResultT:
         """Create or adopt. Whoever comes gets every event of the session, and its one result."""
         follower = _Follower(SessionReader(work.folder.root), on_event, should_stop)
@@ -148,7 +175,7 @@ class LocalLauncher:
                 return done
             if follower.told_to_stop():
                 raise TrainingInterrupted(str(ending.error))
-            if ending.then != "again" or tries == ERROR_BUDGET:
+            if ending.then != "again" or tries == self._retries:
                 raise ending.error
             tries += 1
             append_warning(
@@ -156,7 +183,7 @@ class LocalLauncher:
                 work.folder.session,
                 request.attempt,
                 f"{ending.error}\n  Attempt {request.attempt + 1} goes on from the last whole"
-                f" checkpoint (retry {tries} of {ERROR_BUDGET}).",
+                f" checkpoint (retry {tries} of {self._retries}).",
             )
             follower.pass_on()
 
@@ -219,5 +246,20 @@ def _score_request(job: ScoreJob, folder: SessionFolder, number: int, world: Wor
             events=str(folder.events(number)),
             result=str(folder.result(number)),
         ),
+        world=world,
+    )
+
+
+def _measure_request(
+    job: MeasureJob, folder: SessionFolder, number: int, world: World
+) -> MeasureRequest:
+    return MeasureRequest(
+        session=folder.session,
+        attempt=number,
+        model=job.model,
+        training=job.training,
+        data=job.data,
+        steps=job.steps,
+        output=MeasureOutput(events=str(folder.events(number)), result=str(folder.result(number))),
         world=world,
     )

@@ -4,11 +4,19 @@ import hashlib
 import importlib.util
 from pathlib import Path
 
-from ml_assets.launch.launcher import ScoreJob, TrainJob
+from ml_assets.launch.launcher import MeasureJob, ScoreJob, TrainJob
 from ml_assets.spec.canonical import digest_of
 
-_NOT_IN_THE_RESULT = {"processes", "strategy", "checkpoint_minutes", "keep_last", "keep_best"}
-"""How the work is spread, what is saved when, and what is kept: the attempt's record has them."""
+_NOT_IN_THE_RESULT = {
+    "processes",
+    "strategy",
+    "checkpoint_minutes",
+    "keep_last",
+    "keep_best",
+    "profile",
+}
+"""How the work is spread, what is saved when, what is kept and what is looked at: the attempt's
+record has them."""
 
 
 def train_session(job: TrainJob) -> str:
@@ -40,6 +48,19 @@ def score_session(job: ScoreJob) -> str:
             "code": program_digest(),
         },
     )
+
+
+def measure_session(job: MeasureJob) -> str:
+    """How the work is spread is what is measured: all of it is in the name."""
+    plain = {
+        "verb": "measure",
+        "model": job.model.model_dump(mode="json"),
+        "training": job.training.model_dump(mode="json"),
+        "data": job.data.digest,
+        "steps": job.steps,
+        "code": program_digest(),
+    }
+    return _named(job.pipeline, plain)
 
 
 def program_digest() -> str:

@@ -2,13 +2,23 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 
 import numpy as np
 
 from ml_assets.dataset.encoding import decode_rows
 from ml_assets.pictures.drawing import Axis, Series, Tone, line_chart
+from ml_assets.pictures.pace import pace_pictures
 from ml_assets.pictures.picture import Picture, Table
-from ml_assets.spec.program import Event, FirstRows, FixedBatch, Metrics, Preprocessing
+from ml_assets.spec.program import (
+    Checkpoint,
+    Event,
+    FirstRows,
+    FixedBatch,
+    Metrics,
+    Preprocessing,
+    Trace,
+)
 from ml_assets.spec.training import Task
 
 HISTORY_POINTS = 300
@@ -23,20 +33,32 @@ class TrainingStory:
     """What a session's events told: of a step that was told twice, the last attempt's word."""
 
     metrics: dict[int, dict[str, float]] = field(default_factory=dict)
+    times: dict[int, datetime] = field(default_factory=dict)
+    """Step -> when it was first told of: the same at every replay."""
     batches: dict[int, FixedBatch] = field(default_factory=dict)
     first_rows: FirstRows | None = None
+    trace: Trace | None = None
 
     def take(self, event: Event) -> None:
         """Add one event, in the order they were told."""
         match event:
             case Metrics():
-                self.metrics.setdefault(event.step, {}).update(event.metrics)
+                self._measured(event, event.metrics)
             case FixedBatch():
                 self.batches[event.step] = event
             case FirstRows():
                 self.first_rows = event
+            case Checkpoint():
+                took = {n: v for n, v in event.metrics.items() if n.startswith("checkpoint_")}
+                self._measured(event, took)
+            case Trace():
+                self.trace = event
             case _:
                 pass
+
+    def _measured(self, event: Metrics | Checkpoint, found: Mapping[str, float]) -> None:
+        self.metrics.setdefault(event.step, {}).update(found)
+        self.times.setdefault(event.step, event.time)
 
     def curve(self, name: str) -> list[tuple[float, float]]:
         """(step, value) of one metric, in the order of the steps."""
@@ -47,7 +69,7 @@ class TrainingStory:
 def training_pictures(
     story: TrainingStory, task: Task, classes: Sequence[str], points: int = HISTORY_POINTS
 ) -> list[Picture]:
-    """Losses, learning rate and the fixed batch; each as far as it was told.
+    """Losses, learning rate, the fixed batch and the pace; each as far as it was told.
 
     Args:
         points: most points of one curve.
@@ -56,6 +78,7 @@ def training_pictures(
         *_losses(story, points),
         *_learning_rate(story, points),
         *_fixed_batch(story.batches, task, classes),
+        *pace_pictures(story.metrics),
     ]
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from urllib.parse import urlsplit
 
@@ -76,21 +77,39 @@ class Tracking:
         return self._attempt(self._open_run, experiment, session, tags, params)
 
     def log_metrics(
-        self, run_id: str, metrics: Mapping[int, Mapping[str, float]], *, now: bool = False
+        self,
+        run_id: str,
+        metrics: Mapping[int, Mapping[str, float]],
+        times: Mapping[int, datetime] = MappingProxyType({}),
+        *,
+        now: bool = False,
     ) -> Logged | Unavailable:
         """Log step -> {name: value}; a step that MLflow has for a name is skipped.
 
         Args:
+            times: step -> when it was told; now where it is not said. A point of the same time and
+                value is one point to MLflow, also where a slow server gets it twice.
             now: try even where the server did not answer a moment ago (the last chance of a run).
         """
+        if self.silent is not None and not now:
+            return self.silent
+        return self._attempt(self._log_metrics, run_id, metrics, times)
+
+    @property
+    def silent(self) -> Unavailable | None:
+        """Whether the server did not answer a moment ago."""
         wait = _silent_until.get(self.uri, 0.0) - time.monotonic()
-        if wait > 0 and not now:
-            return Unavailable(f"the server did not answer; next try in {wait:.0f} s or later")
-        return self._attempt(self._log_metrics, run_id, metrics)
+        if wait <= 0:
+            return None
+        return Unavailable(f"the server did not answer; next try in {wait:.0f} s or later")
 
     def log_artifact(self, run_id: str, file: Path) -> Logged | Unavailable:
         """Copy a file to a run; a file of that name is replaced."""
         return self._attempt(self._log_artifact, run_id, file)
+
+    def log_text(self, run_id: str, text: str, name: str) -> Logged | Unavailable:
+        """Write a file of a run; a file of that name is replaced."""
+        return self._attempt(self._log_text, run_id, text, name)
 
     def set_tags(self, run_id: str, tags: Mapping[str, str]) -> Logged | Unavailable:
         """Set tags of a run; too long ones are cut."""
@@ -155,16 +174,22 @@ class Tracking:
             )
         return run_id
 
-    def _log_metrics(self, run_id: str, metrics: Mapping[int, Mapping[str, float]]) -> Logged:
+    def _log_metrics(
+        self,
+        run_id: str,
+        metrics: Mapping[int, Mapping[str, float]],
+        times: Mapping[int, datetime],
+    ) -> Logged:
         from mlflow.entities import Metric
 
         client = self._server.client()
-        stamp = int(datetime.now(UTC).timestamp() * 1000)
+        now = datetime.now(UTC)
         with self._server.lock(f"metrics-{run_id}") as last:
             if last.is_not(self._writer):
                 self._known.clear()
             new: list[Metric] = []
             for step in sorted(metrics):
+                stamp = int(times.get(step, now).timestamp() * 1000)
                 for name, value in sorted(metrics[step].items()):
                     if step not in self._steps(client, run_id, name):
                         new.append(Metric(name, value, stamp, step))
@@ -187,6 +212,10 @@ class Tracking:
 
     def _log_artifact(self, run_id: str, file: Path) -> Logged:
         self._server.client().log_artifact(run_id, str(file))
+        return Logged()
+
+    def _log_text(self, run_id: str, text: str, name: str) -> Logged:
+        self._server.client().log_text(run_id, text, name)
         return Logged()
 
     def _set_tags(self, run_id: str, tags: Mapping[str, str]) -> Logged:

@@ -13,6 +13,8 @@ from ml_assets.planning.due import Landed, calendar, landed, plan_data
 from ml_assets.planning.plan import Plan
 from ml_assets.planning.selection import Selection, data_runs, model_run
 from ml_assets.planning.steps import data_steps
+from ml_assets.registry.mlflow import Tracking
+from ml_assets.registry.owed import Debts, sentences
 from ml_assets.resources.sources import SourcesResource
 from ml_assets.runs.execute import Tell, execute, mark_dead_runs, wait_for_others
 from ml_assets.settings import Settings
@@ -58,6 +60,7 @@ class PipelineRun:
         self.defs = defs
         self.instance = instance
         self.tell = tell
+        self.settings = settings
         self.store = open_snapshots(settings.snapshots)
         self.sources = SourcesResource(root=str(settings.sources))
 
@@ -76,6 +79,7 @@ class PipelineRun:
         if "training_set" in wanted:
             self._wait_for_others()
             self._make_model(wanted, request)
+        self._pay_debts()
 
     def _make_data(self, wanted: tuple[str, ...], arrived: Landed) -> None:
         plan = plan_data(self.graph, self.store, self.sources, arrived)
@@ -101,6 +105,13 @@ class PipelineRun:
             self.tell(f"{verb}  gates: {due.gates or 'decided on this evidence'}")
         if due.selection is not None:
             self._execute(due.selection, due.config)
+
+    def _pay_debts(self) -> None:
+        """Tell MLflow what it could not take before; it is not even loaded where it has all."""
+        settings = self.settings
+        debts = Debts(settings.home, Path(settings.objects) / "sessions")
+        for line in sentences(debts.deliver(Tracking(settings.tracking_uri, settings.home))):
+            self.tell(line)
 
     def _tell_plan(self, plan: Plan, wanted: tuple[str, ...]) -> None:
         for line in plan.summary():

@@ -210,7 +210,28 @@ class ScoreRequest(Frozen):
     world: World
 
 
-Request = Annotated[TrainRequest | ScoreRequest, Field(discriminator="verb")]
+class MeasureOutput(Frozen):
+    events: str
+    result: str
+
+
+class MeasureRequest(Frozen):
+    """Take a few steps of a training and say how fast they are; nothing is kept of them."""
+
+    schema_version: Literal[1] = 1
+    verb: Literal["measure"] = "measure"
+    session: str
+    attempt: Positive
+    model: ModelSpec
+    training: TrainingSpec
+    data: Ref
+    steps: Positive
+    """Measured; a few before them are not."""
+    output: MeasureOutput
+    world: World
+
+
+Request = Annotated[TrainRequest | ScoreRequest | MeasureRequest, Field(discriminator="verb")]
 
 
 # --- result -------------------------------------------------------------------------------------
@@ -244,7 +265,23 @@ class ScoreResult(Frozen):
     rows_per_second: float
 
 
-Result = Annotated[TrainResult | ScoreResult, Field(discriminator="verb")]
+class MeasureResult(Frozen):
+    schema_version: Literal[1] = 1
+    verb: Literal["measure"] = "measure"
+    session: str
+    attempt: Positive
+    outcome: Literal["done"] = "done"
+    rows_per_second: float
+    rows_per_cpu_second: float
+    """Over the processor time of all processes."""
+    step_time_ms: float
+    memory_total_mb: float
+    """The most that each process held, added up."""
+    data_wait_share: float
+    communication_share: float
+
+
+Result = Annotated[TrainResult | ScoreResult | MeasureResult, Field(discriminator="verb")]
 
 
 # --- events: one JSON object a line, sequence-numbered within the attempt -------------------------
@@ -269,7 +306,8 @@ class Metrics(_Event):
     kind: Literal["metrics"] = "metrics"
     step: int
     metrics: dict[str, float]
-    """train_loss, validation_loss, learning_rate, grad_norm, rows_per_second, ..."""
+    """train_loss, validation_loss (at evaluations), learning_rate, grad_norm, epoch, and what the
+    training measured of itself: see ``training.telemetry`` and docs/operate.md."""
 
 
 class FirstRows(_Event):
@@ -304,6 +342,17 @@ class Checkpoint(_Event):
     metrics: dict[str, float]
 
 
+class Trace(_Event):
+    """A few steps of rank 0, operator by operator: open it in Perfetto or chrome://tracing."""
+
+    kind: Literal["trace"] = "trace"
+    step: int
+    """The first of them."""
+    steps: int
+    uri: str
+    """A gzipped file of Chrome's trace format."""
+
+
 class Warning(_Event):
     kind: Literal["warning"] = "warning"
     message: str
@@ -326,6 +375,6 @@ class Failed(_Event):
 
 
 Event = Annotated[
-    Progress | Metrics | FirstRows | FixedBatch | Checkpoint | Warning | Finished | Failed,
+    Progress | Metrics | FirstRows | FixedBatch | Checkpoint | Trace | Warning | Finished | Failed,
     Field(discriminator="kind"),
 ]

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self, assert_never
 
 from pydantic import Field, field_validator, model_validator
 
-from ml_assets.spec.base import Fraction, Frozen, Positive
+from ml_assets.spec.base import Fraction, Frozen, Positive, unset
 
 Task = Literal["binary", "multiclass", "regression", "ranking"]
 """What a label is: true or false, one of several classes, a number, a grade within a query."""
@@ -90,6 +90,7 @@ _OF_NETWORKS = frozenset(
         "focal_gamma",
         "oversample",
         "init_from",
+        "profile",
     }
 )
 
@@ -128,6 +129,14 @@ Weight = Annotated[float, Field(gt=0)]
 RELEASE = "release"
 """``init_from``: the model that the pipeline has released when training is asked for."""
 _PICKLES = (".pt", ".pth", ".bin", ".pkl", ".pickle", ".ckpt", ".joblib")
+
+
+class ProfileSpec(Frozen):
+    """Which steps of a network's training to trace, operator by operator."""
+
+    at: Annotated[int, Field(ge=0)] = 20
+    """Steps before the trace: the first ones are slower than the rest."""
+    steps: Annotated[int, Field(ge=1, le=100)] = 3
 
 
 class TrainingSpec(Frozen):
@@ -189,6 +198,9 @@ class TrainingSpec(Frozen):
     processes: Positive = 2
     threads: Positive = 1
     """OMP threads of each process; part of the numerics, therefore of the session."""
+    profile: ProfileSpec | None = Field(default=None, exclude_if=unset)
+    """Trace a few steps (Chrome's trace format); a model that is made already is not trained again
+    for it: say ``--fresh``."""
 
     @field_validator("init_from")
     @classmethod

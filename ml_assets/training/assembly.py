@@ -4,7 +4,7 @@ from pathlib import Path
 
 import torch
 
-from ml_assets.spec.program import ShardSchema, TrainRequest
+from ml_assets.spec.program import MeasureRequest, ShardSchema, TrainRequest
 from ml_assets.training.batches import Batches
 from ml_assets.training.data import SplitArrays
 from ml_assets.training.models import Network, build, set_output_bias
@@ -13,10 +13,13 @@ from ml_assets.training.oversampling import draws_again
 from ml_assets.training.parallel import Ranks
 from ml_assets.training.step import Stepper
 from ml_assets.training.strategies import parallelize
+from ml_assets.training.telemetry import Times
 from ml_assets.training.warm_start import warm_start
 
 
-def first_values(request: TrainRequest, schema: ShardSchema) -> tuple[Network, str | None]:
+def first_values(
+    request: TrainRequest | MeasureRequest, schema: ShardSchema
+) -> tuple[Network, str | None]:
     """The network before its first step, the same on every rank.
 
     Returns:
@@ -25,18 +28,23 @@ def first_values(request: TrainRequest, schema: ShardSchema) -> tuple[Network, s
     torch.manual_seed(request.training.seed)
     network = build(request.model, schema.preprocessing, schema.task, schema.classes)
     set_output_bias(network, schema.task, schema.label_rate)
-    return network, warm_start(network, request.init, schema) if request.init else None
+    init = request.init if isinstance(request, TrainRequest) else None
+    return network, warm_start(network, init, schema) if init else None
 
 
 def assemble(
-    request: TrainRequest, network: Network, folder: Path, schema: ShardSchema, ranks: Ranks
+    request: TrainRequest | MeasureRequest,
+    network: Network,
+    folder: Path,
+    schema: ShardSchema,
+    ranks: Ranks,
 ) -> Stepper:
     """Spread the network over the ranks, with its optimizer and its batches."""
     spec = request.training
-    network = network.to(ranks.device)
-    forward = parallelize(network, spec, ranks)
+    network, times = network.to(ranks.device), Times()
+    forward = parallelize(network, spec, ranks, times.communication)
     optimizer = make_optimizer(network, spec)
     rows = SplitArrays(folder, schema, "train")
     again = draws_again(rows, schema, spec.oversample)
     batches = Batches(rows, spec.seed, spec.batch_size, spec.microbatches, spec.accumulate, again)
-    return Stepper(network, forward, optimizer, batches, ranks, spec, schema.task)
+    return Stepper(network, forward, optimizer, batches, ranks, spec, schema.task, times)

@@ -3,6 +3,7 @@
 What makes one whole, and which are kept, is in ``checkpoint_files``.
 """
 
+import time
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +27,7 @@ from ml_assets.training.checkpoint_files import (
 )
 from ml_assets.training.models import Network
 from ml_assets.training.parallel import Ranks
+from ml_assets.training.telemetry import milliseconds_since
 
 
 @dataclass
@@ -33,6 +35,10 @@ class _InFlight:
     state: TrainerState
     metrics: dict[str, float]
     done: Future[Any]
+    began: float
+
+    def written(self, _: Future[Any]) -> None:
+        self.metrics.setdefault("checkpoint_background_ms", milliseconds_since(self.began))
 
 
 @dataclass
@@ -53,7 +59,12 @@ class Checkpoints:
         state: TrainerState,
         metrics: dict[str, float],
     ) -> None:
-        """Begin to save; the one before is finished first."""
+        """Begin to save; the one before is finished first.
+
+        Training stands still for ``checkpoint_duration_ms``; the files are written after
+        ``checkpoint_background_ms``. Both are told with the checkpoint.
+        """
+        began = time.perf_counter()
         self.finish()
         if self.ranks.rank == 0:
             self.files.draft(state.step)
@@ -66,7 +77,9 @@ class Checkpoints:
             async_stager=self._stager,
         )
         assert isinstance(done, Future)
-        self._in_flight = _InFlight(state, metrics, done)
+        durations = {"checkpoint_duration_ms": milliseconds_since(began)}
+        self._in_flight = _InFlight(state, {**metrics, **durations}, done, began)
+        done.add_done_callback(self._in_flight.written)
 
     def finish(self) -> None:
         """Wait for the save in flight; its manifest makes it whole, then retention may delete."""
@@ -74,6 +87,7 @@ class Checkpoints:
         if flight is None:
             return
         flight.done.result()
+        flight.written(flight.done)  # who waits may come before the callback
         if self.ranks.rank == 0:
             self.files.seal(flight.state, flight.metrics)
         dist.barrier()

@@ -23,6 +23,7 @@ from ml_assets.spec.program import (
     Progress,
     Ref,
     Result,
+    Trace,
     Warning,
 )
 from ml_assets.training.data import Rows
@@ -44,6 +45,11 @@ class EventWriter:
         self._attempt = attempt
         self._rank = rank
         self._seq = rank * FAILED_RANK_OFFSET
+
+    @property
+    def folder(self) -> Path:
+        """Where the attempt's own files lie."""
+        return self._file.parent
 
     def progress(self, step: int, steps: int, message: str) -> None:
         self._write(Progress(**self._head(), step=step, steps=steps, message=message))
@@ -84,6 +90,9 @@ class EventWriter:
                 **self._head(), step=step, checkpoint=ref, size=size, best=best, metrics=metrics
             )
         )
+
+    def trace(self, step: int, steps: int, file: Path) -> None:
+        self._write(Trace(**self._head(), step=step, steps=steps, uri=str(file)))
 
     def warning(self, message: str) -> None:
         self._write(Warning(**self._head(), message=message))

@@ -37,3 +37,7 @@ class LossScale(Frozen):
             steps_since_change=0 if grown else self.steps_since_change + 1,
             skipped=self.skipped,
         )
+
+    def metrics(self) -> dict[str, float]:
+        """As the curves have it."""
+        return {"loss_scale": self.scale, "skipped_steps": float(self.skipped)}

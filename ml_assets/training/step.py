@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
@@ -19,6 +19,7 @@ from ml_assets.training.optimization import learning_rate
 from ml_assets.training.parallel import Ranks, total
 from ml_assets.training.stop import NonFinite
 from ml_assets.training.strategies import copies, local_gradients, summing
+from ml_assets.training.telemetry import Times
 
 
 class Word(NamedTuple):
@@ -57,6 +58,7 @@ class Stepper:
     ranks: Ranks
     spec: TrainingSpec
     task: Task
+    times: Times = field(default_factory=Times)
 
     def __post_init__(self) -> None:
         """Let torch's replica settle.
@@ -93,7 +95,8 @@ class Stepper:
         mine = torch.cat([sums, square.reshape(1)]).tolist()
         notice, due = word()
         due = due and self.ranks.rank == 0
-        loss, weight, rows, square, notices, dues = total([*mine, float(notice), float(due)])
+        with self.times.communication:
+            loss, weight, rows, square, notices, dues = total([*mine, float(notice), float(due)])
         mean, norm = loss / weight, math.sqrt(square) / (weight * factor)
         overflowed = scale is not None and math.isfinite(mean) and not math.isfinite(norm)
         if overflowed:
@@ -118,10 +121,11 @@ class Stepper:
         self.optimizer.zero_grad(set_to_none=True)
         sums = torch.zeros(3, dtype=torch.float64, device=self.ranks.device)
         for number in range(spec.accumulate):
-            rows, masks, counted = self.batches.share(
-                step, self.ranks.rank, self.ranks.world, number
-            )
-            rows = rows.to(self.ranks.device)
+            with self.times.data:
+                rows, masks, counted = self.batches.share(
+                    step, self.ranks.rank, self.ranks.world, number
+                )
+                rows = rows.to(self.ranks.device)
             with summing(self.forward, now=number + 1 == spec.accumulate):
                 logits = self.forward(rows.numeric, rows.categorical, masks)
                 weights = row_weights(rows, self.task, spec.positive_weight, spec.class_weights)

@@ -19,27 +19,34 @@ from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
 from ml_assets.spec.training import TrainingSpec, split_of
+from ml_assets.training.collectives import time_collectives
 from ml_assets.training.models import Network
 from ml_assets.training.parallel import Ranks, processes_here
 from ml_assets.training.precision import fsdp_policy, lowered
 from ml_assets.training.stop import BadRequest
+from ml_assets.training.telemetry import Stopwatch
 
 _UNIT = 1_000_000
 """Parameters from which a layer is gathered by itself: one unit costs milliseconds a step."""
 
 
-def parallelize(network: Network, spec: TrainingSpec, ranks: Ranks) -> nn.Module:
+def parallelize(
+    network: Network, spec: TrainingSpec, ranks: Ranks, communication: Stopwatch
+) -> nn.Module:
     """Spread the network; what comes back is called for logits, by all ranks alike.
 
     ``replicate``: whole on each rank. ``shard``: FSDP2 over all ranks. ``hybrid``: sharded within a
     node, replicated over nodes. The values are real before they are spread: equal in any world.
+
+    Args:
+        communication: times the collectives, which run inside the passes.
 
     Raises:
         BadRequest: ``hybrid`` in a world that cannot be split.
     """
     if spec.strategy == "replicate":
         forward = lowered(network, spec.precision)
-        return _replica(forward) if ranks.world > 1 else forward
+        return _replica(forward, communication) if ranks.world > 1 else forward
     mesh = _mesh(spec, ranks)
     for layer in network.layers:
         if sum(weight.numel() for weight in layer.parameters()) >= _UNIT:
@@ -49,6 +56,7 @@ def parallelize(network: Network, spec: TrainingSpec, ranks: Ranks) -> nn.Module
         if isinstance(module, FSDPModule):
             module.set_gradient_divide_factor(1.0)
             module.set_force_sum_reduction_for_comms(True)
+    time_collectives(network, communication)
     return network
 
 
@@ -79,14 +87,20 @@ def copies(network: nn.Module, world: int) -> int:
     return math.prod(size for placement, size in sizes if placement.is_replicate())
 
 
-def _replica(forward: nn.Module) -> nn.Module:
+def _replica(forward: nn.Module, communication: Stopwatch) -> nn.Module:
     replica = DistributedDataParallel(forward, gradient_as_bucket_view=True)
-    replica.register_comm_hook(None, _sum)
+    replica.register_comm_hook(communication, _sum)
     return replica
 
 
-def _sum(_: object, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
-    """In place of torch's mean."""
+def _sum(communication: Stopwatch, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
+    """In place of torch's mean. On the CPU, where nothing overlaps, it is waited for and timed."""
+    if bucket.buffer().device.type == "cpu":
+        with communication:
+            dist.all_reduce(bucket.buffer())
+        done: torch.futures.Future[torch.Tensor] = torch.futures.Future()
+        done.set_result(bucket.buffer())
+        return done
     work = dist.all_reduce(bucket.buffer(), async_op=True)
     assert work is not None
     return work.get_future().then(lambda done: done.value()[0])

@@ -1,7 +1,7 @@
 """The ``train`` verb. Read it from top to bottom: set up, the loop, the best weights."""
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 
@@ -15,11 +15,14 @@ from ml_assets.training.clock import CheckpointClock
 from ml_assets.training.data import SplitArrays, open_set
 from ml_assets.training.events import FIRST_ROWS, EventWriter
 from ml_assets.training.export import export
+from ml_assets.training.meter import Meter
 from ml_assets.training.optimization import learning_rate
 from ml_assets.training.parallel import Ranks, join, leave
+from ml_assets.training.profiling import Tracer
 from ml_assets.training.result import StoppedBy, finish
 from ml_assets.training.step import Step, Stepper, Word
 from ml_assets.training.stop import Notice, SavedAfterNotice
+from ml_assets.training.telemetry import told
 from ml_assets.training.validation import fixed_batch, validation_loss
 
 
@@ -41,6 +44,7 @@ def train(request: TrainRequest, events: EventWriter) -> None:
         if told and request.resume is None:
             events.progress(0, stepper.steps, told)
         state, stopped = trainer.loop()
+        trainer.tracer.close(state.step)
         best = state.best[0]
         trainer.checkpoints.load_model(best.name, stepper.network, stepper.optimizer)
         calibrate = calibration.Calibrator(spec, held_out, schema.classes, expected, events)
@@ -49,27 +53,6 @@ def train(request: TrainRequest, events: EventWriter) -> None:
             finish(request, events, state, stopped, model, time.monotonic() - began)
     finally:
         leave()
-
-
-@dataclass
-class Window:
-    """The steps since the last evaluation."""
-
-    losses: list[float] = field(default_factory=list)
-    rows: float = 0.0
-    since: float = field(default_factory=time.monotonic)
-
-    def take(self, done: Step) -> None:
-        self.losses.append(done.loss)
-        self.rows += done.rows
-
-    @property
-    def loss(self) -> float:
-        return sum(self.losses) / len(self.losses)
-
-    @property
-    def rows_per_second(self) -> float:
-        return self.rows / max(time.monotonic() - self.since, 1e-9)
 
 
 @dataclass
@@ -91,27 +74,36 @@ class Trainer:
         self.files = CheckpointFiles(self.request, self.events, self.ranks.world)
         self.checkpoints = Checkpoints(self.files, self.ranks)
         self.clock = CheckpointClock(self.spec.checkpoint_minutes)
+        self.meter = Meter(self.stepper.network, self.stepper.times)
+        self.tracer = Tracer(self.spec.profile, self.ranks.rank, self.events)
 
     def loop(self) -> tuple[TrainerState, StoppedBy]:
         """Steps until the last one, or until patience ends."""
-        state, window = self._resume(), Window()
+        state = self._resume()
         while state.step < self.steps:
             if state.evaluations_without_better >= self.spec.patience:
                 self.checkpoints.close()
                 return state, "patience"
-            done = self.stepper.take(state.step, state.loss_scale, self._word)
-            window.take(done)
+            done = self._take(state)
             state = state.model_copy(update={"step": state.step + 1, "loss_scale": done.loss_scale})
             if self._evaluation_is_due(state.step) or done.notice:
-                state = self._evaluate(state, done, window)
-                window = Window()
+                state = self._evaluate(state, done)
             elif done.checkpoint_due:
                 self._save(state, {"train_loss": done.loss})
+            elif self.meter.silent_long:
+                self._tell(state.step, {**self.meter.live(), **self._of_step(state.step, done)})
             if done.notice:
                 self.checkpoints.close()
                 raise SavedAfterNotice(f"a notice came: saved at step {state.step}", state.step)
         self.checkpoints.close()
         return state, "epochs"
+
+    def _take(self, state: TrainerState) -> Step:
+        self.tracer.before(state.step)
+        weigh = self._evaluation_is_due(state.step + 1)
+        return self.meter.take(
+            lambda: self.stepper.take(state.step, state.loss_scale, self._word), weigh
+        )
 
     def _word(self) -> Word:
         return Word(self.notice.given, self.clock.due)
@@ -138,21 +130,12 @@ class Trainer:
     def _evaluation_is_due(self, step: int) -> bool:
         return step % self.spec.evaluate_every == 0 or step == self.steps
 
-    def _evaluate(self, state: TrainerState, done: Step, window: Window) -> TrainerState:
+    def _evaluate(self, state: TrainerState, done: Step) -> TrainerState:
         """Judge the weights on the validation split, tell, and save."""
+        measured = {**self.meter.evaluated(), **self._of_step(state.step, done)}
         forward, task = self.stepper.forward, self.stepper.task
         loss = validation_loss(forward, self.held_out, self.ranks, task, self.expected)
-        metrics = {
-            "train_loss": window.loss,
-            "validation_loss": loss,
-            "learning_rate": learning_rate(self.spec, state.step - 1, self.steps),
-            "grad_norm": done.grad_norm,
-            "rows_per_second": window.rows_per_second,
-            "epoch": state.step / self.stepper.batches.steps_per_epoch,
-        }
-        if done.loss_scale is not None:
-            metrics["loss_scale"] = done.loss_scale.scale
-            metrics["skipped_steps"] = float(done.loss_scale.skipped)
+        metrics = {**measured, "validation_loss": loss}
         # a notice's evaluation is off the schedule: it must not change when training stops
         if self._evaluation_is_due(state.step):
             state = state.judged(loss, self.files.name(state.step), self.spec.keep_best)
@@ -165,12 +148,14 @@ class Trainer:
         self.checkpoints.save(self.stepper.network, self.stepper.optimizer, state, metrics)
         self.clock.saved()
 
+    def _of_step(self, step: int, done: Step) -> dict[str, float]:
+        return {
+            "learning_rate": learning_rate(self.spec, step - 1, self.steps),
+            "grad_norm": done.grad_norm,
+            "epoch": step / self.stepper.batches.steps_per_epoch,
+            **(done.loss_scale.metrics() if done.loss_scale else {}),
+        }
+
     def _tell(self, step: int, metrics: dict[str, float]) -> None:
         self.events.metrics(step, metrics)
-        self.events.progress(
-            step,
-            self.steps,
-            f"step {step} of {self.steps}: train loss {metrics['train_loss']:.4f},"
-            f" validation {metrics['validation_loss']:.4f},"
-            f" {metrics['rows_per_second']:,.0f} rows/s",
-        )
+        self.events.progress(step, self.steps, told("step", step, self.steps, metrics))

@@ -23,6 +23,7 @@ OPTIONS = {
     "predict": {"pipeline", "file", "row", "format", "output"},
     "read": {"key", "partition", "version", "limit", "format", "output"},
     "report": {"pipeline", "open"},
+    "tune-batch": {"pipeline", "batch", "processes", "threads", "steps", "json"},
     "ui": {"port", "host"},
     "gc": {"dry_run", "json"},
     "reset": {"yes"},

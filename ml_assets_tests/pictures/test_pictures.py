@@ -10,6 +10,7 @@ import pytest
 from ml_assets.pictures.data import contract_pictures, feature_pictures, table_pictures
 from ml_assets.pictures.drawing import Axis, Stack, column_chart
 from ml_assets.pictures.evaluation import evaluation_pictures
+from ml_assets.pictures.pace import pace_numbers
 from ml_assets.pictures.picture import IMAGE_BYTES, Picture, Table, album
 from ml_assets.pictures.release import (
     changes_table,
@@ -22,11 +23,13 @@ from ml_assets.pictures.rows import Bullet, Spark, bullet_chart, spark_chart
 from ml_assets.pictures.training import LIVE_POINTS, TrainingStory, decoded_rows, training_pictures
 from ml_assets.spec.program import (
     CategoricalColumn,
+    Checkpoint,
     FirstRows,
     FixedBatch,
     Metrics,
     NumericColumn,
     Preprocessing,
+    Ref,
 )
 from ml_assets.spec.records import (
     Change,
@@ -151,6 +154,44 @@ def test_curves_and_a_fixed_batch_are_small_however_long_the_training():
     assert "train loss" in words(loss) and "validation loss" in words(loss)
     assert "label 0 | label 1" in words(batch)
     assert batch.count('class="thin one"') == batch.count('class="thin two"') == 16
+
+
+def test_the_pace_of_a_training_is_drawn_with_where_the_time_of_a_step_went():
+    story = TrainingStory()
+    for step in range(1, 501):
+        shares = {"data_wait_share": 0.1, "communication_share": 0.3, "step_time_ms": 50.0}
+        metrics = {"training_throughput_samples_per_sec": 30_000.0 + step, **shares}
+        story.take(Metrics(**HEAD, step=step, metrics=metrics))
+    throughput, parts = training_pictures(story, "binary", ())
+    assert "Usually 30,2" in throughput.words
+    assert "A step takes 50 ms: 10.0% of it is waiting for data, 30.0% waiting" in parts.words
+    assert "computing | waiting for other processes | waiting for data" in words(files([parts])[0])
+    assert "rows per second" in words(files([throughput])[0])
+    assert pace_numbers(story.metrics)["communication_share"] == pytest.approx(0.3)
+
+
+def test_trees_have_a_throughput_and_no_parts_of_a_step():
+    story = TrainingStory()
+    story.take(Metrics(**HEAD, step=1, metrics={"training_throughput_samples_per_sec": 9.0}))
+    assert titles(training_pictures(story, "binary", ())) == ["Throughput"]
+    assert pace_numbers(story.metrics) == {"training_throughput_samples_per_sec": 9.0}
+
+
+def test_points_told_between_evaluations_have_no_validation_loss_and_are_drawn():
+    story = told(20)
+    story.take(Metrics(**HEAD, step=15, metrics={"train_loss": 0.65, "learning_rate": 1e-3}))
+    assert [step for step, _ in story.curve("train_loss")] == [10.0, 15.0, 20.0]
+    assert [step for step, _ in story.curve("validation_loss")] == [10.0, 20.0]
+    assert titles(training_pictures(story, "binary", ()))[0] == "Loss"
+
+
+def test_a_checkpoint_tells_what_it_cost_at_its_own_step():
+    story = told(20)
+    cost = {"checkpoint_duration_ms": 12.0, "train_loss": 99.0}
+    ref = Ref(uri="/c", digest="0" * 64)
+    story.take(Checkpoint(**HEAD, step=10, checkpoint=ref, size=1, best=True, metrics=cost))
+    assert story.curve("checkpoint_duration_ms") == [(10.0, 12.0)]
+    assert story.curve("train_loss")[0] == (10.0, 0.7)
 
 
 def test_a_multiclass_row_is_followed_by_its_true_class():

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -237,6 +238,27 @@ def test_a_batch_whose_answer_was_lost_is_not_logged_again(tracking, client, mon
     monkeypatch.undo()
     assert tracking.log_metrics(run, {2: {"loss": 0.8}, 3: {"loss": 0.7}}, now=True) == Logged()
     assert history(client, run, "loss") == [(1, 0.9), (2, 0.8), (3, 0.7)]
+
+
+def test_a_point_that_a_slow_server_takes_late_is_there_once(tracking, client, monkeypatch):
+    """The first call is given up, and arrives after the second one."""
+    run = tracking.open_run("delays", SESSION, {}, {})
+    metrics, times = {2: {"loss": 0.8}}, {2: datetime(2026, 1, 2, 3, tzinfo=UTC)}
+    real, late = type(client).log_batch, []
+
+    def gives_up(*args, **kwargs):
+        late.append((args, kwargs))
+        raise TimeoutError("read timed out")
+
+    monkeypatch.setattr(type(client), "log_batch", gives_up)
+    assert isinstance(tracking.log_metrics(run, metrics, times), Unavailable)
+    monkeypatch.undo()
+    assert tracking.log_metrics(run, metrics, times, now=True) == Logged()
+    for args, kwargs in late:
+        real(*args, **kwargs)
+    assert history(client, run, "loss") == [(2, 0.8)]
+    (point,) = client.get_metric_history(run, "loss")
+    assert point.timestamp == times[2].timestamp() * 1000
 
 
 def test_an_artifact_logged_twice_is_the_newer_one_below_the_state_folder(tracking, tmp_path):

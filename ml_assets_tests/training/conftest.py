@@ -91,7 +91,8 @@ class Attempt:
 
     def validation_losses(self) -> dict[int, float]:
         found = [event for event in self.events() if isinstance(event, Metrics)]
-        return {event.step: event.metrics["validation_loss"] for event in found}
+        judged = [event for event in found if "validation_loss" in event.metrics]
+        return {event.step: event.metrics["validation_loss"] for event in judged}
 
     def result(self) -> TrainResult:
         return TrainResult.model_validate_json(Path(self.request.output.result).read_bytes())

@@ -38,6 +38,7 @@ from ml_assets.training.events import FIRST_ROWS, EventWriter
 from ml_assets.training.model_folder import write_model
 from ml_assets.training.result import StoppedBy, finish
 from ml_assets.training.stop import NonFinite, Notice, SavedAfterNotice
+from ml_assets.training.telemetry import memory_peak_mb, milliseconds_since, pace, told
 
 if TYPE_CHECKING:
     from lightgbm import Booster, Dataset
@@ -178,7 +179,8 @@ class Grower:
             "train_loss": found["train"],
             "validation_loss": found["validation"],
             "learning_rate": self.model.learning_rate,
-            "rows_per_second": self.speed.at(self.state.step),
+            **self.speed.at(self.state.step),
+            "memory_peak_mb": memory_peak_mb(),
         }
         if not all(isfinite(value) for value in metrics.values()):
             raise NonFinite(
@@ -191,18 +193,15 @@ class Grower:
     def _tell(self, metrics: dict[str, float]) -> None:
         step, rounds = self.state.step, self.model.rounds
         self.events.metrics(step, metrics)
-        self.events.progress(
-            step,
-            rounds,
-            f"round {step} of {rounds}: train loss {metrics['train_loss']:.4f},"
-            f" validation {metrics['validation_loss']:.4f},"
-            f" {metrics['rows_per_second']:,.0f} rows/s",
-        )
+        self.events.progress(step, rounds, told("round", step, rounds, metrics))
 
     def _save(self, booster: "Booster", metrics: dict[str, float]) -> None:
+        began = time.perf_counter()
         folder = self.files.draft(self.state.step)
         (folder / TREES).write_text(trees_as_text(booster))
-        self.files.seal(self.state, metrics)
+        self.files.seal(
+            self.state, {**metrics, "checkpoint_duration_ms": milliseconds_since(began)}
+        )
         self.clock.saved()
 
 
@@ -215,14 +214,14 @@ def _losses(env: "CallbackEnv") -> dict[str, float]:
 
 
 class Speed:
-    """Rows that went through rounds, per second since it was asked before."""
+    """Rounds and the rows that went through them, by the second since it was asked before."""
 
     def __init__(self, rows: int, step: int) -> None:
-        self._rows, self._step, self._since = rows, step, time.monotonic()
+        self._rows, self._step, self._since = rows, step, time.perf_counter()
 
-    def at(self, step: int) -> float:
-        now = time.monotonic()
-        found = self._rows * (step - self._step) / max(now - self._since, 1e-9)
+    def at(self, step: int) -> dict[str, float]:
+        now, rounds = time.perf_counter(), step - self._step
+        found = pace(self._rows * rounds, rounds, now - self._since)
         self._step, self._since = step, now
         return found
 

@@ -1,0 +1,64 @@
+"""The ``measure`` verb: a few steps of a training, and how fast they were. Nothing is kept."""
+
+import time
+from pathlib import Path
+
+import torch
+
+from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.program import MeasureRequest, MeasureResult
+from ml_assets.storage.objects import write_whole
+from ml_assets.training.assembly import assemble, first_values
+from ml_assets.training.data import open_set
+from ml_assets.training.events import EventWriter
+from ml_assets.training.parallel import join, leave, total
+from ml_assets.training.step import Stepper, Word
+from ml_assets.training.telemetry import Spent, memory_peak_mb
+
+_WARM = 2
+"""Steps before those that are measured: the first ones make buffers."""
+
+
+def measure(request: MeasureRequest, events: EventWriter) -> None:
+    """Take the steps on all ranks; rank 0 writes the result."""
+    torch.set_num_threads(request.world.threads)
+    torch.use_deterministic_algorithms(True)
+    folder, schema = open_set(request.data)
+    ranks = join()
+    try:
+        stepper = assemble(request, first_values(request, schema)[0], folder, schema, ranks)
+        rows, spent, cpu, memory = _measured(stepper, request.steps)
+    finally:
+        leave()
+    if ranks.rank != 0:
+        return
+    seconds, shares = spent.seconds / ranks.world, spent.shares()
+    result = MeasureResult(
+        session=request.session,
+        attempt=request.attempt,
+        rows_per_second=rows / seconds,
+        rows_per_cpu_second=rows / cpu,
+        step_time_ms=1e3 * seconds / request.steps,
+        memory_total_mb=memory,
+        data_wait_share=shares["data_wait_share"],
+        communication_share=shares["communication_share"],
+    )
+    write_whole(Path(request.output.result), canonical_json(result))
+    events.finished(result)
+
+
+def _measured(stepper: Stepper, steps: int) -> tuple[float, Spent, float, float]:
+    """Rows, and of all ranks added up: what time was spent on, CPU seconds, memory in MB."""
+    batches, rows, began, cpu, scale = stepper.batches, 0.0, 0.0, 0.0, None
+    full = max(
+        1, batches.draws // (batches.batch_size * batches.accumulate)
+    )  # an epoch's last step may be short
+    for number in range(_WARM + steps):
+        if number == _WARM:
+            stepper.times.of(0.0)
+            rows, began, cpu = 0.0, time.perf_counter(), time.process_time()
+        done = stepper.take(number % full, scale, lambda: Word(False, False))
+        rows, scale = rows + done.rows, done.loss_scale
+    spent = stepper.times.of(time.perf_counter() - began)
+    *sums, cpu, memory = total([*spent, time.process_time() - cpu, memory_peak_mb()])
+    return rows, Spent(*sums), cpu, memory

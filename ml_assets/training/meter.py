@@ -1,0 +1,132 @@
+"""Measures a training step by step, over all ranks, and says when it is time to tell."""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+import torch.distributed as dist
+from torch.distributed.tensor import DTensor
+
+from ml_assets.training.models import Network
+from ml_assets.training.step import Step
+from ml_assets.training.telemetry import Spent, Times, Window, gpu_utilization_pct, memory_peak_mb
+
+LIVE_SECONDS = 10.0
+"""Between two evaluations, metrics are told this often."""
+
+
+@dataclass
+class Meter:
+    """One rank's measurements since the last evaluation, and since the last word.
+
+    At an evaluation one message brings those of all ranks together; in between nothing is asked of
+    the others, and the times told are this rank's own.
+    """
+
+    network: Network
+    times: Times
+    _window: Window = field(default_factory=Window)
+    _lately: Window = field(default_factory=Window)
+    _told: float = field(default_factory=time.monotonic)
+    _update: tuple[float, float] | None = None
+    """(squared norm of the last update, of the weights before it): this rank's part."""
+
+    def take(self, step: Callable[[], Step], weigh: bool) -> Step:
+        """Take a step and measure it.
+
+        Args:
+            weigh: compare the weights after it with those before: asked before an evaluation.
+        """
+        before = _local(self.network) if weigh else None
+        began = time.perf_counter()
+        done = step()
+        spent = self.times.of(time.perf_counter() - began)
+        self._window.take(done.loss, done.rows, spent)
+        self._lately.take(done.loss, done.rows, spent)
+        self._update = _squares(self.network, before) if before else None
+        return done
+
+    @property
+    def silent_long(self) -> bool:
+        """Whether a reader would wonder if training still goes on."""
+        return time.monotonic() - self._told >= LIVE_SECONDS
+
+    def live(self) -> dict[str, float]:
+        """Means over the steps since anything was told."""
+        found = self._known(self._lately.metrics())
+        self._lately, self._told = Window(), time.monotonic()
+        return found
+
+    def evaluated(self) -> dict[str, float]:
+        """Means over the steps since the last evaluation, and what all ranks know together."""
+        found = self._known({**self._window.metrics(), **self._of_all_ranks()})
+        self._window, self._lately, self._told = Window(), Window(), time.monotonic()
+        return found
+
+    def _known(self, found: dict[str, float]) -> dict[str, float]:
+        """Without what was not measured: a GPU's collectives run while the host goes on."""
+        if next(self.network.parameters()).device.type == "cuda":
+            del found["communication_share"]
+        return {name: value for name, value in found.items() if not math.isnan(value)}
+
+    def _of_all_ranks(self) -> dict[str, float]:
+        """Waiting, memory, the GPU's, and the update ratio: by one message, once an evaluation."""
+        update, weights = self._update or (math.nan, math.nan)
+        gpu, gpu_memory = _gpu(self.network)
+        mine = [*self._window.spent, memory_peak_mb(), gpu_memory, gpu, update, weights]
+        columns = list(zip(*_each_rank(mine), strict=True))
+        memory, memories, busy, updates, norms = columns[3:]
+        spent = Spent(*map(sum, columns[:3]))
+        return {
+            **spent.shares(),
+            "data_loading_latency_ms": 1e3 * spent.data / (len(memory) * self._window.steps),
+            "memory_peak_mb": max(memory),
+            "memory_total_mb": sum(memory),
+            "gpu_memory_peak_mb": max(memories),
+            "gpu_utilization_pct": sum(busy) / len(busy),
+            "update_ratio": math.sqrt(sum(updates) / max(sum(norms), 1e-300)),
+        }
+
+
+def _each_rank(mine: list[float]) -> list[list[float]]:
+    """Equally many numbers of every rank, by rank."""
+    row = torch.tensor(mine, dtype=torch.float64)
+    rows = [torch.empty_like(row) for _ in range(dist.get_world_size())]
+    dist.all_gather(rows, row)
+    return [one.tolist() for one in rows]
+
+
+def _gpu(network: Network) -> tuple[float, float]:
+    """Utilization in percent, and the most memory in tensors in MB; NaN where there is no GPU."""
+    device = next(network.parameters()).device
+    if device.type != "cuda":
+        return math.nan, math.nan
+    busy = gpu_utilization_pct(str(torch.cuda.get_device_properties(device).uuid))
+    memory = torch.cuda.max_memory_allocated(device) / 1e6
+    return (math.nan if busy is None else busy), memory
+
+
+def _local(network: Network) -> list[torch.Tensor]:
+    """A copy of the weights that lie on this rank."""
+    return [_on_this_rank(p)[0].detach().clone() for p in network.parameters()]
+
+
+def _squares(network: Network, before: list[torch.Tensor]) -> tuple[float, float]:
+    """Sums of squares of the update and of the weights before it, such that ranks can be added."""
+    update = weights = 0.0
+    for parameter, old in zip(network.parameters(), before, strict=True):
+        new, copies = _on_this_rank(parameter)
+        update += float((new.detach() - old).double().square().sum()) / copies
+        weights += float(old.double().square().sum()) / copies
+    return update, weights
+
+
+def _on_this_rank(parameter: torch.Tensor) -> tuple[torch.Tensor, int]:
+    """The part of a parameter that lies here, and on how many ranks the same part lies."""
+    if not isinstance(parameter, DTensor):
+        return parameter, dist.get_world_size()
+    mesh = parameter.device_mesh
+    kept = [mesh.size(n) for n, place in enumerate(parameter.placements) if place.is_replicate()]
+    return parameter.to_local(), math.prod(kept)

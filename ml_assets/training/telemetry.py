@@ -1,0 +1,163 @@
+"""What a training measures of itself: where the time of its steps goes, how fast, how much memory.
+
+Loads no torch: boosted trees use it too. What all ranks know together is in ``meter``.
+"""
+
+import ctypes
+import resource
+import sys
+import time
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple
+
+THROUGHPUT = "training_throughput_samples_per_sec"
+"""Rows that steps trained on, over all ranks, per second of these steps, evaluations left out."""
+_STATUS = Path("/proc/self/status")
+
+
+class Stopwatch:
+    """Adds up the seconds of ``with`` blocks, which do not nest."""
+
+    def __init__(self) -> None:
+        self._seconds = self._began = 0.0
+
+    def __enter__(self) -> None:
+        self._began = time.perf_counter()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: object, trace: TracebackType | None
+    ) -> None:
+        self.add(time.perf_counter() - self._began)
+
+    def add(self, seconds: float) -> None:
+        self._seconds += seconds
+
+    def taken(self) -> float:
+        """Seconds since it was asked before."""
+        seconds, self._seconds = self._seconds, 0.0
+        return seconds
+
+
+@dataclass(frozen=True)
+class Times:
+    """What this rank waited for."""
+
+    data: Stopwatch = field(default_factory=Stopwatch)
+    communication: Stopwatch = field(default_factory=Stopwatch)
+    """In collectives; a rank that is early waits there for the others."""
+
+    def of(self, seconds: float) -> "Spent":
+        """What a step of so many seconds was spent on; the next one counts from nothing."""
+        return Spent(seconds, self.data.taken(), self.communication.taken())
+
+
+class Spent(NamedTuple):
+    """Seconds of one rank, or of several added up."""
+
+    seconds: float
+    """In steps, all in all."""
+    data: float
+    communication: float
+
+    def shares(self) -> dict[str, float]:
+        whole = max(self.seconds, 1e-9)
+        return {
+            "data_wait_share": self.data / whole,
+            "communication_share": self.communication / whole,
+        }
+
+
+@dataclass
+class Window:
+    """Some steps in a row, added up, as this rank lived them."""
+
+    losses: list[float] = field(default_factory=list)
+    rows: float = 0.0
+    spent: Spent = field(default_factory=lambda: Spent(0.0, 0.0, 0.0))
+
+    def take(self, loss: float, rows: float, spent: Spent) -> None:
+        """Add a step."""
+        self.losses.append(loss)
+        self.rows += rows
+        self.spent = Spent(*(sum(pair) for pair in zip(self.spent, spent, strict=True)))
+
+    @property
+    def steps(self) -> int:
+        return len(self.losses)
+
+    def metrics(self) -> dict[str, float]:
+        """Means over the steps."""
+        return {
+            "train_loss": sum(self.losses) / self.steps,
+            **pace(self.rows, self.steps, self.spent.seconds),
+            "data_loading_latency_ms": 1e3 * self.spent.data / self.steps,
+            **self.spent.shares(),
+        }
+
+
+def pace(rows: float, steps: int, seconds: float) -> dict[str, float]:
+    """How fast some steps were."""
+    return {THROUGHPUT: rows / max(seconds, 1e-9), "step_time_ms": 1e3 * seconds / max(steps, 1)}
+
+
+def told(unit: str, step: int, steps: int, metrics: dict[str, float]) -> str:
+    """Where a training is, in one line; between evaluations there is no validation loss."""
+    judged = metrics.get("validation_loss")
+    validation = "" if judged is None else f" validation {judged:.4f},"
+    return (
+        f"{unit} {step} of {steps}: train loss {metrics['train_loss']:.4f},{validation}"
+        f" {metrics[THROUGHPUT]:,.0f} rows/s"
+    )
+
+
+def milliseconds_since(began: float) -> float:
+    """From a reading of ``time.perf_counter``."""
+    return 1e3 * (time.perf_counter() - began)
+
+
+def memory_peak_mb() -> float:
+    """The most memory that this process held, mapped files that it read included."""
+    if _STATUS.is_file():  # getrusage counts what this process was before its exec, too
+        for line in _STATUS.read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024 / 1e6
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
+
+
+class _Utilization(ctypes.Structure):
+    """nvmlUtilization_t."""
+
+    _fields_ = (("gpu", ctypes.c_uint), ("memory", ctypes.c_uint))
+
+
+def gpu_utilization_pct(uuid: str) -> float | None:
+    """Share of the last moment in which a GPU was at work, in percent; None where none can say.
+
+    Asked of the driver's own library: no package is needed.
+
+    Args:
+        uuid: of the GPU, as ``torch.cuda.get_device_properties`` has it.
+    """
+    nvml = _nvml()
+    if nvml is None:
+        return None
+    device, found = ctypes.c_void_p(), _Utilization()
+    name = f"GPU-{uuid.removeprefix('GPU-')}".encode()
+    if nvml.nvmlDeviceGetHandleByUUID(name, ctypes.byref(device)):
+        return None
+    if nvml.nvmlDeviceGetUtilizationRates(device, ctypes.byref(found)):
+        return None
+    return float(found.gpu)
+
+
+@cache
+def _nvml() -> ctypes.CDLL | None:
+    try:
+        library = ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError:
+        return None
+    return None if library.nvmlInit_v2() else library
