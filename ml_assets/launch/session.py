@@ -7,7 +7,15 @@ from pathlib import Path
 from ml_assets.launch.launcher import ScoreJob, TrainJob
 from ml_assets.spec.canonical import digest_of
 
-_NOT_IN_THE_RESULT = {"processes", "strategy", "checkpoint_minutes", "keep_last", "keep_best"}
+_NOT_IN_THE_RESULT = {
+    "processes",
+    "strategy",
+    "checkpoint_minutes",
+    "checkpoint_every",
+    "spot",
+    "keep_last",
+    "keep_best",
+}
 """How the work is spread, what is saved when, and what is kept: the attempt's record has them."""
 
 

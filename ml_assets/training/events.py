@@ -5,6 +5,7 @@ so that no two processes share a sequence.
 """
 
 import os
+import threading
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,7 @@ FIRST_ROWS = 5
 
 
 class EventWriter:
-    """Appends events; each line is on disk before the call returns."""
+    """Appends events; each line is on disk before the call returns, from whichever thread."""
 
     def __init__(self, file: Path, session: str, attempt: int, rank: int) -> None:
         self._file = file if rank == 0 else file.with_suffix(f".rank{rank}.jsonl")
@@ -44,6 +45,7 @@ class EventWriter:
         self._attempt = attempt
         self._rank = rank
         self._seq = rank * FAILED_RANK_OFFSET
+        self._one_at_a_time = threading.Lock()
 
     def progress(self, step: int, steps: int, message: str) -> None:
         self._write(Progress(**self._head(), step=step, steps=steps, message=message))
@@ -114,11 +116,12 @@ class EventWriter:
         if self._rank != 0 and not always:
             return
         self._file.parent.mkdir(parents=True, exist_ok=True)
-        with self._file.open("ab") as handle:
-            handle.write(event.model_dump_json().encode() + b"\n")
+        with self._one_at_a_time, self._file.open("ab") as handle:
+            numbered = event.model_copy(update={"seq": self._seq})
+            handle.write(numbered.model_dump_json().encode() + b"\n")
             handle.flush()
             os.fsync(handle.fileno())
-        self._seq += 1
+            self._seq += 1
 
 
 def _rounded(values: NDArray[np.generic]) -> tuple[tuple[float, ...], ...]:
