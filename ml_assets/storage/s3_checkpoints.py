@@ -57,7 +57,7 @@ class S3Checkpoints:
 
     def __init__(self, uri: str, scratch: Path | None) -> None:
         self.uri = uri.rstrip("/")
-        self.place = scratch or Path()
+        self.place = scratch or Path("nowhere")  # who has no scratch writes and fetches nothing
         self._bucket, self._prefix = bucket_and_prefix(self.uri)
         self._s3 = client()
 
@@ -123,6 +123,7 @@ class S3Checkpoints:
         with _told(self.uri):
             self._s3.delete_object(Bucket=self._bucket, Key=begin + MANIFEST)
             _delete_below(self._s3, self._bucket, begin)
+        self.release(name)
 
     def claims(self) -> dict[int, bytes]:
         begin = self._prefix + CLAIM
@@ -150,10 +151,13 @@ class S3Checkpoints:
         return _objects_below(self._s3, self._bucket, begin)
 
     def _get(self, key: str) -> bytes | None:
-        from botocore.exceptions import ClientError
+        """None where there is none, or where it is not what was put."""
+        from botocore.exceptions import ClientError, FlexibleChecksumError
 
         try:
             return self._s3.get_object(Bucket=self._bucket, Key=key)["Body"].read()
+        except FlexibleChecksumError:
+            return None
         except ClientError as error:
             if _code(error) in _MISSING:
                 return None
@@ -238,8 +242,8 @@ def client() -> Any:
         ) from error
     retries: Any = {"mode": "standard", "total_max_attempts": TRIES}
     config = Config(connect_timeout=10, read_timeout=60, retries=retries)
-    region = boto3.Session().region_name or "us-east-1"
-    return boto3.client("s3", region_name=region, config=config)
+    session = boto3.Session()  # the shared one keeps the credentials of its first use
+    return session.client("s3", region_name=session.region_name or "us-east-1", config=config)
 
 
 def _transfer() -> Any:
@@ -254,7 +258,12 @@ def _transfer() -> Any:
 def _told(uri: str) -> Iterator[None]:
     """What boto3 raises becomes what is wrong, where, and what to do."""
     from boto3.exceptions import Boto3Error
-    from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
+    from botocore.exceptions import (
+        BotoCoreError,
+        ClientError,
+        FlexibleChecksumError,
+        NoCredentialsError,
+    )
 
     try:
         yield
@@ -265,6 +274,8 @@ def _told(uri: str) -> Iterator[None]:
             f"{uri} cannot be used: no credentials were found. Set AWS_ACCESS_KEY_ID and"
             " AWS_SECRET_ACCESS_KEY in the environment."
         ) from error
+    except FlexibleChecksumError as error:
+        raise StorageError(f"A file below {uri} is damaged: {error}") from error
     except Boto3Error as error:  # an upload's: what S3 answered is below it
         below = error.__context__ or error.__cause__
         if isinstance(below, ClientError):
