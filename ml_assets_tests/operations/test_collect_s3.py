@@ -35,7 +35,7 @@ def put(server: S3Server, session: str) -> None:
 
 
 def sessions_on(server: S3Server) -> set[str]:
-    return {key.split("/")[1] for key in server.keys()}
+    return {key.split("/")[1] for key in server.everything()}
 
 
 def test_those_of_finished_sessions_go_in_their_time_and_of_others_never(

@@ -25,7 +25,7 @@ class S3Server:
     def client(self) -> Any:
         return boto3.Session().client("s3", endpoint_url=self.endpoint, region_name="us-east-1")
 
-    def keys(self) -> list[str]:
+    def everything(self) -> list[str]:
         pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET)
         return [item["Key"] for page in pages for item in page.get("Contents", ())]
 

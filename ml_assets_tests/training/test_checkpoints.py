@@ -18,7 +18,8 @@ from ml_assets.launch.tether import descendants
 from ml_assets.spec.program import Checkpoint, CheckpointManifest, Failed, Progress, Warning
 from ml_assets.storage.checkpoints import Found, claim_session, whole_checkpoints
 from ml_assets.storage.local_checkpoints import LocalCheckpoints
-from ml_assets_tests.training.conftest import SPEC, Attempt, Sessions
+from ml_assets.training.events import EventWriter
+from ml_assets_tests.training.conftest import EVENT, SPEC, Attempt, Sessions
 from ml_assets_tests.training.test_exactness import newest, wait_for_step
 
 LONG = SPEC.model_copy(update={"epochs": 40})
@@ -197,6 +198,22 @@ def test_a_full_disk_keeps_the_last_good_one_and_ends_with_a_code_of_its_own(
         again = sessions.attempt("small", number=2, resume=newest(disk))
         assert again.run() == 0
         assert again.weights() == whole.weights()
+
+
+def test_events_that_a_full_disk_refuses_are_written_with_the_next_one(tmp_path: Path) -> None:
+    events = EventWriter(tmp_path / "events.jsonl", "session", 1, rank=0)
+    events.warning("before")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200, before[1]))
+    try:
+        events.warning("held back")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    events.warning("after")
+    lines = (tmp_path / "events.jsonl").read_bytes().splitlines()
+    told = [EVENT.validate_json(line) for line in lines]
+    assert [e.message for e in told if isinstance(e, Warning)] == ["before", "held back", "after"]
+    assert [event.seq for event in told] == [0, 1, 2]
 
 
 @contextlib.contextmanager
