@@ -44,6 +44,10 @@ class UntrustedState(StorageError):
     """A state of the snapshot store is not signed by a key that counts; nothing is read from it."""
 
 
+class StoreAway(StorageError):
+    """A store does not answer, or refuses us: nothing is known to be damaged, nothing is lost."""
+
+
 class WindowError(MlAssetsError):
     """The partitions asked for are not all there, or the window is longer than the data."""
 

@@ -68,6 +68,8 @@ class Settings:
     pipelines: tuple[Path, ...]
     snapshots: str
     objects: str
+    checkpoints: str | None
+    """A folder or ``s3://bucket/prefix`` that holds those of each session; None: beside it."""
     launcher: Launcher
     tracking_uri: str
     ui_url: str
@@ -116,6 +118,7 @@ def read_settings(
         pipelines=_folders(env.get("ML_ASSETS_PIPELINES", ""), rooms_to_come),
         snapshots=_local_path(env, "ML_ASSETS_SNAPSHOTS", home / "snapshots"),
         objects=_local_path(env, "ML_ASSETS_OBJECTS", home / "objects"),
+        checkpoints=_checkpoints(env),
         launcher=_launcher(env.get("ML_ASSETS_LAUNCHER") or "local"),
         tracking_uri=env.get("MLFLOW_TRACKING_URI") or f"sqlite:///{home / 'mlflow.db'}",
         ui_url=_url(env, "ML_ASSETS_UI_URL", "http://127.0.0.1:3000"),
@@ -150,6 +153,26 @@ def _local_path(env: Mapping[str, str], name: str, default: Path) -> str:
             " Set it to a folder, or unset it."
         )
     return str(Path(value).expanduser().resolve())
+
+
+def _checkpoints(env: Mapping[str, str]) -> str | None:
+    value = env.get("ML_ASSETS_CHECKPOINTS")
+    if not value:
+        return None
+    parts = urlsplit(value)
+    if not parts.scheme:
+        return str(Path(value).expanduser().resolve())
+    if parts.scheme != "s3" or not parts.hostname or parts.query or parts.fragment:
+        raise SettingsError(
+            "ML_ASSETS_CHECKPOINTS names no place to store to; expected a folder, or"
+            " s3://bucket/prefix (its credentials come from AWS_ACCESS_KEY_ID and its like)."
+        )
+    if "@" in parts.netloc:
+        raise SettingsError(
+            "ML_ASSETS_CHECKPOINTS holds a user or password; it is shown to everybody. Credentials"
+            " come from AWS_ACCESS_KEY_ID and its like."
+        )
+    return value.rstrip("/")
 
 
 def _url(env: Mapping[str, str], name: str, default: str) -> str:

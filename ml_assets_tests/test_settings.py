@@ -73,6 +73,24 @@ def test_a_store_that_this_version_cannot_use_is_refused(tmp_path: Path, name: s
         read_settings({"ML_ASSETS_HOME": str(tmp_path), name: "s3://bucket/prefix"})
 
 
+def test_checkpoints_lie_beside_their_session_in_a_folder_or_on_s3(tmp_path: Path) -> None:
+    home = {"ML_ASSETS_HOME": str(tmp_path)}
+    assert read_settings(home).checkpoints is None
+    folder = read_settings({**home, "ML_ASSETS_CHECKPOINTS": str(tmp_path / "big")})
+    assert folder.checkpoints == str(tmp_path / "big")
+    bucket = read_settings({**home, "ML_ASSETS_CHECKPOINTS": "s3://bucket/prefix/"})
+    assert bucket.checkpoints == "s3://bucket/prefix"
+
+
+@pytest.mark.parametrize("value", ["gs://bucket/prefix", "s3:///prefix", "s3://key:hush@bucket/x"])
+def test_another_place_for_checkpoints_is_refused_and_no_secret_told(
+    tmp_path: Path, value: str
+) -> None:
+    with pytest.raises(SettingsError, match="ML_ASSETS_CHECKPOINTS") as caught:
+        read_settings({"ML_ASSETS_HOME": str(tmp_path), "ML_ASSETS_CHECKPOINTS": value})
+    assert "hush" not in str(caught.value)
+
+
 def test_a_launcher_that_does_not_exist_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="ML_ASSETS_LAUNCHER is 'slurm'"):
         read_settings({"ML_ASSETS_HOME": str(tmp_path), "ML_ASSETS_LAUNCHER": "slurm"})

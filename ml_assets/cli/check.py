@@ -17,20 +17,21 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 def call(arguments: argparse.Namespace) -> int:
     from ml_assets.errors import SpecError, counted
-    from ml_assets.runs.check import check_folder, missing_here
+    from ml_assets.runs.check import check_folder, missing_here, spot_mistakes
     from ml_assets.spec.load import pipeline_folders
 
-    folders = pipeline_folders(read_settings())
+    settings = read_settings()
+    folders = pipeline_folders(settings)
     if arguments.pipeline and arguments.pipeline not in folders:
         raise SpecError(f"There is no pipeline {arguments.pipeline!r}; found {sorted(folders)}.")
     wanted = [arguments.pipeline] if arguments.pipeline else sorted(folders)
     mistakes = 0
     for name in wanted:
-        found = check_folder(folders[name])
+        found = check_folder(folders[name]) + spot_mistakes(folders[name], settings)
         mistakes += len(found)
         print(f"{name}: {counted(len(found), 'mistake') if found else 'good'}")
         for mistake in found:
             print(f"  {mistake}")
-        for warning in missing_here(folders[name]):
+        for warning in missing_here(folders[name], settings):
             print(f"  warning: {warning}")
     return ERROR if mistakes else DONE

@@ -14,7 +14,9 @@ from ml_assets.spec.program import (
     EXIT_BUG,
     EXIT_NON_FINITE,
     EXIT_NOT_INSTALLED,
+    EXIT_NOT_SAVED,
     EXIT_SAVED_AFTER_NOTICE,
+    EXIT_SUPERSEDED,
     Event,
     Failed,
 )
@@ -59,6 +61,17 @@ _TABLE: dict[int, _Meaning] = {
     EXIT_NOT_INSTALLED: _Meaning(
         "a package that this family of models needs cannot be loaded",
         "Install what it names where the training runs, or choose another model.family.",
+        "stop",
+    ),
+    EXIT_SUPERSEDED: _Meaning(
+        "a newer attempt of the session began: this one is an orphan and may write nothing more",
+        "Nothing: the newer attempt goes on with the session.",
+        "stop",
+    ),
+    EXIT_NOT_SAVED: _Meaning(
+        "its last checkpoint could not be saved, or none can be read: the disk is full, or the"
+        " store of the checkpoints is away",
+        "Free space there, or mend the store, and run again: it goes on from the last whole one.",
         "stop",
     ),
     EXIT_SAVED_AFTER_NOTICE: _Meaning(

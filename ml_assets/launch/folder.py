@@ -16,7 +16,6 @@ from ml_assets.launch.events import EVENTS_FILE, attempt_numbers
 from ml_assets.spec.base import Frozen
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.program import (
-    CheckpointManifest,
     File,
     MeasureResult,
     ModelManifest,
@@ -25,6 +24,8 @@ from ml_assets.spec.program import (
     ScoreResult,
     TrainResult,
 )
+from ml_assets.storage.checkpoint_places import open_checkpoints
+from ml_assets.storage.checkpoints import last_claim, whole_checkpoints
 from ml_assets.storage.objects import file_digest, verify, write_whole
 
 ReadT = TypeVar("ReadT", bound=Frozen)
@@ -35,14 +36,17 @@ class SessionFolder:
     """``sessions/<session>/``: the session's record, lock, attempts, checkpoints and model."""
 
     root: Path
+    kept_at: str | None = None
+    """The place that holds the checkpoints of every session; None: each beside its session."""
 
     @property
     def session(self) -> str:
         return self.root.name
 
     @property
-    def checkpoints(self) -> Path:
-        return self.root / "checkpoints"
+    def checkpoints(self) -> str:
+        """Where they lie: a folder, or an address on S3."""
+        return f"{self.kept_at or self.root}/{self.session if self.kept_at else 'checkpoints'}"
 
     @property
     def model(self) -> Path:
@@ -65,7 +69,10 @@ class SessionFolder:
         return self.attempt(number) / "log.txt"
 
     def next_attempt(self) -> int:
-        return max(attempt_numbers(self.root), default=0) + 1
+        """Above those begun here, and above who claimed the checkpoints from another machine."""
+        begun = max(attempt_numbers(self.root), default=0)
+        claim = last_claim(open_checkpoints(self.checkpoints)) if self.kept_at else None
+        return max(begun, claim.attempt if claim else 0) + 1
 
     def begin(self, request: Request) -> Path:
         """Make the attempt's folder, which is never used twice, and write the request into it."""
@@ -120,21 +127,16 @@ class SessionFolder:
             return False
 
     def newest_checkpoint(self) -> Ref | None:
-        """The session's newest whole checkpoint: a manifest that parses, files as long as it says.
+        """The newest whole checkpoint that counts: the program holds its files to their checksums.
 
-        The program verifies the checksums before it loads one.
+        Raises:
+            StoreAway: nobody can tell what is there.
         """
-        found: list[tuple[int, int, Path]] = []
-        for file in self.checkpoints.glob("*/manifest.json"):
-            manifest = _read(CheckpointManifest, file)
-            if manifest is None or manifest.session != self.session:
-                continue
-            if all(_has_size(file.parent, part) for part in manifest.files):
-                found.append((manifest.step, manifest.attempt, file))
+        store = open_checkpoints(self.checkpoints)
+        found = whole_checkpoints(store, self.session)
         if not found:
             return None
-        newest = max(found)[2]
-        return Ref(uri=str(newest.parent), digest=file_digest(newest))
+        return Ref(uri=f"{store.uri}/{found[-1].name}", digest=found[-1].digest)
 
     def finished_training(self) -> TrainResult | None:
         """The result of a session whose model is still what it says, its weights included."""
@@ -180,13 +182,6 @@ def _read(kind: type[ReadT], file: Path) -> ReadT | None:
         return kind.model_validate_json(file.read_bytes())
     except (OSError, ValidationError):
         return None
-
-
-def _has_size(folder: Path, file: File) -> bool:
-    try:
-        return (folder / file.path).stat().st_size == file.size
-    except OSError:
-        return False
 
 
 def _verified(folder: Path, file: File) -> bool:

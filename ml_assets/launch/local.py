@@ -36,6 +36,7 @@ from ml_assets.spec.program import (
     World,
     training_world,
 )
+from ml_assets.storage.checkpoint_places import S3_SCHEME
 from ml_assets.storage.objects import LocalObjects
 
 PROGRAM = (sys.executable, "-m", "ml_assets.training")
@@ -102,6 +103,7 @@ class LocalLauncher:
         program: how the training program is started, the interpreter first.
         grace: seconds from the notice to stop to the end of a program that does not.
         retries: attempts after the first, where running again may mend it.
+        checkpoints: a folder or ``s3://bucket/prefix`` for all sessions; None: each beside its own.
     """
 
     def __init__(
@@ -110,17 +112,21 @@ class LocalLauncher:
         program: Sequence[str] = PROGRAM,
         grace: float = GRACE_SECONDS,
         retries: int = ERROR_BUDGET,
+        checkpoints: str | None = None,
     ) -> None:
         self._objects = LocalObjects(objects)
         self._program = tuple(program)
         self._grace = grace
         self._retries = retries
+        self._checkpoints = checkpoints
 
     def train(
         self, job: TrainJob, on_event: OnEvent, should_stop: ShouldStop = never
     ) -> TrainResult:
         """See ``Launcher.train``."""
-        folder = SessionFolder(self._objects.path("sessions", train_session(job)))
+        folder = SessionFolder(
+            self._objects.path("sessions", train_session(job)), self._checkpoints
+        )
         world = training_world(job.model, job.training)
 
         def request(number: int) -> TrainRequest:
@@ -191,7 +197,8 @@ class LocalLauncher:
         """Run one attempt to its end; whoever stops following ends it."""
         command = self._command(request, work.folder.begin(request))
         log = work.folder.log(request.attempt)
-        with ChildProcess.running(command, work.world.threads, log, self._grace) as child:
+        threads, s3 = work.world.threads, work.folder.checkpoints.startswith(S3_SCHEME)
+        with ChildProcess.running(command, threads, log, self._grace, s3=s3) as child:
             while (code := child.exit_code()) is None:
                 follower.pass_on()
                 if follower.told_to_stop():
@@ -225,7 +232,7 @@ def _train_request(job: TrainJob, folder: SessionFolder, number: int, world: Wor
         init=job.init,
         resume=folder.newest_checkpoint(),
         output=Output(
-            checkpoints=str(folder.checkpoints),
+            checkpoints=folder.checkpoints,
             model=str(folder.model),
             events=str(folder.events(number)),
             result=str(folder.result(number)),

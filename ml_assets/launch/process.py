@@ -17,18 +17,23 @@ _SWEEP_SECONDS = 5.0
 _PASSED_ON = {"PATH", "HOME", "LANG", "TMPDIR", "TZ", "VIRTUAL_ENV", "LD_LIBRARY_PATH"}
 _PASSED_ON |= {"TORCH_CPP_LOG_LEVEL", "TORCH_DISTRIBUTED_DEBUG", "TORCH_LOGS"}
 _PASSED_ON_PREFIXES = ("LC_", "PYTHON", "CUDA", "NCCL", "GLOO", "DYLD_")
+S3_KEYS = "AWS_"
+"""Passed on only where the checkpoints lie on S3: the program uploads them itself. Never logged."""
 _KEPT_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(2**30), "MALLOC_TRIM_THRESHOLD_": str(2**32)}
 """Else glibc gives each freed tensor back to the kernel, and its pages are zeroed again in the next
 step. Another C library ignores it."""
 
 
-def environment(threads: int, inherited: Mapping[str, str] | None = None) -> dict[str, str]:
-    """What the program needs from ours, and no secret."""
+def environment(
+    threads: int, inherited: Mapping[str, str] | None = None, *, s3: bool = False
+) -> dict[str, str]:
+    """What the program needs from ours, and no secret; ``s3``: but those of the S3 client."""
+    prefixes = (*_PASSED_ON_PREFIXES, S3_KEYS) if s3 else _PASSED_ON_PREFIXES
     env = os.environ if inherited is None else inherited
     passed = {
         name: value
         for name, value in env.items()
-        if name in _PASSED_ON or name.startswith(_PASSED_ON_PREFIXES)
+        if name in _PASSED_ON or name.startswith(prefixes)
     }
     return {
         **passed,
@@ -46,7 +51,13 @@ class ChildProcess:
     """
 
     def __init__(
-        self, command: Sequence[str], threads: int, log: Path, grace: float = GRACE_SECONDS
+        self,
+        command: Sequence[str],
+        threads: int,
+        log: Path,
+        grace: float = GRACE_SECONDS,
+        *,
+        s3: bool = False,
     ) -> None:
         self._grace = grace
         # isolated and by path: needs no import of ours, and finds no module of its folder
@@ -58,17 +69,23 @@ class ChildProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env=environment(threads),
+                env=environment(threads, s3=s3),
                 start_new_session=True,
             )
 
     @classmethod
     @contextmanager
     def running(
-        cls, command: Sequence[str], threads: int, log: Path, grace: float = GRACE_SECONDS
+        cls,
+        command: Sequence[str],
+        threads: int,
+        log: Path,
+        grace: float = GRACE_SECONDS,
+        *,
+        s3: bool = False,
     ) -> Iterator["ChildProcess"]:
         """A child that is gone when the block is left, saved and stopped if by an exception."""
-        child = cls(command, threads, log, grace)
+        child = cls(command, threads, log, grace, s3=s3)
         try:
             yield child
         except BaseException:

@@ -11,6 +11,8 @@ _NOT_IN_THE_RESULT = {
     "processes",
     "strategy",
     "checkpoint_minutes",
+    "checkpoint_every",
+    "spot",
     "keep_last",
     "keep_best",
     "profile",

@@ -14,12 +14,14 @@ from pathlib import Path
 
 import dagster as dg
 
+from ml_assets.errors import StoreAway
 from ml_assets.launch.folder import SessionFolder
 from ml_assets.operations import event_log
 from ml_assets.operations.inventory import last_used, measure, objects
 from ml_assets.operations.reach import reached
 from ml_assets.operations.retention import KINDS, Kind, Plan, Thing, commit_name, decide, run_name
 from ml_assets.settings import Settings
+from ml_assets.storage.checkpoint_places import discard_all, lying_at
 from ml_assets.storage.embedded import open_snapshots, utc_now
 from ml_assets.storage.locks import exclusive
 from ml_assets.storage.objects import LocalObjects
@@ -86,7 +88,7 @@ class Housekeeping:
         things = [
             *self._history(),
             *self._quarantine(),
-            *objects(self.objects, self.settings.scratch),
+            *self._objects(),
             *self._mlflow_locks(),
             *event_log.runs(self.instance),
         ]
@@ -128,6 +130,16 @@ class Housekeeping:
             there = {path: digest for path, digest in there.items() if then.get(path) == digest}
             since |= dict.fromkeys(there, commit.time)
         return [Thing("quarantine", e.path, 1, e.size, since[e.path]) for e in entries]
+
+    def _objects(self) -> list[Thing]:
+        """Where the store of the checkpoints is away, no session is judged."""
+        kept_at = self.settings.checkpoints
+        try:
+            return objects(self.objects, self.settings.scratch, kept_at)
+        except StoreAway as error:
+            self._left.append(f"sessions and their checkpoints: {error}")
+            found = objects(self.objects, self.settings.scratch)
+            return [thing for thing in found if thing.kind not in ("sessions", "checkpoints")]
 
     def _mlflow_locks(self) -> list[Thing]:
         """One for each training session: they pile up."""
@@ -180,6 +192,8 @@ class Housekeeping:
         """Bytes freed; None where it was taken up again, or somebody works with it now."""
         if thing.kind == "event_log":
             return event_log.prune(self.instance, thing.name.removeprefix(run_name("")))
+        if thing.address is not None:
+            return self._drop_apart(thing, thing.address)
         if thing.path is None:
             return None
         if thing.kind == "scratch":
@@ -191,6 +205,18 @@ class Housekeeping:
             return None
         with SessionFolder(session).idle() as idle:
             return thing.bytes if idle and self._discard(thing) else None
+
+    def _drop_apart(self, thing: Thing, address: str) -> int | None:
+        """Checkpoints that lie in a place of their own, unless they were written to since."""
+        session = self.objects.path("sessions", address.rpartition("/")[2])
+        if not session.is_dir():
+            return None
+        with SessionFolder(session).idle() as idle:
+            lying = lying_at(address) if idle else None
+            if lying is None or lying.changed > thing.used:
+                return None
+            discard_all(address)
+        return thing.bytes
 
     def _discard(self, thing: Thing) -> bool:
         assert thing.path is not None

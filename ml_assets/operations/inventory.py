@@ -10,6 +10,7 @@ from ml_assets.launch.events import attempt_numbers
 from ml_assets.launch.folder import SessionFolder
 from ml_assets.operations.retention import Kind, Thing, checkpoints_of, report_of
 from ml_assets.spec.program import ModelManifest, Request
+from ml_assets.storage.checkpoint_places import lying_at
 from ml_assets.storage.objects import TRASH, LocalObjects
 
 _MANIFESTS: dict[Kind, str] = {"models": "model.json", "shards": "schema.json"}
@@ -17,9 +18,13 @@ _MANIFESTS: dict[Kind, str] = {"models": "model.json", "shards": "schema.json"}
 _REQUEST: TypeAdapter[Request] = TypeAdapter(Request)
 
 
-def objects(store: LocalObjects, scratch: Path) -> list[Thing]:
-    """Everything in the object store, and what killed processes left there and in ``scratch``."""
-    found = [thing for folder in _folders(store, "sessions") for thing in _session(folder)]
+def objects(store: LocalObjects, scratch: Path, kept_at: str | None = None) -> list[Thing]:
+    """Everything in the object store, and what killed processes left there and in ``scratch``.
+
+    Args:
+        kept_at: the place that holds the checkpoints of every session; None: beside each.
+    """
+    found = [thing for folder in _folders(store, "sessions") for thing in _session(folder, kept_at)]
     found += [_model(folder) for folder in _folders(store, "models")]
     for pipeline in _folders(store, "shards"):
         for folder in _visible(pipeline):
@@ -59,9 +64,9 @@ def session_used(folder: Path) -> datetime:
     return max(used(place) for place in (folder / "session.json", *attempts, *events))
 
 
-def _session(folder: Path) -> list[Thing]:
-    """A session, and its checkpoints apart where it needs them no more."""
-    session = SessionFolder(folder)
+def _session(folder: Path, kept_at: str | None) -> list[Thing]:
+    """A session, and its checkpoints apart where it needs them no more, or where they lie apart."""
+    session = SessionFolder(folder, kept_at)
     with session.idle() as idle:
         busy = "" if idle else "a process works on it"
     # the cheap half of the question: the result counts as long as nobody reads the model
@@ -69,17 +74,33 @@ def _session(folder: Path) -> list[Thing]:
     when = session_used(folder)
     needs = () if finished else _handed(session)
     files, size = measure(folder)
-    if not finished or not session.checkpoints.is_dir():
+    beside, name = folder / "checkpoints", checkpoints_of(folder.name)
+    if kept_at:
+        needs = needs if finished else (*needs, name)
+        whole = Thing("sessions", folder.name, files, size, when, busy, needs, folder)
+        return [whole, *_apart(session, when, busy, finished)]
+    if not finished or not beside.is_dir():
         return [Thing("sessions", folder.name, files, size, when, busy, needs, folder)]
-    of_checkpoints = measure(session.checkpoints)
-    name = checkpoints_of(folder.name)
+    of_checkpoints = measure(beside)
     rest = (files - of_checkpoints[0], size - of_checkpoints[1])
     return [
         Thing("sessions", folder.name, *rest, when, busy, needs, folder),
-        Thing(
-            "checkpoints", name, *of_checkpoints, when, busy, (folder.name,), session.checkpoints
-        ),
+        Thing("checkpoints", name, *of_checkpoints, when, busy, (folder.name,), beside),
     ]
+
+
+def _apart(session: SessionFolder, when: datetime, busy: str, finished: bool) -> list[Thing]:
+    """The checkpoints of a session of this home that lie in another place, which others may share.
+
+    Those of an unfinished session are kept with it, and go when it goes.
+    """
+    lying = lying_at(session.checkpoints)
+    if lying is None:
+        return []
+    needs = (session.session,) if finished else ()
+    name, used = checkpoints_of(session.session), max(when, lying.changed)
+    address = session.checkpoints
+    return [Thing("checkpoints", name, lying.files, lying.bytes, used, busy, needs, None, address)]
 
 
 def _handed(session: SessionFolder) -> tuple[str, ...]:

@@ -62,6 +62,8 @@ class Thing:
     """Names of other things that it is of no use without."""
     path: Path | None = None
     """Where it lies; None for what is no file of its own: a commit, a run."""
+    address: str | None = None
+    """Where checkpoints lie that are not in their session's folder."""
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ class LauncherResource(dg.ConfigurableResource):
     """Runs training sessions as local processes."""
 
     objects: str
+    checkpoints: str | None = None
 
     def launcher(self) -> Launcher:
-        return LocalLauncher(Path(self.objects))
+        return LocalLauncher(Path(self.objects), checkpoints=self.checkpoints)

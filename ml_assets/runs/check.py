@@ -4,11 +4,20 @@ import importlib.util
 from pathlib import Path
 
 from ml_assets.assets.initial_weights import initial_file
-from ml_assets.errors import MlAssetsError
+from ml_assets.dataset.shards import load_schema
+from ml_assets.errors import MlAssetsError, StorageError
 from ml_assets.features.function import load_function
+from ml_assets.operations.spot import StateSize, judge_spot, state_size
+from ml_assets.settings import Settings
 from ml_assets.spec.load import SPEC_FILE, Mistake, check_spec
 from ml_assets.spec.pipeline import PipelineSpec
+from ml_assets.spec.program import Ref
 from ml_assets.spec.training import INSTALL_LIGHTGBM, RELEASE, LightGbm
+from ml_assets.storage.checkpoint_places import S3_SCHEME
+from ml_assets.storage.embedded import open_snapshots
+from ml_assets.storage.layout import Address, read_record
+from ml_assets.storage.s3_checkpoints import INSTALL_S3
+from ml_assets.storage.snapshots import MAIN
 from ml_assets.validation.contract import load_contract
 
 
@@ -20,17 +29,57 @@ def check_folder(folder: Path) -> tuple[str, ...]:
     return tuple(str(mistake) for mistake in _file_mistakes(folder, spec))
 
 
-def missing_here(folder: Path) -> tuple[str, ...]:
+def missing_here(folder: Path, settings: Settings) -> tuple[str, ...]:
     """What a right spec needs and this machine lacks; no mistake: it may be trained elsewhere."""
     spec, _ = check_spec(folder)
-    if spec is None or not isinstance(spec.model, LightGbm):
+    if spec is None:
         return ()
-    if importlib.util.find_spec("lightgbm") is not None:
+    found: list[str] = []
+    if isinstance(spec.model, LightGbm) and importlib.util.find_spec("lightgbm") is None:
+        found.append(
+            "model.family is 'lightgbm', and the package is not installed here: training would"
+            f" fail\n    remedy: {INSTALL_LIGHTGBM}"
+        )
+    at_s3 = (settings.checkpoints or "").startswith(S3_SCHEME)
+    if at_s3 and importlib.util.find_spec("boto3") is None:
+        found.append(
+            f"ML_ASSETS_CHECKPOINTS is {settings.checkpoints}, and boto3 is not installed here:"
+            f" training would fail\n    remedy: {INSTALL_S3}"
+        )
+    return tuple(found)
+
+
+def spot_mistakes(folder: Path, settings: Settings) -> tuple[str, ...]:
+    """A right spec whose saves do not fit the machines that ``training.spot`` describes."""
+    spec, _ = check_spec(folder)
+    if spec is None or spec.training.spot is None or isinstance(spec.model, LightGbm):
         return ()
-    return (
-        "model.family is 'lightgbm', and the package is not installed here: training would fail\n"
-        f"    remedy: {INSTALL_LIGHTGBM}",
-    )
+    verdict = judge_spot(spec.training, _size(spec, settings))
+    if verdict.fits:
+        return ()
+    rule = "saves fit the notice, and come often enough for a kill without one"
+    value = spec.training.spot.model_dump_json()
+    return (str(Mistake(folder / SPEC_FILE, 1, "training.spot", value, rule, verdict.reason)),)
+
+
+def _size(spec: PipelineSpec, settings: Settings) -> StateSize:
+    """Counted on the last published training set, where there is one that is still there."""
+    if not Path(settings.snapshots).exists():
+        return state_size(spec)
+    store = open_snapshots(settings.snapshots)
+    address = Address(spec.name, "training_set")
+    record = read_record(store, store.resolve(MAIN), address)
+    if record is None:
+        return state_size(spec)
+    try:
+        data = Ref(uri=record.attributes["uri"], digest=record.attributes["digest"])
+        columns = load_schema(data).preprocessing
+    except StorageError:  # collected since: it is not what is checked here
+        return state_size(spec)
+    words = {column.name: len(column.vocabulary) for column in columns.categorical}
+    if set(words) != set(spec.features.categorical):
+        return state_size(spec)  # of features that the spec had before
+    return state_size(spec, list(words.values()), len(columns.null_flags))
 
 
 def _file_mistakes(folder: Path, spec: PipelineSpec) -> list[Mistake]:

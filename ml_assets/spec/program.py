@@ -16,7 +16,9 @@ EXIT_BAD_DATA = 65
 EXIT_NON_FINITE = 66
 EXIT_NOT_INSTALLED = 69
 EXIT_BUG = 70
+EXIT_NOT_SAVED = 74
 EXIT_SAVED_AFTER_NOTICE = 75
+EXIT_SUPERSEDED = 77
 
 Split = Literal["train", "validation", "holdout"]
 
@@ -143,10 +145,25 @@ class CheckpointManifest(Frozen):
     attempt: Positive
     step: Annotated[int, Field(ge=0)]
     validation_loss: float | None
+    """Of the evaluation that was due at this step; None where none was."""
     world: Positive
     parent: str | None
     """Name of the checkpoint that this attempt resumed from."""
     files: tuple[File, ...] = Field(strict=False)
+    ratio: float | None = Field(default=None, exclude_if=unset)
+    """Bytes on disk for each byte of the state, where it was compressed; None: it did not pay."""
+    bf16_weights: str | None = Field(default=None, exclude_if=unset)
+    """Name of the file with the weights alone, rounded to bf16: the best ones have it."""
+
+
+class Claim(Frozen):
+    """``attempt-NNNNNN.json``: this attempt alone writes the session's checkpoints from here on."""
+
+    schema_version: Literal[1] = 1
+    session: str
+    attempt: Positive
+    accepted: tuple[str, ...] = Field(strict=False)
+    """Checkpoints of older attempts that it found whole; one that comes later does not count."""
 
 
 # --- requests -----------------------------------------------------------------------------------

@@ -139,6 +139,15 @@ class ProfileSpec(Frozen):
     steps: Annotated[int, Field(ge=1, le=100)] = 3
 
 
+class Spot(Frozen):
+    """Machines that are taken away: ``ml-assets check`` holds size and interval of saves to it."""
+
+    notice_seconds: Annotated[float, Field(ge=0)]
+    """From the notice (SIGTERM) to the end of the machine; 0: it is taken without a word."""
+    write_mb_per_second: Annotated[float, Field(gt=0)]
+    """Megabytes (10^6 bytes) that all machines of the training write in a second, together."""
+
+
 class TrainingSpec(Frozen):
     """One global step is ``microbatches`` logical microbatches, over any number of processes.
 
@@ -189,6 +198,10 @@ class TrainingSpec(Frozen):
     """Steps between evaluations on the validation split; a checkpoint is saved at each."""
     checkpoint_minutes: Annotated[float, Field(gt=0)] | None = None
     """Most minutes between checkpoints, whenever evaluations come; None: these alone save."""
+    checkpoint_every: Positive | None = Field(default=None, exclude_if=unset)
+    """Steps between checkpoints, beside those of the evaluations; None: these alone save."""
+    spot: Spot | None = Field(default=None, exclude_if=unset)
+    """The training runs where machines are taken away; None: it does not. Checked, never used."""
     patience: Positive = 5
     """Evaluations without a better validation loss before training stops."""
     keep_last: Positive = 2

@@ -130,6 +130,11 @@ def renew(manifest: Path) -> bool:
     return True
 
 
+def bytes_digest(data: bytes) -> str:
+    """SHA-256 of what was read already."""
+    return hashlib.sha256(data).hexdigest()
+
+
 def file_digest(path: Path) -> str:
     """SHA-256 of a file, read in chunks."""
     digest = hashlib.sha256()

@@ -1,7 +1,7 @@
 """python -m ml_assets.training {train,score,measure} --request request.json
 
 Exit codes: 0 done, 64 bad request, 65 bad data, 66 non-finite, 69 a package is missing, 70 our bug,
-75 saved after a notice.
+74 not saved (disk full, store away), 75 saved after a notice, 77 a newer attempt has the session.
 Under torchrun, which exits 1 for everything, the code is in the last ``error`` event.
 """
 
@@ -12,10 +12,12 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
+from ml_assets.errors import StoreAway
 from ml_assets.spec.program import (
     EXIT_BAD_REQUEST,
     EXIT_BUG,
     EXIT_DONE,
+    EXIT_NOT_SAVED,
     MeasureRequest,
     Request,
     TrainRequest,
@@ -64,6 +66,9 @@ def _run(request: Request) -> int:
     except Stopped as stop:
         events.failed(stop.exit_code, str(stop), stop.step, detail="")
         return stop.exit_code
+    except StoreAway as error:
+        events.failed(EXIT_NOT_SAVED, str(error), None, detail="")
+        return EXIT_NOT_SAVED
     except Exception as error:  # the last line of defence: everything becomes an event
         import traceback
 

@@ -1,56 +1,69 @@
-"""Checkpoints of networks: saved asynchronously by torch's distributed checkpoint, one in flight.
+"""Checkpoints of networks: torch's distributed checkpoint, in a thread, one in flight.
 
-What makes one whole, and which are kept, is in ``checkpoint_files``.
+Training waits for the copy of its state to memory and for nothing else: writing, checksums, upload
+and manifest are the thread's, in the same order on all ranks. What makes a checkpoint whole, and
+which are kept, is in ``checkpoint_files``.
 """
 
+import io
+import os
 import time
-from concurrent.futures import Future
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
-import torch.distributed as dist
+import torch
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.filesystem import FileSystem, FileSystemWriter
 from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
-from torch.distributed.checkpoint.state_dict_loader import load
-from torch.distributed.checkpoint.state_dict_saver import async_save
+from torch.distributed.checkpoint.state_dict_saver import save
 from torch.optim import Optimizer
 
-from ml_assets.spec.program import Ref
-from ml_assets.storage.objects import file_digest
+from ml_assets.errors import StorageError, StoreAway
+from ml_assets.spec.program import File
+from ml_assets.storage.checkpoints import Found
+from ml_assets.training.agreement import agreed
 from ml_assets.training.checkpoint_files import (
-    MANIFEST,
+    Best,
     CheckpointFiles,
     TrainerState,
+    Written,
     read_state,
-    verify_checkpoint,
 )
+from ml_assets.training.checkpoint_read import BF16_WEIGHTS, read_into, write_bf16
+from ml_assets.training.compression import Planes, pays, whole_size
 from ml_assets.training.models import Network
 from ml_assets.training.parallel import Ranks
+from ml_assets.training.stop import NotSaved
 from ml_assets.training.telemetry import milliseconds_since
 
-
-@dataclass
-class _InFlight:
-    state: TrainerState
-    metrics: dict[str, float]
-    done: Future[Any]
-    began: float
-
-    def written(self, _: Future[Any]) -> None:
-        self.metrics.setdefault("checkpoint_background_ms", milliseconds_since(self.began))
+T = TypeVar("T")
+_LAST_WORD_SECONDS = 30.0
+"""How long a save in flight may take to end when training ended in an error."""
 
 
 @dataclass
 class Checkpoints:
-    """Saves, keeps and loads the checkpoints of one session."""
+    """Saves, keeps and loads the checkpoints of one session; all ranks make the same calls."""
 
     files: CheckpointFiles
     ranks: Ranks
-    _in_flight: _InFlight | None = None
-    _stager: DefaultStager = field(
-        default_factory=lambda: DefaultStager(StagingOptions(False, False, False, False))
+    _in_flight: Future[NotSaved | None] | None = None
+    _unsaved: NotSaved | None = None
+    _thread: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
     )
+    _stager: DefaultStager = field(
+        default_factory=lambda: DefaultStager(
+            StagingOptions(torch.cuda.is_available(), False, False, False)
+        )
+    )
+
+    # --- saving ---------------------------------------------------------------------------------
 
     def save(
         self,
@@ -59,67 +72,192 @@ class Checkpoints:
         state: TrainerState,
         metrics: dict[str, float],
     ) -> None:
-        """Begin to save; the one before is finished first.
+        """Begin to save; the one before is finished first. A save that fails is told, and passed.
 
         Training stands still for ``checkpoint_duration_ms``; the files are written after
         ``checkpoint_background_ms``. Both are told with the checkpoint.
+
+        Raises:
+            Superseded: a newer attempt has the session.
         """
         began = time.perf_counter()
         self.finish()
-        if self.ranks.rank == 0:
-            self.files.draft(state.step)
-        dist.barrier()
         model, optim = get_state_dict(network, optimizer)
-        done = async_save(
-            {"model": model, "optimizer": optim},
-            checkpoint_id=self.files.folder / self.files.name(state.step),
-            process_group=self.ranks.side,
-            async_stager=self._stager,
-        )
-        assert isinstance(done, Future)
+        staged = self._stager.stage({"model": model, "optimizer": optim})
         durations = {"checkpoint_duration_ms": milliseconds_since(began)}
-        self._in_flight = _InFlight(state, {**metrics, **durations}, done, began)
-        done.add_done_callback(self._in_flight.written)
+        self._in_flight = self._thread.submit(self._save, staged, state, {**metrics, **durations})
 
     def finish(self) -> None:
-        """Wait for the save in flight; its manifest makes it whole, then retention may delete."""
+        """Wait for the save in flight."""
         flight, self._in_flight = self._in_flight, None
-        if flight is None:
-            return
-        flight.done.result()
-        flight.written(flight.done)  # who waits may come before the callback
-        if self.ranks.rank == 0:
-            self.files.seal(flight.state, flight.metrics)
-        dist.barrier()
+        if flight is not None:
+            self._unsaved = flight.result()
 
     def close(self) -> None:
-        self.finish()
-        self._stager.close()
-
-    def load(self, ref: Ref, network: Network, optimizer: Optimizer) -> TrainerState:
-        """Load a whole checkpoint into model and optimizer; any world size.
+        """Wait for the last save.
 
         Raises:
-            StorageError: it is not whole, or not what its manifest says.
+            NotSaved: it failed.
         """
-        folder = Path(ref.uri)
-        verify_checkpoint(folder, ref.digest)
-        model, optim = get_state_dict(network, optimizer)
-        states = {"model": model, "optimizer": optim}
-        load(states, checkpoint_id=folder)
-        set_state_dict(
-            network,
-            optimizer,
-            model_state_dict=states["model"],
-            optim_state_dict=states["optimizer"],
-        )
-        self.files.parent = folder.name
-        return read_state(folder)
+        self.finish()
+        self._stager.close()
+        if self._unsaved is not None:
+            raise self._unsaved
 
-    def load_model(self, name: str, network: Network, optimizer: Optimizer) -> None:
-        """Load the weights of one of this session's checkpoints."""
-        folder = self.files.folder / name
-        verify_checkpoint(folder, file_digest(folder / MANIFEST))
-        model, optim = get_state_dict(network, optimizer)
-        load({"model": model}, checkpoint_id=folder)
-        set_state_dict(network, optimizer, model_state_dict=model, optim_state_dict=optim)
+    @contextmanager
+    def let_go_on_error(self) -> Iterator[None]:
+        """Where training ends in an error, what is in flight may still become whole, for a while.
+
+        The groups are left only after it: a thread that still talks would end in native code.
+        """
+        try:
+            yield
+        except BaseException:
+            if self._in_flight is not None:
+                wait([self._in_flight], _LAST_WORD_SECONDS)
+            raise
+
+    def _save(self, staged: Any, state: TrainerState, metrics: dict[str, float]) -> NotSaved | None:
+        """In the thread: from memory to a whole checkpoint, or to one error on all ranks."""
+        began, step = time.perf_counter(), state.step
+        try:
+            self._on_first(lambda: self.files.draft(step))
+            agreed(self.ranks, lambda: self.files.store.draft(self.files.name(step)))
+            packed = pays(staged)
+            self._write(staged, step, packed)
+            put = agreed(self.ranks, lambda: (self.files.put(step, self._own(step)), packed))
+            files = tuple(file for mine, _ in put for file in mine)
+            ratio = _ratio(files, staged) if any(packed for _, packed in put) else None
+            metrics = {**metrics, "checkpoint_background_ms": milliseconds_since(began)}
+            self._on_first(lambda: self._seal(state, metrics, Written(files, ratio)))
+        except (OSError, StorageError) as error:
+            why, needed = error, whole_size(staged)
+            return self._on_first(lambda: self.files.not_saved(step, why, needed))
+        return None
+
+    def _write(self, staged: Any, step: int, packed: bool) -> None:
+        folder = self.files.store.draft(self.files.name(step))
+        writer = FileSystemWriter(folder, _extensions=[Planes()] if packed else None)
+        writer.fs = _Files()
+        try:
+            save(staged, storage_writer=writer, process_group=self.ranks.side)
+        except CheckpointException as error:  # raised on all ranks, whichever failed
+            for failure, _ in error.failures.values():
+                raise failure from error
+
+    def _own(self, step: int) -> list[str]:
+        """The files of a draft that this rank wrote."""
+        folder = self.files.store.draft(self.files.name(step))
+        named = [path.name for path in folder.glob(f"__{self.ranks.rank}_*")]
+        return [*named, ".metadata"] if self.ranks.rank == 0 else named
+
+    def _seal(self, state: TrainerState, metrics: dict[str, float], written: Written) -> None:
+        """On the first rank: what belongs to it beside the shares, then the manifest."""
+        name = self.files.name(state.step)
+        if name in {best.name for best in state.best}:
+            folder = self.files.store.collected(name, written.files)
+            write_bf16(folder, folder / BF16_WEIGHTS)
+            files = (*written.files, *self.files.put(state.step, [BF16_WEIGHTS]))
+            written = replace(written, files=files, bf16_weights=BF16_WEIGHTS)
+        self.files.seal(state, metrics, written)
+
+    # --- loading --------------------------------------------------------------------------------
+
+    def resume(self, network: Network, optimizer: Optimizer) -> TrainerState | None:
+        """Claim the session, and go on from its newest whole checkpoint; any world size.
+
+        Raises:
+            Superseded: a newer attempt has the session.
+            StoreAway: nobody can tell what is there.
+        """
+        found = self._on_first(self.files.claim)
+        with self._first_whole(found, "checkpoint before it") as held:
+            if held is None:
+                return None
+            model, optim = get_state_dict(network, optimizer)
+            states = {"model": model, "optimizer": optim}
+            read_into(states, held.folder, self.ranks.side)
+            set_state_dict(
+                network,
+                optimizer,
+                model_state_dict=states["model"],
+                optim_state_dict=states["optimizer"],
+            )
+            self.files.parent = held.found.name
+            return read_state(held.folder)
+
+    def load_best(self, network: Network, optimizer: Optimizer) -> Best:
+        """Load the weights of the best one that is whole, of all that the session has.
+
+        Raises:
+            Superseded: a newer attempt has the session.
+            StorageError: none is whole.
+        """
+        self._on_first(self.files.hold)
+        found = self._on_first(self.files.best_first)
+        with self._first_whole(found, "next best one") as held:
+            if held is None:
+                raise StorageError(f"{self.files.store.uri} has no whole checkpoint to choose.")
+            model, optim = get_state_dict(network, optimizer)
+            read_into({"model": model}, held.folder, self.ranks.side)
+            set_state_dict(network, optimizer, model_state_dict=model, optim_state_dict=optim)
+            return Best.of(held.found)
+
+    @contextmanager
+    def _first_whole(self, found: Sequence[Found], instead: str) -> Iterator["_Held | None"]:
+        """The first one that is what its manifest says, on each machine; the others are told."""
+        nearest = int(os.environ.get("LOCAL_RANK", "0")) == 0
+        for one in found:
+            try:
+                folder, *_ = agreed(
+                    self.ranks, lambda one=one: self.files.fetch(one) if nearest else Path()
+                )
+            except StoreAway:
+                raise
+            except StorageError as error:
+                self.files.events.warning(f"{error} The {instead} is used.")
+                continue
+            yield _Held(one, folder)
+            agreed(self.ranks, lambda: None)  # all have read it
+            if nearest:
+                self.files.store.release(one.name)
+            return
+        yield None
+
+    def _on_first(self, work: Callable[[], T]) -> T:
+        """What the first rank came to, on all of them."""
+        heard = agreed(self.ranks, lambda: work() if self.ranks.rank == 0 else None)
+        return cast(T, heard[0])
+
+
+@dataclass(frozen=True)
+class _Held:
+    """A verified checkpoint on this machine."""
+
+    found: Found
+    folder: Path
+
+
+class _Files(FileSystem):
+    """Torch hides why it could not write a file behind an error of its own archive: not here."""
+
+    @contextmanager
+    def create_stream(self, path: str | os.PathLike[str], mode: str) -> Iterator[io.IOBase]:
+        try:
+            with super().create_stream(path, mode) as stream:
+                yield stream
+        except RuntimeError as error:
+            raise _cause(error) from error
+
+
+def _cause(error: BaseException) -> BaseException:
+    """The system's own error below others; the error itself where there is none."""
+    below: BaseException | None = error
+    while below is not None and not isinstance(below, OSError):
+        below = below.__context__
+    return below or error
+
+
+def _ratio(files: Sequence[File], staged: Any) -> float:
+    """Bytes on disk for each byte of the whole state."""
+    return sum(file.size for file in files) / max(1, whole_size(staged))

@@ -5,21 +5,31 @@ JSON beside the model's. Each lies in a folder of its own (step and attempt), ne
 """
 
 import shutil
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from pydantic import ValidationError
-
-from ml_assets.errors import StorageError
+from ml_assets.errors import StorageError, StoreAway
 from ml_assets.spec.base import Frozen
 from ml_assets.spec.canonical import canonical_json
-from ml_assets.spec.program import CheckpointManifest, Ref, TrainRequest
-from ml_assets.storage.objects import describe, file_digest, verify, write_whole
+from ml_assets.spec.program import CheckpointManifest, File, Ref, TrainRequest
+from ml_assets.storage.checkpoint_places import open_checkpoints
+from ml_assets.storage.checkpoints import (
+    CheckpointStore,
+    Found,
+    attempt_of,
+    checkpoint_name,
+    claim_session,
+    last_claim,
+    whole_checkpoints,
+)
+from ml_assets.storage.objects import bytes_digest, describe
 from ml_assets.training.events import EventWriter
 from ml_assets.training.loss_scale import LossScale
+from ml_assets.training.stop import NotSaved, Superseded
 
-MANIFEST = "manifest.json"
 TRAINER = "trainer.json"
+_MB = 1e6
 
 
 class Best(Frozen):
@@ -28,6 +38,13 @@ class Best(Frozen):
     step: int
     validation_loss: float
     name: str
+
+    @classmethod
+    def of(cls, found: Found) -> "Best":
+        """From a checkpoint that was judged."""
+        loss = found.manifest.validation_loss
+        assert loss is not None
+        return cls(step=found.manifest.step, validation_loss=loss, name=found.name)
 
 
 class TrainerState(Frozen):
@@ -39,6 +56,8 @@ class TrainerState(Frozen):
     evaluations_without_better: int = 0
     loss_scale: LossScale | None = None
     """Of fp16; the other precisions have none."""
+    judged_at: int | None = None
+    """Step of the last evaluation that was due; one after a notice is not."""
 
     def judged(self, loss: float, name: str, keep_best: int) -> "TrainerState":
         """The state after an evaluation of the step that it is at.
@@ -54,65 +73,181 @@ class TrainerState(Frozen):
             update={
                 "best": best[:keep_best],
                 "evaluations_without_better": 0 if better else self.evaluations_without_better + 1,
+                "judged_at": self.step,
             }
         )
 
 
+@dataclass(frozen=True)
+class Written:
+    """What ranks put into a checkpoint before it is sealed."""
+
+    files: tuple[File, ...]
+    ratio: float | None = None
+    """Bytes on disk for each byte of the state; None: not compressed."""
+    bf16_weights: str | None = None
+
+
 @dataclass
 class CheckpointFiles:
-    """The checkpoints of one session, as the one process sees them that writes manifests."""
+    """The checkpoints of one session; the first rank alone claims, seals, keeps and deletes."""
 
     request: TrainRequest
     events: EventWriter
     world: int
     parent: str | None = None
     """Name of the checkpoint that this attempt resumed from."""
+    store: CheckpointStore = field(init=False)
 
-    @property
-    def folder(self) -> Path:
-        return Path(self.request.output.checkpoints)
+    def __post_init__(self) -> None:
+        output = self.request.output
+        self.store = open_checkpoints(
+            output.checkpoints, Path(output.events).parent / "checkpoints"
+        )
 
     def name(self, step: int) -> str:
-        return f"step-{step:06d}.a{self.request.attempt}"
+        return checkpoint_name(step, self.request.attempt)
+
+    # --- taking up ------------------------------------------------------------------------------
+
+    def claim(self) -> list[Found]:
+        """Fence older attempts off; the checkpoints to go on from, the newest first.
+
+        Raises:
+            Superseded: a newer attempt began before this one came so far.
+        """
+        session, attempt = self.request.session, self.request.attempt
+        claim_session(self.store, session, attempt, resume=self.request.resume is not None)
+        self.hold()
+        return list(reversed(whole_checkpoints(self.store, session)))
+
+    def hold(self) -> None:
+        """Go on only while the session is this attempt's.
+
+        Raises:
+            Superseded: a newer one claimed it.
+        """
+        claim = last_claim(self.store)
+        mine = self.request.attempt
+        if claim is not None and claim.attempt > mine:
+            raise Superseded(
+                f"attempt {claim.attempt} of session {self.request.session} began: attempt {mine}"
+                " is superseded, and nothing that it writes from here on counts"
+            )
+
+    def best_first(self) -> list[Found]:
+        """What was judged and is whole, by validation loss; the earlier of two equal ones first."""
+        return _best_first(whole_checkpoints(self.store, self.request.session))
+
+    def fetch(self, found: Found) -> Path:
+        """A folder with the checkpoint's files.
+
+        Raises:
+            StorageError: it is not what its manifest says.
+        """
+        return self.store.fetch(found.name, found.manifest.files)
+
+    def first_whole(self, candidates: Iterable[Found], instead: str) -> tuple[Found, Path] | None:
+        """The first one that is what its manifest says, on this machine; the others are told."""
+        for found in candidates:
+            try:
+                return found, self.fetch(found)
+            except StoreAway:
+                raise
+            except StorageError as error:
+                self.events.warning(f"{error} The {instead} is used.")
+        return None
+
+    # --- writing --------------------------------------------------------------------------------
 
     def draft(self, step: int) -> Path:
         """An empty folder to save this step in."""
-        folder = self.folder / self.name(step)
-        shutil.rmtree(folder, ignore_errors=True)  # of this very attempt: not whole
-        folder.mkdir(parents=True)
-        return folder
+        self.hold()
+        name = self.name(step)
+        self.store.discard(name)  # of this very attempt: not whole
+        return self.store.draft(name)
 
-    def seal(self, state: TrainerState, metrics: dict[str, float]) -> None:
-        """What is in the folder of this step is a checkpoint from here on; older ones may go."""
+    def put(self, step: int, names: Sequence[str]) -> tuple[File, ...]:
+        """Hand files of the draft over; each rank does so with its own."""
+        name = self.name(step)
+        described = describe(self.store.draft(name), sorted(names))
+        self.store.put(name, sorted(names))
+        return described
+
+    def seal(self, state: TrainerState, metrics: dict[str, float], written: Written) -> None:
+        """What was put for this step is a checkpoint from here on; older ones may go."""
         name = self.name(state.step)
-        folder = self.folder / name
-        (folder / TRAINER).write_bytes(canonical_json(state))
-        files = describe(folder, sorted(path.name for path in folder.iterdir()))
+        (self.store.draft(name) / TRAINER).write_bytes(canonical_json(state))
+        files = (*written.files, *self.put(state.step, [TRAINER]))
+        judged = state.judged_at == state.step
         manifest = CheckpointManifest(
             session=self.request.session,
             attempt=self.request.attempt,
             step=state.step,
-            validation_loss=metrics.get("validation_loss"),
+            validation_loss=metrics.get("validation_loss") if judged else None,
             world=self.world,
             parent=self.parent,
-            files=files,
+            files=tuple(sorted(files, key=lambda file: file.path)),
+            ratio=written.ratio,
+            bf16_weights=written.bf16_weights,
         )
-        write_whole(folder / MANIFEST, canonical_json(manifest))
-        ref = Ref(uri=str(folder), digest=file_digest(folder / MANIFEST))
+        self.hold()
+        data = canonical_json(manifest)
+        self.store.commit(name, data)
+        self.store.release(name)
+        ref = Ref(uri=f"{self.store.uri}/{name}", digest=bytes_digest(data))
         best = bool(state.best) and state.best[0].name == name
         self.events.checkpoint(state.step, ref, sum(f.size for f in files), best, metrics)
-        self._retain(state)
+        self._retain()
 
-    def _retain(self, state: TrainerState) -> None:
-        """Keep the newest and the best whole ones; a half-written one is never counted."""
+    def not_saved(self, step: int, why: Exception, needed: int) -> NotSaved:
+        """Tell that a save failed, delete what it wrote, and what to raise if it was the last one.
+
+        Args:
+            needed: bytes of the state, over all ranks.
+        """
+        name, place = self.name(step), self.store.place
+        free = shutil.disk_usage(next(p for p in (place, *place.parents) if p.exists())).free
+        self.store.release(name)
+        try:
+            self.store.discard(name)
+            whole = whole_checkpoints(self.store, self.request.session)
+            kept = (
+                f"the last whole one, {whole[-1].name}, is kept" if whole else "none is whole yet"
+            )
+        except StorageError:  # away; whatever is whole there stays whole
+            kept = "the whole ones are kept"
+        said = (
+            f"the checkpoint of step {step} was not saved in {self.store.uri}: {why}."
+            f" {free / _MB:,.1f} MB are free at {place}, about {needed / _MB:,.1f} MB are"
+            f" needed; {kept}"
+        )
+        self.events.warning(
+            f"{said[0].upper()}{said[1:]}, training goes on, and the next save tries again. Free"
+            " space, or lower training.keep_last or training.keep_best."
+        )
+        return NotSaved(said, step)
+
+    def _retain(self) -> None:
+        """Keep the newest and the best whole ones; a half-written one is never counted.
+
+        What older attempts left and does not count goes too: nobody will ever read it.
+        """
+        try:
+            self._delete(self._kept())
+        except StoreAway as error:
+            self.events.warning(f"Old checkpoints were not deleted: {error}")
+
+    def _kept(self) -> set[str]:
         spec = self.request.training
-        whole = [path.parent for path in manifests(self.folder)]
-        kept = {path.name for path in whole[-spec.keep_last :]}
-        kept |= {best.name for best in state.best[: spec.keep_best]}
-        for path in whole:
-            if path.name not in kept:
-                (path / MANIFEST).unlink()  # first: what is half deleted is not whole
-                shutil.rmtree(path, ignore_errors=True)
+        found = whole_checkpoints(self.store, self.request.session)
+        return {f.name for f in (*found[-spec.keep_last :], *_best_first(found)[: spec.keep_best])}
+
+    def _delete(self, kept: set[str]) -> None:
+        for name in self.store.names():
+            if name not in kept and attempt_of(name) <= self.request.attempt:
+                self.hold()
+                self.store.discard(name)
 
 
 def read_state(folder: Path) -> TrainerState:
@@ -120,41 +255,12 @@ def read_state(folder: Path) -> TrainerState:
     return TrainerState.model_validate_json((folder / TRAINER).read_bytes())
 
 
-def verify_checkpoint(folder: Path, digest: str) -> CheckpointManifest:
-    """Hold a checkpoint to its manifest.
+def _best_first(found: Iterable[Found]) -> list[Found]:
+    """Those that were judged, by validation loss, then step; of two attempts the newer first."""
 
-    Raises:
-        StorageError: the manifest or a file is missing or damaged.
-    """
-    file = folder / MANIFEST
-    try:
-        if file_digest(file) != digest:
-            raise StorageError(f"{file} is damaged: its checksum is not {digest[:12]}.")
-        manifest = CheckpointManifest.model_validate_json(file.read_bytes())
-    except (OSError, ValidationError) as error:
-        raise StorageError(f"The checkpoint {folder} is not whole: {error}") from error
-    verify(folder, manifest.files)
-    return manifest
+    def order(one: Found) -> tuple[float, int, int]:
+        loss = one.manifest.validation_loss
+        assert loss is not None
+        return loss, one.manifest.step, -one.manifest.attempt
 
-
-def manifests(folder: Path) -> list[Path]:
-    """The manifests of a session's checkpoints, by step, then attempt."""
-
-    def order(file: Path) -> tuple[int, int]:
-        step, _, attempt = file.parent.name.removeprefix("step-").partition(".a")
-        return int(step), int(attempt)
-
-    return sorted(folder.glob(f"step-*.a*/{MANIFEST}"), key=order)
-
-
-def newest_whole(folder: Path, events: EventWriter) -> Ref | None:
-    """The newest checkpoint that is what its manifest says; damaged ones are passed by, aloud."""
-    for file in reversed(manifests(folder)):
-        ref = Ref(uri=str(file.parent), digest=file_digest(file))
-        try:
-            verify_checkpoint(file.parent, ref.digest)
-        except StorageError as error:
-            events.warning(f"{error} The checkpoint before it is used.")
-            continue
-        return ref
-    return None
+    return sorted((one for one in found if one.manifest.validation_loss is not None), key=order)

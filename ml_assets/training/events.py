@@ -4,7 +4,10 @@ Rank 0 tells the story. Another rank writes only why it failed, into a file of i
 so that no two processes share a sequence.
 """
 
+import errno
 import os
+import sys
+import threading
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -32,12 +35,15 @@ FAILED_RANK_OFFSET = 10_000_000
 """Sequence numbers of rank r's own file begin at r times this."""
 
 
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+"""What a write says where there is no room."""
+
 FIRST_ROWS = 5
 """How many rows are told before training: a person reads them one by one."""
 
 
 class EventWriter:
-    """Appends events; each line is on disk before the call returns."""
+    """Appends events; each line is on disk before the call returns, from whichever thread."""
 
     def __init__(self, file: Path, session: str, attempt: int, rank: int) -> None:
         self._file = file if rank == 0 else file.with_suffix(f".rank{rank}.jsonl")
@@ -45,6 +51,8 @@ class EventWriter:
         self._attempt = attempt
         self._rank = rank
         self._seq = rank * FAILED_RANK_OFFSET
+        self._one_at_a_time = threading.Lock()
+        self._waiting = bytearray()
 
     @property
     def folder(self) -> Path:
@@ -123,11 +131,29 @@ class EventWriter:
         if self._rank != 0 and not always:
             return
         self._file.parent.mkdir(parents=True, exist_ok=True)
-        with self._file.open("ab") as handle:
-            handle.write(event.model_dump_json().encode() + b"\n")
-            handle.flush()
-            os.fsync(handle.fileno())
-        self._seq += 1
+        with self._one_at_a_time:
+            numbered = event.model_copy(update={"seq": self._seq})
+            self._waiting += numbered.model_dump_json().encode() + b"\n"
+            self._seq += 1
+            self._append()
+        if always and self._waiting:
+            sys.stderr.buffer.write(self._waiting)
+
+    def _append(self) -> None:
+        """A full disk ends no training: what it refuses is written with the next event, whole."""
+        size = self._file.stat().st_size if self._file.exists() else 0
+        try:
+            with self._file.open("ab") as handle:
+                handle.write(self._waiting)
+                handle.flush()
+                os.fsync(handle.fileno())
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+            if self._file.exists():
+                os.truncate(self._file, size)
+            return
+        self._waiting.clear()
 
 
 def _rounded(values: NDArray[np.generic]) -> tuple[tuple[float, ...], ...]:

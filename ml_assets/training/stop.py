@@ -7,7 +7,9 @@ from ml_assets.spec.program import (
     EXIT_BAD_REQUEST,
     EXIT_NON_FINITE,
     EXIT_NOT_INSTALLED,
+    EXIT_NOT_SAVED,
     EXIT_SAVED_AFTER_NOTICE,
+    EXIT_SUPERSEDED,
 )
 
 
@@ -43,6 +45,18 @@ class SavedAfterNotice(Stopped):
     """SIGTERM came, every rank saved the same step: running again goes on from there."""
 
     exit_code = EXIT_SAVED_AFTER_NOTICE
+
+
+class NotSaved(Stopped):
+    """The last checkpoint could not be saved, or none can be read: a full disk, a store away."""
+
+    exit_code = EXIT_NOT_SAVED
+
+
+class Superseded(Stopped):
+    """A newer attempt has the session: this one is an orphan, and may write nothing more."""
+
+    exit_code = EXIT_SUPERSEDED
 
 
 class Notice:

@@ -10,7 +10,7 @@ from ml_assets.training import calibration
 from ml_assets.training.assembly import assemble, first_values
 from ml_assets.training.batches import lost_share
 from ml_assets.training.checkpoint import Checkpoints
-from ml_assets.training.checkpoint_files import CheckpointFiles, TrainerState, newest_whole
+from ml_assets.training.checkpoint_files import CheckpointFiles, TrainerState
 from ml_assets.training.clock import CheckpointClock
 from ml_assets.training.data import SplitArrays, open_set
 from ml_assets.training.events import FIRST_ROWS, EventWriter
@@ -43,10 +43,11 @@ def train(request: TrainRequest, events: EventWriter) -> None:
         trainer = Trainer(request, events, ranks, notice, stepper, held_out, expected)
         if told and request.resume is None:
             events.progress(0, stepper.steps, told)
-        state, stopped = trainer.loop()
-        trainer.tracer.close(state.step)
-        best = state.best[0]
-        trainer.checkpoints.load_model(best.name, stepper.network, stepper.optimizer)
+        with trainer.checkpoints.let_go_on_error():
+            state, stopped = trainer.loop()
+            trainer.tracer.close(state.step)
+            best = trainer.checkpoints.load_best(stepper.network, stepper.optimizer)
+        state = state.model_copy(update={"best": (best,)})
         calibrate = calibration.Calibrator(spec, held_out, schema.classes, expected, events)
         model = export(stepper.network, request, schema, best.step, ranks, calibrate)
         if model is not None:
@@ -88,7 +89,7 @@ class Trainer:
             state = state.model_copy(update={"step": state.step + 1, "loss_scale": done.loss_scale})
             if self._evaluation_is_due(state.step) or done.notice:
                 state = self._evaluate(state, done)
-            elif done.checkpoint_due:
+            elif done.checkpoint_due or self._checkpoint_is_due(state.step):
                 self._save(state, {"train_loss": done.loss})
             elif self.meter.silent_long:
                 self._tell(state.step, {**self.meter.live(), **self._of_step(state.step, done)})
@@ -115,13 +116,10 @@ class Trainer:
                 f"{self.ranks.world} processes do not divide {self.spec.microbatches} microbatches:"
                 f" {lost:.0%} of their time is spent waiting"
             )
-        if self.request.resume is None:
+        state = self.checkpoints.resume(self.stepper.network, self.stepper.optimizer)
+        if state is None:
             self.events.first_rows(self.stepper.batches.first(FIRST_ROWS))
             return TrainerState()
-        ref = newest_whole(self.files.folder, self.events)
-        if ref is None:
-            return TrainerState()
-        state = self.checkpoints.load(ref, self.stepper.network, self.stepper.optimizer)
         self.events.progress(
             state.step, self.steps, f"resumed at step {state.step} of {self.steps}"
         )
@@ -129,6 +127,10 @@ class Trainer:
 
     def _evaluation_is_due(self, step: int) -> bool:
         return step % self.spec.evaluate_every == 0 or step == self.steps
+
+    def _checkpoint_is_due(self, step: int) -> bool:
+        every = self.spec.checkpoint_every
+        return every is not None and step % every == 0
 
     def _evaluate(self, state: TrainerState, done: Step) -> TrainerState:
         """Judge the weights on the validation split, tell, and save."""

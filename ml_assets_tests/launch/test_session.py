@@ -9,7 +9,7 @@ from ml_assets.launch import session
 from ml_assets.launch.launcher import ScoreJob, TrainJob
 from ml_assets.launch.session import score_session, train_session
 from ml_assets.spec.program import Ref
-from ml_assets.spec.training import Mlp, ProfileSpec, TrainingSpec
+from ml_assets.spec.training import Mlp, ProfileSpec, Spot, TrainingSpec
 
 DATA, MODEL = Ref(uri="/data", digest="d" * 64), Ref(uri="/model", digest="e" * 64)
 
@@ -31,6 +31,8 @@ def test_the_name_is_short_and_says_what_it_is():
         {"keep_best": 3},
         {"checkpoint_minutes": 20.0},
         {"profile": ProfileSpec(at=5)},
+        {"checkpoint_every": 7},
+        {"spot": Spot(notice_seconds=120, write_mb_per_second=100)},
     ],
 )
 def test_how_the_work_is_spread_and_what_is_kept_is_not_in_it(same):

@@ -47,6 +47,8 @@ def test_the_program_inherits_no_descriptor_of_ours(tmp_path, until):
 
 
 def test_what_is_not_on_the_list_is_not_passed_on():
+    assert "AWS_SESSION_TOKEN" not in environment(1, {"AWS_SESSION_TOKEN": "hush"})
+    assert "AWS_SESSION_TOKEN" in environment(1, {"AWS_SESSION_TOKEN": "hush"}, s3=True)
     given = {"PATH": "/bin", "LC_ALL": "C", "NCCL_DEBUG": "INFO", "DATABASE_PASSWORD": "hush"}
     assert set(environment(3, given)) == {
         "PATH",

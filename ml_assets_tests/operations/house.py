@@ -139,7 +139,7 @@ class House:
             session.state(PIPELINE, "train")
             session.begin(self._request(session, data))
             session.events(1).write_bytes(b"")
-            checkpoint = session.checkpoints / "step-000010.a1"
+            checkpoint = Path(session.checkpoints) / "step-000010.a1"
             checkpoint.mkdir(parents=True)
             (checkpoint / "state.distcp").write_bytes(self._bytes(30_000))
         self._stamp(session.root)

@@ -239,7 +239,7 @@ def test_checkpoints_of_a_finished_session_go_before_it_and_those_in_use_stay(
     assert not (sessions / old.session / "checkpoints").exists()
     assert SessionFolder(sessions / old.session).finished_training()
     assert (sessions / new.session / "checkpoints").exists()
-    assert interrupted.checkpoints.exists()
+    assert Path(interrupted.checkpoints).exists()
 
 
 def test_rejected_rows_go_in_their_time_and_their_bytes_with_the_history(house: House) -> None:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from ml_assets.errors import StorageError
 from ml_assets.spec.program import ShardSchema, TrainRequest
 from ml_assets.spec.training import LightGbm, TrainingSpec
-from ml_assets.storage.objects import file_digest
 from ml_assets.training import calibration
 from ml_assets.training.boosting.library import require_lightgbm
 from ml_assets.training.boosting.matrix import (
@@ -25,19 +25,18 @@ from ml_assets.training.boosting.matrix import (
 from ml_assets.training.boosting.parameters import draws, parameters
 from ml_assets.training.boosting.predict import load_predictor, trees_as_text
 from ml_assets.training.checkpoint_files import (
-    MANIFEST,
+    Best,
     CheckpointFiles,
     TrainerState,
-    newest_whole,
+    Written,
     read_state,
-    verify_checkpoint,
 )
 from ml_assets.training.clock import CheckpointClock
 from ml_assets.training.data import SplitArrays, open_set
 from ml_assets.training.events import FIRST_ROWS, EventWriter
 from ml_assets.training.model_folder import write_model
 from ml_assets.training.result import StoppedBy, finish
-from ml_assets.training.stop import NonFinite, Notice, SavedAfterNotice
+from ml_assets.training.stop import NonFinite, Notice, NotSaved, SavedAfterNotice
 from ml_assets.training.telemetry import memory_peak_mb, milliseconds_since, pace, told
 
 if TYPE_CHECKING:
@@ -55,9 +54,7 @@ def train(request: TrainRequest, events: EventWriter) -> None:
     folder, schema = open_set(request.data)
     grower = Grower(request, events, notice)
     stopped = grower.grow(folder, schema)
-    best = grower.state.best[0]
-    chosen = grower.files.folder / best.name
-    verify_checkpoint(chosen, file_digest(chosen / MANIFEST))
+    best, chosen = grower.best()
     spec, held_out = request.training, SplitArrays(folder, schema, "validation")
     expected = calibration.expected(spec, schema.classes)
     calibrate = calibration.Calibrator(spec, held_out, schema.classes, expected, events)
@@ -69,7 +66,9 @@ def train(request: TrainRequest, events: EventWriter) -> None:
         lambda file: shutil.copyfile(chosen / TREES, file),
         lambda draft, made: calibrate(lambda: load_predictor(draft, made, request.world.threads)),
     )
-    finish(request, events, grower.state, stopped, model, time.monotonic() - began)
+    grower.files.store.release(best.name)
+    state = grower.state.model_copy(update={"best": (best,)})
+    finish(request, events, state, stopped, model, time.monotonic() - began)
 
 
 class Draws:
@@ -100,6 +99,7 @@ class Grower:
         self.spec = self.request.training
         self.files = CheckpointFiles(self.request, self.events, world=1)
         self.clock = CheckpointClock(self.spec.checkpoint_minutes)
+        self.unsaved: NotSaved | None = None
 
     def grow(self, folder: Path, schema: ShardSchema) -> StoppedBy:
         """Rounds until the last one, or until patience ends."""
@@ -125,7 +125,17 @@ class Grower:
                 keep_training_booster=True,  # its trees were saved: not once more
                 callbacks=[Draws(self.model, self.spec.seed), self],
             )
+        if self.unsaved is not None:
+            raise self.unsaved
         return "rounds" if self.state.step == self.model.rounds else "patience"
+
+    def best(self) -> tuple[Best, Path]:
+        """The best checkpoint that is whole, and its files."""
+        self.files.hold()
+        held = self.files.first_whole(self.files.best_first(), "next best one")
+        if held is None:
+            raise StorageError(f"{self.files.store.uri} has no whole checkpoint to choose.")
+        return Best.of(held[0]), held[1]
 
     def __call__(self, env: "CallbackEnv") -> None:
         """After a round: judge it, save it, stop after it, each where it is due."""
@@ -140,9 +150,11 @@ class Grower:
                 self.state = self.state.judged(loss, name, self.spec.keep_best)
             self._tell(metrics)
             self._save(booster, metrics)
-        elif self.clock.due:
+        elif self.clock.due or self._checkpoint_is_due:
             self._save(booster, {})
         if self.notice.given:
+            if self.unsaved is not None:
+                raise self.unsaved
             step = self.state.step
             raise SavedAfterNotice(f"a notice came: saved at round {step}", step)
         if self._lost_patience:
@@ -155,19 +167,22 @@ class Grower:
         return self.state.evaluations_without_better >= self.spec.patience
 
     @property
+    def _checkpoint_is_due(self) -> bool:
+        every = self.spec.checkpoint_every
+        return every is not None and self.state.step % every == 0
+
+    @property
     def _evaluation_is_due(self) -> bool:
         step = self.state.step
         return step % self.spec.evaluate_every == 0 or step == self.model.rounds
 
     def _resume(self) -> Path | None:
         """The trees of the newest whole checkpoint, its state taken up; None: from nothing."""
-        if self.request.resume is None:
+        held = self.files.first_whole(self.files.claim(), "checkpoint before it")
+        if held is None:
             return None
-        ref = newest_whole(self.files.folder, self.events)
-        if ref is None:
-            return None
-        folder = Path(ref.uri)
-        self.files.parent = folder.name
+        found, folder = held
+        self.files.parent = found.name
         self.state = read_state(folder)
         step, rounds = self.state.step, self.model.rounds
         self.events.progress(step, rounds, f"resumed at round {step} of {rounds}")
@@ -196,12 +211,16 @@ class Grower:
         self.events.progress(step, rounds, told("round", step, rounds, metrics))
 
     def _save(self, booster: "Booster", metrics: dict[str, float]) -> None:
-        began = time.perf_counter()
-        folder = self.files.draft(self.state.step)
-        (folder / TREES).write_text(trees_as_text(booster))
-        self.files.seal(
-            self.state, {**metrics, "checkpoint_duration_ms": milliseconds_since(began)}
-        )
+        began, step, text = time.perf_counter(), self.state.step, trees_as_text(booster).encode()
+        try:
+            (self.files.draft(step) / TREES).write_bytes(text)
+            written = Written(self.files.put(step, [TREES]))
+            took = {"checkpoint_duration_ms": milliseconds_since(began)}
+            self.files.seal(self.state, {**metrics, **took}, written)
+        except (OSError, StorageError) as error:
+            self.unsaved = self.files.not_saved(step, error, len(text))
+        else:
+            self.unsaved = None
         self.clock.saved()
 
 

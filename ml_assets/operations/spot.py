@@ -1,0 +1,129 @@
+"""Whether a training fits machines that are taken away: size and interval of saves against notice.
+
+Pure arithmetic on the spec; the words of a categorical feature are only known from data, so they
+are given, or taken to be as many as make its embedding widest.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from ml_assets.errors import counted
+from ml_assets.spec.pipeline import PipelineSpec
+from ml_assets.spec.training import LightGbm, ModelSpec, TabM, TrainingSpec, outputs_of
+
+STATES = {"adamw": 2, "nadam": 2, "sgd": 1, "adafactor": 0}
+"""Numbers that an optimizer keeps for each weight; Adafactor's are a row and a column of each."""
+ALLOWANCE_SECONDS = 15.0
+"""From the notice: the step that is under way, its evaluation, checksums and the manifest."""
+_BYTES = 4
+_MB = 1e6
+
+
+@dataclass(frozen=True)
+class StateSize:
+    """What a checkpoint holds, and how it was counted."""
+
+    parameters: int
+    bytes: int
+    how: str
+
+
+@dataclass(frozen=True)
+class SpotVerdict:
+    fits: bool
+    reason: str
+    """The arithmetic, and what to change where it does not fit."""
+
+
+def words_from_limit(model: ModelSpec) -> int:
+    """The fewest words that give an embedding its full width: ceil(1.6 v^0.56) = limit."""
+    if isinstance(model, LightGbm):
+        return 0
+    words = 1
+    while math.ceil(1.6 * words**0.56) < model.embedding_limit:
+        words += 1
+    return words
+
+
+def state_size(
+    spec: PipelineSpec, vocabularies: Sequence[int] | None = None, null_flags: int | None = None
+) -> StateSize:
+    """Bytes of weights and optimizer states of a network, in fp32.
+
+    Args:
+        vocabularies: words of each categorical feature, from a training set; None: not known.
+        null_flags: extra columns of that set; None: one for each numeric feature.
+    """
+    model = spec.model
+    assert not isinstance(model, LightGbm)
+    known = vocabularies is not None
+    guess = words_from_limit(model)
+    words = list(vocabularies) if known else [guess] * len(spec.features.categorical)
+    flags = len(spec.features.numeric) if null_flags is None else null_flags
+    sizes = [count + 1 for count in words]  # code 0: null or unknown
+    widths = [min(model.embedding_limit, math.ceil(1.6 * size**0.56)) for size in sizes]
+    embeddings = sum(size * width for size, width in zip(sizes, widths, strict=True))
+    inputs = len(spec.features.numeric) + flags + sum(widths)
+    outputs = outputs_of(spec.label.task, spec.label.classes)
+    parameters = embeddings + _layers(model, inputs, outputs)
+    states = 1 + STATES[spec.training.optimizer]
+    how = (
+        f"{counted(parameters, 'parameter')} x {states} numbers x {_BYTES} bytes"
+        f" ({spec.training.optimizer}; "
+        + (
+            "the words of the last training set)"
+            if known
+            else f"{guess} words a category, a guess: no training set is published yet)"
+        )
+    )
+    return StateSize(parameters, parameters * states * _BYTES, how)
+
+
+def _layers(model: ModelSpec, inputs: int, outputs: int) -> int:
+    """Parameters above the embeddings, as ``training.models`` builds them."""
+    assert not isinstance(model, LightGbm)
+    ways = [inputs, *[model.width] * model.depth]
+    pairs = list(pairwise(ways))
+    if isinstance(model, TabM):
+        each = sum(a * b + model.members * (a + 2 * b) for a, b in pairs)
+        return each + model.members * (model.width * outputs + outputs)
+    return sum(a * b + b for a, b in pairs) + model.width * outputs + outputs
+
+
+def judge_spot(training: TrainingSpec, size: StateSize) -> SpotVerdict:
+    """Hold the interval and the size of saves to the notice; a spec without ``spot`` fits.
+
+    At a notice one save may be in flight; it ends first, then the state of this very step is saved.
+    """
+    spot = training.spot
+    if spot is None:
+        return SpotVerdict(True, "not on spot")
+    save = size.bytes / _MB / spot.write_mb_per_second
+    sum_of = (
+        f"a state of {size.how} = {size.bytes / _MB:,.1f} MB takes {save:,.1f} s at"
+        f" {spot.write_mb_per_second:,g} MB/s"
+    )
+    if training.checkpoint_minutes is None and training.checkpoint_every is None:
+        return SpotVerdict(
+            False,
+            "a kill without notice loses all since the last evaluation, however long that is: set"
+            " training.checkpoint_minutes or training.checkpoint_every",
+        )
+    interval = math.inf if training.checkpoint_minutes is None else 60 * training.checkpoint_minutes
+    if save > interval:
+        return SpotVerdict(
+            False,
+            f"{sum_of}, longer than the {interval:,.1f} s between two saves: raise"
+            " training.checkpoint_minutes, or write faster",
+        )
+    needed = 2 * save + ALLOWANCE_SECONDS
+    if spot.notice_seconds and needed > spot.notice_seconds:
+        return SpotVerdict(
+            False,
+            f"{sum_of}; one in flight, one for the notice and {ALLOWANCE_SECONDS:g} s for a step"
+            f" and its evaluation are {needed:,.1f} s, and the notice is {spot.notice_seconds:g} s:"
+            " make the model smaller, write faster, or set notice_seconds: 0 (it is not relied on)",
+        )
+    return SpotVerdict(True, f"{sum_of}; {needed:,.1f} s of a notice of {spot.notice_seconds:g} s")

@@ -1,0 +1,90 @@
+"""Training that saves to S3: a real server over HTTP, the real client, kills and damage."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ml_assets.launch.launcher import TrainJob
+from ml_assets.launch.local import LocalLauncher
+from ml_assets.spec.program import Event, Progress, Ref
+from ml_assets.storage.checkpoint_places import open_checkpoints
+from ml_assets.storage.checkpoints import whole_checkpoints
+from ml_assets_tests.storage.s3_server import BUCKET, SECRET, S3Server, s3_server
+from ml_assets_tests.training.conftest import MODEL, SPEC, Attempt, Sessions
+from ml_assets_tests.training.test_checkpoints import warnings
+from ml_assets_tests.training.test_exactness import wait_for_step
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
+    with s3_server(monkeypatch) as server:
+        yield server
+
+
+def on_s3(attempt: Attempt) -> Attempt:
+    uri = f"s3://{BUCKET}/checkpoints/session"
+    output = attempt.request.output.model_copy(update={"checkpoints": uri})
+    return Attempt(attempt.folder, attempt.request.model_copy(update={"output": output}))
+
+
+def test_a_kill_in_mid_upload_and_a_flipped_bit_on_s3_do_not_show(
+    sessions: Sessions, whole: Attempt, server: S3Server
+) -> None:
+    spec = SPEC.model_copy(update={"keep_last": 3})
+    first = on_s3(sessions.attempt("uploading", spec=spec))
+    process = first.start()
+    wait_for_step(first, 15)
+    server.faults.at, server.faults.failing = "__1_", -1  # the second rank's share stays away
+    stuck = wait_for_strikes(server)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    server.faults.failing = 0
+    store = open_checkpoints(first.request.output.checkpoints)
+    assert stuck not in {found.name for found in whole_checkpoints(store, "session")}
+    newest = whole_checkpoints(store, "session")[-1]
+    server.flip(f"checkpoints/session/{newest.name}/__0_0.distcp")
+
+    resume = Ref(uri=f"{store.uri}/{newest.name}", digest=newest.digest)
+    again = on_s3(sessions.attempt("uploading", number=2, spec=spec, resume=resume))
+    assert again.run() == 0
+    assert any("is damaged" in said and "before it is used" in said for said in warnings(again))
+    assert again.weights() == whole.weights()
+    kept = {found.name for found in whole_checkpoints(store, "session")}
+    assert kept == set(store.names())  # the half uploaded one was cleared away
+    assert len(kept) <= spec.keep_last + spec.keep_best
+    assert not list((again.folder / "checkpoints").glob("*"))  # nothing is left on the machine
+    assert SECRET not in "".join(file.read_text() for file in again.folder.glob("*.json*"))
+
+
+def wait_for_strikes(server: S3Server) -> str:
+    """The name of a checkpoint whose upload was refused."""
+    deadline, seen = time.monotonic() + 60, len(server.faults.requests)
+    while time.monotonic() < deadline:
+        for method, path in server.faults.requests[seen:]:
+            if method == "PUT" and "__1_" in path:
+                return path.split("/")[-2]
+        time.sleep(0.02)
+    raise AssertionError("nothing was uploaded")
+
+
+def test_another_machine_goes_on_from_s3_where_the_first_one_ended(
+    tmp_path: Path, data: Ref, server: S3Server
+) -> None:
+    spec = SPEC.model_copy(update={"processes": 1, "epochs": 1})
+    job = TrainJob("demo", MODEL, spec, data)
+    first, second = (
+        LocalLauncher(tmp_path / name, checkpoints=f"s3://{BUCKET}/all") for name in ("a", "b")
+    )
+    told: list[Event] = []
+    trained = first.train(job, told.append)
+    there = second.train(job, told.append)
+    assert (trained.attempt, there.attempt) == (1, 2)
+    assert there.model.digest == trained.model.digest
+    said = [event.message for event in told if isinstance(event, Progress) and event.attempt == 2]
+    assert said[0].startswith(f"resumed at step {trained.step} ")
+    files = [path for path in tmp_path.rglob("*") if path.suffix in (".json", ".jsonl", ".txt")]
+    assert files and all(SECRET not in path.read_text() for path in files)
