@@ -26,6 +26,8 @@ class TrainJob:
     data: Ref
     salt: str | None = None
     """Asks for a session of its own: a fresh training."""
+    steps: int | None = None
+    """Most steps: a drill takes a few; None: as many as the spec says."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,14 @@ from pathlib import Path
 from ml_assets.launch.launcher import ScoreJob, TrainJob
 from ml_assets.spec.canonical import digest_of
 
-_NOT_IN_THE_RESULT = {"processes", "strategy", "checkpoint_minutes", "keep_last", "keep_best"}
+_NOT_IN_THE_RESULT = {
+    "processes",
+    "strategy",
+    "checkpoint_minutes",
+    "keep_last",
+    "keep_best",
+    "hang_timeout_seconds",
+}
 """How the work is spread, what is saved when, and what is kept: the attempt's record has them."""
 
 
@@ -22,6 +29,7 @@ def train_session(job: TrainJob) -> str:
             "data": job.data.digest,
             "code": program_digest(),
             "salt": job.salt,
+            **({} if job.steps is None else {"steps": job.steps}),
         },
     )
 

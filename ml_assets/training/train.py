@@ -15,6 +15,8 @@ from ml_assets.training.clock import CheckpointClock
 from ml_assets.training.data import SplitArrays, open_set
 from ml_assets.training.events import FIRST_ROWS, EventWriter
 from ml_assets.training.export import export
+from ml_assets.training.generation import generation
+from ml_assets.training.hang import Watch
 from ml_assets.training.models import build, set_output_bias
 from ml_assets.training.optimization import learning_rate, make_optimizer
 from ml_assets.training.oversampling import draws_again
@@ -35,11 +37,12 @@ def train(request: TrainRequest, events: EventWriter) -> None:
     notice = Notice()
     folder, schema = open_set(request.data)
     ranks = join()
+    watch = Watch(request, ranks)
     try:
         stepper = make_stepper(request, folder, schema, ranks)
         expected = calibration.expected(spec, schema.classes, stepper.batches.again)
         held_out = SplitArrays(folder, schema, "validation")
-        trainer = Trainer(request, events, ranks, notice, stepper, held_out, expected)
+        trainer = Trainer(request, events, ranks, notice, stepper, held_out, expected, watch)
         state, stopped = trainer.loop()
         best = state.best[0]
         trainer.checkpoints.load_model(best.name, stepper.network, stepper.optimizer)
@@ -47,6 +50,9 @@ def train(request: TrainRequest, events: EventWriter) -> None:
         model = export(stepper.network, request, schema, best.step, ranks, calibrate)
         if model is not None:
             finish(request, events, state, stopped, model, time.monotonic() - began)
+    except BaseException as error:  # a failed save is no Exception in torch
+        watch.explain(error)
+        raise
     finally:
         leave()
 
@@ -63,7 +69,8 @@ def make_stepper(request: TrainRequest, folder: Path, schema: ShardSchema, ranks
     rows = SplitArrays(folder, schema, "train")
     again = draws_again(rows, schema, spec.oversample)
     batches = Batches(rows, spec.seed, spec.batch_size, spec.microbatches, spec.accumulate, again)
-    return Stepper(network, forward, optimizer, batches, ranks, spec, schema.task)
+    most = request.steps
+    return Stepper(network, forward, optimizer, batches, ranks, spec, schema.task, most)
 
 
 @dataclass
@@ -99,6 +106,7 @@ class Trainer:
     held_out: SplitArrays
     expected: Calibration | None
     """What training is known to do to the probabilities."""
+    watch: Watch
 
     def __post_init__(self) -> None:
         self.spec = self.request.training
@@ -110,6 +118,7 @@ class Trainer:
     def loop(self) -> tuple[TrainerState, StoppedBy]:
         """Steps until the last one, or until patience ends."""
         state, window = self._resume(), Window()
+        self.watch.begin(state.step)
         while state.step < self.steps:
             if state.evaluations_without_better >= self.spec.patience:
                 self.checkpoints.close()
@@ -117,6 +126,7 @@ class Trainer:
             done = self.stepper.take(state.step, state.loss_scale, self._word)
             window.take(done)
             state = state.model_copy(update={"step": state.step + 1, "loss_scale": done.loss_scale})
+            self.watch.step_taken(state.step)
             if self._evaluation_is_due(state.step) or done.notice:
                 state = self._evaluate(state, done, window)
                 window = Window()
@@ -138,7 +148,13 @@ class Trainer:
                 f"{self.ranks.world} processes do not divide {self.spec.microbatches} microbatches:"
                 f" {lost:.0%} of their time is spent waiting"
             )
-        if self.request.resume is None:
+        restart = generation()
+        if restart:
+            self.events.warning(
+                f"A process was lost: all {self.ranks.world} were started again (restart {restart}"
+                f" in attempt {self.request.attempt})."
+            )
+        if self.request.resume is None and not restart:
             self.events.first_rows(self.stepper.batches.first(FIRST_ROWS))
             return TrainerState()
         ref = newest_whole(self.files.folder, self.events)
@@ -156,7 +172,8 @@ class Trainer:
     def _evaluate(self, state: TrainerState, done: Step, window: Window) -> TrainerState:
         """Judge the weights on the validation split, tell, and save."""
         forward, task = self.stepper.forward, self.stepper.task
-        loss = validation_loss(forward, self.held_out, self.ranks, task, self.expected)
+        alive = self.watch.alive
+        loss = validation_loss(forward, self.held_out, self.ranks, task, self.expected, alive)
         metrics = {
             "train_loss": window.loss,
             "validation_loss": loss,
