@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from ml_assets.cli import (
     check,
     demo,
+    drill,
     gc,
     history,
     land_week,
@@ -36,6 +37,7 @@ _COMMANDS = (
     read,
     report,
     ui,
+    drill,
     gc,
     reset,
 )

@@ -24,6 +24,7 @@ OPTIONS = {
     "read": {"key", "partition", "version", "limit", "format", "output"},
     "report": {"pipeline", "open"},
     "ui": {"port", "host"},
+    "drill": {"pipeline"},
     "gc": {"dry_run", "json"},
     "reset": {"yes"},
 }
