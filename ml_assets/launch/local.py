@@ -13,7 +13,7 @@ from ml_assets.launch.failure import Ending, judge, stood_still
 from ml_assets.launch.folder import SessionFolder
 from ml_assets.launch.launcher import OnEvent, ScoreJob, ShouldStop, TrainJob, never
 from ml_assets.launch.process import GRACE_SECONDS, ChildProcess
-from ml_assets.launch.recovery import RESTARTS, Ended, next_attempt
+from ml_assets.launch.recovery import RESTARTS, Ended, next_attempt, spread_over
 from ml_assets.launch.session import score_session, train_session
 from ml_assets.launch.standstill import Standstill
 from ml_assets.spec.program import (
@@ -209,7 +209,7 @@ def _train_request(job: TrainJob, folder: SessionFolder, number: int, world: Wor
         session=folder.session,
         attempt=number,
         model=job.model,
-        training=job.training,
+        training=spread_over(job.training, world.procs),
         data=job.data,
         resume=folder.newest_checkpoint(),
         steps=job.steps,

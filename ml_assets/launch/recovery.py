@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from ml_assets.launch.failure import Next
+from ml_assets.spec.training import TrainingSpec, split_of
 
 RESTARTS = 3
 """How often torchrun starts the processes of one attempt again."""
@@ -54,3 +55,13 @@ def next_attempt(ended: Sequence[Ended]) -> Decision:
     if len(alike) > ERROR_BUDGET:
         return Decision(False, last.procs, f"it was tried {len(alike)} times")
     return Decision(True, last.procs, f"retry {len(alike)} of {ERROR_BUDGET}")
+
+
+def spread_over(training: TrainingSpec, procs: int) -> TrainingSpec:
+    """How a training is spread over fewer processes than its spec declares.
+
+    A hybrid needs equal groups of two or more. Shards of the same network are the same training.
+    """
+    if training.strategy == "hybrid" and split_of(procs, 1) is None:
+        return training.model_copy(update={"strategy": "shard"})
+    return training
