@@ -30,6 +30,7 @@ from ml_assets.spec.program import (
     Warning,
 )
 from ml_assets.training.data import Rows
+from ml_assets.training.generation import generation
 
 FAILED_RANK_OFFSET = 10_000_000
 """Sequence numbers of rank r's own file begin at r times this."""
@@ -50,7 +51,7 @@ class EventWriter:
         self._session = session
         self._attempt = attempt
         self._rank = rank
-        self._seq = rank * FAILED_RANK_OFFSET
+        self._seq = rank * FAILED_RANK_OFFSET + self._written()
         self._one_at_a_time = threading.Lock()
         self._waiting = bytearray()
 
@@ -58,6 +59,17 @@ class EventWriter:
     def folder(self) -> Path:
         """Where the attempt's own files lie."""
         return self._file.parent
+
+    def _written(self) -> int:
+        """Lines of the attempt's earlier processes; one that a kill has cut is closed."""
+        try:
+            text = self._file.read_bytes()
+        except FileNotFoundError:
+            return 0
+        if text and not text.endswith(b"\n"):
+            with self._file.open("ab") as handle:
+                handle.write(b"\n")
+        return len(text.splitlines())
 
     def progress(self, step: int, steps: int, message: str) -> None:
         self._write(Progress(**self._head(), step=step, steps=steps, message=message))
@@ -114,6 +126,7 @@ class EventWriter:
             exit_code=exit_code,
             reason=reason,
             rank=self._rank,
+            generation=generation(),
             step=step,
             detail=detail,
         )

@@ -15,6 +15,8 @@ from ml_assets.training.clock import CheckpointClock
 from ml_assets.training.data import SplitArrays, open_set
 from ml_assets.training.events import FIRST_ROWS, EventWriter
 from ml_assets.training.export import export
+from ml_assets.training.generation import generation
+from ml_assets.training.hang import Watch
 from ml_assets.training.meter import Meter
 from ml_assets.training.optimization import learning_rate
 from ml_assets.training.parallel import Ranks, join, leave
@@ -35,16 +37,15 @@ def train(request: TrainRequest, events: EventWriter) -> None:
     notice = Notice()
     folder, schema = open_set(request.data)
     ranks = join()
+    watch = Watch(request, ranks)
     try:
         network, told = first_values(request, schema)
         stepper = assemble(request, network, folder, schema, ranks)
         expected = calibration.expected(spec, schema.classes, stepper.batches.again)
         held_out = SplitArrays(folder, schema, "validation")
-        trainer = Trainer(request, events, ranks, notice, stepper, held_out, expected)
-        if told and request.resume is None:
-            events.progress(0, stepper.steps, told)
+        trainer = Trainer(request, events, ranks, notice, stepper, held_out, expected, watch)
         with trainer.checkpoints.let_go_on_error():
-            state, stopped = trainer.loop()
+            state, stopped = trainer.loop(told)
             trainer.tracer.close(state.step)
             best = trainer.checkpoints.load_best(stepper.network, stepper.optimizer)
         state = state.model_copy(update={"best": (best,)})
@@ -52,6 +53,9 @@ def train(request: TrainRequest, events: EventWriter) -> None:
         model = export(stepper.network, request, schema, best.step, ranks, calibrate)
         if model is not None:
             finish(request, events, state, stopped, model, time.monotonic() - began)
+    except BaseException as error:  # a failed save is no Exception in torch
+        watch.explain(error)
+        raise
     finally:
         leave()
 
@@ -68,6 +72,7 @@ class Trainer:
     held_out: SplitArrays
     expected: Calibration | None
     """What training is known to do to the probabilities."""
+    watch: Watch
 
     def __post_init__(self) -> None:
         self.spec = self.request.training
@@ -78,15 +83,21 @@ class Trainer:
         self.meter = Meter(self.stepper.network, self.stepper.times)
         self.tracer = Tracer(self.spec.profile, self.ranks.rank, self.events)
 
-    def loop(self) -> tuple[TrainerState, StoppedBy]:
-        """Steps until the last one, or until patience ends."""
-        state = self._resume()
+    def loop(self, told: str | None) -> tuple[TrainerState, StoppedBy]:
+        """Steps until the last one, or until patience ends.
+
+        Args:
+            told: about the weights that a new training begins with.
+        """
+        state = self._resume(told)
+        self.watch.begin(state.step)
         while state.step < self.steps:
             if state.evaluations_without_better >= self.spec.patience:
                 self.checkpoints.close()
                 return state, "patience"
             done = self._take(state)
             state = state.model_copy(update={"step": state.step + 1, "loss_scale": done.loss_scale})
+            self.watch.step_taken(state.step)
             if self._evaluation_is_due(state.step) or done.notice:
                 state = self._evaluate(state, done)
             elif done.checkpoint_due or self._checkpoint_is_due(state.step):
@@ -109,15 +120,23 @@ class Trainer:
     def _word(self) -> Word:
         return Word(self.notice.given, self.clock.due)
 
-    def _resume(self) -> TrainerState:
+    def _resume(self, told: str | None) -> TrainerState:
         lost = lost_share(self.spec.microbatches, self.ranks.world)
         if lost:
             self.events.warning(
                 f"{self.ranks.world} processes do not divide {self.spec.microbatches} microbatches:"
                 f" {lost:.0%} of their time is spent waiting"
             )
+        restart = generation()
+        if restart:
+            self.events.warning(
+                f"A process was lost: all {self.ranks.world} were started again (restart {restart}"
+                f" in attempt {self.request.attempt})."
+            )
         state = self.checkpoints.resume(self.stepper.network, self.stepper.optimizer)
         if state is None:
+            if told:
+                self.events.progress(0, self.steps, told)
             self.events.first_rows(self.stepper.batches.first(FIRST_ROWS))
             return TrainerState()
         self.events.progress(
@@ -136,7 +155,8 @@ class Trainer:
         """Judge the weights on the validation split, tell, and save."""
         measured = {**self.meter.evaluated(), **self._of_step(state.step, done)}
         forward, task = self.stepper.forward, self.stepper.task
-        loss = validation_loss(forward, self.held_out, self.ranks, task, self.expected)
+        alive = self.watch.alive
+        loss = validation_loss(forward, self.held_out, self.ranks, task, self.expected, alive)
         metrics = {**measured, "validation_loss": loss}
         # a notice's evaluation is off the schedule: it must not change when training stops
         if self._evaluation_is_due(state.step):
