@@ -21,11 +21,11 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from ml_assets.spec.program import ShardSchema, TrainRequest
 from ml_assets.spec.training import Mlp, TrainingSpec
+from ml_assets.training.assembly import assemble, first_values
 from ml_assets.training.batches import Batches
 from ml_assets.training.data import SplitArrays, open_set
 from ml_assets.training.parallel import Ranks, join, leave
 from ml_assets.training.step import Word
-from ml_assets.training.train import make_stepper
 
 ROWS = 60_000
 BATCH = 960
@@ -82,7 +82,9 @@ def share_of_data(arrays: SplitArrays, bare: TakeStep) -> float:
 
 def program(request: TrainRequest, schema: ShardSchema, ranks: Ranks) -> TakeStep:
     """Steps as the program takes them."""
-    stepper = make_stepper(request, Path(request.data.uri), schema, ranks)
+    stepper = assemble(
+        request, first_values(request, schema)[0], Path(request.data.uri), schema, ranks
+    )
     return lambda step: stepper.take(step, None, lambda: Word(False, False))
 
 

@@ -28,6 +28,7 @@ def train_session(job: TrainJob) -> str:
             "model": job.model.model_dump(mode="json"),
             "training": job.training.model_dump(mode="json", exclude=_NOT_IN_THE_RESULT),
             "data": job.data.digest,
+            "init": job.init.digest if job.init else None,
             "code": program_digest(),
             "salt": job.salt,
         },

@@ -3,6 +3,7 @@
 import importlib.util
 from pathlib import Path
 
+from ml_assets.assets.initial_weights import initial_file
 from ml_assets.dataset.shards import load_schema
 from ml_assets.errors import MlAssetsError, StorageError
 from ml_assets.features.function import load_function
@@ -11,7 +12,7 @@ from ml_assets.settings import Settings
 from ml_assets.spec.load import SPEC_FILE, Mistake, check_spec
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.program import Ref
-from ml_assets.spec.training import INSTALL_LIGHTGBM, LightGbm
+from ml_assets.spec.training import INSTALL_LIGHTGBM, RELEASE, LightGbm
 from ml_assets.storage.checkpoint_places import S3_SCHEME
 from ml_assets.storage.embedded import open_snapshots
 from ml_assets.storage.layout import Address, read_record
@@ -93,6 +94,12 @@ def _file_mistakes(folder: Path, spec: PipelineSpec) -> list[Mistake]:
         except MlAssetsError as error:
             key = f"sources.{name}.contract"
             found.append(_named(folder, key, source.contract, error))
+    begin = spec.training.init_from
+    if begin is not None and begin != RELEASE:
+        try:
+            initial_file(folder, begin)
+        except MlAssetsError as error:
+            found.append(_named(folder, "training.init_from", begin, error))
     functions = {f"tables.{name}.function": table.function for name, table in spec.tables.items()}
     for key, function in {**functions, "features.function": spec.features.function}.items():
         try:

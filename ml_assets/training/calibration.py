@@ -110,14 +110,18 @@ def fit(predicted: Array, labels: NDArray[np.int64], start: Calibration) -> Cali
     """The likeliest scale and shifts; None where a higher probability means a rarer class.
 
     A normal prior of unit width around ``start`` keeps the answer finite where the classes can be
-    told apart without an error. Newton's method, with half of a step as long as it does not help.
+    told apart without an error. The scale is about the mean: where all predictions are alike, only
+    the shifts move. Newton's method, with half of a step as long as it does not help.
 
     Args:
         predicted: [n, outputs] as the model predicts.
         labels: [n] place of the class; binary: 0 or 1.
     """
     shares = _log_shares(predicted, start.focal_gamma)
-    center = np.array([start.scale, *start.shift[1:]])
+    shares = shares - shares[:, :1]
+    means = shares.mean(axis=0)
+    shares = shares - means
+    center = np.array([start.scale, *(start.shift + start.scale * means)[1:]])
     at = center.copy()
     value = _cost(at, shares, labels, center)
     for _ in range(_STEPS):
@@ -135,7 +139,7 @@ def fit(predicted: Array, labels: NDArray[np.int64], start: Calibration) -> Cali
     found = start.model_copy(
         update={
             "scale": float(at[0]),
-            "shift": (0.0, *at[1:].tolist()),
+            "shift": (0.0, *(at[1:] - at[0] * means[1:]).tolist()),
             "rows": len(labels),
             "log_loss_before": _log_loss(_log_shares(predicted, 0.0), labels),
         }

@@ -2,27 +2,24 @@
 
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import torch
 
-from ml_assets.spec.program import Calibration, ShardSchema, TrainRequest
+from ml_assets.spec.program import Calibration, TrainRequest
 from ml_assets.training import calibration
-from ml_assets.training.batches import Batches, lost_share
+from ml_assets.training.assembly import assemble, first_values
+from ml_assets.training.batches import lost_share
 from ml_assets.training.checkpoint import Checkpoints
 from ml_assets.training.checkpoint_files import CheckpointFiles, TrainerState
 from ml_assets.training.clock import CheckpointClock
 from ml_assets.training.data import SplitArrays, open_set
 from ml_assets.training.events import FIRST_ROWS, EventWriter
 from ml_assets.training.export import export
-from ml_assets.training.models import build, set_output_bias
-from ml_assets.training.optimization import learning_rate, make_optimizer
-from ml_assets.training.oversampling import draws_again
+from ml_assets.training.optimization import learning_rate
 from ml_assets.training.parallel import Ranks, join, leave
 from ml_assets.training.result import StoppedBy, finish
 from ml_assets.training.step import Step, Stepper, Word
 from ml_assets.training.stop import Notice, SavedAfterNotice
-from ml_assets.training.strategies import parallelize
 from ml_assets.training.validation import fixed_batch, validation_loss
 
 
@@ -36,10 +33,13 @@ def train(request: TrainRequest, events: EventWriter) -> None:
     folder, schema = open_set(request.data)
     ranks = join()
     try:
-        stepper = make_stepper(request, folder, schema, ranks)
+        network, told = first_values(request, schema)
+        stepper = assemble(request, network, folder, schema, ranks)
         expected = calibration.expected(spec, schema.classes, stepper.batches.again)
         held_out = SplitArrays(folder, schema, "validation")
         trainer = Trainer(request, events, ranks, notice, stepper, held_out, expected)
+        if told and request.resume is None:
+            events.progress(0, stepper.steps, told)
         with trainer.checkpoints.let_go_on_error():
             state, stopped = trainer.loop()
             best = trainer.checkpoints.load_best(stepper.network, stepper.optimizer)
@@ -50,21 +50,6 @@ def train(request: TrainRequest, events: EventWriter) -> None:
             finish(request, events, state, stopped, model, time.monotonic() - began)
     finally:
         leave()
-
-
-def make_stepper(request: TrainRequest, folder: Path, schema: ShardSchema, ranks: Ranks) -> Stepper:
-    """The network at its first values, spread over the ranks, with all that its steps need."""
-    spec = request.training
-    torch.manual_seed(spec.seed)
-    network = build(request.model, schema.preprocessing, schema.task, schema.classes)
-    set_output_bias(network, schema.task, schema.label_rate)
-    network = network.to(ranks.device)
-    forward = parallelize(network, spec, ranks)
-    optimizer = make_optimizer(network, spec)
-    rows = SplitArrays(folder, schema, "train")
-    again = draws_again(rows, schema, spec.oversample)
-    batches = Batches(rows, spec.seed, spec.batch_size, spec.microbatches, spec.accumulate, again)
-    return Stepper(network, forward, optimizer, batches, ranks, spec, schema.task)
 
 
 @dataclass

@@ -51,6 +51,7 @@ def test_what_decides_the_bits_is_in_it(other):
         {"data": Ref(uri="/data", digest="a" * 64)},
         {"model": Mlp(family="mlp", width=7)},
         {"salt": "x"},
+        {"init": MODEL},
         {"pipeline": "other"},
     ],
 )

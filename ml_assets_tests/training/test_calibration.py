@@ -1,15 +1,32 @@
 """Probabilities that weights, draws or a focal loss moved: the known undone, the rest fitted."""
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
+import polars as pl
 import pytest
 import torch
 
-from ml_assets.spec.program import Calibration
+from ml_assets.dataset.shards import write_shards
+from ml_assets.spec.program import (
+    Calibration,
+    ModelManifest,
+    Ref,
+    ScoreOutput,
+    ScoreRequest,
+    World,
+)
 from ml_assets.spec.training import Task, TrainingSpec
 from ml_assets.training.batches import Tensors
-from ml_assets.training.calibration import calibrated, expected, fit
+from ml_assets.training.calibration import Calibrator, calibrated, expected, fit
+from ml_assets.training.data import Rows, SplitArrays, open_set
+from ml_assets.training.events import EventWriter
+from ml_assets.training.export import load_predictor
 from ml_assets.training.losses import row_losses, row_weights
 from ml_assets.training.oversampling import Again
+from ml_assets.training.score import score
+from ml_assets_tests.training.conftest import FEATURES, LABEL, SPEC, Attempt, Sessions, frame
 
 NO_SHIFT = Calibration(shift=(0.0, 0.0))
 CHANGED: dict[str, TrainingSpec] = {
@@ -141,3 +158,117 @@ def test_a_model_that_is_worse_than_nothing_is_not_turned_round() -> None:
 def test_certainty_stays_a_finite_number(value: float, gamma: float) -> None:
     undo = Calibration(focal_gamma=gamma, shift=(0.0, -3.0))
     assert np.isfinite(calibrated(np.array([[value]]), undo)).all()
+
+
+# --- at the end of a training ---------------------------------------------------------------------
+
+
+def manifest_of(attempt: Attempt) -> ModelManifest:
+    folder = Path(attempt.result().model.uri)
+    return ModelManifest.model_validate_json((folder / "model.json").read_bytes())
+
+
+@pytest.fixture(scope="module")
+def lifted(tmp_path_factory: pytest.TempPathFactory, data: Ref) -> Attempt:
+    """Positives weighed twenty times, on two processes."""
+    spec = SPEC.model_copy(update={"positive_weight": 20.0})
+    attempt = Sessions(tmp_path_factory.mktemp("lifted"), data).attempt("lifted", spec=spec)
+    assert attempt.run() == 0
+    return attempt
+
+
+def test_a_lifted_model_holds_its_calibration_and_is_scored_with_it(
+    lifted: Attempt, tmp_path: Path
+) -> None:
+    manifest = manifest_of(lifted)
+    found = manifest.calibration
+    assert found is not None and found.log_loss is not None and found.log_loss_before is not None
+    assert found.rows == 300
+    assert found.log_loss < 0.7 * found.log_loss_before
+    p = scored(lifted, tmp_path)
+    label = np.load(Path(lifted.request.data.uri) / "validation" / "label.npy")
+    loss = -(label * np.log(p) + (1 - label) * np.log(1 - p)).mean()
+    assert loss == pytest.approx(found.log_loss, abs=1e-9)
+    plain = manifest.model_copy(update={"calibration": None})
+    raw = load_predictor(Path(lifted.result().model.uri), plain, 1)
+    folder, schema = open_set(lifted.request.data)
+    rows = SplitArrays(folder, schema, "validation").whole()
+    assert np.array_equal(p, calibrated(raw(rows), found)[:, 0])
+
+
+def test_the_losses_of_a_lifted_training_are_those_of_frequencies(
+    lifted: Attempt, whole: Attempt
+) -> None:
+    """Uncalibrated they would rise as it learns, and patience would end it at once."""
+    lifted_losses, plain = lifted.validation_losses(), whole.validation_losses()
+    best = lifted.result()
+    assert best.best_step > 10
+    assert best.metrics["validation_loss"] < lifted_losses[5]
+    assert best.metrics["validation_loss"] == pytest.approx(min(plain.values()), abs=0.05)
+
+
+def scored(attempt: Attempt, folder: Path) -> np.ndarray:
+    """[rows] what the program says of the validation split."""
+    request = ScoreRequest(
+        session="score",
+        attempt=1,
+        model=attempt.result().model,
+        data=attempt.request.data,
+        split="validation",
+        output=ScoreOutput(
+            predictions=str(folder / "p.npy"),
+            events=str(folder / "events.jsonl"),
+            result=str(folder / "result.json"),
+        ),
+        world=World(),
+    )
+    score(request, EventWriter(folder / "events.jsonl", "score", 1, rank=0))
+    return np.load(folder / "p.npy", allow_pickle=False)[:, 0]
+
+
+def test_a_plain_model_says_nothing_of_calibration(whole: Attempt) -> None:
+    assert b"calibration" not in (Path(whole.result().model.uri) / "model.json").read_bytes()
+
+
+def calibrator(folder: Path, data: Ref, spec: TrainingSpec) -> Calibrator:
+    opened, schema = open_set(data)
+    events = EventWriter(folder / "events.jsonl", "s", 1, rank=0)
+    rows = SplitArrays(opened, schema, "validation")
+    return Calibrator(spec, rows, schema.classes, expected(spec, schema.classes), events)
+
+
+@pytest.mark.parametrize(
+    ("training", "fitted"),
+    [
+        ({}, False),
+        ({"recalibrate": True}, True),
+        ({"positive_weight": 3.0}, True),
+        ({"positive_weight": 3.0, "recalibrate": False}, False),
+        ({"oversample": 0.4}, True),
+        ({"loss": "focal"}, True),
+    ],
+)
+def test_it_is_fitted_where_something_moved_the_probabilities_or_it_is_asked_for(
+    tmp_path: Path, data: Ref, training: dict[str, Any], fitted: bool
+) -> None:
+    spec = TrainingSpec.model_validate(training)
+    found = calibrator(tmp_path, data, spec)(lambda: constant)
+    assert (found is not None) == fitted
+    assert not (tmp_path / "events.jsonl").exists()
+
+
+def constant(rows: Rows) -> np.ndarray:
+    return np.full((len(rows.label), 1), 0.3)
+
+
+@pytest.mark.parametrize("positives", [0, 9])
+def test_a_split_with_too_few_of_a_class_leaves_the_model_as_it_is_aloud(
+    tmp_path: Path, positives: int
+) -> None:
+    few = frame(100, 5).with_columns(pl.int_range(pl.len()).lt(positives).alias("y"))
+    splits = {"train": frame(100, 0), "validation": few, "holdout": frame(9, 1)}
+    data = write_shards(splits, FEATURES, LABEL, tmp_path / "set")  # pyright: ignore[reportArgumentType]
+    spec = TrainingSpec(positive_weight=3.0)
+    assert calibrator(tmp_path, data, spec)(lambda: constant) is None
+    told = (tmp_path / "events.jsonl").read_text()
+    assert f"has {100 - positives} false, {positives} true rows, it takes 10 of each class" in told

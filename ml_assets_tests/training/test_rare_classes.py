@@ -1,4 +1,4 @@
-"""A class of 1 %: lifted in any way a model ranks as well, and once calibrated says frequencies."""
+"""A class of 1 %: lifted in any way, a model ranks as well; once calibrated it says frequencies."""
 
 import subprocess
 import sys
