@@ -12,8 +12,11 @@ from ml_assets.spec.program import (
     EXIT_BAD_DATA,
     EXIT_BAD_REQUEST,
     EXIT_BUG,
+    EXIT_NO_ROOM,
     EXIT_NON_FINITE,
     EXIT_NOT_INSTALLED,
+    EXIT_PEER_LOST,
+    EXIT_PEER_SILENT,
     EXIT_SAVED_AFTER_NOTICE,
     Event,
     Failed,
@@ -25,7 +28,9 @@ Next = Literal["stop", "again", "interrupted"]
 
 
 @dataclass(frozen=True)
-class _Meaning:
+class Meaning:
+    """A line of the table: what happened, what a person can do, and what is done next."""
+
     what: str
     remedy: str
     then: Next
@@ -41,63 +46,81 @@ class Ending:
 
 
 # In order of precedence where several ranks ended differently: the program's own verdict first,
-# then the signal that took one rank, then what the others made of its loss (an exception: 70).
-_TABLE: dict[int, _Meaning] = {
-    EXIT_BAD_REQUEST: _Meaning(
+# then the signal that took one rank, then what the others made of its loss. docs/operate.md shows
+# it; a test holds the two together.
+TABLE: dict[int, Meaning] = {
+    EXIT_BAD_REQUEST: Meaning(
         "the request is wrong", "Change the model or training part of the spec.", "stop"
     ),
-    EXIT_BAD_DATA: _Meaning(
+    EXIT_BAD_DATA: Meaning(
         "the training set or model it was given cannot be used",
         "Materialize that asset again; a damaged folder can be deleted first.",
         "stop",
     ),
-    EXIT_NON_FINITE: _Meaning(
+    EXIT_NON_FINITE: Meaning(
         "the training went non-finite",
         "Lower training.learning_rate or training.clip_norm, or look for broken feature values.",
         "stop",
     ),
-    EXIT_NOT_INSTALLED: _Meaning(
+    EXIT_NOT_INSTALLED: Meaning(
         "a package that this family of models needs cannot be loaded",
         "Install what it names where the training runs, or choose another model.family.",
         "stop",
     ),
-    EXIT_SAVED_AFTER_NOTICE: _Meaning(
+    EXIT_NO_ROOM: Meaning(
+        "there is no room to write: the disk is full",
+        "Free space where the objects lie, then run again: the last whole checkpoint is kept.",
+        "stop",
+    ),
+    EXIT_SAVED_AFTER_NOTICE: Meaning(
         "it was told to stop, saved, and stopped", "Run again to go on from there.", "interrupted"
     ),
+    # above SIGKILL: a process that hangs is ended by it
+    EXIT_PEER_SILENT: Meaning(
+        "a process no longer answered, and was ended",
+        "Look at its machine: a stopped process, a dead disk or network. training"
+        ".hang_timeout_seconds is how long the others wait for it.",
+        "again",
+    ),
     # a negative code is the signal that ended the process
-    -signal.SIGKILL: _Meaning(
+    -signal.SIGKILL: Meaning(
         "it was killed (SIGKILL): probably out of memory, or somebody ended it",
         "Give it more memory, or lower training.batch_size or training.processes.",
         "again",
     ),
-    -signal.SIGSEGV: _Meaning(
+    -signal.SIGSEGV: Meaning(
         "it crashed in native code (SIGSEGV)", "Look at the log; check the torch build.", "again"
     ),
-    -signal.SIGBUS: _Meaning(
+    -signal.SIGBUS: Meaning(
         "a memory-mapped file went away, or the disk or /dev/shm is full (SIGBUS)",
         "Free space where the objects and the temporary files lie.",
         "again",
     ),
-    -signal.SIGILL: _Meaning(
+    -signal.SIGILL: Meaning(
         "it met an instruction that this processor lacks (SIGILL)",
         "Install a build of torch for this machine.",
         "stop",
     ),
-    -signal.SIGFPE: _Meaning("it crashed in arithmetic (SIGFPE)", "Look at the log.", "again"),
-    -signal.SIGABRT: _Meaning(
+    -signal.SIGFPE: Meaning("it crashed in arithmetic (SIGFPE)", "Look at the log.", "again"),
+    -signal.SIGABRT: Meaning(
         "it aborted in native code (SIGABRT)", "Look at the log; memory may be short.", "again"
     ),
-    EXIT_BUG: _Meaning(
+    EXIT_BUG: Meaning(
         "the program has a bug, or met something it does not know",
         "Look at the traceback; running again would most likely repeat it.",
         "stop",
     ),
-    -signal.SIGTERM: _Meaning(
+    EXIT_PEER_LOST: Meaning(
+        "a process lost the connection to another one, which did not say why it ended",
+        "Look at the log.",
+        "again",
+    ),
+    -signal.SIGTERM: Meaning(
         "it was told to stop (SIGTERM) before it could save",
         "Run again to go on from the last whole checkpoint.",
         "interrupted",
     ),
-    -signal.SIGINT: _Meaning(
+    -signal.SIGINT: Meaning(
         "it was interrupted (SIGINT) before it could save",
         "Run again to go on from the last whole checkpoint.",
         "interrupted",
@@ -121,32 +144,45 @@ def judge(
         workers: torchrun was started, and the program by it.
     """
     text = _end_of(log)
-    failed = [event for event in events if isinstance(event, Failed)]
+    failed = _of_last_start([event for event in events if isinstance(event, Failed)])
     codes = [event.exit_code for event in failed]
     if workers:
         codes += [int(code) for code in _TORCHRUN.findall(text)]
-    code = next((known for known in _TABLE if known in {*codes, exit_code}), exit_code)
-    meaning = _TABLE.get(code) or _unknown(code, workers=workers)
+    code = next((known for known in TABLE if known in {*codes, exit_code}), exit_code)
+    meaning = TABLE.get(code) or _unknown(code, workers=workers)
     said = next((event for event in failed if event.exit_code == code), None)
     error = TrainingInterrupted if meaning.then == "interrupted" else TrainingFailed
     return Ending(code, meaning.then, error(_report(attempt, meaning, said, log, text)))
 
 
-def _unknown(code: int, *, workers: bool) -> _Meaning:
+def stood_still(attempt: str, noticed: str, log: Path) -> Ending:
+    """The end of an attempt that the launcher ended, for nothing moved in it any more."""
+    meaning = TABLE[EXIT_PEER_SILENT]
+    lines = [f"{attempt} stopped: {noticed}.", f"  What to do: {meaning.remedy}", f"  Log: {log}"]
+    return Ending(EXIT_PEER_SILENT, meaning.then, TrainingFailed("\n".join(lines)))
+
+
+def _of_last_start(failed: Sequence[Failed]) -> list[Failed]:
+    """torchrun may have started the processes again: how they ended before was mended."""
+    last = max((event.generation for event in failed), default=0)
+    return [event for event in failed if event.generation == last]
+
+
+def _unknown(code: int, *, workers: bool) -> Meaning:
     """A code of no table: a signal may pass, and so may torchrun's own trouble (a taken port)."""
     if code < 0:
-        return _Meaning(f"it was ended by signal {-code}", "Look at the log.", "again")
+        return Meaning(f"it was ended by signal {-code}", "Look at the log.", "again")
     if code == 0:
-        return _Meaning(
+        return Meaning(
             "it said that all is well (exit code 0) and left no whole result",
             "Check that the disk is not full, and run again.",
             "stop",
         )
     what = f"it ended with exit code {code} before it could say why"
-    return _Meaning(what, "Look at the log.", "again" if workers else "stop")
+    return Meaning(what, "Look at the log.", "again" if workers else "stop")
 
 
-def _report(attempt: str, meaning: _Meaning, said: Failed | None, log: Path, text: str) -> str:
+def _report(attempt: str, meaning: Meaning, said: Failed | None, log: Path, text: str) -> str:
     lines = [f"{attempt} stopped: {meaning.what}."]
     if said is not None:
         at = "" if said.step is None else f", step {said.step}"

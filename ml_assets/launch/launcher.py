@@ -28,6 +28,8 @@ class TrainJob:
     """Asks for a session of its own: a fresh training."""
     init: Ref | None = None
     """Weights to begin with; None: fresh ones."""
+    steps: int | None = None
+    """Most steps: a drill takes a few; None: as many as the spec says."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 from ml_assets.errors import TrainingInterrupted
 from ml_assets.launch.events import SessionReader, append_warning
-from ml_assets.launch.failure import Ending, judge
+from ml_assets.launch.failure import Ending, judge, stood_still
 from ml_assets.launch.folder import SessionFolder
 from ml_assets.launch.launcher import (
     MeasureJob,
@@ -20,7 +20,9 @@ from ml_assets.launch.launcher import (
     never,
 )
 from ml_assets.launch.process import GRACE_SECONDS, ChildProcess
+from ml_assets.launch.recovery import ERROR_BUDGET, RESTARTS, Ended, next_attempt
 from ml_assets.launch.session import measure_session, score_session, train_session
+from ml_assets.launch.standstill import Standstill
 from ml_assets.spec.program import (
     Event,
     MeasureOutput,
@@ -39,8 +41,6 @@ from ml_assets.spec.program import (
 from ml_assets.storage.objects import LocalObjects
 
 PROGRAM = (sys.executable, "-m", "ml_assets.training")
-ERROR_BUDGET = 2
-"""Attempts after the first, for an end that running again may mend (a crash, a kill)."""
 _POLL_SECONDS = 0.1
 ResultT = TypeVar("ResultT", TrainResult, ScoreResult, MeasureResult)
 
@@ -53,8 +53,8 @@ class _Work(Generic[ResultT]):
     verb: str
     folder: SessionFolder
     world: World
-    request: Callable[[int], Request]
-    """The request of an attempt, from its number."""
+    request: Callable[[int, World], Request]
+    """The request of an attempt, from its number and its processes."""
     finished: Callable[[], ResultT | None]
 
 
@@ -65,6 +65,7 @@ class _Follower:
     reader: SessionReader
     on_event: OnEvent
     should_stop: ShouldStop
+    passed_on: int = 0
     _told: bool = False
     _last: list[Event] = field(default_factory=list)
 
@@ -73,6 +74,7 @@ class _Follower:
             if self._last and self._last[-1].attempt != event.attempt:
                 self._last.clear()
             self._last.append(event)
+            self.passed_on += 1
             self.on_event(event)
 
     def wait(self) -> None:
@@ -102,6 +104,7 @@ class LocalLauncher:
         program: how the training program is started, the interpreter first.
         grace: seconds from the notice to stop to the end of a program that does not.
         retries: attempts after the first, where running again may mend it.
+        restarts: how often torchrun starts the processes of one attempt again.
     """
 
     def __init__(
@@ -110,11 +113,13 @@ class LocalLauncher:
         program: Sequence[str] = PROGRAM,
         grace: float = GRACE_SECONDS,
         retries: int = ERROR_BUDGET,
+        restarts: int = RESTARTS,
     ) -> None:
         self._objects = LocalObjects(objects)
         self._program = tuple(program)
         self._grace = grace
         self._retries = retries
+        self._restarts = restarts
 
     def train(
         self, job: TrainJob, on_event: OnEvent, should_stop: ShouldStop = never
@@ -123,7 +128,7 @@ class LocalLauncher:
         folder = SessionFolder(self._objects.path("sessions", train_session(job)))
         world = training_world(job.model, job.training)
 
-        def request(number: int) -> TrainRequest:
+        def request(number: int, world: World) -> TrainRequest:
             return _train_request(job, folder, number, world)
 
         work = _Work(job.pipeline, "train", folder, world, request, folder.finished_training)
@@ -136,7 +141,7 @@ class LocalLauncher:
         folder = SessionFolder(self._objects.path("sessions", score_session(job)))
         world = World(threads=job.threads)
 
-        def request(number: int) -> ScoreRequest:
+        def request(number: int, world: World) -> ScoreRequest:
             return _score_request(job, folder, number, world)
 
         work = _Work(job.pipeline, "score", folder, world, request, folder.finished_scoring)
@@ -147,7 +152,7 @@ class LocalLauncher:
         folder = SessionFolder(self._objects.path("sessions", measure_session(job)))
         world = training_world(job.model, job.training)
 
-        def request(number: int) -> MeasureRequest:
+        def request(number: int, world: World) -> MeasureRequest:
             return _measure_request(job, folder, number, world)
 
         work = _Work(job.pipeline, "measure", folder, world, request, folder.finished_measuring)
@@ -166,53 +171,61 @@ class LocalLauncher:
 
     def _attempts(self, work: _Work[ResultT], follower: _Follower) -> ResultT:
         """Attempts until one has a whole result, or ends for good, or the budget is spent."""
-        tries = 0
+        world, ended = work.world, list[Ended]()
         while True:
-            request = work.request(work.folder.next_attempt())
+            request = work.request(work.folder.next_attempt(), world)
             ending = self._attempt(work, request, follower)
             done = work.finished()  # whole whatever ended it: a crash after the result is no loss
             if done is not None:
                 return done
             if follower.told_to_stop():
                 raise TrainingInterrupted(str(ending.error))
-            if ending.then != "again" or tries == self._retries:
+            ended.append(Ended(world.procs, ending.code, ending.then))
+            decision = next_attempt(ended, self._retries)
+            if not decision.go_on:
                 raise ending.error
-            tries += 1
+            world = world.model_copy(update={"procs": decision.procs})
             append_warning(
                 work.folder.attempt(request.attempt),
                 work.folder.session,
                 request.attempt,
                 f"{ending.error}\n  Attempt {request.attempt + 1} goes on from the last whole"
-                f" checkpoint (retry {tries} of {self._retries}).",
+                f" checkpoint ({decision.reason}).",
             )
             follower.pass_on()
 
     def _attempt(self, work: _Work[ResultT], request: Request, follower: _Follower) -> Ending:
         """Run one attempt to its end; whoever stops following ends it."""
         command = self._command(request, work.folder.begin(request))
-        log = work.folder.log(request.attempt)
-        with ChildProcess.running(command, work.world.threads, log, self._grace) as child:
+        folder, log = work.folder.attempt(request.attempt), work.folder.log(request.attempt)
+        standstill, noticed = Standstill(folder, request.world.procs), None
+        with ChildProcess.running(command, request.world.threads, log, self._grace) as child:
             while (code := child.exit_code()) is None:
                 follower.pass_on()
-                if follower.told_to_stop():
+                noticed = noticed or standstill.noticed(follower.passed_on)
+                if noticed or follower.told_to_stop():
                     child.end()
                 else:
                     time.sleep(_POLL_SECONDS)
         follower.pass_on()
         name = f"{work.pipeline}: attempt {request.attempt} of session {work.folder.session}"
+        if noticed:
+            return stood_still(name, noticed, log)
         events = follower.of_attempt(request.attempt)
-        return judge(name, code, events, log, workers=work.world.procs > 1)
+        return judge(name, code, events, log, workers=request.world.procs > 1)
 
     def _command(self, request: Request, path: Path) -> list[str]:
         arguments = [request.verb, "--request", str(path)]
         if request.world.procs == 1:
             return [*self._program, *arguments]
         python, *program = self._program
-        torchrun = ["-m", "torch.distributed.run", "--standalone", "--max-restarts=0"]
+        torchrun = ["-m", "torch.distributed.run", "--standalone"]
         procs = f"--nproc-per-node={request.world.procs}"
+        patience = max(1, int(self._grace * 3 / 4))  # a rank has to be gone before the grace ends
+        again = [f"--max-restarts={self._restarts}", f"--shutdown-timeout={patience}"]
         # every line that a rank prints says which one did: [rank0]: ...
         named = ["--role=rank", "--tee=3", f"--log-dir={path.parent / 'ranks'}"]
-        return [python, *torchrun, procs, *named, *program, *arguments]
+        return [python, *torchrun, procs, *again, *named, *program, *arguments]
 
 
 def _train_request(job: TrainJob, folder: SessionFolder, number: int, world: World) -> TrainRequest:
@@ -224,6 +237,7 @@ def _train_request(job: TrainJob, folder: SessionFolder, number: int, world: Wor
         data=job.data,
         init=job.init,
         resume=folder.newest_checkpoint(),
+        steps=job.steps,
         output=Output(
             checkpoints=str(folder.checkpoints),
             model=str(folder.model),

@@ -13,6 +13,7 @@ _NOT_IN_THE_RESULT = {
     "checkpoint_minutes",
     "keep_last",
     "keep_best",
+    "hang_timeout_seconds",
     "profile",
 }
 """How the work is spread, what is saved when, what is kept and what is looked at: the attempt's
@@ -31,6 +32,7 @@ def train_session(job: TrainJob) -> str:
             "init": job.init.digest if job.init else None,
             "code": program_digest(),
             "salt": job.salt,
+            **({} if job.steps is None else {"steps": job.steps}),
         },
     )
 

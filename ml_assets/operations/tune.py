@@ -66,7 +66,7 @@ class Sweep:
         """Each setting by itself, one after the other; nothing of them stays on disk."""
         self.place.scratch.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="tune-", dir=self.place.scratch) as folder:
-            launcher = LocalLauncher(Path(folder), retries=0)
+            launcher = LocalLauncher(Path(folder), retries=0, restarts=0)
             for setting in self.settings:
                 yield self._cell(launcher, setting)
 

@@ -3,6 +3,7 @@
 The program and its launcher share these types and nothing else.
 """
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, Field
@@ -16,7 +17,22 @@ EXIT_BAD_DATA = 65
 EXIT_NON_FINITE = 66
 EXIT_NOT_INSTALLED = 69
 EXIT_BUG = 70
+EXIT_PEER_LOST = 71
+EXIT_NO_ROOM = 74
 EXIT_SAVED_AFTER_NOTICE = 75
+EXIT_PEER_SILENT = 76
+
+VERDICTS = frozenset(
+    {
+        EXIT_BAD_REQUEST,
+        EXIT_BAD_DATA,
+        EXIT_NON_FINITE,
+        EXIT_NOT_INSTALLED,
+        EXIT_NO_ROOM,
+        EXIT_SAVED_AFTER_NOTICE,
+    }
+)
+"""Ends that the program chose itself: to start its processes again would change nothing."""
 
 Split = Literal["train", "validation", "holdout"]
 
@@ -152,6 +168,26 @@ class CheckpointManifest(Frozen):
 # --- requests -----------------------------------------------------------------------------------
 
 
+class Heartbeat(Frozen):
+    """What a rank leaves beside the events while it works, at most once a second."""
+
+    attempt: Positive
+    generation: Annotated[int, Field(ge=0)]
+    """How often torchrun had started the attempt's processes again."""
+    rank: Annotated[int, Field(ge=0)]
+    pid: Positive
+    host: str
+    step: Annotated[int, Field(ge=0)]
+    time: Annotated[AwareDatetime, Field(strict=False)]
+    patience: float
+    """Seconds that this rank now waits for another one in a step."""
+
+
+def heartbeat_file(folder: Path, rank: int) -> Path:
+    """Where a rank leaves its heartbeat, from the folder of the attempt's events."""
+    return folder / f"heartbeat.{rank}.json"
+
+
 class World(Frozen):
     nodes: Positive = 1
     procs: Positive = 1
@@ -186,6 +222,8 @@ class TrainRequest(Frozen):
     init: Ref | None = Field(default=None, exclude_if=unset)
     """Weights to begin with: the folder of a model, or a .safetensors file and its SHA-256."""
     resume: Ref | None
+    steps: Positive | None = Field(default=None, exclude_if=unset)
+    """Most steps: a drill takes a few; None: as many as the spec says."""
     output: Output
     world: World
 
@@ -369,6 +407,8 @@ class Failed(_Event):
     reason: str
     """A sentence for an operator."""
     rank: int
+    generation: int = Field(default=0, exclude_if=unset)
+    """How often torchrun had started the attempt's processes again."""
     step: int | None
     detail: str
     """The traceback, or empty."""

@@ -91,6 +91,7 @@ _OF_NETWORKS = frozenset(
         "oversample",
         "init_from",
         "profile",
+        "hang_timeout_seconds",
     }
 )
 
@@ -196,6 +197,9 @@ class TrainingSpec(Frozen):
     strategy: Strategy = "shard"
     """How the network is spread over the processes; no number that comes out depends on it."""
     processes: Positive = 2
+    hang_timeout_seconds: Annotated[float, Field(gt=0)] = 30
+    """Least time that a process waits for another in a step before it takes it for hung. The first
+    step may take five minutes; later ones this, or 20 times the median step if that is longer."""
     threads: Positive = 1
     """OMP threads of each process; part of the numerics, therefore of the session."""
     profile: ProfileSpec | None = Field(default=None, exclude_if=unset)

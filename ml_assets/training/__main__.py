@@ -1,7 +1,8 @@
 """python -m ml_assets.training {train,score,measure} --request request.json
 
 Exit codes: 0 done, 64 bad request, 65 bad data, 66 non-finite, 69 a package is missing, 70 our bug,
-75 saved after a notice.
+71 another process was lost, 74 no room to write, 75 saved after a notice, 76 another process no
+longer answered. What happens next is in docs/operate.md.
 Under torchrun, which exits 1 for everything, the code is in the last ``error`` event.
 """
 
@@ -16,12 +17,15 @@ from ml_assets.spec.program import (
     EXIT_BAD_REQUEST,
     EXIT_BUG,
     EXIT_DONE,
+    EXIT_PEER_LOST,
+    EXIT_PEER_SILENT,
     MeasureRequest,
     Request,
     TrainRequest,
 )
 from ml_assets.spec.training import LightGbm
 from ml_assets.training.events import EventWriter
+from ml_assets.training.generation import failures, generation, standing_verdict
 from ml_assets.training.orphans import die_with_parent
 from ml_assets.training.stop import Stopped
 
@@ -49,6 +53,11 @@ def main() -> int:
 
 def _run(request: Request) -> int:
     rank = int(os.environ.get("RANK", "0"))
+    if generation() > 0:
+        told = failures(Path(request.output.events))
+        verdict = standing_verdict(told, int(os.environ["WORLD_SIZE"]))
+        if verdict is not None:
+            return verdict
     events = EventWriter(Path(request.output.events), request.session, request.attempt, rank)
     try:
         if isinstance(request, TrainRequest):
@@ -63,6 +72,8 @@ def _run(request: Request) -> int:
             score(request, events)
     except Stopped as stop:
         events.failed(stop.exit_code, str(stop), stop.step, detail="")
+        if stop.exit_code in (EXIT_PEER_LOST, EXIT_PEER_SILENT):
+            os._exit(stop.exit_code)  # the thread of a save in flight may wait for that peer
         return stop.exit_code
     except Exception as error:  # the last line of defence: everything becomes an event
         import traceback

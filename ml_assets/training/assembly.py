@@ -47,4 +47,5 @@ def assemble(
     rows = SplitArrays(folder, schema, "train")
     again = draws_again(rows, schema, spec.oversample)
     batches = Batches(rows, spec.seed, spec.batch_size, spec.microbatches, spec.accumulate, again)
-    return Stepper(network, forward, optimizer, batches, ranks, spec, schema.task, times)
+    most = request.steps if isinstance(request, TrainRequest) else None
+    return Stepper(network, forward, optimizer, batches, ranks, spec, schema.task, times, most)

@@ -27,6 +27,7 @@ from ml_assets.spec.program import (
     Warning,
 )
 from ml_assets.training.data import Rows
+from ml_assets.training.generation import generation
 
 FAILED_RANK_OFFSET = 10_000_000
 """Sequence numbers of rank r's own file begin at r times this."""
@@ -44,7 +45,18 @@ class EventWriter:
         self._session = session
         self._attempt = attempt
         self._rank = rank
-        self._seq = rank * FAILED_RANK_OFFSET
+        self._seq = rank * FAILED_RANK_OFFSET + self._written()
+
+    def _written(self) -> int:
+        """Lines of the attempt's earlier processes; one that a kill has cut is closed."""
+        try:
+            text = self._file.read_bytes()
+        except FileNotFoundError:
+            return 0
+        if text and not text.endswith(b"\n"):
+            with self._file.open("ab") as handle:
+                handle.write(b"\n")
+        return len(text.splitlines())
 
     @property
     def folder(self) -> Path:
@@ -106,6 +118,7 @@ class EventWriter:
             exit_code=exit_code,
             reason=reason,
             rank=self._rank,
+            generation=generation(),
             step=step,
             detail=detail,
         )

@@ -7,8 +7,13 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import HashStore
+from torch.distributed import distributed_c10d
 
-_TIMEOUT = timedelta(seconds=300)
+from ml_assets.training.stop import PeerLost, peer_trouble
+
+JOIN_SECONDS = 300.0
+"""To find each other, to load, and to take a first step; also what a save may wait for a rank."""
+_TIMEOUT = timedelta(seconds=JOIN_SECONDS)
 
 
 @dataclass(frozen=True)
@@ -24,17 +29,38 @@ class Ranks:
 
 
 def join() -> Ranks:
-    """Join the group that torchrun describes in the environment; alone without one."""
+    """Join the group that torchrun describes in the environment; alone without one.
+
+    Raises:
+        PeerLost: a rank died, or did not come in time.
+    """
     device = _device()
     # on a GPU the few numbers of a step still travel by gloo, gradients by NCCL
     backend = "gloo" if device.type == "cpu" else "cpu:gloo,cuda:nccl"
-    if "RANK" in os.environ:
-        dist.init_process_group(backend, timeout=_TIMEOUT)
-    else:
-        dist.init_process_group(backend, store=HashStore(), rank=0, world_size=1)
-    side = dist.new_group(backend="gloo", timeout=_TIMEOUT)
+    try:
+        if "RANK" in os.environ:
+            dist.init_process_group(backend, timeout=_TIMEOUT)
+        else:
+            dist.init_process_group(backend, store=HashStore(), rank=0, world_size=1)
+        side = dist.new_group(backend="gloo", timeout=_TIMEOUT)
+    except Exception as error:
+        if peer_trouble(error) is None:
+            raise
+        first_line = str(error).partition("\n")[0]
+        raise PeerLost(f"the processes did not find each other: {first_line}") from error
     assert isinstance(side, dist.ProcessGroup)
     return Ranks(dist.get_rank(), dist.get_world_size(), side, device)
+
+
+def wait_at_most(seconds: float, ranks: Ranks) -> None:
+    """From here on a collective of training fails after so long without a peer.
+
+    The group of saves keeps its own: ranks write for different times. A hung peer is noticed by
+    training, which goes on beside the save.
+    """
+    for group in list(distributed_c10d._world.pg_map):
+        if group is not ranks.side and ranks.world > 1:
+            distributed_c10d._set_pg_timeout(timedelta(seconds=seconds), group)
 
 
 def leave() -> None:

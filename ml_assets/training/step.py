@@ -59,6 +59,7 @@ class Stepper:
     spec: TrainingSpec
     task: Task
     times: Times = field(default_factory=Times)
+    most_steps: int | None = None
 
     def __post_init__(self) -> None:
         """Let torch's replica settle.
@@ -73,7 +74,8 @@ class Stepper:
     @property
     def steps(self) -> int:
         """Of the whole training."""
-        return self.batches.steps_per_epoch * self.spec.epochs
+        declared = self.batches.steps_per_epoch * self.spec.epochs
+        return min(declared, self.most_steps or declared)
 
     def take(self, step: int, scale: LossScale | None, word: Callable[[], Word]) -> Step:
         """One step, the same on all ranks.

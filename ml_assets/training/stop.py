@@ -1,12 +1,15 @@
 """Why the program stops before it is done: exceptions with their exit code, and the notice."""
 
 import signal
+import traceback
 
 from ml_assets.spec.program import (
     EXIT_BAD_DATA,
     EXIT_BAD_REQUEST,
     EXIT_NON_FINITE,
     EXIT_NOT_INSTALLED,
+    EXIT_PEER_LOST,
+    EXIT_PEER_SILENT,
     EXIT_SAVED_AFTER_NOTICE,
 )
 
@@ -43,6 +46,31 @@ class SavedAfterNotice(Stopped):
     """SIGTERM came, every rank saved the same step: running again goes on from there."""
 
     exit_code = EXIT_SAVED_AFTER_NOTICE
+
+
+class PeerLost(Stopped):
+    """Another rank died: this one cannot go on alone."""
+
+    exit_code = EXIT_PEER_LOST
+
+
+class PeerSilent(Stopped):
+    """Another rank did not answer within the timeout."""
+
+    exit_code = EXIT_PEER_SILENT
+
+
+# what gloo, the store and NCCL say: they have no types of their own for it
+_SILENT = ("Timed out waiting", "timeout caused pair closure", "Watchdog caught collective")
+_LOST = ("gloo/transport", "DistNetworkError", "DistStoreError", "DistBackendError")
+
+
+def peer_trouble(error: BaseException) -> type[PeerLost] | type[PeerSilent] | None:
+    """Whether an error, or one that it came from, says that another rank is gone."""
+    text = "".join(traceback.format_exception(error))
+    if any(words in text for words in _SILENT):
+        return PeerSilent
+    return PeerLost if any(words in text for words in _LOST) else None
 
 
 class Notice:

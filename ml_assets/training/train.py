@@ -15,6 +15,8 @@ from ml_assets.training.clock import CheckpointClock
 from ml_assets.training.data import SplitArrays, open_set
 from ml_assets.training.events import FIRST_ROWS, EventWriter
 from ml_assets.training.export import export
+from ml_assets.training.generation import generation
+from ml_assets.training.hang import Watch
 from ml_assets.training.meter import Meter
 from ml_assets.training.optimization import learning_rate
 from ml_assets.training.parallel import Ranks, join, leave
@@ -35,13 +37,14 @@ def train(request: TrainRequest, events: EventWriter) -> None:
     notice = Notice()
     folder, schema = open_set(request.data)
     ranks = join()
+    watch = Watch(request, ranks)
     try:
         network, told = first_values(request, schema)
         stepper = assemble(request, network, folder, schema, ranks)
         expected = calibration.expected(spec, schema.classes, stepper.batches.again)
         held_out = SplitArrays(folder, schema, "validation")
-        trainer = Trainer(request, events, ranks, notice, stepper, held_out, expected)
-        if told and request.resume is None:
+        trainer = Trainer(request, events, ranks, notice, stepper, held_out, expected, watch)
+        if told and request.resume is None and not generation():
             events.progress(0, stepper.steps, told)
         state, stopped = trainer.loop()
         trainer.tracer.close(state.step)
@@ -51,6 +54,9 @@ def train(request: TrainRequest, events: EventWriter) -> None:
         model = export(stepper.network, request, schema, best.step, ranks, calibrate)
         if model is not None:
             finish(request, events, state, stopped, model, time.monotonic() - began)
+    except BaseException as error:  # a failed save is no Exception in torch
+        watch.explain(error)
+        raise
     finally:
         leave()
 
@@ -67,6 +73,7 @@ class Trainer:
     held_out: SplitArrays
     expected: Calibration | None
     """What training is known to do to the probabilities."""
+    watch: Watch
 
     def __post_init__(self) -> None:
         self.spec = self.request.training
@@ -80,12 +87,14 @@ class Trainer:
     def loop(self) -> tuple[TrainerState, StoppedBy]:
         """Steps until the last one, or until patience ends."""
         state = self._resume()
+        self.watch.begin(state.step)
         while state.step < self.steps:
             if state.evaluations_without_better >= self.spec.patience:
                 self.checkpoints.close()
                 return state, "patience"
             done = self._take(state)
             state = state.model_copy(update={"step": state.step + 1, "loss_scale": done.loss_scale})
+            self.watch.step_taken(state.step)
             if self._evaluation_is_due(state.step) or done.notice:
                 state = self._evaluate(state, done)
             elif done.checkpoint_due:
@@ -115,7 +124,13 @@ class Trainer:
                 f"{self.ranks.world} processes do not divide {self.spec.microbatches} microbatches:"
                 f" {lost:.0%} of their time is spent waiting"
             )
-        if self.request.resume is None:
+        restart = generation()
+        if restart:
+            self.events.warning(
+                f"A process was lost: all {self.ranks.world} were started again (restart {restart}"
+                f" in attempt {self.request.attempt})."
+            )
+        if self.request.resume is None and not restart:
             self.events.first_rows(self.stepper.batches.first(FIRST_ROWS))
             return TrainerState()
         ref = newest_whole(self.files.folder, self.events)
@@ -134,7 +149,8 @@ class Trainer:
         """Judge the weights on the validation split, tell, and save."""
         measured = {**self.meter.evaluated(), **self._of_step(state.step, done)}
         forward, task = self.stepper.forward, self.stepper.task
-        loss = validation_loss(forward, self.held_out, self.ranks, task, self.expected)
+        alive = self.watch.alive
+        loss = validation_loss(forward, self.held_out, self.ranks, task, self.expected, alive)
         metrics = {**measured, "validation_loss": loss}
         # a notice's evaluation is off the schedule: it must not change when training stops
         if self._evaluation_is_due(state.step):

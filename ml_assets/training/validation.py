@@ -1,5 +1,7 @@
 """How the network does on the validation split: the loss over all ranks, and a fixed batch."""
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -25,19 +27,22 @@ def validation_loss(
     rows: SplitArrays,
     ranks: Ranks,
     task: Task,
-    expected: Calibration | None = None,
+    expected: Calibration | None,
+    alive: Callable[[], None],
 ) -> float:
     """Loss of the ensemble's mean prediction. Every rank runs the same number of chunks.
 
     Args:
         expected: undoes what weights, draws or a focal loss are known to do, so that the loss is
             that of the model as it is calibrated at the end; None: they did nothing.
+        alive: called now and then: a long validation is no standstill.
     """
     network.eval()
     size = max(1, _CHUNK * rows.units // len(rows))  # a ranking's units are many rows
     chunks = -(-rows.units // size)
     loss = count = 0.0
     for number in range(ranks.rank, -(-chunks // ranks.world) * ranks.world, ranks.world):
+        alive()
         mine = number < chunks
         start = number * size if mine else 0
         stop = min(start + size, rows.units) if mine else 1

@@ -12,6 +12,9 @@ from typing import Any
 
 import pytest
 
+from ml_assets.launch.local import LocalLauncher
+from ml_assets_tests.launch.real import train_job, write_set
+
 _LAUNCHING = Path(__file__).parent / "fakes" / "launching.py"
 _found = importlib.util.spec_from_file_location("launching_for_tests", _LAUNCHING)
 assert _found is not None and _found.loader is not None
@@ -106,3 +109,15 @@ def until():
 @pytest.fixture
 def is_alive():
     return alive
+
+
+@pytest.fixture(scope="session")
+def training_set(tmp_path_factory):
+    return write_set(tmp_path_factory.mktemp("sets"))
+
+
+@pytest.fixture(scope="session")
+def undisturbed(tmp_path_factory, training_set):
+    """A training on two processes with nothing in its way: the launcher, its result, its events."""
+    launcher, events = LocalLauncher(tmp_path_factory.mktemp("undisturbed")), []
+    return launcher, launcher.train(train_job(training_set), events.append), events

@@ -1,12 +1,16 @@
 """The table: every end of an attempt becomes what to do next and a sentence with a remedy."""
 
+import signal
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
 from ml_assets.errors import TrainingFailed, TrainingInterrupted
-from ml_assets.launch.failure import judge
-from ml_assets.spec.program import Failed
+from ml_assets.launch.failure import TABLE, judge
+from ml_assets.spec.program import EXIT_BUG, VERDICTS, Failed
+
+PROJECT = Path(__file__).parents[2]
 
 TORCHRUN = """\
 Failures:
@@ -21,7 +25,7 @@ Root Cause (first observed failure):
 """
 
 
-def failed(code, reason="why", rank=0, detail=""):
+def failed(code, reason="why", rank=0, detail="", generation=0):
     return Failed(
         session="s",
         attempt=1,
@@ -30,6 +34,7 @@ def failed(code, reason="why", rank=0, detail=""):
         exit_code=code,
         reason=reason,
         rank=rank,
+        generation=generation,
         step=None,
         detail=detail,
     )
@@ -52,7 +57,10 @@ def ended(tmp_path):
         (65, "stop", "Materialize that asset again"),
         (66, "stop", "learning_rate"),
         (70, "stop", "traceback"),
+        (71, "again", "connection"),
+        (74, "stop", "disk is full"),
         (75, "interrupted", "Run again"),
+        (76, "again", "no longer answered"),
         (-9, "again", "out of memory"),
         (-11, "again", "SIGSEGV"),
         (-15, "interrupted", "last whole checkpoint"),
@@ -89,6 +97,41 @@ def test_a_ranks_own_verdict_is_the_cause_not_the_exceptions_of_its_peers(ended)
     ending = ended(1, *events, log=TORCHRUN.format(root=70, other=66), workers=True)
     assert (ending.code, ending.then) == (66, "stop")
     assert "loss nan (rank 1)" in str(ending.error)
+
+
+def test_a_rank_that_hung_is_the_cause_not_the_signal_that_ended_it(ended):
+    silent = failed(76, "waited 30 s for rank 1, last heard of 31 s ago at step 7")
+    ending = ended(1, silent, log=TORCHRUN.format(root=76, other=-9), workers=True)
+    assert (ending.code, ending.then) == (76, "again")
+    assert "rank 1, last heard of" in str(ending.error)
+
+
+def test_what_an_earlier_start_of_the_processes_ended_with_is_history(ended):
+    events = failed(76), failed(71, generation=3)
+    ending = ended(1, *events, log=TORCHRUN.format(root=-9, other=71), workers=True)
+    assert ending.code == -9
+
+
+def test_the_programs_own_verdicts_are_those_that_a_restart_would_only_repeat():
+    """``VERDICTS`` is what the program itself ends a restart for; a bug it tells from the ranks."""
+    final = {code for code, meaning in TABLE.items() if code > 0 and meaning.then != "again"}
+    assert final - {EXIT_BUG} == VERDICTS
+
+
+def test_the_table_in_the_docs_is_the_table():
+    text = (PROJECT / "docs" / "operate.md").read_text()
+    wanted = [
+        f"| {_named(code)} | {meaning.what} | {_NEXT[meaning.then]} | {meaning.remedy} |"
+        for code, meaning in TABLE.items()
+    ]
+    assert [line for line in wanted if line not in text.splitlines()] == []
+
+
+_NEXT = {"stop": "it stops", "again": "again", "interrupted": "it waits for you"}
+
+
+def _named(code):
+    return f"`{signal.Signals(-code).name}`" if code < 0 else f"`{code}`"
 
 
 def test_torchruns_own_trouble_is_tried_again(ended):

@@ -35,6 +35,7 @@ from ml_assets.training.checkpoint_files import (
 from ml_assets.training.clock import CheckpointClock
 from ml_assets.training.data import SplitArrays, open_set
 from ml_assets.training.events import FIRST_ROWS, EventWriter
+from ml_assets.training.heartbeat import Heart
 from ml_assets.training.model_folder import write_model
 from ml_assets.training.result import StoppedBy, finish
 from ml_assets.training.stop import NonFinite, Notice, SavedAfterNotice
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
 
 TREES = "trees.txt"
 WEIGHTS = "weights.txt"
+_LONGEST_ROUND = 300.0
+"""Seconds; the launcher takes ten times that for a standstill."""
 
 
 def train(request: TrainRequest, events: EventWriter) -> None:
@@ -96,10 +99,12 @@ class Grower:
     def __post_init__(self) -> None:
         assert isinstance(self.request.model, LightGbm)
         self.state = TrainerState()
-        self.model = self.request.model
+        rounds = min(self.request.model.rounds, self.request.steps or self.request.model.rounds)
+        self.model = self.request.model.model_copy(update={"rounds": rounds})
         self.spec = self.request.training
         self.files = CheckpointFiles(self.request, self.events, world=1)
         self.clock = CheckpointClock(self.spec.checkpoint_minutes)
+        self.heart = Heart(self.request, 0, _LONGEST_ROUND)
 
     def grow(self, folder: Path, schema: ShardSchema) -> StoppedBy:
         """Rounds until the last one, or until patience ends."""
@@ -130,6 +135,8 @@ class Grower:
     def __call__(self, env: "CallbackEnv") -> None:
         """After a round: judge it, save it, stop after it, each where it is due."""
         self.state = self.state.model_copy(update={"step": env.iteration + 1})
+        self.heart.step = self.state.step
+        self.heart.beat()
         booster = cast("Booster", env.model)
         scheduled = self._evaluation_is_due
         if scheduled or self.notice.given:

@@ -1,0 +1,61 @@
+"""Notices an attempt that stands still: the heartbeats of its ranks stopped, all of them."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from ml_assets.spec.program import Heartbeat, heartbeat_file
+
+_TIMES_PATIENCE = 10
+"""A rank notices a hung peer within its patience. What outlasts that by far nobody noticed."""
+_BETWEEN_LOOKS = 1.0
+
+
+class Standstill:
+    """Looks at an attempt now and then.
+
+    Args:
+        folder: of the attempt.
+        procs: how many ranks leave heartbeats there.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self, folder: Path, procs: int, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._files = [heartbeat_file(folder, rank) for rank in range(procs)]
+        self._clock = clock
+        self._looked = float("-inf")
+        self._since = clock()
+        self._signs: list[object] = []
+
+    def noticed(self, told: int) -> str | None:
+        """What stands still; None: there was a sign of life, or it may still come.
+
+        Before the first heartbeat the program's own limits hold: it has to find its data first.
+
+        Args:
+            told: how many events came so far: each is a sign of life, too.
+        """
+        now = self._clock()
+        if now - self._looked < _BETWEEN_LOOKS:
+            return None
+        self._looked = now
+        beats = [beat for file in self._files if (beat := _read(file)) is not None]
+        signs = [told, *((beat.rank, beat.time) for beat in beats)]
+        if signs != self._signs:
+            self._signs, self._since = signs, now
+        silent = now - self._since
+        if not beats or silent < _TIMES_PATIENCE * max(beat.patience for beat in beats):
+            return None
+        steps = ", ".join(f"rank {beat.rank} at step {beat.step}" for beat in beats)
+        return f"no sign of life for {silent:.0f} s; last heard of: {steps}"
+
+
+def _read(file: Path) -> Heartbeat | None:
+    try:
+        return Heartbeat.model_validate_json(file.read_bytes())
+    except (OSError, ValidationError):
+        return None

@@ -1,0 +1,55 @@
+"""Which start of an attempt's processes this is, and whether there is anything left to do.
+
+torchrun starts all processes again when one fails, whatever its reason. What a restart cannot mend
+is in the attempt's events: the new processes read it and end at once as the old ones did.
+"""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from ml_assets.spec.program import EXIT_BUG, VERDICTS, Failed
+
+
+def generation() -> int:
+    """0 for the first start of an attempt's processes; counted by torchrun."""
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
+
+
+def standing_verdict(failed: Sequence[Failed], world: int) -> int | None:
+    """The exit code that a new start would only repeat; None: it may mend what happened.
+
+    A bug counts where every rank of the last start said why it ended: a rank that was killed says
+    nothing, and what the others then met is no bug.
+
+    Args:
+        failed: the attempt's error events.
+        world: how many ranks there are.
+    """
+    # the last start that said anything: one that only repeated a verdict is silent
+    spoke = max((event.generation for event in failed), default=0)
+    last = [event for event in failed if event.generation == spoke]
+    codes = {event.exit_code for event in last}
+    if codes & VERDICTS:
+        return min(codes & VERDICTS)
+    if EXIT_BUG in codes and {event.rank for event in last} == set(range(world)):
+        return EXIT_BUG
+    return None
+
+
+def failures(events: Path) -> list[Failed]:
+    """What every rank said of its failures in this attempt.
+
+    Args:
+        events: rank 0's file; the others' lie beside it.
+    """
+    found: list[Failed] = []
+    for file in sorted(events.parent.glob(f"{events.stem}*{events.suffix}")):
+        for line in file.read_bytes().splitlines():
+            try:
+                found.append(Failed.model_validate_json(line))
+            except ValidationError:  # another kind, or a line that a kill has cut
+                continue
+    return found
