@@ -17,6 +17,7 @@ from ml_assets.assets.training_set import training_set
 from ml_assets.assets.validated_table import validated_table
 from ml_assets.automation.beginnings import beginnings_check, beginnings_sensor, runs_by_itself
 from ml_assets.automation.jobs import pipeline_jobs
+from ml_assets.automation.resume_drill import drill_check, drill_job, drill_schedules
 from ml_assets.automation.schedules import schedules
 from ml_assets.automation.sensors import sensors
 from ml_assets.checks.gates import gates
@@ -68,6 +69,8 @@ def build_pipeline(spec: PipelineSpec, folder: Path) -> dg.Definitions:
     graph = PipelineGraph(spec, folder)
     jobs = pipeline_jobs(graph)
     watched = [beginnings_sensor(graph)] if runs_by_itself(spec.automation) else []
+    drilled = [drill_check(graph)] if spec.automation.resume_drill else []
+    drills = [drill_job(graph)] if drilled else []
     return dg.Definitions(
         assets=[
             *(raw_snapshot(graph, name) for name in spec.sources),
@@ -79,8 +82,11 @@ def build_pipeline(spec: PipelineSpec, folder: Path) -> dg.Definitions:
             evaluation_report(graph),
             released_model(graph),
         ],
-        asset_checks=[gates(graph), *([beginnings_check(graph)] if watched else [])],
-        jobs=jobs.all,
-        schedules=schedules(graph, jobs.refresh),
+        asset_checks=[gates(graph), *([beginnings_check(graph)] if watched else []), *drilled],
+        jobs=[*jobs.all, *drills],
+        schedules=[
+            *schedules(graph, jobs.refresh),
+            *(schedule for job in drills for schedule in drill_schedules(graph, job)),
+        ],
         sensors=[*sensors(graph, jobs), *watched],
     )

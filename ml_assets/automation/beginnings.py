@@ -10,9 +10,8 @@ import dagster as dg
 from dagster._utils.schedules import get_latest_completed_cron_tick
 
 from ml_assets.assets.graph import PipelineGraph
-from ml_assets.automation.schedules import refresh_cron
 from ml_assets.planning.in_flight import AT_WORK, WAITING, mark_dead, name_of, runs_on
-from ml_assets.spec.automation import AutomationSpec, duration_text
+from ml_assets.spec.automation import AutomationSpec, cron_of, duration_text
 
 CHECK = "runs_begin"
 SECONDS_BETWEEN_TICKS = 60
@@ -126,7 +125,7 @@ def _missed_refresh(
     if not states:
         return ""  # switched off, or no daemon has seen it yet
     zone = declared.timezone or graph.spec.partitions.timezone
-    expression = refresh_cron(declared)
+    expression = cron_of(declared)
     due = get_latest_completed_cron_tick(expression, now - bound, zone)
     state = states[0]
     since = getattr(state.instigator_data, "start_timestamp", None)

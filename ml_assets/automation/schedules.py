@@ -8,8 +8,7 @@ from ml_assets.errors import MlAssetsError
 from ml_assets.planning.decided import standing_refusal
 from ml_assets.planning.selection import model_run
 from ml_assets.resources.snapshots import SnapshotsResource
-from ml_assets.spec.automation import RefreshSpec
-from ml_assets.spec.cron import cron_expression
+from ml_assets.spec.automation import cron_of
 from ml_assets.storage.snapshots import SnapshotStore
 
 
@@ -24,7 +23,7 @@ def schedules(graph: PipelineGraph, refresh: AssetJob) -> list[dg.ScheduleDefini
         description="Makes the model again on the newest published window; skips when nothing"
         " has changed since.",
         job=refresh,
-        cron_schedule=refresh_cron(declared),
+        cron_schedule=cron_of(declared),
         execution_timezone=declared.timezone or graph.spec.partitions.timezone,
         default_status=dg.DefaultScheduleStatus(declared.status.upper()),
     )
@@ -34,11 +33,6 @@ def schedules(graph: PipelineGraph, refresh: AssetJob) -> list[dg.ScheduleDefini
         return refresh_tick(graph, snapshots.store())
 
     return [evaluate]
-
-
-def refresh_cron(declared: RefreshSpec) -> str:
-    """When the refresh is due, in cron's five fields."""
-    return cron_expression(declared.every, declared.at, declared.cron)
 
 
 def refresh_tick(graph: PipelineGraph, store: SnapshotStore) -> dg.RunRequest | dg.SkipReason:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from ml_assets.cli import (
     check,
     demo,
+    drill,
     gc,
     history,
     land_week,
@@ -38,6 +39,7 @@ _COMMANDS = (
     report,
     tune_batch,
     ui,
+    drill,
     gc,
     reset,
 )

@@ -43,8 +43,8 @@ Duration = Annotated[
 ]
 
 
-class RefreshSpec(Frozen):
-    """Train again on a schedule, on what is published by then; skipped when nothing is due."""
+class Timed(Frozen):
+    """What happens on a schedule, and when."""
 
     every: Every | None = None
     at: str | None = None
@@ -77,6 +77,19 @@ class RefreshSpec(Frozen):
         return self
 
 
+class RefreshSpec(Timed):
+    """Train again on a schedule, on what is published by then; skipped when nothing is due."""
+
+
+class ResumeDrillSpec(Timed):
+    """Prove on a schedule that a killed training resumes to the same weights, on a short one."""
+
+
+def cron_of(declared: Timed) -> str:
+    """When it is due, in cron's five fields."""
+    return cron_expression(declared.every, declared.at, declared.cron)
+
+
 class LandingSpec(Frozen):
     """Take in what lands in the sources, as soon as a partition has data in all of them."""
 
@@ -98,6 +111,7 @@ class AutomationSpec(Frozen):
     """What a pipeline does by itself. Nothing declared: it runs when somebody says so."""
 
     refresh: RefreshSpec | None = None
+    resume_drill: ResumeDrillSpec | None = None
     landing: LandingSpec | None = None
     on_code_change: bool = False
     """Make again what was made by other code or another spec than the present one."""

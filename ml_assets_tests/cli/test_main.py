@@ -25,6 +25,7 @@ OPTIONS = {
     "report": {"pipeline", "open"},
     "tune-batch": {"pipeline", "batch", "processes", "threads", "steps", "json"},
     "ui": {"port", "host"},
+    "drill": {"pipeline"},
     "gc": {"dry_run", "json"},
     "reset": {"yes"},
 }

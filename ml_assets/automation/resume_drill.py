@@ -1,0 +1,149 @@
+"""The resume drill of a pipeline: a check on its checkpoints, a job that runs it, a schedule."""
+
+import random
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+from ml_assets.assets.graph import PipelineGraph
+from ml_assets.assets.inputs import require_record
+from ml_assets.assets.trained_model import data_ref
+from ml_assets.automation.jobs import AssetJob, run_tags
+from ml_assets.errors import MlAssetsError, SpecError
+from ml_assets.launch.drill import DrillOutcome, resume_drill
+from ml_assets.launch.launcher import TrainJob
+from ml_assets.resources.snapshots import SnapshotsResource
+from ml_assets.settings import read_settings
+from ml_assets.spec.automation import cron_of
+from ml_assets.storage.layout import Address
+from ml_assets.storage.snapshots import SnapshotStore
+
+CHECK = "resume_drill"
+
+
+def drill_check_key(graph: PipelineGraph) -> dg.AssetCheckKey:
+    """How Dagster names the check."""
+    return dg.AssetCheckKey(graph.key("checkpoints"), CHECK)
+
+
+def require_drill(graph: PipelineGraph) -> dg.AssetCheckKey:
+    """The check of a pipeline that declares it.
+
+    Raises:
+        SpecError: it does not.
+    """
+    if graph.spec.automation.resume_drill is None:
+        raise SpecError(
+            f"{graph.name} declares no drill. Add to its spec:"
+            " automation: {resume_drill: {every: week, at: sunday 05:00}}"
+        )
+    return drill_check_key(graph)
+
+
+def drilled(instance: dg.DagsterInstance, run: str) -> bool:
+    """Whether the drill of a run passed."""
+    logs = instance.all_logs(run, of_type=dg.DagsterEventType.ASSET_CHECK_EVALUATION)
+    events = [entry.get_dagster_event() for entry in logs]
+    return all(event.asset_check_evaluation_data.passed for event in events) and bool(events)
+
+
+def drill_check(graph: PipelineGraph) -> dg.AssetChecksDefinition:
+    """The check. It drills where it was asked for alone: not with every training."""
+
+    @dg.multi_asset_check(
+        name=f"{graph.name}__{CHECK}",
+        specs=[
+            dg.AssetCheckSpec(
+                CHECK,
+                asset=graph.key("checkpoints"),
+                description="Trains the newest training set for a few steps, twice; one process of"
+                " the second training is killed. Both must end in the same weights, bit for bit.",
+            )
+        ],
+        can_subset=True,  # so that it may say nothing
+    )
+    def check(
+        context: dg.AssetCheckExecutionContext, snapshots: SnapshotsResource
+    ) -> Iterator[dg.AssetCheckResult]:
+        if context.run.asset_selection:
+            context.log.info(f"not drilled here: {drill_job_name(graph)} does it")
+            return
+        outcome = drill(graph, snapshots.store())
+        yield dg.AssetCheckResult(
+            asset_key=graph.key("checkpoints"),
+            check_name=CHECK,
+            passed=outcome.passed,
+            severity=dg.AssetCheckSeverity.ERROR,
+            description=outcome.reason,
+            metadata=_metadata(outcome),
+        )
+
+    return check
+
+
+def drill(graph: PipelineGraph, store: SnapshotStore) -> DrillOutcome:
+    """Drill the newest training set; what is trained for it is deleted again.
+
+    Raises:
+        StorageError: there is no training set yet.
+        TrainingFailed: its training fails without anybody's doing.
+    """
+    data = require_record(store, store.resolve("main"), Address(graph.name, "training_set"))
+    job = TrainJob(graph.name, graph.spec.model, graph.spec.training, data_ref(data))
+    scratch = read_settings().scratch
+    scratch.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="drill-", dir=scratch) as folder:
+        return resume_drill(job, Path(folder), random.Random())
+
+
+def drill_job_name(graph: PipelineGraph) -> str:
+    return f"{graph.name}__{CHECK}"
+
+
+def drill_job(graph: PipelineGraph) -> AssetJob:
+    """The job that runs the check and nothing else."""
+    return dg.define_asset_job(
+        drill_job_name(graph),
+        selection=dg.AssetSelection.checks(drill_check_key(graph)),
+        description="Kills a process of a short training, and compares its weights with those of"
+        " one that nobody killed.",
+        tags=run_tags(graph, "by hand", {}),
+    )
+
+
+def drill_schedules(graph: PipelineGraph, job: AssetJob) -> list[dg.ScheduleDefinition]:
+    """The schedule that the spec declares."""
+    declared = graph.spec.automation.resume_drill
+    if declared is None:
+        return []
+
+    @dg.schedule(
+        name=f"{graph.name}__{CHECK}_schedule",
+        description="Proves now and then that a killed training resumes to the same weights.",
+        job=job,
+        cron_schedule=cron_of(declared),
+        execution_timezone=declared.timezone or graph.spec.partitions.timezone,
+        default_status=dg.DefaultScheduleStatus(declared.status.upper()),
+    )
+    def evaluate(
+        context: dg.ScheduleEvaluationContext, snapshots: SnapshotsResource
+    ) -> dg.RunRequest | dg.SkipReason:
+        store = snapshots.store()
+        try:
+            require_record(store, store.resolve("main"), Address(graph.name, "training_set"))
+        except MlAssetsError as error:
+            return dg.SkipReason(" ".join(str(error).split()))
+        return dg.RunRequest(tags=run_tags(graph, "schedule", {"why": "the resume drill is due"}))
+
+    return [evaluate]
+
+
+def _metadata(outcome: DrillOutcome) -> dict[str, Any]:
+    found = {name: value for name, value in asdict(outcome).items() if value is not None}
+    found["date"] = datetime.now(UTC).isoformat(timespec="seconds")
+    return {name: found[name] for name in found if name not in ("passed", "reason")}

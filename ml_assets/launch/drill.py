@@ -1,0 +1,143 @@
+"""The resume drill: train a little twice, kill a process of the second one, compare the weights."""
+
+import os
+import random
+import signal
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from ml_assets.errors import TrainingFailed
+from ml_assets.launch.launcher import TrainJob
+from ml_assets.launch.local import LocalLauncher
+from ml_assets.spec.program import (
+    Checkpoint,
+    Event,
+    Heartbeat,
+    Progress,
+    TrainResult,
+    heartbeat_file,
+    training_world,
+)
+from ml_assets.spec.training import LightGbm
+
+SALT = "drill"
+_STEPS = (60, 240, 960)
+"""Steps of a drill; more where training was over before the kill came."""
+_EVERY_STEP = 1e-9
+"""Minutes between checkpoints."""
+
+
+@dataclass(frozen=True)
+class DrillOutcome:
+    """What a drill came to."""
+
+    passed: bool
+    reason: str
+    undisturbed: str
+    """Digest of the model: its weights and all it takes to use them."""
+    resumed: str | None = None
+    rank: int | None = None
+    """Whose process was killed; None: training was over before."""
+    step: int | None = None
+    """The last step that was known to be saved then."""
+    seconds: float | None = None
+    """From the kill to the next step that was saved."""
+
+
+def resume_drill(job: TrainJob, folder: Path, draw: random.Random) -> DrillOutcome:
+    """Hold a training, cut to a few steps, to its promise: a kill does not show in the weights.
+
+    Args:
+        job: what is trained in earnest; its session is not touched.
+        folder: for the two trainings, each with an object store of its own; the caller's to delete.
+        draw: chooses the rank and the step.
+
+    Raises:
+        TrainingFailed: the training fails without anybody's doing.
+        TrainingInterrupted: it was told to stop.
+    """
+    for steps in _STEPS[:-1]:
+        outcome = _turn(job, folder / str(steps), steps, draw)
+        if outcome.seconds is not None or outcome.resumed is None:
+            return outcome
+    return _turn(job, folder / str(_STEPS[-1]), _STEPS[-1], draw)
+
+
+def _turn(job: TrainJob, folder: Path, steps: int, draw: random.Random) -> DrillOutcome:
+    """One drill of so many steps."""
+    short = short_job(job, steps)
+    whole = LocalLauncher(folder / "undisturbed").train(short, lambda _: None)
+    procs = training_world(job.model, job.training).procs
+    killer = Killer(folder / "killed", draw.randint(1, steps // 3), draw.randrange(procs))
+    try:
+        resumed = LocalLauncher(folder / "killed").train(short, killer.follow)
+    except TrainingFailed as error:
+        return judged(whole, None, killer, str(error))
+    return judged(whole, resumed, killer)
+
+
+def short_job(job: TrainJob, steps: int) -> TrainJob:
+    """The same training for a few steps, each of them saved, in a session of its own."""
+    changes: dict[str, float] = {
+        "checkpoint_minutes": _EVERY_STEP,
+        "evaluate_every": max(1, steps // 3),
+        "patience": steps,
+    }
+    if not isinstance(job.model, LightGbm):
+        changes["epochs"] = max(job.training.epochs, steps)
+    training = job.training.model_copy(update=changes)
+    return replace(job, training=training, salt=SALT, steps=steps)
+
+
+class Killer:
+    """Follows a training, and ends one of its processes when it has saved so many steps."""
+
+    def __init__(self, objects: Path, step: int, rank: int) -> None:
+        self.rank = rank
+        self.step = step
+        self.killed: datetime | None = None
+        self.went_on: datetime | None = None
+        self._objects = objects
+        self._resumed = False
+
+    def follow(self, event: Event) -> None:
+        if isinstance(event, Progress) and self.killed is not None:
+            self._resumed = self._resumed or event.message.startswith("resumed")
+        elif isinstance(event, Checkpoint):
+            if self.killed is None and event.step >= self.step:
+                self._kill(event)
+            elif self._resumed and self.went_on is None:
+                self.went_on = event.time
+
+    def _kill(self, event: Checkpoint) -> None:
+        attempt = self._objects / "sessions" / event.session / "attempts" / str(event.attempt)
+        try:
+            data = heartbeat_file(attempt, self.rank).read_bytes()
+            os.kill(Heartbeat.model_validate_json(data).pid, signal.SIGKILL)
+        except (OSError, ValidationError):  # it is not there yet, or no longer
+            return
+        self.step, self.killed = event.step, datetime.now(UTC)
+
+
+def judged(
+    whole: TrainResult, resumed: TrainResult | None, killer: Killer, error: str = ""
+) -> DrillOutcome:
+    """The outcome, from both results and what the killer saw."""
+    outcome = DrillOutcome(False, "", whole.model.digest, resumed and resumed.model.digest)
+    if killer.killed is not None:
+        outcome = replace(outcome, rank=killer.rank, step=killer.step)
+    if resumed is None:
+        return replace(outcome, reason=f"It did not recover: {error}")
+    if killer.killed is None or killer.went_on is None:
+        return replace(outcome, reason=f"{whole.step} steps were over before the kill came.")
+    seconds = (killer.went_on - killer.killed).total_seconds()
+    same = resumed.model.digest == whole.model.digest
+    reason = (
+        f"Rank {killer.rank} was killed at step {killer.step} of {whole.step}; training went on"
+        f" {seconds:.0f} s later, and "
+        + ("ended in the same weights, bit for bit." if same else "ended in OTHER weights.")
+    )
+    return replace(outcome, passed=same, reason=reason, seconds=seconds)
