@@ -1,7 +1,7 @@
 # Everything a newcomer types. Needs Python 3.11 or later and make; the rest is installed in .venv.
 .DEFAULT_GOAL := help
 .SUFFIXES:
-.PHONY: help demo ui test long check format lock reset clean
+.PHONY: help demo ui test long chaos check format lock reset clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -34,6 +34,9 @@ long: $(VENV)/.installed-test ## run the long tests: a real daemon, 200 days wit
 	@$(BIN)/python -m pytest -q -m daemon $(ARGS)
 	@ML_ASSETS_TEST_RUN_EVERY=1 $(BIN)/python -m pytest -q $(ARGS) \
 		ml_assets_tests/operations/test_two_hundred_days.py
+
+chaos: $(VENV)/.installed-test ## kill training a hundred times at random (ARGS="-k seed-117" repeats one)
+	@$(BIN)/python -m pytest -q -s -m chaos $(ARGS) ml_assets_tests/chaos
 
 check: $(VENV)/.installed-test ## lint, types, layers
 	@$(BIN)/ruff check .
