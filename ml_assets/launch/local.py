@@ -20,7 +20,7 @@ from ml_assets.launch.launcher import (
     never,
 )
 from ml_assets.launch.process import GRACE_SECONDS, ChildProcess
-from ml_assets.launch.recovery import ERROR_BUDGET, RESTARTS, Ended, next_attempt
+from ml_assets.launch.recovery import ERROR_BUDGET, RESTARTS, Ended, next_attempt, spread_over
 from ml_assets.launch.session import measure_session, score_session, train_session
 from ml_assets.launch.standstill import Standstill
 from ml_assets.spec.program import (
@@ -233,7 +233,7 @@ def _train_request(job: TrainJob, folder: SessionFolder, number: int, world: Wor
         session=folder.session,
         attempt=number,
         model=job.model,
-        training=job.training,
+        training=spread_over(job.training, world.procs),
         data=job.data,
         init=job.init,
         resume=folder.newest_checkpoint(),

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from ml_assets.launch.failure import Next
+from ml_assets.spec.training import TrainingSpec, split_of
 
 RESTARTS = 3
 """How often torchrun starts the processes of one attempt again."""
@@ -58,3 +59,13 @@ def next_attempt(ended: Sequence[Ended], budget: int = ERROR_BUDGET) -> Decision
     if len(alike) > budget:
         return Decision(False, last.procs, f"it was tried {len(alike)} times")
     return Decision(True, last.procs, f"retry {len(alike)} of {budget}")
+
+
+def spread_over(training: TrainingSpec, procs: int) -> TrainingSpec:
+    """How a training is spread over fewer processes than its spec declares.
+
+    A hybrid needs equal groups of two or more. Shards of the same network are the same training.
+    """
+    if training.strategy == "hybrid" and split_of(procs, 1) is None:
+        return training.model_copy(update={"strategy": "shard"})
+    return training

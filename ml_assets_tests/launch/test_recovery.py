@@ -4,7 +4,8 @@ import signal
 
 import pytest
 
-from ml_assets.launch.recovery import Ended, next_attempt
+from ml_assets.launch.recovery import Ended, next_attempt, spread_over
+from ml_assets.spec.training import TrainingSpec
 
 KILL = -signal.SIGKILL
 CRASH = -signal.SIGSEGV
@@ -37,3 +38,12 @@ def test_each_story_has_a_next_step_with_a_reason(ended, procs, says):
     found, reason = after(*ended)
     assert found == procs
     assert says in reason
+
+
+def test_a_hybrid_that_fewer_processes_cannot_split_is_sharded():
+    hybrid = TrainingSpec(strategy="hybrid", processes=8)
+    assert spread_over(hybrid, 8) == hybrid
+    assert spread_over(hybrid, 4) == hybrid
+    assert spread_over(hybrid, 2) == hybrid.model_copy(update={"strategy": "shard"})
+    alone = TrainingSpec(strategy="replicate", processes=2)
+    assert spread_over(alone, 1) == alone
