@@ -10,8 +10,9 @@ import dagster as dg
 from dagster._utils.schedules import get_latest_completed_cron_tick
 
 from ml_assets.assets.graph import PipelineGraph
+from ml_assets.automation.schedules import cron_of
 from ml_assets.planning.in_flight import AT_WORK, WAITING, mark_dead, name_of, runs_on
-from ml_assets.spec.automation import AutomationSpec, cron_of, duration_text
+from ml_assets.spec.automation import AutomationSpec, duration_text
 
 CHECK = "runs_begin"
 SECONDS_BETWEEN_TICKS = 60

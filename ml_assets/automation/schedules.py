@@ -8,7 +8,8 @@ from ml_assets.errors import MlAssetsError
 from ml_assets.planning.decided import standing_refusal
 from ml_assets.planning.selection import model_run
 from ml_assets.resources.snapshots import SnapshotsResource
-from ml_assets.spec.automation import cron_of
+from ml_assets.spec.automation import Timed
+from ml_assets.spec.cron import cron_expression
 from ml_assets.storage.snapshots import SnapshotStore
 
 
@@ -33,6 +34,11 @@ def schedules(graph: PipelineGraph, refresh: AssetJob) -> list[dg.ScheduleDefini
         return refresh_tick(graph, snapshots.store())
 
     return [evaluate]
+
+
+def cron_of(declared: Timed) -> str:
+    """When it is due, in cron's five fields."""
+    return cron_expression(declared.every, declared.at, declared.cron)
 
 
 def refresh_tick(graph: PipelineGraph, store: SnapshotStore) -> dg.RunRequest | dg.SkipReason:

@@ -16,6 +16,7 @@ from ml_assets.spec.program import (
     Checkpoint,
     Event,
     Heartbeat,
+    ModelManifest,
     Progress,
     TrainResult,
     heartbeat_file,
@@ -37,7 +38,7 @@ class DrillOutcome:
     passed: bool
     reason: str
     undisturbed: str
-    """Digest of the model: its weights and all it takes to use them."""
+    """SHA-256 of the weights."""
     resumed: str | None = None
     rank: int | None = None
     """Whose process was killed; None: training was over before."""
@@ -126,7 +127,7 @@ def judged(
     whole: TrainResult, resumed: TrainResult | None, killer: Killer, error: str = ""
 ) -> DrillOutcome:
     """The outcome, from both results and what the killer saw."""
-    outcome = DrillOutcome(False, "", whole.model.digest, resumed and resumed.model.digest)
+    outcome = DrillOutcome(False, "", weights_of(whole), resumed and weights_of(resumed))
     if killer.killed is not None:
         outcome = replace(outcome, rank=killer.rank, step=killer.step)
     if resumed is None:
@@ -134,10 +135,16 @@ def judged(
     if killer.killed is None or killer.went_on is None:
         return replace(outcome, reason=f"{whole.step} steps were over before the kill came.")
     seconds = (killer.went_on - killer.killed).total_seconds()
-    same = resumed.model.digest == whole.model.digest
+    same = outcome.resumed == outcome.undisturbed
     reason = (
         f"Rank {killer.rank} was killed at step {killer.step} of {whole.step}; training went on"
         f" {seconds:.0f} s later, and "
         + ("ended in the same weights, bit for bit." if same else "ended in OTHER weights.")
     )
     return replace(outcome, passed=same, reason=reason, seconds=seconds)
+
+
+def weights_of(result: TrainResult) -> str:
+    """SHA-256 of a model's weights, from its manifest."""
+    manifest = (Path(result.model.uri) / "model.json").read_bytes()
+    return ModelManifest.model_validate_json(manifest).weights.sha256

@@ -85,11 +85,6 @@ class ResumeDrillSpec(Timed):
     """Prove on a schedule that a killed training resumes to the same weights, on a short one."""
 
 
-def cron_of(declared: Timed) -> str:
-    """When it is due, in cron's five fields."""
-    return cron_expression(declared.every, declared.at, declared.cron)
-
-
 class LandingSpec(Frozen):
     """Take in what lands in the sources, as soon as a partition has data in all of them."""
 

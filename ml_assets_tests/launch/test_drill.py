@@ -7,21 +7,43 @@ import pytest
 from ml_assets.launch.drill import Killer, judged, short_job
 from ml_assets.launch.launcher import TrainJob
 from ml_assets.launch.session import train_session
-from ml_assets.spec.program import Checkpoint, Progress, Ref, TrainResult
+from ml_assets.spec.program import (
+    Checkpoint,
+    File,
+    ModelManifest,
+    Preprocessing,
+    Progress,
+    Ref,
+    TrainResult,
+)
 from ml_assets.spec.training import LightGbm, Mlp, TrainingSpec
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 DATA = Ref(uri="/data", digest="d" * 64)
 
 
-def result(digest):
+def result(folder, weights):
+    """A training whose model has these weights."""
+    nothing = Preprocessing(numeric=(), null_flags=(), categorical=())
+    manifest = ModelManifest(
+        model=Mlp(family="mlp"),
+        task="binary",
+        classes=(),
+        preprocessing=nothing,
+        weights=File(path="weights.safetensors", size=1, sha256=weights * 64),
+        session="s",
+        step=40,
+    )
+    model = folder / weights
+    model.mkdir(exist_ok=True)
+    (model / "model.json").write_text(manifest.model_dump_json())
     return TrainResult(
         session="s",
         attempt=1,
         step=60,
         best_step=40,
         stopped="epochs",
-        model=Ref(uri="/model", digest=digest * 64),
+        model=Ref(uri=str(model), digest="e" * 64),
         metrics={},
         seconds=1.0,
     )
@@ -44,27 +66,27 @@ def survived(tmp_path):
     return killer
 
 
-def test_equal_weights_after_a_kill_pass_with_the_seconds_it_took(survived):
-    found = judged(result("a"), result("a"), survived)
+def test_equal_weights_after_a_kill_pass_with_the_seconds_it_took(survived, tmp_path):
+    found = judged(result(tmp_path, "a"), result(tmp_path, "a"), survived)
     assert (found.passed, found.rank, found.step, found.seconds) == (True, 1, 9, 4.0)
     assert "Rank 1 was killed at step 9 of 60" in found.reason
 
 
-def test_other_weights_do_not_pass_and_both_digests_are_told(survived):
-    found = judged(result("a"), result("b"), survived)
+def test_other_weights_do_not_pass_and_both_digests_are_told(survived, tmp_path):
+    found = judged(result(tmp_path, "a"), result(tmp_path, "b"), survived)
     assert not found.passed
     assert "OTHER weights" in found.reason
     assert (found.undisturbed, found.resumed) == ("a" * 64, "b" * 64)
 
 
-def test_a_training_that_does_not_come_back_does_not_pass(survived):
-    found = judged(result("a"), None, survived, "the disk is full")
+def test_a_training_that_does_not_come_back_does_not_pass(survived, tmp_path):
+    found = judged(result(tmp_path, "a"), None, survived, "the disk is full")
     assert not found.passed
     assert "did not recover: the disk is full" in found.reason
 
 
 def test_a_kill_that_came_too_late_proves_nothing(tmp_path):
-    found = judged(result("a"), result("a"), Killer(tmp_path, step=9, rank=0))
+    found = judged(result(tmp_path, "a"), result(tmp_path, "a"), Killer(tmp_path, step=9, rank=0))
     assert not found.passed
     assert "over before the kill" in found.reason
 
