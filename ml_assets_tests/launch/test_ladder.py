@@ -21,7 +21,10 @@ pytestmark = pytest.mark.skipif(not Path("/proc").is_dir(), reason="finds proces
 
 
 class Saboteur:
-    """Does something to the processes, once, when a checkpoint of at least this step is told."""
+    """Does something to the processes when a checkpoint of at least this step is told.
+
+    Once in an attempt, and in so many attempts: a checkpoint told later may be of the dead.
+    """
 
     def __init__(self, step, do, times=1):
         self.events, self.at = [], []
@@ -29,7 +32,9 @@ class Saboteur:
 
     def __call__(self, event):
         self.events.append(event)
-        if len(self.at) < self._times and event.kind == "checkpoint" and event.step >= self._step:
+        if event.kind != "checkpoint" or event.step < self._step:
+            return
+        if event.attempt == len(self.at) + 1 <= self._times:
             self.at.append(datetime.now(UTC))
             self._do()
 
