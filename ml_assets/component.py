@@ -20,6 +20,7 @@ from ml_assets.automation.jobs import pipeline_jobs
 from ml_assets.automation.schedules import schedules
 from ml_assets.automation.sensors import sensors
 from ml_assets.checks.gates import gates
+from ml_assets.checks.sanity import sanity
 from ml_assets.settings import read_settings
 from ml_assets.spec.pipeline import PipelineSpec
 
@@ -79,7 +80,11 @@ def build_pipeline(spec: PipelineSpec, folder: Path) -> dg.Definitions:
             evaluation_report(graph),
             released_model(graph),
         ],
-        asset_checks=[gates(graph), *([beginnings_check(graph)] if watched else [])],
+        asset_checks=[
+            *sanity(graph),
+            gates(graph),
+            *([beginnings_check(graph)] if watched else []),
+        ],
         jobs=jobs.all,
         schedules=schedules(graph, jobs.refresh),
         sensors=[*sensors(graph, jobs), *watched],

@@ -9,6 +9,7 @@ from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.inputs import require_record, resolve_base
 from ml_assets.assets.metadata import numbers, record_metadata, tracking_link
 from ml_assets.assets.publish import Draft, Published, Work, input_version
+from ml_assets.assets.sanity import require_sane
 from ml_assets.assets.training_events import EventSinks
 from ml_assets.launch.launcher import TrainJob
 from ml_assets.registry.run_record import (
@@ -62,6 +63,7 @@ def trained_model(graph: PipelineGraph) -> dg.AssetsDefinition:
         store = snapshots.store()
         base = resolve_base(context, store)
         data = require_record(store, base, Address(graph.name, "training_set"))
+        require_sane(context, asked, launcher.launcher(), data_ref(data))
         job = TrainJob(graph.name, spec.model, spec.training, data_ref(data), config.fresh)
         with EventSinks.open(context, graph, tracking.tracking(), job) as sinks:
             result = launcher.launcher().train(job, sinks.receive)

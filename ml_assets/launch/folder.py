@@ -21,6 +21,7 @@ from ml_assets.spec.program import (
     ModelManifest,
     Ref,
     Request,
+    SanityResult,
     ScoreResult,
     TrainResult,
 )
@@ -153,6 +154,10 @@ class SessionFolder:
             if _verified(self.root, result.predictions):
                 return result
         return None
+
+    def finished_sanity(self) -> SanityResult | None:
+        """The newest whole result of an examination."""
+        return next(self._results(SanityResult), None)
 
     def _results(self, kind: type[ReadT]) -> Iterator[ReadT]:
         """Whole results, newest attempt first."""

@@ -11,13 +11,16 @@ from ml_assets.errors import TrainingInterrupted
 from ml_assets.launch.events import SessionReader, append_warning
 from ml_assets.launch.failure import Ending, judge
 from ml_assets.launch.folder import SessionFolder
-from ml_assets.launch.launcher import OnEvent, ScoreJob, ShouldStop, TrainJob, never
+from ml_assets.launch.launcher import OnEvent, SanityJob, ScoreJob, ShouldStop, TrainJob, never
 from ml_assets.launch.process import GRACE_SECONDS, ChildProcess
-from ml_assets.launch.session import score_session, train_session
+from ml_assets.launch.session import sanity_session, score_session, train_session
 from ml_assets.spec.program import (
     Event,
     Output,
     Request,
+    SanityOutput,
+    SanityRequest,
+    SanityResult,
     ScoreOutput,
     ScoreRequest,
     ScoreResult,
@@ -32,7 +35,7 @@ PROGRAM = (sys.executable, "-m", "ml_assets.training")
 ERROR_BUDGET = 2
 """Attempts after the first, for an end that running again may mend (a crash, a kill)."""
 _POLL_SECONDS = 0.1
-ResultT = TypeVar("ResultT", TrainResult, ScoreResult)
+ResultT = TypeVar("ResultT", TrainResult, ScoreResult, SanityResult)
 
 
 @dataclass(frozen=True)
@@ -126,6 +129,26 @@ class LocalLauncher:
         work = _Work(job.pipeline, "score", folder, world, request, folder.finished_scoring)
         return self._run(work, on_event, should_stop)
 
+    def sanity(
+        self, job: SanityJob, on_event: OnEvent, should_stop: ShouldStop = never
+    ) -> SanityResult:
+        """See ``Launcher.sanity``."""
+        folder = self._sanity_folder(job)
+        world = World(threads=job.training.threads)
+
+        def request(number: int) -> SanityRequest:
+            return _sanity_request(job, folder, number, world)
+
+        work = _Work(job.pipeline, "sanity", folder, world, request, folder.finished_sanity)
+        return self._run(work, on_event, should_stop)
+
+    def known_sanity(self, job: SanityJob) -> SanityResult | None:
+        """See ``Launcher.known_sanity``."""
+        return self._sanity_folder(job).finished_sanity()
+
+    def _sanity_folder(self, job: SanityJob) -> SessionFolder:
+        return SessionFolder(self._objects.path("sessions", sanity_session(job)))
+
     def _run(self, work: _Work[ResultT], on_event: OnEvent, should_stop: ShouldStop) -> ResultT:
         """Create or adopt. Whoever comes gets every event of the session, and its one result."""
         follower = _Follower(SessionReader(work.folder.root), on_event, should_stop)
@@ -218,5 +241,19 @@ def _score_request(job: ScoreJob, folder: SessionFolder, number: int, world: Wor
             events=str(folder.events(number)),
             result=str(folder.result(number)),
         ),
+        world=world,
+    )
+
+
+def _sanity_request(
+    job: SanityJob, folder: SessionFolder, number: int, world: World
+) -> SanityRequest:
+    return SanityRequest(
+        session=folder.session,
+        attempt=number,
+        model=job.model,
+        training=job.training,
+        data=job.data,
+        output=SanityOutput(events=str(folder.events(number)), result=str(folder.result(number))),
         world=world,
     )

@@ -4,11 +4,23 @@ import hashlib
 import importlib.util
 from pathlib import Path
 
-from ml_assets.launch.launcher import ScoreJob, TrainJob
+from ml_assets.launch.launcher import SanityJob, ScoreJob, TrainJob
 from ml_assets.spec.canonical import digest_of
 
 _NOT_IN_THE_RESULT = {"processes", "strategy", "checkpoint_minutes", "keep_last", "keep_best"}
 """How the work is spread, what is saved when, and what is kept: the attempt's record has them."""
+
+_NOT_IN_SANITY = _NOT_IN_THE_RESULT | {
+    "epochs",
+    "batch_size",
+    "microbatches",
+    "learning_rate",
+    "warmup",
+    "clip_norm",
+    "evaluate_every",
+    "patience",
+}
+"""What no sanity check reads: a spec that changes only these is not examined again."""
 
 
 def train_session(job: TrainJob) -> str:
@@ -36,6 +48,20 @@ def score_session(job: ScoreJob) -> str:
             "data": job.data.digest,
             "split": job.split,
             "threads": job.threads,
+            "code": program_digest(),
+        },
+    )
+
+
+def sanity_session(job: SanityJob) -> str:
+    """The same network, rows and code are the same session, however long it then trains."""
+    return _named(
+        job.pipeline,
+        {
+            "verb": "sanity",
+            "model": job.model.model_dump(mode="json"),
+            "training": job.training.model_dump(mode="json", exclude=_NOT_IN_SANITY),
+            "data": job.data.digest,
             "code": program_digest(),
         },
     )

@@ -1,4 +1,4 @@
-"""python -m ml_assets.training {train,score} --request request.json
+"""python -m ml_assets.training {train,score,sanity} --request request.json
 
 Exit codes: 0 done, 64 bad request, 65 bad data, 66 non-finite, 69 a package is missing, 70 our bug,
 75 saved after a notice.
@@ -12,7 +12,14 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from ml_assets.spec.program import EXIT_BAD_REQUEST, EXIT_BUG, EXIT_DONE, Request, TrainRequest
+from ml_assets.spec.program import (
+    EXIT_BAD_REQUEST,
+    EXIT_BUG,
+    EXIT_DONE,
+    Request,
+    SanityRequest,
+    TrainRequest,
+)
 from ml_assets.spec.training import LightGbm
 from ml_assets.training.events import EventWriter
 from ml_assets.training.orphans import die_with_parent
@@ -24,7 +31,7 @@ _REQUEST: TypeAdapter[Request] = TypeAdapter(Request)
 def main() -> int:
     """Parse, run one verb, and turn what stopped it into an exit code and an event."""
     parser = argparse.ArgumentParser(prog="python -m ml_assets.training", description=__doc__)
-    parser.add_argument("verb", choices=["train", "score"])
+    parser.add_argument("verb", choices=["train", "score", "sanity"])
     parser.add_argument("--request", required=True, type=Path, help="the request, a JSON file")
     arguments = parser.parse_args()
     try:
@@ -46,6 +53,10 @@ def _run(request: Request) -> int:
     try:
         if isinstance(request, TrainRequest):
             _train(request, events)
+        elif isinstance(request, SanityRequest):
+            from ml_assets.training.sanity.suite import sanity
+
+            sanity(request, events)
         else:
             from ml_assets.training.score import score
 
