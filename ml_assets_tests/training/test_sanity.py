@@ -96,6 +96,16 @@ def test_a_healthy_network_passes_every_check_of_its_task(
     assert len(checks) == (5 if task == "ranking" else 6)
 
 
+@pytest.mark.parametrize("optimizer", ["sgd", "nadam", "adafactor"])
+@pytest.mark.parametrize("task", [*SETS])
+def test_every_optimizer_learns_a_batch_by_heart_at_the_checks_own_rate(
+    sets: dict[str, Ref], task: str, optimizer: str
+) -> None:
+    changed = {"optimizer": optimizer, "strategy": "replicate", "learning_rate": 1e-6}
+    asked = request(sets[task], MLP, SPEC.model_copy(update=changed))
+    assert told(admit(asked)) == {}
+
+
 # --- each bug trips its check, and no other -------------------------------------------------------
 
 

@@ -9,14 +9,16 @@ from numpy.typing import NDArray
 from torch.optim import Optimizer
 
 from ml_assets.spec.program import SanityCheck
+from ml_assets.spec.training import OptimizerName
 from ml_assets.training.batches import Tensors
 from ml_assets.training.losses import prediction_losses
 from ml_assets.training.models import Network, predictions
 from ml_assets.training.optimization import make_optimizer
 from ml_assets.training.sanity.subject import Subject, verdict
 
-_RATE = 0.01
+_RATES: dict[OptimizerName, float] = {"adamw": 0.01, "nadam": 0.01, "adafactor": 0.03, "sgd": 0.03}
 """Of both checks, whatever the spec's: it takes dozens of steps, not thousands."""
+_CLIP = 1.0
 
 _BY_HEART_ROWS, _CANDIDATES = 32, 2048
 _BY_HEART_STEPS = 300
@@ -154,7 +156,7 @@ def _optimizer(network: Network, subject: Subject) -> Optimizer:
     """The one that trains, at a rate of the check's own."""
     optimizer = make_optimizer(network, subject.spec)
     for group in optimizer.param_groups:
-        group["lr"] = _RATE
+        group["lr"] = _RATES[subject.spec.optimizer]
     return optimizer
 
 
@@ -165,6 +167,7 @@ def _step(
     loss = subject.mean_loss(_logits(network, rows, blank=blank), rows)
     optimizer.zero_grad(set_to_none=True)
     loss.backward()
+    torch.nn.utils.clip_grad_norm_(network.parameters(), _CLIP)
     optimizer.step()
     return float(loss.detach())
 
