@@ -169,6 +169,11 @@ def _result(
             "dagster/uri": model.uri,
             "session": result.session,
             "stopped": f"{result.stopped} at step {result.step}",
+            **(
+                {"advice": dg.MetadataValue.md("\n".join(f"- {a}" for a in result.advice))}
+                if result.advice
+                else {}
+            ),
             **numbers({"best_step": result.best_step, "step": result.step, **result.metrics}),
         },
         data_version=dg.DataVersion(published.record.data_version),

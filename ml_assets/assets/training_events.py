@@ -93,7 +93,10 @@ class EventSinks:
                 earlier = event.time < self._opened
                 tell = self.context.log.debug if earlier else self.context.log.error
                 tell(f"rank {event.rank}: {event.reason}")
-            case FirstRows() | FixedBatch() | Finished():
+            case Finished():
+                for advice in getattr(event.result, "advice", ()):
+                    self.context.log.warning(advice)
+            case FirstRows() | FixedBatch():
                 pass
 
     def close(self, status: str) -> None:

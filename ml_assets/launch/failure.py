@@ -14,6 +14,8 @@ from ml_assets.spec.program import (
     EXIT_BUG,
     EXIT_NON_FINITE,
     EXIT_NOT_INSTALLED,
+    EXIT_OUT_OF_MEMORY,
+    EXIT_RANKS_DIFFER,
     EXIT_SAVED_AFTER_NOTICE,
     Event,
     Failed,
@@ -59,6 +61,17 @@ _TABLE: dict[int, _Meaning] = {
     EXIT_NOT_INSTALLED: _Meaning(
         "a package that this family of models needs cannot be loaded",
         "Install what it names where the training runs, or choose another model.family.",
+        "stop",
+    ),
+    EXIT_OUT_OF_MEMORY: _Meaning(
+        "memory ran out",
+        "Lower training.batch_size and raise training.accumulate by as much (the update stays the"
+        " same), set training.strategy to shard and raise training.processes, or give it more.",
+        "stop",
+    ),
+    EXIT_RANKS_DIFFER: _Meaning(
+        "the processes did not go through the same parameters",
+        "Let the model's forward pass take the same branches whatever its rows are.",
         "stop",
     ),
     EXIT_SAVED_AFTER_NOTICE: _Meaning(

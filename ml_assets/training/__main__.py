@@ -1,7 +1,7 @@
 """python -m ml_assets.training {train,score,sanity} --request request.json
 
 Exit codes: 0 done, 64 bad request, 65 bad data, 66 non-finite, 69 a package is missing, 70 our bug,
-75 saved after a notice.
+72 ranks that differ, 73 out of memory, 75 saved after a notice.
 Under torchrun, which exits 1 for everything, the code is in the last ``error`` event.
 """
 
@@ -16,11 +16,13 @@ from ml_assets.spec.program import (
     EXIT_BAD_REQUEST,
     EXIT_BUG,
     EXIT_DONE,
+    EXIT_OUT_OF_MEMORY,
     Request,
     SanityRequest,
     TrainRequest,
 )
 from ml_assets.spec.training import LightGbm
+from ml_assets.training.diagnosis import LESS_MEMORY, is_out_of_memory
 from ml_assets.training.events import EventWriter
 from ml_assets.training.orphans import die_with_parent
 from ml_assets.training.stop import Stopped
@@ -67,6 +69,10 @@ def _run(request: Request) -> int:
     except Exception as error:  # the last line of defence: everything becomes an event
         import traceback
 
+        if is_out_of_memory(error):
+            reason = f"memory ran out: {error}. {LESS_MEMORY}"
+            events.failed(EXIT_OUT_OF_MEMORY, reason, None, detail=traceback.format_exc())
+            return EXIT_OUT_OF_MEMORY
         reason = f"{type(error).__name__}: {error}"
         events.failed(EXIT_BUG, reason, None, detail=traceback.format_exc())
         return EXIT_BUG

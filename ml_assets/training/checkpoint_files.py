@@ -15,6 +15,7 @@ from ml_assets.spec.base import Frozen
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.program import CheckpointManifest, Ref, TrainRequest
 from ml_assets.storage.objects import describe, file_digest, verify, write_whole
+from ml_assets.training.diagnosis import Evaluated
 from ml_assets.training.events import EventWriter
 from ml_assets.training.loss_scale import LossScale
 
@@ -39,6 +40,8 @@ class TrainerState(Frozen):
     evaluations_without_better: int = 0
     loss_scale: LossScale | None = None
     """Of fp16; the other precisions have none."""
+    history: tuple[Evaluated, ...] = ()
+    """Every evaluation so far, for the diagnosis at the end."""
 
     def judged(self, loss: float, name: str, keep_best: int) -> "TrainerState":
         """The state after an evaluation of the step that it is at.

@@ -12,6 +12,7 @@ from ml_assets.training.checkpoint import Checkpoints
 from ml_assets.training.checkpoint_files import CheckpointFiles, TrainerState, newest_whole
 from ml_assets.training.clock import CheckpointClock
 from ml_assets.training.data import SplitArrays, open_set
+from ml_assets.training.diagnosis import Evaluated
 from ml_assets.training.events import FIRST_ROWS, EventWriter
 from ml_assets.training.export import export
 from ml_assets.training.models import build, set_output_bias
@@ -75,6 +76,13 @@ class Window:
     @property
     def loss(self) -> float:
         return sum(self.losses) / len(self.losses)
+
+    def waits(self, seconds: float) -> dict[str, float]:
+        """Of so many seconds that the steps waited for rows."""
+        return {
+            "data_wait_share": seconds / max(time.monotonic() - self.since, 1e-9),
+            "data_loading_latency_ms": 1000 * seconds / len(self.losses),
+        }
 
     @property
     def rows_per_second(self) -> float:
@@ -155,6 +163,7 @@ class Trainer:
             "learning_rate": learning_rate(self.spec, state.step - 1, self.steps),
             "grad_norm": done.grad_norm,
             "rows_per_second": window.rows_per_second,
+            **window.waits(self.stepper.waited()),
             "epoch": state.step / self.stepper.batches.steps_per_epoch,
         }
         if done.loss_scale is not None:
@@ -163,6 +172,9 @@ class Trainer:
         # a notice's evaluation is off the schedule: it must not change when training stops
         if self._evaluation_is_due(state.step):
             state = state.judged(loss, self.files.name(state.step), self.spec.keep_best)
+            at = Evaluated.of(state.step, window.losses[0], metrics)
+            state = state.model_copy(update={"history": (*state.history, at)})
+        self.stepper.compare_branches = True
         self._tell(state.step, metrics)
         self.events.fixed_batch(state.step, *fixed_batch(forward, self.held_out, self.ranks, task))
         self._save(state, metrics)
