@@ -13,9 +13,8 @@ from pathlib import Path
 
 import torch
 from figures import tell
-from generated import training_set
+from generated import train_request, training_set
 
-from ml_assets.spec.program import Output, Ref, TrainRequest, World
 from ml_assets.spec.training import Mlp, TrainingSpec
 from ml_assets.training.checkpoint import Checkpoints
 from ml_assets.training.checkpoint_files import CheckpointFiles, TrainerState
@@ -51,7 +50,7 @@ def seconds(folder: Path, turns: int) -> tuple[list[float], list[float]]:
         for parameter in network.parameters():
             parameter.grad = torch.randn_like(parameter)
         optimizer.step()
-        request = request_for(folder, data)
+        request = train_request(folder, data, MODEL, SPEC)
         events = EventWriter(Path(request.output.events), "session", 1, 0)
         checkpoints = Checkpoints(CheckpointFiles(request, events, ranks.world), ranks)
         waited, stalled = [], []
@@ -68,23 +67,6 @@ def seconds(folder: Path, turns: int) -> tuple[list[float], list[float]]:
         return waited[1:], stalled[1:]  # the first turn warms up
     finally:
         leave()
-
-
-def request_for(folder: Path, data: Ref) -> TrainRequest:
-    """What the trainer of these checkpoints would have been asked."""
-    names = ("checkpoints", "model", "events.jsonl", "result.json")
-    checkpoints, model, events, result = (str(folder / name) for name in names)
-    output = Output(checkpoints=checkpoints, model=model, events=events, result=result)
-    return TrainRequest(
-        session="session",
-        attempt=1,
-        model=MODEL,
-        training=SPEC,
-        data=data,
-        resume=None,
-        output=output,
-        world=World(),
-    )
 
 
 if __name__ == "__main__":

@@ -8,7 +8,8 @@ import polars as pl
 
 from ml_assets.dataset.shards import write_shards
 from ml_assets.spec.pipeline import FeaturesSpec, LabelSpec
-from ml_assets.spec.program import Ref
+from ml_assets.spec.program import Output, Ref, TrainRequest, World
+from ml_assets.spec.training import ModelSpec, TrainingSpec
 
 NUMERIC = tuple(f"x{number}" for number in range(35))
 CATEGORICAL = tuple(f"c{number}" for number in range(6))
@@ -41,3 +42,25 @@ def _frame(rows: int, first: int) -> pl.LazyFrame:
     key = np.arange(first, first + rows)
     at = pl.repeat(datetime(2024, 1, 1, tzinfo=UTC), rows, eager=True)
     return pl.DataFrame({"k": key, "at": at, **numbers, **words, "y": late}).lazy()
+
+
+def train_request(
+    folder: Path, data: Ref, model: ModelSpec, training: TrainingSpec
+) -> TrainRequest:
+    """What the launcher would ask of the program, with everything it writes below ``folder``."""
+    output = Output(
+        checkpoints=str(folder / "checkpoints"),
+        model=str(folder / "model"),
+        events=str(folder / "events.jsonl"),
+        result=str(folder / "result.json"),
+    )
+    return TrainRequest(
+        session="session",
+        attempt=1,
+        model=model,
+        training=training,
+        data=data,
+        resume=None,
+        output=output,
+        world=World(),
+    )

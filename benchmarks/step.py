@@ -15,18 +15,17 @@ from pathlib import Path
 import numpy as np
 import torch
 from figures import tell
-from generated import training_set
+from generated import train_request, training_set
 from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from ml_assets.spec.program import ShardSchema
-from ml_assets.spec.training import Mlp, Strategy, TrainingSpec
+from ml_assets.spec.program import ShardSchema, TrainRequest
+from ml_assets.spec.training import Mlp, TrainingSpec
+from ml_assets.training.assembly import assemble, first_values
 from ml_assets.training.batches import Batches
 from ml_assets.training.data import SplitArrays, open_set
-from ml_assets.training.models import build
-from ml_assets.training.optimization import make_optimizer
-from ml_assets.training.parallel import join, leave, parallelize
-from ml_assets.training.step import Stepper, Word
+from ml_assets.training.parallel import Ranks, join, leave
+from ml_assets.training.step import Word
 
 ROWS = 60_000
 BATCH = 960
@@ -43,12 +42,17 @@ def main() -> None:
     torch.set_num_threads(1)
     ranks = join()
     with tempfile.TemporaryDirectory() as folder:
-        data, schema = open_set(training_set(ROWS, Path(folder)))
-        arrays = SplitArrays(data, schema, "train")
+        data = training_set(ROWS, Path(folder))
+        _, schema = open_set(data)
+        arrays = SplitArrays(Path(data.uri), schema, "train")
         try:
             bare = bare_loop(arrays)
             for strategy, aim in (("replicate", 1.05), ("shard", 1.25)):
-                ours = program(arrays, schema, strategy, ranks)
+                spec = TrainingSpec(
+                    batch_size=BATCH, microbatches=24, strategy=strategy, processes=1
+                )
+                request = train_request(Path(folder), data, MODEL, spec)
+                ours = program(request, schema, ranks)
                 tell(f"step_{strategy}_to_bare", ratio(ours, bare, turns), aim)
             print(f"bare_step_ms {1000 * cpu_seconds(bare):.0f}")
             tell("data_wait_percent", 100 * share_of_data(arrays, bare), 1)
@@ -76,18 +80,12 @@ def share_of_data(arrays: SplitArrays, bare: TakeStep) -> float:
     return cpu_seconds(lambda step: batches.share(step, 0, 1)) / cpu_seconds(bare)
 
 
-def program(
-    arrays: SplitArrays, schema: ShardSchema, strategy: Strategy, ranks: object
-) -> TakeStep:
+def program(request: TrainRequest, schema: ShardSchema, ranks: Ranks) -> TakeStep:
     """Steps as the program takes them."""
-    spec = TrainingSpec(batch_size=BATCH, microbatches=24, strategy=strategy, epochs=10)
-    torch.manual_seed(0)
-    network = build(MODEL, schema.preprocessing, schema.task, schema.classes)
-    network = parallelize(network, strategy, 1)
-    batches = Batches(arrays, spec.seed, spec.batch_size, spec.microbatches)
-    optimizer = make_optimizer(network, spec)
-    stepper = Stepper(network, optimizer, batches, ranks, spec, "binary")
-    return lambda step: stepper.take(step, lambda: Word(False, False))
+    stepper = assemble(
+        request, first_values(request, schema)[0], Path(request.data.uri), schema, ranks
+    )
+    return lambda step: stepper.take(step, None, lambda: Word(False, False))
 
 
 def bare_loop(arrays: SplitArrays) -> TakeStep:

@@ -18,7 +18,7 @@ from ml_assets.spec.canonical import digest_of
 from ml_assets.spec.partitions import windows
 from ml_assets.spec.pipeline import PartitionsSpec, PipelineSpec
 from ml_assets.spec.sources import SourceSpec
-from ml_assets.spec.training import without_meaning
+from ml_assets.spec.training import RELEASE, without_meaning
 
 Decorator = Callable[[Callable[..., Any]], dg.AssetsDefinition]
 PACKAGE = Path(ml_assets.__file__).parent
@@ -178,6 +178,9 @@ class PipelineGraph:
             names = [self.spec.tables[source].function.split(":")[0]]
         if stage == "feature_set":
             names = [self.spec.features.function.split(":")[0]]
+        if stage in ("checkpoints", "trained_model"):
+            begin = self.spec.training.init_from
+            names = [begin] if begin not in (None, RELEASE) else []
         return {name: file_digest(self.folder / name) for name in names}
 
 

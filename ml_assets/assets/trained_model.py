@@ -6,6 +6,7 @@ from typing import Any
 import dagster as dg
 
 from ml_assets.assets.graph import PipelineGraph
+from ml_assets.assets.initial_weights import KEY, InitialWeights, initial_weights
 from ml_assets.assets.inputs import require_record, resolve_base
 from ml_assets.assets.metadata import numbers, record_metadata, tracking_link
 from ml_assets.assets.publish import Draft, Published, Work, input_version
@@ -59,12 +60,13 @@ def trained_model(graph: PipelineGraph) -> dg.AssetsDefinition:
         tracking: TrackingResource,
     ) -> Iterator[dg.MaterializeResult]:
         asked = graph.with_epochs(config.epochs)
-        spec, code_version = asked.spec, asked.code_version(STAGE)
+        code_version = asked.code_version(STAGE)
         store = snapshots.store()
         base = resolve_base(context, store)
         data = require_record(store, base, Address(graph.name, "training_set"))
         require_sane(context, asked, launcher.launcher(), data_ref(data))
-        job = TrainJob(graph.name, spec.model, spec.training, data_ref(data), config.fresh)
+        init = initial_weights(context.log, asked, store, objects.store(), base)
+        job = train_job(asked, data, config.fresh, init)
         with EventSinks.open(context, graph, tracking.tracking(), job) as sinks:
             result = launcher.launcher().train(job, sinks.receive)
         model = adopt_model(objects.store(), result.model)
@@ -72,6 +74,7 @@ def trained_model(graph: PipelineGraph) -> dg.AssetsDefinition:
             "session": result.session,
             "model": model.model_dump(),
             "data": data_ref(data).model_dump(),
+            **({"init": init.ref.model_dump()} if init else {}),
             "metrics": result.metrics,
             "best_step": result.best_step,
             "stopped": result.stopped,
@@ -82,14 +85,15 @@ def trained_model(graph: PipelineGraph) -> dg.AssetsDefinition:
             "checkpoints": sinks.last_checkpoint_digest or model.digest,
             STAGE: model.digest,
         }
-        record = run_record_of(asked, context.run_id, result, data, base)
+        seen = (init.as_input(),) if init else ()
+        record = run_record_of(asked, context.run_id, result, data, base, init)
         for stage, version in versions.items():
             address = Address(graph.name, stage)
-            work = Work(address, code_version, inputs, context.run_id, config.fresh)
+            work = Work(address, code_version, inputs, context.run_id, config.fresh, seen)
             with Draft(store, work, store.resolve("main")) as draft:
                 draft.text("run.json", record_bytes(record))
                 published = draft.publish(attributes=attributes, data_version=version)
-            shown = {**sinks.pictures(), **tracking_link(sinks.mlflow_run)}
+            shown = {**sinks.pictures(), **tracking_link(sinks.mlflow_run), **began_with(init)}
             yield _result(graph, stage, published, result, model, shown)
         sinks.attach(record)
 
@@ -126,7 +130,12 @@ def _weights(model: ModelSpec) -> str:
 
 
 def run_record_of(
-    graph: PipelineGraph, run: str, result: TrainResult, data: StageRecord, commit: str
+    graph: PipelineGraph,
+    run: str,
+    result: TrainResult,
+    data: StageRecord,
+    commit: str,
+    init: InitialWeights | None,
 ) -> RunRecord:
     """All it takes to repeat the training: code, lock, machine, spec, inputs, seed, outputs."""
     return run_record(
@@ -136,11 +145,24 @@ def run_record_of(
         run=run,
         config=graph.spec,
         seed=graph.spec.training.seed,
-        inputs=[run_input(data, commit)],
+        inputs=[run_input(data, commit), *([init.as_run_input()] if init else [])],
         outputs={"training_set": data.data_version, "model": result.model.digest},
         metrics=result.metrics,
         world=training_world(graph.spec.model, graph.spec.training),
     )
+
+
+def train_job(
+    graph: PipelineGraph, data: StageRecord, fresh: str | None, init: InitialWeights | None
+) -> TrainJob:
+    """The training that the spec asks for, on exactly this set, from exactly these weights."""
+    spec, begin = graph.spec, init.ref if init else None
+    return TrainJob(graph.name, spec.model, spec.training, data_ref(data), fresh, begin)
+
+
+def began_with(init: InitialWeights | None) -> dict[str, str]:
+    """Metadata: the weights that a training began with, where they were not fresh."""
+    return {KEY: f"{init.said} {init.ref.digest}"} if init else {}
 
 
 def data_ref(record: StageRecord) -> Ref:

@@ -26,6 +26,8 @@ class TrainJob:
     data: Ref
     salt: str | None = None
     """Asks for a session of its own: a fresh training."""
+    init: Ref | None = None
+    """Weights to begin with; None: fresh ones."""
 
 
 @dataclass(frozen=True)

@@ -218,6 +218,7 @@ def _train_request(job: TrainJob, folder: SessionFolder, number: int, world: Wor
         model=job.model,
         training=job.training,
         data=job.data,
+        init=job.init,
         resume=folder.newest_checkpoint(),
         output=Output(
             checkpoints=str(folder.checkpoints),

@@ -11,6 +11,9 @@ _NOT_IN_THE_RESULT = {"processes", "strategy", "checkpoint_minutes", "keep_last"
 """How the work is spread, what is saved when, and what is kept: the attempt's record has them."""
 
 _NOT_IN_SANITY = _NOT_IN_THE_RESULT | {
+    "oversample",
+    "recalibrate",
+    "init_from",
     "epochs",
     "batch_size",
     "microbatches",
@@ -35,6 +38,7 @@ def train_session(job: TrainJob) -> str:
             "model": job.model.model_dump(mode="json"),
             "training": job.training.model_dump(mode="json", exclude=_NOT_IN_THE_RESULT),
             "data": job.data.digest,
+            "init": job.init.digest if job.init else None,
             "code": program_digest(),
             "salt": job.salt,
         },

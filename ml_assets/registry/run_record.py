@@ -77,7 +77,7 @@ class RunInput(InputVersion):
 
     rows: int | None
     path: str
-    """Of its record in the snapshot store, at ``commit``."""
+    """Of its record in the snapshot store, at ``commit``; without one: what the spec calls it."""
 
 
 class RunRecord(Frozen):

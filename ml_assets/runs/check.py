@@ -3,11 +3,12 @@
 import importlib.util
 from pathlib import Path
 
+from ml_assets.assets.initial_weights import initial_file
 from ml_assets.errors import MlAssetsError
 from ml_assets.features.function import load_function
 from ml_assets.spec.load import SPEC_FILE, Mistake, check_spec
 from ml_assets.spec.pipeline import PipelineSpec
-from ml_assets.spec.training import INSTALL_LIGHTGBM, LightGbm
+from ml_assets.spec.training import INSTALL_LIGHTGBM, RELEASE, LightGbm
 from ml_assets.validation.contract import load_contract
 
 
@@ -44,6 +45,12 @@ def _file_mistakes(folder: Path, spec: PipelineSpec) -> list[Mistake]:
         except MlAssetsError as error:
             key = f"sources.{name}.contract"
             found.append(_named(folder, key, source.contract, error))
+    begin = spec.training.init_from
+    if begin is not None and begin != RELEASE:
+        try:
+            initial_file(folder, begin)
+        except MlAssetsError as error:
+            found.append(_named(folder, "training.init_from", begin, error))
     functions = {f"tables.{name}.function": table.function for name, table in spec.tables.items()}
     for key, function in {**functions, "features.function": spec.features.function}.items():
         try:

@@ -25,6 +25,7 @@ from ml_assets.spec.gates import (
     ReleaseSpec,
     Size,
 )
+from ml_assets.spec.objective import objective_problems
 from ml_assets.spec.sources import SourceSpec, inside
 from ml_assets.spec.tables import FunctionPath, TableSpec
 from ml_assets.spec.training import ModelSpec, Task, TrainingSpec, without_meaning
@@ -307,9 +308,6 @@ def _label_problems(spec: PipelineSpec) -> list[Misfit]:
     if label.column == label.query:
         said = f"label.query {label.query!r} is the label itself: name another column"
         problems.append(Misfit(("label", "query"), said))
-    if label.task != "binary" and spec.training.positive_weight != 1:
-        said = f"training.positive_weight is for a binary label, this one is {label.task}"
-        problems.append(Misfit(("training", "positive_weight"), f"{said}: remove it"))
     return problems
 
 
@@ -317,9 +315,13 @@ def _training_problems(spec: PipelineSpec) -> list[Misfit]:
     refused = sorted(without_meaning(spec.model) & spec.training.model_fields_set)
     why = (
         f"of no meaning for model.family {spec.model.family!r}, which grows trees in one process;"
-        " remove it (model.rounds and model.learning_rate are its own)"
+        " remove it (model.rounds and model.learning_rate are its own; for rare classes there are"
+        " training.positive_weight and training.class_weights)"
     )
-    return [Misfit(("training", name), f"training.{name}: {why}") for name in refused]
+    return [
+        *objective_problems(spec.training, spec.label.task, spec.label.classes),
+        *(Misfit(("training", name), f"training.{name}: {why}") for name in refused),
+    ]
 
 
 def _evaluation_problems(spec: PipelineSpec) -> list[Misfit]:

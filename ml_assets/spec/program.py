@@ -102,6 +102,25 @@ class ShardSchema(Frozen):
     """The rows before encoding (Parquet), in the order of the shards."""
 
 
+class Calibration(Frozen):
+    """Takes the probabilities p of a model back to frequencies; applied wherever it predicts.
+
+    ``q_k ~ p_k / f(p_k)`` undoes a focal loss, then ``~ q_k^scale exp(shift_k)``, each made to sum
+    to one. Of a binary label that is Platt's ``sigmoid(a logit(q) + b)``.
+    """
+
+    focal_gamma: Annotated[float, Field(ge=0)] = 0.0
+    """Of the loss it was trained with; 0: none."""
+    scale: Annotated[float, Field(gt=0)] = 1.0
+    shift: tuple[float, ...] = Field(strict=False)
+    """[classes], the first 0; binary: of the negative and the positive."""
+    rows: Annotated[int, Field(ge=0)] = 0
+    """Of the validation split, that it was fitted on."""
+    log_loss_before: float | None = None
+    """Of those rows, without it."""
+    log_loss: float | None = None
+
+
 class ModelManifest(Frozen):
     """``model.json`` beside the weights: all it takes to score. Its SHA-256 is the model."""
 
@@ -112,6 +131,7 @@ class ModelManifest(Frozen):
     preprocessing: Preprocessing
     label_scale: LabelScale | None = Field(default=None, exclude_if=unset)
     """Regression: takes a prediction back to the label's own unit."""
+    calibration: Calibration | None = Field(default=None, exclude_if=unset)
     weights: File
     session: str
     step: Annotated[int, Field(ge=0)]
@@ -165,6 +185,8 @@ class TrainRequest(Frozen):
     model: ModelSpec
     training: TrainingSpec
     data: Ref
+    init: Ref | None = Field(default=None, exclude_if=unset)
+    """Weights to begin with: the folder of a model, or a .safetensors file and its SHA-256."""
     resume: Ref | None
     output: Output
     world: World

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Annotated, Literal, Self, assert_never
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from ml_assets.spec.base import Fraction, Frozen, Positive
 
@@ -86,6 +86,10 @@ _OF_NETWORKS = frozenset(
         "clip_norm",
         "strategy",
         "processes",
+        "loss",
+        "focal_gamma",
+        "oversample",
+        "init_from",
     }
 )
 
@@ -119,6 +123,13 @@ def split_of(world: int, here: int) -> tuple[int, int] | None:
     return None if groups is None else (groups, world // groups)
 
 
+Weight = Annotated[float, Field(gt=0)]
+
+RELEASE = "release"
+"""``init_from``: the model that the pipeline has released when training is asked for."""
+_PICKLES = (".pt", ".pth", ".bin", ".pkl", ".pickle", ".ckpt", ".joblib")
+
+
 class TrainingSpec(Frozen):
     """One global step is ``microbatches`` logical microbatches, over any number of processes.
 
@@ -149,8 +160,22 @@ class TrainingSpec(Frozen):
     precision: Precision = "fp32"
     """What the network computes in; its own weights, sums and what is exported are fp32."""
     clip_norm: Annotated[float, Field(gt=0)] = 1.0
-    positive_weight: Annotated[float, Field(gt=0)] = 1.0
-    """Weight of a positive row in the loss (binary); 1 keeps the probabilities calibrated."""
+    loss: Literal["log_loss", "focal"] = "log_loss"
+    """``focal`` (Lin et al., 2017) counts rows less that are predicted well; classes only."""
+    focal_gamma: Annotated[float, Field(gt=0, le=10)] = 2.0
+    """How much less: a row's log-loss times ``(1 - p)^gamma``, p the probability of its class."""
+    positive_weight: Weight = 1.0
+    """Weight of a positive row in the loss (binary); another than 1 calls for calibration."""
+    class_weights: tuple[Weight, ...] = Field(default=(), strict=False)
+    """Weight of a row of each class in the loss (multiclass), as ``label.classes`` orders them."""
+    oversample: Annotated[float, Field(gt=0, le=0.5)] | None = None
+    """Least share of each class in what an epoch draws: rows of a rarer one come several times."""
+    recalibrate: bool | None = None
+    """Fit the probabilities to the validation split after training. None: where weights,
+    oversampling or a focal loss have moved them."""
+    init_from: str | None = None
+    """Begin with the weights of ``release``, or of a .safetensors file (its path, absolute or from
+    the pipeline's folder), instead of fresh ones. Without a release the first training is fresh."""
     evaluate_every: Positive = 50
     """Steps between evaluations on the validation split; a checkpoint is saved at each."""
     checkpoint_minutes: Annotated[float, Field(gt=0)] | None = None
@@ -164,6 +189,18 @@ class TrainingSpec(Frozen):
     processes: Positive = 2
     threads: Positive = 1
     """OMP threads of each process; part of the numerics, therefore of the session."""
+
+    @field_validator("init_from")
+    @classmethod
+    def _weights_are_data(cls, value: str | None) -> str | None:
+        if value is None or value == RELEASE or value.endswith(".safetensors"):
+            return value
+        why = ""
+        if value.endswith(_PICKLES):
+            why = ": a pickle runs code when it is read. Save its tensors with safetensors instead"
+        raise ValueError(
+            f"init_from {value!r} must be 'release' or the path of a .safetensors file{why}"
+        )
 
     @model_validator(mode="after")
     def _batch_divides(self) -> Self:

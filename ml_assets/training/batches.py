@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from ml_assets.training.data import Rows, SplitArrays
 from ml_assets.training.models.layers import Masks
+from ml_assets.training.oversampling import Again, rows_drawn
 from ml_assets.training.sampler import microbatch_seed, permuted
 
 
@@ -51,16 +52,23 @@ class Batches:
     """Of a batch."""
     accumulate: int = 1
     """Batches in a global step."""
+    again: tuple[Again, ...] = ()
+    """Oversampling: the rows of rare classes, drawn more than once."""
+
+    @property
+    def draws(self) -> int:
+        """Of an epoch: every unit exactly once, but for those that are drawn again."""
+        return self.rows.units + sum(more.draws for more in self.again)
 
     @property
     def steps_per_epoch(self) -> int:
-        """The last step of an epoch may be short: every unit comes exactly once an epoch."""
-        return -(-self.rows.units // (self.batch_size * self.accumulate))
+        """The last step of an epoch may be short: an epoch has each of its draws exactly once."""
+        return -(-self.draws // (self.batch_size * self.accumulate))
 
     def first(self, count: int) -> Rows:
         """The first rows of the first batch."""
-        places = np.arange(min(count, self.rows.units))
-        found = self.rows.take_units(permuted(places, self.rows.units, self.seed, 0))
+        places = np.arange(min(count, self.draws))
+        found = self.rows.take_units(self._drawn(places, epoch=0))
         return Rows(found.numeric[:count], found.categorical[:count], found.label[:count])
 
     def share(self, step: int, rank: int, world: int, batch: int = 0) -> tuple[Tensors, Masks, int]:
@@ -72,25 +80,30 @@ class Batches:
             batch: number of the batch within the global step.
         """
         epoch, place = divmod(step, self.steps_per_epoch)
-        units = self.rows.units
+        draws = self.draws
         size = self.batch_size // self.microbatches
         begin = place * self.batch_size * self.accumulate
         first = batch * self.microbatches
         ranges, seeds = [], []
         for microbatch in range(first + rank, first + self.microbatches, world):
-            start = min(begin + microbatch * size, units)
-            stop = min(start + size, units)
+            start = min(begin + microbatch * size, draws)
+            stop = min(start + size, draws)
             if stop > start:
                 ranges.append(np.arange(start, stop))
                 seeds.append(microbatch_seed(self.seed, step, microbatch))
         idle = not ranges
         if idle:
             ranges, seeds = [np.zeros(1, np.int64)], [0]
-        numbers = permuted(np.concatenate(ranges), units, self.seed, epoch)
+        numbers = self._drawn(np.concatenate(ranges), epoch)
         rows = np.split(self.rows.rows_of(numbers), np.cumsum([len(span) for span in ranges])[:-1])
         masks = Masks(tuple(seeds), tuple(int(of.sum()) for of in rows))
         taken = replace(tensors(self.rows.take_units(numbers)), numbers=numbers)
         return taken, masks, 0 if idle else sum(masks.rows)
+
+    def _drawn(self, places: NDArray[np.int64], epoch: int) -> NDArray[np.int64]:
+        """The units at these places of the epoch's order."""
+        order = permuted(places, self.draws, self.seed, epoch)
+        return rows_drawn(order, self.rows.units, self.again, epoch)
 
 
 def lost_share(microbatches: int, world: int) -> float:

@@ -1,6 +1,6 @@
 """The training set as memory-mapped arrays, verified against its manifest. No engine is loaded."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,6 +12,8 @@ from ml_assets.errors import StorageError
 from ml_assets.spec.program import File, Ref, Shard, ShardSchema, Split
 from ml_assets.storage.objects import file_digest, verify
 from ml_assets.training.stop import BadData
+
+_CHUNK = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,12 @@ class SplitArrays:
         else:
             numeric, categorical, label = (self._gather(rows, kind) for kind in range(3))
         return Rows(numeric, categorical, label)
+
+    def labels(self) -> Iterator[NDArray[np.int64]]:
+        """The places of the rows' classes, in order, some at a time."""
+        for _, _, labels in self._parts:
+            for first in range(0, len(labels), _CHUNK):
+                yield np.asarray(labels[first : first + _CHUNK]).astype(np.int64)
 
     def whole(self) -> Rows:
         """The rows of every unit, in order."""

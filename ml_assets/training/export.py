@@ -1,5 +1,6 @@
 """A network's weights as safetensors, written by the trainer and loaded for scoring."""
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -8,8 +9,9 @@ from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 
-from ml_assets.spec.program import ModelManifest, Ref, ShardSchema, TrainRequest
+from ml_assets.spec.program import Calibration, ModelManifest, Ref, ShardSchema, TrainRequest
 from ml_assets.training.batches import tensors
+from ml_assets.training.calibration import Calibrator
 from ml_assets.training.data import Predict, Rows
 from ml_assets.training.model_folder import write_model
 from ml_assets.training.models import Network, build, predictions
@@ -19,7 +21,12 @@ WEIGHTS = "weights.safetensors"
 
 
 def export(
-    network: Network, request: TrainRequest, schema: ShardSchema, step: int, ranks: Ranks
+    network: Network,
+    request: TrainRequest,
+    schema: ShardSchema,
+    step: int,
+    ranks: Ranks,
+    calibrate: Calibrator,
 ) -> Ref | None:
     """Write the whole model from rank 0; None on the others. All ranks must call it."""
     options = StateDictOptions(full_state_dict=True, cpu_offload=True)
@@ -27,7 +34,12 @@ def export(
     if ranks.rank != 0:
         return None
     found = {n: t.contiguous() for n, t in sorted(state.items()) if isinstance(t, torch.Tensor)}
-    return write_model(request, schema, step, WEIGHTS, lambda file: save_file(found, file))
+
+    def calibration(folder: Path, manifest: ModelManifest) -> Calibration | None:
+        return calibrate(lambda: load_predictor(folder, manifest, request.world.threads))
+
+    write = partial(save_file, found)
+    return write_model(request, schema, step, WEIGHTS, write, calibration)
 
 
 def load_predictor(folder: Path, manifest: ModelManifest, threads: int) -> Predict:

@@ -5,17 +5,30 @@ It is the cross entropy between the rows' shares of the gain and the softmax of 
 row's loss is ``-log softmax`` and its weight the share; the shares of a query add up to one.
 """
 
+from collections.abc import Sequence
 from typing import assert_never
 
 import torch
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
-from ml_assets.spec.training import Task
+from ml_assets.spec.training import Task, TrainingSpec
 from ml_assets.training.batches import Tensors
 
 
-def row_losses(logits: torch.Tensor, rows: Tensors, task: Task) -> torch.Tensor:
-    """Loss [n] of logits [n, members, outputs]; each member is trained for itself."""
+def gamma_of(training: TrainingSpec) -> float:
+    """The focal loss's exponent; 0: the plain log-loss."""
+    return training.focal_gamma if training.loss == "focal" else 0.0
+
+
+def row_losses(
+    logits: torch.Tensor, rows: Tensors, task: Task, focal_gamma: float = 0.0
+) -> torch.Tensor:
+    """Loss [n] of logits [n, members, outputs]; each member is trained for itself.
+
+    Args:
+        focal_gamma: of classes; a log-loss L becomes ``(1 - exp(-L))^gamma L`` (Lin et al., "Focal
+            Loss for Dense Object Detection", 2017).
+    """
     members = logits.shape[1]
     match task:
         case "binary":
@@ -31,18 +44,31 @@ def row_losses(logits: torch.Tensor, rows: Tensors, task: Task) -> torch.Tensor:
             each = -_log_softmax_in_query(logits[..., 0], rows)
         case _:
             assert_never(task)
+    if focal_gamma:
+        each = _focal(each, focal_gamma)
     return each.mean(1)
 
 
-def row_weights(rows: Tensors, task: Task, positive_weight: float) -> torch.Tensor:
-    """[n]: ``positive_weight`` for a positive row of a binary task, a ranking's share, else 1."""
+def row_weights(
+    rows: Tensors, task: Task, positive_weight: float = 1.0, class_weights: Sequence[float] = ()
+) -> torch.Tensor:
+    """[n]: what each row of a class weighs, a ranking's share, else 1.
+
+    Args:
+        positive_weight: of a positive row (binary).
+        class_weights: [classes] (multiclass); empty: one.
+    """
     match task:
         case "binary":
             if positive_weight != 1.0:
                 return torch.where(rows.label > 0.5, positive_weight, 1.0)
-            return torch.ones(len(rows.label))
-        case "multiclass" | "regression":
-            return torch.ones(len(rows.label))
+            return torch.ones_like(rows.label)
+        case "multiclass":
+            if class_weights:
+                return rows.label.new_tensor(class_weights, dtype=torch.float32)[rows.label.long()]
+            return torch.ones_like(rows.label, dtype=torch.float32)
+        case "regression":
+            return torch.ones_like(rows.label)
         case "ranking":
             return rows.label
         case _:
@@ -67,6 +93,12 @@ def prediction_losses(prediction: torch.Tensor, rows: Tensors, task: Task) -> to
             return -_log_softmax_in_query(prediction, rows)[:, 0]
         case _:
             assert_never(task)
+
+
+def _focal(log_loss: torch.Tensor, gamma: float) -> torch.Tensor:
+    """The power is of a number kept off zero: below gamma 1 its slope there is infinite."""
+    missed = -torch.expm1(-log_loss)
+    return missed.clamp(min=torch.finfo(missed.dtype).tiny) ** gamma * log_loss
 
 
 def _log_softmax_in_query(scores: torch.Tensor, rows: Tensors) -> torch.Tensor:

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from ml_assets.errors import StorageError
 from ml_assets.spec.canonical import canonical_json
-from ml_assets.spec.program import ModelManifest, Ref, ShardSchema, TrainRequest
+from ml_assets.spec.program import Calibration, ModelManifest, Ref, ShardSchema, TrainRequest
 from ml_assets.storage.objects import describe, file_digest, verify
 from ml_assets.training.stop import BadData
 
@@ -21,6 +21,7 @@ def write_model(
     step: int,
     weights: str,
     write_weights: Callable[[Path], object],
+    calibrate: Callable[[Path, ModelManifest], Calibration | None],
 ) -> Ref:
     """Write the whole model, by rename.
 
@@ -28,6 +29,7 @@ def write_model(
         step: that the weights are of.
         weights: name of their file.
         write_weights: writes that file.
+        calibrate: fits the model, whole but for its calibration, to the frequencies.
     """
     target = Path(request.output.model)
     draft = target.with_name(f".{target.name}.a{request.attempt}")
@@ -44,6 +46,9 @@ def write_model(
         session=request.session,
         step=step,
     )
+    calibration = calibrate(draft, manifest)
+    if calibration is not None:
+        manifest = manifest.model_copy(update={"calibration": calibration})
     (draft / MANIFEST).write_bytes(canonical_json(manifest))
     shutil.rmtree(target, ignore_errors=True)
     draft.rename(target)

@@ -14,6 +14,7 @@ from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.program import File, ModelManifest, ScoreRequest, ScoreResult
 from ml_assets.spec.training import LightGbm
 from ml_assets.storage.objects import file_digest, write_whole
+from ml_assets.training.calibration import calibrated
 from ml_assets.training.data import Predict, SplitArrays, open_set
 from ml_assets.training.events import EventWriter
 from ml_assets.training.model_folder import open_model
@@ -56,6 +57,8 @@ def _load_predictor(folder: Path, manifest: ModelManifest, threads: int) -> Pred
     else:
         from ml_assets.training.export import load_predictor
     predict, scale = load_predictor(folder, manifest, threads), manifest.label_scale
+    if (calibration := manifest.calibration) is not None:
+        return lambda rows: calibrated(predict(rows), calibration)
     return predict if scale is None else lambda rows: predict(rows) * scale.std + scale.mean
 
 

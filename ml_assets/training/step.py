@@ -15,7 +15,7 @@ from ml_assets.spec.training import Task, TrainingSpec
 from ml_assets.training.batches import Batches, Tensors
 from ml_assets.training.branches import hold_together
 from ml_assets.training.loss_scale import MOST_SKIPS, LossScale
-from ml_assets.training.losses import row_losses, row_weights
+from ml_assets.training.losses import gamma_of, row_losses, row_weights
 from ml_assets.training.models import Network
 from ml_assets.training.models.layers import Masks
 from ml_assets.training.optimization import learning_rate
@@ -40,7 +40,7 @@ class Step(NamedTuple):
     loss: float
     """Mean over the rows."""
     grad_norm: float
-    """Before clipping; not finite where an fp16 step was skipped."""
+    """Before clipping; 0 where an fp16 step was skipped: nothing was updated."""
     rows: float
     notice: bool
     """A rank was told to stop."""
@@ -114,7 +114,7 @@ class Stepper:
             scale = scale.after(overflowed=overflowed)
             if scale.skipped_in_a_row >= MOST_SKIPS:
                 raise self._non_finite(mean, norm, step)
-        return Step(mean, norm, rows, notices > 0, dues > 0, scale)
+        return Step(mean, 0.0 if overflowed else norm, rows, notices > 0, dues > 0, scale)
 
     def _backward(self, step: int, factor: float) -> torch.Tensor:
         """Gradients of this rank's share, times ``factor``, summed over all ranks.
@@ -153,9 +153,10 @@ class Stepper:
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """The weighted losses of the rows, and the weights; both [n]."""
         logits = self.forward(rows.numeric, rows.categorical, masks)
-        weights = row_weights(rows, self.task, self.spec.positive_weight)
+        spec = self.spec
+        weights = row_weights(rows, self.task, spec.positive_weight, spec.class_weights)
         weights = weights if counted else torch.zeros_like(weights)
-        return row_losses(logits, rows, self.task) * weights, weights
+        return row_losses(logits, rows, self.task, gamma_of(spec)) * weights, weights
 
     def _non_finite(self, loss: float, norm: float, step: int) -> NonFinite:
         """The error that names rank, batch and rows. All ranks are here: the sums are theirs."""

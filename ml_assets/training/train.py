@@ -2,12 +2,13 @@
 
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import torch
 
-from ml_assets.spec.program import ShardSchema, TrainRequest
-from ml_assets.training.batches import Batches, lost_share
+from ml_assets.spec.program import Calibration, TrainRequest
+from ml_assets.training import calibration
+from ml_assets.training.assembly import assemble, first_values
+from ml_assets.training.batches import lost_share
 from ml_assets.training.checkpoint import Checkpoints
 from ml_assets.training.checkpoint_files import CheckpointFiles, TrainerState, newest_whole
 from ml_assets.training.clock import CheckpointClock
@@ -15,50 +16,40 @@ from ml_assets.training.data import SplitArrays, open_set
 from ml_assets.training.diagnosis import Evaluated
 from ml_assets.training.events import FIRST_ROWS, EventWriter
 from ml_assets.training.export import export
-from ml_assets.training.models import build, set_output_bias
-from ml_assets.training.optimization import learning_rate, make_optimizer
+from ml_assets.training.optimization import learning_rate
 from ml_assets.training.parallel import Ranks, join, leave
 from ml_assets.training.result import StoppedBy, finish
 from ml_assets.training.step import Step, Stepper, Word
 from ml_assets.training.stop import Notice, SavedAfterNotice
-from ml_assets.training.strategies import parallelize
 from ml_assets.training.validation import fixed_batch, validation_loss
 
 
 def train(request: TrainRequest, events: EventWriter) -> None:
     """Train, or go on from the newest whole checkpoint, and write the result."""
     began = time.monotonic()
+    spec = request.training
     torch.set_num_threads(request.world.threads)
     torch.use_deterministic_algorithms(True)
     notice = Notice()
     folder, schema = open_set(request.data)
     ranks = join()
     try:
-        stepper = make_stepper(request, folder, schema, ranks)
+        network, told = first_values(request, schema)
+        stepper = assemble(request, network, folder, schema, ranks)
+        expected = calibration.expected(spec, schema.classes, stepper.batches.again)
         held_out = SplitArrays(folder, schema, "validation")
-        trainer = Trainer(request, events, ranks, notice, stepper, held_out)
+        trainer = Trainer(request, events, ranks, notice, stepper, held_out, expected)
+        if told and request.resume is None:
+            events.progress(0, stepper.steps, told)
         state, stopped = trainer.loop()
         best = state.best[0]
         trainer.checkpoints.load_model(best.name, stepper.network, stepper.optimizer)
-        model = export(stepper.network, request, schema, best.step, ranks)
+        calibrate = calibration.Calibrator(spec, held_out, schema.classes, expected, events)
+        model = export(stepper.network, request, schema, best.step, ranks, calibrate)
         if model is not None:
             finish(request, events, state, stopped, model, time.monotonic() - began)
     finally:
         leave()
-
-
-def make_stepper(request: TrainRequest, folder: Path, schema: ShardSchema, ranks: Ranks) -> Stepper:
-    """The network at its first values, spread over the ranks, with all that its steps need."""
-    spec = request.training
-    torch.manual_seed(spec.seed)
-    network = build(request.model, schema.preprocessing, schema.task, schema.classes)
-    set_output_bias(network, schema.task, schema.label_rate)
-    network = network.to(ranks.device)
-    forward = parallelize(network, spec, ranks)
-    optimizer = make_optimizer(network, spec)
-    rows = SplitArrays(folder, schema, "train")
-    batches = Batches(rows, spec.seed, spec.batch_size, spec.microbatches, spec.accumulate)
-    return Stepper(network, forward, optimizer, batches, ranks, spec, schema.task)
 
 
 @dataclass
@@ -99,6 +90,8 @@ class Trainer:
     notice: Notice
     stepper: Stepper
     held_out: SplitArrays
+    expected: Calibration | None
+    """What training is known to do to the probabilities."""
 
     def __post_init__(self) -> None:
         self.spec = self.request.training
@@ -156,7 +149,7 @@ class Trainer:
     def _evaluate(self, state: TrainerState, done: Step, window: Window) -> TrainerState:
         """Judge the weights on the validation split, tell, and save."""
         forward, task = self.stepper.forward, self.stepper.task
-        loss = validation_loss(forward, self.held_out, self.ranks, task)
+        loss = validation_loss(forward, self.held_out, self.ranks, task, self.expected)
         metrics = {
             "train_loss": window.loss,
             "validation_loss": loss,

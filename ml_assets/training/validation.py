@@ -5,8 +5,10 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from ml_assets.spec.program import Calibration
 from ml_assets.spec.training import Task
 from ml_assets.training.batches import tensors
+from ml_assets.training.calibration import calibrated
 from ml_assets.training.data import SplitArrays
 from ml_assets.training.losses import prediction_losses, row_weights
 from ml_assets.training.models import predictions
@@ -18,8 +20,19 @@ _FIXED_ROWS = 32
 
 
 @torch.no_grad()
-def validation_loss(network: nn.Module, rows: SplitArrays, ranks: Ranks, task: Task) -> float:
-    """Loss of the ensemble's mean prediction. Every rank runs the same number of chunks."""
+def validation_loss(
+    network: nn.Module,
+    rows: SplitArrays,
+    ranks: Ranks,
+    task: Task,
+    expected: Calibration | None = None,
+) -> float:
+    """Loss of the ensemble's mean prediction. Every rank runs the same number of chunks.
+
+    Args:
+        expected: undoes what weights, draws or a focal loss are known to do, so that the loss is
+            that of the model as it is calibrated at the end; None: they did nothing.
+    """
     network.eval()
     size = max(1, _CHUNK * rows.units // len(rows))  # a ranking's units are many rows
     chunks = -(-rows.units // size)
@@ -28,10 +41,15 @@ def validation_loss(network: nn.Module, rows: SplitArrays, ranks: Ranks, task: T
         mine = number < chunks
         start = number * size if mine else 0
         stop = min(start + size, rows.units) if mine else 1
-        taken = tensors(rows.take_units(np.arange(start, stop))).to(ranks.device)
-        predicted = predictions(network(taken.numeric, taken.categorical, None), task)
+        taken = tensors(rows.take_units(np.arange(start, stop)))
+        there = taken.to(ranks.device)
+        predicted = predictions(network(there.numeric, there.categorical, None), task).cpu()
         if mine:
-            weights = row_weights(taken, task, positive_weight=1.0)
+            if expected is not None:
+                predicted = torch.from_numpy(calibrated(predicted.cpu().numpy(), expected)).to(
+                    predicted
+                )
+            weights = row_weights(taken, task)
             loss += float((prediction_losses(predicted, taken, task) * weights).sum())
             count += float(weights.sum())
     network.train()

@@ -36,7 +36,9 @@ def test_how_the_work_is_spread_and_what_is_kept_is_not_in_it(same):
     assert train_session(train_job(**same)) == train_session(train_job())
 
 
-@pytest.mark.parametrize("other", [{"seed": 1}, {"threads": 2}, {"epochs": 3}])
+@pytest.mark.parametrize(
+    "other", [{"seed": 1}, {"threads": 2}, {"epochs": 3}, {"precision": "bf16"}]
+)
 def test_what_decides_the_bits_is_in_it(other):
     assert train_session(train_job(**other)) != train_session(train_job())
 
@@ -47,6 +49,7 @@ def test_what_decides_the_bits_is_in_it(other):
         {"data": Ref(uri="/data", digest="a" * 64)},
         {"model": Mlp(family="mlp", width=7)},
         {"salt": "x"},
+        {"init": MODEL},
         {"pipeline": "other"},
     ],
 )

@@ -127,7 +127,7 @@ def test_a_boosted_model_may_be_declared_and_survives_being_written_and_read_aga
     assert PipelineSpec.model_validate(written) == spec
 
 
-@pytest.mark.parametrize("field", ["epochs", "batch_size", "processes", "warmup"])
+@pytest.mark.parametrize("field", ["epochs", "processes", "warmup", "precision"])
 def test_what_has_no_meaning_for_boosted_trees_is_refused_even_at_its_default(field: str) -> None:
     default = TrainingSpec.model_fields[field].default
     said = refusal(
@@ -217,7 +217,21 @@ def test_one_process_grows_the_trees_of_a_boosted_model() -> None:
         ("training.warmup", 1.1, "less than or equal to 1"),
         ("training.clip_norm", 0, "greater than 0"),
         ("training.positive_weight", 0.0, "greater than 0"),
-        ("training.strategy", "hybrid", "'replicate' or 'shard'"),
+        ("training.class_weights", [1.0, 2.0], "label, this one is binary: set training.positive"),
+        ("training.focal_gamma", 3.0, "set training.loss: focal, or remove it"),
+        ("training.oversample", 0.6, "less than or equal to 0.5"),
+        ("training.init_from", "old.pt", "a pickle runs code when it is read"),
+        ("training.init_from", "production", "must be 'release' or the path of a .safetensors"),
+        ("training.strategy", "magic", "'replicate', 'shard' or 'hybrid'"),
+        ("training.optimizer", "lion", "'adamw', 'sgd', 'nadam' or 'adafactor'"),
+        ("training.schedule", "step", "'constant', 'linear' or 'cosine'"),
+        ("training.precision", "fp8", "'fp32', 'bf16' or 'fp16'"),
+        ("training.accumulate", 0, "greater than 0"),
+        ("training.momentum", 1.0, "less than 1"),
+        ("training.momentum", 0.8, "remove momentum, or set optimizer: sgd"),
+        ("training.optimizer", "adafactor", "which strategy shard cuts into shards: set strategy"),
+        ("training.warmup", 1.0, "no step for schedule cosine to fall: set warmup below 1, or"),
+        ("training.strategy", "hybrid", "which 2 cannot be: set processes to 4, 6, 8 or 9"),
         ("training.processes", True, "valid integer"),
         # evaluation and gates
         ("evaluation.baselines.1.by", [], "at least 1 item"),
@@ -352,6 +366,60 @@ def test_only_a_binary_label_has_positives_to_weigh(label: Raw, metric: str) -> 
     raw = changed(raw, "training.positive_weight", 2.0)
     said = refusal(lambda: PipelineSpec.model_validate(raw))
     assert "training.positive_weight is for a binary label" in said
+
+
+@pytest.mark.parametrize(("label", "metric"), NUMBERS)
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("loss", "focal", "training.loss: focal is for classes"),
+        ("oversample", 0.1, "training.oversample: it is for classes"),
+        ("class_weights", [1.0, 2.0], "training.class_weights: it is for a multiclass label"),
+        ("recalibrate", True, "there is nothing to calibrate"),
+    ],
+)
+def test_what_is_about_classes_is_refused_elsewhere(
+    label: Raw, metric: str, field: str, value: object, said: str
+) -> None:
+    bound = {"kind": "bound", "name": "floor", "metric": metric, "at_least": 0.0}
+    raw = changed(changed(SPEC, "label", label), "gates", [bound])
+    raw = changed(raw, f"training.{field}", value)
+    assert said in refusal(lambda: PipelineSpec.model_validate(raw))
+
+
+COLOURS: Raw = {"column": "colour", "task": "multiclass", "classes": ["red", "green", "blue"]}
+
+
+@pytest.mark.parametrize(
+    ("label", "training", "said"),
+    [
+        (COLOURS, {"positive_weight": 2.0}, "this one is multiclass: set training.class_weights"),
+        (COLOURS, {"class_weights": [1.0, 2.0]}, "it has 2 weights, label.classes has 3"),
+        (COLOURS, {"oversample": 0.4}, "each of 3 classes cannot be at least 0.4"),
+        (
+            COLOURS,
+            {"oversample": 0.1, "class_weights": [1.0, 2.0, 2.0]},
+            "with training.class_weights a rare class is lifted twice",
+        ),
+        (
+            SPEC["label"],
+            {"oversample": 0.1, "positive_weight": 2.0},
+            "with training.positive_weight a rare class is lifted twice",
+        ),
+    ],
+)
+def test_a_rare_class_is_lifted_in_one_way_that_fits_the_label(
+    label: Raw, training: Raw, said: str
+) -> None:
+    bound = {"kind": "bound", "name": "floor", "metric": "auc", "at_least": 0.5}
+    raw = changed(changed(SPEC, "label", label), "gates", [bound])
+    assert said in refusal(lambda: PipelineSpec.model_validate(changed(raw, "training", training)))
+
+
+def test_trees_are_told_to_weigh_a_rare_class_instead() -> None:
+    raw = changed(BOOSTED, "training.oversample", 0.1)
+    said = refusal(lambda: PipelineSpec.model_validate(raw))
+    assert "for rare classes there are training.positive_weight" in said
 
 
 def test_what_does_not_use_a_new_field_says_nothing_of_it() -> None:

@@ -118,6 +118,7 @@ class Sessions:
         model: ModelSpec = MODEL,
         resume: Ref | None = None,
         data: Ref | None = None,
+        init: Ref | None = None,
     ) -> Attempt:
         folder = self.root / name
         folder.mkdir(exist_ok=True)
@@ -133,6 +134,7 @@ class Sessions:
             model=model,
             training=spec,
             data=data or self.data,
+            init=init,
             resume=resume,
             output=output,
             world=World(procs=procs),

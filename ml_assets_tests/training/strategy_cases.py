@@ -15,11 +15,11 @@ from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_di
 
 from ml_assets.spec.program import TrainRequest
 from ml_assets.spec.training import Mlp, ModelSpec, TrainingSpec
+from ml_assets.training.assembly import assemble, first_values
 from ml_assets.training.data import open_set
 from ml_assets.training.loss_scale import LossScale
 from ml_assets.training.parallel import join, leave
 from ml_assets.training.step import Stepper, Word
-from ml_assets.training.train import make_stepper
 
 STEPS, HALF = 6, 3
 STRATEGIES = ("replicate", "shard", "hybrid")
@@ -70,10 +70,10 @@ def main() -> None:
         training = TrainingSpec(**{**request.training.model_dump(), **changes})
         update = {"training": training, "model": model or request.model}
         asked = request.model_copy(update=update)
-        stepper = make_stepper(asked, folder, schema, ranks)
+        stepper = assemble(asked, first_values(asked, schema)[0], folder, schema, ranks)
         steps = taken(stepper, 0, HALF)
         state = copy.deepcopy(get_state_dict(stepper.network, stepper.optimizer))
-        again = make_stepper(asked, folder, schema, ranks)
+        again = assemble(asked, first_values(asked, schema)[0], folder, schema, ranks)
         set_state_dict(
             again.network,
             again.optimizer,

@@ -288,3 +288,20 @@ def wait_for_checkpoint(attempt: Attempt, step: int) -> None:
 def newest(attempt: Attempt) -> Ref:
     manifest = sorted((attempt.folder / "checkpoints").glob("*/manifest.json"))[-1]
     return Ref(uri=str(manifest.parent), digest=file_digest(manifest))
+
+
+def test_trees_weigh_a_rare_class_and_are_calibrated_after(
+    sessions: Sessions, tmp_path: Path
+) -> None:
+    weighed = grown(sessions, "weighed", spec=SPEC.model_copy(update={"positive_weight": 20.0}))
+    assert weighed.run() == 0
+    losses = weighed.validation_losses()
+    assert weighed.result().best_step > 5, "the validation loss is what the trees minimize"
+    assert min(losses.values()) < losses[5]
+    model = json.loads((Path(weighed.result().model.uri) / "model.json").read_text())
+    found = model["calibration"]
+    assert found["log_loss"] < 0.7 * found["log_loss_before"]
+    code, p = score(weighed, tmp_path)
+    assert code == 0 and p is not None
+    label = np.load(Path(weighed.request.data.uri) / "validation" / "label.npy")
+    assert p.mean() == pytest.approx(label.mean(), abs=0.01)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from ml_assets.spec.program import Checkpoint, Failed, Ref, Warning
 from ml_assets.storage.objects import file_digest
@@ -57,6 +58,27 @@ def test_any_number_of_ranks_sees_every_row_of_an_epoch_once(data: Ref, world: i
             seen += rows.numeric[:counted, 0].tolist()
     everything = arrays.take(np.arange(len(arrays))).numeric[:, 0].tolist()
     assert sorted(seen) == sorted(everything)
+
+
+@pytest.mark.parametrize("world", [2, 3, 5, 24])
+def test_a_row_is_dropped_out_alike_in_any_world(data: Ref, world: int) -> None:
+    """The mask that a row gets at a step, layer by layer, is not of the rank that has the row."""
+    folder, schema = open_set(data)
+    batches = Batches(SplitArrays(folder, schema, "train"), seed=1, batch_size=96, microbatches=12)
+
+    def masks(step: int, ranks: int) -> dict[float, list[float]]:
+        found: dict[float, list[float]] = {}
+        for rank in range(ranks):
+            rows, drawn, counted = batches.share(step, rank, ranks)
+            both = torch.cat([drawn.draw(layer, 16, 0.5)[:, 0] for layer in (0, 1)], dim=1)
+            found |= dict(zip(rows.numeric[:counted, 0].tolist(), both.tolist(), strict=False))
+        return found
+
+    last = batches.steps_per_epoch - 1
+    alone = [masks(step, 1) for step in (0, 1, last)]
+    assert [masks(step, world) for step in (0, 1, last)] == alone
+    assert len(alone[0]) == 96
+    assert len({tuple(mask) for mask in alone[0].values()}) > 90, "each row has a mask of its own"
 
 
 def test_the_share_lost_to_padding_is_told() -> None:

@@ -79,6 +79,31 @@ def test_what_a_row_weighs() -> None:
     assert row_weights(shared, "ranking", 1.0).tolist() == [0.25, 0.75]
 
 
+def test_a_class_weighs_what_its_place_says() -> None:
+    some = rows([2, 0, 1])
+    assert row_weights(some, "multiclass", class_weights=(1.0, 2.0, 9.0)).tolist() == [9, 1, 2]
+
+
+@pytest.mark.parametrize("task", ["binary", "multiclass"])
+def test_a_focal_loss_counts_less_what_is_predicted_well(task: Task) -> None:
+    some = rows([1.0, 0.0]) if task == "binary" else rows([1, 0])
+    found = torch.tensor([[[1.0]], [[1.0]]])
+    if task == "multiclass":
+        found = torch.cat([torch.zeros_like(found), found], dim=2)
+    p = 1 / (1 + math.exp(-1))
+    by_hand = [(1 - p) ** 2 * -math.log(p), p**2 * -math.log(1 - p)]
+    assert row_losses(found, some, task, 2.0).tolist() == pytest.approx(by_hand)
+    assert torch.equal(row_losses(found, some, task, 0.0), row_losses(found, some, task))
+
+
+@pytest.mark.parametrize("gamma", [0.1, 1.0, 5.0])
+def test_a_focal_loss_has_finite_gradients_at_certainty(gamma: float) -> None:
+    sure = logits([200.0, -200.0, 200.0, 0.0])
+    row_losses(sure, rows([1.0, 0.0, 0.0, 1.0]), "binary", gamma).sum().backward()
+    assert sure.grad is not None
+    assert torch.isfinite(sure.grad).all()
+
+
 @pytest.mark.parametrize("task", TASKS)
 def test_validation_counts_a_lone_member_as_training_does(task: Task) -> None:
     draw = torch.Generator().manual_seed(0)

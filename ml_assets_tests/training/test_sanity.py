@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -104,6 +105,20 @@ def test_every_optimizer_learns_a_batch_by_heart_at_the_checks_own_rate(
     changed = {"optimizer": optimizer, "strategy": "replicate", "learning_rate": 1e-6}
     asked = request(sets[task], MLP, SPEC.model_copy(update=changed))
     assert told(admit(asked)) == {}
+
+
+@pytest.mark.parametrize(
+    ("task", "changed"),
+    [
+        ("binary", {"loss": "focal", "positive_weight": 20.0}),
+        ("multiclass", {"loss": "focal", "class_weights": (1.0, 2.0, 30.0)}),
+    ],
+)
+def test_weights_and_a_focal_loss_have_a_theory_too(
+    sets: dict[str, Ref], task: str, changed: dict[str, Any]
+) -> None:
+    subject = admit(request(sets[task], MLP, SPEC.model_copy(update=changed)))
+    assert told(subject) == {}
 
 
 # --- each bug trips its check, and no other -------------------------------------------------------

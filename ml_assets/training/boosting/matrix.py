@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ml_assets.spec.program import Preprocessing
-from ml_assets.spec.training import Task
+from ml_assets.spec.training import Task, TrainingSpec
 from ml_assets.training.boosting.parameters import GAINS
 from ml_assets.training.data import Rows
 
@@ -33,6 +33,15 @@ def labels(rows: Rows, task: Task) -> NDArray[np.generic]:
     if task != "ranking":
         return rows.label
     return np.rint(rows.label.astype(np.float64) * GAINS)
+
+
+def row_weights(rows: Rows, task: Task, training: TrainingSpec) -> NDArray[np.float64] | None:
+    """[rows] what each row of a class weighs; None: all the same."""
+    if task == "binary" and training.positive_weight != 1:
+        return np.where(rows.label.astype(np.float64) > 0.5, training.positive_weight, 1.0)
+    if task == "multiclass" and training.class_weights:
+        return np.array(training.class_weights)[rows.label.astype(np.int64)]
+    return None
 
 
 def group_sizes(rows: Rows) -> NDArray[np.int64] | None:

@@ -43,8 +43,6 @@ def parameters(
         "num_threads": threads,
         "verbosity": -1,
     }
-    if task == "binary":
-        chosen["scale_pos_weight"] = training.positive_weight
     if task == "multiclass":
         chosen["num_class"] = len(classes)
     return chosen

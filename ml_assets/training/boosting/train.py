@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from ml_assets.spec.program import ShardSchema, TrainRequest
-from ml_assets.spec.training import LightGbm
+from ml_assets.spec.training import LightGbm, TrainingSpec
 from ml_assets.storage.objects import file_digest
+from ml_assets.training import calibration
 from ml_assets.training.boosting.library import require_lightgbm
 from ml_assets.training.boosting.matrix import (
     categorical,
@@ -19,9 +20,10 @@ from ml_assets.training.boosting.matrix import (
     labels,
     matrix,
     names,
+    row_weights,
 )
 from ml_assets.training.boosting.parameters import draws, parameters
-from ml_assets.training.boosting.predict import trees_as_text
+from ml_assets.training.boosting.predict import load_predictor, trees_as_text
 from ml_assets.training.checkpoint_files import (
     MANIFEST,
     CheckpointFiles,
@@ -55,8 +57,16 @@ def train(request: TrainRequest, events: EventWriter) -> None:
     best = grower.state.best[0]
     chosen = grower.files.folder / best.name
     verify_checkpoint(chosen, file_digest(chosen / MANIFEST))
+    spec, held_out = request.training, SplitArrays(folder, schema, "validation")
+    expected = calibration.expected(spec, schema.classes)
+    calibrate = calibration.Calibrator(spec, held_out, schema.classes, expected, events)
     model = write_model(
-        request, schema, best.step, WEIGHTS, lambda file: shutil.copyfile(chosen / TREES, file)
+        request,
+        schema,
+        best.step,
+        WEIGHTS,
+        lambda file: shutil.copyfile(chosen / TREES, file),
+        lambda draft, made: calibrate(lambda: load_predictor(draft, made, request.world.threads)),
     )
     finish(request, events, grower.state, stopped, model, time.monotonic() - began)
 
@@ -101,7 +111,7 @@ class Grower:
             if trees is None:
                 whole = SplitArrays(folder, schema, "train")
                 self.events.first_rows(whole.take(np.arange(min(FIRST_ROWS, len(whole)))))
-            rows, held_out = datasets(folder, schema, chosen)
+            rows, held_out = datasets(folder, schema, chosen, self.spec)
             before = draws(self.model, self.spec.seed, self.state.step - 1)
             self.speed = Speed(sum(s.rows for s in schema.splits["train"]), self.state.step)
             lightgbm.train(
@@ -218,9 +228,12 @@ class Speed:
 
 
 def datasets(
-    folder: Path, schema: ShardSchema, chosen: dict[str, Any]
+    folder: Path, schema: ShardSchema, chosen: dict[str, Any], training: TrainingSpec
 ) -> tuple["Dataset", "Dataset"]:
-    """The training and the validation split, cut into the same bins."""
+    """The training and the validation split, cut into the same bins; weighed alike.
+
+    So the validation loss is what training minimizes: it tells when to stop.
+    """
     from lightgbm import Dataset
 
     train, validation = (
@@ -230,12 +243,16 @@ def datasets(
     rows = Dataset(
         matrix(train, columns),
         label=labels(train, task),
+        weight=row_weights(train, task, training),
         group=group_sizes(train),
         feature_name=names(columns),
         categorical_feature=list(categorical(columns)),
         params=chosen,
     )
     held_out = rows.create_valid(
-        matrix(validation, columns), labels(validation, task), group=group_sizes(validation)
+        matrix(validation, columns),
+        labels(validation, task),
+        weight=row_weights(validation, task, training),
+        group=group_sizes(validation),
     )
     return rows, held_out

@@ -5,6 +5,7 @@ from typing import assert_never
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from ml_assets.spec.program import SanityCheck
 from ml_assets.training.batches import Tensors
@@ -93,13 +94,12 @@ def _theory_loss(subject: Subject, rows: Tensors) -> tuple[float, float, str]:
     match subject.task:
         case "binary":
             p = np.clip(label.mean(), 1e-6, 1 - 1e-6)
-            weights = subject.weights(rows).double().numpy()
-            each = -np.log(np.where(label > 0.5, p, 1 - p))
-            return float((each * weights).sum() / weights.sum()), 0.0, "the entropy of the labels"
+            own = np.where(label > 0.5, p, 1 - p)
+            return _of_classes(own, subject, rows), 0.0, "the entropy of the labels"
         case "multiclass":
             shares = np.bincount(label.astype(np.int64)) / len(label)
-            shares = shares[shares > 0]
-            return float(-(shares * np.log(shares)).sum()), 0.0, "the entropy of the labels"
+            own = shares[label.astype(np.int64)]
+            return _of_classes(own, subject, rows), 0.0, "the entropy of the labels"
         case "regression":
             chance = float(np.std(label**2) / math.sqrt(len(label)))
             return 1.0, chance, "the variance of the scaled labels"
@@ -109,3 +109,13 @@ def _theory_loss(subject: Subject, rows: Tensors) -> tuple[float, float, str]:
             return float(logs.mean()), 0.0, "the mean of log(rows of a query)"
         case _:
             assert_never(subject.task)
+
+
+def _of_classes(own: NDArray[np.float64], subject: Subject, rows: Tensors) -> float:
+    """The mean loss of rows whose own class is predicted with these probabilities [n].
+
+    The entropy where each row weighs the same; weights and a focal loss as the spec has them.
+    """
+    gamma = subject.spec.focal_gamma if subject.spec.loss == "focal" else 0.0
+    weights = subject.weights(rows).double().numpy()
+    return float((-np.log(own) * (1 - own) ** gamma * weights).sum() / weights.sum())

@@ -10,7 +10,7 @@ from ml_assets.spec.program import SanityCheck, SanityName
 from ml_assets.spec.training import Task, TrainingSpec
 from ml_assets.training.batches import Batches, Tensors, tensors
 from ml_assets.training.data import SplitArrays
-from ml_assets.training.losses import row_losses, row_weights
+from ml_assets.training.losses import gamma_of, row_losses, row_weights
 from ml_assets.training.models import Network
 
 
@@ -46,10 +46,11 @@ class Subject:
 
     def mean_loss(self, logits: torch.Tensor, rows: Tensors) -> torch.Tensor:
         weights = self.weights(rows)
-        return (row_losses(logits, rows, self.task) * weights).sum() / weights.sum()
+        losses = row_losses(logits, rows, self.task, gamma_of(self.spec))
+        return (losses * weights).sum() / weights.sum()
 
     def weights(self, rows: Tensors) -> torch.Tensor:
-        return row_weights(rows, self.task, self.spec.positive_weight)
+        return row_weights(rows, self.task, self.spec.positive_weight, self.spec.class_weights)
 
     def _units(self, rows: int, of: SplitArrays) -> int:
         return max(1, min(of.units, rows * of.units // len(of)))

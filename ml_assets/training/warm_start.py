@@ -1,0 +1,180 @@
+"""Weights to begin with: those of a model, or of a safetensors file, put where they belong.
+
+Inputs and words are matched by name, so that a model of another day's vocabulary fits; every other
+tensor has to have its shape. Numbers are encoded with the mean and width of now.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+
+from ml_assets.spec.program import ModelManifest, Preprocessing, Ref, ShardSchema
+from ml_assets.spec.training import LightGbm
+from ml_assets.storage.objects import file_digest
+from ml_assets.training.model_folder import open_model
+from ml_assets.training.models import Network
+from ml_assets.training.stop import BadData, BadRequest
+
+State = Mapping[str, torch.Tensor]
+
+_FIRST = "layers.0.weight"
+"""[width, inputs]: an input that the weights do not know begins at zero, and says nothing yet."""
+_OF_INPUTS = (_FIRST, "layers.0.r")
+"""Tensors whose last axis is the inputs."""
+_SHOWN = 5
+
+
+def warm_start(network: Network, init: Ref, schema: ShardSchema) -> str:
+    """Give a whole network (before it is sharded) the weights of ``init``; what was done, in words.
+
+    Args:
+        init: the folder of a model, or a .safetensors file; see ``TrainRequest.init``.
+
+    Raises:
+        BadData: they are damaged, or no safetensors.
+        BadRequest: they are of another model; the message names every tensor that does not fit.
+    """
+    file = Path(init.uri)
+    fresh = network.state_dict()
+    if file.suffix == ".safetensors":
+        found, said = _read(file, init.digest), "its words and columns are taken as they are"
+        fitted = dict(found)
+    else:
+        manifest = open_model(init)
+        _check_kind(init, manifest, schema)
+        weights = manifest.weights
+        found = _read(file / weights.path, weights.sha256)
+        match = _Match(manifest.preprocessing, schema.preprocessing, found, fresh)
+        fitted, said = match.state(), match.said()
+    _check_shapes(init, fitted, fresh)
+    network.load_state_dict(fitted)
+    return f"training begins with the weights of {init.uri} ({init.digest[:12]}): {said}"
+
+
+def _read(file: Path, sha256: str) -> dict[str, torch.Tensor]:
+    try:
+        if file_digest(file) != sha256:
+            raise BadData(f"training.init_from: {file} has changed: it is not {sha256[:12]} now.")
+        return load_file(file)
+    except (OSError, SafetensorError) as error:
+        raise BadData(
+            f"training.init_from: {file} is no whole safetensors file ({error}). Nothing of it was"
+            " used; write it again with safetensors, or remove init_from."
+        ) from error
+
+
+def _check_kind(init: Ref, manifest: ModelManifest, schema: ShardSchema) -> None:
+    if isinstance(manifest.model, LightGbm):
+        raise BadRequest(
+            f"training.init_from: the model {init.uri} is of trees, a network cannot begin with"
+            " them. Remove init_from until a network is released."
+        )
+    was, now = (manifest.task, manifest.classes), (schema.task, schema.classes)
+    if was != now:
+        raise BadRequest(
+            f"training.init_from: the model {init.uri} predicts {was[0]} {list(was[1])}, this one"
+            f" {now[0]} {list(now[1])}: its outputs mean something else. Remove init_from."
+        )
+
+
+def _check_shapes(init: Ref, fitted: State, fresh: State) -> None:
+    """The first tensors that do not fit, each with the shape found and the one expected."""
+    wrong = [
+        f"{name} is {_shape(fitted.get(name))}, expected {_shape(fresh.get(name))}"
+        for name in sorted({*fitted, *fresh})
+        if _shape(fitted.get(name)) != _shape(fresh.get(name))
+    ]
+    if wrong:
+        more = f" and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
+        raise BadRequest(
+            f"training.init_from: {init.uri} does not fit: {'; '.join(wrong[:_SHOWN])}{more}. Set"
+            " model.family, width, depth and members to what they were there, or remove init_from."
+        )
+
+
+def _shape(tensor: torch.Tensor | None) -> str:
+    return "absent" if tensor is None else "x".join(map(str, tensor.shape))
+
+
+@dataclass
+class _Match:
+    """Weights of one preprocessing, for another."""
+
+    was: Preprocessing
+    now: Preprocessing
+    found: State
+    fresh: State
+    _new_words: dict[str, int] = field(default_factory=dict)
+    """Column -> words that the weights have no row for."""
+
+    def state(self) -> dict[str, torch.Tensor]:
+        """The tensors, with those that know columns and words in the order of now."""
+        state = {name: t for name, t in self.found.items() if not name.startswith("embeddings.")}
+        for place, column in enumerate(self.now.categorical):
+            state[_table(place)] = self._embedding(column.name, column.vocabulary, place)
+        before, after = _inputs(self.was, self.found), _inputs(self.now, self.fresh)
+        known = [(before.index(name), n) for n, name in enumerate(after) if name in before]
+        source, target = [pair[0] for pair in known], [pair[1] for pair in known]
+        for name in set(_OF_INPUTS) & state.keys() & self.fresh.keys():
+            old, new = state[name], self.fresh[name].clone()
+            if old.shape[0] != new.shape[0]:
+                continue  # it is told as a shape that does not fit
+            if name == _FIRST:
+                new.zero_()
+            new[:, target] = old[:, source]
+            state[name] = new
+        return state
+
+    def said(self) -> str:
+        """What is new, and what is gone, in words."""
+        before, after = _names(self.was), _names(self.now)
+        parts = [
+            ("new inputs, silent at first", [name for name in after if name not in before]),
+            ("inputs that are gone", [name for name in before if name not in after]),
+            ("words it never saw", [f"{n} of {c}" for c, n in self._new_words.items() if n]),
+        ]
+        told = [f"{what}: {', '.join(names[:_SHOWN])}" for what, names in parts if names]
+        return "; ".join(told) or "every input and every word is known to it"
+
+    def _embedding(self, column: str, words: Sequence[str], place: int) -> torch.Tensor:
+        """[words + 1, width], row 0 for what is unknown; fresh values where there were none."""
+        table = self.fresh[_table(place)].clone()
+        names = [c.name for c in self.was.categorical]
+        if column not in names:
+            return table
+        before = names.index(column)
+        old = self.found[_table(before)]
+        row_of = {w: n for n, w in enumerate(self.was.categorical[before].vocabulary, start=1)}
+        rows = [0, *(row_of.get(word, -1) for word in words)]
+        target = [n for n, row in enumerate(rows) if row >= 0]
+        source = [row for row in rows if row >= 0]
+        width = min(old.shape[1], table.shape[1])
+        table[target, :width] = old[source, :width]
+        self._new_words[column] = len(rows) - len(target)
+        return table
+
+
+def _inputs(preprocessing: Preprocessing, state: State) -> list[tuple[str, int]]:
+    """A name for each input of the first layer: a column, and the place in its embedding."""
+    numbers = len(preprocessing.numeric) + len(preprocessing.null_flags)
+    named = [(name, 0) for name in _names(preprocessing)[:numbers]]
+    for place, column in enumerate(preprocessing.categorical):
+        named += [(column.name, n) for n in range(state[_table(place)].shape[1])]
+    return named
+
+
+def _names(preprocessing: Preprocessing) -> list[str]:
+    """The columns of the input, in order: numbers, whether they are null, categories."""
+    return [
+        *(column.name for column in preprocessing.numeric),
+        *(f"{name} is null" for name in preprocessing.null_flags),
+        *(column.name for column in preprocessing.categorical),
+    ]
+
+
+def _table(place: int) -> str:
+    return f"embeddings.tables.{place}.weight"

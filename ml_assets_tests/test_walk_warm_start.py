@@ -1,0 +1,83 @@
+"""Beginning with the release: fresh the first night, then from what was released, written down."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ml_assets_tests.worlds import irises
+from ml_assets_tests.worlds.world import World
+
+SPEC = irises.SPEC.replace("    epochs: 30\n", "    epochs: 30\n    init_from: release\n").replace(
+    "{kind: champion}", "{kind: champion, margin: 10.0}"
+)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    found = World(tmp_path_factory.mktemp("warm"))
+    irises.plant(found.pipelines, found.sources)
+    declare(found, SPEC)
+    return found
+
+
+def declare(world: World, spec: str) -> None:
+    (world.pipelines / "irises" / "defs.yaml").write_text(spec)
+
+
+def stage(world: World, name: str) -> dict[str, Any]:
+    stages = world.status("irises")["stages"]
+    return next(found for found in stages if found["key"] == f"irises/{name}")
+
+
+def sessions(world: World) -> set[str]:
+    return {path.name for path in world.root.glob("state/**/sessions/irises-train-*")}
+
+
+def begun_with(world: World) -> list[str]:
+    """The digests that the newest model's record says it began with."""
+    inputs = stage(world, "trained_model")["inputs"]
+    return [found["version"] for found in inputs if found["key"] == "init_from"]
+
+
+def test_the_first_night_is_fresh_and_the_next_begins_with_the_release(world: World) -> None:
+    first = world.cli("run", "irises")
+    assert "irises has none in production yet: this training begins with fresh values" in first
+    assert begun_with(world) == []
+    release = world.status("irises")["release"]["version"]
+    before = sessions(world)
+
+    assert "training begins with the weights" not in world.cli("run", "irises")
+    assert sessions(world) == before, "a release does not make its own model due again"
+
+    second = world.cli("run", "irises", "--fresh", "--through", "trained_model")
+    assert f"({release[:12]}): every input and every word is known to it" in second
+    assert begun_with(world) == [release]
+    (new,) = sessions(world) - before
+    (request,) = world.root.glob(f"state/**/sessions/{new}/**/request*.json")
+    assert json.loads(request.read_text())["init"]["digest"] == release
+    assert stage(world, "trained_model")["version"] != release
+
+
+def test_a_file_of_the_folder_is_taken_and_one_that_is_missing_is_named(world: World) -> None:
+    model = stage(world, "trained_model")["version"]
+    (weights,) = world.root.glob(f"state/**/models/{model}/weights.safetensors")
+    copy = world.pipelines / "irises" / "start.safetensors"
+    declare(world, SPEC.replace("init_from: release", "init_from: start.safetensors"))
+    said = world.cli("check", "irises", code=1)
+    assert f"there is no file {copy.resolve()}" in said
+    copy.write_bytes(weights.read_bytes())
+    world.cli("check", "irises")
+    said = world.cli("run", "irises", "--through", "trained_model")
+    assert "its words and columns are taken as they are" in said
+    assert begun_with(world) == [_sha256(copy)]
+
+    copy.write_bytes(b"no tensors")
+    said = world.cli("run", "irises", "--through", "trained_model", code=1)
+    assert "is no whole safetensors file" in said, "another content is another model"
+
+
+def _sha256(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()

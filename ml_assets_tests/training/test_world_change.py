@@ -1,0 +1,94 @@
+"""Two processes, then one, then three: the same losses, and every row exactly once an epoch."""
+
+import json
+import shutil
+from dataclasses import dataclass
+
+from ml_assets.spec.program import Ref, Warning
+from ml_assets.spec.training import TrainingSpec
+from ml_assets_tests.training.conftest import SPEC, Attempt, Sessions
+from ml_assets_tests.training.test_exactness import newest
+
+ROWS = 1000
+TEN = SPEC.model_copy(
+    update={
+        "epochs": 2,
+        "batch_size": 90,
+        "microbatches": 10,  # three processes do not divide them
+        "accumulate": 2,
+        "evaluate_every": 1,
+        "keep_last": 100,
+    }
+)
+EPOCH, STEPS = 6, 12
+"""Steps of an epoch, the last one a short one, and of the training."""
+
+
+@dataclass(frozen=True)
+class Recorded(Attempt):
+    """An attempt whose every step's reads of the training split are written down."""
+
+    def command(self) -> list[str]:
+        command = super().command()
+        place = command.index("ml_assets.training")
+        told = str(self.folder / f"read-{self.request.attempt}")
+        return [*command[:place], "ml_assets_tests.training.recording", told, *command[place + 1 :]]
+
+    def read(self, first: int, last: int) -> list[int]:
+        """The rows that all ranks read in the steps from ``first`` to before ``last``."""
+        files = self.folder.glob(f"read-{self.request.attempt}.*")
+        lines = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+        return [row for line in lines if first <= line["step"] < last for row in line["units"]]
+
+
+def left_at(attempt: Attempt, step: int) -> Ref:
+    """Of a session killed after a checkpoint no later one is there."""
+    folder = attempt.folder / "checkpoints"
+    for checkpoint in sorted(folder.iterdir()):
+        if checkpoint.name > f"step-{step:06d}.a9":
+            shutil.rmtree(checkpoint)
+    return newest(folder)
+
+
+def started(sessions: Sessions, number: int, procs: int, resume: Ref | None) -> Recorded:
+    made = sessions.attempt("s", number=number, procs=procs, spec=TEN, resume=resume)
+    attempt = Recorded(made.folder, made.request)
+    assert attempt.run() == 0
+    return attempt
+
+
+def test_worlds_that_change_within_an_epoch_lose_no_row_and_change_no_loss(
+    sessions: Sessions,
+) -> None:
+    two = started(sessions, 1, 2, None)
+    whole = two.validation_losses()
+    one = started(sessions, 2, 1, left_at(two, 4))
+    three = started(sessions, 3, 3, left_at(one, 8))
+    assert list(whole) == list(range(1, STEPS + 1))
+
+    first = two.read(0, 4) + one.read(4, EPOCH)
+    second = one.read(EPOCH, 8) + three.read(8, STEPS)
+    assert sorted(first) == sorted(second) == list(range(ROWS))
+    assert first != second, "each epoch has an order of its own"
+    assert not one.read(0, 4) and not three.read(0, 8), "nothing is read again"
+
+    losses = one.validation_losses() | three.validation_losses()
+    assert list(losses) == list(range(5, STEPS + 1))
+    assert max(abs(losses[step] - whole[step]) for step in losses) < 1e-5
+
+    warnings = [event.message for event in three.events() if isinstance(event, Warning)]
+    told = "3 processes do not divide 10 microbatches: 17% of their time is spent waiting"
+    assert told in warnings
+
+
+def test_adafactor_goes_on_in_one_process_from_two(sessions: Sessions) -> None:
+    spec = TrainingSpec(
+        **{**TEN.model_dump(), "optimizer": "adafactor", "strategy": "replicate", "epochs": 1}
+    )
+    two = sessions.attempt("two", spec=spec)
+    assert two.run() == 0
+    whole = two.validation_losses()
+    one = sessions.attempt("two", number=2, procs=1, spec=spec, resume=left_at(two, 3))
+    assert one.run() == 0
+    losses = {step: one.validation_losses()[step] for step in (4, 5, 6)}
+    assert max(abs(losses[step] - whole[step]) for step in losses) < 1e-5
