@@ -21,6 +21,7 @@ from ml_assets.automation.resume_drill import drill_check, drill_job, drill_sche
 from ml_assets.automation.schedules import schedules
 from ml_assets.automation.sensors import sensors
 from ml_assets.checks.gates import gates
+from ml_assets.checks.sanity import sanity
 from ml_assets.settings import read_settings
 from ml_assets.spec.pipeline import PipelineSpec
 
@@ -82,7 +83,12 @@ def build_pipeline(spec: PipelineSpec, folder: Path) -> dg.Definitions:
             evaluation_report(graph),
             released_model(graph),
         ],
-        asset_checks=[gates(graph), *([beginnings_check(graph)] if watched else []), *drilled],
+        asset_checks=[
+            *sanity(graph),
+            gates(graph),
+            *([beginnings_check(graph)] if watched else []),
+            *drilled,
+        ],
         jobs=[*jobs.all, *drills],
         schedules=[
             *schedules(graph, jobs.refresh),

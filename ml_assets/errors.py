@@ -60,6 +60,10 @@ class TrainingFailed(MlAssetsError):
     """The training program ended without a result; the message gives the reason it gave."""
 
 
+class NotSane(MlAssetsError):
+    """A training set and its model failed a check before training, which therefore never began."""
+
+
 class TrainingInterrupted(MlAssetsError):
     """The training program saved and stopped after a notice; running again resumes it."""
 

@@ -21,7 +21,7 @@ def trained(world: World, *arguments: str) -> str:
 
 
 def sessions(world: World) -> int:
-    return len(list(world.root.glob("state/**/sessions/irises-*")))
+    return len(list(world.root.glob("state/**/sessions/irises-train-*")))
 
 
 def test_other_epochs_are_another_model_until_the_spec_is_run_again(world: World) -> None:
@@ -32,6 +32,8 @@ def test_other_epochs_are_another_model_until_the_spec_is_run_again(world: World
     assert sessions(world) == 2
     assert trained(world, "--epochs", "2") == short
     assert sessions(world) == 2  # it was trained before: its model is taken up
+    examined = list(world.root.glob("state/**/sessions/irises-sanity-*/attempts/*"))
+    assert len(examined) == 1, "epochs do not matter to whether the network is sound"
 
 
 def test_there_are_no_epochs_below_one(world: World) -> None:

@@ -7,11 +7,11 @@ import dagster as dg
 import numpy as np
 from numpy.typing import NDArray
 
-from ml_assets.assets.sessions import remember_session
+from ml_assets.assets.sessions import remember_session, teller
 from ml_assets.errors import StorageError
 from ml_assets.launch.launcher import Launcher, ScoreJob
 from ml_assets.launch.session import score_session
-from ml_assets.spec.program import Event, Failed, Progress, Ref, ScoreResult, Split, Warning
+from ml_assets.spec.program import Ref, ScoreResult, Split
 from ml_assets.spec.records import Measured
 from ml_assets.storage.objects import file_digest
 
@@ -45,22 +45,9 @@ def score(
         TrainingFailed: the program failed; the message gives its reason.
         StorageError: the predictions are not what the program wrote.
     """
-
-    def receive(event: Event) -> None:
-        match event:
-            case Progress():
-                log.info(event.message)
-            case Warning():
-                log.warning(event.message)
-            case Failed():
-                log.error(event.reason)
-            case _:
-                pass
-
-    log = context.log
     job = ScoreJob(pipeline, model, data, split, threads)
     remember_session(context.instance, context.run_id, score_session(job))
-    result = launcher.score(job, receive)
+    result = launcher.score(job, teller(context.log))
     path = Path(result.predictions.path)
     if file_digest(path) != result.predictions.sha256:
         raise StorageError(

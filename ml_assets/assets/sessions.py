@@ -1,6 +1,10 @@
-"""Which sessions of the training program a run asked for, written where its logs are sought."""
+"""The sessions of the training program that a run asks for: what they tell goes to its log, and
+their names are written where its logs are sought."""
 
 import dagster as dg
+
+from ml_assets.launch.launcher import OnEvent
+from ml_assets.spec.program import Event, Failed, Progress, Warning
 
 SESSIONS_TAG = "ml_assets/sessions"
 """Tag of a run: the sessions of the training program that it asked for, with spaces between."""
@@ -14,3 +18,20 @@ def remember_session(instance: dg.DagsterInstance, run_id: str, session: str) ->
     known = run.tags.get(SESSIONS_TAG, "").split()
     if session not in known:
         instance.add_run_tags(run_id, {SESSIONS_TAG: " ".join([*known, session])})
+
+
+def teller(log: dg.DagsterLogManager) -> OnEvent:
+    """Passes what a session says in words on to a run's log."""
+
+    def tell(event: Event) -> None:
+        match event:
+            case Progress():
+                log.info(event.message)
+            case Warning():
+                log.warning(event.message)
+            case Failed():
+                log.error(event.reason)
+            case _:
+                pass
+
+    return tell

@@ -10,6 +10,7 @@ from ml_assets.assets.initial_weights import KEY, InitialWeights, initial_weight
 from ml_assets.assets.inputs import require_record, resolve_base
 from ml_assets.assets.metadata import numbers, record_metadata, tracking_link
 from ml_assets.assets.publish import Draft, Published, Work, input_version
+from ml_assets.assets.sanity import require_sane
 from ml_assets.assets.training_events import EventSinks
 from ml_assets.launch.launcher import TrainJob
 from ml_assets.registry.owed import Debts
@@ -65,6 +66,7 @@ def trained_model(graph: PipelineGraph) -> dg.AssetsDefinition:
         store = snapshots.store()
         base = resolve_base(context, store)
         data = require_record(store, base, Address(graph.name, "training_set"))
+        require_sane(context, asked, launcher.launcher(), data_ref(data))
         init = initial_weights(context.log, asked, store, objects.store(), base)
         job = train_job(asked, data, config.fresh, init)
         debts = Debts(read_settings().home, objects.store().path("sessions"))
@@ -194,6 +196,11 @@ def _result(
             "dagster/uri": model.uri,
             "session": result.session,
             "stopped": f"{result.stopped} at step {result.step}",
+            **(
+                {"advice": dg.MetadataValue.md("\n".join(f"- {a}" for a in result.advice))}
+                if result.advice
+                else {}
+            ),
             **numbers({"best_step": result.best_step, "step": result.step, **result.metrics}),
         },
         data_version=dg.DataVersion(published.record.data_version),

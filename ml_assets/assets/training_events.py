@@ -99,7 +99,10 @@ class EventSinks:
                 tell(f"rank {event.rank}: {event.reason}")
             case Trace():
                 self.context.log.info(f"{event.steps} steps are traced in {event.uri}")
-            case FirstRows() | FixedBatch() | Finished():
+            case Finished():
+                for advice in getattr(event.result, "advice", ()):
+                    self.context.log.warning(advice)
+            case FirstRows() | FixedBatch():
                 pass
 
     def close(self, status: Literal["FINISHED", "FAILED"]) -> None:

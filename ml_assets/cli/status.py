@@ -37,9 +37,15 @@ def call(arguments: argparse.Namespace) -> int:
 
 
 def print_release(graph: "PipelineGraph", settings: Settings) -> None:
-    """Print the release: stage, gates, decision; before it the newest model, if it was refused."""
+    """Print the release: stage, gates, decision; before it why a newer model is not made or is
+    refused."""
     document = _status(graph, settings)
     release, refusal = document["release"], document["refusal"]
+    unsound = [check for check in document["sanity"] or () if check["outcome"] == "failed"]
+    if unsound:
+        print(f"{graph.name}: no model is trained from the newest training set, which is not sound")
+        for check in unsound:
+            print(f"  [fail] {check['name']}: {check['reason']}")
     if refusal is not None:
         stands = "; the release below stands" if release else ""
         print(f"{graph.name}: the newest model, {refusal['version'][:12]}, is refused{stands}")
@@ -58,10 +64,12 @@ def _print_gates(gates: list[dict[str, Any]]) -> None:
 
 
 def _status(graph: "PipelineGraph", settings: Settings) -> dict[str, Any]:
+    from ml_assets.launch.local import LocalLauncher
     from ml_assets.runs.status import status
     from ml_assets.storage.embedded import open_snapshots
 
-    return status(graph, open_snapshots(settings.snapshots) if _is_begun(settings) else None)
+    store = open_snapshots(settings.snapshots) if _is_begun(settings) else None
+    return status(graph, store, LocalLauncher(Path(settings.objects)))
 
 
 def _is_begun(settings: Settings) -> bool:

@@ -15,8 +15,10 @@ from ml_assets.spec.program import (
     EXIT_NON_FINITE,
     EXIT_NOT_INSTALLED,
     EXIT_NOT_SAVED,
+    EXIT_OUT_OF_MEMORY,
     EXIT_PEER_LOST,
     EXIT_PEER_SILENT,
+    EXIT_RANKS_DIFFER,
     EXIT_SAVED_AFTER_NOTICE,
     EXIT_SUPERSEDED,
     Event,
@@ -66,6 +68,17 @@ TABLE: dict[int, Meaning] = {
     EXIT_NOT_INSTALLED: Meaning(
         "a package that this family of models needs cannot be loaded",
         "Install what it names where the training runs, or choose another model.family.",
+        "stop",
+    ),
+    EXIT_OUT_OF_MEMORY: Meaning(
+        "memory ran out",
+        "Lower training.batch_size and raise training.accumulate by as much (the update stays the"
+        " same), set training.strategy to shard and raise training.processes, or give it more.",
+        "stop",
+    ),
+    EXIT_RANKS_DIFFER: Meaning(
+        "the processes did not go through the same parameters",
+        "Let the model's forward pass take the same branches whatever its rows are.",
         "stop",
     ),
     EXIT_SUPERSEDED: Meaning(

@@ -21,6 +21,7 @@ from ml_assets.spec.program import (
     ModelManifest,
     Ref,
     Request,
+    SanityResult,
     ScoreResult,
     TrainResult,
 )
@@ -160,6 +161,10 @@ class SessionFolder:
     def finished_measuring(self) -> MeasureResult | None:
         """What a session measured."""
         return next(self._results(MeasureResult), None)
+
+    def finished_sanity(self) -> SanityResult | None:
+        """The newest whole result of an examination."""
+        return next(self._results(SanityResult), None)
 
     def _results(self, kind: type[ReadT]) -> Iterator[ReadT]:
         """Whole results, newest attempt first."""

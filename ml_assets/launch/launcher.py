@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from ml_assets.spec.program import Event, Ref, ScoreResult, Split, TrainResult
+from ml_assets.spec.program import Event, Ref, SanityResult, ScoreResult, Split, TrainResult
 from ml_assets.spec.training import ModelSpec, TrainingSpec
 
 OnEvent = Callable[[Event], None]
@@ -54,6 +54,16 @@ class MeasureJob:
     steps: int
 
 
+@dataclass(frozen=True)
+class SanityJob:
+    """A training to examine before it runs: the network and the rows that it would begin with."""
+
+    pipeline: str
+    model: ModelSpec
+    training: TrainingSpec
+    data: Ref
+
+
 class Launcher(Protocol):
     """Creates or adopts: finished -> its result, running -> followed, interrupted -> resumed."""
 
@@ -82,4 +92,19 @@ class Launcher(Protocol):
             TrainingFailed: it ended without a result.
             TrainingInterrupted: it was told to stop.
         """
+        ...
+
+    def sanity(
+        self, job: SanityJob, on_event: OnEvent, should_stop: ShouldStop = never
+    ) -> SanityResult:
+        """Examine a training before it runs; a check that fails is a result.
+
+        Raises:
+            TrainingFailed: it ended without a result.
+            TrainingInterrupted: it was told to stop.
+        """
+        ...
+
+    def known_sanity(self, job: SanityJob) -> SanityResult | None:
+        """How that examination ended, if it ever did; nothing is started."""
         ...

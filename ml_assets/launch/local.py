@@ -14,6 +14,7 @@ from ml_assets.launch.folder import SessionFolder
 from ml_assets.launch.launcher import (
     MeasureJob,
     OnEvent,
+    SanityJob,
     ScoreJob,
     ShouldStop,
     TrainJob,
@@ -27,7 +28,12 @@ from ml_assets.launch.recovery import (
     next_attempt,
     spread_over,
 )
-from ml_assets.launch.session import measure_session, score_session, train_session
+from ml_assets.launch.session import (
+    measure_session,
+    sanity_session,
+    score_session,
+    train_session,
+)
 from ml_assets.launch.standstill import Standstill
 from ml_assets.spec.program import (
     Event,
@@ -36,6 +42,9 @@ from ml_assets.spec.program import (
     MeasureResult,
     Output,
     Request,
+    SanityOutput,
+    SanityRequest,
+    SanityResult,
     ScoreOutput,
     ScoreRequest,
     ScoreResult,
@@ -49,7 +58,7 @@ from ml_assets.storage.objects import LocalObjects
 
 PROGRAM = (sys.executable, "-m", "ml_assets.training")
 _POLL_SECONDS = 0.1
-ResultT = TypeVar("ResultT", TrainResult, ScoreResult, MeasureResult)
+ResultT = TypeVar("ResultT", TrainResult, ScoreResult, MeasureResult, SanityResult)
 
 
 @dataclass(frozen=True)
@@ -170,6 +179,26 @@ class LocalLauncher:
         work = _Work(job.pipeline, "measure", folder, world, request, folder.finished_measuring)
         return self._run(work, lambda _: None, never)
 
+    def sanity(
+        self, job: SanityJob, on_event: OnEvent, should_stop: ShouldStop = never
+    ) -> SanityResult:
+        """See ``Launcher.sanity``."""
+        folder = self._sanity_folder(job)
+        world = World(threads=job.training.threads)
+
+        def request(number: int, world: World) -> SanityRequest:
+            return _sanity_request(job, folder, number, world)
+
+        work = _Work(job.pipeline, "sanity", folder, world, request, folder.finished_sanity)
+        return self._run(work, on_event, should_stop)
+
+    def known_sanity(self, job: SanityJob) -> SanityResult | None:
+        """See ``Launcher.known_sanity``."""
+        return self._sanity_folder(job).finished_sanity()
+
+    def _sanity_folder(self, job: SanityJob) -> SessionFolder:
+        return SessionFolder(self._objects.path("sessions", sanity_session(job)))
+
     def _run(self, work: _Work[ResultT], on_event: OnEvent, should_stop: ShouldStop) -> ResultT:
         """Create or adopt. Whoever comes gets every event of the session, and its one result."""
         follower = _Follower(SessionReader(work.folder.root), on_event, should_stop)
@@ -288,5 +317,19 @@ def _measure_request(
         data=job.data,
         steps=job.steps,
         output=MeasureOutput(events=str(folder.events(number)), result=str(folder.result(number))),
+        world=world,
+    )
+
+
+def _sanity_request(
+    job: SanityJob, folder: SessionFolder, number: int, world: World
+) -> SanityRequest:
+    return SanityRequest(
+        session=folder.session,
+        attempt=number,
+        model=job.model,
+        training=job.training,
+        data=job.data,
+        output=SanityOutput(events=str(folder.events(number)), result=str(folder.result(number))),
         world=world,
     )

@@ -4,7 +4,7 @@ import hashlib
 import importlib.util
 from pathlib import Path
 
-from ml_assets.launch.launcher import MeasureJob, ScoreJob, TrainJob
+from ml_assets.launch.launcher import MeasureJob, SanityJob, ScoreJob, TrainJob
 from ml_assets.spec.canonical import digest_of
 
 _NOT_IN_THE_RESULT = {
@@ -20,6 +20,24 @@ _NOT_IN_THE_RESULT = {
 }
 """How the work is spread, what is saved when, what is kept and what is looked at: the attempt's
 record has them."""
+
+_NOT_IN_SANITY = _NOT_IN_THE_RESULT | {
+    "oversample",
+    "recalibrate",
+    "init_from",
+    "epochs",
+    "batch_size",
+    "microbatches",
+    "learning_rate",
+    "warmup",
+    "schedule",
+    "precision",
+    "accumulate",
+    "clip_norm",
+    "evaluate_every",
+    "patience",
+}
+"""What no sanity check reads: a spec that changes only these is not examined again."""
 
 
 def train_session(job: TrainJob) -> str:
@@ -62,6 +80,18 @@ def measure_session(job: MeasureJob) -> str:
         "training": job.training.model_dump(mode="json"),
         "data": job.data.digest,
         "steps": job.steps,
+        "code": program_digest(),
+    }
+    return _named(job.pipeline, plain)
+
+
+def sanity_session(job: SanityJob) -> str:
+    """The same network, rows and code are the same session, however long it then trains."""
+    plain = {
+        "verb": "sanity",
+        "model": job.model.model_dump(mode="json"),
+        "training": job.training.model_dump(mode="json", exclude=_NOT_IN_SANITY),
+        "data": job.data.digest,
         "code": program_digest(),
     }
     return _named(job.pipeline, plain)

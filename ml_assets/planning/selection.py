@@ -7,6 +7,7 @@ from typing import Any
 import dagster as dg
 
 from ml_assets.assets.graph import MODEL_STAGES, PipelineGraph
+from ml_assets.assets.sanity import checks_of
 from ml_assets.assets.training_set import resolve_window
 from ml_assets.planning.decided import gate_is_due
 from ml_assets.planning.due import plan_model
@@ -41,6 +42,8 @@ class ModelRun:
     """The due part of the model's stages."""
 
     plan: Plan
+    sanity: str
+    """Why the training set is examined; empty when it was, or the model has no checks."""
     gates: str
     """Why the gates have to decide again; empty when a decision stands."""
     selection: Selection | None
@@ -92,12 +95,28 @@ def model_run(
     released = graph.key("released_model")
     if gates and "released_model" in stages and released not in assets:
         assets.append(released)
+    sanity = _sanity_is_due(graph, assets)
     resolved = window.as_of if window else None
     if not assets and not gates:
-        return ModelRun(plan, gates, None, resolved)
-    selection = Selection(tuple(assets), gate_keys(graph) if gates else ())
+        return ModelRun(plan, sanity, gates, None, resolved)
+    checks = (*(sanity_keys(graph) if sanity else ()), *(gate_keys(graph) if gates else ()))
     training = {"fresh": fresh, "epochs": epochs}
-    return ModelRun(plan, gates, selection, resolved, _config(graph, assets, resolved, training))
+    config = _config(graph, assets, resolved, training)
+    return ModelRun(plan, sanity, gates, Selection(tuple(assets), checks), resolved, config)
+
+
+def sanity_keys(graph: PipelineGraph) -> tuple[dg.AssetCheckKey, ...]:
+    """The sanity checks, as Dagster names them."""
+    data = graph.key("training_set")
+    return tuple(dg.AssetCheckKey(data, name) for name in checks_of(graph))
+
+
+def _sanity_is_due(graph: PipelineGraph, assets: Sequence[dg.AssetKey]) -> str:
+    """Why the training set is examined. What was examined before costs nothing again."""
+    if not checks_of(graph):
+        return ""
+    stages = {"training_set": "the training set is due", "trained_model": "the model is due"}
+    return next((why for stage, why in stages.items() if graph.key(stage) in assets), "")
 
 
 def gate_keys(graph: PipelineGraph) -> tuple[dg.AssetCheckKey, ...]:

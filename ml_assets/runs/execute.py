@@ -9,7 +9,14 @@ from typing import Any
 
 import dagster as dg
 
-from ml_assets.errors import Interrupted, MlAssetsError, RefusedByGate, RunFailed, counted
+from ml_assets.errors import (
+    Interrupted,
+    MlAssetsError,
+    NotSane,
+    RefusedByGate,
+    RunFailed,
+    counted,
+)
 from ml_assets.planning.in_flight import (
     AT_WORK,
     PID_TAG,
@@ -36,6 +43,7 @@ def execute(
 
     Raises:
         RefusedByGate: the run stopped at a gate that did not pass.
+        NotSane: training did not begin, for a sanity check failed.
         Interrupted: somebody stopped it.
         RunFailed: a step failed otherwise.
     """
@@ -112,20 +120,36 @@ def _failure(result: dg.ExecuteInProcessResult) -> MlAssetsError:
     failures = [event for event in result.all_events if event.is_step_failure]
     if any(_is_interrupt(event) for event in failures):
         return Interrupted(_INTERRUPTED)
-    refused = [
-        event.asset_check_evaluation_data
-        for event in result.all_events
-        if event.event_type_value == "ASSET_CHECK_EVALUATION"
-    ]
-    blocked = [c for c in refused if c.blocking and not c.passed]
-    if blocked and any((event.step_key or "").endswith("__gates") for event in failures):
-        lines = "\n".join(f"  {c.check_name}: {c.description}" for c in blocked)
+    blocked = _blocked(result, failures, "__gates")
+    if blocked:
         number = counted(len(blocked), "gate")
-        return RefusedByGate(f"The model was refused by {number}:\n{lines}")
+        return RefusedByGate(f"The model was refused by {number}:\n" + "\n".join(blocked))
+    blocked = _blocked(result, failures, "__sanity")
+    if blocked:
+        number = counted(len(blocked), "sanity check")
+        said = f"Training did not begin, for {number} of the training set failed:\n"
+        return NotSane(said + "\n".join(blocked))
     reasons = "\n".join(f"{event.step_key}: {_reason(event)}" for event in failures)
     if any("EvidenceError" in str(event.step_failure_data.error) for event in failures):
         return RefusedByGate(reasons)
     return RunFailed(f"Run {result.run_id} failed.\n{reasons}")
+
+
+def _blocked(
+    result: dg.ExecuteInProcessResult, failures: Sequence[dg.DagsterEvent], step: str
+) -> list[str]:
+    """What the failing checks of a step said, where they are why it failed."""
+    failed = {event.step_key for event in failures if (event.step_key or "").endswith(step)}
+    evaluations = [
+        event.asset_check_evaluation_data
+        for event in result.all_events
+        if event.event_type_value == "ASSET_CHECK_EVALUATION" and event.step_key in failed
+    ]
+    return [
+        f"  {c.check_name}: {c.description}"
+        for c in evaluations
+        if c.blocking and not c.passed and c.severity is dg.AssetCheckSeverity.ERROR
+    ]
 
 
 def _is_interrupt(event: dg.DagsterEvent) -> bool:

@@ -9,6 +9,7 @@ from uuid import uuid4
 import dagster as dg
 
 from ml_assets.assets.graph import STAGES, PipelineGraph
+from ml_assets.assets.sanity import checks_of
 from ml_assets.planning.due import Landed, calendar, landed, plan_data
 from ml_assets.planning.plan import Plan
 from ml_assets.planning.selection import Selection, data_runs, model_run
@@ -100,6 +101,9 @@ class PipelineRun:
             stages=wanted,
         )
         self._tell_plan(due.plan, wanted)
+        if checks_of(self.graph):
+            verb = "make" if due.sanity else "skip"
+            self.tell(f"{verb}  sanity checks: {due.sanity or 'same training set, same model'}")
         if "evaluation_report" in wanted:
             verb = "make" if due.gates else "skip"
             self.tell(f"{verb}  gates: {due.gates or 'decided on this evidence'}")

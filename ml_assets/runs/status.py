@@ -3,6 +3,9 @@
 from typing import Any
 
 from ml_assets.assets.graph import STAGES, PipelineGraph
+from ml_assets.assets.sanity import checks_of, sanity_job
+from ml_assets.assets.trained_model import data_ref
+from ml_assets.launch.launcher import Launcher
 from ml_assets.registry.ledger import latest_decision, read
 from ml_assets.spec.records import InputVersion, LedgerEntry, StageRecord
 from ml_assets.storage.layout import read_records
@@ -11,18 +14,20 @@ from ml_assets.storage.snapshots import CommitId, SnapshotStore
 SCHEMA = 1
 
 
-def status(graph: PipelineGraph, store: SnapshotStore | None) -> dict[str, Any]:
+def status(graph: PipelineGraph, store: SnapshotStore | None, launcher: Launcher) -> dict[str, Any]:
     """The state of a pipeline at the head of ``main``; its ``inputs`` lead to the sources.
 
     Args:
         store: None where there is none yet: nothing is made.
     """
     if store is None:
-        return _document(graph, [], [], ())
+        return _document(graph, [], [], (), None)
     base = store.resolve("main")
     records = sorted(read_records(store, base, graph.name), key=_order)
     stages = [_stage(record, base) for record in records]
-    return _document(graph, stages, records, read(store, graph.name, base))
+    return _document(
+        graph, stages, records, read(store, graph.name, base), _sanity(graph, records, launcher)
+    )
 
 
 def _document(
@@ -30,12 +35,14 @@ def _document(
     stages: list[dict[str, Any]],
     records: list[StageRecord],
     entries: tuple[LedgerEntry, ...],
+    sanity: list[dict[str, Any]] | None,
 ) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "pipeline": graph.name,
         "spec": graph.spec.model_dump(mode="json"),
         "stages": stages,
+        "sanity": sanity,
         "release": _release(records, entries),
         "refusal": _refusal(entries),
     }
@@ -60,6 +67,17 @@ def _stage(record: StageRecord, base: CommitId) -> dict[str, Any]:
 
 def _input(version: InputVersion) -> dict[str, Any]:
     return {"key": version.key, "partition": version.partition, "version": version.version}
+
+
+def _sanity(
+    graph: PipelineGraph, records: list[StageRecord], launcher: Launcher
+) -> list[dict[str, Any]] | None:
+    """The checks of the newest training set and the model as the spec has it now; None: not yet."""
+    data = next((r for r in records if r.key == f"{graph.name}/training_set"), None)
+    if data is None or not checks_of(graph):
+        return None
+    known = launcher.known_sanity(sanity_job(graph, data_ref(data)))
+    return None if known is None else [check.model_dump(mode="json") for check in known.checks]
 
 
 def _release(records: list[StageRecord], entries: tuple[LedgerEntry, ...]) -> dict[str, Any] | None:

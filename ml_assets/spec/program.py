@@ -18,6 +18,8 @@ EXIT_NON_FINITE = 66
 EXIT_NOT_INSTALLED = 69
 EXIT_BUG = 70
 EXIT_PEER_LOST = 71
+EXIT_RANKS_DIFFER = 72
+EXIT_OUT_OF_MEMORY = 73
 EXIT_NOT_SAVED = 74
 EXIT_SAVED_AFTER_NOTICE = 75
 EXIT_PEER_SILENT = 76
@@ -29,6 +31,8 @@ VERDICTS = frozenset(
         EXIT_BAD_DATA,
         EXIT_NON_FINITE,
         EXIT_NOT_INSTALLED,
+        EXIT_RANKS_DIFFER,
+        EXIT_OUT_OF_MEMORY,
         EXIT_NOT_SAVED,
         EXIT_SAVED_AFTER_NOTICE,
         EXIT_SUPERSEDED,
@@ -286,7 +290,26 @@ class MeasureRequest(Frozen):
     world: World
 
 
-Request = Annotated[TrainRequest | ScoreRequest | MeasureRequest, Field(discriminator="verb")]
+class SanityOutput(Frozen):
+    events: str
+    result: str
+
+
+class SanityRequest(Frozen):
+    schema_version: Literal[1] = 1
+    verb: Literal["sanity"] = "sanity"
+    session: str
+    attempt: Positive
+    model: ModelSpec
+    training: TrainingSpec
+    data: Ref
+    output: SanityOutput
+    world: World
+
+
+Request = Annotated[
+    TrainRequest | ScoreRequest | MeasureRequest | SanityRequest, Field(discriminator="verb")
+]
 
 
 # --- result -------------------------------------------------------------------------------------
@@ -336,7 +359,67 @@ class MeasureResult(Frozen):
     communication_share: float
 
 
-Result = Annotated[TrainResult | ScoreResult | MeasureResult, Field(discriminator="verb")]
+SanityName = Literal[
+    "loss_at_init",
+    "output_bias",
+    "no_batch_leak",
+    "gradients",
+    "overfits_one_batch",
+    "beats_zero_inputs",
+]
+SANITY_CHECKS: dict[SanityName, str] = {
+    "loss_at_init": "The first loss is the one that theory gives a network that knows nothing.",
+    "output_bias": "The network begins at the base rate of its labels.",
+    "no_batch_leak": "No row's output depends on another row of the batch.",
+    "gradients": "Every parameter gets a finite gradient that is not zero.",
+    "overfits_one_batch": "The network can learn a few rows by heart.",
+    "beats_zero_inputs": "It learns more from its inputs than its twin does from zeros.",
+}
+"""What is asked of a network before it is trained, in this order."""
+
+
+def sanity_checks(model: ModelSpec, task: Task) -> tuple[SanityName, ...]:
+    """The checks that mean something.
+
+    Boosted trees have none: they begin at the base rate and treat each row for itself by
+    construction, have no gradients, and show after one round whether they learn. A ranking has no
+    base rate: an output bias moves all scores of a query alike.
+    """
+    if isinstance(model, LightGbm):
+        return ()
+    return tuple(n for n in SANITY_CHECKS if task != "ranking" or n != "output_bias")
+
+
+class SanityCheck(Frozen):
+    """How one check ended. What is close to its bound by chance warns, and blocks nothing."""
+
+    name: SanityName
+    outcome: Literal["passed", "warned", "failed"]
+    value: float | None
+    """None: not a number."""
+    bound: float
+    reason: str
+    """What was expected, what was seen and, unless it passed, what to do."""
+
+
+class SanityResult(Frozen):
+    schema_version: Literal[1] = 1
+    verb: Literal["sanity"] = "sanity"
+    session: str
+    attempt: Positive
+    outcome: Literal["done"] = "done"
+    checks: tuple[SanityCheck, ...] = Field(strict=False)
+    seconds: float
+
+    @property
+    def failed(self) -> tuple[SanityCheck, ...]:
+        """Those that training must not begin with."""
+        return tuple(check for check in self.checks if check.outcome == "failed")
+
+
+Result = Annotated[
+    TrainResult | ScoreResult | MeasureResult | SanityResult, Field(discriminator="verb")
+]
 
 
 # --- events: one JSON object a line, sequence-numbered within the attempt -------------------------

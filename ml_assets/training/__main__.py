@@ -1,9 +1,9 @@
-"""python -m ml_assets.training {train,score,measure} --request request.json
+"""python -m ml_assets.training {train,score,measure,sanity} --request request.json
 
 Exit codes: 0 done, 64 bad request, 65 bad data, 66 non-finite, 69 a package is missing, 70 our bug,
-71 another process was lost, 74 not saved (disk full, store away), 75 saved after a notice,
-76 another process no longer answered, 77 a newer attempt has the session. What happens next is in
-docs/operate.md.
+71 another process was lost, 72 ranks that differ, 73 out of memory, 74 not saved (disk full, store
+away), 75 saved after a notice, 76 another process no longer answered, 77 a newer attempt has the
+session. What happens next is in docs/operate.md.
 Under torchrun, which exits 1 for everything, the code is in the last ``error`` event.
 """
 
@@ -20,13 +20,16 @@ from ml_assets.spec.program import (
     EXIT_BUG,
     EXIT_DONE,
     EXIT_NOT_SAVED,
+    EXIT_OUT_OF_MEMORY,
     EXIT_PEER_LOST,
     EXIT_PEER_SILENT,
     MeasureRequest,
     Request,
+    SanityRequest,
     TrainRequest,
 )
 from ml_assets.spec.training import LightGbm
+from ml_assets.training.diagnosis import LESS_MEMORY, is_out_of_memory
 from ml_assets.training.events import EventWriter
 from ml_assets.training.generation import failures, generation, standing_verdict
 from ml_assets.training.orphans import die_with_parent
@@ -38,7 +41,7 @@ _REQUEST: TypeAdapter[Request] = TypeAdapter(Request)
 def main() -> int:
     """Parse, run one verb, and turn what stopped it into an exit code and an event."""
     parser = argparse.ArgumentParser(prog="python -m ml_assets.training", description=__doc__)
-    parser.add_argument("verb", choices=["train", "score", "measure"])
+    parser.add_argument("verb", choices=["train", "score", "measure", "sanity"])
     parser.add_argument("--request", required=True, type=Path, help="the request, a JSON file")
     arguments = parser.parse_args()
     try:
@@ -69,6 +72,10 @@ def _run(request: Request) -> int:
             from ml_assets.training.measure import measure
 
             measure(request, events)
+        elif isinstance(request, SanityRequest):
+            from ml_assets.training.sanity.suite import sanity
+
+            sanity(request, events)
         else:
             from ml_assets.training.score import score
 
@@ -84,6 +91,10 @@ def _run(request: Request) -> int:
     except Exception as error:  # the last line of defence: everything becomes an event
         import traceback
 
+        if is_out_of_memory(error):
+            reason = f"memory ran out: {error}. {LESS_MEMORY}"
+            events.failed(EXIT_OUT_OF_MEMORY, reason, None, detail=traceback.format_exc())
+            return EXIT_OUT_OF_MEMORY
         reason = f"{type(error).__name__}: {error}"
         events.failed(EXIT_BUG, reason, None, detail=traceback.format_exc())
         return EXIT_BUG

@@ -1,6 +1,6 @@
 """Batches by position: which rows a rank takes at a step, as tensors."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -21,6 +21,8 @@ class Tensors:
     label: torch.Tensor
     starts: torch.Tensor | None = None
     """Ranking: [queries + 1] int64, where the rows of each query begin; else None."""
+    numbers: NDArray[np.int64] | None = None
+    """[units] where they lie in the split, for a message about them; None: nobody asks."""
 
     def to(self, device: torch.device) -> "Tensors":
         """The same rows on a device; themselves where they are there."""
@@ -28,7 +30,7 @@ class Tensors:
             tensor.to(device) for tensor in (self.numeric, self.categorical, self.label)
         )
         starts = None if self.starts is None else self.starts.to(device)
-        return Tensors(numeric, categorical, label, starts)
+        return Tensors(numeric, categorical, label, starts, self.numbers)
 
 
 def tensors(rows: Rows) -> Tensors:
@@ -95,7 +97,8 @@ class Batches:
         numbers = self._drawn(np.concatenate(ranges), epoch)
         rows = np.split(self.rows.rows_of(numbers), np.cumsum([len(span) for span in ranges])[:-1])
         masks = Masks(tuple(seeds), tuple(int(of.sum()) for of in rows))
-        return tensors(self.rows.take_units(numbers)), masks, 0 if idle else sum(masks.rows)
+        taken = replace(tensors(self.rows.take_units(numbers)), numbers=numbers)
+        return taken, masks, 0 if idle else sum(masks.rows)
 
     def _drawn(self, places: NDArray[np.int64], epoch: int) -> NDArray[np.int64]:
         """The units at these places of the epoch's order."""

@@ -24,6 +24,7 @@ from ml_assets.storage.checkpoints import (
     whole_checkpoints,
 )
 from ml_assets.storage.objects import bytes_digest, describe
+from ml_assets.training.diagnosis import Evaluated
 from ml_assets.training.events import EventWriter
 from ml_assets.training.loss_scale import LossScale
 from ml_assets.training.stop import NotSaved, Superseded
@@ -58,6 +59,8 @@ class TrainerState(Frozen):
     """Of fp16; the other precisions have none."""
     judged_at: int | None = None
     """Step of the last evaluation that was due; one after a notice is not."""
+    history: tuple[Evaluated, ...] = ()
+    """Every evaluation so far, for the diagnosis at the end."""
 
     def judged(self, loss: float, name: str, keep_best: int) -> "TrainerState":
         """The state after an evaluation of the step that it is at.

@@ -49,6 +49,11 @@ class Meter:
         return done
 
     @property
+    def first_loss(self) -> float:
+        """Of the first step since the last evaluation."""
+        return self._window.losses[0]
+
+    @property
     def silent_long(self) -> bool:
         """Whether a reader would wonder if training still goes on."""
         return time.monotonic() - self._told >= LIVE_SECONDS

@@ -7,6 +7,7 @@ from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.program import Ref, TrainRequest, TrainResult
 from ml_assets.storage.objects import write_whole
 from ml_assets.training.checkpoint_files import TrainerState
+from ml_assets.training.diagnosis import advise
 from ml_assets.training.events import EventWriter
 
 StoppedBy = Literal["epochs", "rounds", "patience"]
@@ -31,6 +32,7 @@ def finish(
         model=model,
         metrics={"validation_loss": best.validation_loss},
         seconds=seconds,
+        advice=advise(state.history),
     )
     write_whole(Path(request.output.result), canonical_json(result))
     events.finished(result)

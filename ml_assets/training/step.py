@@ -1,7 +1,7 @@
 """One global step over all ranks: forward, backward, sums, and the update."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -11,12 +11,15 @@ from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict
 from torch.optim import Optimizer
 
 from ml_assets.spec.training import Task, TrainingSpec
-from ml_assets.training.batches import Batches
+from ml_assets.training.batches import Batches, Tensors
+from ml_assets.training.branches import hold_together
 from ml_assets.training.loss_scale import MOST_SKIPS, LossScale
 from ml_assets.training.losses import gamma_of, row_losses, row_weights
 from ml_assets.training.models import Network
+from ml_assets.training.models.layers import Masks
 from ml_assets.training.optimization import learning_rate
 from ml_assets.training.parallel import Ranks, total
+from ml_assets.training.post_mortem import Pass, where
 from ml_assets.training.stop import NonFinite
 from ml_assets.training.strategies import copies, local_gradients, summing
 from ml_assets.training.telemetry import Times
@@ -60,6 +63,8 @@ class Stepper:
     task: Task
     times: Times = field(default_factory=Times)
     most_steps: int | None = None
+    compare_branches: bool = True
+    """At the next step: see ``hold_together``."""
 
     def __post_init__(self) -> None:
         """Let torch's replica settle.
@@ -104,14 +109,14 @@ class Stepper:
         if overflowed:
             self._skip()
         elif not (math.isfinite(mean) and math.isfinite(norm)):
-            raise NonFinite(_advice(mean, norm, step, self.spec), step)
+            raise self._non_finite(mean, norm, step)
         else:
             clipped = min(1.0, self.spec.clip_norm / (norm + 1e-6))
             self._update(step, gradients, clipped / (weight * factor))
         if scale is not None:
             scale = scale.after(overflowed=overflowed)
             if scale.skipped_in_a_row >= MOST_SKIPS:
-                raise NonFinite(_advice(mean, norm, step, self.spec), step)
+                raise self._non_finite(mean, norm, step)
         return Step(mean, 0.0 if overflowed else norm, rows, notices > 0, dues > 0, scale)
 
     def _backward(self, step: int, factor: float) -> torch.Tensor:
@@ -119,24 +124,50 @@ class Stepper:
 
         Returns [loss, weight, rows] float64 of the share; rows are those that count.
         """
-        spec = self.spec
         self.optimizer.zero_grad(set_to_none=True)
         sums = torch.zeros(3, dtype=torch.float64, device=self.ranks.device)
-        for number in range(spec.accumulate):
+        for number in range(self.spec.accumulate):
             with self.times.data:
-                rows, masks, counted = self.batches.share(
-                    step, self.ranks.rank, self.ranks.world, number
-                )
-                rows = rows.to(self.ranks.device)
-            with summing(self.forward, now=number + 1 == spec.accumulate):
-                logits = self.forward(rows.numeric, rows.categorical, masks)
-                weights = row_weights(rows, self.task, spec.positive_weight, spec.class_weights)
-                weights = weights if counted else torch.zeros_like(weights)
-                loss = (row_losses(logits, rows, self.task, gamma_of(spec)) * weights).sum()
+                rows, masks, counted = self._rows(step, number)
+            with summing(self.forward, now=number + 1 == self.spec.accumulate):
+                each, weights = self._losses(rows, masks, counted)
+                loss = each.sum()
+                if self.compare_branches:
+                    hold_together(loss, self.network, self.ranks, step)
+                    self.compare_branches = False
                 (loss * factor).backward()
             count = loss.new_tensor(float(counted))
             sums += torch.stack([loss.detach(), weights.sum(), count])
         return sums
+
+    def _rows(self, step: int, number: int) -> tuple[Tensors, Masks, int]:
+        """This rank's share of a batch of the step, where it computes."""
+        share = self.batches.share(step, self.ranks.rank, self.ranks.world, number)
+        return share[0].to(self.ranks.device), *share[1:]
+
+    def _losses(
+        self, rows: Tensors, masks: Masks, counted: int
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """The weighted losses of the rows, and the weights; both [n]."""
+        logits = self.forward(rows.numeric, rows.categorical, masks)
+        spec = self.spec
+        weights = row_weights(rows, self.task, spec.positive_weight, spec.class_weights)
+        weights = weights if counted else torch.zeros_like(weights)
+        return row_losses(logits, rows, self.task, gamma_of(spec)) * weights, weights
+
+    def _non_finite(self, loss: float, norm: float, step: int) -> NonFinite:
+        """The error that names rank, batch and rows. All ranks are here: the sums are theirs."""
+        unit = "queries" if self.task == "ranking" else "rows"
+        found = where(self._passes(step), self.ranks, unit)
+        return NonFinite(f"{_advice(loss, norm, step, self.spec)} {found}", step)
+
+    def _passes(self, step: int) -> Iterator[Pass]:
+        """The step once more, one batch after the other; nothing is summed over the ranks."""
+        for number in range(self.spec.accumulate):
+            rows, masks, counted = self._rows(step, number)
+            rows.numeric.requires_grad_()
+            with summing(self.forward, now=False):
+                yield Pass(rows, self._losses(rows, masks, counted)[0])
 
     def _update(self, step: int, gradients: list[torch.Tensor], factor: float) -> None:
         """Sums times ``factor`` are means over the global weight, clipped."""

@@ -9,8 +9,10 @@ from ml_assets.spec.program import (
     EXIT_NON_FINITE,
     EXIT_NOT_INSTALLED,
     EXIT_NOT_SAVED,
+    EXIT_OUT_OF_MEMORY,
     EXIT_PEER_LOST,
     EXIT_PEER_SILENT,
+    EXIT_RANKS_DIFFER,
     EXIT_SAVED_AFTER_NOTICE,
     EXIT_SUPERSEDED,
 )
@@ -36,6 +38,18 @@ class BadData(Stopped):
 
 class NonFinite(Stopped):
     exit_code = EXIT_NON_FINITE
+
+
+class OutOfMemory(Stopped):
+    """Memory ran out, on the host or on a GPU."""
+
+    exit_code = EXIT_OUT_OF_MEMORY
+
+
+class RanksDiffer(Stopped):
+    """Ranks do not compute the same thing: their sums would not belong together."""
+
+    exit_code = EXIT_RANKS_DIFFER
 
 
 class NotInstalled(Stopped):

@@ -13,6 +13,7 @@ from ml_assets.training.checkpoint import Checkpoints
 from ml_assets.training.checkpoint_files import CheckpointFiles, TrainerState
 from ml_assets.training.clock import CheckpointClock
 from ml_assets.training.data import SplitArrays, open_set
+from ml_assets.training.diagnosis import Evaluated
 from ml_assets.training.events import FIRST_ROWS, EventWriter
 from ml_assets.training.export import export
 from ml_assets.training.generation import generation
@@ -153,14 +154,17 @@ class Trainer:
 
     def _evaluate(self, state: TrainerState, done: Step) -> TrainerState:
         """Judge the weights on the validation split, tell, and save."""
-        measured = {**self.meter.evaluated(), **self._of_step(state.step, done)}
         forward, task = self.stepper.forward, self.stepper.task
-        alive = self.watch.alive
+        alive, first_loss = self.watch.alive, self.meter.first_loss
+        measured = {**self.meter.evaluated(), **self._of_step(state.step, done)}
         loss = validation_loss(forward, self.held_out, self.ranks, task, self.expected, alive)
         metrics = {**measured, "validation_loss": loss}
         # a notice's evaluation is off the schedule: it must not change when training stops
         if self._evaluation_is_due(state.step):
             state = state.judged(loss, self.files.name(state.step), self.spec.keep_best)
+            at = Evaluated.of(state.step, first_loss, metrics)
+            state = state.model_copy(update={"history": (*state.history, at)})
+        self.stepper.compare_branches = True
         self._tell(state.step, metrics)
         self.events.fixed_batch(state.step, *fixed_batch(forward, self.held_out, self.ranks, task))
         self._save(state, metrics)

@@ -6,8 +6,8 @@ import re
 import pytest
 
 from ml_assets.launch import session
-from ml_assets.launch.launcher import ScoreJob, TrainJob
-from ml_assets.launch.session import score_session, train_session
+from ml_assets.launch.launcher import SanityJob, ScoreJob, TrainJob
+from ml_assets.launch.session import sanity_session, score_session, train_session
 from ml_assets.spec.program import Ref
 from ml_assets.spec.training import Mlp, ProfileSpec, Spot, TrainingSpec
 
@@ -78,3 +78,28 @@ def test_another_code_of_the_program_is_another_session_at_once(monkeypatch):
 def test_a_score_is_named_by_model_rows_split_and_threads(other):
     job = ScoreJob("demo", MODEL, DATA, "holdout")
     assert score_session(dataclasses.replace(job, **other)) != score_session(job)
+
+
+def sanity_job(**training):
+    return SanityJob("demo", Mlp(family="mlp"), TrainingSpec(**training), DATA)
+
+
+@pytest.mark.parametrize(
+    ("changed", "same"),
+    [
+        ({"epochs": 3}, True),
+        ({"learning_rate": 0.1}, True),
+        ({"processes": 1}, True),
+        ({"seed": 1}, False),
+        ({"positive_weight": 2.0}, False),
+    ],
+)
+def test_what_no_sanity_check_reads_is_not_in_its_name(changed, same):
+    assert (sanity_session(sanity_job(**changed)) == sanity_session(sanity_job())) is same
+
+
+def test_other_data_or_another_network_is_examined_anew():
+    job = sanity_job()
+    others = [{"data": MODEL}, {"model": Mlp(family="mlp", width=7)}, {"pipeline": "other"}]
+    names = {sanity_session(dataclasses.replace(job, **other)) for other in others}
+    assert len(names | {sanity_session(job)}) == 4

@@ -1,0 +1,69 @@
+"""What the checks look at: a network as training begins, and the rows it would see first."""
+
+import copy
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from ml_assets.spec.program import SanityCheck, SanityName
+from ml_assets.spec.training import Task, TrainingSpec
+from ml_assets.training.batches import Batches, Tensors, tensors
+from ml_assets.training.data import SplitArrays
+from ml_assets.training.losses import gamma_of, row_losses, row_weights
+from ml_assets.training.models import Network
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A network that no check changes: those that train work on a clone."""
+
+    network: Network
+    spec: TrainingSpec
+    task: Task
+    rows: SplitArrays
+    """The training split."""
+    held_out: SplitArrays
+    """The validation split."""
+
+    def clone(self) -> Network:
+        return copy.deepcopy(self.network)
+
+    def batch(self, rows: int, step: int = 0) -> Tensors:
+        """About so many rows of the order that training has, whole queries of a ranking."""
+        size = self._units(rows, self.rows)
+        return Batches(self.rows, self.spec.seed, size, 1).share(step, 0, 1)[0]
+
+    def unseen(self, rows: int) -> Tensors:
+        """About so many rows of the validation split, spread evenly over it."""
+        units = np.linspace(0, self.held_out.units - 1, self._units(rows, self.held_out))
+        return tensors(self.held_out.take_units(np.unique(units.astype(np.int64))))
+
+    def loss(self, network: Network, rows: Tensors) -> torch.Tensor:
+        """The loss that training would take of these rows, their mean; without dropout."""
+        logits = network(rows.numeric, rows.categorical, None)
+        return self.mean_loss(logits, rows)
+
+    def mean_loss(self, logits: torch.Tensor, rows: Tensors) -> torch.Tensor:
+        weights = self.weights(rows)
+        losses = row_losses(logits, rows, self.task, gamma_of(self.spec))
+        return (losses * weights).sum() / weights.sum()
+
+    def weights(self, rows: Tensors) -> torch.Tensor:
+        return row_weights(rows, self.task, self.spec.positive_weight, self.spec.class_weights)
+
+    def _units(self, rows: int, of: SplitArrays) -> int:
+        return max(1, min(of.units, rows * of.units // len(of)))
+
+
+def verdict(name: SanityName, value: float, bound: float, saw: str, remedy: str) -> SanityCheck:
+    """Passed where ``value`` is within ``bound``; what is no number is not."""
+    known = bool(np.isfinite(value))
+    passed = known and value <= bound
+    return SanityCheck(
+        name=name,
+        outcome="passed" if passed else "failed",
+        value=value if known else None,
+        bound=bound,
+        reason=saw if passed else f"{saw} {remedy}",
+    )

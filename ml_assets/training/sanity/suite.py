@@ -1,0 +1,80 @@
+"""The ``sanity`` verb: every check that means something for this model, in one process, in seconds.
+
+After Karpathy, "A Recipe for Training Neural Networks" (2019). The same spec, data and seed give
+the same answers.
+"""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.program import (
+    SanityCheck,
+    SanityName,
+    SanityRequest,
+    SanityResult,
+    sanity_checks,
+)
+from ml_assets.spec.training import LightGbm
+from ml_assets.storage.objects import write_whole
+from ml_assets.training.data import SplitArrays, open_set
+from ml_assets.training.events import EventWriter
+from ml_assets.training.models import build, set_output_bias
+from ml_assets.training.sanity.beginning import loss_at_init, output_bias
+from ml_assets.training.sanity.learning import beats_zero_inputs, overfits_one_batch
+from ml_assets.training.sanity.subject import Subject
+from ml_assets.training.sanity.wiring import gradients, no_batch_leak
+from ml_assets.training.stop import BadRequest
+
+_ALONE: dict[SanityName, Callable[[Subject], SanityCheck]] = {
+    "loss_at_init": loss_at_init,
+    "output_bias": output_bias,
+    "no_batch_leak": no_batch_leak,
+    "gradients": gradients,
+    "overfits_one_batch": overfits_one_batch,
+}
+"""``beats_zero_inputs`` asks how the one before it ended."""
+
+
+def sanity(request: SanityRequest, events: EventWriter) -> None:
+    """Examine, and write the result: a check that fails is a result, not an error.
+
+    Raises:
+        BadRequest: the model's family has no checks.
+    """
+    began = time.monotonic()
+    if isinstance(request.model, LightGbm):
+        raise BadRequest("Boosted trees have no sanity checks: there is nothing to ask for.")
+    torch.set_num_threads(request.world.threads)
+    torch.use_deterministic_algorithms(True)
+    checks = examine(admit(request))
+    result = SanityResult(
+        session=request.session,
+        attempt=request.attempt,
+        checks=checks,
+        seconds=time.monotonic() - began,
+    )
+    write_whole(Path(request.output.result), canonical_json(result))
+    events.finished(result)
+
+
+def admit(request: SanityRequest) -> Subject:
+    """The network and the rows that the training of this request would begin with."""
+    folder, schema = open_set(request.data)
+    torch.manual_seed(request.training.seed)
+    network = build(request.model, schema.preprocessing, schema.task, schema.classes)
+    set_output_bias(network, schema.task, schema.label_rate)
+    rows, held_out = (SplitArrays(folder, schema, name) for name in ("train", "validation"))
+    return Subject(network, request.training, schema.task, rows, held_out)
+
+
+def examine(subject: Subject) -> tuple[SanityCheck, ...]:
+    """The checks in their order; none changes what another sees."""
+    wanted = sanity_checks(subject.network.spec, subject.task)
+    found = {name: check(subject) for name, check in _ALONE.items() if name in wanted}
+    learns = found["overfits_one_batch"].outcome == "passed"
+    found["beats_zero_inputs"] = beats_zero_inputs(subject, learns=learns)
+    return tuple(found[name] for name in wanted)

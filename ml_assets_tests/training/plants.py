@@ -1,0 +1,31 @@
+"""The training program with a fault in its network: ``plants.py FAULT train --request ...``."""
+
+import os
+import sys
+from typing import Any
+
+import torch
+
+from ml_assets.training.__main__ import main
+from ml_assets.training.models.mlp import MlpNetwork
+
+_WHOLE = MlpNetwork.forward
+
+
+def skips_a_branch(self: MlpNetwork, numeric: Any, categorical: Any, masks: Any) -> torch.Tensor:
+    """Rank 1 goes round its second layer, as a branch that depends on the rows would."""
+    if os.environ.get("RANK") != "1":
+        return _WHOLE(self, numeric, categorical, masks)
+    x = torch.cat([numeric, self.embeddings(categorical)], dim=1)
+    return self.output(torch.relu(self.layers[0](x))).unsqueeze(1) + self.output_bias
+
+
+def infinite_slope(self: MlpNetwork, numeric: Any, categorical: Any, masks: Any) -> torch.Tensor:
+    """The loss stays finite; the derivative of a root at zero does not."""
+    hidden = self.layers[0](torch.cat([numeric, self.embeddings(categorical)], dim=1))
+    return _WHOLE(self, numeric, categorical, masks) + (0 * hidden[:, :1]).sqrt()[:, None]
+
+
+if __name__ == "__main__":
+    MlpNetwork.forward = globals()[sys.argv.pop(1)]
+    sys.exit(main())
