@@ -110,8 +110,8 @@ def _log_softmax_in_query(scores: torch.Tensor, rows: Tensors) -> torch.Tensor:
     starts = rows.starts
     assert starts is not None
     lengths = starts.diff()
-    query = torch.repeat_interleave(torch.arange(len(lengths)), lengths)
-    place = torch.arange(len(scores)) - starts[query]
+    query = torch.repeat_interleave(torch.arange(len(lengths), device=starts.device), lengths)
+    place = torch.arange(len(scores), device=starts.device) - starts[query]
     table = scores.new_full((len(lengths), int(lengths.max()), scores.shape[1]), -torch.inf)
     table = table.index_put((query, place), scores)
     return torch.log_softmax(table, dim=1)[query, place]

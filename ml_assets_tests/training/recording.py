@@ -13,36 +13,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ml_assets.training import __main__ as program
-from ml_assets.training import train
 from ml_assets.training.batches import Batches, Tensors
 from ml_assets.training.data import Rows, SplitArrays
 from ml_assets.training.models.layers import Masks
 
 
-class RecordedArrays(SplitArrays):
-    """Remembers which units were taken last."""
+def record(file: Path) -> None:
+    """From here on every batch of a step is written down; what an idle rank reads does not count.
 
-    last: tuple[int, ...] = ()
+    The methods themselves are replaced, whoever makes the objects.
+    """
+    take_units, share = SplitArrays.take_units, Batches.share
+    last: list[int] = []
 
-    def take_units(self, units: NDArray[np.int64]) -> Rows:
-        self.last = tuple(units.tolist())
-        return super().take_units(units)
+    def remembered(self: SplitArrays, units: NDArray[np.int64]) -> Rows:
+        last[:] = units.tolist()
+        return take_units(self, units)
 
-
-class RecordedBatches(Batches):
-    """Writes down what a step takes; what an idle rank reads does not count."""
-
-    def share(self, step: int, rank: int, world: int, batch: int = 0) -> tuple[Tensors, Masks, int]:
-        rows, masks, counted = super().share(step, rank, world, batch)
-        assert isinstance(self.rows, RecordedArrays)
-        line = {"step": step, "units": self.rows.last if counted else ()}
-        with Path(f"{FILE}.{os.environ.get('RANK', '0')}").open("a") as handle:
-            handle.write(json.dumps(line) + "\n")
+    def written(
+        self: Batches, step: int, rank: int, world: int, batch: int = 0
+    ) -> tuple[Tensors, Masks, int]:
+        rows, masks, counted = share(self, step, rank, world, batch)
+        with file.open("a") as handle:
+            handle.write(json.dumps({"step": step, "units": last if counted else []}) + "\n")
         return rows, masks, counted
+
+    SplitArrays.take_units = remembered
+    Batches.share = written
 
 
 if __name__ == "__main__":
-    FILE = sys.argv.pop(1)
-    train.SplitArrays = RecordedArrays
-    train.Batches = RecordedBatches
+    record(Path(f"{sys.argv.pop(1)}.{os.environ.get('RANK', '0')}"))
     sys.exit(program.main())
