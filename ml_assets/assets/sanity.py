@@ -8,7 +8,8 @@ from ml_assets.assets.sessions import remember_session, teller
 from ml_assets.errors import NotSane, counted
 from ml_assets.launch.launcher import Launcher, SanityJob
 from ml_assets.launch.session import sanity_session
-from ml_assets.spec.program import Ref, SanityCheck, SanityName, SanityResult, sanity_checks
+from ml_assets.spec.program import Ref, SanityResult
+from ml_assets.spec.sanity import SanityCheck, SanityName, sanity_checks
 
 
 def checks_of(graph: PipelineGraph) -> tuple[SanityName, ...]:

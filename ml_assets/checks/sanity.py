@@ -10,7 +10,7 @@ from ml_assets.assets.sanity import checks_of, examine
 from ml_assets.assets.trained_model import data_ref
 from ml_assets.resources.launcher import LauncherResource
 from ml_assets.resources.snapshots import SnapshotsResource
-from ml_assets.spec.program import SANITY_CHECKS, SanityCheck
+from ml_assets.spec.sanity import SANITY_CHECKS, SanityCheck
 from ml_assets.storage.layout import Address
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ml_assets.spec.program import SanityCheck
+from ml_assets.spec.sanity import SanityCheck
 from ml_assets.training.batches import Tensors
 from ml_assets.training.sanity.subject import Subject, verdict
 

@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch.optim import Optimizer
 
-from ml_assets.spec.program import SanityCheck
+from ml_assets.spec.sanity import SanityCheck
 from ml_assets.spec.training import OptimizerName
 from ml_assets.training.batches import Tensors
 from ml_assets.training.losses import prediction_losses

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from ml_assets.spec.program import SanityCheck, SanityName
+from ml_assets.spec.sanity import SanityCheck, SanityName
 from ml_assets.spec.training import Task, TrainingSpec
 from ml_assets.training.batches import Batches, Tensors, tensors
 from ml_assets.training.data import SplitArrays

@@ -11,13 +11,8 @@ from pathlib import Path
 import torch
 
 from ml_assets.spec.canonical import canonical_json
-from ml_assets.spec.program import (
-    SanityCheck,
-    SanityName,
-    SanityRequest,
-    SanityResult,
-    sanity_checks,
-)
+from ml_assets.spec.program import SanityRequest, SanityResult
+from ml_assets.spec.sanity import SanityCheck, SanityName, sanity_checks
 from ml_assets.spec.training import LightGbm
 from ml_assets.storage.objects import write_whole
 from ml_assets.training.data import SplitArrays, open_set

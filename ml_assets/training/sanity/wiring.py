@@ -2,7 +2,7 @@
 
 import torch
 
-from ml_assets.spec.program import SanityCheck
+from ml_assets.spec.sanity import SanityCheck
 from ml_assets.training.batches import Tensors
 from ml_assets.training.models import Network
 from ml_assets.training.models.layers import Masks
