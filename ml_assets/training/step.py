@@ -75,6 +75,7 @@ class Stepper:
         if self.spec.strategy == "replicate" and self.ranks.world > 1:
             self._backward(0, 1.0)
             self.optimizer.zero_grad(set_to_none=True)
+            self.times.of(0.0)  # nobody's step
 
     @property
     def steps(self) -> int:
@@ -136,6 +137,7 @@ class Stepper:
                     hold_together(loss, self.network, self.ranks, step)
                     self.compare_branches = False
                 (loss * factor).backward()
+            self.times.communication.answered()
             count = loss.new_tensor(float(counted))
             sums += torch.stack([loss.detach(), weights.sum(), count])
         return sums

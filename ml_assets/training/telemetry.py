@@ -23,6 +23,7 @@ class Stopwatch:
 
     def __init__(self) -> None:
         self._seconds = self._began = 0.0
+        self._asked: float | None = None
 
     def __enter__(self) -> None:
         self._began = time.perf_counter()
@@ -34,6 +35,16 @@ class Stopwatch:
 
     def add(self, seconds: float) -> None:
         self._seconds += seconds
+
+    def asked(self) -> None:
+        """Something was asked for and comes while other work goes on; the last such call counts."""
+        self._asked = time.perf_counter()
+
+    def answered(self) -> None:
+        """All of it is there, and no other work was left since it was asked for last."""
+        if self._asked is not None:
+            self.add(time.perf_counter() - self._asked)
+            self._asked = None
 
     def taken(self) -> float:
         """Seconds since it was asked before."""
