@@ -26,7 +26,7 @@ from ml_assets.registry.links import NOTE_TAG, RUN_TAG, Links, run_note
 from ml_assets.registry.mlflow import Logged, Tracking, Unavailable
 from ml_assets.registry.owed import Debt, Debts, tell_whole
 from ml_assets.registry.run_record import RunRecord, record_bytes, run_tags
-from ml_assets.spec.program import (
+from ml_assets.spec.events import (
     Checkpoint,
     Event,
     Failed,

@@ -12,12 +12,10 @@ from pydantic import ValidationError
 from ml_assets.errors import TrainingFailed
 from ml_assets.launch.launcher import TrainJob
 from ml_assets.launch.local import LocalLauncher
+from ml_assets.spec.events import Checkpoint, Event, Progress
 from ml_assets.spec.program import (
-    Checkpoint,
-    Event,
     Heartbeat,
     ModelManifest,
-    Progress,
     TrainResult,
     heartbeat_file,
     training_world,

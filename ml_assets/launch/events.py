@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from ml_assets.spec.program import Event, Warning
+from ml_assets.spec.events import Event, Warning
 
 EVENTS_FILE = "events.jsonl"
 _LAUNCHER_FILE = "events.launcher.jsonl"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from ml_assets.errors import MlAssetsError, TrainingFailed, TrainingInterrupted
+from ml_assets.spec.events import Event, Failed
 from ml_assets.spec.program import (
     EXIT_BAD_DATA,
     EXIT_BAD_REQUEST,
@@ -21,8 +22,6 @@ from ml_assets.spec.program import (
     EXIT_RANKS_DIFFER,
     EXIT_SAVED_AFTER_NOTICE,
     EXIT_SUPERSEDED,
-    Event,
-    Failed,
 )
 
 Next = Literal["stop", "again", "interrupted"]

@@ -4,7 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from ml_assets.spec.program import Event, Ref, SanityResult, ScoreResult, Split, TrainResult
+from ml_assets.spec.events import Event
+from ml_assets.spec.program import Ref, SanityResult, ScoreResult, Split, TrainResult
 from ml_assets.spec.training import ModelSpec, TrainingSpec
 
 OnEvent = Callable[[Event], None]

@@ -35,8 +35,8 @@ from ml_assets.launch.session import (
     train_session,
 )
 from ml_assets.launch.standstill import Standstill
+from ml_assets.spec.events import Event
 from ml_assets.spec.program import (
-    Event,
     MeasureOutput,
     MeasureRequest,
     MeasureResult,

@@ -27,8 +27,9 @@ from ml_assets.operations.rows import Rows, check_keys, check_rows, of_frame
 from ml_assets.operations.workplace import Workplace, open_pipeline
 from ml_assets.settings import Settings
 from ml_assets.sources.schema import Columns, name_problems
+from ml_assets.spec.events import Event
 from ml_assets.spec.pipeline import SubjectSpec
-from ml_assets.spec.program import Event, ModelManifest, ScoreResult
+from ml_assets.spec.program import ModelManifest, ScoreResult
 from ml_assets.spec.sources import FilesSource
 from ml_assets.storage.objects import verify
 from ml_assets.validation.quarantine import REASON

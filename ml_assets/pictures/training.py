@@ -10,15 +10,8 @@ from ml_assets.dataset.encoding import decode_rows
 from ml_assets.pictures.drawing import Axis, Series, Tone, line_chart
 from ml_assets.pictures.pace import pace_pictures
 from ml_assets.pictures.picture import Picture, Table
-from ml_assets.spec.program import (
-    Checkpoint,
-    Event,
-    FirstRows,
-    FixedBatch,
-    Metrics,
-    Preprocessing,
-    Trace,
-)
+from ml_assets.spec.events import Checkpoint, Event, FirstRows, FixedBatch, Metrics, Trace
+from ml_assets.spec.program import Preprocessing
 from ml_assets.spec.training import Task
 
 HISTORY_POINTS = 300

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ml_assets.spec.program import (
+from ml_assets.spec.events import (
     Checkpoint,
     Event,
     Failed,
@@ -24,11 +24,10 @@ from ml_assets.spec.program import (
     FixedBatch,
     Metrics,
     Progress,
-    Ref,
-    Result,
     Trace,
     Warning,
 )
+from ml_assets.spec.program import Ref, Result
 from ml_assets.training.data import Rows
 from ml_assets.training.generation import generation
 

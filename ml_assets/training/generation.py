@@ -10,7 +10,8 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from ml_assets.spec.program import EXIT_BUG, VERDICTS, Failed
+from ml_assets.spec.events import Failed
+from ml_assets.spec.program import EXIT_BUG, VERDICTS
 
 
 def generation() -> int:

@@ -21,16 +21,8 @@ from ml_assets.pictures.release import (
 )
 from ml_assets.pictures.rows import Bullet, Spark, bullet_chart, spark_chart
 from ml_assets.pictures.training import LIVE_POINTS, TrainingStory, decoded_rows, training_pictures
-from ml_assets.spec.program import (
-    CategoricalColumn,
-    Checkpoint,
-    FirstRows,
-    FixedBatch,
-    Metrics,
-    NumericColumn,
-    Preprocessing,
-    Ref,
-)
+from ml_assets.spec.events import Checkpoint, FirstRows, FixedBatch, Metrics
+from ml_assets.spec.program import CategoricalColumn, NumericColumn, Preprocessing, Ref
 from ml_assets.spec.records import (
     Change,
     Decision,

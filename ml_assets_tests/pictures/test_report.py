@@ -11,14 +11,8 @@ from ml_assets.evaluation.gate import decide, passed, policy_digest, summary
 from ml_assets.pictures.drawing import Axis, Bar, Series, bar_chart, line_chart
 from ml_assets.pictures.report import Background, render
 from ml_assets.pictures.training import TrainingStory
-from ml_assets.spec.program import (
-    CategoricalColumn,
-    FirstRows,
-    FixedBatch,
-    Metrics,
-    NumericColumn,
-    Preprocessing,
-)
+from ml_assets.spec.events import FirstRows, FixedBatch, Metrics
+from ml_assets.spec.program import CategoricalColumn, NumericColumn, Preprocessing
 from ml_assets.spec.records import (
     Change,
     Decision,

@@ -15,7 +15,8 @@ import torch
 from safetensors.torch import load_file
 
 from ml_assets.launch.tether import descendants
-from ml_assets.spec.program import Checkpoint, CheckpointManifest, Failed, Progress, Warning
+from ml_assets.spec.events import Checkpoint, Failed, Progress, Warning
+from ml_assets.spec.program import CheckpointManifest
 from ml_assets.storage.checkpoints import Found, claim_session, whole_checkpoints
 from ml_assets.storage.local_checkpoints import LocalCheckpoints
 from ml_assets.training.events import EventWriter

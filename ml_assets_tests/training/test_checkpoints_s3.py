@@ -10,7 +10,8 @@ import pytest
 
 from ml_assets.launch.launcher import TrainJob
 from ml_assets.launch.local import LocalLauncher
-from ml_assets.spec.program import Event, Progress, Ref
+from ml_assets.spec.events import Event, Progress
+from ml_assets.spec.program import Ref
 from ml_assets.storage.checkpoint_places import open_checkpoints
 from ml_assets.storage.checkpoints import whole_checkpoints
 from ml_assets_tests.storage.s3_server import BUCKET, SECRET, S3Server, s3_server

@@ -15,7 +15,8 @@ import pytest
 import torch
 
 from ml_assets.dataset.shards import write_shards
-from ml_assets.spec.program import Failed, Ref, TrainResult
+from ml_assets.spec.events import Failed
+from ml_assets.spec.program import Ref, TrainResult
 from ml_assets.spec.training import Mlp, ModelSpec, TabM, TrainingSpec
 from ml_assets.training import train as program
 from ml_assets.training.data import Rows, SplitArrays

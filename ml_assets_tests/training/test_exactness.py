@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from ml_assets.spec.program import Checkpoint, Failed, Ref, Warning
+from ml_assets.spec.events import Checkpoint, Failed, Warning
+from ml_assets.spec.program import Ref
 from ml_assets.storage.objects import file_digest
 from ml_assets.training.batches import Batches, lost_share
 from ml_assets.training.data import SplitArrays, open_set

@@ -11,13 +11,13 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.events import Progress
 from ml_assets.spec.program import (
     CategoricalColumn,
     File,
     ModelManifest,
     NumericColumn,
     Preprocessing,
-    Progress,
     Ref,
     ShardSchema,
 )

@@ -4,7 +4,8 @@ import json
 import shutil
 from dataclasses import dataclass
 
-from ml_assets.spec.program import Ref, Warning
+from ml_assets.spec.events import Warning
+from ml_assets.spec.program import Ref
 from ml_assets.spec.training import TrainingSpec
 from ml_assets_tests.training.conftest import SPEC, Attempt, Sessions
 from ml_assets_tests.training.test_exactness import newest

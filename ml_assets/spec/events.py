@@ -1,0 +1,103 @@
+"""What the training program tells while it runs: JSON objects, numbered within an attempt."""
+
+from typing import Annotated, Literal
+
+from pydantic import AwareDatetime, Field
+
+from ml_assets.spec.base import Frozen, Positive, unset
+from ml_assets.spec.program import Ref, Result
+
+
+class _Event(Frozen):
+    v: Literal[1] = 1
+    session: str
+    attempt: Positive
+    seq: Annotated[int, Field(ge=0)]
+    time: Annotated[AwareDatetime, Field(strict=False)]
+
+
+class Progress(_Event):
+    kind: Literal["progress"] = "progress"
+    step: int
+    steps: int
+    message: str
+
+
+class Metrics(_Event):
+    kind: Literal["metrics"] = "metrics"
+    step: int
+    metrics: dict[str, float]
+    """train_loss, validation_loss (at evaluations), learning_rate, grad_norm, epoch, and what the
+    training measured of itself: see ``training.telemetry`` and docs/operate.md."""
+
+
+class FirstRows(_Event):
+    """A few rows of the first batch just as they enter the network: encoded, dropout aside."""
+
+    kind: Literal["first_rows"] = "first_rows"
+    numeric: tuple[tuple[float, ...], ...] = Field(strict=False)
+    """[rows, n]: the numeric columns, then their null flags, as ``Preprocessing`` orders them."""
+    categorical: tuple[tuple[int, ...], ...] = Field(strict=False)
+    """[rows, c]: codes."""
+    labels: tuple[float, ...] = Field(strict=False)
+    """[rows]: 0 or 1, or the place of the class."""
+
+
+class FixedBatch(_Event):
+    """What the network says, at one evaluation, of the same few validation rows as always."""
+
+    kind: Literal["fixed_batch"] = "fixed_batch"
+    step: int
+    labels: tuple[float, ...] = Field(strict=False)
+    """[rows]: 0 or 1, or the place of the class."""
+    predictions: tuple[tuple[float, ...], ...] = Field(strict=False)
+    """[rows, outputs]: probabilities."""
+
+
+class Checkpoint(_Event):
+    kind: Literal["checkpoint"] = "checkpoint"
+    step: int
+    checkpoint: Ref
+    size: int
+    best: bool
+    metrics: dict[str, float]
+
+
+class Trace(_Event):
+    """A few steps of rank 0, operator by operator: open it in Perfetto or chrome://tracing."""
+
+    kind: Literal["trace"] = "trace"
+    step: int
+    """The first of them."""
+    steps: int
+    uri: str
+    """A gzipped file of Chrome's trace format."""
+
+
+class Warning(_Event):
+    kind: Literal["warning"] = "warning"
+    message: str
+
+
+class Finished(_Event):
+    kind: Literal["result"] = "result"
+    result: Result
+
+
+class Failed(_Event):
+    kind: Literal["error"] = "error"
+    exit_code: int
+    reason: str
+    """A sentence for an operator."""
+    rank: int
+    generation: int = Field(default=0, exclude_if=unset)
+    """How often torchrun had started the attempt's processes again."""
+    step: int | None
+    detail: str
+    """The traceback, or empty."""
+
+
+Event = Annotated[
+    Progress | Metrics | FirstRows | FixedBatch | Checkpoint | Trace | Warning | Finished | Failed,
+    Field(discriminator="kind"),
+]
