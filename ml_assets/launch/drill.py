@@ -12,14 +12,13 @@ from pydantic import ValidationError
 from ml_assets.errors import TrainingFailed
 from ml_assets.launch.launcher import TrainJob
 from ml_assets.launch.local import LocalLauncher
+from ml_assets.spec.heartbeat import Heartbeat, heartbeat_file
 from ml_assets.spec.program import (
     Checkpoint,
     Event,
-    Heartbeat,
     ModelManifest,
     Progress,
     TrainResult,
-    heartbeat_file,
     training_world,
 )
 from ml_assets.spec.training import LightGbm
