@@ -13,11 +13,10 @@ from ml_assets.errors import TrainingFailed
 from ml_assets.launch.launcher import TrainJob
 from ml_assets.launch.local import LocalLauncher
 from ml_assets.spec.events import Checkpoint, Event, Progress
+from ml_assets.spec.heartbeat import Heartbeat, heartbeat_file
 from ml_assets.spec.program import (
-    Heartbeat,
     ModelManifest,
     TrainResult,
-    heartbeat_file,
     training_world,
 )
 from ml_assets.spec.training import LightGbm
