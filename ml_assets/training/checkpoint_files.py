@@ -200,6 +200,8 @@ class CheckpointFiles:
         self.store.release(name)
         ref = Ref(uri=f"{self.store.uri}/{name}", digest=bytes_digest(data))
         best = bool(state.best) and state.best[0].name == name
+        if written.ratio is not None:
+            metrics = {**metrics, "checkpoint_compressed_to": written.ratio}
         self.events.checkpoint(state.step, ref, sum(f.size for f in files), best, metrics)
         self._retain()
 

@@ -40,13 +40,13 @@ def train(request: TrainRequest, events: EventWriter) -> None:
     ranks = join()
     watch = Watch(request, ranks)
     try:
-        network, told = first_values(request, schema)
+        network, begun_with = first_values(request, schema)
         stepper = assemble(request, network, folder, schema, ranks)
         expected = calibration.expected(spec, schema.classes, stepper.batches.again)
         held_out = SplitArrays(folder, schema, "validation")
         trainer = Trainer(request, events, ranks, notice, stepper, held_out, expected, watch)
         with trainer.checkpoints.let_go_on_error():
-            state, stopped = trainer.loop(told)
+            state, stopped = trainer.loop(begun_with)
             trainer.tracer.close(state.step)
             best = trainer.checkpoints.load_best(stepper.network, stepper.optimizer)
         state = state.model_copy(update={"best": (best,)})
@@ -84,13 +84,13 @@ class Trainer:
         self.meter = Meter(self.stepper.network, self.stepper.times)
         self.tracer = Tracer(self.spec.profile, self.ranks.rank, self.events)
 
-    def loop(self, told: str | None) -> tuple[TrainerState, StoppedBy]:
+    def loop(self, begun_with: str | None) -> tuple[TrainerState, StoppedBy]:
         """Steps until the last one, or until patience ends.
 
         Args:
-            told: about the weights that a new training begins with.
+            begun_with: what to tell of the weights that a new training begins with.
         """
-        state = self._resume(told)
+        state = self._resume(begun_with)
         self.watch.begin(state.step)
         while state.step < self.steps:
             if state.evaluations_without_better >= self.spec.patience:
@@ -121,7 +121,7 @@ class Trainer:
     def _word(self) -> Word:
         return Word(self.notice.given, self.clock.due)
 
-    def _resume(self, told: str | None) -> TrainerState:
+    def _resume(self, begun_with: str | None) -> TrainerState:
         lost = lost_share(self.spec.microbatches, self.ranks.world)
         if lost:
             self.events.warning(
@@ -136,8 +136,8 @@ class Trainer:
             )
         state = self.checkpoints.resume(self.stepper.network, self.stepper.optimizer)
         if state is None:
-            if told:
-                self.events.progress(0, self.steps, told)
+            if begun_with:
+                self.events.progress(0, self.steps, begun_with)
             self.events.first_rows(self.stepper.batches.first(FIRST_ROWS))
             return TrainerState()
         self.events.progress(
