@@ -131,6 +131,11 @@ def test_loading_the_code_location_loads_nothing_heavy(tmp_path: Path) -> None:
     assert found & HEAVY == set()
 
 
+def test_the_code_location_loads_whole_as_the_ui_loads_it(tmp_path: Path) -> None:
+    program = "from ml_assets.definitions import defs; d = defs(); d.validate_loadable(d)"
+    loaded_by(program, ML_ASSETS_HOME=str(tmp_path / "home"))
+
+
 IMPORT_ALL = """
 import importlib, pkgutil, sys
 room = importlib.import_module(sys.argv[1])

@@ -56,7 +56,7 @@ def drill_check(graph: PipelineGraph) -> dg.AssetChecksDefinition:
     """The check. It drills where it was asked for alone: not with every training."""
 
     @dg.multi_asset_check(
-        name=f"{graph.name}__{CHECK}",
+        name=f"{graph.name}__drill",  # not the name of its job: a repository has each name once
         specs=[
             dg.AssetCheckSpec(
                 CHECK,

@@ -47,7 +47,7 @@ def test_a_drill_is_scheduled_runs_and_shows_its_date(plant: Plant):
     assert drilled(world.instance, run.run_id)
     settings = read_settings()
     assert list(settings.scratch.iterdir()) == []
-    assert not list((settings.home / "objects").glob("sessions/*")), "no session of the pipeline"
+    assert not list((settings.home / "objects").glob("sessions/*-train-*")), "none of its own"
 
     trained = made(world, ["checkpoints", "trained_model"])  # its checks come along
     assert trained.success
