@@ -95,8 +95,9 @@ class Batches:
         if idle:
             ranges, seeds = [np.zeros(1, np.int64)], [0]
         numbers = self._drawn(np.concatenate(ranges), epoch)
-        rows = np.split(self.rows.rows_of(numbers), np.cumsum([len(span) for span in ranges])[:-1])
-        masks = Masks(tuple(seeds), tuple(int(of.sum()) for of in rows))
+        begins = np.cumsum([0, *(len(span) for span in ranges[:-1])])
+        rows = np.add.reduceat(self.rows.rows_of(numbers), begins)
+        masks = Masks(tuple(seeds), tuple(rows.tolist()))
         taken = replace(tensors(self.rows.take_units(numbers)), numbers=numbers)
         return taken, masks, 0 if idle else sum(masks.rows)
 
