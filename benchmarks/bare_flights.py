@@ -191,8 +191,8 @@ def evaluate(
 def load_predictor(model: Ref, threads: int) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
     """(numeric, categorical) of rows -> [n, outputs] probabilities of the exported weights."""
     from ml_assets.training import export
-    from ml_assets.training.data import Rows
     from ml_assets.training.model_folder import open_model
+    from ml_assets.training.rows.arrays import Rows
 
     predict = export.load_predictor(Path(model.uri), open_model(model), threads)
 

@@ -21,13 +21,13 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from ml_assets.spec.program import Ref, ShardSchema
 from ml_assets.spec.training import TabM, TrainingSpec
 from ml_assets.training.assembly import assemble, first_values
-from ml_assets.training.batches import Batches
-from ml_assets.training.checkpoint import Checkpoints
-from ml_assets.training.checkpoint_files import CheckpointFiles, TrainerState
-from ml_assets.training.data import SplitArrays, open_set
+from ml_assets.training.checkpoints.files import CheckpointFiles, TrainerState
+from ml_assets.training.checkpoints.save import Checkpoints
+from ml_assets.training.distributed.ranks import Ranks, join, leave
 from ml_assets.training.events import EventWriter
 from ml_assets.training.optimization import make_optimizer
-from ml_assets.training.parallel import Ranks, join, leave
+from ml_assets.training.rows.arrays import SplitArrays, open_set
+from ml_assets.training.rows.batches import Batches
 from ml_assets.training.step import Stepper, Word
 from ml_assets.training.telemetry import gpu_utilization_pct
 

@@ -15,8 +15,8 @@ from figures import tell
 from generated import training_set
 from torch.utils.data import DataLoader, Dataset
 
-from ml_assets.training.batches import Batches
-from ml_assets.training.data import SplitArrays, open_set
+from ml_assets.training.rows.arrays import SplitArrays, open_set
+from ml_assets.training.rows.batches import Batches
 
 BATCH = 3072
 TURNS = 3

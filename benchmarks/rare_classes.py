@@ -23,9 +23,9 @@ from ml_assets.spec.pipeline import FeaturesSpec, LabelSpec
 from ml_assets.spec.program import ModelManifest, Output, Ref, TrainRequest, TrainResult, World
 from ml_assets.spec.training import Mlp, TrainingSpec
 from ml_assets.training.calibration import calibrated
-from ml_assets.training.data import Predict, SplitArrays
 from ml_assets.training.events import EventWriter
 from ml_assets.training.export import load_predictor
+from ml_assets.training.rows.arrays import Predict, SplitArrays
 from ml_assets.training.train import train
 
 NUMBERS = ("a", "b", "c", "d")

@@ -22,9 +22,9 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from ml_assets.spec.program import ShardSchema, TrainRequest
 from ml_assets.spec.training import Mlp, TrainingSpec
 from ml_assets.training.assembly import assemble, first_values
-from ml_assets.training.batches import Batches
-from ml_assets.training.data import SplitArrays, open_set
-from ml_assets.training.parallel import Ranks, join, leave
+from ml_assets.training.distributed.ranks import Ranks, join, leave
+from ml_assets.training.rows.arrays import SplitArrays, open_set
+from ml_assets.training.rows.batches import Batches
 from ml_assets.training.step import Word
 
 ROWS = 60_000

@@ -31,8 +31,8 @@ from ml_assets.spec.program import (
 from ml_assets.spec.training import LightGbm
 from ml_assets.training.diagnosis import LESS_MEMORY, is_out_of_memory
 from ml_assets.training.events import EventWriter
-from ml_assets.training.generation import failures, generation, standing_verdict
-from ml_assets.training.orphans import die_with_parent
+from ml_assets.training.recovery.generation import failures, generation, standing_verdict
+from ml_assets.training.recovery.orphans import die_with_parent
 from ml_assets.training.stop import Stopped
 
 _REQUEST: TypeAdapter[Request] = TypeAdapter(Request)

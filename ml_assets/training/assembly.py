@@ -5,14 +5,14 @@ from pathlib import Path
 import torch
 
 from ml_assets.spec.program import MeasureRequest, ShardSchema, TrainRequest
-from ml_assets.training.batches import Batches
-from ml_assets.training.data import SplitArrays
+from ml_assets.training.distributed.ranks import Ranks
+from ml_assets.training.distributed.strategies import parallelize
 from ml_assets.training.models import Network, build, set_output_bias
 from ml_assets.training.optimization import make_optimizer
-from ml_assets.training.oversampling import draws_again
-from ml_assets.training.parallel import Ranks
+from ml_assets.training.rows.arrays import SplitArrays
+from ml_assets.training.rows.batches import Batches
+from ml_assets.training.rows.oversampling import draws_again
 from ml_assets.training.step import Stepper
-from ml_assets.training.strategies import parallelize
 from ml_assets.training.telemetry import Times
 from ml_assets.training.warm_start import warm_start
 

@@ -28,8 +28,8 @@ from ml_assets.spec.events import (
     Warning,
 )
 from ml_assets.spec.program import Ref, Result
-from ml_assets.training.data import Rows
-from ml_assets.training.generation import generation
+from ml_assets.training.recovery.generation import generation
+from ml_assets.training.rows.arrays import Rows
 
 FAILED_RANK_OFFSET = 10_000_000
 """Sequence numbers of rank r's own file begin at r times this."""

@@ -10,12 +10,12 @@ from safetensors.torch import load_file, save_file
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 
 from ml_assets.spec.program import Calibration, ModelManifest, Ref, ShardSchema, TrainRequest
-from ml_assets.training.batches import tensors
 from ml_assets.training.calibration import Calibrator
-from ml_assets.training.data import Predict, Rows
+from ml_assets.training.distributed.ranks import Ranks
 from ml_assets.training.model_folder import write_model
 from ml_assets.training.models import Network, build, predictions
-from ml_assets.training.parallel import Ranks
+from ml_assets.training.rows.arrays import Predict, Rows
+from ml_assets.training.rows.batches import tensors
 
 WEIGHTS = "weights.safetensors"
 

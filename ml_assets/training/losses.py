@@ -12,7 +12,7 @@ import torch
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from ml_assets.spec.training import Task, TrainingSpec
-from ml_assets.training.batches import Tensors
+from ml_assets.training.rows.batches import Tensors
 
 
 def gamma_of(training: TrainingSpec) -> float:

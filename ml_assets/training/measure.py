@@ -9,9 +9,9 @@ from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.program import MeasureRequest, MeasureResult
 from ml_assets.storage.objects import write_whole
 from ml_assets.training.assembly import assemble, first_values
-from ml_assets.training.data import open_set
+from ml_assets.training.distributed.ranks import join, leave, total
 from ml_assets.training.events import EventWriter
-from ml_assets.training.parallel import join, leave, total
+from ml_assets.training.rows.arrays import open_set
 from ml_assets.training.step import Stepper, Word
 from ml_assets.training.telemetry import Spent, memory_peak_mb
 

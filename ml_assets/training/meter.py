@@ -11,7 +11,13 @@ from torch.distributed.tensor import DTensor
 
 from ml_assets.training.models import Network
 from ml_assets.training.step import Step
-from ml_assets.training.telemetry import Spent, Times, Window, gpu_utilization_pct, memory_peak_mb
+from ml_assets.training.telemetry import (
+    Spent,
+    Times,
+    Window,
+    gpu_utilization_pct,
+    memory_peak_mb,
+)
 
 LIVE_SECONDS = 10.0
 """Between two evaluations, metrics are told this often."""

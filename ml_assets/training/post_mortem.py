@@ -8,8 +8,8 @@ import torch
 import torch.distributed as dist
 from numpy.typing import NDArray
 
-from ml_assets.training.batches import Tensors
-from ml_assets.training.parallel import Ranks
+from ml_assets.training.distributed.ranks import Ranks
+from ml_assets.training.rows.batches import Tensors
 
 _SHOWN = 5
 _KINDS = ("", "features or label", "loss", "gradient")

@@ -15,9 +15,9 @@ from ml_assets.spec.program import File, ModelManifest, ScoreRequest, ScoreResul
 from ml_assets.spec.training import LightGbm
 from ml_assets.storage.objects import file_digest, write_whole
 from ml_assets.training.calibration import calibrated
-from ml_assets.training.data import Predict, SplitArrays, open_set
 from ml_assets.training.events import EventWriter
 from ml_assets.training.model_folder import open_model
+from ml_assets.training.rows.arrays import Predict, SplitArrays, open_set
 
 _CHUNK = 8192
 _SINGLE_ROWS = 50

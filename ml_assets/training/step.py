@@ -11,17 +11,17 @@ from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict
 from torch.optim import Optimizer
 
 from ml_assets.spec.training import Task, TrainingSpec
-from ml_assets.training.batches import Batches, Tensors
-from ml_assets.training.branches import hold_together
+from ml_assets.training.distributed.branches import hold_together
+from ml_assets.training.distributed.ranks import Ranks, total
+from ml_assets.training.distributed.strategies import copies, local_gradients, summing
 from ml_assets.training.loss_scale import MOST_SKIPS, LossScale
 from ml_assets.training.losses import gamma_of, row_losses, row_weights
 from ml_assets.training.models import Network
 from ml_assets.training.models.layers import Masks
 from ml_assets.training.optimization import learning_rate
-from ml_assets.training.parallel import Ranks, total
 from ml_assets.training.post_mortem import Pass, where
+from ml_assets.training.rows.batches import Batches, Tensors
 from ml_assets.training.stop import NonFinite
-from ml_assets.training.strategies import copies, local_gradients, summing
 from ml_assets.training.telemetry import Times
 
 

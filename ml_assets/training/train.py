@@ -8,21 +8,21 @@ import torch
 from ml_assets.spec.program import Calibration, TrainRequest
 from ml_assets.training import calibration
 from ml_assets.training.assembly import assemble, first_values
-from ml_assets.training.batches import lost_share
-from ml_assets.training.checkpoint import Checkpoints
-from ml_assets.training.checkpoint_files import CheckpointFiles, TrainerState
-from ml_assets.training.clock import CheckpointClock
-from ml_assets.training.data import SplitArrays, open_set
+from ml_assets.training.checkpoints.clock import CheckpointClock
+from ml_assets.training.checkpoints.files import CheckpointFiles, TrainerState
+from ml_assets.training.checkpoints.save import Checkpoints
 from ml_assets.training.diagnosis import Evaluated
+from ml_assets.training.distributed.ranks import Ranks, join, leave
 from ml_assets.training.events import FIRST_ROWS, EventWriter
 from ml_assets.training.export import export
-from ml_assets.training.generation import generation
-from ml_assets.training.hang import Watch
 from ml_assets.training.meter import Meter
 from ml_assets.training.optimization import learning_rate
-from ml_assets.training.parallel import Ranks, join, leave
 from ml_assets.training.profiling import Tracer
+from ml_assets.training.recovery.generation import generation
+from ml_assets.training.recovery.hang import Watch
 from ml_assets.training.result import StoppedBy, finish
+from ml_assets.training.rows.arrays import SplitArrays, open_set
+from ml_assets.training.rows.batches import lost_share
 from ml_assets.training.step import Step, Stepper, Word
 from ml_assets.training.stop import Notice, SavedAfterNotice
 from ml_assets.training.telemetry import told

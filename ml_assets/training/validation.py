@@ -9,12 +9,12 @@ from torch import nn
 
 from ml_assets.spec.program import Calibration
 from ml_assets.spec.training import Task
-from ml_assets.training.batches import tensors
 from ml_assets.training.calibration import calibrated
-from ml_assets.training.data import SplitArrays
+from ml_assets.training.distributed.ranks import Ranks, total
 from ml_assets.training.losses import prediction_losses, row_weights
 from ml_assets.training.models import predictions
-from ml_assets.training.parallel import Ranks, total
+from ml_assets.training.rows.arrays import SplitArrays
+from ml_assets.training.rows.batches import tensors
 
 _CHUNK = 1024
 """Rows whose activations stay in a core's cache."""

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ml_assets.training import __main__ as program
-from ml_assets.training.batches import Batches, Tensors
-from ml_assets.training.data import Rows, SplitArrays
 from ml_assets.training.models.layers import Masks
+from ml_assets.training.rows.arrays import Rows, SplitArrays
+from ml_assets.training.rows.batches import Batches, Tensors
 
 
 def record(file: Path) -> None:

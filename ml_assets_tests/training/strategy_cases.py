@@ -16,9 +16,9 @@ from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_di
 from ml_assets.spec.program import TrainRequest
 from ml_assets.spec.training import Mlp, ModelSpec, TrainingSpec
 from ml_assets.training.assembly import assemble, first_values
-from ml_assets.training.data import open_set
+from ml_assets.training.distributed.ranks import join, leave
 from ml_assets.training.loss_scale import LossScale
-from ml_assets.training.parallel import join, leave
+from ml_assets.training.rows.arrays import open_set
 from ml_assets.training.step import Stepper, Word
 
 STEPS, HALF = 6, 3

@@ -11,13 +11,13 @@ import torch
 from ml_assets.dataset.shards import write_shards
 from ml_assets.spec.program import Calibration, ModelManifest, Ref, ScoreOutput, ScoreRequest, World
 from ml_assets.spec.training import Task, TrainingSpec
-from ml_assets.training.batches import Tensors
 from ml_assets.training.calibration import Calibrator, calibrated, expected, fit
-from ml_assets.training.data import Rows, SplitArrays, open_set
 from ml_assets.training.events import EventWriter
 from ml_assets.training.export import load_predictor
 from ml_assets.training.losses import row_losses, row_weights
-from ml_assets.training.oversampling import Again
+from ml_assets.training.rows.arrays import Rows, SplitArrays, open_set
+from ml_assets.training.rows.batches import Tensors
+from ml_assets.training.rows.oversampling import Again
 from ml_assets.training.score import score
 from ml_assets_tests.training.conftest import FEATURES, LABEL, SPEC, Attempt, Sessions, frame
 

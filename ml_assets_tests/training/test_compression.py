@@ -7,8 +7,8 @@ import torch
 from torch.distributed.checkpoint.filesystem import FileSystemWriter
 from torch.distributed.checkpoint.state_dict_saver import save
 
-from ml_assets.training.checkpoint_read import read_into
-from ml_assets.training.compression import Planes, pack, pays
+from ml_assets.training.checkpoints.compression import Planes, pack, pays
+from ml_assets.training.checkpoints.read import read_into
 
 
 def trained() -> dict[str, torch.Tensor]:

@@ -9,8 +9,8 @@ import pytest
 from ml_assets.dataset.shards import write_shards
 from ml_assets.spec.pipeline import LabelSpec
 from ml_assets.spec.program import Ref
-from ml_assets.training.batches import Batches
-from ml_assets.training.data import SplitArrays, open_set
+from ml_assets.training.rows.arrays import SplitArrays, open_set
+from ml_assets.training.rows.batches import Batches
 from ml_assets.training.stop import BadData
 from ml_assets_tests.training.conftest import FEATURES, frame
 

@@ -19,9 +19,9 @@ from ml_assets.spec.events import Failed
 from ml_assets.spec.program import Ref, TrainResult
 from ml_assets.spec.training import Mlp, ModelSpec, TabM, TrainingSpec
 from ml_assets.training import train as program
-from ml_assets.training.data import Rows, SplitArrays
 from ml_assets.training.diagnosis import Evaluated, advise, is_out_of_memory
 from ml_assets.training.events import EventWriter
+from ml_assets.training.rows.arrays import Rows, SplitArrays
 from ml_assets_tests.training.conftest import FEATURES, LABEL, Attempt, Sessions, frame
 from ml_assets_tests.training.test_sanity import SETS
 

@@ -12,9 +12,9 @@ import torch
 from ml_assets.spec.events import Checkpoint, Failed, Warning
 from ml_assets.spec.program import Ref
 from ml_assets.storage.objects import file_digest
-from ml_assets.training.batches import Batches, lost_share
-from ml_assets.training.data import SplitArrays, open_set
-from ml_assets.training.sampler import permuted
+from ml_assets.training.rows.arrays import SplitArrays, open_set
+from ml_assets.training.rows.batches import Batches, lost_share
+from ml_assets.training.rows.sampler import permuted
 from ml_assets_tests.training.conftest import SPEC, Attempt, Sessions, ranking_set
 
 

@@ -1,6 +1,6 @@
 """The scale of fp16 losses is a pure function of which steps overflowed."""
 
-from ml_assets.training.checkpoint_files import TrainerState
+from ml_assets.training.checkpoints.files import TrainerState
 from ml_assets.training.loss_scale import MOST_SKIPS, LossScale
 
 

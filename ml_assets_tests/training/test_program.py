@@ -18,10 +18,10 @@ from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.events import Failed, FirstRows, FixedBatch
 from ml_assets.spec.program import Preprocessing, Ref, ScoreOutput, ScoreRequest, ScoreResult, World
 from ml_assets.spec.training import Mlp, TabM
-from ml_assets.training.batches import Tensors
 from ml_assets.training.losses import row_losses
 from ml_assets.training.models import build, predictions, set_output_bias
 from ml_assets.training.optimization import learning_rate
+from ml_assets.training.rows.batches import Tensors
 from ml_assets_tests.training.conftest import (
     FEATURES,
     LABEL,

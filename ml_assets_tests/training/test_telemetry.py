@@ -11,14 +11,19 @@ import pytest
 from ml_assets.spec.events import Checkpoint, Metrics, Progress, Trace
 from ml_assets.spec.training import ProfileSpec, Strategy
 from ml_assets.training.profiling import TRACE
-from ml_assets.training.telemetry import THROUGHPUT, Stopwatch, gpu_utilization_pct, memory_peak_mb
+from ml_assets.training.telemetry import (
+    THROUGHPUT,
+    Stopwatch,
+    gpu_utilization_pct,
+    memory_peak_mb,
+)
 from ml_assets_tests.training.conftest import SPEC, Attempt, Sessions
 
 SLOW_LOADER = """
 import os, sys, time
 from ml_assets.training import meter
 from ml_assets.training.__main__ import main
-from ml_assets.training.batches import Batches
+from ml_assets.training.rows.batches import Batches
 
 share = Batches.share
 

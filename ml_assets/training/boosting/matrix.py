@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from ml_assets.spec.program import Preprocessing
 from ml_assets.spec.training import Task, TrainingSpec
 from ml_assets.training.boosting.parameters import GAINS
-from ml_assets.training.data import Rows
+from ml_assets.training.rows.arrays import Rows
 
 
 def matrix(rows: Rows, preprocessing: Preprocessing) -> NDArray[np.float32]:

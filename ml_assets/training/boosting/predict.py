@@ -10,7 +10,7 @@ from ml_assets.spec.program import ModelManifest
 from ml_assets.spec.training import outputs_of
 from ml_assets.training.boosting.library import require_lightgbm
 from ml_assets.training.boosting.matrix import matrix, names
-from ml_assets.training.data import Predict, Rows
+from ml_assets.training.rows.arrays import Predict, Rows
 from ml_assets.training.stop import BadData
 
 if TYPE_CHECKING:

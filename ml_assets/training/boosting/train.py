@@ -24,19 +24,19 @@ from ml_assets.training.boosting.matrix import (
 )
 from ml_assets.training.boosting.parameters import draws, parameters
 from ml_assets.training.boosting.predict import load_predictor, trees_as_text
-from ml_assets.training.checkpoint_files import (
+from ml_assets.training.checkpoints.clock import CheckpointClock
+from ml_assets.training.checkpoints.files import (
     Best,
     CheckpointFiles,
     TrainerState,
     Written,
     read_state,
 )
-from ml_assets.training.clock import CheckpointClock
-from ml_assets.training.data import SplitArrays, open_set
 from ml_assets.training.events import FIRST_ROWS, EventWriter
-from ml_assets.training.heartbeat import Heart
 from ml_assets.training.model_folder import write_model
+from ml_assets.training.recovery.heartbeat import Heart
 from ml_assets.training.result import StoppedBy, finish
+from ml_assets.training.rows.arrays import SplitArrays, open_set
 from ml_assets.training.stop import NonFinite, Notice, NotSaved, SavedAfterNotice
 from ml_assets.training.telemetry import memory_peak_mb, milliseconds_since, pace, told
 

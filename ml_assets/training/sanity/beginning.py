@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from ml_assets.spec.sanity import SanityCheck
-from ml_assets.training.batches import Tensors
+from ml_assets.training.rows.batches import Tensors
 from ml_assets.training.sanity.subject import Subject, verdict
 
 _ROWS = 2048

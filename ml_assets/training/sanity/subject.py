@@ -8,10 +8,10 @@ import torch
 
 from ml_assets.spec.sanity import SanityCheck, SanityName
 from ml_assets.spec.training import Task, TrainingSpec
-from ml_assets.training.batches import Batches, Tensors, tensors
-from ml_assets.training.data import SplitArrays
 from ml_assets.training.losses import gamma_of, row_losses, row_weights
 from ml_assets.training.models import Network
+from ml_assets.training.rows.arrays import SplitArrays
+from ml_assets.training.rows.batches import Batches, Tensors, tensors
 
 
 @dataclass(frozen=True)

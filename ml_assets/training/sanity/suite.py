@@ -15,9 +15,9 @@ from ml_assets.spec.program import SanityRequest, SanityResult
 from ml_assets.spec.sanity import SanityCheck, SanityName, sanity_checks
 from ml_assets.spec.training import LightGbm
 from ml_assets.storage.objects import write_whole
-from ml_assets.training.data import SplitArrays, open_set
 from ml_assets.training.events import EventWriter
 from ml_assets.training.models import build, set_output_bias
+from ml_assets.training.rows.arrays import SplitArrays, open_set
 from ml_assets.training.sanity.beginning import loss_at_init, output_bias
 from ml_assets.training.sanity.learning import beats_zero_inputs, overfits_one_batch
 from ml_assets.training.sanity.subject import Subject

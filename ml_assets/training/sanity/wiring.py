@@ -3,9 +3,9 @@
 import torch
 
 from ml_assets.spec.sanity import SanityCheck
-from ml_assets.training.batches import Tensors
 from ml_assets.training.models import Network
 from ml_assets.training.models.layers import Masks
+from ml_assets.training.rows.batches import Tensors
 from ml_assets.training.sanity.subject import Subject, verdict
 
 _LEAK_ROWS = 16

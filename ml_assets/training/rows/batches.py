@@ -6,10 +6,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ml_assets.training.data import Rows, SplitArrays
 from ml_assets.training.models.layers import Masks
-from ml_assets.training.oversampling import Again, rows_drawn
-from ml_assets.training.sampler import microbatch_seed, permuted
+from ml_assets.training.rows.arrays import Rows, SplitArrays
+from ml_assets.training.rows.oversampling import Again, rows_drawn
+from ml_assets.training.rows.sampler import microbatch_seed, permuted
 
 
 @dataclass(frozen=True)

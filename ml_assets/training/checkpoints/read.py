@@ -14,7 +14,7 @@ from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 from torch.distributed.checkpoint.state_dict_loader import load
 
 from ml_assets.errors import StorageError
-from ml_assets.training.compression import Planes
+from ml_assets.training.checkpoints.compression import Planes
 
 BF16_WEIGHTS = "weights.bf16.safetensors"
 _MODEL = "model."

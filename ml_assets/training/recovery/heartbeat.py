@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from ml_assets.spec.heartbeat import Heartbeat, heartbeat_file
 from ml_assets.spec.program import TrainRequest
-from ml_assets.training.generation import generation
+from ml_assets.training.recovery.generation import generation
 
 _BETWEEN_BEATS = 1.0
 

@@ -26,18 +26,18 @@ from torch.optim import Optimizer
 from ml_assets.errors import StorageError, StoreAway
 from ml_assets.spec.program import File
 from ml_assets.storage.checkpoints import Found
-from ml_assets.training.agreement import agreed
-from ml_assets.training.checkpoint_files import (
+from ml_assets.training.checkpoints.agreement import agreed
+from ml_assets.training.checkpoints.compression import Planes, pays, whole_size
+from ml_assets.training.checkpoints.files import (
     Best,
     CheckpointFiles,
     TrainerState,
     Written,
     read_state,
 )
-from ml_assets.training.checkpoint_read import BF16_WEIGHTS, read_into, write_bf16
-from ml_assets.training.compression import Planes, pays, whole_size
+from ml_assets.training.checkpoints.read import BF16_WEIGHTS, read_into, write_bf16
+from ml_assets.training.distributed.ranks import Ranks
 from ml_assets.training.models import Network
-from ml_assets.training.parallel import Ranks
 from ml_assets.training.stop import NotSaved
 from ml_assets.training.telemetry import milliseconds_since
 

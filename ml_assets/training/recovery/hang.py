@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from ml_assets.spec.program import TrainRequest
-from ml_assets.training.heartbeat import Heart
-from ml_assets.training.parallel import JOIN_SECONDS, Ranks, wait_at_most
+from ml_assets.training.distributed.ranks import JOIN_SECONDS, Ranks, wait_at_most
+from ml_assets.training.recovery.heartbeat import Heart
 from ml_assets.training.stop import PeerLost, PeerSilent, Stopped, peer_trouble
 
 _MEDIAN_STEPS = 20

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ml_assets.spec.program import ShardSchema
-from ml_assets.training.data import SplitArrays
+from ml_assets.training.rows.arrays import SplitArrays
 from ml_assets.training.stop import BadData
 
 

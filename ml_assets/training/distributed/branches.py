@@ -5,7 +5,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from ml_assets.training.parallel import Ranks
+from ml_assets.training.distributed.ranks import Ranks
 from ml_assets.training.stop import RanksDiffer
 
 

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import torch.distributed as dist
 
 from ml_assets.errors import MlAssetsError
-from ml_assets.training.parallel import Ranks
+from ml_assets.training.distributed.ranks import Ranks
 from ml_assets.training.stop import Stopped
 
 T = TypeVar("T")

@@ -19,10 +19,10 @@ from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
 from ml_assets.spec.training import TrainingSpec, split_of
-from ml_assets.training.collectives import time_collectives
+from ml_assets.training.distributed.collectives import time_collectives
+from ml_assets.training.distributed.precision import fsdp_policy, lowered
+from ml_assets.training.distributed.ranks import Ranks, processes_here
 from ml_assets.training.models import Network
-from ml_assets.training.parallel import Ranks, processes_here
-from ml_assets.training.precision import fsdp_policy, lowered
 from ml_assets.training.stop import BadRequest
 from ml_assets.training.telemetry import Stopwatch
 
