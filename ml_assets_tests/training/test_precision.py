@@ -21,7 +21,7 @@ OVERFLOWING = {"precision": "fp16", "positive_weight": 1e4}
 def resumed(sessions: Sessions, whole: Attempt, step: int, spec: TrainingSpec) -> Attempt:
     """Another attempt of what is left when ``whole`` is killed after a checkpoint."""
     left = sessions.root / "left" / "checkpoints"
-    for folder in sorted((whole.folder / "checkpoints").iterdir()):
+    for folder in sorted((whole.folder / "checkpoints").glob("step-*")):
         if folder.name <= f"step-{step:06d}.a1":
             newest = shutil.copytree(folder, left / folder.name)
     ref = Ref(uri=str(newest), digest=file_digest(newest / "manifest.json"))
