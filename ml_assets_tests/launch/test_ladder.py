@@ -152,7 +152,7 @@ def test_a_rank_whose_torchrun_is_killed_ends_and_writes_nothing_more(
     command = LocalLauncher(tmp_path)._command(request, folder.begin(request))
     with (tmp_path / "log").open("wb") as log:
         agent = subprocess.Popen(command, env=environment(1), stdout=log, stderr=log)
-    until(lambda: len(list(folder.checkpoints.glob("*/manifest.json"))) > 1, seconds=60)
+    until(lambda: len(list(Path(folder.checkpoints).glob("*/manifest.json"))) > 1, seconds=60)
     workers = ranks(agent.pid)
     assert len(workers) == 2
     agent.kill()
