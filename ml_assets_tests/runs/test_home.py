@@ -10,6 +10,7 @@ import pytest
 
 from ml_assets.errors import SettingsError, StateInUse
 from ml_assets.runs import home
+from ml_assets.runs.upgrade import FORMAT
 from ml_assets.settings import Settings, read_settings
 
 HOLD = """
@@ -54,7 +55,7 @@ def test_preparing_twice_is_safe_and_brings_dagster_yaml_up_to_date(settings: Se
 def test_another_format_is_refused_with_both_numbers(settings: Settings) -> None:
     home.prepare(settings)
     (settings.home / "format.json").write_text(json.dumps({"format": 99}))
-    with pytest.raises(SettingsError, match=r"format 99; this version writes 2"):
+    with pytest.raises(SettingsError, match=f"format 99; this version writes {FORMAT}"):
         home.prepare(settings)
 
 
