@@ -110,6 +110,23 @@ def test_check_finds_a_missing_contract_and_a_missing_function(
     assert "features.function" in said
 
 
+def test_check_refuses_a_spot_spec_whose_saves_do_not_fit_the_notice_with_the_arithmetic(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    irises.plant(home, home / "sources")
+    spec = home / "irises" / "defs.yaml"
+    spot = "spot: {notice_seconds: 20, write_mb_per_second: 0.001}\n    checkpoint_every: 10"
+    spec.write_text(spec.read_text().replace("epochs: 30", f"epochs: 30\n    {spot}"))
+    assert main(["check", "irises"]) == 1
+    said = capsys.readouterr().out
+    assert "parameters x 3 numbers x 4 bytes (adamw" in said
+    assert "and the notice is 20 s" in said
+    spec.write_text(
+        spec.read_text().replace("write_mb_per_second: 0.001", "write_mb_per_second: 9")
+    )
+    assert main(["check", "irises"]) == 0
+
+
 def test_check_warns_of_a_package_that_is_missing_here(
     home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
