@@ -45,7 +45,7 @@ def train(request: TrainRequest, events: EventWriter) -> None:
         expected = calibration.expected(spec, schema.classes, stepper.batches.again)
         held_out = SplitArrays(folder, schema, "validation")
         trainer = Trainer(request, events, ranks, notice, stepper, held_out, expected, watch)
-        with trainer.checkpoints.let_go_on_error():
+        with trainer.checkpoints.let_go_on_error(), watch.explaining():
             state, stopped = trainer.loop(begun_with)
             trainer.tracer.close(state.step)
             best = trainer.checkpoints.load_best(stepper.network, stepper.optimizer)

@@ -38,7 +38,7 @@ from ml_assets.training.checkpoints.files import (
 from ml_assets.training.checkpoints.read import BF16_WEIGHTS, read_into, write_bf16
 from ml_assets.training.distributed.ranks import Ranks
 from ml_assets.training.models import Network
-from ml_assets.training.stop import NotSaved
+from ml_assets.training.stop import NotSaved, PeerLost, PeerSilent
 from ml_assets.training.telemetry import milliseconds_since
 
 T = TypeVar("T")
@@ -108,10 +108,13 @@ class Checkpoints:
     def let_go_on_error(self) -> Iterator[None]:
         """Where training ends in an error, what is in flight may still become whole, for a while.
 
-        The groups are left only after it: a thread that still talks would end in native code.
+        The groups are left only after it: a thread that still talks would end in native code. Where
+        a rank is gone there is nothing to wait for: a save takes all of them.
         """
         try:
             yield
+        except (PeerLost, PeerSilent):
+            raise
         except BaseException:
             if self._in_flight is not None:
                 wait([self._in_flight], _LAST_WORD_SECONDS)

@@ -10,7 +10,8 @@ import signal
 import socket
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 
 from ml_assets.spec.program import TrainRequest
@@ -59,6 +60,15 @@ class Watch:
     def alive(self) -> None:
         """Called now and then by what takes long between two steps."""
         self._heart.beat()
+
+    @contextmanager
+    def explaining(self) -> Iterator[None]:
+        """An error within it is explained at once: others may wait for the peer that is silent."""
+        try:
+            yield
+        except BaseException as error:
+            self.explain(error)
+            raise
 
     def explain(self, error: BaseException) -> None:
         """Return where an error has nothing to do with the loss of a peer.
