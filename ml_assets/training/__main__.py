@@ -11,6 +11,7 @@ import argparse
 import os
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -21,8 +22,6 @@ from ml_assets.spec.program import (
     EXIT_DONE,
     EXIT_NOT_SAVED,
     EXIT_OUT_OF_MEMORY,
-    EXIT_PEER_LOST,
-    EXIT_PEER_SILENT,
     MeasureRequest,
     Request,
     SanityRequest,
@@ -82,8 +81,6 @@ def _run(request: Request) -> int:
             score(request, events)
     except Stopped as stop:
         events.failed(stop.exit_code, str(stop), stop.step, detail="")
-        if stop.exit_code in (EXIT_PEER_LOST, EXIT_PEER_SILENT):
-            os._exit(stop.exit_code)  # the thread of a save in flight may wait for that peer
         return stop.exit_code
     except StoreAway as error:
         events.failed(EXIT_NOT_SAVED, str(error), None, detail="")
@@ -110,5 +107,12 @@ def _train(request: TrainRequest, events: EventWriter) -> None:
     train(request, events)
 
 
+def _end(code: int) -> NoReturn:
+    """End without taking anything down: a thread of a save, or of gloo, may wait for ever."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    _end(main())

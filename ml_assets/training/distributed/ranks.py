@@ -64,8 +64,13 @@ def wait_at_most(seconds: float, ranks: Ranks) -> None:
 
 
 def leave() -> None:
-    """Leave the group; quiet where it is gone already."""
-    if dist.is_initialized():
+    """Leave a group of one. A larger one stands until the process ends, which must be by ``_exit``.
+
+    torch may wait for itself for ever when it takes a group down: DDP's reducer, the last to hold
+    it, joins gloo's threads with the GIL held, and a thread that frees the tensor of the last sum
+    asks for the GIL (pytorch issue 56297). At the interpreter's end it aborts for a like reason.
+    """
+    if dist.is_initialized() and dist.get_world_size() == 1:
         dist.destroy_process_group()
 
 
