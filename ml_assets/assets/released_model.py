@@ -10,7 +10,7 @@ from ml_assets.assets.last_release import read_changes, read_report
 from ml_assets.assets.metadata import model_links, pictures, record_metadata
 from ml_assets.assets.publish import Draft, Work, input_version
 from ml_assets.errors import EvidenceError
-from ml_assets.evaluation.gate import policy_digest
+from ml_assets.evaluation.gates.decide import policy_digest
 from ml_assets.pictures.picture import Picture, Table
 from ml_assets.pictures.release import (
     changes_table,
