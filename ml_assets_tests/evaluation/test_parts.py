@@ -74,7 +74,7 @@ def test_a_model_that_is_worse_in_one_slice_is_refused_and_the_slice_is_named(
     worse = against_champion(gate, holdout, spoiled(holdout, scores, "c"), scores, 0)
     result = said(gate, report, measured, worse, CHAMPION)
     assert not result.passed
-    assert result.reason.startswith("shop c (") and "the worst of 4" in result.reason
+    assert ", shop c (" in result.reason and "rows, the worst of 4)" in result.reason
     assert result.value == result.interval.high > 0.02
     same = against_champion(gate, holdout, scores, scores, 0)
     assert said(gate, report, measured, same, CHAMPION).passed
