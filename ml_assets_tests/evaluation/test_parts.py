@@ -58,6 +58,20 @@ def said(gate, report, measured, found, champion=None):
     return result
 
 
+def test_of_a_ranking_the_queries_of_a_slice_are_judged():
+    rng = np.random.default_rng(2)
+    queries = np.repeat(np.arange(400), 10)
+    grades = rng.choice([0.0, 0.0, 1.0, 2.0], 4000)
+    good = (grades + rng.normal(0, 0.8, 4000))[:, None]
+    shop = pl.Series(np.repeat(rng.choice(["a", "b"], 400), 10))
+    holdout = Holdout(Truth("ranking", grades, queries=queries), queries, {"shop": shop}, ("", ""))
+    worse = np.where((shop == "b").to_numpy()[:, None], rng.normal(size=(4000, 1)), good)
+    same, left = against_champion(slices(margin=0.02), holdout, worse, good, 0)
+    assert same.interval.value == 0 and left.interval.low > 0.05
+    (floor_a, floor_b) = of_metric(slices(metric="ndcg", at_least=0.5), "ndcg", holdout, worse, 0)
+    assert floor_a.interval.low > floor_b.interval.high
+
+
 def test_small_slices_are_left_out_and_null_is_one(world):
     holdout, _ = world
     assert [part.about for part in parts_of(holdout, ["shop"], 4)] == [f"shop {s}" for s in SHOPS]
