@@ -67,15 +67,8 @@ def evaluation_report(graph: PipelineGraph) -> dg.AssetsDefinition:
         rival = champion(read(store, graph.name, base), graph.spec.release.to)
         if rival == model_ref.digest:
             rival = None
-        init = model.attributes.get("init")
-        seeds = Seeds(
-            graph,
-            context,
-            bench.launcher,
-            known_spread(store, base, graph),
-            data,
-            Ref.model_validate(init) if init else None,
-        )
+        known = known_spread(store, base, graph)
+        seeds = Seeds(graph, context, bench.launcher, known, model, data)
         span = tuple(data.attributes["holdout"])
         report, measured = bench.judge(model_ref, span, rival, seeds)
         since = changes_since(context.log, graph, store, base, report)
