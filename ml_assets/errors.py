@@ -80,6 +80,10 @@ class NothingReleased(MlAssetsError):
     """A pipeline has no model in its stage to use."""
 
 
+class UnknownModel(MlAssetsError):
+    """No model of a ledger, or more than one, is what was asked for."""
+
+
 class RowsRefused(MlAssetsError):
     """Rows to predict are not what the release reads; the message lists every mistake."""
 

@@ -26,7 +26,8 @@ from ml_assets.launch.launcher import Launcher
 from ml_assets.pictures.evaluation import evaluation_pictures
 from ml_assets.pictures.picture import Picture, Table
 from ml_assets.pictures.release import changes_table
-from ml_assets.registry.ledger import champion, read
+from ml_assets.registry.ledger import read
+from ml_assets.registry.stages import champion
 from ml_assets.resources.launcher import LauncherResource
 from ml_assets.resources.objects import ObjectsResource
 from ml_assets.resources.snapshots import SnapshotsResource

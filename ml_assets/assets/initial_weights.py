@@ -7,8 +7,9 @@ import dagster as dg
 
 from ml_assets.assets.graph import PipelineGraph, file_digest
 from ml_assets.errors import SpecError
-from ml_assets.registry.ledger import champion, read
+from ml_assets.registry.ledger import read
 from ml_assets.registry.run_record import RunInput
+from ml_assets.registry.stages import champion
 from ml_assets.spec.program import Ref
 from ml_assets.spec.records import InputVersion
 from ml_assets.spec.training import RELEASE

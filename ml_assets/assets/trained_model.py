@@ -13,6 +13,7 @@ from ml_assets.assets.publish import Draft, Published, Work, input_version
 from ml_assets.assets.sanity import require_sane
 from ml_assets.assets.training_events import EventSinks
 from ml_assets.launch.launcher import TrainJob
+from ml_assets.registry.ledger import register
 from ml_assets.registry.owed import Debts
 from ml_assets.registry.run_record import (
     RunRecord,
@@ -100,6 +101,7 @@ def trained_model(graph: PipelineGraph) -> dg.AssetsDefinition:
             tracked = tracking_link(sinks.mlflow_run)
             shown = {**sinks.pictures(), **measured, **tracked, **began_with(init)}
             yield _result(graph, stage, published, result, model, shown)
+        register(store, graph.name, model.digest, graph.spec.owner, context.run_id)
         sinks.attach(record)
 
     return materialize

@@ -17,7 +17,7 @@ from ml_assets.assets.metadata import report_link
 from ml_assets.assets.released_model import current_evidence
 from ml_assets.assets.reporting import publish_report
 from ml_assets.evaluation.gate import decide, passed, summary
-from ml_assets.registry.ledger import read, record_decision
+from ml_assets.registry.ledger import read, record_decision, register
 from ml_assets.resources.objects import ObjectsResource
 from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.resources.tracking import TrackingResource
@@ -63,6 +63,7 @@ def gates(graph: PipelineGraph) -> dg.AssetChecksDefinition:
             run=context.run.run_id,
             time=datetime.now(UTC),
         )
+        register(store, graph.name, evidence.model, graph.spec.owner, context.run.run_id)
         record_decision(store, decision, author=graph.spec.owner)
         publish_report(graph, store, objects.store(), tracking.tracking(), decision)
         for result in results:

@@ -13,14 +13,17 @@ from ml_assets.cli import (
     land_week,
     logs,
     new,
+    override,
     predict,
     read,
     report,
     reset,
+    rollback,
     run,
     status,
     tune_batch,
     ui,
+    was_serving,
 )
 from ml_assets.cli.exit_codes import DONE, ERROR, INTERRUPTED, REFUSED
 from ml_assets.errors import EvidenceError, Interrupted, MlAssetsError
@@ -33,6 +36,9 @@ _COMMANDS = (
     check,
     status,
     history,
+    was_serving,
+    override,
+    rollback,
     logs,
     predict,
     read,

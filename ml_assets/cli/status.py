@@ -56,6 +56,9 @@ def print_release(graph: "PipelineGraph", settings: Settings) -> None:
     print(f"{graph.name}: {release['stage']} is model {release['version'][:12]}")
     _print_gates(release["gates"])
     print(f"  decision: {release['decision']}, {release['reason']}")
+    override = release["override"]
+    if override:
+        print(f"  OVERRIDE by {override['author']} (line {override['seq']}): {override['reason']}")
 
 
 def _print_gates(gates: list[dict[str, Any]]) -> None:

@@ -157,15 +157,18 @@ class Predictor:
     # --- scoring ------------------------------------------------------------------------------
 
     def _score(self, features: pl.DataFrame) -> pl.DataFrame:
-        """The columns of the predictions, by the program that trained and judged the model."""
-        place, manifest = self.place, self.release.manifest
-        place.scratch.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix="predict-", dir=place.scratch) as folder:
-            data = write_rows_to_score(features, manifest, Path(folder))
-            threads = place.spec.training.threads
-            job = ScoreJob(place.name, self.release.model, data, "holdout", threads)
-            result = LocalLauncher(Path(folder)).score(job, _ignore)
-            return prediction_columns(_read(result), manifest)
+        """The columns of the predictions."""
+        return prediction_columns(score(self.place, self.release, features), self.release.manifest)
+
+
+def score(place: Workplace, release: Release, features: pl.DataFrame) -> NDArray[np.float64]:
+    """What a model says of feature rows, by the program that trained and judged it."""
+    place.scratch.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="predict-", dir=place.scratch) as folder:
+        data = write_rows_to_score(features, release.manifest, Path(folder))
+        threads = place.spec.training.threads
+        job = ScoreJob(place.name, release.model, data, "holdout", threads)
+        return _read(LocalLauncher(Path(folder)).score(job, _ignore))
 
 
 def feature_columns(manifest: ModelManifest) -> Columns:

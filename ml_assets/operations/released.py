@@ -6,7 +6,8 @@ from pydantic import ValidationError
 
 from ml_assets.errors import NothingReleased, StorageError
 from ml_assets.operations.workplace import Workplace
-from ml_assets.registry.ledger import read, stage_line
+from ml_assets.registry.ledger import read
+from ml_assets.registry.stages import stage_line
 from ml_assets.spec.program import ModelManifest, Ref
 from ml_assets.spec.records import LedgerEntry
 from ml_assets.storage.objects import file_digest, verify
@@ -38,12 +39,24 @@ def find_release(place: Workplace) -> Release:
             f"{place.name} has no model in {stage}: the ledger names none. Release one first:"
             f" ml-assets run {place.name}"
         )
+    return verified_release(place, entry, f"in {stage}")
+
+
+def verified_release(place: Workplace, entry: LedgerEntry, where: str) -> Release:
+    """The model of a line of the ledger, held to its digest.
+
+    Args:
+        where: it is, in words.
+
+    Raises:
+        StorageError: the model is lost or damaged: its files are not what its digest names.
+    """
     folder = place.objects.path("models", entry.model)
     manifest = folder / MANIFEST
     remedy = f"It is not used. Make it again: ml-assets run {place.name} --fresh"
     if not manifest.is_file() or file_digest(manifest) != entry.model:
         raise StorageError(
-            f"The model {entry.model[:12]} in {stage} is lost or damaged: {manifest} is not what"
+            f"The model {entry.model[:12]} {where} is lost or damaged: {manifest} is not what"
             f" its digest names. {remedy}"
         )
     try:
@@ -51,6 +64,6 @@ def find_release(place: Workplace) -> Release:
         verify(folder, [described.weights])
     except (ValidationError, StorageError) as error:
         raise StorageError(
-            f"The model {entry.model[:12]} in {stage} cannot be used: {error} {remedy}"
+            f"The model {entry.model[:12]} {where} cannot be used: {error} {remedy}"
         ) from error
     return Release(Ref(uri=str(folder), digest=entry.model), described, entry)

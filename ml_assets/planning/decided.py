@@ -3,8 +3,9 @@
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.inputs import require_record
 from ml_assets.assets.released_model import current_evidence
-from ml_assets.registry.ledger import latest_decision, read
-from ml_assets.storage.layout import Address
+from ml_assets.registry.ledger import read
+from ml_assets.registry.stages import latest_decision, rolled_back_line
+from ml_assets.storage.layout import Address, read_record
 from ml_assets.storage.snapshots import SnapshotStore
 
 
@@ -26,8 +27,26 @@ def gate_is_due(graph: PipelineGraph, store: SnapshotStore) -> str:
     return ""
 
 
+def rolled_back(graph: PipelineGraph, store: SnapshotStore) -> str:
+    """Why the present model stays out of its stage: somebody rolled back from it; else empty."""
+    base = store.resolve("main")
+    record = read_record(store, base, Address(graph.name, "trained_model"))
+    if record is None:
+        return ""
+    line = rolled_back_line(read(store, graph.name, base), record.data_version)
+    if line is None:
+        return ""
+    return (
+        f"{line.author} rolled back from model {line.replaced[:12] if line.replaced else ''} in"
+        f" ledger line {line.seq}"
+    )
+
+
 def standing_refusal(graph: PipelineGraph, store: SnapshotStore) -> str:
     """Why the present model was refused, where nothing has changed since; else empty."""
+    held = rolled_back(graph, store)
+    if held:
+        return held
     if gate_is_due(graph, store):
         return ""
     entries = read(store, graph.name)

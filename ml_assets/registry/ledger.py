@@ -1,19 +1,21 @@
-"""The ledger: one append-only, hash-chained line per decision and per move of a model to a stage.
+"""The ledger: one append-only, hash-chained line for each thing that happened to a model.
 
-It lives in the snapshot store and is the truth about stages; what MLflow shows is a projection.
+It became known, was decided on, was moved to a stage, a refusal was overridden, it was recalled.
+The ledger lives in the snapshot store and is the truth; what MLflow shows is a projection.
 """
 
 import hashlib
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Generic, TypeVar
 
 from pydantic import ValidationError
 
 from ml_assets.errors import StorageError
+from ml_assets.registry.stages import decision_line
 from ml_assets.spec.canonical import canonical_json
-from ml_assets.spec.gates import Stage
 from ml_assets.spec.records import Decision, LedgerEntry
 from ml_assets.storage.snapshots import MAIN, CommitId, Conflict, Entry, Outcome, SnapshotStore
 
@@ -102,6 +104,32 @@ def _publish(store: SnapshotStore, base: CommitId, pipeline: str, entry: LedgerE
         return workspace.publish()
 
 
+def register(store: SnapshotStore, pipeline: str, model: str, author: str, run: str) -> LedgerEntry:
+    """Write down that a model is known, once; else the first line about it.
+
+    Raises:
+        StorageError: the ledger is broken.
+    """
+
+    def make(head: Head) -> LedgerEntry | Declined[LedgerEntry]:
+        known = next((entry for entry in head.entries if entry.model == model), None)
+        if known:
+            return Declined(known)
+        return LedgerEntry(
+            seq=head.seq,
+            previous=head.previous,
+            kind="registration",
+            model=model,
+            author=author,
+            reason="its training ended",
+            run=run,
+            time=datetime.now(UTC),
+        )
+
+    outcome = append(store, pipeline, make)
+    return outcome.entry if isinstance(outcome, Appended) else outcome.outcome
+
+
 def record_decision(store: SnapshotStore, decision: Decision, author: str) -> LedgerEntry:
     """Write a decision down, once: the newest one on this model is returned if it says the same.
 
@@ -113,7 +141,9 @@ def record_decision(store: SnapshotStore, decision: Decision, author: str) -> Le
     """
 
     def make(head: Head) -> LedgerEntry | Declined[LedgerEntry]:
-        newest = decision_line(head.entries, decision.evidence.model)
+        newest = decision_line(
+            head.entries, decision.evidence.model, canary=decision.canary is not None
+        )
         if newest and newest.decision and _says_the_same(newest.decision, decision):
             return Declined(newest)
         return LedgerEntry(
@@ -130,32 +160,6 @@ def record_decision(store: SnapshotStore, decision: Decision, author: str) -> Le
 
     outcome = append(store, decision.pipeline, make)
     return outcome.entry if isinstance(outcome, Appended) else outcome.outcome
-
-
-def champion(entries: Sequence[LedgerEntry], stage: Stage = "production") -> str | None:
-    """Digest of the model in a stage; None where there is none."""
-    return stages(entries).get(stage)
-
-
-def stages(entries: Sequence[LedgerEntry]) -> dict[Stage, str]:
-    """Stage -> digest of the model that was moved there last."""
-    return {e.stage: e.model for e in entries if e.kind == "stage" and e.stage is not None}
-
-
-def latest_decision(entries: Sequence[LedgerEntry], model: str) -> Decision | None:
-    """The newest decision on a model: the only one that counts."""
-    line = decision_line(entries, model)
-    return line.decision if line else None
-
-
-def decision_line(entries: Sequence[LedgerEntry], model: str) -> LedgerEntry | None:
-    """The line that holds the newest decision on a model."""
-    return next((e for e in reversed(entries) if e.kind == "decision" and e.model == model), None)
-
-
-def stage_line(entries: Sequence[LedgerEntry], stage: Stage) -> LedgerEntry | None:
-    """The newest move to a stage."""
-    return next((e for e in reversed(entries) if e.kind == "stage" and e.stage == stage), None)
 
 
 def run_key(pipeline: str, digest: str) -> str:
@@ -228,6 +232,11 @@ def _check_continues(pipeline: str, head: Head, entry: LedgerEntry, where: str =
         ((entry.kind == "decision") != (decision is not None), "a decision line has a decision"),
         ((entry.kind == "stage") != (entry.stage is not None), "a stage line has a stage"),
         (
+            (entry.kind == "override") != (entry.overrides is not None),
+            "an override line names the decision line that it overrides",
+        ),
+        (entry.because is not None and entry.kind != "stage", "only a move is a rollback"),
+        (
             decision is not None and decision.evidence.model != entry.model,
             "its decision is about another model",
         ),
@@ -247,7 +256,7 @@ def _check_continues(pipeline: str, head: Head, entry: LedgerEntry, where: str =
 def _says_the_same(old: Decision, new: Decision) -> bool:
     def outcome(decision: Decision) -> tuple[object, ...]:
         gates = [(gate.name, gate.passed, gate.bound) for gate in decision.gates]
-        return decision.evidence, gates, decision.passed
+        return decision.evidence, decision.canary, gates, decision.passed
 
     return outcome(old) == outcome(new)
 

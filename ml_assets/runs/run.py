@@ -10,6 +10,7 @@ import dagster as dg
 
 from ml_assets.assets.graph import STAGES, PipelineGraph
 from ml_assets.assets.sanity import checks_of
+from ml_assets.operations.repair import repair_projection
 from ml_assets.planning.due import Landed, calendar, landed, plan_data
 from ml_assets.planning.plan import Plan
 from ml_assets.planning.selection import Selection, data_runs, model_run
@@ -116,6 +117,9 @@ class PipelineRun:
         debts = Debts(settings.home, Path(settings.objects) / "sessions")
         for line in sentences(debts.deliver(Tracking(settings.tracking_uri, settings.home))):
             self.tell(line)
+        repaired = repair_projection(self.store, settings, self.graph.name)
+        if repaired:
+            self.tell(repaired)
 
     def _tell_plan(self, plan: Plan, wanted: tuple[str, ...]) -> None:
         for line in plan.summary():

@@ -151,12 +151,20 @@ GateSpec = Annotated[
     Field(discriminator="kind"),
 ]
 
-Stage = Literal["staging", "canary", "production"]
+Stage = Literal["staging", "canary", "production", "archived"]
+"""Where a model is. It is archived when it was in a stage and another model took its place."""
+Target = Literal["staging", "canary", "production"]
+"""A stage that holds one model: the one that was moved there last."""
 
 
 class ReleaseSpec(Frozen):
     """Where a model that passes goes."""
 
-    to: Stage = "production"
+    to: Target = "production"
     canary: Literal["none"] = "none"
     """Recorded with each release: no canary evidence is asked for."""
+
+    @property
+    def entrance(self) -> Target:
+        """The stage that the gates lead to."""
+        return self.to
