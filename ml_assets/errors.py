@@ -76,6 +76,10 @@ class RefusedByGate(EvidenceError):
     """A gate refused the model: nothing was released."""
 
 
+class OtherCode(EvidenceError):
+    """A proof was asked for, and what would make it again is not what made it."""
+
+
 class NothingReleased(MlAssetsError):
     """A pipeline has no model in its stage to use."""
 

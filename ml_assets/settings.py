@@ -131,6 +131,25 @@ def read_settings(
     )
 
 
+def environment_apart(settings: Settings, home: Path, trusted: str = "") -> dict[str, str]:
+    """The environment of a second state folder that reads the same sources and shares nothing else.
+
+    Args:
+        trusted: public keys that count there besides its own.
+    """
+    shared = ("ML_ASSETS_SNAPSHOTS", "ML_ASSETS_OBJECTS", "ML_ASSETS_CHECKPOINTS")
+    apart = {k: v for k, v in os.environ.items() if k not in (*shared, "MLFLOW_TRACKING_URI")}
+    keys = " ".join(filter(None, (apart.get("ML_ASSETS_TRUSTED_KEYS"), trusted)))
+    return {
+        **apart,
+        "ML_ASSETS_HOME": str(home),
+        "ML_ASSETS_SOURCES": str(settings.sources),
+        "ML_ASSETS_PIPELINES": os.pathsep.join(map(str, settings.pipelines)),
+        "ML_ASSETS_TRUSTED_KEYS": keys,
+        "DAGSTER_HOME": str(home / "dagster"),
+    }
+
+
 def _folders(value: str, to_come: bool) -> tuple[Path, ...]:
     folders = tuple(Path(part).expanduser().resolve() for part in value.split(os.pathsep) if part)
     for folder in folders:

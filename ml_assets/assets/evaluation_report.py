@@ -27,13 +27,27 @@ from ml_assets.pictures.evaluation import evaluation_pictures
 from ml_assets.pictures.picture import Picture, Table
 from ml_assets.pictures.release import changes_table
 from ml_assets.registry.ledger import read
+from ml_assets.registry.run_history import RUN_FILE
+from ml_assets.registry.run_record import (
+    RunRecord,
+    environment,
+    record_bytes,
+    run_input,
+    run_record,
+)
 from ml_assets.registry.stages import champion
 from ml_assets.resources.launcher import LauncherResource
 from ml_assets.resources.objects import ObjectsResource
 from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.spec.canonical import canonical_json, digest_of
 from ml_assets.spec.program import ModelManifest, Ref, ShardSchema, Split
-from ml_assets.spec.records import EvaluationReport, FeatureImportance, InputVersion, Measured
+from ml_assets.spec.records import (
+    EvaluationReport,
+    FeatureImportance,
+    InputVersion,
+    Measured,
+    StageRecord,
+)
 from ml_assets.storage.layout import Address
 from ml_assets.storage.objects import LocalObjects
 
@@ -73,6 +87,10 @@ def evaluation_report(graph: PipelineGraph) -> dg.AssetsDefinition:
         work = Work(Address(graph.name, STAGE), code_version, inputs, context.run_id, seen=seen)
         with Draft(store, work, base, rows=report.rows) as draft:
             draft.text(REPORT_FILE, canonical_json(report))
+            draft.text(
+                RUN_FILE,
+                record_bytes(_run_record(graph, context.run_id, base, model, data, report)),
+            )
             published = draft.publish(
                 attributes={
                     "measured": measured.model_dump(),
@@ -175,6 +193,28 @@ class Bench:
         if isinstance(scored, NotComparable):
             return ChampionScores(digest, None, scored.reason)
         return ChampionScores(digest, scored.predictions, "")
+
+
+def _run_record(
+    graph: PipelineGraph,
+    run: str,
+    commit: str,
+    model: StageRecord,
+    data: StageRecord,
+    report: EvaluationReport,
+) -> RunRecord:
+    """What it takes to judge the model again: not always the spec that it was trained by."""
+    return run_record(
+        environment(),
+        pipeline=graph.name,
+        session=model.attributes["session"],
+        run=run,
+        config=graph.spec,
+        seed=graph.spec.training.seed,
+        inputs=[run_input(model, commit), run_input(data, commit)],
+        outputs={"model": report.model, "report": digest_of(report)},
+        metrics={name: interval.value for name, interval in report.metrics.items()},
+    )
 
 
 def folder_size(folder: Path) -> int:

@@ -1,6 +1,7 @@
 """checkpoints and trained_model: one training session, followed while it runs."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import dagster as dg
@@ -13,8 +14,10 @@ from ml_assets.assets.publish import Draft, Published, Work, input_version
 from ml_assets.assets.sanity import require_sane
 from ml_assets.assets.training_events import EventSinks
 from ml_assets.launch.launcher import TrainJob
+from ml_assets.launch.session import train_session
 from ml_assets.registry.ledger import register
 from ml_assets.registry.owed import Debts
+from ml_assets.registry.run_history import keep_run_record
 from ml_assets.registry.run_record import (
     RunRecord,
     environment,
@@ -67,9 +70,10 @@ def trained_model(graph: PipelineGraph) -> dg.AssetsDefinition:
         store = snapshots.store()
         base = resolve_base(context, store)
         data = require_record(store, base, Address(graph.name, "training_set"))
-        require_sane(context, asked, launcher.launcher(), data_ref(data))
         init = initial_weights(context.log, asked, store, objects.store(), base)
         job = train_job(asked, data, config.fresh, init)
+        begun = keep_run_record(store, begun_record(asked, context.run_id, job, data, base, init))
+        require_sane(context, asked, launcher.launcher(), data_ref(data))
         debts = Debts(read_settings().home, objects.store().path("sessions"))
         with EventSinks.open(context, graph, tracking.tracking(), job, debts) as sinks:
             result = launcher.launcher().train(job, sinks.receive)
@@ -90,7 +94,7 @@ def trained_model(graph: PipelineGraph) -> dg.AssetsDefinition:
             STAGE: model.digest,
         }
         seen = (init.as_input(),) if init else ()
-        record = run_record_of(asked, context.run_id, result, data, base, init)
+        record = finished_record(begun, result)
         measured = sinks.measurements(result.seconds)
         for stage, version in versions.items():
             address = Address(graph.name, stage)
@@ -136,27 +140,35 @@ def _weights(model: ModelSpec) -> str:
     return f"A {model.family} network: safetensors"
 
 
-def run_record_of(
+def begun_record(
     graph: PipelineGraph,
     run: str,
-    result: TrainResult,
+    job: TrainJob,
     data: StageRecord,
     commit: str,
     init: InitialWeights | None,
 ) -> RunRecord:
-    """All it takes to repeat the training: code, lock, machine, spec, inputs, seed, outputs."""
+    """All it takes to repeat a training that is about to begin: code, lock, spec, inputs, seed."""
     return run_record(
         environment(),
         pipeline=graph.name,
-        session=result.session,
+        session=train_session(job),
         run=run,
         config=graph.spec,
         seed=graph.spec.training.seed,
         inputs=[run_input(data, commit), *([init.as_run_input()] if init else [])],
-        outputs={"training_set": data.data_version, "model": result.model.digest},
-        metrics=result.metrics,
+        outputs={"training_set": data.data_version},
+        metrics={},
         world=training_world(graph.spec.model, graph.spec.training),
+        salt=job.salt,
     )
+
+
+def finished_record(begun: RunRecord, result: TrainResult) -> RunRecord:
+    """The same training with what it made."""
+    outputs = {**begun.outputs, "model": result.model.digest}
+    made = {"outputs": outputs, "metrics": result.metrics, "time": datetime.now(UTC)}
+    return begun.model_copy(update=made)
 
 
 def train_job(

@@ -24,6 +24,7 @@ OPTIONS = {
     "rollback": {"pipeline", "to", "author", "reason", "json"},
     "logs": {"run", "follow"},
     "predict": {"pipeline", "file", "row", "format", "output"},
+    "prove": {"what", "which", "despite_code", "from_snapshots", "keep", "json"},
     "read": {"key", "partition", "version", "limit", "format", "output"},
     "report": {"pipeline", "open"},
     "tune-batch": {"pipeline", "batch", "processes", "threads", "steps", "json"},
