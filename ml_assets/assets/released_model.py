@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import dagster as dg
 
+from ml_assets.assets.chronicle import chronicled
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.inputs import require_record, resolve_base
 from ml_assets.assets.last_release import read_changes, read_report
@@ -45,6 +46,7 @@ def released_model(graph: PipelineGraph) -> dg.AssetsDefinition:
         kinds={"mlflow"},
         deps=[graph.key("trained_model"), graph.key("evaluation_report")],
     )
+    @chronicled(graph, STAGE)
     def materialize(
         context: dg.AssetExecutionContext,
         snapshots: SnapshotsResource,
@@ -67,10 +69,8 @@ def released_model(graph: PipelineGraph) -> dg.AssetsDefinition:
                 f"{graph.name}: model {model.data_version[:12]} is not released.\n"
                 + "\n".join(f"  {reason}" for reason in outcome.reasons)
             )
-        again = isinstance(outcome, AlreadyReleased)
-        context.log.info(
-            f"{'already' if again else 'now'} in {spec.release.to}: {model.data_version[:12]}"
-        )
+        when = "already" if isinstance(outcome, AlreadyReleased) else "now"
+        context.log.info(f"{when} in {spec.release.to}: {model.data_version[:12]}")
         project_stages(context, graph, store, tracking.tracking(), model)
         inputs = (input_version(model, base), input_version(report, base))
         work = Work(Address(graph.name, STAGE), code_version, inputs, context.run_id)
