@@ -9,6 +9,7 @@ import dagster as dg
 import numpy as np
 import polars as pl
 
+from ml_assets.assets.chronicle import chronicled
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.inputs import require_record, resolve_base
 from ml_assets.assets.last_release import REPORT_FILE, changes_since
@@ -65,6 +66,7 @@ def evaluation_report(graph: PipelineGraph) -> dg.AssetsDefinition:
         kinds={"numpy", "scikitlearn"},
         deps=[graph.key("trained_model"), graph.key("training_set")],
     )
+    @chronicled(graph, STAGE)
     def materialize(
         context: dg.AssetExecutionContext,
         snapshots: SnapshotsResource,

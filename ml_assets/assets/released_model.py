@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import dagster as dg
 
+from ml_assets.assets.chronicle import chronicled
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.inputs import require_record, resolve_base
 from ml_assets.assets.release_page import STAGE, show_release
@@ -31,6 +32,7 @@ def released_model(graph: PipelineGraph) -> dg.AssetsDefinition:
         kinds={"mlflow"},
         deps=[graph.key("trained_model"), graph.key("evaluation_report")],
     )
+    @chronicled(graph, STAGE)
     def materialize(
         context: dg.AssetExecutionContext,
         snapshots: SnapshotsResource,

@@ -86,6 +86,7 @@ def report_ways(graph: PipelineGraph, record: StageRecord, model: StageRecord) -
     """Where the page leads to: what it says -> address."""
     links = Links.of()
     ways = {
+        "Experiments": links.experiments(graph.name),
         "Lineage in Dagster": links.asset(graph.key("evaluation_report").to_user_string()),
         "Evaluation run": links.run(record.run),
         "Training run": links.run(model.run),

@@ -6,6 +6,7 @@ from typing import Any
 
 import dagster as dg
 
+from ml_assets.assets.chronicle import chronicled
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.initial_weights import KEY, InitialWeights, initial_weights
 from ml_assets.assets.inputs import require_record, resolve_base
@@ -46,6 +47,10 @@ class TrainingConfig(dg.Config):
     """A salt: train again from nothing, under a session of its own."""
     epochs: int | None = None
     """Instead of the spec's. It is another model: the next run by the spec trains again."""
+    experiment: str | None = None
+    """What the run belongs to, for people who compare runs; no result hangs on it."""
+    hypothesis: str | None = None
+    goal: str | None = None
 
 
 def trained_model(graph: PipelineGraph) -> dg.AssetsDefinition:
@@ -57,6 +62,7 @@ def trained_model(graph: PipelineGraph) -> dg.AssetsDefinition:
         can_subset=False,
         pool=graph.pool,
     )
+    @chronicled(graph, STAGE)
     def materialize(
         context: dg.AssetExecutionContext,
         config: TrainingConfig,

@@ -6,13 +6,16 @@ from collections.abc import Sequence
 
 from ml_assets.cli import (
     check,
+    compare,
     demo,
     drill,
+    experiments,
     gc,
     history,
     land_week,
     logs,
     new,
+    note,
     override,
     predict,
     prove,
@@ -40,6 +43,9 @@ _COMMANDS = (
     was_serving,
     override,
     rollback,
+    experiments,
+    note,
+    compare,
     logs,
     predict,
     prove,
@@ -65,6 +71,7 @@ environment:
   ML_ASSETS_RETENTION  how long unused things are kept, e.g. "checkpoints=2d history=8w" (see gc)
   ML_ASSETS_SIGNING_KEY, ML_ASSETS_TRUSTED_KEYS
                        whose signature counts (default: a key of the store's own)
+  ML_ASSETS_PRICE_PER_HOUR  what an hour of a machine costs, for the costs of runs
   MLFLOW_TRACKING_URI  MLflow server (default: a database in the state folder)
 """
 

@@ -14,7 +14,7 @@ from ml_assets_tests.worlds import irises
 OPTIONS = {
     "demo": set(),
     "land-week": {"weeks"},
-    "run": {"pipeline", "as_of", "through", "fresh", "epochs"},
+    "run": {"pipeline", "as_of", "through", "fresh", "epochs", "experiment", "hypothesis", "goal"},
     "new": {"name", "table", "label", "key", "time", "into"},
     "check": {"pipeline"},
     "status": {"pipeline", "json"},
@@ -22,6 +22,9 @@ OPTIONS = {
     "was-serving": {"pipeline", "at", "json"},
     "override": {"pipeline", "model", "author", "reason", "json"},
     "rollback": {"pipeline", "to", "author", "reason", "json"},
+    "experiments": {"pipeline", "last", "open", "json"},
+    "note": {"pipeline", "run", "verdict", "note", "author"},
+    "compare": {"pipeline", "before", "after", "json"},
     "logs": {"run", "follow"},
     "predict": {"pipeline", "file", "row", "format", "output"},
     "prove": {"what", "which", "despite_code", "from_snapshots", "keep", "json"},

@@ -18,7 +18,7 @@ from ml_assets.errors import Interrupted, MlAssetsError, RefusedByGate, StorageE
 from ml_assets.launch.events import session_events
 from ml_assets.launch.failure import TABLE
 from ml_assets.launch.local import LocalLauncher
-from ml_assets.operations.compare import Verdict, decision_difference, metric_outcome
+from ml_assets.operations.reproduction import Verdict, decision_difference, metric_outcome
 from ml_assets.planning.selection import Selection, gate_keys
 from ml_assets.registry.ledger import latest_decision, read
 from ml_assets.registry.run_history import Made
