@@ -16,6 +16,7 @@ from ml_assets.assets.last_release import REPORT_FILE, changes_since
 from ml_assets.assets.metadata import model_links, numbers, pictures, record_metadata
 from ml_assets.assets.publish import Draft, Published, Work, input_version
 from ml_assets.assets.scoring import Scored, score
+from ml_assets.assets.seed_spread import Seeds, known_spread, spread_file
 from ml_assets.assets.trained_model import data_ref
 from ml_assets.dataset.encoding import encode_rows
 from ml_assets.dataset.shards import NotComparable, load_schema, write_scoring_set
@@ -23,6 +24,7 @@ from ml_assets.errors import StorageError
 from ml_assets.evaluation.baselines import Rows, score_baseline
 from ml_assets.evaluation.importance import importance, shuffle
 from ml_assets.evaluation.judge import ChampionScores, Holdout, judge
+from ml_assets.evaluation.robustness import Perturbed, spoil
 from ml_assets.launch.launcher import Launcher
 from ml_assets.pictures.evaluation import evaluation_pictures
 from ml_assets.pictures.picture import Picture, Table
@@ -82,7 +84,17 @@ def evaluation_report(graph: PipelineGraph) -> dg.AssetsDefinition:
         rival = champion(read(store, graph.name, base), graph.spec.release.to)
         if rival == model_ref.digest:
             rival = None
-        report, measured = bench.judge(model_ref, tuple(data.attributes["holdout"]), rival)
+        init = model.attributes.get("init")
+        seeds = Seeds(
+            graph,
+            context,
+            bench.launcher,
+            known_spread(store, base, graph),
+            data,
+            Ref.model_validate(init) if init else None,
+        )
+        span = tuple(data.attributes["holdout"])
+        report, measured = bench.judge(model_ref, span, rival, seeds)
         since = changes_since(context.log, graph, store, base, report)
         seen = (_champion_input(rival),) if rival else ()
         inputs = (input_version(model, base), input_version(data, base))
@@ -93,6 +105,8 @@ def evaluation_report(graph: PipelineGraph) -> dg.AssetsDefinition:
                 RUN_FILE,
                 record_bytes(_run_record(graph, context.run_id, base, model, data, report)),
             )
+            if report.champion and report.champion.seeds:
+                draft.text(spread_file(graph), canonical_json(report.champion.seeds))
             published = draft.publish(
                 attributes={
                     "measured": measured.model_dump(),
@@ -128,14 +142,15 @@ class Bench:
         return pl.read_parquet(Path(self.data.uri) / self.schema.rows[split].path)
 
     def judge(
-        self, model: Ref, span: tuple[str, ...], rival: str | None
+        self, model: Ref, span: tuple[str, ...], rival: str | None, seeds: Seeds
     ) -> tuple[EvaluationReport, Measured]:
         """The model on its holdout, the baselines and the champion (its digest) beside it."""
         holdout = Holdout.of(self.spec, self.rows("holdout"), (span[0], span[-1]))
         with ThreadPoolExecutor(1) as beside:  # the scores come from a process of their own
             baselines = beside.submit(self.baselines)
-            scored, importance = self.model(model, holdout)
+            scored, importance, perturbed = self.model(model, holdout)
             champion = self.champion(rival) if rival else None
+            comparable = champion is not None and champion.predictions is not None
             report = judge(
                 self.spec,
                 model=model.digest,
@@ -146,22 +161,42 @@ class Bench:
                 champion=champion,
                 size_bytes=folder_size(Path(model.uri)),
                 importance=importance,
+                perturbed=perturbed,
+                seeds=seeds.spread(holdout, self.predictions) if comparable else None,
             )
         return report, scored.measured()
 
-    def model(self, model: Ref, holdout: Holdout) -> tuple[Scored, tuple[FeatureImportance, ...]]:
-        """The holdout's scores, and how much the model needs each feature.
+    def model(
+        self, model: Ref, holdout: Holdout
+    ) -> tuple[Scored, tuple[FeatureImportance, ...], Perturbed | None]:
+        """The holdout's scores, how much the model needs each feature, and spoiled copies' scores.
 
-        The rows and their shuffled copies are scored at once: the program starts only one time.
+        The rows and all their copies are scored at once: the program starts only one time.
         """
         rows = self.rows("holdout")
         shuffled = shuffle(self.spec, rows)
-        both = pl.concat([rows.select(shuffled.stacked.columns), shuffled.stacked])
-        scored = self.score(model, both)
+        spoiled = spoil(self.spec, rows, self.deviations())
+        copies = [shuffled.stacked, *([spoiled.stacked] if spoiled else [])]
+        plain = rows.select(shuffled.stacked.columns)
+        scored = self.score(model, pl.concat([plain, *copies], how="vertical_relaxed"))
         if isinstance(scored, NotComparable):  # the model's own features are in its own holdout
             raise StorageError(f"{self.graph.name}: the holdout does not fit: {scored.reason}")
-        own, copies = np.split(scored.predictions, [len(rows)])
-        return Scored(own, scored.result), importance(self.spec, holdout, shuffled, copies)
+        ends = np.cumsum([len(rows), len(shuffled.stacked)])
+        own, mixed, worse = np.split(scored.predictions, ends)
+        found = importance(self.spec, holdout, shuffled, mixed)
+        perturbed = Perturbed(spoiled, worse) if spoiled else None
+        return Scored(own, scored.result), found, perturbed
+
+    def predictions(self, model: Ref) -> np.ndarray:
+        """Of a model trained on this very set, on the holdout as it is."""
+        scored = self.score(model, self.rows("holdout"))
+        if isinstance(scored, NotComparable):
+            raise StorageError(f"{self.graph.name}: the holdout does not fit: {scored.reason}")
+        return scored.predictions
+
+    def deviations(self) -> dict[str, float]:
+        """Numeric column -> its standard deviation in the training split."""
+        return {column.name: column.std for column in self.schema.preprocessing.numeric}
 
     def score(self, model: Ref, rows: pl.DataFrame) -> Scored | NotComparable:
         """A model on rows of this holdout, encoded with the model's own preprocessing."""

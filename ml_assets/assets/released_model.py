@@ -9,7 +9,7 @@ from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.inputs import require_record, resolve_base
 from ml_assets.assets.release_page import STAGE, show_release
 from ml_assets.errors import EvidenceError
-from ml_assets.evaluation.gate import policy_digest
+from ml_assets.evaluation.gates.decide import policy_digest
 from ml_assets.registry.mlflow import Tracking, Unavailable
 from ml_assets.registry.projection import project_stages
 from ml_assets.registry.promote import AlreadyReleased, Refused, release

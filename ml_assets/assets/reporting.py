@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
+from ml_assets.assets.gate_evidence import gate_results
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.inputs import require_record
 from ml_assets.assets.last_release import read_changes, read_report
-from ml_assets.evaluation.gate import decide
 from ml_assets.launch.events import session_events
 from ml_assets.pictures.report import Background, render
 from ml_assets.pictures.training import TrainingStory
@@ -63,7 +63,7 @@ def write_report(
     html = render(
         report,
         measured,
-        decision.gates if decision else decide(graph.spec.gates, report, measured, champion=rival),
+        decision.gates if decision else gate_results(graph, store, base, rival),
         decision,
         Background(
             story=training_story(objects, model.attributes["session"]),

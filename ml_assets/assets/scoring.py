@@ -26,7 +26,10 @@ class Scored:
     def measured(self) -> Measured:
         """What the clock said; not the same twice."""
         return Measured(
-            latency_ms=self.result.latency_ms, rows_per_second=self.result.rows_per_second
+            latency_ms=self.result.latency_ms,
+            rows_per_second=self.result.rows_per_second,
+            latency_p99_ms=self.result.latency_p99_ms,
+            memory_mb=self.result.memory_mb,
         )
 
 

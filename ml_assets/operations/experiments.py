@@ -12,8 +12,9 @@ from ml_assets.operations.workplace import Workplace, open_pipeline
 from ml_assets.pictures.experiments import render
 from ml_assets.pictures.run_rows import Outcome, ReleaseStep, Row
 from ml_assets.registry.experiments import RunStory
-from ml_assets.registry.ledger import read, stages
+from ml_assets.registry.ledger import read
 from ml_assets.registry.links import EXPERIMENTS_PAGE, Links, report_name
+from ml_assets.registry.stages import stages
 from ml_assets.spec.records import Decision, LedgerEntry
 
 SCHEMA = 1

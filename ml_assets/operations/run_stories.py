@@ -7,8 +7,9 @@ from ml_assets.evaluation.changes import Candidate
 from ml_assets.operations.workplace import Workplace
 from ml_assets.registry import experiments
 from ml_assets.registry.experiments import Folder, RunStory
-from ml_assets.registry.ledger import read, stages
+from ml_assets.registry.ledger import read
 from ml_assets.registry.run_record import RunRecord
+from ml_assets.registry.stages import stages
 from ml_assets.spec.records import EvaluationReport
 from ml_assets.storage.layout import Address, read_record
 from ml_assets.storage.snapshots import MAIN, Commit
