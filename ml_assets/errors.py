@@ -76,6 +76,10 @@ class RefusedByGate(EvidenceError):
     """A gate refused the model: nothing was released."""
 
 
+class CertificateRefused(EvidenceError):
+    """A decision's certificate is missing, altered, foreign, or about something else."""
+
+
 class NothingReleased(MlAssetsError):
     """A pipeline has no model in its stage to use."""
 

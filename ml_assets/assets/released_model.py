@@ -22,12 +22,15 @@ from ml_assets.pictures.release import (
 )
 from ml_assets.registry.ledger import champion, latest_decision, read, stages
 from ml_assets.registry.links import Links
+from ml_assets.registry.loading import open_files
 from ml_assets.registry.mlflow import Tracking, Unavailable
 from ml_assets.registry.promote import AlreadyReleased, Refused, release
+from ml_assets.resources.objects import ObjectsResource
 from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.resources.tracking import TrackingResource
 from ml_assets.spec.records import Evidence, LedgerEntry, StageRecord
 from ml_assets.storage.layout import Address
+from ml_assets.storage.objects import LocalObjects
 from ml_assets.storage.snapshots import CommitId, SnapshotStore
 
 STAGE = "released_model"
@@ -48,6 +51,7 @@ def released_model(graph: PipelineGraph) -> dg.AssetsDefinition:
     def materialize(
         context: dg.AssetExecutionContext,
         snapshots: SnapshotsResource,
+        objects: ObjectsResource,
         tracking: TrackingResource,
     ) -> dg.MaterializeResult:
         store = snapshots.store()
@@ -57,7 +61,7 @@ def released_model(graph: PipelineGraph) -> dg.AssetsDefinition:
         outcome = release(
             store,
             graph.name,
-            lambda entries: current_evidence(graph, store, base, entries),
+            lambda entries: evidence_to_release(graph, store, objects.store(), base, entries),
             spec.release,
             author=spec.owner,
             run=context.run_id,
@@ -137,6 +141,24 @@ def current_evidence(
         policy=policy_digest(graph.spec.gates, graph.spec.release),
         champion=champion(entries, graph.spec.release.to),
     )
+
+
+def evidence_to_release(
+    graph: PipelineGraph,
+    store: SnapshotStore,
+    objects: LocalObjects,
+    base: CommitId,
+    entries: Sequence[LedgerEntry],
+) -> Evidence:
+    """The evidence as it is now, about files that are what was judged.
+
+    Raises:
+        StorageError: a file of the model was changed or lost since.
+        EvidenceError: see ``current_evidence``.
+    """
+    evidence = current_evidence(graph, store, base, entries)
+    open_files(objects, graph.name, evidence.model)
+    return evidence
 
 
 def project_stages(

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from ml_assets.errors import CertificateRefused
 from ml_assets.registry.ledger import (
     Appended,
     Declined,
@@ -17,6 +18,7 @@ from ml_assets.registry.ledger import (
     decision_line,
     stage_line,
 )
+from ml_assets.registry.loading import certificate_of, why_not
 from ml_assets.spec.gates import ReleaseSpec
 from ml_assets.spec.records import Decision, Evidence, LedgerEntry
 from ml_assets.storage.snapshots import SnapshotStore
@@ -70,7 +72,9 @@ def verify(entries: Sequence[LedgerEntry], evidence: Evidence) -> Verified | Ref
                 " run the gates (asset checks of evaluation_report) first.",
             )
         )
-    reasons = (*_stale(line.decision.evidence, evidence, line.seq), *_failed(line))
+    refused = why_not(line)
+    stale = _stale(line.decision.evidence, evidence, line.seq)
+    reasons = (*stale, refused) if refused else stale
     return Refused(reasons) if reasons else Verified(line.decision, line.seq)
 
 
@@ -101,8 +105,8 @@ def release(
         there = champion(head.entries, release.to)
         evidence = found.model_copy(update={"champion": there})
         if there == evidence.model:
-            return Declined(_again(head, evidence, release))
-        verified = verify(head.entries, evidence)
+            return Declined(_again(store, pipeline, head, evidence, release))
+        verified = _certified(store, pipeline, head, verify(head.entries, evidence))
         if isinstance(verified, Refused):
             return Declined(verified)
         return LedgerEntry(
@@ -123,13 +127,28 @@ def release(
     return Released(outcome.entry) if isinstance(outcome, Appended) else outcome.outcome
 
 
-def _again(head: Head, evidence: Evidence, release: ReleaseSpec) -> AlreadyReleased | Refused:
+def _certified(
+    store: SnapshotStore, pipeline: str, head: Head, verified: Verified | Refused
+) -> Verified | Refused:
+    """What is verified needs a certificate of its own, signed by a trusted key."""
+    if isinstance(verified, Refused):
+        return verified
+    try:
+        certificate_of(store, pipeline, head.entries[verified.seq - 1])
+    except CertificateRefused as error:
+        return Refused((str(error),))
+    return verified
+
+
+def _again(
+    store: SnapshotStore, pipeline: str, head: Head, evidence: Evidence, release: ReleaseSpec
+) -> AlreadyReleased | Refused:
     """The model is in the stage: the champion it was compared with is history, all else counts."""
     decided = decision_line(head.entries, evidence.model)
     if decided and decided.decision:
         was = decided.decision.evidence.champion
         evidence = evidence.model_copy(update={"champion": was})
-    verified = verify(head.entries, evidence)
+    verified = _certified(store, pipeline, head, verify(head.entries, evidence))
     line = stage_line(head.entries, release.to)
     if isinstance(verified, Refused) or line is None:
         where = f"(It is in {release.to} already and stays there: nothing was moved.)"
@@ -160,17 +179,6 @@ def _stale(was: Evidence, now: Evidence, seq: int) -> tuple[str, ...]:
         for field, what, remedy in _ABOUT
         if getattr(was, field) != getattr(now, field)
     )
-
-
-def _failed(line: LedgerEntry) -> tuple[str, ...]:
-    decision = line.decision
-    if decision is None or not decision.gates:
-        return (f"The decision (ledger line {line.seq}) evaluated no gate: nothing speaks for it.",)
-    failed = tuple(f"{gate.name}: {gate.reason}" for gate in decision.gates if not gate.passed)
-    if decision.passed and not failed:
-        return ()
-    said = "; ".join(failed) or decision.reason
-    return (f"The decision (ledger line {line.seq}) refused the model. {said}",)
 
 
 def _short(value: str | None) -> str:

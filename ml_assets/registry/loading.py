@@ -1,0 +1,184 @@
+"""The one way to a released model: whole files, a decision that passed, and its certificate.
+
+Whoever predicts, compares with, begins with, exports or puts back a release comes through here;
+what is missing, stale, foreign or altered is refused with a sentence.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pydantic import ValidationError
+
+from ml_assets.errors import CertificateRefused, EvidenceError, NothingReleased, StorageError
+from ml_assets.registry.certificate import certificate_path, open_envelope, require_about
+from ml_assets.registry.ledger import decision_line, path_of, read, stage_line
+from ml_assets.spec.certificate import Certificate
+from ml_assets.spec.gates import Stage
+from ml_assets.spec.program import ModelManifest, Ref
+from ml_assets.spec.records import LedgerEntry
+from ml_assets.storage.objects import LocalObjects, bytes_digest, inside, verify
+from ml_assets.storage.safetensors_file import check_safetensors
+from ml_assets.storage.snapshots import MAIN, CommitId, SnapshotStore
+
+MANIFEST = "model.json"
+_RUN_AGAIN = "Make it again: ml-assets run {} --fresh"
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model that may be used: every byte of it is what was decided on."""
+
+    model: Ref
+    manifest: ModelManifest
+    line: LedgerEntry
+    """The decision that let it through."""
+    certificate: Certificate
+    refused_since: LedgerEntry | None
+    """A later decision that refused it, by a policy that was not there when it was released: the
+    release stands until somebody moves it."""
+
+
+@dataclass(frozen=True)
+class LoadedRelease(LoadedModel):
+    """The model that is in a stage."""
+
+    entry: LedgerEntry
+    """The line of the ledger that put it there."""
+
+
+def load_release(
+    store: SnapshotStore,
+    objects: LocalObjects,
+    pipeline: str,
+    stage: Stage,
+    commit: CommitId | None = None,
+) -> LoadedRelease:
+    """The model in a stage, as of a commit (default: the head of ``main``).
+
+    Raises:
+        NothingReleased: the ledger names none.
+        EvidenceError: its decision or certificate does not hold.
+        StorageError: its files are not what its digest names.
+    """
+    at = commit or store.resolve(MAIN)
+    entry = stage_line(read(store, pipeline, at), stage)
+    if entry is None:
+        raise NothingReleased(
+            f"{pipeline} has no model in {stage}: the ledger names none. Release one first:"
+            f" ml-assets run {pipeline}"
+        )
+    found = load_model(store, objects, pipeline, entry.model, at, moved=entry)
+    return LoadedRelease(**vars(found), entry=entry)
+
+
+def load_model(
+    store: SnapshotStore,
+    objects: LocalObjects,
+    pipeline: str,
+    model: str,
+    commit: CommitId | None = None,
+    moved: LedgerEntry | None = None,
+) -> LoadedModel:
+    """A model that was decided on, held to its decision, its certificate and its digest.
+
+    Args:
+        model: its digest.
+        commit: the ledger as of then; default: the head of ``main``.
+        moved: the line that put it in a stage: a refusal that came later does not move it out.
+
+    Raises:
+        EvidenceError: its decision or certificate does not hold.
+        StorageError: its files are not what its digest names.
+    """
+    at = commit or store.resolve(MAIN)
+    line, refused_since = _in_force(read(store, pipeline, at), pipeline, model, moved)
+    # A recall is asked for here: it refuses the model, whatever was decided on it.
+    certificate = certificate_of(store, pipeline, line, at)
+    if certificate.provenance is None:
+        raise CertificateRefused(
+            f"{pipeline}: the certificate of ledger line {line.seq} does not say what model"
+            f" {model[:12]} was made from. It is not used."
+        )
+    ref, manifest = open_files(objects, pipeline, model)
+    return LoadedModel(ref, manifest, line, certificate, refused_since)
+
+
+def certificate_of(
+    store: SnapshotStore, pipeline: str, line: LedgerEntry, commit: CommitId | None = None
+) -> Certificate:
+    """The certificate of a decision's line, signed by a trusted key and about exactly this line.
+
+    Raises:
+        CertificateRefused: there is none, or it does not hold.
+    """
+    at = commit or store.resolve(MAIN)
+    path = certificate_path(pipeline, line.seq)
+    if not store.exists(at, path):
+        raise CertificateRefused(
+            f"{pipeline}: the decision in ledger line {line.seq} on model {line.model[:12]} has no"
+            f" certificate ({path} is missing). Let the gates decide again: ml-assets run"
+            f" {pipeline}"
+        )
+    try:
+        certificate = open_envelope(store.read_bytes(at, path), store.keys.trusted)
+        require_about(certificate, line, store.read_bytes(at, path_of(pipeline, line.seq)))
+    except CertificateRefused as error:
+        raise CertificateRefused(f"{pipeline}, {path}: {error}") from error
+    if certificate.pipeline != pipeline:
+        raise CertificateRefused(f"{path} is about the pipeline {certificate.pipeline!r}.")
+    return certificate
+
+
+def open_files(objects: LocalObjects, pipeline: str, model: str) -> tuple[Ref, ModelManifest]:
+    """The files of a model, held to its digest: the manifest by it, the weights by the manifest.
+
+    Raises:
+        StorageError: one is lost, changed, or leads somewhere else.
+    """
+    folder = objects.path("models", model)
+    remedy = f"It is not used. {_RUN_AGAIN.format(pipeline)}"
+    try:
+        data = inside(folder, MANIFEST).read_bytes()
+        if bytes_digest(data) != model:
+            raise StorageError(f"{folder / MANIFEST} is not what its digest names.")
+        manifest = ModelManifest.model_validate_json(data)
+        weights = inside(folder, manifest.weights.path)
+        verify(folder, [manifest.weights])
+        if weights.suffix == ".safetensors":
+            check_safetensors(weights)
+    except (OSError, ValidationError, StorageError) as error:
+        raise StorageError(
+            f"The model {model[:12]} of {pipeline} is lost or damaged: {error} {remedy}"
+        ) from error
+    return Ref(uri=str(folder), digest=model), manifest
+
+
+def why_not(line: LedgerEntry) -> str:
+    """Why a decision does not let its model through; empty where it does."""
+    decision = line.decision
+    if decision is None or not decision.gates:
+        return f"The decision (ledger line {line.seq}) evaluated no gate: nothing speaks for it."
+    failed = [f"{gate.name}: {gate.reason}" for gate in decision.gates if not gate.passed]
+    if decision.passed and not failed:
+        return ""
+    said = "; ".join(failed) or decision.reason
+    return f"The decision (ledger line {line.seq}) refused the model. {said}"
+
+
+def _in_force(
+    entries: Sequence[LedgerEntry], pipeline: str, model: str, moved: LedgerEntry | None
+) -> tuple[LedgerEntry, LedgerEntry | None]:
+    """The decision that lets a model through, and a later one that would not."""
+    newest = decision_line(entries, model)
+    if newest is None:
+        raise EvidenceError(
+            f"{pipeline}: there is no decision on model {model[:12]} in the ledger. It is not used."
+        )
+    # An override by a person is asked for here: a line of its own that stands in for a decision.
+    refused = why_not(newest)
+    if not refused:
+        return newest, None
+    then = decision_line([e for e in entries if moved and e.seq < moved.seq], model)
+    if then is None or why_not(then):
+        raise EvidenceError(f"{pipeline}: model {model[:12]} is not used. {refused}")
+    return then, newest
