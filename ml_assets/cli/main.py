@@ -8,6 +8,7 @@ from ml_assets.cli import (
     check,
     demo,
     drill,
+    export,
     gc,
     history,
     land_week,
@@ -21,6 +22,7 @@ from ml_assets.cli import (
     status,
     tune_batch,
     ui,
+    verify,
 )
 from ml_assets.cli.exit_codes import DONE, ERROR, INTERRUPTED, REFUSED
 from ml_assets.errors import EvidenceError, Interrupted, MlAssetsError
@@ -35,6 +37,8 @@ _COMMANDS = (
     history,
     logs,
     predict,
+    export,
+    verify,
     read,
     report,
     tune_batch,

@@ -6,6 +6,7 @@ what is missing, stale, foreign or altered is refused with a sentence.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from pydantic import ValidationError
 
@@ -138,19 +139,44 @@ def open_files(objects: LocalObjects, pipeline: str, model: str) -> tuple[Ref, M
     folder = objects.path("models", model)
     remedy = f"It is not used. {_RUN_AGAIN.format(pipeline)}"
     try:
-        data = inside(folder, MANIFEST).read_bytes()
-        if bytes_digest(data) != model:
-            raise StorageError(f"{folder / MANIFEST} is not what its digest names.")
-        manifest = ModelManifest.model_validate_json(data)
-        weights = inside(folder, manifest.weights.path)
-        verify(folder, [manifest.weights])
-        if weights.suffix == ".safetensors":
-            check_safetensors(weights)
-    except (OSError, ValidationError, StorageError) as error:
+        manifest = held_manifest(folder, model)
+        held_weights(folder, manifest)
+    except StorageError as error:
         raise StorageError(
             f"The model {model[:12]} of {pipeline} is lost or damaged: {error} {remedy}"
         ) from error
     return Ref(uri=str(folder), digest=model), manifest
+
+
+def held_manifest(folder: Path, model: str) -> ModelManifest:
+    """The manifest of a model, held to the digest that names it.
+
+    Raises:
+        StorageError: it is lost, or another one.
+    """
+    file = inside(folder, MANIFEST)
+    try:
+        data = file.read_bytes()
+        if bytes_digest(data) != model:
+            raise StorageError(
+                f"{file} has the checksum {bytes_digest(data)[:12]}, not {model[:12]}."
+            )
+        return ModelManifest.model_validate_json(data)
+    except (OSError, ValidationError) as error:
+        raise StorageError(f"{file} cannot be read: {error}") from error
+
+
+def held_weights(folder: Path, manifest: ModelManifest) -> Path:
+    """The weights that a manifest names, held to it and to their format.
+
+    Raises:
+        StorageError: they are lost, changed, elsewhere, or not what they claim to be.
+    """
+    weights = inside(folder, manifest.weights.path)
+    verify(folder, [manifest.weights])
+    if weights.suffix == ".safetensors":
+        check_safetensors(weights)
+    return weights
 
 
 def why_not(line: LedgerEntry) -> str:

@@ -21,6 +21,8 @@ OPTIONS = {
     "history": {"pipeline", "json"},
     "logs": {"run", "follow"},
     "predict": {"pipeline", "file", "row", "format", "output"},
+    "export": {"pipeline", "to"},
+    "verify": {"subject", "key", "head", "json"},
     "read": {"key", "partition", "version", "limit", "format", "output"},
     "report": {"pipeline", "open"},
     "tune-batch": {"pipeline", "batch", "processes", "threads", "steps", "json"},
