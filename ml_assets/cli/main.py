@@ -10,6 +10,7 @@ from ml_assets.cli import (
     demo,
     drill,
     experiments,
+    export,
     gc,
     history,
     land_week,
@@ -27,6 +28,7 @@ from ml_assets.cli import (
     status,
     tune_batch,
     ui,
+    verify,
     was_serving,
 )
 from ml_assets.cli.exit_codes import DONE, ERROR, INTERRUPTED, REFUSED
@@ -49,6 +51,8 @@ _COMMANDS = (
     logs,
     predict,
     prove,
+    export,
+    verify,
     read,
     report,
     tune_batch,

@@ -8,7 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from ml_assets.errors import CertificateRefused
 from ml_assets.registry.ledger import Appended, Declined, Head, append
+from ml_assets.registry.loading import certificate_of, why_not
 from ml_assets.registry.stages import (
     decision_line,
     override_line,
@@ -86,14 +88,15 @@ def verify(entries: Sequence[LedgerEntry], evidence: Evidence) -> Verified | Ref
             )
         )
     override = override_line(entries, line)
+    refused = why_not(line)
     reasons = (
         *_rolled_back(entries, evidence.model),
         *_stale(line.decision.evidence, evidence, line.seq),
-        *(() if override else _failed(line)),
+        *((refused,) if refused and not override else ()),
     )
     if reasons:
         return Refused(reasons)
-    return Verified(line.decision, line.seq, None if line.decision.passed else override)
+    return Verified(line.decision, line.seq, override if refused else None)
 
 
 def release(
@@ -124,8 +127,8 @@ def release(
         evidence = found.model_copy(update={"champion": there.get(release.to)})
         for stage in (release.to, release.entrance):
             if there.get(stage) == evidence.model:
-                return Declined(_again(head, evidence, stage))
-        verified = verify(head.entries, evidence)
+                return Declined(_again(store, pipeline, head, evidence, stage))
+        verified = certified(store, pipeline, head, verify(head.entries, evidence))
         if isinstance(verified, Refused):
             return Declined(verified)
         return LedgerEntry(
@@ -147,13 +150,31 @@ def release(
     return Released(outcome.entry) if isinstance(outcome, Appended) else outcome.outcome
 
 
-def _again(head: Head, evidence: Evidence, stage: Target) -> AlreadyReleased | Refused:
+def certified(
+    store: SnapshotStore, pipeline: str, head: Head, verified: Verified | Refused
+) -> Verified | Refused:
+    """What is verified needs a certificate of its own, signed by a trusted key: so does a word
+    against a refusal."""
+    if isinstance(verified, Refused):
+        return verified
+    try:
+        certificate_of(store, pipeline, head.entries[verified.seq - 1])
+        if verified.override:
+            certificate_of(store, pipeline, verified.override)
+    except CertificateRefused as error:
+        return Refused((str(error),))
+    return verified
+
+
+def _again(
+    store: SnapshotStore, pipeline: str, head: Head, evidence: Evidence, stage: Target
+) -> AlreadyReleased | Refused:
     """The model is in the stage: the champion it was compared with is history, all else counts."""
     decided = decision_line(head.entries, evidence.model)
     if decided and decided.decision:
         was = decided.decision.evidence.champion
         evidence = evidence.model_copy(update={"champion": was})
-    verified = verify(head.entries, evidence)
+    verified = certified(store, pipeline, head, verify(head.entries, evidence))
     line = stage_line(head.entries, stage)
     if isinstance(verified, Refused) or line is None:
         where = f"(It is in {stage} already and stays there: nothing was moved.)"
@@ -195,17 +216,6 @@ def _stale(was: Evidence, now: Evidence, seq: int) -> tuple[str, ...]:
         for field, what, remedy in _ABOUT
         if getattr(was, field) != getattr(now, field)
     )
-
-
-def _failed(line: LedgerEntry) -> tuple[str, ...]:
-    decision = line.decision
-    if decision is None or not decision.gates:
-        return (f"The decision (ledger line {line.seq}) evaluated no gate: nothing speaks for it.",)
-    failed = tuple(f"{gate.name}: {gate.reason}" for gate in decision.gates if not gate.passed)
-    if decision.passed and not failed:
-        return ()
-    said = "; ".join(failed) or decision.reason
-    return (f"The decision (ledger line {line.seq}) refused the model. {said}",)
 
 
 def _short(value: str | None) -> str:

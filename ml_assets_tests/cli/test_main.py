@@ -28,6 +28,8 @@ OPTIONS = {
     "logs": {"run", "follow"},
     "predict": {"pipeline", "file", "row", "format", "output"},
     "prove": {"what", "which", "despite_code", "from_snapshots", "keep", "json"},
+    "export": {"pipeline", "to"},
+    "verify": {"subject", "key", "head", "json"},
     "read": {"key", "partition", "version", "limit", "format", "output"},
     "report": {"pipeline", "open"},
     "tune-batch": {"pipeline", "batch", "processes", "threads", "steps", "json"},
