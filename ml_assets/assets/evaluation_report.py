@@ -14,10 +14,10 @@ from ml_assets.assets.inputs import require_record, resolve_base
 from ml_assets.assets.last_release import REPORT_FILE, changes_since
 from ml_assets.assets.metadata import model_links, numbers, pictures, record_metadata
 from ml_assets.assets.publish import Draft, Published, Work, input_version
-from ml_assets.assets.scoring import Scored, score
+from ml_assets.assets.scoring import Scored, Scorer
 from ml_assets.assets.trained_model import data_ref
 from ml_assets.dataset.encoding import encode_rows
-from ml_assets.dataset.shards import NotComparable, load_schema, write_scoring_set
+from ml_assets.dataset.shards import NotComparable, load_schema
 from ml_assets.errors import StorageError
 from ml_assets.evaluation.baselines import Rows, score_baseline
 from ml_assets.evaluation.importance import importance, shuffle
@@ -32,7 +32,7 @@ from ml_assets.resources.launcher import LauncherResource
 from ml_assets.resources.objects import ObjectsResource
 from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.spec.canonical import canonical_json, digest_of
-from ml_assets.spec.program import ModelManifest, Ref, ShardSchema, Split
+from ml_assets.spec.program import Ref, ShardSchema, Split
 from ml_assets.spec.records import EvaluationReport, FeatureImportance, InputVersion, Measured
 from ml_assets.storage.layout import Address
 from ml_assets.storage.objects import LocalObjects
@@ -100,6 +100,7 @@ class Bench:
     ) -> None:
         self.graph, self.spec = graph, graph.spec
         self.context, self.objects, self.launcher = context, objects, launcher
+        self.scorer = Scorer(context, launcher, objects, graph.spec)
         self.data = data
         self.schema: ShardSchema = load_schema(data)
 
@@ -145,13 +146,7 @@ class Bench:
 
     def score(self, model: Ref, rows: pl.DataFrame) -> Scored | NotComparable:
         """A model on rows of this holdout, encoded with the model's own preprocessing."""
-        manifest = ModelManifest.model_validate_json((Path(model.uri) / "model.json").read_bytes())
-        shards = self.objects.folder("shards", self.graph.name)
-        data = write_scoring_set(rows, manifest, self.spec.label, shards)
-        if isinstance(data, NotComparable):
-            return data
-        threads = self.spec.training.threads
-        return score(self.context, self.launcher, self.graph.name, model, data, "holdout", threads)
+        return self.scorer.score(model, rows)
 
     def baselines(self) -> dict[str, np.ndarray]:
         """Baseline name -> predictions on the holdout; each is fitted and forgotten."""
@@ -170,11 +165,7 @@ class Bench:
 
     def champion(self, digest: str) -> ChampionScores:
         """The champion on the same rows."""
-        folder = self.objects.folder("models", digest)
-        scored = self.score(Ref(uri=str(folder), digest=digest), self.rows("holdout"))
-        if isinstance(scored, NotComparable):
-            return ChampionScores(digest, None, scored.reason)
-        return ChampionScores(digest, scored.predictions, "")
+        return self.scorer.champion(digest, self.rows("holdout"))
 
 
 def folder_size(folder: Path) -> int:

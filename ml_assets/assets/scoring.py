@@ -5,15 +5,19 @@ from pathlib import Path
 
 import dagster as dg
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from ml_assets.assets.sessions import remember_session, teller
+from ml_assets.dataset.shards import NotComparable, write_scoring_set
 from ml_assets.errors import StorageError
+from ml_assets.evaluation.judge import ChampionScores
 from ml_assets.launch.launcher import Launcher, ScoreJob
 from ml_assets.launch.session import score_session
-from ml_assets.spec.program import Ref, ScoreResult, Split
+from ml_assets.spec.pipeline import PipelineSpec
+from ml_assets.spec.program import ModelManifest, Ref, ScoreResult, Split
 from ml_assets.spec.records import Measured
-from ml_assets.storage.objects import file_digest
+from ml_assets.storage.objects import LocalObjects, file_digest
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,34 @@ class Scored:
         return Measured(
             latency_ms=self.result.latency_ms, rows_per_second=self.result.rows_per_second
         )
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """Scores rows of now with any model, each encoded with the model's own preprocessing."""
+
+    context: dg.AssetExecutionContext
+    launcher: Launcher
+    objects: LocalObjects
+    spec: PipelineSpec
+
+    def score(self, model: Ref, rows: pl.DataFrame) -> Scored | NotComparable:
+        """A model on labelled rows of the feature set."""
+        manifest = ModelManifest.model_validate_json((Path(model.uri) / "model.json").read_bytes())
+        shards = self.objects.folder("shards", self.spec.name)
+        data = write_scoring_set(rows, manifest, self.spec.label, shards)
+        if isinstance(data, NotComparable):
+            return data
+        threads = self.spec.training.threads
+        return score(self.context, self.launcher, self.spec.name, model, data, "holdout", threads)
+
+    def champion(self, digest: str, rows: pl.DataFrame) -> ChampionScores:
+        """A released model on the same rows as another one."""
+        folder = self.objects.folder("models", digest)
+        scored = self.score(Ref(uri=str(folder), digest=digest), rows)
+        if isinstance(scored, NotComparable):
+            return ChampionScores(digest, None, scored.reason)
+        return ChampionScores(digest, scored.predictions, "")
 
 
 def score(

@@ -17,6 +17,7 @@ from ml_assets.spec.automation import AutomationSpec
 from ml_assets.spec.base import Frozen, Misfit, Misfits, Name, Positive, check_timezone, unset
 from ml_assets.spec.gates import (
     METRICS_OF,
+    AgainstChampion,
     BaselineSpec,
     BeatsBaseline,
     Bound,
@@ -221,6 +222,7 @@ class PipelineSpec(Frozen):
             *_training_problems(self),
             *_evaluation_problems(self),
             *_gate_problems(self),
+            *_canary_problems(self),
         ]
         if problems:
             raise Misfits(problems)
@@ -360,4 +362,22 @@ def _gate_problems(spec: PipelineSpec) -> list[Misfit]:
             problems.append(Misfit((*at, "baseline"), said))
         if isinstance(gate, Bound) and gate.at_least is None and gate.at_most is None:
             problems.append(Misfit(at, f"gate {gate.name!r} needs 'at_least' or 'at_most'"))
+    return problems
+
+
+def _canary_problems(spec: PipelineSpec) -> list[Misfit]:
+    canary = spec.release.canary
+    if canary == "none":
+        return []
+    problems: list[Misfit] = []
+    if spec.partitions.cadence == "none":
+        said = "release.canary waits for the next partition, and there are none: set partitions"
+        problems.append(Misfit(("release", "canary"), said))
+    champions = [gate.name for gate in spec.gates if isinstance(gate, AgainstChampion)]
+    if canary.gate not in champions:
+        said = (
+            f"release.canary.gate {canary.gate!r} is no champion gate; gates has"
+            f" {champions or 'none: add {kind: champion}'}"
+        )
+        problems.append(Misfit(("release", "canary", "gate"), said))
     return problems
