@@ -1,7 +1,7 @@
 """Moving a model to a stage: refused unless the newest decision on it is about what is true now.
 
-``verify`` is pure and fails closed; ``release`` writes the line, or decides again when another line
-came first.
+``verify`` is pure and fails closed; ``release`` and ``promote`` write the line, or decide again
+when another line came first.
 """
 
 from collections.abc import Callable, Sequence
@@ -72,21 +72,25 @@ class AlreadyReleased:
 EvidenceNow = Callable[[Sequence[LedgerEntry]], Evidence]
 
 
-def verify(entries: Sequence[LedgerEntry], evidence: Evidence) -> Verified | Refused:
+def verify(
+    entries: Sequence[LedgerEntry], evidence: Evidence, *, canary: bool = False
+) -> Verified | Refused:
     """Hold the newest decision on a model to the evidence as it is now.
 
     Args:
         entries: the ledger of the pipeline, oldest first.
         evidence: what is true now, the champion included.
+        canary: the decision on it as a canary, not that of its gates.
     """
-    line = decision_line(entries, evidence.model)
+    line = decision_line(entries, evidence.model, canary=canary)
     if line is None or line.decision is None:
-        return Refused(
-            (
-                f"There is no decision on model {_short(evidence.model)} in the ledger:"
-                " run the gates (asset checks of evaluation_report) first.",
-            )
+        what, where = ("decision on", "the gates (asset checks of evaluation_report)")
+        if canary:
+            what, where = ("canary decision on", "the check of canary_report (ml-assets promote)")
+        said = (
+            f"There is no {what} model {_short(evidence.model)} in the ledger: run {where} first."
         )
+        return Refused((said,))
     override = override_line(entries, line)
     refused = why_not(line)
     reasons = (
@@ -150,6 +154,54 @@ def release(
     return Released(outcome.entry) if isinstance(outcome, Appended) else outcome.outcome
 
 
+def promote(
+    store: SnapshotStore,
+    pipeline: str,
+    evidence_now: EvidenceNow,
+    release: ReleaseSpec,
+    author: str,
+    run: str,
+) -> Released | Refused:
+    """Move the model in canary to ``release.to`` if its canary evidence holds at the head.
+
+    Its gates have led it to canary; that decision has to stand, too, under the policy of now.
+
+    Raises:
+        StorageError: the ledger is broken.
+    """
+
+    def make(head: Head) -> LedgerEntry | Declined[Refused]:
+        there = stages(head.entries)
+        evidence = evidence_now(head.entries)
+        evidence = evidence.model_copy(update={"champion": there.get(release.to)})
+        if there.get("canary") != evidence.model:
+            said = f"Model {_short(evidence.model)} is not in canary: {_short(there.get('canary'))}"
+            return Declined(Refused((f"{said} is. Ask again.",)))
+        by_gates = certified(store, pipeline, head, _gates_stand(head.entries, evidence))
+        if isinstance(by_gates, Refused):
+            return Declined(by_gates)
+        verified = verify(head.entries, evidence, canary=True)
+        verified = certified(store, pipeline, head, verified)
+        if isinstance(verified, Refused):
+            return Declined(verified)
+        return LedgerEntry(
+            seq=head.seq,
+            previous=head.previous,
+            kind="stage",
+            model=evidence.model,
+            stage=release.to,
+            replaced=there.get(release.to),
+            decided_by=verified.line,
+            author=author,
+            reason=f"as canary: {verified.reason}",
+            run=run,
+            time=datetime.now(UTC),
+        )
+
+    outcome = append(store, pipeline, make)
+    return Released(outcome.entry) if isinstance(outcome, Appended) else outcome.outcome
+
+
 def certified(
     store: SnapshotStore, pipeline: str, head: Head, verified: Verified | Refused
 ) -> Verified | Refused:
@@ -164,6 +216,20 @@ def certified(
     except CertificateRefused as error:
         return Refused((str(error),))
     return verified
+
+
+def _gates_stand(entries: Sequence[LedgerEntry], canary: Evidence) -> Verified | Refused:
+    """Whether the gates' own decision lets a canary pass still; the champion of then is past.
+
+    Its report, data and code are those of then as well: they are in the decision.
+    """
+    line = decision_line(entries, canary.model)
+    if line is None or line.decision is None:
+        return Refused(
+            (f"No gates decided on model {_short(canary.model)}: nothing speaks for it.",)
+        )
+    now = line.decision.evidence.model_copy(update={"policy": canary.policy})
+    return verify(entries, now)
 
 
 def _again(
