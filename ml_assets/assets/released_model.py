@@ -71,10 +71,8 @@ def released_model(graph: PipelineGraph) -> dg.AssetsDefinition:
                 f"{graph.name}: model {model.data_version[:12]} is not released.\n"
                 + "\n".join(f"  {reason}" for reason in outcome.reasons)
             )
-        again = isinstance(outcome, AlreadyReleased)
-        context.log.info(
-            f"{'already' if again else 'now'} in {spec.release.to}: {model.data_version[:12]}"
-        )
+        since = "already" if isinstance(outcome, AlreadyReleased) else "now"
+        context.log.info(f"{since} in {spec.release.to}: {model.data_version[:12]}")
         project_stages(context, graph, store, tracking.tracking(), model)
         inputs = (input_version(model, base), input_version(report, base))
         work = Work(Address(graph.name, STAGE), code_version, inputs, context.run_id)
