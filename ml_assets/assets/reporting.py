@@ -9,9 +9,10 @@ from ml_assets.assets.last_release import read_changes, read_report
 from ml_assets.launch.events import session_events
 from ml_assets.pictures.report import Background, render
 from ml_assets.pictures.training import TrainingStory
-from ml_assets.registry.ledger import champion, latest_decision, read
+from ml_assets.registry.ledger import read
 from ml_assets.registry.links import NOTE_TAG, REPORT_TAG, Links, report_name, run_note
 from ml_assets.registry.mlflow import Tracking
+from ml_assets.registry.stages import champion, latest_decision, standing_override
 from ml_assets.spec.program import ModelManifest, Preprocessing
 from ml_assets.spec.records import Decision, Measured, StageRecord
 from ml_assets.storage.layout import Address, recent_records
@@ -56,7 +57,8 @@ def write_report(
     model = require_record(store, base, Address(graph.name, "trained_model"))
     measured = Measured.model_validate(record.attributes["measured"])
     entries = read(store, graph.name, base)
-    decision = decision or latest_decision(entries, report.model)
+    newest = latest_decision(entries, report.model)
+    decision = decision or newest
     rival = champion(entries, graph.spec.release.to)
     html = render(
         report,
@@ -69,6 +71,7 @@ def write_report(
             features=recent_records(store, base, Address(graph.name, "feature_set")),
             changes=read_changes(record),
             ledger=entries,
+            override=standing_override(entries, report.model) if decision == newest else None,
             lineage=(*record.inputs, *model.inputs),
         ),
         graph.spec,
@@ -83,6 +86,7 @@ def report_ways(graph: PipelineGraph, record: StageRecord, model: StageRecord) -
     """Where the page leads to: what it says -> address."""
     links = Links.of()
     ways = {
+        "Experiments": links.experiments(graph.name),
         "Lineage in Dagster": links.asset(graph.key("evaluation_report").to_user_string()),
         "Evaluation run": links.run(record.run),
         "Training run": links.run(model.run),

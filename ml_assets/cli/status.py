@@ -50,12 +50,19 @@ def print_release(graph: "PipelineGraph", settings: Settings) -> None:
         stands = "; the release below stands" if release else ""
         print(f"{graph.name}: the newest model, {refusal['version'][:12]}, is refused{stands}")
         _print_gates(refusal["gates"])
+    canary = document["canary"]
+    if canary is not None:
+        said = canary["decision"] or "it waits for rows that came after its holdout"
+        print(f"{graph.name}: model {canary['version'][:12]} is in canary: {said}")
     if release is None:
         print(f"{graph.name}: nothing is released yet")
         return
     print(f"{graph.name}: {release['stage']} is model {release['version'][:12]}")
     _print_gates(release["gates"])
     print(f"  decision: {release['decision']}, {release['reason']}")
+    override = release["override"]
+    if override:
+        print(f"  OVERRIDE by {override['author']} (line {override['seq']}): {override['reason']}")
 
 
 def _print_gates(gates: list[dict[str, Any]]) -> None:
@@ -64,12 +71,13 @@ def _print_gates(gates: list[dict[str, Any]]) -> None:
 
 
 def _status(graph: "PipelineGraph", settings: Settings) -> dict[str, Any]:
-    from ml_assets.launch.local import LocalLauncher
+    from ml_assets.resources.launcher import LauncherResource
     from ml_assets.runs.status import status
     from ml_assets.storage.embedded import open_snapshots
 
+    launcher = LauncherResource(objects=settings.objects, snapshots=settings.snapshots).launcher()
     store = open_snapshots(settings.snapshots) if _is_begun(settings) else None
-    return status(graph, store, LocalLauncher(Path(settings.objects)))
+    return status(graph, store, launcher)
 
 
 def _is_begun(settings: Settings) -> bool:

@@ -62,6 +62,8 @@ class Background:
     ledger: Sequence[LedgerEntry]
     lineage: Sequence[InputVersion]
     """The exact inputs of the report and the model."""
+    override: LedgerEntry | None = None
+    """A person's line against the decision that is shown."""
 
 
 def render(
@@ -82,6 +84,7 @@ def render(
     """
     body = [
         _header(report, spec, ways),
+        _override(background.override),
         _verdict(report, gates, decision, spec),
         _tiles(report, measured),
         _gates(gates, background.ledger, spec),
@@ -116,6 +119,22 @@ def _header(report: EvaluationReport, spec: PipelineSpec, ways: Mapping[str, str
         f" · {report.rows:,} holdout rows{span}</p>"
         f'<h1>{escape(spec.name)}</h1><p class="lead">{escape(spec.description)}</p>'
         + (f'<p class="ways">{links}</p>' if links else "")
+    )
+
+
+def _override(override: LedgerEntry | None) -> str:
+    """In red above all else: the verdict below it does not decide any more."""
+    if override is None:
+        return ""
+    failed = ", ".join(override.gates)
+    words = (
+        f"{override.author} answers for it, {override.time:%Y-%m-%d %H:%M} UTC (ledger line"
+        f" {override.seq}, against the decision in line {override.overrides}): {override.reason}."
+    )
+    return (
+        '<section class="verdict bad" role="alert"><strong>✗ OVERRIDE: this model may be released'
+        f" although {escape(failed) or 'its gates'} refused it</strong><p>{escape(words)}</p>"
+        "</section>"
     )
 
 

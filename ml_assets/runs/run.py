@@ -1,19 +1,25 @@
 """Running a pipeline: the due data partitions, then the due part of the model's stages."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from uuid import uuid4
 
 import dagster as dg
 
+from ml_assets.assets.chronicle import word_tags
 from ml_assets.assets.graph import STAGES, PipelineGraph
 from ml_assets.assets.sanity import checks_of
+from ml_assets.errors import EvidenceError, SpecError
+from ml_assets.operations.repair import repair_projection
+from ml_assets.planning.canary import canary_step
 from ml_assets.planning.due import Landed, calendar, landed, plan_data
 from ml_assets.planning.plan import Plan
 from ml_assets.planning.selection import Selection, data_runs, model_run
 from ml_assets.planning.steps import data_steps
+from ml_assets.registry.experiments import Words
 from ml_assets.registry.mlflow import Tracking
 from ml_assets.registry.owed import Debts, sentences
 from ml_assets.resources.sources import SourcesResource
@@ -21,6 +27,8 @@ from ml_assets.runs.execute import Tell, execute, mark_dead_runs, wait_for_other
 from ml_assets.settings import Settings
 from ml_assets.spec.load import find_pipeline, load_spec
 from ml_assets.storage.embedded import open_snapshots
+
+_LATER = "see the runs with ml-assets experiments, and add to one with ml-assets note"
 
 
 @dataclass(frozen=True)
@@ -34,6 +42,8 @@ class Request:
     fresh: bool = False
     epochs: int | None = None
     """Train for so many instead of the spec's."""
+    words: Words = field(default_factory=Words)
+    """Why the run is made, for people who compare runs."""
 
 
 def pipeline_graph(folders: dict[str, Path], name: str) -> PipelineGraph:
@@ -77,6 +87,8 @@ class PipelineRun:
         self._wait_for_others()  # what they make is not planned again
         arrived = landed(self.graph, self.sources)
         self._make_data(wanted, arrived)
+        if request.through is None:
+            self._move_canary()
         if "training_set" in wanted:
             self._wait_for_others()
             self._make_model(wanted, request)
@@ -89,6 +101,40 @@ class PipelineRun:
             due = [item for item in step.of(plan.due) if item.node.address.stage in wanted]
             for selection in data_runs(self.graph, due, calendar(self.graph)):
                 self._execute(selection)
+
+    def promote(self) -> None:
+        """Judge the model in canary on the rows that came after its holdout, and move it on.
+
+        Raises:
+            EvidenceError: there is nothing to judge yet, or the canary did not pass.
+            SpecError: the pipeline asks for no canary.
+        """
+        if self.graph.spec.release.canary == "none":
+            raise SpecError(
+                f"{self.graph.name} asks for no canary: a model that passes its gates goes to"
+                f" {self.graph.spec.release.to} by itself. To ask for one, add to its spec:"
+                " release: {to: production, canary: {periods: 1}}"
+            )
+        mark_dead_runs(self.instance)
+        self._wait_for_others()
+        step = canary_step(self.graph, self.store)
+        if isinstance(step, str):
+            raise EvidenceError(f"{self.graph.name}: {step}")
+        self._execute(step.selection)
+        self._pay_debts()
+
+    def _move_canary(self) -> None:
+        """Before the next model takes its place. One that does not pass stops nothing."""
+        step = canary_step(self.graph, self.store)
+        if isinstance(step, str):
+            if step:
+                self.tell(f"skip  canary: {step}")
+            return
+        self.tell(f"make  canary: {step.reason}")
+        try:
+            self._execute(step.selection)
+        except EvidenceError as error:
+            self.tell(str(error))
 
     def _make_model(self, wanted: tuple[str, ...], request: Request) -> None:
         fresh = uuid4().hex if request.fresh else None
@@ -108,7 +154,9 @@ class PipelineRun:
             verb = "make" if due.gates else "skip"
             self.tell(f"{verb}  gates: {due.gates or 'decided on this evidence'}")
         if due.selection is not None:
-            self._execute(due.selection, due.config)
+            self._execute(due.selection, due.config, word_tags(request.words))
+        elif request.words.said():
+            self.tell(f"no run was needed, so nothing carries your words: {_LATER}")
 
     def _pay_debts(self) -> None:
         """Tell MLflow what it could not take before; it is not even loaded where it has all."""
@@ -116,6 +164,9 @@ class PipelineRun:
         debts = Debts(settings.home, Path(settings.objects) / "sessions")
         for line in sentences(debts.deliver(Tracking(settings.tracking_uri, settings.home))):
             self.tell(line)
+        repaired = repair_projection(self.store, settings, self.graph.name)
+        if repaired:
+            self.tell(repaired)
 
     def _tell_plan(self, plan: Plan, wanted: tuple[str, ...]) -> None:
         for line in plan.summary():
@@ -123,9 +174,14 @@ class PipelineRun:
             if stage in wanted:
                 self.tell(line)
 
-    def _execute(self, selection: Selection, config: Mapping[str, Any] | None = None) -> None:
+    def _execute(
+        self,
+        selection: Selection,
+        config: Mapping[str, Any] | None = None,
+        tags: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self._wait_for_others()
-        execute(self.defs, self.instance, self.graph.name, selection, self.tell, config)
+        execute(self.defs, self.instance, self.graph.name, selection, self.tell, config, tags)
 
     def _wait_for_others(self) -> None:
         wait_for_others(self.instance, self.graph.name, self.tell)

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AwareDatetime, Field
 
 from ml_assets.spec.base import Digest, Frozen, unset
-from ml_assets.spec.gates import Stage
+from ml_assets.spec.gates import Target
 
 Time = Annotated[AwareDatetime, Field(strict=False)]
 
@@ -309,8 +309,20 @@ class Evidence(Frozen):
     champion: Digest | None
 
 
+class CanaryPeriod(Frozen):
+    """The rows that a canary and the champion were compared on: partitions behind its holdout."""
+
+    first: str
+    last: str
+    rows: int
+
+
 class Decision(Frozen):
-    """Whether a model may be released, and why."""
+    """Whether a model may be released, and why.
+
+    Of a model in canary, ``canary`` says which rows it is about; the evidence is then of those: its
+    report, the digest of the rows, and the code that scored them.
+    """
 
     schema_version: Literal[1] = 1
     pipeline: str
@@ -318,6 +330,7 @@ class Decision(Frozen):
     gates: tuple[GateResult, ...] = Field(strict=False)
     passed: bool
     reason: str
+    canary: CanaryPeriod | None = Field(default=None, exclude_if=unset)
     run: str
     time: Time
     holdout: HoldoutRows | None = Field(default=None, exclude_if=unset)
@@ -330,14 +343,23 @@ class LedgerEntry(Frozen):
     seq: Annotated[int, Field(ge=1)]
     previous: Digest | None
     """SHA-256 of the bytes of the line before; None for the first."""
-    kind: Literal["decision", "stage"]
+    kind: Literal["registration", "decision", "stage", "override", "recall"]
     model: Digest
     decision: Decision | None = None
-    stage: Stage | None = None
+    stage: Target | None = None
     """``stage`` lines: where the model went, replacing whatever was there."""
     replaced: Digest | None = None
     canary: Literal["none"] | None = None
+    because: Literal["rollback"] | None = Field(default=None, exclude_if=unset)
+    """``stage`` lines: a person put the model back; else a decision or an override led here."""
+    decided_by: Annotated[int, Field(ge=1)] | None = Field(default=None, exclude_if=unset)
+    """``stage`` lines: the line of the decision, or of its override, that let the model through."""
+    overrides: Annotated[int, Field(ge=1)] | None = Field(default=None, exclude_if=unset)
+    """``override`` lines: the line of the decision that this one, and no other, is set against."""
+    gates: tuple[str, ...] = Field(default=(), strict=False, exclude_if=unset)
+    """``override`` lines: the gates that had failed."""
     author: str
     reason: str
     run: str
+    """Dagster run id; empty where a command wrote the line."""
     time: Time
