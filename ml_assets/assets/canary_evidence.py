@@ -8,6 +8,7 @@ from ml_assets.assets.evaluation_report import folder_size
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.inputs import require_record
 from ml_assets.assets.scoring import Scorer, Subject
+from ml_assets.assets.seed_spread import known_spread
 from ml_assets.dataset.shards import NotComparable
 from ml_assets.errors import EvidenceError
 from ml_assets.evaluation.gates.decide import policy_digest
@@ -85,6 +86,9 @@ def compare_on(
         baselines={},
         champion=scorer.champion(rival, frame) if rival else None,
         size_bytes=folder_size(Path(model.ref.uri)),
+        seeds=known_spread(store, store.resolve("main"), graph)
+        if canary_gate(spec).seeds
+        else None,
     )
     return report, scored.measured()
 
