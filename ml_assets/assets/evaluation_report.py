@@ -27,7 +27,7 @@ from ml_assets.evaluation.judge import ChampionScores, Holdout, judge
 from ml_assets.evaluation.robustness import Perturbed, spoil
 from ml_assets.launch.launcher import Launcher
 from ml_assets.pictures.evaluation import evaluation_pictures
-from ml_assets.pictures.picture import Picture, Table
+from ml_assets.pictures.picture import Picture, Table, plain_markdown
 from ml_assets.pictures.release import changes_table
 from ml_assets.registry.ledger import read
 from ml_assets.registry.loading import load_release, open_files
@@ -284,5 +284,5 @@ def metrics_markdown(report: EvaluationReport) -> str:
         others["champion"] = report.champion.metrics
     for name, values in others.items():
         cells = [f"{values[m]:.4f}" if m in values else "" for m in names]
-        lines.append(f"| {name} | {' | '.join(cells)} |")
+        lines.append(f"| {plain_markdown(name)} | {' | '.join(cells)} |")
     return "\n".join(lines)

@@ -75,7 +75,7 @@ def _status(graph: "PipelineGraph", settings: Settings) -> dict[str, Any]:
     from ml_assets.runs.status import status
     from ml_assets.storage.embedded import open_snapshots
 
-    launcher = LauncherResource(objects=settings.objects, snapshots=settings.snapshots).launcher()
+    launcher = LauncherResource(objects=settings.objects).launcher()
     store = open_snapshots(settings.snapshots) if _is_begun(settings) else None
     return status(graph, store, launcher)
 
