@@ -25,6 +25,7 @@ from ml_assets.cli import (
     tune_batch,
     ui,
     was_serving,
+    what_if,
 )
 from ml_assets.cli.exit_codes import DONE, ERROR, INTERRUPTED, REFUSED
 from ml_assets.errors import EvidenceError, Interrupted, MlAssetsError
@@ -38,6 +39,7 @@ _COMMANDS = (
     status,
     history,
     was_serving,
+    what_if,
     promote,
     override,
     rollback,
