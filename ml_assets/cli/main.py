@@ -31,6 +31,7 @@ from ml_assets.cli import (
     ui,
     verify,
     was_serving,
+    what_if,
 )
 from ml_assets.cli.exit_codes import DONE, ERROR, INTERRUPTED, REFUSED
 from ml_assets.errors import EvidenceError, Interrupted, MlAssetsError
@@ -44,6 +45,7 @@ _COMMANDS = (
     status,
     history,
     was_serving,
+    what_if,
     promote,
     override,
     rollback,
