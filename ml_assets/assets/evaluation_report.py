@@ -27,6 +27,7 @@ from ml_assets.pictures.evaluation import evaluation_pictures
 from ml_assets.pictures.picture import Picture, Table
 from ml_assets.pictures.release import changes_table
 from ml_assets.registry.ledger import champion, read
+from ml_assets.registry.recalls import recalled
 from ml_assets.registry.run_history import RUN_FILE
 from ml_assets.registry.run_record import (
     RunRecord,
@@ -40,6 +41,7 @@ from ml_assets.resources.objects import ObjectsResource
 from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.spec.canonical import canonical_json, digest_of
 from ml_assets.spec.program import ModelManifest, Ref, ShardSchema, Split
+from ml_assets.spec.recalls import Recall
 from ml_assets.spec.records import (
     EvaluationReport,
     FeatureImportance,
@@ -79,7 +81,8 @@ def evaluation_report(graph: PipelineGraph) -> dg.AssetsDefinition:
         rival = champion(read(store, graph.name, base), graph.spec.release.to)
         if rival == model_ref.digest:
             rival = None
-        report, measured = bench.judge(model_ref, tuple(data.attributes["holdout"]), rival)
+        bad = recalled(store, base, graph.name, rival) if rival else None
+        report, measured = bench.judge(model_ref, tuple(data.attributes["holdout"]), rival, bad)
         since = changes_since(context.log, graph, store, base, report)
         seen = (_champion_input(rival),) if rival else ()
         inputs = (input_version(model, base), input_version(data, base))
@@ -125,14 +128,18 @@ class Bench:
         return pl.read_parquet(Path(self.data.uri) / self.schema.rows[split].path)
 
     def judge(
-        self, model: Ref, span: tuple[str, ...], rival: str | None
+        self, model: Ref, span: tuple[str, ...], rival: str | None, bad: Recall | None = None
     ) -> tuple[EvaluationReport, Measured]:
-        """The model on its holdout, the baselines and the champion (its digest) beside it."""
+        """The model on its holdout, the baselines and the champion (its digest) beside it.
+
+        Args:
+            bad: the recall that reached the champion, which is then not loaded.
+        """
         holdout = Holdout.of(self.spec, self.rows("holdout"), (span[0], span[-1]))
         with ThreadPoolExecutor(1) as beside:  # the scores come from a process of their own
             baselines = beside.submit(self.baselines)
             scored, importance = self.model(model, holdout)
-            champion = self.champion(rival) if rival else None
+            champion = self.champion(rival, bad) if rival else None
             report = judge(
                 self.spec,
                 model=model.digest,
@@ -185,8 +192,10 @@ class Bench:
             )
         return found
 
-    def champion(self, digest: str) -> ChampionScores:
+    def champion(self, digest: str, bad: Recall | None = None) -> ChampionScores:
         """The champion on the same rows."""
+        if bad:
+            return ChampionScores(digest, None, f"it is recalled: {bad.reason} (recall {bad.id})")
         folder = self.objects.folder("models", digest)
         scored = self.score(Ref(uri=str(folder), digest=digest), self.rows("holdout"))
         if isinstance(scored, NotComparable):

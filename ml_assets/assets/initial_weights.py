@@ -8,6 +8,7 @@ import dagster as dg
 from ml_assets.assets.graph import PipelineGraph, file_digest
 from ml_assets.errors import SpecError
 from ml_assets.registry.ledger import champion, read
+from ml_assets.registry.recalls import require_sound_model
 from ml_assets.registry.run_record import RunInput
 from ml_assets.spec.program import Ref
 from ml_assets.spec.records import InputVersion
@@ -48,6 +49,7 @@ def initial_weights(
 
     Raises:
         SpecError: it names a file that is not there.
+        Recalled: the release was made from bad data.
     """
     said = graph.spec.training.init_from
     if said is None:
@@ -63,6 +65,7 @@ def initial_weights(
             " training begins with fresh values"
         )
         return None
+    require_sound_model(store, base, graph.name, model)
     return InitialWeights(Ref(uri=str(objects.path("models", model)), digest=model), said)
 
 

@@ -42,6 +42,8 @@ def document(place: Workplace) -> dict[str, Any]:
 
 def _happened(entry: LedgerEntry, metrics: dict[str, str]) -> Happened:
     decision = entry.decision
+    if entry.kind == "recall":
+        return Happened(entry, "recall", "")
     if decision is None:
         return Happened(entry, f"to {entry.stage}", "")
     what = "passed" if decision.passed else "refused"

@@ -7,9 +7,11 @@ from pydantic import ValidationError
 from ml_assets.errors import NothingReleased, StorageError
 from ml_assets.operations.workplace import Workplace
 from ml_assets.registry.ledger import read, stage_line
+from ml_assets.registry.recalls import require_sound_model
 from ml_assets.spec.program import ModelManifest, Ref
 from ml_assets.spec.records import LedgerEntry
 from ml_assets.storage.objects import file_digest, verify
+from ml_assets.storage.snapshots import MAIN
 
 MANIFEST = "model.json"
 
@@ -30,6 +32,7 @@ def find_release(place: Workplace) -> Release:
     Raises:
         NothingReleased: the ledger names none.
         StorageError: the model is lost or damaged: its files are not what its digest names.
+        Recalled: it was made from bad data.
     """
     stage = place.spec.release.to
     entry = stage_line(read(place.store, place.name), stage)
@@ -38,6 +41,7 @@ def find_release(place: Workplace) -> Release:
             f"{place.name} has no model in {stage}: the ledger names none. Release one first:"
             f" ml-assets run {place.name}"
         )
+    require_sound_model(place.store, place.store.resolve(MAIN), place.name, entry.model)
     folder = place.objects.path("models", entry.model)
     manifest = folder / MANIFEST
     remedy = f"It is not used. Make it again: ml-assets run {place.name} --fresh"

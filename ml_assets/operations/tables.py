@@ -9,13 +9,14 @@ In a notebook::
 
 import difflib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import polars as pl
 
 from ml_assets.dataset.shards import load_schema
 from ml_assets.errors import StorageError
+from ml_assets.registry.recalls import require_sound
 from ml_assets.settings import Settings, read_settings
 from ml_assets.spec.program import Ref
 from ml_assets.spec.records import StageRecord
@@ -35,6 +36,8 @@ class StoredTable:
     """What people call it: ``pipeline/stage/source``."""
     partition: str | None
     scan: Callable[[], pl.LazyFrame]
+    record: StageRecord | None = None
+    """None for rows of a table of which nothing was published."""
 
 
 def read_table(
@@ -55,6 +58,7 @@ def read_table(
 
     Raises:
         StorageError: there is no such table, partition or version; names what there is.
+        Recalled: it was made from bad data.
     """
     store = open_snapshots((settings or read_settings()).snapshots)
     wanted = key.strip("/")
@@ -69,6 +73,9 @@ def read_table(
             f"{wanted} has no partition {partition or only!r} at commit {commit[:12]}; it has"
             f" {len(have)}: {', '.join(have[:3])}{' ... ' + have[-1] if len(have) > 3 else ''}"
         )
+    for table in chosen:
+        if table.record:
+            require_sound(store, store.resolve(MAIN), table.record)
     return pl.concat([table.scan() for table in chosen], how="diagonal")
 
 
@@ -88,14 +95,15 @@ def _of_record(
     pipeline, stage, *source = record.key.split("/")
     address = Address(pipeline, stage, source[0] if source else None, record.partition)
     if stage in PUBLISHED:
-        yield _stored(store, commit, record.key, record.partition, address.table)
+        table = _stored(store, commit, record.key, record.partition, address.table)
+        yield replace(table, record=record)
     if stage == "validated_table":
         kept = f"{pipeline}/quarantine/{source[0]}"
         path = address.file("quarantine.parquet")
         yield _stored(store, commit, kept, record.partition, path)
     if stage == "training_set":
         ref = Ref(uri=record.attributes["uri"], digest=record.attributes["digest"])
-        yield StoredTable(record.key, None, lambda: _training_rows(ref))
+        yield StoredTable(record.key, None, lambda: _training_rows(ref), record)
 
 
 def _stored(

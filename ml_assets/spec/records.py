@@ -260,7 +260,7 @@ class LedgerEntry(Frozen):
     seq: Annotated[int, Field(ge=1)]
     previous: Digest | None
     """SHA-256 of the bytes of the line before; None for the first."""
-    kind: Literal["decision", "stage"]
+    kind: Literal["decision", "stage", "recall"]
     model: Digest
     decision: Decision | None = None
     stage: Stage | None = None

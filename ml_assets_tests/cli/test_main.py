@@ -23,6 +23,7 @@ OPTIONS = {
     "predict": {"pipeline", "file", "row", "format", "output"},
     "prove": {"what", "which", "despite_code", "from_snapshots", "keep", "json"},
     "read": {"key", "partition", "version", "limit", "format", "output"},
+    "recall": {"snapshot", "lift", "author", "reason", "dry_run", "json"},
     "report": {"pipeline", "open"},
     "tune-batch": {"pipeline", "batch", "processes", "threads", "steps", "json"},
     "ui": {"port", "host"},
