@@ -18,6 +18,7 @@ from ml_assets.assets.validated_table import validated_table
 from ml_assets.automation.beginnings import beginnings_check, beginnings_sensor, runs_by_itself
 from ml_assets.automation.jobs import pipeline_jobs
 from ml_assets.automation.resume_drill import drill_check, drill_job, drill_schedules
+from ml_assets.automation.rollback import rollback_job
 from ml_assets.automation.schedules import schedules
 from ml_assets.automation.sensors import sensors
 from ml_assets.checks.gates import gates
@@ -89,7 +90,7 @@ def build_pipeline(spec: PipelineSpec, folder: Path) -> dg.Definitions:
             *([beginnings_check(graph)] if watched else []),
             *drilled,
         ],
-        jobs=[*jobs.all, *drills],
+        jobs=[*jobs.all, rollback_job(graph), *drills],
         schedules=[
             *schedules(graph, jobs.refresh),
             *(schedule for job in drills for schedule in drill_schedules(graph, job)),

@@ -84,8 +84,16 @@ class OtherCode(EvidenceError):
     """A proof was asked for, and what would make it again is not what made it."""
 
 
+class CertificateRefused(EvidenceError):
+    """A decision's certificate is missing, altered, foreign, or about something else."""
+
+
 class NothingReleased(MlAssetsError):
     """A pipeline has no model in its stage to use."""
+
+
+class UnknownModel(MlAssetsError):
+    """No model of a ledger, or more than one, is what was asked for."""
 
 
 class RowsRefused(MlAssetsError):

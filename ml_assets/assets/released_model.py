@@ -4,60 +4,51 @@ from collections.abc import Sequence
 
 import dagster as dg
 
+from ml_assets.assets.chronicle import chronicled
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.inputs import require_record, resolve_base
-from ml_assets.assets.last_release import read_changes, read_report
-from ml_assets.assets.metadata import model_links, pictures, record_metadata
-from ml_assets.assets.publish import Draft, Work, input_version
+from ml_assets.assets.release_page import STAGE, show_release
 from ml_assets.errors import EvidenceError
-from ml_assets.evaluation.gate import policy_digest
-from ml_assets.pictures.picture import Picture, Table
-from ml_assets.pictures.release import (
-    changes_table,
-    decisions_picture,
-    gates_picture,
-    gates_table,
-    ledger_table,
-    released_table,
-)
-from ml_assets.registry.ledger import champion, latest_decision, read, stages
-from ml_assets.registry.links import Links
+from ml_assets.evaluation.gates.decide import policy_digest
+from ml_assets.registry.loading import open_files
 from ml_assets.registry.mlflow import Tracking, Unavailable
+from ml_assets.registry.projection import project_stages
 from ml_assets.registry.promote import AlreadyReleased, Refused, release
+from ml_assets.registry.recalls import sound_champion
+from ml_assets.resources.objects import ObjectsResource
 from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.resources.tracking import TrackingResource
-from ml_assets.spec.records import Evidence, LedgerEntry, StageRecord
+from ml_assets.spec.records import Evidence, LedgerEntry
 from ml_assets.storage.layout import Address
+from ml_assets.storage.objects import LocalObjects
 from ml_assets.storage.snapshots import CommitId, SnapshotStore
-
-STAGE = "released_model"
 
 
 def released_model(graph: PipelineGraph) -> dg.AssetsDefinition:
     """The released_model asset of a pipeline."""
     spec = graph.spec
-    code_version = graph.code_version(STAGE)
 
     @graph.asset(
         STAGE,
-        description=f"The model in `{spec.release.to}`. It verifies the decision in the ledger"
-        " against the evidence as it is now, whatever path led here, and fails closed.",
+        description=f"The model in `{spec.release.entrance}`. It verifies the decision in the"
+        " ledger against the evidence as it is now, whatever path led here, and fails closed.",
         kinds={"mlflow"},
         deps=[graph.key("trained_model"), graph.key("evaluation_report")],
     )
+    @chronicled(graph, STAGE)
     def materialize(
         context: dg.AssetExecutionContext,
         snapshots: SnapshotsResource,
+        objects: ObjectsResource,
         tracking: TrackingResource,
     ) -> dg.MaterializeResult:
         store = snapshots.store()
         base = resolve_base(context, store)
         model = require_record(store, base, Address(graph.name, "trained_model"))
-        report = require_record(store, base, Address(graph.name, "evaluation_report"))
         outcome = release(
             store,
             graph.name,
-            lambda entries: current_evidence(graph, store, base, entries),
+            lambda entries: evidence_to_release(graph, store, objects.store(), base, entries),
             spec.release,
             author=spec.owner,
             run=context.run_id,
@@ -69,48 +60,13 @@ def released_model(graph: PipelineGraph) -> dg.AssetsDefinition:
             )
         again = isinstance(outcome, AlreadyReleased)
         context.log.info(
-            f"{'already' if again else 'now'} in {spec.release.to}: {model.data_version[:12]}"
+            f"{'already' if again else 'now'} in {outcome.entry.stage}: {model.data_version[:12]}"
         )
-        project_stages(context, graph, store, tracking.tracking(), model)
-        inputs = (input_version(model, base), input_version(report, base))
-        work = Work(Address(graph.name, STAGE), code_version, inputs, context.run_id)
-        with Draft(store, work, store.resolve("main")) as draft:
-            published = draft.publish(
-                attributes=_attributes(outcome.entry, model), data_version=model.data_version
-            )
-        return dg.MaterializeResult(
-            metadata={
-                **pictures(_shown(graph, store, base, outcome.entry)),
-                **record_metadata(published),
-                "stage": spec.release.to,
-                **model_links(graph.name, model),
-                "mlflow_model": dg.MetadataValue.url(Links.of().registered_model(graph.name)),
-                "ledger_line": outcome.entry.seq,
-                "reason": outcome.entry.reason,
-                "dagster/uri": model.attributes["model"]["uri"],
-            },
-            data_version=dg.DataVersion(model.data_version),
-        )
+        project(context.log, store, tracking.tracking(), graph.name)
+        shown = show_release(graph, store, base, outcome.entry, context.run_id)
+        return dg.MaterializeResult(metadata=shown.metadata, data_version=shown.data_version)
 
     return materialize
-
-
-def _shown(
-    graph: PipelineGraph, store: SnapshotStore, base: CommitId, move: LedgerEntry
-) -> list[Picture | Table]:
-    """What was released, by which gates, what it changes, and what came before."""
-    entries = read(store, graph.name)
-    decision = latest_decision(entries, move.model)
-    gates = decision.gates if decision else ()
-    record = require_record(store, base, Address(graph.name, "evaluation_report"))
-    return [
-        released_table(read_report(store, base, graph.name), graph.spec, move.replaced),
-        *gates_picture(gates, graph.spec.gates),
-        gates_table(gates),
-        changes_table(read_changes(record)),
-        *decisions_picture(entries, graph.spec.gates),
-        ledger_table(entries),
-    ]
 
 
 def current_evidence(
@@ -135,36 +91,32 @@ def current_evidence(
         data=model.attributes["data"]["digest"],
         code=model.code_version,
         policy=policy_digest(graph.spec.gates, graph.spec.release),
-        champion=champion(entries, graph.spec.release.to),
+        champion=sound_champion(store, base, graph.name, entries, graph.spec.release.to),
     )
 
 
-def project_stages(
-    context: dg.AssetExecutionContext,
+def evidence_to_release(
     graph: PipelineGraph,
     store: SnapshotStore,
-    tracking: Tracking,
-    model: StageRecord,
+    objects: LocalObjects,
+    base: CommitId,
+    entries: Sequence[LedgerEntry],
+) -> Evidence:
+    """The evidence as it is now, about files that are what was judged.
+
+    Raises:
+        StorageError: a file of the model was changed or lost since.
+        EvidenceError: see ``current_evidence``.
+    """
+    evidence = current_evidence(graph, store, base, entries)
+    open_files(objects, graph.name, evidence.model)
+    return evidence
+
+
+def project(
+    log: dg.DagsterLogManager, store: SnapshotStore, tracking: Tracking, pipeline: str
 ) -> None:
-    """Copy the ledger's stages to MLflow's aliases; a dead server is a warning, never a failure."""
-    for done in (
-        tracking.link_model(
-            graph.name,
-            model.data_version,
-            model.attributes["model"]["uri"],
-            model.attributes["session"],
-            model.attributes["mlflow_run"],
-        ),
-        tracking.set_stage_aliases(graph.name, lambda: stages(read(store, graph.name))),
-    ):
-        if isinstance(done, Unavailable):
-            context.log.warning(f"MLflow is behind, the next release repairs it: {done.reason}")
-
-
-def _attributes(entry: LedgerEntry, model: StageRecord) -> dict[str, object]:
-    return {
-        "stage": entry.stage,
-        "seq": entry.seq,
-        "model": model.attributes["model"],
-        "session": model.attributes["session"],
-    }
+    """Show the ledger's stages in MLflow; a dead server is a warning, never a failure."""
+    done = project_stages(store, tracking, pipeline)
+    if isinstance(done, Unavailable):
+        log.warning(f"MLflow is behind, the next command repairs it: {done.reason}")

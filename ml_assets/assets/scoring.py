@@ -1,19 +1,18 @@
 """Scoring rows with exported weights, through the training program: no torch in this process."""
 
 from dataclasses import dataclass
-from pathlib import Path
+from io import BytesIO
 
 import dagster as dg
 import numpy as np
 from numpy.typing import NDArray
 
 from ml_assets.assets.sessions import remember_session, teller
-from ml_assets.errors import StorageError
 from ml_assets.launch.launcher import Launcher, ScoreJob
 from ml_assets.launch.session import score_session
 from ml_assets.spec.program import Ref, ScoreResult, Split
 from ml_assets.spec.records import Measured
-from ml_assets.storage.objects import file_digest
+from ml_assets.storage.objects import read_verified
 
 
 @dataclass(frozen=True)
@@ -26,7 +25,10 @@ class Scored:
     def measured(self) -> Measured:
         """What the clock said; not the same twice."""
         return Measured(
-            latency_ms=self.result.latency_ms, rows_per_second=self.result.rows_per_second
+            latency_ms=self.result.latency_ms,
+            rows_per_second=self.result.rows_per_second,
+            latency_p99_ms=self.result.latency_p99_ms,
+            memory_mb=self.result.memory_mb,
         )
 
 
@@ -48,11 +50,5 @@ def score(
     job = ScoreJob(pipeline, model, data, split, threads)
     remember_session(context.instance, context.run_id, score_session(job))
     result = launcher.score(job, teller(context.log))
-    path = Path(result.predictions.path)
-    if file_digest(path) != result.predictions.sha256:
-        raise StorageError(
-            f"The predictions {path} are damaged: their checksum is not"
-            f" {result.predictions.sha256[:12]}. Delete the session's folder and"
-            " materialize the report again."
-        )
-    return Scored(np.load(path, allow_pickle=False), result)
+    content = read_verified(result.predictions)
+    return Scored(np.load(BytesIO(content), allow_pickle=False), result)

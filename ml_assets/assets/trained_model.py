@@ -6,6 +6,7 @@ from typing import Any
 
 import dagster as dg
 
+from ml_assets.assets.chronicle import chronicled
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.initial_weights import KEY, InitialWeights, initial_weights
 from ml_assets.assets.inputs import require_record, resolve_base
@@ -15,6 +16,7 @@ from ml_assets.assets.sanity import require_sane
 from ml_assets.assets.training_events import EventSinks
 from ml_assets.launch.launcher import TrainJob
 from ml_assets.launch.session import train_session
+from ml_assets.registry.ledger import register
 from ml_assets.registry.owed import Debts
 from ml_assets.registry.run_history import keep_run_record
 from ml_assets.registry.run_record import (
@@ -45,6 +47,10 @@ class TrainingConfig(dg.Config):
     """A salt: train again from nothing, under a session of its own."""
     epochs: int | None = None
     """Instead of the spec's. It is another model: the next run by the spec trains again."""
+    experiment: str | None = None
+    """What the run belongs to, for people who compare runs; no result hangs on it."""
+    hypothesis: str | None = None
+    goal: str | None = None
 
 
 def trained_model(graph: PipelineGraph) -> dg.AssetsDefinition:
@@ -56,6 +62,7 @@ def trained_model(graph: PipelineGraph) -> dg.AssetsDefinition:
         can_subset=False,
         pool=graph.pool,
     )
+    @chronicled(graph, STAGE)
     def materialize(
         context: dg.AssetExecutionContext,
         config: TrainingConfig,
@@ -88,10 +95,8 @@ def trained_model(graph: PipelineGraph) -> dg.AssetsDefinition:
             "mlflow_run": sinks.mlflow_run,
         }
         inputs = (input_version(data, base),)
-        versions = {
-            "checkpoints": sinks.last_checkpoint_digest or model.digest,
-            STAGE: model.digest,
-        }
+        saved = sinks.last_checkpoint_digest or model.digest
+        versions = {"checkpoints": saved, STAGE: model.digest}
         seen = (init.as_input(),) if init else ()
         record = finished_record(begun, result)
         measured = sinks.measurements(result.seconds)
@@ -104,6 +109,7 @@ def trained_model(graph: PipelineGraph) -> dg.AssetsDefinition:
             tracked = tracking_link(sinks.mlflow_run)
             shown = {**sinks.pictures(), **measured, **tracked, **began_with(init)}
             yield _result(graph, stage, published, result, model, shown)
+        register(store, graph.name, model.digest, graph.spec.owner, context.run_id)
         sinks.attach(record)
 
     return materialize

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 import dagster as dg
 import polars as pl
 
+from ml_assets.assets.chronicle import chronicled
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.inputs import require_record, resolve_base
 from ml_assets.assets.metadata import numbers, record_metadata
@@ -43,6 +44,7 @@ def training_set(graph: PipelineGraph) -> dg.AssetsDefinition:
         kinds={"polars", "numpy"},
         deps=[graph.key("feature_set")],
     )
+    @chronicled(graph, STAGE)
     def materialize(
         context: dg.AssetExecutionContext,
         config: TrainingSetConfig,

@@ -1,42 +1,81 @@
-"""ml-assets history: every decision, refusal and move of a pipeline's models."""
+"""ml-assets history: all that happened to a pipeline's models."""
 
 import argparse
 import json
+import sys
 from typing import TYPE_CHECKING
 
-from ml_assets.cli.exit_codes import DONE
+from ml_assets.cli.exit_codes import DONE, ERROR
+from ml_assets.errors import counted
 from ml_assets.settings import read_settings
 
 if TYPE_CHECKING:
     from ml_assets.operations.history import Happened
+    from ml_assets.operations.workplace import Workplace
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     parser = commands.add_parser(
         "history",
-        help="every decision, refusal and move of a pipeline's models",
-        description="The ledger of a pipeline, newest first: what was decided about which model, on"
-        " which metric, why, and by whom.",
+        help="every decision, refusal, move, override and rollback of a pipeline's models",
+        description="The ledger of a pipeline, newest first: what happened to which model, on which"
+        " metric, why, and by whom.",
     )
     parser.add_argument("pipeline")
     parser.add_argument("--json", action="store_true", help="every line, nothing left out")
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="whether the ledger tells a possible story: one champion at every moment, each by a"
+        " decision or by somebody's word (exit code 1: it does not)",
+    )
     parser.set_defaults(call=call)
 
 
 def call(arguments: argparse.Namespace) -> int:
     from ml_assets.operations.history import document, history
+    from ml_assets.operations.repair import repair_projection
     from ml_assets.operations.workplace import open_pipeline
+    from ml_assets.registry.stages import stages
 
-    place = open_pipeline(arguments.pipeline, read_settings())
+    settings = read_settings()
+    place = open_pipeline(arguments.pipeline, settings)
+    if arguments.check:
+        return _check(place)
+    repaired = repair_projection(place.store, settings, place.name)
+    if repaired:
+        print(repaired, file=sys.stderr)
     if arguments.json:
         print(json.dumps(document(place), indent=2))
         return DONE
     lines = history(place)
     if not lines:
         print(f"{place.name}: nothing was decided yet; run: ml-assets run {place.name}")
-    for line in _aligned([_HEAD, *(_cells(one) for one in lines)] if lines else []):
-        print(line)
+    table = aligned([_HEAD, *(_cells(one) for one in lines)]) if lines else []
+    for line, one in zip(table, [None, *lines], strict=False):
+        print(_in_red(line) if one and one.entry.kind == "override" else line)
+    for stage, model in stages([one.entry for one in reversed(lines)]).items():
+        print(f"in {stage} now: {model[:12]}")
     return DONE
+
+
+def _check(place: "Workplace") -> int:
+    from ml_assets.registry.audit import problems
+    from ml_assets.registry.ledger import read
+
+    entries = read(place.store, place.name)
+    found = problems(entries)
+    for problem in found:
+        print(problem)
+    if found:
+        return ERROR
+    print(f"{place.name}: {counted(len(entries), 'line')}; one champion at every moment")
+    return DONE
+
+
+def _in_red(line: str) -> str:
+    """In red where a person reads it, as it is where a program does."""
+    return f"\x1b[31m{line}\x1b[0m" if sys.stdout.isatty() else line
 
 
 _HEAD = ("when (UTC)", "model", "what", "metric", "author", "why")
@@ -48,7 +87,7 @@ def _cells(one: "Happened") -> tuple[str, ...]:
     return when, entry.model[:12], one.what, one.metric, entry.author, entry.reason
 
 
-def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
+def aligned(rows: list[tuple[str, ...]]) -> list[str]:
     """Columns as wide as their widest cell; the last one is as long as it is."""
     widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)][:-1]
     return [

@@ -6,23 +6,31 @@ from collections.abc import Sequence
 
 from ml_assets.cli import (
     check,
+    compare,
     demo,
     drill,
+    experiments,
+    export,
     gc,
     history,
     land_week,
     logs,
     new,
+    note,
+    override,
     predict,
     prove,
     read,
     recall,
     report,
     reset,
+    rollback,
     run,
     status,
     tune_batch,
     ui,
+    verify,
+    was_serving,
 )
 from ml_assets.cli.exit_codes import DONE, ERROR, INTERRUPTED, REFUSED
 from ml_assets.errors import EvidenceError, Interrupted, MlAssetsError
@@ -35,9 +43,17 @@ _COMMANDS = (
     check,
     status,
     history,
+    was_serving,
+    override,
+    rollback,
+    experiments,
+    note,
+    compare,
     logs,
     predict,
     prove,
+    export,
+    verify,
     read,
     recall,
     report,
@@ -61,6 +77,7 @@ environment:
   ML_ASSETS_RETENTION  how long unused things are kept, e.g. "checkpoints=2d history=8w" (see gc)
   ML_ASSETS_SIGNING_KEY, ML_ASSETS_TRUSTED_KEYS
                        whose signature counts (default: a key of the store's own)
+  ML_ASSETS_PRICE_PER_HOUR  what an hour of a machine costs, for the costs of runs
   MLFLOW_TRACKING_URI  MLflow server (default: a database in the state folder)
 """
 

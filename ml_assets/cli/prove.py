@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ml_assets.cli.exit_codes import DONE, REFUSED
 
 if TYPE_CHECKING:
-    from ml_assets.operations.compare import Verdict
+    from ml_assets.operations.reproduction import Verdict
     from ml_assets.runs.prove.proof import Proof
 
 SCHEMA = 1

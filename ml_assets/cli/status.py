@@ -58,6 +58,9 @@ def print_release(graph: "PipelineGraph", settings: Settings) -> None:
         print(f"  RECALLED: it {release['recalled']}")
     _print_gates(release["gates"])
     print(f"  decision: {release['decision']}, {release['reason']}")
+    override = release["override"]
+    if override:
+        print(f"  OVERRIDE by {override['author']} (line {override['seq']}): {override['reason']}")
 
 
 def _print_gates(gates: list[dict[str, Any]]) -> None:
@@ -66,12 +69,13 @@ def _print_gates(gates: list[dict[str, Any]]) -> None:
 
 
 def _status(graph: "PipelineGraph", settings: Settings) -> dict[str, Any]:
-    from ml_assets.launch.local import LocalLauncher
+    from ml_assets.resources.launcher import LauncherResource
     from ml_assets.runs.status import status
     from ml_assets.storage.embedded import open_snapshots
 
+    launcher = LauncherResource(objects=settings.objects, snapshots=settings.snapshots).launcher()
     store = open_snapshots(settings.snapshots) if _is_begun(settings) else None
-    return status(graph, store, LocalLauncher(Path(settings.objects)))
+    return status(graph, store, launcher)
 
 
 def _is_begun(settings: Settings) -> bool:

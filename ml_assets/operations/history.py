@@ -1,10 +1,14 @@
-"""What was decided about a pipeline's models, from its ledger: newest first."""
+"""What happened to a pipeline's models, from its ledger: all of it, or who served at a time."""
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
+from ml_assets.errors import NothingReleased
 from ml_assets.operations.workplace import Workplace
+from ml_assets.pictures.wording import happened
 from ml_assets.registry.ledger import read
+from ml_assets.registry.stages import moves, serving_at, stages
 from ml_assets.spec.records import GateResult, LedgerEntry
 
 SCHEMA = 1
@@ -16,13 +20,13 @@ class Happened:
 
     entry: LedgerEntry
     what: str
-    """``passed``, ``refused``, or the stage that the model went to."""
+    """``passed``, ``refused``, the stage that the model went to, ..."""
     metric: str
     """The leading gate's value, such as ``auc 0.7430``; empty for a move."""
 
 
 def history(place: Workplace) -> tuple[Happened, ...]:
-    """Decisions, refusals and moves of a pipeline, newest first.
+    """All that happened to the models of a pipeline, newest first.
 
     Raises:
         StorageError: the ledger is broken.
@@ -37,17 +41,45 @@ def document(place: Workplace) -> dict[str, Any]:
         {"what": one.what, "metric": one.metric, **one.entry.model_dump(mode="json")}
         for one in history(place)
     ]
-    return {"schema": SCHEMA, "pipeline": place.name, "history": lines}
+    now = stages(read(place.store, place.name))
+    return {"schema": SCHEMA, "pipeline": place.name, "stages": now, "history": lines}
+
+
+@dataclass(frozen=True)
+class Serving:
+    """A model that was in the stage of a pipeline at a time."""
+
+    at: datetime
+    entry: LedgerEntry
+    """The move that had put it there."""
+    until: LedgerEntry | None
+    """The move that took it out again; None: it is there still."""
+
+
+def was_serving(place: Workplace, at: datetime) -> Serving:
+    """Which model was in the stage that a pipeline releases to.
+
+    Raises:
+        NothingReleased: none was, at that time.
+        StorageError: the ledger is broken.
+    """
+    stage = place.spec.release.to
+    entries = read(place.store, place.name)
+    moved = moves(entries, stage)
+    entry = serving_at(entries, at, stage)
+    if entry is None:
+        said = "no model ever was" if not moved else f"the first came on {moved[0].time:{_TIME}}"
+        raise NothingReleased(f"{place.name} had no model in {stage} on {at:{_TIME}}: {said}.")
+    until = next((move for move in moved if move.seq > entry.seq), None)
+    return Serving(at, entry, until)
+
+
+_TIME = "%Y-%m-%d %H:%M:%S %Z"
 
 
 def _happened(entry: LedgerEntry, metrics: dict[str, str]) -> Happened:
-    decision = entry.decision
-    if entry.kind == "recall":
-        return Happened(entry, "recall", "")
-    if decision is None:
-        return Happened(entry, f"to {entry.stage}", "")
-    what = "passed" if decision.passed else "refused"
-    return Happened(entry, what, _leading(decision.gates, metrics))
+    measured = _leading(entry.decision.gates, metrics) if entry.decision else ""
+    return Happened(entry, happened(entry), measured)
 
 
 def _leading(gates: tuple[GateResult, ...], metrics: dict[str, str]) -> str:

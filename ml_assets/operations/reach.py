@@ -11,7 +11,9 @@ from datetime import datetime
 from typing import Any
 
 from ml_assets.operations.retention import checkpoints_of, commit_name, run_name
+from ml_assets.pictures.wording import happened
 from ml_assets.registry import ledger, recalls
+from ml_assets.registry.stages import stages
 from ml_assets.spec.recalls import Recall
 from ml_assets.spec.records import LedgerEntry
 from ml_assets.storage.snapshots import MAIN, RUN_KEY, Commit, CommitId, SnapshotStore
@@ -36,7 +38,7 @@ def reached(store: SnapshotStore, since: datetime) -> dict[str, str]:
     for pipeline in _pipelines(store, head):
         entries = ledger.read(store, pipeline, head)
         walk.ledger(pipeline, entries)
-        for commit, path in _published(store, head, history, pipeline):
+        for commit, path in _published(store, head, history, pipeline, entries):
             walk.commit(commit, f"{path} was published there", lasting=True)
     for recall in recalls.active(store, head):
         walk.recall(recall)
@@ -63,10 +65,12 @@ class _Walk:
 
     def ledger(self, pipeline: str, entries: Sequence[LedgerEntry]) -> None:
         """What is in a stage now, and the evidence of every line."""
-        for stage, model in ledger.stages(entries).items():
+        for stage, model in stages(entries).items():
             self.found.setdefault(model, f"{stage} of {pipeline}")
         for entry in entries:
-            reason = f"line {entry.seq} of the ledger of {pipeline} ({_about(entry)})"
+            if entry.kind == "registration":  # being known keeps nothing
+                continue
+            reason = f"line {entry.seq} of the ledger of {pipeline} ({happened(entry)})"
             self._names(strings(entry.model_dump(mode="json")), reason)
             self._released.add(entry.model)
             runs = {entry.run, entry.decision.run if entry.decision else entry.run}
@@ -135,12 +139,18 @@ def _pipelines(store: SnapshotStore, commit: CommitId) -> list[str]:
 
 
 def _published(
-    store: SnapshotStore, head: CommitId, history: Iterable[Commit], pipeline: str
+    store: SnapshotStore,
+    head: CommitId,
+    history: Iterable[Commit],
+    pipeline: str,
+    entries: Sequence[LedgerEntry],
 ) -> Iterator[tuple[CommitId, str]]:
-    """The commits that published the lines of a ledger, and the lines."""
+    """The commits that published the lines of a ledger, and the lines; not of registrations."""
+    wanted = {ledger.path_of(pipeline, e.seq) for e in entries if e.kind != "registration"}
     lines = {
-        ledger.run_key(pipeline, entry.digest): entry.path
-        for entry in store.list(head, f"ledger/{pipeline}/")
+        ledger.run_key(pipeline, file.digest): file.path
+        for file in store.list(head, f"ledger/{pipeline}/")
+        if file.path in wanted
     }
     for commit in history:
         path = lines.get(commit.metadata.get(RUN_KEY, ""))
@@ -154,9 +164,3 @@ def _since(history: Iterable[Commit], since: datetime) -> Iterator[CommitId]:
         yield commit.id
         if commit.time < since:
             return
-
-
-def _about(entry: LedgerEntry) -> str:
-    if entry.decision is None:
-        return f"move to {entry.stage}"
-    return "passed" if entry.decision.passed else "refused"

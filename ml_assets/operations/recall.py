@@ -11,6 +11,7 @@ from ml_assets.operations.spread import Derivation, remake, spread
 from ml_assets.registry import ledger, recalls
 from ml_assets.registry.recalls import derived_from
 from ml_assets.registry.run_history import Made, Node, RunHistory, node_of, read_history
+from ml_assets.registry.stages import stages
 from ml_assets.spec.canonical import digest_of
 from ml_assets.spec.recalls import Lift, Recall, RecalledStage
 from ml_assets.spec.records import InputVersion, LedgerEntry
@@ -189,7 +190,7 @@ def _place(node: Node) -> tuple[int, str, str]:
 
 def _stages(store: SnapshotStore, head: CommitId, bad: set[Node]) -> Iterator[RecalledStage]:
     for pipeline in pipelines(store, head):
-        for stage, model in ledger.stages(ledger.read(store, pipeline, head)).items():
+        for stage, model in stages(ledger.read(store, pipeline, head)).items():
             if (f"{pipeline}/trained_model", None, model) in bad:
                 yield RecalledStage(pipeline=pipeline, stage=stage, model=model)
 
@@ -221,7 +222,7 @@ def _back_to(store: SnapshotStore, head: CommitId, pipeline: str, bad: set[Node]
     """The newest sound model that was ever moved to the stage that a bad one is in now."""
     entries = ledger.read(store, pipeline, head)
     key = f"{pipeline}/trained_model"
-    for stage, model in ledger.stages(entries).items():
+    for stage, model in stages(entries).items():
         if (key, None, model) in bad:
             before = (e.model for e in reversed(entries) if e.kind == "stage" and e.stage == stage)
             return next((m for m in before if (key, None, m) not in bad), None)

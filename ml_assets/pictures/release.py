@@ -1,12 +1,22 @@
 """The pictures of a release: the gates against their bounds, the decisions so far, the changes."""
 
 from collections.abc import Sequence
+from html import escape
 
-from ml_assets.pictures.drawing import Axis, Reference, Series, line_chart
+from ml_assets.pictures.drawing import Axis, Reference, Series, line_chart, svg
 from ml_assets.pictures.picture import Picture, Table
 from ml_assets.pictures.rows import Bullet, bullet_chart
-from ml_assets.pictures.wording import title
-from ml_assets.spec.gates import HIGHER_IS_BETTER, BeatsBaseline, Bound, GateSpec, LeakAlarm
+from ml_assets.pictures.wording import by_a_person, happened, plain_number, title, with_ends
+from ml_assets.spec.gates import (
+    HIGHER_IS_BETTER,
+    AgainstChampion,
+    BeatsBaseline,
+    Bound,
+    GateSpec,
+    LeakAlarm,
+    Slices,
+    Throughput,
+)
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.records import EvaluationReport, GateResult, LedgerEntry, ReleaseChanges
 
@@ -16,12 +26,13 @@ DECISIONS = 60
 CHANGES = 60
 
 
-def released_table(report: EvaluationReport, spec: PipelineSpec, replaced: str | None) -> Table:
-    """What a released model is, and how it did."""
+def released_table(report: EvaluationReport, spec: PipelineSpec, move: LedgerEntry) -> Table:
+    """What a released model is, how it came to its stage, and how it did."""
     rows = [
         ["model", report.model[:12]],
-        ["stage", spec.release.to],
-        ["replaces", replaced[:12] if replaced else "nothing"],
+        ["stage", move.stage or ""],
+        ["replaces", f"{move.replaced[:12]}, archived" if move.replaced else "nothing"],
+        *([["rolled back by", f"{move.author}: {move.reason}"]] if move.because else []),
         ["network", f"{spec.model.family}, {report.size_bytes / 1e6:.2f} MB"],
         ["training set", report.data[:12]],
         ["holdout", f"{report.rows:,} rows{_span(report)}"],
@@ -33,20 +44,53 @@ def released_table(report: EvaluationReport, spec: PipelineSpec, replaced: str |
     return Table("What was released", "", ["what", "value"], rows)
 
 
+def override_picture(override: LedgerEntry | None) -> list[Picture]:
+    """A red bar that nobody overlooks: a person let this model through, not the gates."""
+    if override is None:
+        return []
+    failed = ", ".join(override.gates) or "no gate was evaluated"
+    words = (
+        f"{override.author} answers for it (ledger line {override.seq}): {override.reason}."
+        f" The decision in line {override.overrides} had refused the model: {failed}."
+    )
+    bar = [
+        '<rect class="bar bad" x="0" y="0" width="560" height="30" rx="4"/>',
+        f'<text class="note" x="12" y="20">✗ OVERRIDE by {escape(override.author[:60])}</text>',
+    ]
+    return [Picture("Released by an override", words, svg("an override", 560, 30, bar))]
+
+
 def gates_picture(gates: Sequence[GateResult], specs: Sequence[GateSpec]) -> list[Picture]:
     """Each gate's value against its bound; a gate without both is only marked."""
     if not gates:
         return []
     higher = {spec.name: _wants_more(spec) for spec in specs}
-    rows = [Bullet(g.name, g.value, g.bound, g.passed, higher.get(g.name, False)) for g in gates]
-    words = "The line is the bound, the tinted side is where the value has to be."
+    rows = [
+        Bullet(g.name, g.value, g.bound, g.passed, higher.get(g.name, False), g.interval)
+        for g in gates
+    ]
+    words = (
+        "The line is the bound, the tinted side is where the value has to be; the whisker is the"
+        " interval of what was estimated."
+    )
     return [Picture("Gates", words, bullet_chart("Gates: value against bound", rows))]
 
 
 def gates_table(gates: Sequence[GateResult]) -> Table:
     """Every gate with its reason."""
-    rows = [[gate.name, "✓" if gate.passed else "✗", gate.reason] for gate in gates]
-    return Table("What the gates say", "", ["gate", "", "why"], rows)
+    rows = [
+        [
+            gate.name,
+            "✓" if gate.passed else "✗",
+            plain_number(gate.value),
+            plain_number(gate.bound),
+            with_ends(gate.interval),
+            gate.reason,
+        ]
+        for gate in gates
+    ]
+    head = ["gate", "", "value", "bound", "interval", "why"]
+    return Table("What the gates say", "", head, rows)
 
 
 def decisions_picture(entries: Sequence[LedgerEntry], specs: Sequence[GateSpec]) -> list[Picture]:
@@ -97,13 +141,13 @@ def ledger_table(entries: Sequence[LedgerEntry]) -> Table:
             str(entry.seq),
             f"{entry.time:%Y-%m-%d %H:%M}",
             entry.model[:12],
-            f"moved to {entry.stage}" if entry.kind == "stage" else "decision",
-            entry.reason,
+            happened(entry),
+            f"{entry.author}: {entry.reason}" if by_a_person(entry) else entry.reason,
         ]
         for entry in reversed(entries[-LEDGER_LINES:])
     ]
     head = ["line", "time (UTC)", "model", "what", "why"]
-    return Table("The ledger", "Every decision and every move, newest first.", head, rows)
+    return Table("The ledger", "All that happened to the models, newest first.", head, rows)
 
 
 def changes_table(found: ReleaseChanges | None) -> Table:
@@ -135,5 +179,11 @@ def _wants_more(gate: GateSpec) -> bool:
             return HIGHER_IS_BETTER[gate.metric]
         case LeakAlarm():
             return not HIGHER_IS_BETTER[gate.metric]
+        case AgainstChampion():
+            return gate.metric is not None and HIGHER_IS_BETTER[gate.metric]
+        case Slices():
+            return gate.at_least is not None
+        case Throughput():
+            return True
         case _:
             return False

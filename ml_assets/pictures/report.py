@@ -9,7 +9,8 @@ from html import escape
 from itertools import groupby
 from types import MappingProxyType
 
-from ml_assets.evaluation.gate import NO_CHAMPION, passed, summary
+from ml_assets.evaluation.gates.champion import NO_CHAMPION
+from ml_assets.evaluation.gates.decide import passed, summary
 from ml_assets.pictures.data import feature_pictures
 from ml_assets.pictures.evaluation import (
     baseline_bars,
@@ -28,7 +29,7 @@ from ml_assets.pictures.release import (
 )
 from ml_assets.pictures.style import DRAWING, STYLE
 from ml_assets.pictures.training import TrainingStory, decoded_rows, training_pictures
-from ml_assets.pictures.wording import digits, plain_number, title
+from ml_assets.pictures.wording import digits, plain_number, title, with_ends
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.program import Preprocessing
 from ml_assets.spec.records import (
@@ -61,6 +62,8 @@ class Background:
     ledger: Sequence[LedgerEntry]
     lineage: Sequence[InputVersion]
     """The exact inputs of the report and the model."""
+    override: LedgerEntry | None = None
+    """A person's line against the decision that is shown."""
 
 
 def render(
@@ -81,6 +84,7 @@ def render(
     """
     body = [
         _header(report, spec, ways),
+        _override(background.override),
         _verdict(report, gates, decision, spec),
         _tiles(report, measured),
         _gates(gates, background.ledger, spec),
@@ -115,6 +119,22 @@ def _header(report: EvaluationReport, spec: PipelineSpec, ways: Mapping[str, str
         f" · {report.rows:,} holdout rows{span}</p>"
         f'<h1>{escape(spec.name)}</h1><p class="lead">{escape(spec.description)}</p>'
         + (f'<p class="ways">{links}</p>' if links else "")
+    )
+
+
+def _override(override: LedgerEntry | None) -> str:
+    """In red above all else: the verdict below it does not decide any more."""
+    if override is None:
+        return ""
+    failed = ", ".join(override.gates)
+    words = (
+        f"{override.author} answers for it, {override.time:%Y-%m-%d %H:%M} UTC (ledger line"
+        f" {override.seq}, against the decision in line {override.overrides}): {override.reason}."
+    )
+    return (
+        '<section class="verdict bad" role="alert"><strong>✗ OVERRIDE: this model may be released'
+        f" although {escape(failed) or 'its gates'} refused it</strong><p>{escape(words)}</p>"
+        "</section>"
     )
 
 
@@ -182,10 +202,14 @@ def _gates(gates: Sequence[GateResult], ledger: Sequence[LedgerEntry], spec: Pip
         f"<tr><th>{escape(gate.name)}</th>"
         + ('<td class="pass">✓ pass</td>' if gate.passed else '<td class="fail">✗ fail</td>')
         + f'<td class="n">{plain_number(gate.value)}</td><td class="n">{plain_number(gate.bound)}'
-        f'</td><td class="why">{escape(gate.reason)}</td></tr>'
+        f'</td><td class="n">{with_ends(gate.interval)}</td>'
+        f'<td class="why">{escape(gate.reason)}</td></tr>'
         for gate in gates
     ]
-    head = '<th>Gate</th><th></th><th class="n">Value</th><th class="n">Bound</th><th>Why</th>'
+    head = (
+        '<th>Gate</th><th></th><th class="n">Value</th><th class="n">Bound</th>'
+        '<th class="n">Interval</th><th>Why</th>'
+    )
     about = "Release verifies these again, whatever path led to it. What is missing fails."
     shown = [*gates_picture(gates, spec.gates), *decisions_picture(ledger, spec.gates)]
     body = f"{cards(shown, wide=True)}<br>{table(head, rows)}"

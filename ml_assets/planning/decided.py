@@ -3,8 +3,10 @@
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.inputs import require_record
 from ml_assets.assets.released_model import current_evidence
-from ml_assets.registry.ledger import latest_decision, read
-from ml_assets.storage.layout import Address
+from ml_assets.registry.certificate import certificate_path
+from ml_assets.registry.ledger import read
+from ml_assets.registry.stages import decision_line, latest_decision, rolled_back_line
+from ml_assets.storage.layout import Address, read_record
 from ml_assets.storage.snapshots import SnapshotStore
 
 
@@ -13,10 +15,12 @@ def gate_is_due(graph: PipelineGraph, store: SnapshotStore) -> str:
     base = store.resolve("main")
     entries = read(store, graph.name, base)
     evidence = current_evidence(graph, store, base, entries)
-    decision = latest_decision(entries, evidence.model)
-    if decision is None:
+    line = decision_line(entries, evidence.model)
+    if line is None or line.decision is None:
         return "this model was never decided on"
-    was = decision.evidence
+    if not store.exists(base, certificate_path(graph.name, line.seq)):
+        return "the decision has no certificate"
+    was = line.decision.evidence
     if was.policy != evidence.policy:
         return "the policy changed"
     if (was.report, was.data, was.code) != (evidence.report, evidence.data, evidence.code):
@@ -26,8 +30,26 @@ def gate_is_due(graph: PipelineGraph, store: SnapshotStore) -> str:
     return ""
 
 
+def rolled_back(graph: PipelineGraph, store: SnapshotStore) -> str:
+    """Why the present model stays out of its stage: somebody rolled back from it; else empty."""
+    base = store.resolve("main")
+    record = read_record(store, base, Address(graph.name, "trained_model"))
+    if record is None:
+        return ""
+    line = rolled_back_line(read(store, graph.name, base), record.data_version)
+    if line is None:
+        return ""
+    return (
+        f"{line.author} rolled back from model {line.replaced[:12] if line.replaced else ''} in"
+        f" ledger line {line.seq}"
+    )
+
+
 def standing_refusal(graph: PipelineGraph, store: SnapshotStore) -> str:
     """Why the present model was refused, where nothing has changed since; else empty."""
+    held = rolled_back(graph, store)
+    if held:
+        return held
     if gate_is_due(graph, store):
         return ""
     entries = read(store, graph.name)

@@ -41,6 +41,15 @@ class Plan:
     def due(self) -> tuple[Item, ...]:
         return tuple(item for item in self.items if item.due)
 
+    def without(self, address: Address, reason: str) -> "Plan":
+        """The same, but for one thing that is not made, whatever its inputs are."""
+        return Plan(
+            tuple(
+                Item(item.node, False, reason) if item.node.address == address else item
+                for item in self.items
+            )
+        )
+
     def due_partitions(self, stages: Iterable[str]) -> tuple[str, ...]:
         """Partition keys that are due in any of the stages, oldest first."""
         wanted = set(stages)

@@ -9,9 +9,10 @@ import dagster as dg
 from ml_assets.assets.graph import MODEL_STAGES, PipelineGraph
 from ml_assets.assets.sanity import checks_of
 from ml_assets.assets.training_set import resolve_window
-from ml_assets.planning.decided import gate_is_due
+from ml_assets.planning.decided import gate_is_due, rolled_back
 from ml_assets.planning.due import plan_model
 from ml_assets.planning.plan import Item, Plan, contiguous
+from ml_assets.storage.layout import Address
 from ml_assets.storage.snapshots import SnapshotStore
 
 
@@ -86,6 +87,9 @@ def model_run(
     window = resolve_window(graph, store, store.resolve("main"), as_of)
     keys = [k for part in window.splits.values() for k in part] if window else [None]
     plan = plan_model(graph.with_epochs(epochs), store, keys, fresh)
+    held = "" if _is_due(plan, "trained_model") else rolled_back(graph, store)
+    if held:
+        plan = plan.without(Address(graph.name, "released_model"), held)
     due = [item for item in plan.due if item.node.address.stage in stages]
     assets = list(_keys(graph, due))
     gates = ""
@@ -93,7 +97,7 @@ def model_run(
         report_is_due = graph.key("evaluation_report") in assets
         gates = "the report is due" if report_is_due else gate_is_due(graph, store)
     released = graph.key("released_model")
-    if gates and "released_model" in stages and released not in assets:
+    if gates and "released_model" in stages and released not in assets and not held:
         assets.append(released)
     sanity = _sanity_is_due(graph, assets)
     resolved = window.as_of if window else None
@@ -103,6 +107,10 @@ def model_run(
     training = {"fresh": fresh, "epochs": epochs}
     config = _config(graph, assets, resolved, training)
     return ModelRun(plan, sanity, gates, Selection(tuple(assets), checks), resolved, config)
+
+
+def _is_due(plan: Plan, stage: str) -> bool:
+    return any(item.node.address.stage == stage for item in plan.due)
 
 
 def sanity_keys(graph: PipelineGraph) -> tuple[dg.AssetCheckKey, ...]:

@@ -1,19 +1,23 @@
-"""The ledger: one append-only, hash-chained line per decision and per move of a model to a stage.
+"""The ledger: one append-only, hash-chained line for each thing that happened to a model.
 
-It lives in the snapshot store and is the truth about stages; what MLflow shows is a projection.
+It became known, was decided on, was moved to a stage, a refusal was overridden, it was recalled.
+The ledger lives in the snapshot store and is the truth; what MLflow shows is a projection.
 """
 
 import hashlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Generic, TypeVar
 
 from pydantic import ValidationError
 
 from ml_assets.errors import StorageError
+from ml_assets.registry.certificate import certificate_path, seal
+from ml_assets.registry.stages import decision_line
 from ml_assets.spec.canonical import canonical_json
-from ml_assets.spec.gates import Stage
+from ml_assets.spec.certificate import Provenance
 from ml_assets.spec.records import Decision, LedgerEntry
 from ml_assets.storage.snapshots import MAIN, CommitId, Conflict, Entry, Outcome, SnapshotStore
 
@@ -22,6 +26,8 @@ _ATTEMPTS = 100
 """Every lost race means that somebody else's line got in, so this many losses are no race."""
 
 Refusal = TypeVar("Refusal")
+Beside = Callable[[LedgerEntry, bytes], Mapping[str, bytes]]
+"""A line and its bytes -> files (path -> content) that are published in the same commit."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +74,9 @@ def append(
     store: SnapshotStore,
     pipeline: str,
     make: Callable[[Head], LedgerEntry | Declined[Refusal]],
+    beside: Beside = lambda _entry, _line: {},
 ) -> Appended | Declined[Refusal]:
-    """Add one line to the head of the ledger.
+    """Add one line to the head of the ledger, and what belongs beside it.
 
     ``make`` is asked again with the new head whenever somebody else's line came first: a decision
     takes the next number, a move is decided again or declined.
@@ -84,7 +91,7 @@ def append(
         if isinstance(entry, Declined):
             return entry
         _check_continues(pipeline, head, entry)
-        outcome = _publish(store, base, pipeline, entry)
+        outcome = _publish(store, base, pipeline, entry, beside)
         if not isinstance(outcome, Conflict):
             return Appended(entry, outcome.commit)
     raise StorageError(
@@ -93,29 +100,69 @@ def append(
     )
 
 
-def _publish(store: SnapshotStore, base: CommitId, pipeline: str, entry: LedgerEntry) -> Outcome:
+def _publish(
+    store: SnapshotStore, base: CommitId, pipeline: str, entry: LedgerEntry, beside: Beside
+) -> Outcome:
     line = canonical_json(entry)
     with store.open(base, run_key(pipeline, hashlib.sha256(line).hexdigest())) as workspace:
         workspace.put_bytes(path_of(pipeline, entry.seq), line, if_absent=True)
+        for path, content in beside(entry, line).items():
+            workspace.put_bytes(path, content)
         metadata = {"run": entry.run, "model": entry.model}
         workspace.commit(f"ledger {pipeline} {entry.seq}: {entry.kind}", metadata)
         return workspace.publish()
 
 
-def record_decision(store: SnapshotStore, decision: Decision, author: str) -> LedgerEntry:
-    """Write a decision down, once: the newest one on this model is returned if it says the same.
-
-    The same means: on the same evidence, the same gates with the same outcome. What differs from
-    one measurement to the next (a latency, the time, the run) does not make it another decision.
+def register(store: SnapshotStore, pipeline: str, model: str, author: str, run: str) -> LedgerEntry:
+    """Write down that a model is known, once; else the first line about it.
 
     Raises:
         StorageError: the ledger is broken.
     """
 
     def make(head: Head) -> LedgerEntry | Declined[LedgerEntry]:
-        newest = decision_line(head.entries, decision.evidence.model)
+        known = next((entry for entry in head.entries if entry.model == model), None)
+        if known:
+            return Declined(known)
+        return LedgerEntry(
+            seq=head.seq,
+            previous=head.previous,
+            kind="registration",
+            model=model,
+            author=author,
+            reason="its training ended",
+            run=run,
+            time=datetime.now(UTC),
+        )
+
+    outcome = append(store, pipeline, make)
+    return outcome.entry if isinstance(outcome, Appended) else outcome.outcome
+
+
+def record_decision(
+    store: SnapshotStore, decision: Decision, author: str, provenance: Provenance | None = None
+) -> LedgerEntry:
+    """Write a decision and its certificate down, once: the newest one on this model is returned if
+    it says the same and is certified.
+
+    The same means: on the same evidence, the same gates with the same outcome. What differs from
+    one measurement to the next (a latency, the time, the run) does not make it another decision.
+
+    Args:
+        provenance: what the model was made from, for the certificate.
+
+    Raises:
+        StorageError: the ledger is broken.
+    """
+
+    def make(head: Head) -> LedgerEntry | Declined[LedgerEntry]:
+        newest = decision_line(
+            head.entries, decision.evidence.model, canary=decision.canary is not None
+        )
         if newest and newest.decision and _says_the_same(newest.decision, decision):
-            return Declined(newest)
+            certificate = certificate_path(decision.pipeline, newest.seq)
+            if store.exists(store.resolve(MAIN), certificate):
+                return Declined(newest)
         return LedgerEntry(
             seq=head.seq,
             previous=head.previous,
@@ -128,34 +175,12 @@ def record_decision(store: SnapshotStore, decision: Decision, author: str) -> Le
             time=decision.time,
         )
 
-    outcome = append(store, decision.pipeline, make)
+    def certify(entry: LedgerEntry, line: bytes) -> Mapping[str, bytes]:
+        path = certificate_path(decision.pipeline, entry.seq)
+        return {path: seal(store.keys, entry, line, provenance)}
+
+    outcome = append(store, decision.pipeline, make, certify)
     return outcome.entry if isinstance(outcome, Appended) else outcome.outcome
-
-
-def champion(entries: Sequence[LedgerEntry], stage: Stage = "production") -> str | None:
-    """Digest of the model in a stage; None where there is none."""
-    return stages(entries).get(stage)
-
-
-def stages(entries: Sequence[LedgerEntry]) -> dict[Stage, str]:
-    """Stage -> digest of the model that was moved there last."""
-    return {e.stage: e.model for e in entries if e.kind == "stage" and e.stage is not None}
-
-
-def latest_decision(entries: Sequence[LedgerEntry], model: str) -> Decision | None:
-    """The newest decision on a model: the only one that counts."""
-    line = decision_line(entries, model)
-    return line.decision if line else None
-
-
-def decision_line(entries: Sequence[LedgerEntry], model: str) -> LedgerEntry | None:
-    """The line that holds the newest decision on a model."""
-    return next((e for e in reversed(entries) if e.kind == "decision" and e.model == model), None)
-
-
-def stage_line(entries: Sequence[LedgerEntry], stage: Stage) -> LedgerEntry | None:
-    """The newest move to a stage."""
-    return next((e for e in reversed(entries) if e.kind == "stage" and e.stage == stage), None)
 
 
 def run_key(pipeline: str, digest: str) -> str:
@@ -228,6 +253,11 @@ def _check_continues(pipeline: str, head: Head, entry: LedgerEntry, where: str =
         ((entry.kind == "decision") != (decision is not None), "a decision line has a decision"),
         ((entry.kind == "stage") != (entry.stage is not None), "a stage line has a stage"),
         (
+            (entry.kind == "override") != (entry.overrides is not None),
+            "an override line names the decision line that it overrides",
+        ),
+        (entry.because is not None and entry.kind != "stage", "only a move is a rollback"),
+        (
             decision is not None and decision.evidence.model != entry.model,
             "its decision is about another model",
         ),
@@ -247,7 +277,7 @@ def _check_continues(pipeline: str, head: Head, entry: LedgerEntry, where: str =
 def _says_the_same(old: Decision, new: Decision) -> bool:
     def outcome(decision: Decision) -> tuple[object, ...]:
         gates = [(gate.name, gate.passed, gate.bound) for gate in decision.gates]
-        return decision.evidence, gates, decision.passed
+        return decision.evidence, decision.canary, gates, decision.passed
 
     return outcome(old) == outcome(new)
 

@@ -8,27 +8,44 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from ml_assets.registry.ledger import (
-    Appended,
-    Declined,
-    Head,
-    append,
-    champion,
+from ml_assets.errors import CertificateRefused
+from ml_assets.registry.ledger import Appended, Declined, Head, append
+from ml_assets.registry.loading import certificate_of, why_not
+from ml_assets.registry.stages import (
     decision_line,
+    override_line,
+    rolled_back_line,
     stage_line,
+    stages,
 )
-from ml_assets.spec.gates import ReleaseSpec
+from ml_assets.spec.gates import ReleaseSpec, Target
 from ml_assets.spec.records import Decision, Evidence, LedgerEntry
 from ml_assets.storage.snapshots import SnapshotStore
 
 
 @dataclass(frozen=True)
 class Verified:
-    """The newest decision on the model passed, and is about exactly this evidence."""
+    """The newest decision on the model is about exactly this evidence, and it passed or a person
+    overrides exactly this one."""
 
     decision: Decision
     seq: int
     """The decision's line in the ledger."""
+    override: LedgerEntry | None = None
+
+    @property
+    def line(self) -> int:
+        """The line that lets the model through."""
+        return self.override.seq if self.override else self.seq
+
+    @property
+    def reason(self) -> str:
+        if self.override:
+            return (
+                f"override by {self.override.author} in line {self.override.seq}:"
+                f" {self.override.reason}"
+            )
+        return f"decision in line {self.seq}: {self.decision.reason}"
 
 
 @dataclass(frozen=True)
@@ -70,8 +87,16 @@ def verify(entries: Sequence[LedgerEntry], evidence: Evidence) -> Verified | Ref
                 " run the gates (asset checks of evaluation_report) first.",
             )
         )
-    reasons = (*_stale(line.decision.evidence, evidence, line.seq), *_failed(line))
-    return Refused(reasons) if reasons else Verified(line.decision, line.seq)
+    override = override_line(entries, line)
+    refused = why_not(line)
+    reasons = (
+        *_rolled_back(entries, evidence.model),
+        *_stale(line.decision.evidence, evidence, line.seq),
+        *((refused,) if refused and not override else ()),
+    )
+    if reasons:
+        return Refused(reasons)
+    return Verified(line.decision, line.seq, override if refused else None)
 
 
 def release(
@@ -82,7 +107,7 @@ def release(
     author: str,
     run: str,
 ) -> Released | AlreadyReleased | Refused:
-    """Move a model to ``release.to`` if its evidence holds at the head of the ledger.
+    """Move a model to ``release.entrance`` if its evidence holds at the head of the ledger.
 
     Of two releases at once one gets in; the other is decided again from the new head, where the
     champion has moved. The champion of the evidence is always taken from that head.
@@ -98,11 +123,12 @@ def release(
 
     def make(head: Head) -> LedgerEntry | Declined[AlreadyReleased | Refused]:
         found = evidence_now(head.entries) if callable(evidence_now) else evidence_now
-        there = champion(head.entries, release.to)
-        evidence = found.model_copy(update={"champion": there})
-        if there == evidence.model:
-            return Declined(_again(head, evidence, release))
-        verified = verify(head.entries, evidence)
+        there = stages(head.entries)
+        evidence = found.model_copy(update={"champion": there.get(release.to)})
+        for stage in (release.to, release.entrance):
+            if there.get(stage) == evidence.model:
+                return Declined(_again(store, pipeline, head, evidence, stage))
+        verified = certified(store, pipeline, head, verify(head.entries, evidence))
         if isinstance(verified, Refused):
             return Declined(verified)
         return LedgerEntry(
@@ -110,11 +136,12 @@ def release(
             previous=head.previous,
             kind="stage",
             model=evidence.model,
-            stage=release.to,
-            replaced=there,
-            canary=release.canary,
+            stage=release.entrance,
+            replaced=there.get(release.entrance),
+            canary="none" if release.canary == "none" else None,
+            decided_by=verified.line,
             author=author,
-            reason=f"decision in line {verified.seq}: {verified.decision.reason}",
+            reason=verified.reason,
             run=run,
             time=datetime.now(UTC),
         )
@@ -123,16 +150,34 @@ def release(
     return Released(outcome.entry) if isinstance(outcome, Appended) else outcome.outcome
 
 
-def _again(head: Head, evidence: Evidence, release: ReleaseSpec) -> AlreadyReleased | Refused:
+def certified(
+    store: SnapshotStore, pipeline: str, head: Head, verified: Verified | Refused
+) -> Verified | Refused:
+    """What is verified needs a certificate of its own, signed by a trusted key: so does a word
+    against a refusal."""
+    if isinstance(verified, Refused):
+        return verified
+    try:
+        certificate_of(store, pipeline, head.entries[verified.seq - 1])
+        if verified.override:
+            certificate_of(store, pipeline, verified.override)
+    except CertificateRefused as error:
+        return Refused((str(error),))
+    return verified
+
+
+def _again(
+    store: SnapshotStore, pipeline: str, head: Head, evidence: Evidence, stage: Target
+) -> AlreadyReleased | Refused:
     """The model is in the stage: the champion it was compared with is history, all else counts."""
     decided = decision_line(head.entries, evidence.model)
     if decided and decided.decision:
         was = decided.decision.evidence.champion
         evidence = evidence.model_copy(update={"champion": was})
-    verified = verify(head.entries, evidence)
-    line = stage_line(head.entries, release.to)
+    verified = certified(store, pipeline, head, verify(head.entries, evidence))
+    line = stage_line(head.entries, stage)
     if isinstance(verified, Refused) or line is None:
-        where = f"(It is in {release.to} already and stays there: nothing was moved.)"
+        where = f"(It is in {stage} already and stays there: nothing was moved.)"
         reasons = verified.reasons if isinstance(verified, Refused) else ()
         return Refused((*reasons, where))
     return AlreadyReleased(line)
@@ -153,6 +198,17 @@ _ABOUT = (
 """Field of the evidence -> what to call it, and what to do where it moved."""
 
 
+def _rolled_back(entries: Sequence[LedgerEntry], model: str) -> tuple[str, ...]:
+    line = rolled_back_line(entries, model)
+    if line is None:
+        return ()
+    return (
+        f"{line.author} rolled back from this model to {_short(line.model)} (ledger line"
+        f" {line.seq}: {line.reason}). Only a person puts it back: ml-assets rollback --to"
+        f" {_short(model)}",
+    )
+
+
 def _stale(was: Evidence, now: Evidence, seq: int) -> tuple[str, ...]:
     return tuple(
         f"The decision (ledger line {seq}) is stale: {what} was"
@@ -160,17 +216,6 @@ def _stale(was: Evidence, now: Evidence, seq: int) -> tuple[str, ...]:
         for field, what, remedy in _ABOUT
         if getattr(was, field) != getattr(now, field)
     )
-
-
-def _failed(line: LedgerEntry) -> tuple[str, ...]:
-    decision = line.decision
-    if decision is None or not decision.gates:
-        return (f"The decision (ledger line {line.seq}) evaluated no gate: nothing speaks for it.",)
-    failed = tuple(f"{gate.name}: {gate.reason}" for gate in decision.gates if not gate.passed)
-    if decision.passed and not failed:
-        return ()
-    said = "; ".join(failed) or decision.reason
-    return (f"The decision (ledger line {line.seq}) refused the model. {said}",)
 
 
 def _short(value: str | None) -> str:

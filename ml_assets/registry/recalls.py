@@ -4,14 +4,16 @@ A recall lists what it reached. What was made again since, with the same content
 no recall reaches, may be used: content is judged by what it was made from.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ml_assets.errors import Recalled, StorageError
 from ml_assets.registry.run_history import Node, node_of
+from ml_assets.registry.stages import champion
 from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.gates import Target
 from ml_assets.spec.recalls import ActiveRecalls, Lift, Recall
-from ml_assets.spec.records import InputVersion, StageRecord
+from ml_assets.spec.records import InputVersion, LedgerEntry, StageRecord
 from ml_assets.storage.layout import Address, read_record
 from ml_assets.storage.snapshots import MAIN, CommitId, Conflict, SnapshotStore
 
@@ -66,6 +68,18 @@ def lift(store: SnapshotStore, said: Lift) -> None:
 def recalled(store: SnapshotStore, commit: CommitId, pipeline: str, model: str) -> Recall | None:
     """The recall that reached a model; None where it may be used."""
     return quarantine(store, commit).of(f"{pipeline}/trained_model", None, model)
+
+
+def sound_champion(
+    store: SnapshotStore,
+    commit: CommitId,
+    pipeline: str,
+    entries: Sequence[LedgerEntry],
+    stage: Target,
+) -> str | None:
+    """The model in a stage, to compare with; a recalled one is no champion."""
+    model = champion(entries, stage)
+    return None if model is None or recalled(store, commit, pipeline, model) else model
 
 
 def require_sound_model(store: SnapshotStore, commit: CommitId, pipeline: str, model: str) -> None:

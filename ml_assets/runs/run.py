@@ -1,19 +1,23 @@
 """Running a pipeline: the due data partitions, then the due part of the model's stages."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from uuid import uuid4
 
 import dagster as dg
 
+from ml_assets.assets.chronicle import word_tags
 from ml_assets.assets.graph import STAGES, PipelineGraph
 from ml_assets.assets.sanity import checks_of
+from ml_assets.operations.repair import repair_projection
 from ml_assets.planning.due import Landed, calendar, landed, plan_data
 from ml_assets.planning.plan import Plan
 from ml_assets.planning.selection import Selection, data_runs, model_run
 from ml_assets.planning.steps import data_steps
+from ml_assets.registry.experiments import Words
 from ml_assets.registry.mlflow import Tracking
 from ml_assets.registry.owed import Debts, sentences
 from ml_assets.resources.sources import SourcesResource
@@ -21,6 +25,8 @@ from ml_assets.runs.execute import Tell, execute, mark_dead_runs, wait_for_other
 from ml_assets.settings import Settings
 from ml_assets.spec.load import find_pipeline, load_spec
 from ml_assets.storage.embedded import open_snapshots
+
+_LATER = "see the runs with ml-assets experiments, and add to one with ml-assets note"
 
 
 @dataclass(frozen=True)
@@ -34,6 +40,8 @@ class Request:
     fresh: bool = False
     epochs: int | None = None
     """Train for so many instead of the spec's."""
+    words: Words = field(default_factory=Words)
+    """Why the run is made, for people who compare runs."""
 
 
 def pipeline_graph(folders: dict[str, Path], name: str) -> PipelineGraph:
@@ -108,7 +116,9 @@ class PipelineRun:
             verb = "make" if due.gates else "skip"
             self.tell(f"{verb}  gates: {due.gates or 'decided on this evidence'}")
         if due.selection is not None:
-            self._execute(due.selection, due.config)
+            self._execute(due.selection, due.config, word_tags(request.words))
+        elif request.words.said():
+            self.tell(f"no run was needed, so nothing carries your words: {_LATER}")
 
     def _pay_debts(self) -> None:
         """Tell MLflow what it could not take before; it is not even loaded where it has all."""
@@ -116,6 +126,9 @@ class PipelineRun:
         debts = Debts(settings.home, Path(settings.objects) / "sessions")
         for line in sentences(debts.deliver(Tracking(settings.tracking_uri, settings.home))):
             self.tell(line)
+        repaired = repair_projection(self.store, settings, self.graph.name)
+        if repaired:
+            self.tell(repaired)
 
     def _tell_plan(self, plan: Plan, wanted: tuple[str, ...]) -> None:
         for line in plan.summary():
@@ -123,9 +136,14 @@ class PipelineRun:
             if stage in wanted:
                 self.tell(line)
 
-    def _execute(self, selection: Selection, config: Mapping[str, Any] | None = None) -> None:
+    def _execute(
+        self,
+        selection: Selection,
+        config: Mapping[str, Any] | None = None,
+        tags: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self._wait_for_others()
-        execute(self.defs, self.instance, self.graph.name, selection, self.tell, config)
+        execute(self.defs, self.instance, self.graph.name, selection, self.tell, config, tags)
 
     def _wait_for_others(self) -> None:
         wait_for_others(self.instance, self.graph.name, self.tell)

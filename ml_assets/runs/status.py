@@ -6,8 +6,9 @@ from ml_assets.assets.graph import STAGES, PipelineGraph
 from ml_assets.assets.sanity import checks_of, sanity_job
 from ml_assets.assets.trained_model import data_ref
 from ml_assets.launch.launcher import Launcher
-from ml_assets.registry.ledger import latest_decision, read
+from ml_assets.registry.ledger import read
 from ml_assets.registry.recalls import Quarantine, quarantine, recalled, said_of
+from ml_assets.registry.stages import latest_decision, standing_override
 from ml_assets.spec.records import InputVersion, LedgerEntry, StageRecord
 from ml_assets.storage.layout import read_records
 from ml_assets.storage.snapshots import CommitId, SnapshotStore
@@ -88,12 +89,13 @@ def _sanity(
 
 
 def _release(records: list[StageRecord], entries: tuple[LedgerEntry, ...]) -> dict[str, Any] | None:
-    """The newest release, by the decision that let it through."""
+    """The newest move, and the decision or the override that the model stands by."""
     moves = [entry for entry in entries if entry.kind == "stage"]
     if not moves:
         return None
     move = moves[-1]
     decision = latest_decision(entries, move.model)
+    override = standing_override(entries, move.model)
     record = next((r for r in records if r.key.endswith("/released_model")), None)
     return {
         "version": move.model,
@@ -103,6 +105,7 @@ def _release(records: list[StageRecord], entries: tuple[LedgerEntry, ...]) -> di
         "gates": [gate.model_dump(mode="json") for gate in decision.gates] if decision else [],
         "decision": "passed" if decision and decision.passed else "refused",
         "reason": decision.reason if decision else move.reason,
+        "override": override.model_dump(mode="json") if override else None,
         "inputs": [_input(i) for i in record.inputs] if record else [],
     }
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AwareDatetime, Field
 
 from ml_assets.spec.base import Digest, Frozen, unset
-from ml_assets.spec.gates import Stage
+from ml_assets.spec.gates import Target
 
 Time = Annotated[AwareDatetime, Field(strict=False)]
 
@@ -41,7 +41,8 @@ class StageRecord(Frozen):
 
 
 class Interval(Frozen):
-    """A value with its 95 % interval (block bootstrap percentile)."""
+    """A value with its 95 % interval, from a block bootstrap: percentiles of the draws, or of a
+    difference Student's t (see ``evaluation.bootstrap``)."""
 
     value: float
     low: float
@@ -139,6 +140,30 @@ class Difference(Frozen):
     """As a share of the champion's; None where that is zero."""
 
 
+class Estimate(Frozen):
+    """One thing that a gate holds to its bound."""
+
+    about: str
+    """As a sentence names it: ``origin JFK``."""
+    rows: int
+    interval: Interval | None
+    """None where it cannot be known: all rows are of one day, say."""
+
+
+class SeedSpread(Frozen):
+    """How much models differ that were trained alike, on the same rows, from other seeds."""
+
+    spec: Digest
+    """Of what was trained: family, features, training, all but the seed."""
+    data: Digest
+    """The training set that it was measured on."""
+    seeds: tuple[int, ...] = Field(strict=False)
+    loss: float
+    """Standard deviation, over the models, of the mean loss on the holdout."""
+    metrics: dict[str, float]
+    """The same of each metric."""
+
+
 class ChampionComparison(Frozen):
     """The candidate against the champion on the same rows."""
 
@@ -154,6 +179,8 @@ class ChampionComparison(Frozen):
     """The champion's own, on these rows."""
     differences: dict[str, Difference] = Field(default_factory=dict, exclude_if=unset)
     """Of the metrics that a gate compares."""
+    seeds: SeedSpread | None = Field(default=None, exclude_if=unset)
+    """The intervals above are widened by it; None: they are about these two models alone."""
 
 
 class Recommendation(Frozen):
@@ -195,6 +222,10 @@ class EvaluationReport(Frozen):
     size_bytes: int
     recommendation: Recommendation | None = None
     """None where the spec names no simple model."""
+    estimates: dict[str, tuple[Estimate, ...]] = Field(default_factory=dict, exclude_if=unset)
+    """Gate -> what it is about; each gate's intervals hold for all its estimates at once."""
+    holdout_rows: Digest | None = Field(default=None, exclude_if=unset)
+    """Of the keys of the holdout's rows."""
 
 
 class Change(Frozen):
@@ -219,14 +250,52 @@ class Measured(Frozen):
 
     latency_ms: float
     rows_per_second: float
+    latency_p99_ms: float | None = Field(default=None, exclude_if=unset)
+    memory_mb: float | None = Field(default=None, exclude_if=unset)
 
 
 class GateResult(Frozen):
+    """What a gate says."""
+
     name: str
     passed: bool
     value: float | None
+    """What was held to the bound: the worse end of the interval, where that decides."""
     bound: float | None
     reason: str
+    interval: Interval | None = Field(default=None, exclude_if=unset)
+    """Of what was estimated."""
+
+
+class Audited(Frozen):
+    """The contract of one table that a model was trained on, as its audit ended."""
+
+    key: str
+    partition: str | None
+    found: bool
+    """Whether the record of exactly this version is there."""
+    failed: tuple[str, ...] = Field(default=(), strict=False)
+    """Critical expectations that were not met, or why that cannot be told."""
+    warned: tuple[str, ...] = Field(default=(), strict=False)
+
+
+class HoldoutRows(Frozen):
+    """Which rows a decision rests on."""
+
+    digest: Digest
+    """Of their keys."""
+    first: str
+    last: str
+    """First and last partition, or two empty strings."""
+
+
+class HoldoutUse(Frozen):
+    """How often rows of a holdout were looked at before."""
+
+    models: int
+    """Other models that were decided on before, with rows of it."""
+    unknown: int
+    """Other models of which it was not written down."""
 
 
 class Evidence(Frozen):
@@ -240,8 +309,20 @@ class Evidence(Frozen):
     champion: Digest | None
 
 
+class CanaryPeriod(Frozen):
+    """The rows that a canary and the champion were compared on: partitions behind its holdout."""
+
+    first: str
+    last: str
+    rows: int
+
+
 class Decision(Frozen):
-    """Whether a model may be released, and why."""
+    """Whether a model may be released, and why.
+
+    Of a model in canary, ``canary`` says which rows it is about; the evidence is then of those: its
+    report, the digest of the rows, and the code that scored them.
+    """
 
     schema_version: Literal[1] = 1
     pipeline: str
@@ -249,8 +330,10 @@ class Decision(Frozen):
     gates: tuple[GateResult, ...] = Field(strict=False)
     passed: bool
     reason: str
+    canary: CanaryPeriod | None = Field(default=None, exclude_if=unset)
     run: str
     time: Time
+    holdout: HoldoutRows | None = Field(default=None, exclude_if=unset)
 
 
 class LedgerEntry(Frozen):
@@ -260,14 +343,23 @@ class LedgerEntry(Frozen):
     seq: Annotated[int, Field(ge=1)]
     previous: Digest | None
     """SHA-256 of the bytes of the line before; None for the first."""
-    kind: Literal["decision", "stage", "recall"]
+    kind: Literal["registration", "decision", "stage", "override", "recall"]
     model: Digest
     decision: Decision | None = None
-    stage: Stage | None = None
+    stage: Target | None = None
     """``stage`` lines: where the model went, replacing whatever was there."""
     replaced: Digest | None = None
     canary: Literal["none"] | None = None
+    because: Literal["rollback"] | None = Field(default=None, exclude_if=unset)
+    """``stage`` lines: a person put the model back; else a decision or an override led here."""
+    decided_by: Annotated[int, Field(ge=1)] | None = Field(default=None, exclude_if=unset)
+    """``stage`` lines: the line of the decision, or of its override, that let the model through."""
+    overrides: Annotated[int, Field(ge=1)] | None = Field(default=None, exclude_if=unset)
+    """``override`` lines: the line of the decision that this one, and no other, is set against."""
+    gates: tuple[str, ...] = Field(default=(), strict=False, exclude_if=unset)
+    """``override`` lines: the gates that had failed."""
     author: str
     reason: str
     run: str
+    """Dagster run id; empty where a command wrote the line."""
     time: Time

@@ -62,6 +62,7 @@ class EmbeddedStore:
         self._blobs = Blobs(root)
         self._refs = Refs(root)
         self._trust = Trust(root, self._refs)
+        self.keys = self._trust.keys
         self._commit = lru_cache(maxsize=4096)(self._read_commit)
         self._tree = lru_cache(maxsize=64)(self._read_tree)
 
@@ -179,9 +180,9 @@ class EmbeddedStore:
         return self._refs.move(MAIN, expected, new, self._trust.sign(new))
 
     def published_since(self, base: CommitId, head: CommitId, run_key: str) -> CommitId | None:
-        """The commit of ``main`` after ``base`` that carries a run key."""
+        """The commit of ``main`` after ``base`` that carries a run key, held to its signature."""
         since = itertools.takewhile(lambda commit: commit.id != base, self._behind(head))
-        return next((c.id for c in since if c.metadata.get(RUN_KEY) == run_key), None)
+        return next((self.resolve(c.id) for c in since if c.metadata.get(RUN_KEY) == run_key), None)
 
     def collect_garbage(
         self, drop: Collection[CommitId] = (), *, dry_run: bool = False

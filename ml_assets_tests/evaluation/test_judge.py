@@ -19,6 +19,7 @@ def frame(rows=1200):
     start = datetime(2013, 11, 4, tzinfo=UTC)
     return pl.DataFrame(
         {
+            "id": range(rows),
             "late": rng.random(rows) < 0.3,
             "carrier": rng.choice(["AA", "UA"], rows),
             "decision_at": [start + timedelta(minutes=15 * i) for i in range(rows)],

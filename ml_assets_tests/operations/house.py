@@ -19,6 +19,7 @@ from ml_assets.launch.folder import SessionFolder
 from ml_assets.operations.collect import Housekeeping, Outcome
 from ml_assets.registry import ledger
 from ml_assets.registry.promote import Released, release
+from ml_assets.registry.stages import champion
 from ml_assets.settings import Retention, Settings, read_settings
 from ml_assets.spec.canonical import canonical_json, digest_of
 from ml_assets.spec.gates import ReleaseSpec
@@ -200,7 +201,7 @@ class House:
             data=trained.data,
             code="code",
             policy=digest_of("policy"),
-            champion=ledger.champion(lines),
+            champion=champion(lines),
         )
         ledger.record_decision(self.store, decision_on(evidence, passes, self.now), "team")
         self.decided.append(evidence)

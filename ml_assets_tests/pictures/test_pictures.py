@@ -17,6 +17,7 @@ from ml_assets.pictures.release import (
     decisions_picture,
     gates_picture,
     ledger_table,
+    override_picture,
     released_table,
 )
 from ml_assets.pictures.rows import Bullet, Spark, bullet_chart, spark_chart
@@ -314,7 +315,26 @@ def test_what_changed_is_told_line_by_line(report, spec):
     table = changes_table(ReleaseChanges(since="c4" * 32, changes=(change,)))
     assert table.rows == [["spec: training.epochs", "3", "–"]]
     assert "Nothing:" in changes_table(ReleaseChanges(since="c4" * 32, changes=())).markdown()
-    assert ["replaces", "c4c4c4c4c4c4"] in released_table(report, spec, "c4" * 32).rows
+
+
+def test_a_release_says_what_it_replaces_and_who_rolled_back_to_it(report, spec):
+    moved = {"kind": "stage", "decision": None, "stage": "production", "replaced": "c4" * 32}
+    move = decided(1, 0.7, True).model_copy(update=moved)
+    rows = released_table(report, spec, move).rows
+    assert ["replaces", "c4c4c4c4c4c4, archived"] in rows
+    assert not [row for row in rows if row[0] == "rolled back by"]
+    back = move.model_copy(update={"because": "rollback", "author": "ada", "reason": "late"})
+    assert ["rolled back by", "ada: late"] in released_table(report, spec, back).rows
+
+
+def test_an_override_is_a_red_bar_with_who_why_and_the_failed_gates():
+    told = {"kind": "override", "decision": None, "overrides": 3, "gates": ("auc_floor",)}
+    said = {"author": "ada", "reason": "the snow week", "seq": 4}
+    (picture,) = override_picture(decided(1, 0.6, False).model_copy(update=told | said))
+    assert 'class="bar bad"' in picture.svg and "OVERRIDE by ada" in picture.svg
+    assert "the snow week" in picture.words and "line 3" in picture.words
+    assert "auc_floor" in picture.words
+    assert override_picture(None) == []
 
 
 # --- safety ---------------------------------------------------------------------------------------

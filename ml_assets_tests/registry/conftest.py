@@ -5,6 +5,8 @@ from datetime import UTC, datetime
 import pytest
 
 from ml_assets.registry.ledger import record_decision
+from ml_assets.registry.promote import Released, release
+from ml_assets.spec.gates import ReleaseSpec
 from ml_assets.spec.records import Decision, Evidence, GateResult
 from ml_assets.storage.embedded import open_snapshots
 
@@ -34,6 +36,21 @@ def decision(about=None, gates=None, passed=None, run="run-1"):
         run=run,
         time=datetime.now(UTC),
     )
+
+
+def released(store, model, champion=None, to="production"):
+    """A model that was decided on against the champion, and moved; its line."""
+    about = evidence(model, champion)
+    record_decision(store, decision(about), "me")
+    moved = release(store, PIPELINE, about, ReleaseSpec(to=to), author="me", run="run-2")
+    assert isinstance(moved, Released), moved
+    return moved.entry
+
+
+def refused(store, model, champion=None, name="floor"):
+    """A decision that refused a model; its line."""
+    about = decision(evidence(model, champion), gates=(gate(name, passed=False), gate("size")))
+    return record_decision(store, about, "me")
 
 
 @pytest.fixture

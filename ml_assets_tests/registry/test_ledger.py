@@ -9,7 +9,8 @@ import pytest
 
 from ml_assets.errors import StorageError
 from ml_assets.registry import ledger
-from ml_assets.registry.ledger import champion, latest_decision, read, record_decision, stages
+from ml_assets.registry.ledger import read, record_decision, register
+from ml_assets.registry.stages import champion, latest_decision
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.records import LedgerEntry
 from ml_assets.storage.embedded import open_snapshots
@@ -86,15 +87,27 @@ def test_a_decision_that_changes_back_is_a_third_line(store):
     assert [e.decision.passed for e in read(store, PIPELINE)] == [True, False, True]
 
 
-def test_the_last_move_to_a_stage_is_what_is_there(store):
-    move(store, A, "staging")
-    move(store, A, "production")
-    move(store, B, "production")
-    entries = read(store, PIPELINE)
-    assert stages(entries) == {"staging": A, "production": B}
-    assert champion(entries) == B
-    assert champion(entries, "staging") == A
-    assert champion(entries, "canary") is None
+def test_a_model_is_registered_once_and_before_all_else_about_it(store, decide):
+    first = register(store, PIPELINE, A, "team", "run-1")
+    assert (first.kind, first.model, first.author) == ("registration", A, "team")
+    assert register(store, PIPELINE, A, "team", "run-2") == first
+    line = decide(B)
+    assert register(store, PIPELINE, B, "team", "run-3") == line, "it is known by its decision"
+    assert [e.kind for e in read(store, PIPELINE)] == ["registration", "decision"]
+
+
+def test_a_line_of_an_older_version_is_the_same_line_with_the_same_digest(store):
+    """Of a ledger of format 2: fields that came later are unset, and in no byte of it."""
+    line = (
+        '{"author":"team","canary":"none","decision":null,"kind":"stage","model":"MODEL",'
+        '"previous":null,"reason":"decision in line 1: fine","replaced":null,"run":"r",'
+        '"schema_version":1,"seq":1,"stage":"production","time":"2026-01-02T03:04:05Z"}'
+    )
+    line = line.replace("MODEL", A).encode()
+    overwrite(store, {1: line})
+    (entry,) = read(store, PIPELINE)
+    assert canonical_json(entry) == line
+    assert (entry.because, entry.decided_by, entry.overrides, entry.gates) == (None, None, None, ())
 
 
 # --- planted faults -------------------------------------------------------------------------------
@@ -124,6 +137,9 @@ def test_a_removed_line_is_named(store, decide):
         ({"previous": "00" * 32}, "the line before is nothing"),
         ({"decision": None}, "a decision line has a decision"),
         ({"kind": "stage"}, "a stage line has a stage"),
+        ({"overrides": 1}, "an override line names the decision line"),
+        ({"kind": "override", "decision": None}, "an override line names the decision line"),
+        ({"because": "rollback"}, "only a move is a rollback"),
         ({"model": B}, "about another model"),
         ({"model": "short"}, "cannot be read"),
         ({"surprise": 1}, "cannot be read"),

@@ -15,10 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from ml_assets.registry.ledger import read, stages
+from ml_assets.registry.ledger import read
 from ml_assets.registry.mlflow import MODEL_TAG, SESSION_TAG, URI_TAG, Logged, Tracking, Unavailable
 from ml_assets.registry.mlflow_server import Server
 from ml_assets.registry.promote import AlreadyReleased, release
+from ml_assets.registry.stages import stages
 from ml_assets.spec.gates import ReleaseSpec
 from ml_assets_tests.registry.conftest import PIPELINE, A, B, evidence
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ml_assets.errors import EvidenceError
-from ml_assets.registry.ledger import champion, read, record_decision, stages
+from ml_assets.registry.ledger import read, record_decision
 from ml_assets.registry.promote import (
     AlreadyReleased,
     Refused,
@@ -16,6 +16,7 @@ from ml_assets.registry.promote import (
     release,
     verify,
 )
+from ml_assets.registry.stages import champion, stages
 from ml_assets.spec.gates import ReleaseSpec
 from ml_assets.storage.embedded import open_snapshots
 from ml_assets_tests.registry.conftest import PIPELINE, A, B, C, decision, evidence, gate

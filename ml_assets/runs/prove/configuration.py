@@ -7,7 +7,7 @@ from ml_assets.errors import StorageError
 from ml_assets.launch.events import attempt_numbers
 from ml_assets.launch.launcher import TrainJob
 from ml_assets.launch.session import train_session
-from ml_assets.operations.compare import Verdict
+from ml_assets.operations.reproduction import Verdict
 from ml_assets.registry.run_record import RunRecord, contradiction
 from ml_assets.spec.program import Ref, TrainRequest
 from ml_assets.spec.records import StageRecord

@@ -10,7 +10,7 @@ import polars as pl
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.raw_snapshot import window_of
 from ml_assets.errors import Interrupted, MlAssetsError, SourceError, StorageError
-from ml_assets.operations.compare import Verdict, table_difference
+from ml_assets.operations.reproduction import Verdict, table_difference
 from ml_assets.planning.due import calendar
 from ml_assets.planning.plan import contiguous
 from ml_assets.planning.selection import Selection

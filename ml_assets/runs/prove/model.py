@@ -18,11 +18,12 @@ from ml_assets.errors import Interrupted, MlAssetsError, RefusedByGate, StorageE
 from ml_assets.launch.events import session_events
 from ml_assets.launch.failure import TABLE
 from ml_assets.launch.local import LocalLauncher
-from ml_assets.operations.compare import Verdict, decision_difference, metric_outcome
+from ml_assets.operations.reproduction import Verdict, decision_difference, metric_outcome
 from ml_assets.planning.selection import Selection, gate_keys
-from ml_assets.registry.ledger import latest_decision, read
+from ml_assets.registry.ledger import read
 from ml_assets.registry.run_history import Made
 from ml_assets.registry.run_record import RunRecord
+from ml_assets.registry.stages import latest_decision
 from ml_assets.runs.execute import Tell, execute
 from ml_assets.runs.prove.claim import Claim, address_of
 from ml_assets.runs.prove.clean_home import CleanHome
@@ -138,6 +139,7 @@ class ModelWalk:
         key, inputs = made.record.key, made.record.inputs
         base = next(i.commit for i in inputs if i.key == f"{self.graph.name}/trained_model")
         self.home.bring_ledger(self.graph.name, base or made.commit)
+        self.home.bring_spread(self.graph.name, base or made.commit)
         for version in inputs:
             if version.key == "champion":
                 self.home.bring_model(version.version)

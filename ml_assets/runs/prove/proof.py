@@ -13,7 +13,7 @@ from ml_assets.component import build_pipeline
 from ml_assets.dataset.split import plan_time_split
 from ml_assets.definitions import resources
 from ml_assets.errors import OtherCode, UnknownRun
-from ml_assets.operations.compare import Verdict
+from ml_assets.operations.reproduction import Verdict
 from ml_assets.registry.run_history import Made, RunHistory, read_history
 from ml_assets.registry.run_record import RunRecord, environment
 from ml_assets.runs.execute import Tell

@@ -1,0 +1,25 @@
+"""The record of released_model and its materialization, after a rollback: they say what serves."""
+
+import dagster as dg
+
+from ml_assets.assets.graph import PipelineGraph
+from ml_assets.assets.release_page import STAGE, show_release
+from ml_assets.operations.rollback import Returned
+from ml_assets.storage.snapshots import SnapshotStore
+
+
+def rolled_back(
+    graph: PipelineGraph, store: SnapshotStore, returned: Returned, run: str = ""
+) -> dg.AssetMaterialization:
+    """Publish the record, and what Dagster is to be told.
+
+    Raises:
+        StorageError: another run published the record at the same time.
+    """
+    shown = show_release(graph, store, returned.origin.commit, returned.entry, run)
+    return dg.AssetMaterialization(
+        graph.key(STAGE),
+        description=f"Rolled back by {returned.entry.author}: {returned.entry.reason}",
+        metadata=shown.metadata,
+        tags={"dagster/data_version": shown.data_version.value},
+    )

@@ -1,0 +1,50 @@
+"""The rollback of a pipeline as a job: a form in the UI, with who and why."""
+
+import dagster as dg
+
+from ml_assets.assets.graph import PipelineGraph
+from ml_assets.assets.rolled_back import rolled_back
+from ml_assets.automation.jobs import run_tags
+from ml_assets.operations.rollback import Asked, return_to
+from ml_assets.operations.workplace import open_pipeline
+from ml_assets.resources.tracking import TrackingResource
+
+
+class RollbackConfig(dg.Config):
+    """Who asks for it, and why; both are written into the ledger."""
+
+    author: str
+    reason: str
+    to: str | None = None
+    """The beginning of a model's digest; default: the model that was there before."""
+
+
+def rollback_job(graph: PipelineGraph) -> dg.JobDefinition:
+    """The job of a pipeline. It is in no pool: it does not wait for a training to end."""
+    name = f"{graph.name}__rollback"
+    about = (
+        f"Puts a model back in `{graph.spec.release.to}` that was there before: verified, tried,"
+        " switched and recorded. Say who asks for it and why; see `ml-assets history`."
+    )
+
+    @dg.op(name=f"{graph.name}__roll_back", description=about)
+    def roll_back(
+        context: dg.OpExecutionContext, config: RollbackConfig, tracking: TrackingResource
+    ) -> None:
+        place = open_pipeline(graph.name)
+        asked = Asked(config.author, config.reason, config.to)
+        returned = return_to(
+            place, tracking.tracking(), asked, context.log.info, run=context.run_id
+        )
+        context.log_event(rolled_back(graph, place.store, returned, context.run_id))
+
+    @dg.job(
+        name=name,
+        description=about,
+        tags=run_tags(graph, "by hand", {}),
+        executor_def=dg.in_process_executor,
+    )
+    def rollback() -> None:
+        roll_back()
+
+    return rollback

@@ -1,0 +1,139 @@
+"""What the lines of a ledger say: which model is in which stage, since when, and who decided so.
+
+All are pure questions to the lines of one pipeline, oldest first.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import get_args
+
+from ml_assets.errors import UnknownModel
+from ml_assets.spec.gates import Stage, Target
+from ml_assets.spec.records import Decision, LedgerEntry
+
+ORDER: tuple[Target, ...] = get_args(Target)
+"""The stages that hold a model, each with those before it on its way."""
+
+
+def stages(entries: Sequence[LedgerEntry]) -> dict[Target, str]:
+    """Stage -> digest of the model that is there.
+
+    A model that moves on leaves the stages before. One line does both: there is no moment with
+    two models in a stage, or in which the next one is not there yet.
+    """
+    found: dict[Target, str] = {}
+    for entry in moves(entries):
+        for before in ORDER[: ORDER.index(entry.stage)] if entry.stage else ():
+            if found.get(before) == entry.model:
+                del found[before]
+        if entry.stage is not None:
+            found[entry.stage] = entry.model
+    return found
+
+
+def champion(entries: Sequence[LedgerEntry], stage: Target = "production") -> str | None:
+    """Digest of the model in a stage; None where there is none."""
+    return stages(entries).get(stage)
+
+
+def stage_of(entries: Sequence[LedgerEntry], model: str) -> Stage | None:
+    """Where a model is, the furthest where it is in two; None where it never was in a stage."""
+    there = stages(entries)
+    for stage in reversed(ORDER):
+        if there.get(stage) == model:
+            return stage
+    return "archived" if any(entry.model == model for entry in moves(entries)) else None
+
+
+def moves(entries: Sequence[LedgerEntry], stage: Target | None = None) -> list[LedgerEntry]:
+    """The moves of models, to any stage or to one."""
+    return [e for e in entries if e.kind == "stage" and stage in (None, e.stage)]
+
+
+def stage_line(entries: Sequence[LedgerEntry], stage: Target) -> LedgerEntry | None:
+    """The move of the model that is in a stage; None where none is there."""
+    line = next(iter(reversed(moves(entries, stage))), None)
+    return line if line and champion(entries, stage) == line.model else None
+
+
+def latest_decision(entries: Sequence[LedgerEntry], model: str) -> Decision | None:
+    """The newest decision of the gates on a model: the only one that counts."""
+    line = decision_line(entries, model)
+    return line.decision if line else None
+
+
+def decision_line(
+    entries: Sequence[LedgerEntry], model: str, *, canary: bool = False
+) -> LedgerEntry | None:
+    """The line that holds the newest decision on a model: of the gates, or on it as a canary."""
+
+    def wanted(entry: LedgerEntry) -> bool:
+        if entry.model != model or entry.decision is None:
+            return False
+        return (entry.decision.canary is not None) == canary
+
+    return next(filter(wanted, reversed(entries)), None)
+
+
+def override_line(entries: Sequence[LedgerEntry], decision: LedgerEntry) -> LedgerEntry | None:
+    """The newest override of exactly this decision."""
+
+    def wanted(entry: LedgerEntry) -> bool:
+        return entry.overrides == decision.seq and entry.model == decision.model
+
+    return next(filter(wanted, reversed(entries)), None)
+
+
+def standing_override(entries: Sequence[LedgerEntry], model: str) -> LedgerEntry | None:
+    """The override that a model stands by: of the newest decision on it; None where that passed."""
+    line = decision_line(entries, model)
+    refused = line is not None and line.decision is not None and not line.decision.passed
+    return override_line(entries, line) if line and refused else None
+
+
+def rolled_back_line(entries: Sequence[LedgerEntry], model: str) -> LedgerEntry | None:
+    """The rollback that took a model out of its stage, where nobody has put it back since.
+
+    Its decision may still fit all evidence, for the champion is again the one that it was compared
+    with; a person's word has come in between.
+    """
+    for entry in reversed(moves(entries)):
+        if entry.model == model:
+            return None
+        if entry.because == "rollback" and entry.replaced == model:
+            return entry
+    return None
+
+
+SHORTEST = 6
+"""Characters of a digest that may name a model."""
+
+
+def find_model(entries: Sequence[LedgerEntry], beginning: str) -> str:
+    """The digest of the one model in a ledger that begins so.
+
+    Raises:
+        UnknownModel: none does, or several do, or it is shorter than six characters.
+    """
+    known = dict.fromkeys(entry.model for entry in reversed(entries))
+    if len(beginning) < SHORTEST:
+        raise UnknownModel(
+            f"{beginning!r} is too short to name a model: give {SHORTEST} characters of its digest"
+            " or more."
+        )
+    found = [model for model in known if model.startswith(beginning)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        said = ", ".join(model[:16] for model in found)
+        raise UnknownModel(f"{beginning!r} begins {len(found)} models: {said}. Give more of it.")
+    said = ", ".join(model[:12] for model in list(known)[:10]) or "none"
+    raise UnknownModel(f"The ledger tells of no model {beginning!r}; newest first: {said}.")
+
+
+def serving_at(
+    entries: Sequence[LedgerEntry], time: datetime, stage: Target = "production"
+) -> LedgerEntry | None:
+    """The move by which a model was in a stage at a time; None before the first one."""
+    then = [entry for entry in entries if entry.time <= time]
+    return stage_line(then, stage)

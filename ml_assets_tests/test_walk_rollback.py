@@ -1,0 +1,222 @@
+"""Two releases, back to the first, and a refusal overridden: ledger, records, Dagster and MLflow
+agree about what serves, whatever was killed in between.
+"""
+
+import json
+import os
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from ml_assets.cli.main import main
+from ml_assets.definitions import build
+from ml_assets.operations.released import find_release
+from ml_assets.operations.workplace import Workplace, open_pipeline
+from ml_assets.registry.audit import problems
+from ml_assets.registry.ledger import read
+from ml_assets.registry.promote import Refused
+from ml_assets.registry.rollback import Way, roll_back, way_back
+from ml_assets.registry.stages import champion
+from ml_assets.storage.layout import Address, read_record
+from ml_assets_tests.worlds import irises
+from ml_assets_tests.worlds.world import World
+
+SPEC = irises.SPEC.replace("{kind: champion}", "{kind: champion, margin: 10.0}")
+RELEASED = dg.AssetKey(["irises", "released_model"])
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    """Two models, one after the other in production."""
+    found = World(tmp_path_factory.mktemp("rollback"))
+    irises.plant(found.pipelines, found.sources)
+    declare(found, SPEC)
+    found.cli("run", "irises")
+    irises.write_flowers(found.sources, "virginica")
+    found.cli("run", "irises")
+    return found
+
+
+@pytest.fixture(autouse=True)
+def here(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command line in this process: it is loaded once."""
+    for name in [name for name in os.environ if name.startswith("ML_ASSETS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    for name, value in world.environment.items():
+        if name.startswith("ML_ASSETS_"):
+            monkeypatch.setenv(name, value)
+    monkeypatch.setenv("DAGSTER_HOME", str(world.settings.dagster_home))
+
+
+def declare(world: World, spec: str) -> None:
+    (world.pipelines / "irises" / "defs.yaml").write_text(spec)
+
+
+def place(world: World) -> Workplace:
+    return open_pipeline("irises", world.settings)
+
+
+def models(world: World) -> tuple[str, str]:
+    """The first and the second model of the world."""
+    moves = [e.model for e in read(place(world).store, "irises") if e.kind == "stage"]
+    return moves[0], moves[1]
+
+
+def serving(world: World) -> dict[str, str]:
+    """What each of those that are asked say is in production."""
+    from mlflow import MlflowClient
+
+    found = place(world)
+    store = found.store
+    record = read_record(store, store.resolve(), Address("irises", "released_model"))
+    client = MlflowClient(world.settings.tracking_uri)
+    version = client.get_model_version_by_alias("irises", "production")
+    with world.instance() as instance:
+        event = instance.get_latest_materialization_event(RELEASED)
+    assert record and event and event.asset_materialization
+    tags = event.asset_materialization.tags or {}
+    return {
+        "ledger": champion(read(store, "irises")) or "",
+        "predict": find_release(found).model.digest,
+        "record": record.data_version,
+        "Dagster": tags["dagster/data_version"],
+        "MLflow": version.tags["ml_assets.model"],
+    }
+
+
+def all_say(world: World, model: str) -> bool:
+    said = serving(world)
+    assert set(said.values()) == {model}, said
+    assert problems(read(place(world).store, "irises")) == ()
+    return True
+
+
+def test_a_rollback_is_verified_tried_and_recorded_and_everybody_agrees(world: World) -> None:
+    first, second = models(world)
+    said = world.cli("rollback", "irises", "--author", "ada", "--reason", "complaints")
+    assert f"verified: model {first[:12]}" in said
+    assert "tried: it predicts 16 rows" in said
+    assert f"{first[:12]} is back in production in place of {second[:12]}" in said
+    assert all_say(world, first)
+    assert world.status("irises")["release"]["version"] == first
+
+
+def test_the_next_run_leaves_out_the_model_that_was_rolled_back_from(world: World) -> None:
+    first, second = models(world)
+    said = world.cli("run", "irises")
+    assert f"skip  irises/released_model: ada rolled back from model {second[:12]}" in said
+    assert all_say(world, first)
+
+
+def test_released_model_alone_does_not_put_it_back_either(world: World) -> None:
+    """A click on the asset: its old decision fits all evidence, but not what a person said."""
+    first, second = models(world)
+    assert champion(read(place(world).store, "irises")) == first
+    with world.instance() as instance:
+        job = build(world.settings, only="irises").resolve_implicit_global_asset_job_def()
+        result = job.get_subset(asset_selection={RELEASED}).execute_in_process(
+            instance=instance, raise_on_error=False
+        )
+    (failed,) = [e for e in result.all_events if e.is_step_failure]
+    assert "ada rolled back from this model" in str(failed.step_failure_data.error)
+    assert second[:12] in str(failed.step_failure_data.error)
+    assert all_say(world, first)
+
+
+def test_the_job_of_the_ui_rolls_back_as_the_command_does(world: World) -> None:
+    _, second = models(world)
+    config = {"to": second[:8], "author": "grace", "reason": "it was the weather"}
+    with world.instance() as instance:
+        job = build(world.settings, only="irises").resolve_job_def("irises__rollback")
+        result = job.execute_in_process(
+            instance=instance, run_config={"ops": {"irises__roll_back": {"config": config}}}
+        )
+    assert result.success
+    newest = read(place(world).store, "irises")[-1]
+    assert (newest.author, newest.reason, newest.run) == (
+        "grace",
+        "it was the weather",
+        result.run_id,
+    )
+    assert all_say(world, second)
+
+
+def test_a_damaged_model_does_not_come_back_and_nothing_moves(world: World) -> None:
+    first, second = models(world)
+    weights = place(world).objects.path("models", first) / "weights.safetensors"
+    whole = weights.read_bytes()
+    weights.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    lines = len(read(place(world).store, "irises"))
+    try:
+        said = world.cli(
+            "rollback", "irises", "--to", first, "--author", "a", "--reason", "r", code=1
+        )
+    finally:
+        weights.write_bytes(whole)
+    assert "cannot be used" in said and "weights.safetensors" in said
+    assert len(read(place(world).store, "irises")) == lines
+    assert all_say(world, second)
+
+
+def killed_behind_its_line(world: World, to: str) -> None:
+    """What is there when a rollback dies between the ledger and all that follows from it."""
+    found = place(world)
+    way = way_back(read(found.store, "irises"), found.spec.release, to)
+    assert isinstance(way, Way)
+    assert not isinstance(
+        roll_back(found.store, "irises", way, found.spec.release, "ada", "killed"), Refused
+    )
+
+
+def test_history_tells_mlflow_what_a_killed_command_did_not(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, _ = models(world)
+    killed_behind_its_line(world, first)
+    assert serving(world)["MLflow"] != first
+    assert main(["history", "irises"]) == 0
+    said = capsys.readouterr()
+    assert "MLflow was told the stages of irises" in said.err
+    assert "rollback to production" in said.out
+    assert serving(world)["MLflow"] == first
+    assert main(["history", "irises"]) == 0
+    assert "MLflow" not in capsys.readouterr().err, "it knows now"
+
+
+def test_a_killed_rollback_is_finished_by_the_next_and_not_gone_one_model_further(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = models(world)
+    assert serving(world)["record"] == second
+    assert main(["rollback", "irises", "--author", "ada", "--reason", "again", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["reason"] == "killed"
+    assert all_say(world, first)
+    assert main(["rollback", "irises", "--author", "ada", "--reason", "no more"]) == 3
+    assert "No model was in production before" in capsys.readouterr().err
+
+
+def test_an_override_releases_the_refused_model_and_shows_red(world: World) -> None:
+    first, _ = models(world)
+    strict = SPEC.replace("at_least: 0.8", "at_least: 0.99999").replace("width: 32", "width: 31")
+    declare(world, strict)
+    world.cli("run", "irises", code=3)
+    third = read(place(world).store, "irises")[-1].model
+    said = world.cli("override", "irises", "--author", "ada", "--reason", "the <b>floor</b>")
+    assert f"on model {third[:12]} (accuracy_floor)" in said
+    page = (Path(place(world).objects.path("reports", "irises")) / f"{third}.html").read_text()
+    assert "✗ OVERRIDE: this model may be released although accuracy_floor refused it" in page
+    assert "the &lt;b&gt;floor&lt;/b&gt;" in page
+    assert "<b>floor" not in page
+    assert champion(read(place(world).store, "irises")) == first, "the line moves nothing"
+
+    world.cli("run", "irises")
+    assert all_say(world, third)
+    with world.instance() as instance:
+        event = instance.get_latest_materialization_event(RELEASED)
+    assert event and event.asset_materialization
+    shown = event.asset_materialization.metadata
+    assert "accuracy_floor failed" in str(shown["OVERRIDE"].value)
+    assert "OVERRIDE by ada" in world.cli("status", "irises")
+    assert "one champion at every moment" in world.cli("history", "irises", "--check")
