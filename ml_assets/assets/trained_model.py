@@ -97,10 +97,8 @@ def trained_model(graph: PipelineGraph) -> dg.AssetsDefinition:
             "mlflow_run": sinks.mlflow_run,
         }
         inputs = (input_version(data, base),)
-        versions = {
-            "checkpoints": sinks.last_checkpoint_digest or model.digest,
-            STAGE: model.digest,
-        }
+        saved = sinks.last_checkpoint_digest or model.digest
+        versions = {"checkpoints": saved, STAGE: model.digest}
         seen = (init.as_input(),) if init else ()
         record = finished_record(begun, result)
         measured = sinks.measurements(result.seconds)

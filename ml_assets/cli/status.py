@@ -58,6 +58,8 @@ def print_release(graph: "PipelineGraph", settings: Settings) -> None:
         print(f"{graph.name}: nothing is released yet")
         return
     print(f"{graph.name}: {release['stage']} is model {release['version'][:12]}")
+    if release["recalled"]:
+        print(f"  RECALLED: it {release['recalled']}")
     _print_gates(release["gates"])
     print(f"  decision: {release['decision']}, {release['reason']}")
     override = release["override"]
@@ -98,4 +100,6 @@ def _print_stages(document: dict[str, Any], settings: Settings) -> None:
         rows = sum(stage["rows"] or 0 for stage in stages)
         parts = f"{len(stages)} partitions, " if newest["partition"] else ""
         counted = f"{rows:,} rows, " if rows else ""
-        print(f"{key:44} {parts}{counted}{newest['version'][:12]}  {newest['time'][:19]}Z")
+        bad = sum(stage["recalled"] is not None for stage in stages)
+        mark = f"  RECALLED ({bad} of {len(stages)})" if bad else ""
+        print(f"{key:44} {parts}{counted}{newest['version'][:12]}  {newest['time'][:19]}Z{mark}")
