@@ -54,6 +54,8 @@ def print_release(graph: "PipelineGraph", settings: Settings) -> None:
         print(f"{graph.name}: nothing is released yet")
         return
     print(f"{graph.name}: {release['stage']} is model {release['version'][:12]}")
+    if release["unusable"]:
+        print(f"  [fail] it cannot be used: {release['unusable']}")
     _print_gates(release["gates"])
     print(f"  decision: {release['decision']}, {release['reason']}")
     override = release["override"]
@@ -68,11 +70,17 @@ def _print_gates(gates: list[dict[str, Any]]) -> None:
 
 def _status(graph: "PipelineGraph", settings: Settings) -> dict[str, Any]:
     from ml_assets.launch.local import LocalLauncher
+    from ml_assets.operations.soundness import unusable
+    from ml_assets.operations.workplace import open_pipeline
     from ml_assets.runs.status import status
     from ml_assets.storage.embedded import open_snapshots
 
     store = open_snapshots(settings.snapshots) if _is_begun(settings) else None
-    return status(graph, store, LocalLauncher(Path(settings.objects)))
+    document = status(graph, store, LocalLauncher(Path(settings.objects)))
+    if document["release"]:
+        place = open_pipeline(graph.name, settings)
+        document["release"]["unusable"] = unusable(place)
+    return document
 
 
 def _is_begun(settings: Settings) -> bool:
