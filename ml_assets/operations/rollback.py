@@ -5,6 +5,7 @@ the stage stays. It waits for no run and no lock, for a training may take the ni
 """
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -73,7 +74,9 @@ def return_to(
         )
     release = verified_release(place, _line(place, way.back), "to go back to")
     tell(f"verified: model {way.back[:12]} is what its digest names")
-    tell(f"tried: it predicts {try_out(place, release)} rows of the newest features")
+    with ThreadPoolExecutor(1) as beside:  # MLflow takes seconds to load
+        beside.submit(tracking.ensure_database)
+        tell(f"tried: it predicts {try_out(place, release)} rows of the newest features")
     moved = roll_back(
         place.store, place.name, way, place.spec.release, asked.author, asked.reason, run
     )
