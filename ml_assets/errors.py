@@ -40,6 +40,10 @@ class StorageError(MlAssetsError):
     """A snapshot or object is missing, damaged, or the store cannot be used."""
 
 
+class Recalled(StorageError):
+    """A table or a model was made from data that was recalled: it is kept, and not used."""
+
+
 class UntrustedState(StorageError):
     """A state of the snapshot store is not signed by a key that counts; nothing is read from it."""
 
@@ -74,6 +78,14 @@ class EvidenceError(MlAssetsError):
 
 class RefusedByGate(EvidenceError):
     """A gate refused the model: nothing was released."""
+
+
+class OtherCode(EvidenceError):
+    """A proof was asked for, and what would make it again is not what made it."""
+
+
+class CertificateRefused(EvidenceError):
+    """A decision's certificate is missing, altered, foreign, or about something else."""
 
 
 class NothingReleased(MlAssetsError):

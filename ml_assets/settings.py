@@ -76,6 +76,8 @@ class Settings:
     """Where people open the Dagster UI; links lead there, and so for the next two."""
     reports_url: str
     mlflow_url: str
+    price_per_hour: float | None
+    """Of a machine that trains, in any currency; None: costs are not told."""
     retention: Retention
     sql: Mapping[str, str] = field(repr=False)
     """Connection name -> SQLAlchemy URL. Not in repr: a URL may hold a password."""
@@ -124,11 +126,31 @@ def read_settings(
         ui_url=_url(env, "ML_ASSETS_UI_URL", "http://127.0.0.1:3000"),
         reports_url=_url(env, "ML_ASSETS_REPORTS_URL", "http://127.0.0.1:3001"),
         mlflow_url=_url(env, "ML_ASSETS_MLFLOW_URL", _tracking_url(env)),
+        price_per_hour=_price(env.get("ML_ASSETS_PRICE_PER_HOUR", "")),
         retention=_retention(env.get("ML_ASSETS_RETENTION", "")),
         sql={
             k.removeprefix(SQL_PREFIX): v for k, v in env.items() if k.startswith(SQL_PREFIX) and v
         },
     )
+
+
+def environment_apart(settings: Settings, home: Path, trusted: str = "") -> dict[str, str]:
+    """The environment of a second state folder that reads the same sources and shares nothing else.
+
+    Args:
+        trusted: public keys that count there besides its own.
+    """
+    shared = ("ML_ASSETS_SNAPSHOTS", "ML_ASSETS_OBJECTS", "ML_ASSETS_CHECKPOINTS")
+    apart = {k: v for k, v in os.environ.items() if k not in (*shared, "MLFLOW_TRACKING_URI")}
+    keys = " ".join(filter(None, (apart.get("ML_ASSETS_TRUSTED_KEYS"), trusted)))
+    return {
+        **apart,
+        "ML_ASSETS_HOME": str(home),
+        "ML_ASSETS_SOURCES": str(settings.sources),
+        "ML_ASSETS_PIPELINES": os.pathsep.join(map(str, settings.pipelines)),
+        "ML_ASSETS_TRUSTED_KEYS": keys,
+        "DAGSTER_HOME": str(home / "dagster"),
+    }
 
 
 def _folders(value: str, to_come: bool) -> tuple[Path, ...]:
@@ -199,6 +221,17 @@ def _launcher(value: str) -> Launcher:
     if value == "local":
         return value
     raise SettingsError(f"ML_ASSETS_LAUNCHER is {value!r}; expected 'local'.")
+
+
+def _price(value: str) -> float | None:
+    if not value.strip():
+        return None
+    if not re.fullmatch(r"\d{1,9}(\.\d{1,6})?", value.strip()):
+        raise SettingsError(
+            f"ML_ASSETS_PRICE_PER_HOUR is {value!r}; expected what an hour of one machine costs, as"
+            " a plain number such as 3.5."
+        )
+    return float(value)
 
 
 _UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}

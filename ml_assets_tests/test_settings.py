@@ -128,3 +128,11 @@ def test_the_process_environment_is_read_where_none_is_given(
 
 def test_a_settings_error_is_one_of_ours() -> None:
     assert issubclass(SettingsError, MlAssetsError)
+
+
+def test_a_price_is_a_plain_number_or_not_known() -> None:
+    assert read_settings({}).price_per_hour is None
+    assert read_settings({"ML_ASSETS_PRICE_PER_HOUR": "3.5"}).price_per_hour == 3.5
+    for wrong in ("-1", "nan", "3 EUR", "1e9"):
+        with pytest.raises(SettingsError, match="a plain number"):
+            read_settings({"ML_ASSETS_PRICE_PER_HOUR": wrong})

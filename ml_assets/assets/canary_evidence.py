@@ -7,16 +7,16 @@ from ml_assets.assets.canary_rows import CanaryRows, Waiting, canary_rows
 from ml_assets.assets.evaluation_report import folder_size
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.inputs import require_record
-from ml_assets.assets.scoring import Scorer
+from ml_assets.assets.scoring import Scorer, Subject
 from ml_assets.dataset.shards import NotComparable
 from ml_assets.errors import EvidenceError
-from ml_assets.evaluation.gate import policy_digest
+from ml_assets.evaluation.gates.decide import policy_digest
 from ml_assets.evaluation.judge import Holdout, judge
 from ml_assets.registry.ledger import read
+from ml_assets.registry.loading import open_files
 from ml_assets.registry.stages import champion
 from ml_assets.spec.gates import AgainstChampion
 from ml_assets.spec.pipeline import PipelineSpec
-from ml_assets.spec.program import Ref
 from ml_assets.spec.records import EvaluationReport, Evidence, LedgerEntry, Measured
 from ml_assets.storage.layout import Address
 from ml_assets.storage.snapshots import CommitId, SnapshotStore
@@ -55,18 +55,19 @@ def compare_on(
     store: SnapshotStore,
     rows: CanaryRows,
     scorer: Scorer,
-    rival: str | None,
+    rival: Subject | None,
 ) -> tuple[EvaluationReport, Measured]:
-    """Judge the model in canary on the rows, beside the champion (its digest).
+    """Judge the model in canary on the rows, beside the champion.
 
     Raises:
         EvidenceError: the features of now lack one that the model reads.
     """
     frame = rows.read(graph, store)
-    model = Ref.model_validate(rows.model.model.attributes["model"])
+    digest = rows.model.model.data_version
+    model = Subject(*open_files(scorer.objects, graph.name, digest))
     scored = scorer.score(model, frame)
     if isinstance(scored, NotComparable):
-        said = f"{graph.name}: the model in canary, {model.digest[:12]}, cannot be scored"
+        said = f"{graph.name}: the model in canary, {digest[:12]}, cannot be scored"
         raise EvidenceError(f"{said}: {scored.reason}. It stays there.")
     spec = graph.spec
     asked = spec.model_copy(
@@ -77,13 +78,13 @@ def compare_on(
     )
     report = judge(
         asked,
-        model=model.digest,
+        model=digest,
         data=rows.digest,
         holdout=Holdout.of(spec, frame, rows.span),
         predictions=scored.predictions,
         baselines={},
         champion=scorer.champion(rival, frame) if rival else None,
-        size_bytes=folder_size(Path(model.uri)),
+        size_bytes=folder_size(Path(model.ref.uri)),
     )
     return report, scored.measured()
 

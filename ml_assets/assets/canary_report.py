@@ -7,9 +7,10 @@ from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.inputs import resolve_base
 from ml_assets.assets.metadata import numbers, pictures, record_metadata
 from ml_assets.assets.publish import Draft, Work
-from ml_assets.assets.scoring import Scorer
+from ml_assets.assets.scoring import Scorer, Subject
 from ml_assets.pictures.evaluation import champion_picture
 from ml_assets.registry.ledger import read
+from ml_assets.registry.loading import load_release
 from ml_assets.registry.stages import champion
 from ml_assets.resources.launcher import LauncherResource
 from ml_assets.resources.objects import ObjectsResource
@@ -42,14 +43,18 @@ def canary_report(graph: PipelineGraph) -> dg.AssetsDefinition:
         rows = require_rows(graph, store, base)
         scorer = Scorer(context, launcher.launcher(), objects.store(), graph.spec)
         rival = champion(read(store, graph.name, base), graph.spec.release.to)
-        report, measured = compare_on(graph, store, rows, scorer, rival)
-        against = InputVersion(key="champion", partition=None, version=rival or "", commit=None)
+        against: Subject | None = None
+        if rival:
+            release = load_release(store, objects.store(), graph.name, graph.spec.release.to, base)
+            against = Subject(release.model, release.manifest)
+        report, measured = compare_on(graph, store, rows, scorer, against)
+        compared = InputVersion(key="champion", partition=None, version=rival or "", commit=None)
         work = Work(
             Address(graph.name, CANARY_REPORT),
             graph.code_version(CANARY_REPORT),
             rows.inputs,
             context.run.run_id,
-            seen=(against,) if rival else (),
+            seen=(compared,) if rival else (),
         )
         with Draft(store, work, base, rows=report.rows) as draft:
             draft.text(REPORT_FILE, canonical_json(report))

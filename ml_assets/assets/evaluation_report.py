@@ -9,33 +9,52 @@ import dagster as dg
 import numpy as np
 import polars as pl
 
+from ml_assets.assets.chronicle import chronicled
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.inputs import require_record, resolve_base
 from ml_assets.assets.last_release import REPORT_FILE, changes_since
 from ml_assets.assets.metadata import model_links, numbers, pictures, record_metadata
 from ml_assets.assets.publish import Draft, Published, Work, input_version
-from ml_assets.assets.scoring import Scored, Scorer
+from ml_assets.assets.scoring import Scored, Scorer, Subject
+from ml_assets.assets.seed_spread import Seeds, known_spread, spread_file
 from ml_assets.assets.trained_model import data_ref
 from ml_assets.dataset.encoding import encode_rows
-from ml_assets.dataset.shards import NotComparable, load_schema
+from ml_assets.dataset.shards import NotComparable, load_schema, read_rows
 from ml_assets.errors import StorageError
 from ml_assets.evaluation.baselines import Rows, score_baseline
 from ml_assets.evaluation.importance import importance, shuffle
 from ml_assets.evaluation.judge import ChampionScores, Holdout, judge
+from ml_assets.evaluation.robustness import Perturbed, spoil
 from ml_assets.launch.launcher import Launcher
 from ml_assets.pictures.evaluation import evaluation_pictures
-from ml_assets.pictures.picture import Picture, Table
+from ml_assets.pictures.picture import Picture, Table, plain_markdown
 from ml_assets.pictures.release import changes_table
 from ml_assets.registry.ledger import read
-from ml_assets.registry.stages import champion
+from ml_assets.registry.loading import load_release, open_files
+from ml_assets.registry.recalls import sound_champion
+from ml_assets.registry.run_history import RUN_FILE
+from ml_assets.registry.run_record import (
+    RunRecord,
+    environment,
+    record_bytes,
+    run_input,
+    run_record,
+)
 from ml_assets.resources.launcher import LauncherResource
 from ml_assets.resources.objects import ObjectsResource
 from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.spec.canonical import canonical_json, digest_of
 from ml_assets.spec.program import Ref, ShardSchema, Split
-from ml_assets.spec.records import EvaluationReport, FeatureImportance, InputVersion, Measured
+from ml_assets.spec.records import (
+    EvaluationReport,
+    FeatureImportance,
+    InputVersion,
+    Measured,
+    StageRecord,
+)
 from ml_assets.storage.layout import Address
 from ml_assets.storage.objects import LocalObjects
+from ml_assets.storage.snapshots import CommitId, SnapshotStore
 
 STAGE = "evaluation_report"
 
@@ -51,6 +70,7 @@ def evaluation_report(graph: PipelineGraph) -> dg.AssetsDefinition:
         kinds={"numpy", "scikitlearn"},
         deps=[graph.key("trained_model"), graph.key("training_set")],
     )
+    @chronicled(graph, STAGE)
     def materialize(
         context: dg.AssetExecutionContext,
         snapshots: SnapshotsResource,
@@ -59,20 +79,25 @@ def evaluation_report(graph: PipelineGraph) -> dg.AssetsDefinition:
     ) -> dg.MaterializeResult:
         store = snapshots.store()
         base = resolve_base(context, store)
-        model = require_record(store, base, Address(graph.name, "trained_model"))
+        trained = require_record(store, base, Address(graph.name, "trained_model"))
         data = require_record(store, base, Address(graph.name, "training_set"))
         bench = Bench(graph, context, objects.store(), launcher.launcher(), data_ref(data))
-        model_ref = Ref.model_validate(model.attributes["model"])
-        rival = champion(read(store, graph.name, base), graph.spec.release.to)
-        if rival == model_ref.digest:
-            rival = None
-        report, measured = bench.judge(model_ref, tuple(data.attributes["holdout"]), rival)
+        model = Subject(*open_files(objects.store(), graph.name, trained.data_version))
+        against = _rival(graph, store, objects.store(), base, trained.data_version)
+        known = known_spread(store, base, graph)
+        seeds = Seeds(graph, context, bench.launcher, known, trained, data)
+        span = tuple(data.attributes["holdout"])
+        report, measured = bench.judge(model, span, against, seeds)
         since = changes_since(context.log, graph, store, base, report)
-        seen = (_champion_input(rival),) if rival else ()
-        inputs = (input_version(model, base), input_version(data, base))
+        seen = (_champion_input(against.ref.digest),) if against else ()
+        inputs = (input_version(trained, base), input_version(data, base))
         work = Work(Address(graph.name, STAGE), code_version, inputs, context.run_id, seen=seen)
         with Draft(store, work, base, rows=report.rows) as draft:
             draft.text(REPORT_FILE, canonical_json(report))
+            run = _run_record(graph, context.run_id, base, trained, data, report)
+            draft.text(RUN_FILE, record_bytes(run))
+            if report.champion and report.champion.seeds:
+                draft.text(spread_file(graph), canonical_json(report.champion.seeds))
             published = draft.publish(
                 attributes={
                     "measured": measured.model_dump(),
@@ -82,7 +107,7 @@ def evaluation_report(graph: PipelineGraph) -> dg.AssetsDefinition:
                 data_version=digest_of(report),
             )
         shown = [*evaluation_pictures(report, graph.spec), changes_table(since)]
-        return _result(published, report, measured, shown, model_links(graph.name, model))
+        return _result(published, report, measured, shown, model_links(graph.name, trained))
 
     return materialize
 
@@ -106,45 +131,67 @@ class Bench:
 
     def rows(self, split: Split) -> pl.DataFrame:
         """The rows of a split before encoding."""
-        return pl.read_parquet(Path(self.data.uri) / self.schema.rows[split].path)
+        return read_rows(self.data, self.schema, split)
 
     def judge(
-        self, model: Ref, span: tuple[str, ...], rival: str | None
+        self, model: Subject, span: tuple[str, ...], rival: Subject | None, seeds: Seeds
     ) -> tuple[EvaluationReport, Measured]:
-        """The model on its holdout, the baselines and the champion (its digest) beside it."""
+        """The model on its holdout, the baselines and the champion beside it."""
         holdout = Holdout.of(self.spec, self.rows("holdout"), (span[0], span[-1]))
         with ThreadPoolExecutor(1) as beside:  # the scores come from a process of their own
             baselines = beside.submit(self.baselines)
-            scored, importance = self.model(model, holdout)
+            scored, importance, perturbed = self.model(model, holdout)
             champion = self.champion(rival) if rival else None
+            comparable = champion is not None and champion.predictions is not None
             report = judge(
                 self.spec,
-                model=model.digest,
+                model=model.ref.digest,
                 data=self.data.digest,
                 holdout=holdout,
                 predictions=scored.predictions,
                 baselines=baselines.result(),
                 champion=champion,
-                size_bytes=folder_size(Path(model.uri)),
+                size_bytes=folder_size(Path(model.ref.uri)),
                 importance=importance,
+                perturbed=perturbed,
+                seeds=seeds.spread(holdout, self.predictions) if comparable else None,
             )
         return report, scored.measured()
 
-    def model(self, model: Ref, holdout: Holdout) -> tuple[Scored, tuple[FeatureImportance, ...]]:
-        """The holdout's scores, and how much the model needs each feature.
+    def model(
+        self, model: Subject, holdout: Holdout
+    ) -> tuple[Scored, tuple[FeatureImportance, ...], Perturbed | None]:
+        """The holdout's scores, how much the model needs each feature, and spoiled copies' scores.
 
-        The rows and their shuffled copies are scored at once: the program starts only one time.
+        The rows and all their copies are scored at once: the program starts only one time.
         """
         rows = self.rows("holdout")
         shuffled = shuffle(self.spec, rows)
-        both = pl.concat([rows.select(shuffled.stacked.columns), shuffled.stacked])
-        scored = self.score(model, both)
+        spoiled = spoil(self.spec, rows, self.deviations())
+        copies = [shuffled.stacked, *([spoiled.stacked] if spoiled else [])]
+        plain = rows.select(shuffled.stacked.columns)
+        scored = self.score(model, pl.concat([plain, *copies], how="vertical_relaxed"))
         if isinstance(scored, NotComparable):  # the model's own features are in its own holdout
             raise StorageError(f"{self.graph.name}: the holdout does not fit: {scored.reason}")
-        own, copies = np.split(scored.predictions, [len(rows)])
-        return Scored(own, scored.result), importance(self.spec, holdout, shuffled, copies)
+        ends = np.cumsum([len(rows), len(shuffled.stacked)])
+        own, mixed, worse = np.split(scored.predictions, ends)
+        found = importance(self.spec, holdout, shuffled, mixed)
+        perturbed = Perturbed(spoiled, worse) if spoiled else None
+        return Scored(own, scored.result), found, perturbed
 
-    def score(self, model: Ref, rows: pl.DataFrame) -> Scored | NotComparable:
+    def predictions(self, model: Ref) -> np.ndarray:
+        """Of a model trained on this very set, on the holdout as it is."""
+        files = open_files(self.objects, self.graph.name, model.digest)
+        scored = self.score(Subject(*files), self.rows("holdout"))
+        if isinstance(scored, NotComparable):
+            raise StorageError(f"{self.graph.name}: the holdout does not fit: {scored.reason}")
+        return scored.predictions
+
+    def deviations(self) -> dict[str, float]:
+        """Numeric column -> its standard deviation in the training split."""
+        return {column.name: column.std for column in self.schema.preprocessing.numeric}
+
+    def score(self, model: Subject, rows: pl.DataFrame) -> Scored | NotComparable:
         """A model on rows of this holdout, encoded with the model's own preprocessing."""
         return self.scorer.score(model, rows)
 
@@ -163,9 +210,43 @@ class Bench:
             )
         return found
 
-    def champion(self, digest: str) -> ChampionScores:
+    def champion(self, rival: Subject) -> ChampionScores:
         """The champion on the same rows."""
-        return self.scorer.champion(digest, self.rows("holdout"))
+        return self.scorer.champion(rival, self.rows("holdout"))
+
+
+def _rival(
+    graph: PipelineGraph, store: SnapshotStore, objects: LocalObjects, base: CommitId, model: str
+) -> Subject | None:
+    """The champion, verified; None where there is none, or it is this model, or is recalled."""
+    stage, entries = graph.spec.release.to, read(store, graph.name, base)
+    rival = sound_champion(store, base, graph.name, entries, stage)
+    if rival in (None, model):
+        return None
+    release = load_release(store, objects, graph.name, stage, base)
+    return Subject(release.model, release.manifest)
+
+
+def _run_record(
+    graph: PipelineGraph,
+    run: str,
+    commit: str,
+    model: StageRecord,
+    data: StageRecord,
+    report: EvaluationReport,
+) -> RunRecord:
+    """What it takes to judge the model again: not always the spec that it was trained by."""
+    return run_record(
+        environment(),
+        pipeline=graph.name,
+        session=model.attributes["session"],
+        run=run,
+        config=graph.spec,
+        seed=graph.spec.training.seed,
+        inputs=[run_input(model, commit), run_input(data, commit)],
+        outputs={"model": report.model, "report": digest_of(report)},
+        metrics={name: interval.value for name, interval in report.metrics.items()},
+    )
 
 
 def folder_size(folder: Path) -> int:
@@ -210,5 +291,5 @@ def metrics_markdown(report: EvaluationReport) -> str:
         others["champion"] = report.champion.metrics
     for name, values in others.items():
         cells = [f"{values[m]:.4f}" if m in values else "" for m in names]
-        lines.append(f"| {name} | {' | '.join(cells)} |")
+        lines.append(f"| {plain_markdown(name)} | {' | '.join(cells)} |")
     return "\n".join(lines)

@@ -47,7 +47,7 @@ def changes_since(
     except (StorageError, ValidationError) as error:
         log.warning(f"the last release cannot be compared with: {error}")
         return None
-    return changes(before, now) if before else None
+    return changes(before, now, before.report.model) if before and before.report else None
 
 
 def last_release(graph: PipelineGraph, store: SnapshotStore, base: CommitId) -> Candidate | None:

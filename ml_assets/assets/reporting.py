@@ -2,17 +2,18 @@
 
 from pathlib import Path
 
+from ml_assets.assets.gate_evidence import gate_results
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.inputs import require_record
 from ml_assets.assets.last_release import read_changes, read_report
-from ml_assets.evaluation.gate import decide
 from ml_assets.launch.events import session_events
 from ml_assets.pictures.report import Background, render
 from ml_assets.pictures.training import TrainingStory
 from ml_assets.registry.ledger import read
 from ml_assets.registry.links import NOTE_TAG, REPORT_TAG, Links, report_name, run_note
 from ml_assets.registry.mlflow import Tracking
-from ml_assets.registry.stages import champion, latest_decision, standing_override
+from ml_assets.registry.recalls import sound_champion
+from ml_assets.registry.stages import latest_decision, standing_override
 from ml_assets.spec.program import ModelManifest, Preprocessing
 from ml_assets.spec.records import Decision, Measured, StageRecord
 from ml_assets.storage.layout import Address, recent_records
@@ -59,11 +60,11 @@ def write_report(
     entries = read(store, graph.name, base)
     newest = latest_decision(entries, report.model)
     decision = decision or newest
-    rival = champion(entries, graph.spec.release.to)
+    rival = sound_champion(store, base, graph.name, entries, graph.spec.release.to)
     html = render(
         report,
         measured,
-        decision.gates if decision else decide(graph.spec.gates, report, measured, champion=rival),
+        decision.gates if decision else gate_results(graph, store, base, rival),
         decision,
         Background(
             story=training_story(objects, model.attributes["session"]),
@@ -86,6 +87,7 @@ def report_ways(graph: PipelineGraph, record: StageRecord, model: StageRecord) -
     """Where the page leads to: what it says -> address."""
     links = Links.of()
     ways = {
+        "Experiments": links.experiments(graph.name),
         "Lineage in Dagster": links.asset(graph.key("evaluation_report").to_user_string()),
         "Evaluation run": links.run(record.run),
         "Training run": links.run(model.run),

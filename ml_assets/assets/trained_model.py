@@ -1,10 +1,13 @@
 """checkpoints and trained_model: one training session, followed while it runs."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
 
+from ml_assets.assets.chronicle import chronicled
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.initial_weights import KEY, InitialWeights, initial_weights
 from ml_assets.assets.inputs import require_record, resolve_base
@@ -13,8 +16,11 @@ from ml_assets.assets.publish import Draft, Published, Work, input_version
 from ml_assets.assets.sanity import require_sane
 from ml_assets.assets.training_events import EventSinks
 from ml_assets.launch.launcher import TrainJob
+from ml_assets.launch.session import train_session
+from ml_assets.pictures.picture import plain_markdown
 from ml_assets.registry.ledger import register
 from ml_assets.registry.owed import Debts
+from ml_assets.registry.run_history import keep_run_record
 from ml_assets.registry.run_record import (
     RunRecord,
     environment,
@@ -43,6 +49,10 @@ class TrainingConfig(dg.Config):
     """A salt: train again from nothing, under a session of its own."""
     epochs: int | None = None
     """Instead of the spec's. It is another model: the next run by the spec trains again."""
+    experiment: str | None = None
+    """What the run belongs to, for people who compare runs; no result hangs on it."""
+    hypothesis: str | None = None
+    goal: str | None = None
 
 
 def trained_model(graph: PipelineGraph) -> dg.AssetsDefinition:
@@ -54,6 +64,7 @@ def trained_model(graph: PipelineGraph) -> dg.AssetsDefinition:
         can_subset=False,
         pool=graph.pool,
     )
+    @chronicled(graph, STAGE)
     def materialize(
         context: dg.AssetExecutionContext,
         config: TrainingConfig,
@@ -67,9 +78,10 @@ def trained_model(graph: PipelineGraph) -> dg.AssetsDefinition:
         store = snapshots.store()
         base = resolve_base(context, store)
         data = require_record(store, base, Address(graph.name, "training_set"))
-        require_sane(context, asked, launcher.launcher(), data_ref(data))
         init = initial_weights(context.log, asked, store, objects.store(), base)
         job = train_job(asked, data, config.fresh, init)
+        begun = keep_run_record(store, begun_record(asked, context.run_id, job, data, base, init))
+        require_sane(context, asked, launcher.launcher(), data_ref(data))
         debts = Debts(read_settings().home, objects.store().path("sessions"))
         with EventSinks.open(context, graph, tracking.tracking(), job, debts) as sinks:
             result = launcher.launcher().train(job, sinks.receive)
@@ -85,12 +97,10 @@ def trained_model(graph: PipelineGraph) -> dg.AssetsDefinition:
             "mlflow_run": sinks.mlflow_run,
         }
         inputs = (input_version(data, base),)
-        versions = {
-            "checkpoints": sinks.last_checkpoint_digest or model.digest,
-            STAGE: model.digest,
-        }
+        saved = sinks.last_checkpoint_digest or model.digest
+        versions = {"checkpoints": saved, STAGE: model.digest}
         seen = (init.as_input(),) if init else ()
-        record = run_record_of(asked, context.run_id, result, data, base, init)
+        record = finished_record(begun, result)
         measured = sinks.measurements(result.seconds)
         for stage, version in versions.items():
             address = Address(graph.name, stage)
@@ -136,27 +146,35 @@ def _weights(model: ModelSpec) -> str:
     return f"A {model.family} network: safetensors"
 
 
-def run_record_of(
+def begun_record(
     graph: PipelineGraph,
     run: str,
-    result: TrainResult,
+    job: TrainJob,
     data: StageRecord,
     commit: str,
     init: InitialWeights | None,
 ) -> RunRecord:
-    """All it takes to repeat the training: code, lock, machine, spec, inputs, seed, outputs."""
+    """All it takes to repeat a training that is about to begin: code, lock, spec, inputs, seed."""
     return run_record(
         environment(),
         pipeline=graph.name,
-        session=result.session,
+        session=train_session(job),
         run=run,
         config=graph.spec,
         seed=graph.spec.training.seed,
         inputs=[run_input(data, commit), *([init.as_run_input()] if init else [])],
-        outputs={"training_set": data.data_version, "model": result.model.digest},
-        metrics=result.metrics,
+        outputs={"training_set": data.data_version},
+        metrics={},
         world=training_world(graph.spec.model, graph.spec.training),
+        salt=job.salt,
     )
+
+
+def finished_record(begun: RunRecord, result: TrainResult) -> RunRecord:
+    """The same training with what it made."""
+    outputs = {**begun.outputs, "model": result.model.digest}
+    made = {"outputs": outputs, "metrics": result.metrics, "time": datetime.now(UTC)}
+    return begun.model_copy(update=made)
 
 
 def train_job(
@@ -173,13 +191,23 @@ def began_with(init: InitialWeights | None) -> dict[str, str]:
 
 
 def data_ref(record: StageRecord) -> Ref:
-    """Where a training set lies, from its record."""
-    return Ref(uri=record.attributes["uri"], digest=record.attributes["digest"])
+    """Where a training set lies, from its record.
+
+    Raises:
+        StorageError: the record leads out of the object store.
+    """
+    named = Ref(uri=record.attributes["uri"], digest=record.attributes["digest"])
+    objects = LocalObjects(Path(read_settings().objects))
+    return objects.own(named, "shards", record.key.split("/")[0])
 
 
 def adopt_model(objects: LocalObjects, produced: Ref) -> Ref:
     """Copy a session's model to its content address: ``models/<digest>``; safe to repeat."""
     return objects.adopt(produced, "models", "model.json")
+
+
+def _listed(advice: Sequence[str]) -> str:
+    return "\n".join(f"- {plain_markdown(one)}" for one in advice)
 
 
 def _result(
@@ -198,11 +226,7 @@ def _result(
             "dagster/uri": model.uri,
             "session": result.session,
             "stopped": f"{result.stopped} at step {result.step}",
-            **(
-                {"advice": dg.MetadataValue.md("\n".join(f"- {a}" for a in result.advice))}
-                if result.advice
-                else {}
-            ),
+            **({"advice": dg.MetadataValue.md(_listed(result.advice))} if result.advice else {}),
             **numbers({"best_step": result.best_step, "step": result.step, **result.metrics}),
         },
         data_version=dg.DataVersion(published.record.data_version),

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import dagster as dg
 
+from ml_assets.assets.chronicle import words_of
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.metadata import pictures
 from ml_assets.assets.sessions import remember_session
@@ -22,6 +23,7 @@ from ml_assets.pictures.training import (
     training_pictures,
 )
 from ml_assets.registry.curves import LiveCurves
+from ml_assets.registry.experiments import tracking_tags
 from ml_assets.registry.links import NOTE_TAG, RUN_TAG, Links, run_note
 from ml_assets.registry.mlflow import Logged, Tracking, Unavailable
 from ml_assets.registry.owed import Debt, Debts, tell_whole
@@ -183,7 +185,11 @@ class EventSinks:
             pipeline=self.job.pipeline,
             session=train_session(self.job),
             status=status,
-            tags={"dagster.run_id": self.context.run_id, "ml_assets.data": self.job.data.digest},
+            tags={
+                "dagster.run_id": self.context.run_id,
+                "ml_assets.data": self.job.data.digest,
+                **tracking_tags(words_of(self.context.run, self.graph.name)),
+            },
             params={name: str(value) for name, value in params.items()},
         )
 

@@ -15,6 +15,7 @@ from ml_assets.spec.records import StageRecord
 from ml_assets.spec.sources import SourceSpec
 from ml_assets.storage.layout import Address, published_partitions
 from ml_assets.storage.snapshots import CommitId, SnapshotStore
+from ml_assets.validation.audits import audit_outcome
 from ml_assets.validation.compiled import Audit, ExpectationResult, audit
 from ml_assets.validation.contract import load_contract
 from ml_assets.validation.volume import CHECK_NAME, judge_volume
@@ -100,6 +101,7 @@ def publish_audited(
                 "quarantined": len(found.quarantined),
                 "warned": found.warned,
                 "warnings": [r.reason for r in found.results if not r.passed],
+                "audit": audit_outcome(found).model_dump(mode="json"),
             }
         )
     metadata = table_metadata(store, published, work.address)

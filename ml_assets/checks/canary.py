@@ -11,8 +11,9 @@ import dagster as dg
 from ml_assets.assets.canary_evidence import CANARY_REPORT, canary_evidence, canary_gate
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.inputs import require_record
-from ml_assets.evaluation.gate import decide, passed, summary
+from ml_assets.evaluation.gates.decide import decide, passed, summary
 from ml_assets.registry.ledger import read, record_decision
+from ml_assets.registry.loading import provenance_in_force
 from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.spec.records import CanaryPeriod, Decision, EvaluationReport, Measured
 from ml_assets.storage.layout import Address
@@ -60,7 +61,8 @@ def canary(graph: PipelineGraph) -> dg.AssetChecksDefinition:
             run=context.run.run_id,
             time=datetime.now(UTC),
         )
-        record_decision(store, decision, author=graph.spec.owner)
+        made_from = provenance_in_force(store, graph.name, evidence.model)
+        record_decision(store, decision, graph.spec.owner, made_from)
         (result,) = results
         yield dg.AssetCheckResult(
             asset_key=key,

@@ -10,20 +10,20 @@ from typing import Any
 
 import dagster as dg
 
+from ml_assets.assets.gate_evidence import gate_results, held_out
 from ml_assets.assets.graph import PipelineGraph
-from ml_assets.assets.inputs import require_record
 from ml_assets.assets.last_release import read_report
 from ml_assets.assets.metadata import report_link
 from ml_assets.assets.released_model import current_evidence
 from ml_assets.assets.reporting import publish_report
-from ml_assets.evaluation.gate import decide, passed, summary
+from ml_assets.evaluation.gates.decide import passed, summary
 from ml_assets.registry.ledger import read, record_decision, register
+from ml_assets.registry.provenance import provenance_of
 from ml_assets.resources.objects import ObjectsResource
 from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.resources.tracking import TrackingResource
-from ml_assets.spec.gates import GateSpec, Latency
-from ml_assets.spec.records import Decision, GateResult, Measured
-from ml_assets.storage.layout import Address
+from ml_assets.spec.gates import GateSpec, Latency, Memory, Throughput
+from ml_assets.spec.records import Decision, GateResult
 
 
 def gates(graph: PipelineGraph) -> dg.AssetChecksDefinition:
@@ -49,22 +49,21 @@ def gates(graph: PipelineGraph) -> dg.AssetChecksDefinition:
     ) -> Iterator[dg.AssetCheckResult]:
         store = snapshots.store()
         base = store.resolve("main")
-        record = require_record(store, base, Address(graph.name, "evaluation_report"))
-        report = read_report(store, base, graph.name)
-        measured = Measured.model_validate(record.attributes["measured"])
         evidence = current_evidence(graph, store, base, read(store, graph.name, base))
-        results = decide(graph.spec.gates, report, measured, champion=evidence.champion)
+        results = gate_results(graph, store, base, evidence.champion)
         decision = Decision(
             pipeline=graph.name,
             evidence=evidence,
-            gates=tuple(results),
+            gates=results,
             passed=passed(results),
             reason=summary(results),
             run=context.run.run_id,
             time=datetime.now(UTC),
+            holdout=held_out(read_report(store, base, graph.name)),
         )
         register(store, graph.name, evidence.model, graph.spec.owner, context.run.run_id)
-        record_decision(store, decision, author=graph.spec.owner)
+        provenance = provenance_of(store, base, graph.name, evidence)
+        record_decision(store, decision, graph.spec.owner, provenance)
         publish_report(graph, store, objects.store(), tracking.tracking(), decision)
         for result in results:
             yield _check_result(report_key, result, report_link(graph.name, evidence.model))
@@ -80,6 +79,9 @@ def _check_result(
         metadata["value"] = result.value
     if result.bound is not None:
         metadata["bound"] = result.bound
+    if result.interval is not None:
+        seen = result.interval
+        metadata |= {"estimate": seen.value, "low": seen.low, "high": seen.high}
     return dg.AssetCheckResult(
         asset_key=key,
         check_name=result.name,
@@ -91,6 +93,13 @@ def _check_result(
 
 
 def _describe(gate: GateSpec) -> str:
-    if isinstance(gate, Latency) and gate.at_most_ms is None:
-        return "Recorded only: no bound is declared."
+    match gate:
+        case (
+            Latency(at_most_ms=None, at_most_p99_ms=None)
+            | Throughput(at_least_rows_per_second=None)
+            | Memory(at_most_mb=None)
+        ):
+            return "Recorded only: no bound is declared."
+        case _:
+            pass
     return (type(gate).__doc__ or gate.kind).strip().split("\n")[0]

@@ -51,7 +51,7 @@ def call(arguments: argparse.Namespace) -> int:
     lines = history(place)
     if not lines:
         print(f"{place.name}: nothing was decided yet; run: ml-assets run {place.name}")
-    table = _aligned([_HEAD, *(_cells(one) for one in lines)]) if lines else []
+    table = aligned([_HEAD, *(_cells(one) for one in lines)]) if lines else []
     for line, one in zip(table, [None, *lines], strict=False):
         print(_in_red(line) if one and one.entry.kind == "override" else line)
     for stage, model in stages([one.entry for one in reversed(lines)]).items():
@@ -87,7 +87,7 @@ def _cells(one: "Happened") -> tuple[str, ...]:
     return when, entry.model[:12], one.what, one.metric, entry.author, entry.reason
 
 
-def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
+def aligned(rows: list[tuple[str, ...]]) -> list[str]:
     """Columns as wide as their widest cell; the last one is as long as it is."""
     widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)][:-1]
     return [

@@ -6,17 +6,23 @@ from collections.abc import Sequence
 
 from ml_assets.cli import (
     check,
+    compare,
     demo,
     drill,
+    experiments,
+    export,
     gc,
     history,
     land_week,
     logs,
     new,
+    note,
     override,
     predict,
     promote,
+    prove,
     read,
+    recall,
     report,
     reset,
     rollback,
@@ -24,6 +30,7 @@ from ml_assets.cli import (
     status,
     tune_batch,
     ui,
+    verify,
     was_serving,
     what_if,
 )
@@ -43,9 +50,16 @@ _COMMANDS = (
     promote,
     override,
     rollback,
+    experiments,
+    note,
+    compare,
     logs,
     predict,
+    prove,
+    export,
+    verify,
     read,
+    recall,
     report,
     tune_batch,
     ui,
@@ -67,6 +81,7 @@ environment:
   ML_ASSETS_RETENTION  how long unused things are kept, e.g. "checkpoints=2d history=8w" (see gc)
   ML_ASSETS_SIGNING_KEY, ML_ASSETS_TRUSTED_KEYS
                        whose signature counts (default: a key of the store's own)
+  ML_ASSETS_PRICE_PER_HOUR  what an hour of a machine costs, for the costs of runs
   MLFLOW_TRACKING_URI  MLflow server (default: a database in the state folder)
 """
 

@@ -21,6 +21,12 @@ STAGES = (
     "released_model",
 )
 
+_WORDS = {
+    "experiment": "what the run belongs to; shown by ml-assets experiments, no result hangs on it",
+    "hypothesis": "what you expect of it, and why",
+    "goal": "when it is a success",
+}
+
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     parser = commands.add_parser(
@@ -39,10 +45,13 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         metavar="N",
         help="train for N epochs instead of the spec's; the next run without it trains again",
     )
+    for name, about in _WORDS.items():
+        parser.add_argument(f"--{name}", metavar="TEXT", help=about)
     parser.set_defaults(call=call)
 
 
 def call(arguments: argparse.Namespace) -> int:
+    from ml_assets.registry.experiments import Words
     from ml_assets.runs.run import Request
 
     request = Request(
@@ -51,6 +60,7 @@ def call(arguments: argparse.Namespace) -> int:
         through=arguments.through,
         fresh=arguments.fresh,
         epochs=arguments.epochs,
+        words=Words.of({name: getattr(arguments, name) for name in _WORDS}),
     )
     with working_session(f"run {arguments.pipeline}", arguments.pipeline) as session:
         run_pipeline(session, request)

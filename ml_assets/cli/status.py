@@ -58,6 +58,8 @@ def print_release(graph: "PipelineGraph", settings: Settings) -> None:
         print(f"{graph.name}: nothing is released yet")
         return
     print(f"{graph.name}: {release['stage']} is model {release['version'][:12]}")
+    if release["recalled"]:
+        print(f"  RECALLED: it {release['recalled']}")
     _print_gates(release["gates"])
     print(f"  decision: {release['decision']}, {release['reason']}")
     override = release["override"]
@@ -71,12 +73,13 @@ def _print_gates(gates: list[dict[str, Any]]) -> None:
 
 
 def _status(graph: "PipelineGraph", settings: Settings) -> dict[str, Any]:
-    from ml_assets.launch.local import LocalLauncher
+    from ml_assets.resources.launcher import LauncherResource
     from ml_assets.runs.status import status
     from ml_assets.storage.embedded import open_snapshots
 
+    launcher = LauncherResource(objects=settings.objects).launcher()
     store = open_snapshots(settings.snapshots) if _is_begun(settings) else None
-    return status(graph, store, LocalLauncher(Path(settings.objects)))
+    return status(graph, store, launcher)
 
 
 def _is_begun(settings: Settings) -> bool:
@@ -97,4 +100,6 @@ def _print_stages(document: dict[str, Any], settings: Settings) -> None:
         rows = sum(stage["rows"] or 0 for stage in stages)
         parts = f"{len(stages)} partitions, " if newest["partition"] else ""
         counted = f"{rows:,} rows, " if rows else ""
-        print(f"{key:44} {parts}{counted}{newest['version'][:12]}  {newest['time'][:19]}Z")
+        bad = sum(stage["recalled"] is not None for stage in stages)
+        mark = f"  RECALLED ({bad} of {len(stages)})" if bad else ""
+        print(f"{key:44} {parts}{counted}{newest['version'][:12]}  {newest['time'][:19]}Z{mark}")

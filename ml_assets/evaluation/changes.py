@@ -14,27 +14,37 @@ Group = Literal["spec", "data", "metrics", "importance"]
 
 @dataclass(frozen=True)
 class Candidate:
-    """A model with what it was made from and how it did."""
+    """A model, or what was to become one, with what it was made from and how it did."""
 
     spec: Mapping[str, Any]
     """The resolved spec, as JSON has it."""
-    data: StageRecord
-    """Of its training set."""
-    report: EvaluationReport
+    data: StageRecord | None
+    """Of its training set; None where a run did not come so far, and so for the report."""
+    report: EvaluationReport | None
 
 
-def changes(before: Candidate, after: Candidate) -> ReleaseChanges:
-    """Everything that differs, in the order of a page; equal candidates give none."""
-    sides = {
+def changes(before: Candidate, after: Candidate, since: str) -> ReleaseChanges:
+    """Everything that differs from a release, named by its digest."""
+    return ReleaseChanges(since=since, changes=differences(before, after))
+
+
+def differences(before: Candidate, after: Candidate) -> tuple[Change, ...]:
+    """Everything that differs, in the order of a page; equal candidates give none.
+
+    Metrics and importance are compared where both were judged, data where both have it.
+    """
+    sides: dict[str, tuple[dict[str, str], dict[str, str]]] = {
         "spec": (_flat(before.spec), _flat(after.spec)),
-        "data": (_window(before.data), _window(after.data)),
-        "metrics": (_metrics(before.report), _metrics(after.report)),
-        "importance": _importance(before.report, after.report),
     }
+    if before.data and after.data:
+        sides["data"] = (_window(before.data), _window(after.data))
+    if before.report and after.report:
+        sides["metrics"] = (_metrics(before.report), _metrics(after.report))
+        sides["importance"] = _importance(before.report, after.report)
     found: list[Change] = []
     for group, (old, new) in sides.items():
         found += _differences(group, old, new)  # pyright: ignore[reportArgumentType]  one of the four above
-    return ReleaseChanges(since=before.report.model, changes=tuple(found))
+    return tuple(found)
 
 
 def _differences(group: Group, old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[Change]:

@@ -112,7 +112,11 @@ class Classified:
 
     def draws(self, resampler: Resampler) -> dict[MetricName, np.ndarray]:
         """Metric -> [samples] its value on each draw of the bootstrap."""
-        return {**_mean_draws(self, resampler), **_rank_draws(self, resampler)}
+        return {**self.mean_draws(resampler), **_rank_draws(self, resampler)}
+
+    def mean_draws(self, resampler: Resampler) -> dict[MetricName, np.ndarray]:
+        """Those alone that are means over rows, or (ece) over bins fixed beforehand."""
+        return _mean_draws(self, resampler)
 
 
 def _places(truth: Truth, classes: int) -> np.ndarray:

@@ -35,12 +35,12 @@ def shuffle(spec: PipelineSpec, rows: pl.DataFrame) -> Shuffled:
     columns = (*spec.features.numeric, *spec.features.categorical)
     size = min(len(rows), SAMPLE_ROWS, max(1, STACKED_ROWS // (len(columns) + 1)))
     draw = np.random.default_rng(spec.training.seed)
-    sampled = _sample(spec.label, rows, size, draw)
+    sampled = sample(spec.label, rows, size, draw)
     size = len(sampled)
     asked = [spec.label.query] if spec.label.query else []
-    sample = rows[sampled].select(list(dict.fromkeys([*columns, spec.label.column, *asked])))
-    copies = [sample.with_columns(sample[name].gather(draw.permutation(size))) for name in columns]
-    return Shuffled(pl.concat([sample, *copies]), columns, sampled)
+    plain = rows[sampled].select(list(dict.fromkeys([*columns, spec.label.column, *asked])))
+    copies = [plain.with_columns(plain[name].gather(draw.permutation(size))) for name in columns]
+    return Shuffled(pl.concat([plain, *copies]), columns, sampled)
 
 
 def importance(
@@ -65,7 +65,7 @@ def importance(
     )
 
 
-def _sample(
+def sample(
     label: LabelSpec, rows: pl.DataFrame, size: int, draw: np.random.Generator
 ) -> np.ndarray:
     """[r] about ``size`` rows, in their order; of a ranking, whole queries that can be judged."""

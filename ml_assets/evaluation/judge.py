@@ -7,35 +7,26 @@ from typing import assert_never
 import numpy as np
 
 from ml_assets.evaluation.classification import calibration, curves
-from ml_assets.evaluation.compare import Pair
+from ml_assets.evaluation.compare import ChampionScores, compare
+from ml_assets.evaluation.estimates import estimates
 from ml_assets.evaluation.metrics import evaluate, point_metrics, slice_metrics
 from ml_assets.evaluation.ranking import ranking
 from ml_assets.evaluation.recommend import recommend
 from ml_assets.evaluation.regression import predicted_against_observed, residuals
+from ml_assets.evaluation.robustness import Perturbed
 from ml_assets.evaluation.rows import Holdout, Truth
-from ml_assets.spec.gates import LOSS_OF, AgainstChampion, MetricName
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.records import (
     CalibrationBin,
-    ChampionComparison,
     Curve,
     EvaluationReport,
     FeatureImportance,
     Ranking,
     Residuals,
+    SeedSpread,
 )
 
 __all__ = ["ChampionScores", "Holdout", "judge"]
-
-
-@dataclass(frozen=True)
-class ChampionScores:
-    """The champion's predictions on the candidate's holdout, or why there are none."""
-
-    digest: str
-    predictions: np.ndarray | None
-    reason: str
-    """Why it cannot be compared; empty where it can."""
 
 
 def judge(
@@ -49,6 +40,8 @@ def judge(
     champion: ChampionScores | None,
     size_bytes: int,
     importance: Sequence[FeatureImportance] = (),
+    perturbed: Perturbed | None = None,
+    seeds: SeedSpread | None = None,
 ) -> EvaluationReport:
     """Judge a model; equal arguments give an equal report.
 
@@ -60,6 +53,8 @@ def judge(
         champion: its scores on the same rows; None where no model was released yet.
         size_bytes: of the model's files.
         importance: of its features, on a sample of the rows.
+        perturbed: its predictions where inputs are missing or shifted, if a gate asks for them.
+        seeds: how much models differ that were trained alike, if it was measured.
 
     Raises:
         EvidenceError: no rows, or predictions that are none.
@@ -80,7 +75,7 @@ def judge(
             name: {str(m): value for m, value in point_metrics(truth, scores).items()}
             for name, scores in baselines.items()
         },
-        champion=_compare(spec, holdout, predictions, champion) if champion else None,
+        champion=compare(spec, holdout, predictions, champion, seeds) if champion else None,
         slices=slice_metrics(truth, predictions, holdout.slices, holdout.blocks, seed=seed),
         calibration=shown.calibration,
         roc=shown.roc,
@@ -90,6 +85,8 @@ def judge(
         importance=tuple(importance),
         size_bytes=size_bytes,
         recommendation=recommend(spec, holdout, predictions, baselines),
+        estimates=estimates(spec, holdout, predictions, champion, perturbed),
+        holdout_rows=holdout.digest,
     )
 
 
@@ -117,39 +114,6 @@ def _pictured(spec: PipelineSpec, holdout: Holdout, predictions: np.ndarray) -> 
             return _Pictured(ranking=ranking(truth, predictions, days))
         case _:
             assert_never(truth.task)
-
-
-def _compare(
-    spec: PipelineSpec, holdout: Holdout, predictions: np.ndarray, champion: ChampionScores
-) -> ChampionComparison:
-    scores = champion.predictions
-    reason = champion.reason
-    if scores is None:
-        reason = reason or "it could not be scored on these rows"
-    elif scores.shape != predictions.shape:
-        reason = f"it predicts {scores.shape[-1]} classes, the candidate {predictions.shape[-1]}"
-    if scores is None or reason:
-        return ChampionComparison(
-            champion=champion.digest,
-            comparable=False,
-            reason=reason,
-            loss=LOSS_OF[spec.label.task],
-            loss_difference=None,
-            metrics={},
-        )
-    samples, seed = spec.evaluation.bootstrap_samples, spec.training.seed
-    pair = Pair.of(holdout.truth, predictions, scores, holdout.blocks, samples, seed)
-    champion_gates = [gate for gate in spec.gates if isinstance(gate, AgainstChampion)]
-    asked: list[MetricName] = [gate.metric for gate in champion_gates if gate.metric is not None]
-    return ChampionComparison(
-        champion=champion.digest,
-        comparable=True,
-        reason="",
-        loss=LOSS_OF[spec.label.task],
-        loss_difference=pair.loss_difference(),
-        metrics={str(name): value for name, value in pair.champion.points().items()},
-        differences={str(name): gap for name, gap in pair.differences(asked).items()},
-    )
 
 
 def _label_rate(truth: Truth) -> tuple[float, ...]:

@@ -1,5 +1,6 @@
 """The rows a model is judged on: labels as numbers, and the block that each row belongs to."""
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date
@@ -75,6 +76,8 @@ class Holdout:
     """Column -> [n] values to report on separately."""
     span: tuple[str, str]
     """First and last partition, or two empty strings."""
+    digest: str | None = None
+    """SHA-256 of the keys of the rows, whatever their order; None: they have none."""
 
     @classmethod
     def of(cls, spec: PipelineSpec, frame: pl.DataFrame, span: tuple[str, str]) -> "Holdout":
@@ -85,6 +88,8 @@ class Holdout:
         """
         for column in spec.evaluation.slices:
             _require(frame, column, "evaluation.slices")
+        for column in spec.features.key:
+            _require(frame, column, "features.key")
         queries = _queries(spec.label, frame)
         truth = Truth(
             spec.label.task,
@@ -98,6 +103,7 @@ class Holdout:
             blocks=_blocks(spec, frame, queries),
             slices={column: frame[column] for column in spec.evaluation.slices},
             span=span,
+            digest=_digest_of_keys(frame.select(spec.features.key)),
         )
 
 
@@ -145,6 +151,10 @@ def encode_labels(label: LabelSpec, frame: pl.DataFrame) -> np.ndarray:
 def local_day(block: int) -> str:
     """The day that a block of days stands for, as 2024-01-31."""
     return str(date.fromordinal(_EPOCH + block))
+
+
+def _digest_of_keys(keys: pl.DataFrame) -> str:
+    return hashlib.sha256(keys.sort(keys.columns).write_csv().encode()).hexdigest()
 
 
 def _queries(label: LabelSpec, frame: pl.DataFrame) -> np.ndarray | None:

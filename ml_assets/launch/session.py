@@ -7,7 +7,7 @@ from pathlib import Path
 from ml_assets.launch.launcher import MeasureJob, SanityJob, ScoreJob, TrainJob
 from ml_assets.spec.canonical import digest_of
 
-_NOT_IN_THE_RESULT = {
+NOT_IN_THE_RESULT = {
     "processes",
     "strategy",
     "checkpoint_minutes",
@@ -21,7 +21,7 @@ _NOT_IN_THE_RESULT = {
 """How the work is spread, what is saved when, what is kept and what is looked at: the attempt's
 record has them."""
 
-_NOT_IN_SANITY = _NOT_IN_THE_RESULT | {
+_NOT_IN_SANITY = NOT_IN_THE_RESULT | {
     "oversample",
     "recalibrate",
     "init_from",
@@ -47,7 +47,7 @@ def train_session(job: TrainJob) -> str:
         {
             "verb": "train",
             "model": job.model.model_dump(mode="json"),
-            "training": job.training.model_dump(mode="json", exclude=_NOT_IN_THE_RESULT),
+            "training": job.training.model_dump(mode="json", exclude=NOT_IN_THE_RESULT),
             "data": job.data.digest,
             "init": job.init.digest if job.init else None,
             "code": program_digest(),

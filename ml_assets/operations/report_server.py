@@ -4,7 +4,7 @@ A browser does not open a file from a link, so `ml-assets ui` serves what the li
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from html import escape
@@ -15,9 +15,13 @@ from threading import Thread
 from urllib.parse import urlsplit
 
 from ml_assets.errors import SettingsError
+from ml_assets.pictures.sortable import POLICY
+from ml_assets.registry.links import EXPERIMENTS_PAGE
 
 _PAGE = re.compile(r"/([a-z][a-z0-9_]{0,62})/([0-9a-f]{16}\.html)")
 """Pipeline and model: what has no such name is not served."""
+_EXPERIMENTS = re.compile(rf"/([a-z][a-z0-9_]{{0,62}})/{re.escape(EXPERIMENTS_PAGE)}")
+Page = Callable[[str], str | None]
 _SECURE = {
     "Content-Type": "text/html; charset=utf-8",
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:",
@@ -27,9 +31,16 @@ _SECURE = {
 }
 
 
+def _nothing(_: str) -> None:
+    """No page of runs."""
+
+
 @contextmanager
-def serving_reports(folder: Path, url: str) -> Iterator[None]:
+def serving_reports(folder: Path, url: str, experiments: Page = _nothing) -> Iterator[None]:
     """Serve ``folder/<pipeline>/<model>.html`` at a local address until the block is left.
+
+    Args:
+        experiments: pipeline -> the page of its runs, made anew each time; None: there is none.
 
     Raises:
         SettingsError: the port is taken.
@@ -43,6 +54,7 @@ def serving_reports(folder: Path, url: str) -> Iterator[None]:
             f"The reports cannot be served at {url}: {error.strerror}. End what uses the port, or"
             " set ML_ASSETS_REPORTS_URL to another address of this machine."
         ) from error
+    server.experiments = experiments
     server.folder, server.names = folder.resolve(), {parts.netloc, f"localhost:{port}"}
     thread = Thread(target=server.serve_forever, name="reports", daemon=True)
     thread.start()
@@ -57,6 +69,7 @@ def serving_reports(folder: Path, url: str) -> Iterator[None]:
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     folder: Path
+    experiments: Page
     names: set[str]
     """What a browser may call this server: a page elsewhere cannot make it be another's."""
 
@@ -65,10 +78,13 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Server  # pyright: ignore[reportIncompatibleVariableOverride]  it is made with this handler
 
     def do_GET(self) -> None:
-        page = self._page()
+        page, policy = self._page(), {}
+        asked = _EXPERIMENTS.fullmatch(urlsplit(self.path).path)
+        if asked and self._is_ours():
+            page, policy = self._experiments(asked[1]), {"Content-Security-Policy": POLICY}
         self.send_response(HTTPStatus.OK if page is not None else HTTPStatus.NOT_FOUND)
         body = page if page is not None else b"There is no such report.\n"
-        for name, value in {**_SECURE, "Content-Length": str(len(body))}.items():
+        for name, value in {**_SECURE, **policy, "Content-Length": str(len(body))}.items():
             self.send_header(name, value)
         self.end_headers()
         if self.command != "HEAD":
@@ -79,8 +95,15 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None:
         """Nothing: a person's own browser is no news."""
 
+    def _is_ours(self) -> bool:
+        return self.headers.get("Host", "") in self.server.names
+
+    def _experiments(self, pipeline: str) -> bytes | None:
+        page = self.server.experiments(pipeline)
+        return None if page is None else page.encode()
+
     def _page(self) -> bytes | None:
-        if self.headers.get("Host", "") not in self.server.names:
+        if not self._is_ours():
             return None
         path = urlsplit(self.path).path
         if path == "/":
@@ -104,6 +127,16 @@ def _index(folder: Path) -> bytes:
         for file in files
         for path in [f"/{file.parent.name}/{file.name}"]
         if _PAGE.fullmatch(path)
+    ]
+    names = sorted(
+        {file.parent.name for file in files if _PAGE.fullmatch(f"/{file.parent.name}/{file.name}")}
+    )
+    lines = [
+        *(
+            f'<li><a href="/{name}/{EXPERIMENTS_PAGE}">{name}: experiments</a></li>'
+            for name in names
+        ),
+        *lines,
     ]
     listed = "".join(lines) or "<li>none yet: ml-assets run PIPELINE</li>"
     return f"<!doctype html><title>Reports</title><h1>Reports</h1><ul>{listed}</ul>".encode()

@@ -13,15 +13,15 @@ import polars as pl
 
 from ml_assets.errors import EvidenceError, MlAssetsError, StorageError
 from ml_assets.operations.predict import score
-from ml_assets.operations.released import Release, verified_release
 from ml_assets.operations.workplace import Workplace
 from ml_assets.registry.ledger import read
+from ml_assets.registry.loading import LoadedModel, load_model
 from ml_assets.registry.mlflow import Tracking, Unavailable
 from ml_assets.registry.origin import Origin, find_origin
 from ml_assets.registry.projection import project_stages
 from ml_assets.registry.promote import Refused
 from ml_assets.registry.rollback import AlreadyBack, Way, roll_back, way_back
-from ml_assets.registry.stages import stage_line
+from ml_assets.registry.stages import decided_move, stage_line
 from ml_assets.spec.records import LedgerEntry
 from ml_assets.storage.layout import Address, read_record, recent_records
 
@@ -72,11 +72,12 @@ def return_to(
             " nobody can tell what it was made from. Name another model: ml-assets history"
             f" {place.name}"
         )
-    release = verified_release(place, _line(place, way.back), "to go back to")
-    tell(f"verified: model {way.back[:12]} is what its digest names")
+    led = decided_move(read(place.store, place.name), way.back)
+    model = load_model(place.store, place.objects, place.name, way.back, moved=led)
+    tell(f"verified: model {way.back[:12]} is what its certificate and its digest name")
     with ThreadPoolExecutor(1) as beside:  # MLflow takes seconds to load
         beside.submit(tracking.ensure_database)
-        tell(f"tried: it predicts {try_out(place, release)} rows of the newest features")
+        tell(f"tried: it predicts {try_out(place, model)} rows of the newest features")
     moved = roll_back(
         place.store, place.name, way, place.spec.release, asked.author, asked.reason, run
     )
@@ -88,7 +89,7 @@ def return_to(
     return Returned(moved.entry, origin, isinstance(moved, AlreadyBack))
 
 
-def try_out(place: Workplace, release: Release) -> int:
+def try_out(place: Workplace, model: LoadedModel) -> int:
     """Predict a few rows of the newest features; how many.
 
     Raises:
@@ -96,10 +97,10 @@ def try_out(place: Workplace, release: Release) -> int:
         StorageError: there are no features, or the model's answers are no numbers.
     """
     rows = _newest_features(place)
-    predictions = score(place, release, rows)
+    predictions = score(place, model, rows)
     if len(predictions) != len(rows) or not np.isfinite(predictions).all():
         raise StorageError(
-            f"Model {release.model.digest[:12]} gives no number for some of {len(rows)} rows of the"
+            f"Model {model.model.digest[:12]} gives no number for some of {len(rows)} rows of the"
             " newest features: it is not fit to serve, and nothing was moved."
         )
     return len(rows)
@@ -122,10 +123,6 @@ def _unfinished(place: Workplace) -> Way | None:
         return None
     finished = record.attributes.get("seq") == there.seq
     return None if finished else Way(there.replaced, there.model)
-
-
-def _line(place: Workplace, model: str) -> LedgerEntry:
-    return next(e for e in reversed(read(place.store, place.name)) if e.model == model)
 
 
 def _newest_features(place: Workplace) -> pl.DataFrame:

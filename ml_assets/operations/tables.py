@@ -9,18 +9,20 @@ In a notebook::
 
 import difflib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import polars as pl
 
 from ml_assets.dataset.shards import load_schema
 from ml_assets.errors import StorageError
+from ml_assets.registry.recalls import require_sound
 from ml_assets.settings import Settings, read_settings
 from ml_assets.spec.program import Ref
 from ml_assets.spec.records import StageRecord
 from ml_assets.storage.embedded import open_snapshots
 from ml_assets.storage.layout import Address, read_records
+from ml_assets.storage.objects import LocalObjects
 from ml_assets.storage.snapshots import MAIN, CommitId, SnapshotStore
 
 PUBLISHED = ("raw_snapshot", "validated_table", "derived_table", "feature_set")
@@ -35,6 +37,8 @@ class StoredTable:
     """What people call it: ``pipeline/stage/source``."""
     partition: str | None
     scan: Callable[[], pl.LazyFrame]
+    record: StageRecord | None = None
+    """None for rows of a table of which nothing was published."""
 
 
 def read_table(
@@ -55,11 +59,13 @@ def read_table(
 
     Raises:
         StorageError: there is no such table, partition or version; names what there is.
+        Recalled: it was made from bad data.
     """
     store = open_snapshots((settings or read_settings()).snapshots)
     wanted = key.strip("/")
     commit, only = (store.resolve(MAIN), None) if version is None else _at(store, wanted, version)
-    tables = [table for table in stored_tables(store, commit) if table.key == wanted]
+    objects = LocalObjects(Path((settings or read_settings()).objects))
+    tables = [table for table in stored_tables(store, commit, objects) if table.key == wanted]
     if not tables:
         raise StorageError(_no_such_key(wanted, {t.key for t in stored_tables(store, commit)}))
     chosen = [t for t in tables if (partition or only) in (None, t.partition)]
@@ -69,33 +75,45 @@ def read_table(
             f"{wanted} has no partition {partition or only!r} at commit {commit[:12]}; it has"
             f" {len(have)}: {', '.join(have[:3])}{' ... ' + have[-1] if len(have) > 3 else ''}"
         )
+    for table in chosen:
+        if table.record:
+            require_sound(store, store.resolve(MAIN), table.record)
     return pl.concat([table.scan() for table in chosen], how="diagonal")
 
 
-def stored_tables(store: SnapshotStore, commit: CommitId) -> Iterator[StoredTable]:
-    """Every table of a commit, by key and partition."""
+def stored_tables(
+    store: SnapshotStore, commit: CommitId, objects: LocalObjects | None = None
+) -> Iterator[StoredTable]:
+    """Every table of a commit, by key and partition.
+
+    Args:
+        objects: where training sets lie; default: the one of the environment.
+    """
     for pipeline in _pipelines(store, commit):
         for record in read_records(store, commit, pipeline):
-            yield from _of_record(store, commit, record)
+            yield from _of_record(store, commit, record, objects)
     for entry in store.list(commit, "quarantine/"):
         _, pipeline, _, source, name = entry.path.split("/")
         yield _stored(store, commit, f"{pipeline}/rejected/{source}", _partition(name), entry.path)
 
 
 def _of_record(
-    store: SnapshotStore, commit: CommitId, record: StageRecord
+    store: SnapshotStore, commit: CommitId, record: StageRecord, objects: LocalObjects | None
 ) -> Iterator[StoredTable]:
     pipeline, stage, *source = record.key.split("/")
     address = Address(pipeline, stage, source[0] if source else None, record.partition)
     if stage in PUBLISHED:
-        yield _stored(store, commit, record.key, record.partition, address.table)
+        table = _stored(store, commit, record.key, record.partition, address.table)
+        yield replace(table, record=record)
     if stage == "validated_table":
         kept = f"{pipeline}/quarantine/{source[0]}"
         path = address.file("quarantine.parquet")
         yield _stored(store, commit, kept, record.partition, path)
     if stage == "training_set":
         ref = Ref(uri=record.attributes["uri"], digest=record.attributes["digest"])
-        yield StoredTable(record.key, None, lambda: _training_rows(ref))
+        where = objects or LocalObjects(Path(read_settings().objects))
+        own = where.own(ref, "shards", pipeline)
+        yield StoredTable(record.key, None, lambda: _training_rows(own), record)
 
 
 def _stored(

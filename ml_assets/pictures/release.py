@@ -6,8 +6,17 @@ from html import escape
 from ml_assets.pictures.drawing import Axis, Reference, Series, line_chart, svg
 from ml_assets.pictures.picture import Picture, Table
 from ml_assets.pictures.rows import Bullet, bullet_chart
-from ml_assets.pictures.wording import by_a_person, happened, title
-from ml_assets.spec.gates import HIGHER_IS_BETTER, BeatsBaseline, Bound, GateSpec, LeakAlarm
+from ml_assets.pictures.wording import by_a_person, happened, plain_number, title, with_ends
+from ml_assets.spec.gates import (
+    HIGHER_IS_BETTER,
+    AgainstChampion,
+    BeatsBaseline,
+    Bound,
+    GateSpec,
+    LeakAlarm,
+    Slices,
+    Throughput,
+)
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.records import EvaluationReport, GateResult, LedgerEntry, ReleaseChanges
 
@@ -72,15 +81,32 @@ def gates_picture(gates: Sequence[GateResult], specs: Sequence[GateSpec]) -> lis
     if not gates:
         return []
     higher = {spec.name: _wants_more(spec) for spec in specs}
-    rows = [Bullet(g.name, g.value, g.bound, g.passed, higher.get(g.name, False)) for g in gates]
-    words = "The line is the bound, the tinted side is where the value has to be."
+    rows = [
+        Bullet(g.name, g.value, g.bound, g.passed, higher.get(g.name, False), g.interval)
+        for g in gates
+    ]
+    words = (
+        "The line is the bound, the tinted side is where the value has to be; the whisker is the"
+        " interval of what was estimated."
+    )
     return [Picture("Gates", words, bullet_chart("Gates: value against bound", rows))]
 
 
 def gates_table(gates: Sequence[GateResult]) -> Table:
     """Every gate with its reason."""
-    rows = [[gate.name, "✓" if gate.passed else "✗", gate.reason] for gate in gates]
-    return Table("What the gates say", "", ["gate", "", "why"], rows)
+    rows = [
+        [
+            gate.name,
+            "✓" if gate.passed else "✗",
+            plain_number(gate.value),
+            plain_number(gate.bound),
+            with_ends(gate.interval),
+            gate.reason,
+        ]
+        for gate in gates
+    ]
+    head = ["gate", "", "value", "bound", "interval", "why"]
+    return Table("What the gates say", "", head, rows)
 
 
 def decisions_picture(entries: Sequence[LedgerEntry], specs: Sequence[GateSpec]) -> list[Picture]:
@@ -169,5 +195,11 @@ def _wants_more(gate: GateSpec) -> bool:
             return HIGHER_IS_BETTER[gate.metric]
         case LeakAlarm():
             return not HIGHER_IS_BETTER[gate.metric]
+        case AgainstChampion():
+            return gate.metric is not None and HIGHER_IS_BETTER[gate.metric]
+        case Slices():
+            return gate.at_least is not None
+        case Throughput():
+            return True
         case _:
             return False

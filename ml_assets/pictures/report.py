@@ -9,7 +9,8 @@ from html import escape
 from itertools import groupby
 from types import MappingProxyType
 
-from ml_assets.evaluation.gate import NO_CHAMPION, passed, summary
+from ml_assets.evaluation.gates.champion import NO_CHAMPION
+from ml_assets.evaluation.gates.decide import passed, summary
 from ml_assets.pictures.data import feature_pictures
 from ml_assets.pictures.evaluation import (
     baseline_bars,
@@ -29,7 +30,7 @@ from ml_assets.pictures.release import (
 )
 from ml_assets.pictures.style import DRAWING, STYLE
 from ml_assets.pictures.training import TrainingStory, decoded_rows, training_pictures
-from ml_assets.pictures.wording import digits, plain_number, title
+from ml_assets.pictures.wording import digits, plain_number, title, with_ends
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.program import Preprocessing
 from ml_assets.spec.records import (
@@ -186,10 +187,14 @@ def _gates(gates: Sequence[GateResult], ledger: Sequence[LedgerEntry], spec: Pip
         f"<tr><th>{escape(gate.name)}</th>"
         + ('<td class="pass">✓ pass</td>' if gate.passed else '<td class="fail">✗ fail</td>')
         + f'<td class="n">{plain_number(gate.value)}</td><td class="n">{plain_number(gate.bound)}'
-        f'</td><td class="why">{escape(gate.reason)}</td></tr>'
+        f'</td><td class="n">{with_ends(gate.interval)}</td>'
+        f'<td class="why">{escape(gate.reason)}</td></tr>'
         for gate in gates
     ]
-    head = '<th>Gate</th><th></th><th class="n">Value</th><th class="n">Bound</th><th>Why</th>'
+    head = (
+        '<th>Gate</th><th></th><th class="n">Value</th><th class="n">Bound</th>'
+        '<th class="n">Interval</th><th>Why</th>'
+    )
     about = "Release verifies these again, whatever path led to it. What is missing fails."
     shown = [*gates_picture(gates, spec.gates), *decisions_picture(ledger, spec.gates)]
     body = f"{cards(shown, wide=True)}<br>{table(head, rows)}"

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from html import escape
 
 from ml_assets.pictures.drawing import Axis, Scale, Tone, number, svg
+from ml_assets.spec.records import Interval
 
 _WIDTH, _NAME, _VALUE, _ROW = 520, 168, 78, 22
 _SPARK = 15
@@ -33,6 +34,8 @@ class Bullet:
     bound: float | None
     passed: bool
     higher: bool
+    interval: Interval | None = None
+    """Of what was estimated; drawn where there is a bound."""
 
 
 @dataclass(frozen=True)
@@ -133,12 +136,16 @@ def _bullet(row: Bullet, middle: float) -> list[str]:
     parts.append(f'<rect class="track" x="{left}" {track} width="{right - left}"/>')
     if row.bound is not None:
         ends = [0.0, row.bound, *([row.value] if row.value is not None else [])]
+        ends += [row.interval.low, row.interval.high] if row.interval else []
         room = 0.15 * (max(ends) - min(ends)) or 1.0
         scale = Scale(min(ends) - room * (min(ends) < 0), max(ends) + room, left, right)
         centre = scale(row.bound)
         begin, wide = (centre, right - centre) if row.higher else (left, centre - left)
         parts.append(f'<rect class="side good" x="{begin:g}" {track} width="{wide:g}"/>')
         parts.append(f'<path class="whisker" d="M{centre:g} {middle - 8:g}v16"/>')
+        if row.interval is not None:
+            low, high = scale(row.interval.low), scale(row.interval.high)
+            parts.append(f'<path class="whisker {tone}" d="M{low:g} {middle:g}H{high:g}"/>')
         if row.value is not None:
             parts.append(
                 f'<circle class="dot {tone}" cx="{scale(row.value):g}" cy="{middle:g}" r="5"/>'

@@ -1,6 +1,6 @@
 """How metrics are called and written on the page."""
 
-from ml_assets.spec.records import LedgerEntry
+from ml_assets.spec.records import Interval, LedgerEntry
 
 TITLES = {
     "auc": "ROC AUC",
@@ -24,6 +24,14 @@ def title(metric: str) -> str:
 def digits(metric: str) -> int:
     """Decimals worth showing."""
     return 3 if metric == "accuracy" else 4
+
+
+def with_ends(interval: Interval | None) -> str:
+    """A value with the ends of its interval; a dash where there is none."""
+    if interval is None:
+        return "–"
+    value, low, high = (plain_number(x) for x in (interval.value, interval.low, interval.high))
+    return f"{value} ({low} to {high})"
 
 
 def plain_number(value: float | None) -> str:

@@ -7,7 +7,7 @@ import dagster as dg
 from ml_assets.assets.canary_evidence import CANARY_REPORT
 from ml_assets.assets.canary_rows import Waiting, canary_rows
 from ml_assets.assets.graph import CANARY_STAGES, PipelineGraph
-from ml_assets.evaluation.gate import policy_digest
+from ml_assets.evaluation.gates.decide import policy_digest
 from ml_assets.planning.selection import Selection
 from ml_assets.registry.ledger import read
 from ml_assets.registry.stages import champion, decision_line, override_line

@@ -6,6 +6,7 @@ from ml_assets.settings import Settings, read_settings
 
 RUN_TAG = "dagster.run"
 REPORT_TAG = "ml_assets.report"
+EXPERIMENTS_PAGE = "experiments.html"
 NOTE_TAG = "mlflow.note.content"
 """MLflow shows this tag, in Markdown, as the description of a run."""
 
@@ -35,6 +36,10 @@ class Links:
     def report(self, pipeline: str, model: str) -> str:
         """The evaluation report of a model, which is named by its digest."""
         return f"{self.reports}/{pipeline}/{report_name(model)}"
+
+    def experiments(self, pipeline: str) -> str:
+        """The page that puts the last runs of a pipeline side by side."""
+        return f"{self.reports}/{pipeline}/{EXPERIMENTS_PAGE}"
 
     def tracking_run(self, run_id: str) -> str:
         """The page of an MLflow run; MLflow finds its experiment."""

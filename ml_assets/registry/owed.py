@@ -7,9 +7,9 @@ small, and delivering it twice adds nothing.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import ValidationError
+from pydantic import StringConstraints, ValidationError
 
 from ml_assets.launch.events import session_events
 from ml_assets.pictures.training import TrainingStory
@@ -24,7 +24,8 @@ class Debt(Frozen):
 
     schema_version: Literal[1] = 1
     pipeline: str
-    session: str
+    session: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+    """It becomes a file's name."""
     status: Literal["FINISHED", "FAILED"]
     tags: dict[str, str]
     params: dict[str, str]
@@ -121,8 +122,9 @@ def _calls(
     yield tracking.set_tags(run, debt.tags)
     if debt.record is not None:
         yield tracking.log_text(run, debt.record, "run.json")
-    if story.trace is not None and Path(story.trace.uri).is_file():
-        yield tracking.log_artifact(run, Path(story.trace.uri))
+    trace = Path(story.trace.uri).resolve() if story.trace is not None else None
+    if trace is not None and trace.is_file() and debt.session in trace.parent.parts:
+        yield tracking.log_artifact(run, trace)  # an event may name any file: only its session's
     yield tracking.close(run, debt.status)
 
 

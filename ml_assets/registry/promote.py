@@ -8,7 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from ml_assets.errors import CertificateRefused
 from ml_assets.registry.ledger import Appended, Declined, Head, append
+from ml_assets.registry.loading import certificate_of, why_not
 from ml_assets.registry.stages import (
     decision_line,
     override_line,
@@ -90,14 +92,15 @@ def verify(
         )
         return Refused((said,))
     override = override_line(entries, line)
+    refused = why_not(line)
     reasons = (
         *_rolled_back(entries, evidence.model),
         *_stale(line.decision.evidence, evidence, line.seq),
-        *(() if override else _failed(line)),
+        *((refused,) if refused and not override else ()),
     )
     if reasons:
         return Refused(reasons)
-    return Verified(line.decision, line.seq, None if line.decision.passed else override)
+    return Verified(line.decision, line.seq, override if refused else None)
 
 
 def release(
@@ -128,8 +131,8 @@ def release(
         evidence = found.model_copy(update={"champion": there.get(release.to)})
         for stage in (release.to, release.entrance):
             if there.get(stage) == evidence.model:
-                return Declined(_again(head, evidence, stage))
-        verified = verify(head.entries, evidence)
+                return Declined(_again(store, pipeline, head, evidence, stage))
+        verified = certified(store, pipeline, head, verify(head.entries, evidence))
         if isinstance(verified, Refused):
             return Declined(verified)
         return LedgerEntry(
@@ -174,12 +177,13 @@ def promote(
         if there.get("canary") != evidence.model:
             said = f"Model {_short(evidence.model)} is not in canary: {_short(there.get('canary'))}"
             return Declined(Refused((f"{said} is. Ask again.",)))
+        by_gates = certified(store, pipeline, head, _gates_stand(head.entries, evidence))
+        if isinstance(by_gates, Refused):
+            return Declined(by_gates)
         verified = verify(head.entries, evidence, canary=True)
+        verified = certified(store, pipeline, head, verified)
         if isinstance(verified, Refused):
             return Declined(verified)
-        gates = _gates_stand(head.entries, evidence)
-        if gates:
-            return Declined(Refused(gates))
         return LedgerEntry(
             seq=head.seq,
             previous=head.previous,
@@ -198,26 +202,45 @@ def promote(
     return Released(outcome.entry) if isinstance(outcome, Appended) else outcome.outcome
 
 
-def _gates_stand(entries: Sequence[LedgerEntry], canary: Evidence) -> tuple[str, ...]:
-    """Why the gates' own decision on a canary does not let it pass; the champion of then is past.
+def certified(
+    store: SnapshotStore, pipeline: str, head: Head, verified: Verified | Refused
+) -> Verified | Refused:
+    """What is verified needs a certificate of its own, signed by a trusted key: so does a word
+    against a refusal."""
+    if isinstance(verified, Refused):
+        return verified
+    try:
+        certificate_of(store, pipeline, head.entries[verified.seq - 1])
+        if verified.override:
+            certificate_of(store, pipeline, verified.override)
+    except CertificateRefused as error:
+        return Refused((str(error),))
+    return verified
+
+
+def _gates_stand(entries: Sequence[LedgerEntry], canary: Evidence) -> Verified | Refused:
+    """Whether the gates' own decision lets a canary pass still; the champion of then is past.
 
     Its report, data and code are those of then as well: they are in the decision.
     """
     line = decision_line(entries, canary.model)
     if line is None or line.decision is None:
-        return (f"No gates decided on model {_short(canary.model)}: nothing speaks for it.",)
+        return Refused(
+            (f"No gates decided on model {_short(canary.model)}: nothing speaks for it.",)
+        )
     now = line.decision.evidence.model_copy(update={"policy": canary.policy})
-    verified = verify(entries, now)
-    return verified.reasons if isinstance(verified, Refused) else ()
+    return verify(entries, now)
 
 
-def _again(head: Head, evidence: Evidence, stage: Target) -> AlreadyReleased | Refused:
+def _again(
+    store: SnapshotStore, pipeline: str, head: Head, evidence: Evidence, stage: Target
+) -> AlreadyReleased | Refused:
     """The model is in the stage: the champion it was compared with is history, all else counts."""
     decided = decision_line(head.entries, evidence.model)
     if decided and decided.decision:
         was = decided.decision.evidence.champion
         evidence = evidence.model_copy(update={"champion": was})
-    verified = verify(head.entries, evidence)
+    verified = certified(store, pipeline, head, verify(head.entries, evidence))
     line = stage_line(head.entries, stage)
     if isinstance(verified, Refused) or line is None:
         where = f"(It is in {stage} already and stays there: nothing was moved.)"
@@ -259,17 +282,6 @@ def _stale(was: Evidence, now: Evidence, seq: int) -> tuple[str, ...]:
         for field, what, remedy in _ABOUT
         if getattr(was, field) != getattr(now, field)
     )
-
-
-def _failed(line: LedgerEntry) -> tuple[str, ...]:
-    decision = line.decision
-    if decision is None or not decision.gates:
-        return (f"The decision (ledger line {line.seq}) evaluated no gate: nothing speaks for it.",)
-    failed = tuple(f"{gate.name}: {gate.reason}" for gate in decision.gates if not gate.passed)
-    if decision.passed and not failed:
-        return ()
-    said = "; ".join(failed) or decision.reason
-    return (f"The decision (ledger line {line.seq}) refused the model. {said}",)
 
 
 def _short(value: str | None) -> str:

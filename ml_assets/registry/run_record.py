@@ -4,6 +4,7 @@ Code, environment, configuration, exact inputs, seed, machine and outputs, as on
 """
 
 import hashlib
+import json
 import os
 import platform
 import subprocess
@@ -16,8 +17,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 import ml_assets
-from ml_assets.spec.base import Digest, Frozen
-from ml_assets.spec.canonical import canonical_json, digest_of
+from ml_assets.spec.base import Digest, Frozen, unset
+from ml_assets.spec.canonical import digest_of
 from ml_assets.spec.program import World
 from ml_assets.spec.records import InputVersion, StageRecord, Time
 from ml_assets.storage.layout import Address
@@ -100,17 +101,19 @@ class RunRecord(Frozen):
     outputs: dict[str, str]
     """Name -> digest: the model, the weights, the report, the training set, ..."""
     metrics: dict[str, float]
+    salt: str | None = Field(default=None, exclude_if=unset)
+    """Of a training that was asked for afresh: it is in the session's name, and in no result."""
     time: Time
 
 
 def environment() -> Environment:
     """What this process runs in. It asks git, and reads a few files; nothing is imported."""
-    lock = _PROJECT / "requirements.lock"
+    lock, packages = _PROJECT / "requirements.lock", _packages()
     return Environment(
-        code=_code(),
+        code=_code(packages.get("ml_assets", "unknown")),
         lock=_sha256(lock.read_bytes()) if lock.is_file() else None,
         python=f"{platform.python_implementation()} {platform.python_version()}",
-        packages=_packages(),
+        packages=packages,
         machine=_machine(),
     )
 
@@ -127,6 +130,7 @@ def run_record(
     outputs: Mapping[str, str],
     metrics: Mapping[str, float],
     world: World | None = None,
+    salt: str | None = None,
 ) -> RunRecord:
     """Put a record together.
 
@@ -137,15 +141,8 @@ def run_record(
         outputs: name -> digest of what was made.
     """
     plain = config.model_dump(mode="json")
-    asked = {
-        "code": found.code.sources,
-        "lock": found.lock,
-        "config": plain,
-        "seed": seed,
-        "inputs": sorted([i.key, i.partition or "", i.version] for i in inputs),
-    }
     return RunRecord(
-        reproduces=digest_of(asked),
+        reproduces=_reproduces(found, plain, seed, inputs),
         pipeline=pipeline,
         session=session,
         run=run,
@@ -157,8 +154,35 @@ def run_record(
         inputs=tuple(inputs),
         outputs=dict(outputs),
         metrics=dict(metrics),
+        salt=salt,
         time=datetime.now(UTC),
     )
+
+
+def contradiction(record: RunRecord) -> str:
+    """Which of a record's own digests is not of what it says; empty where all are."""
+    if digest_of(record.config) != record.config_digest:
+        return "its config is not what its config_digest names"
+    seed = record.config.get("training", {}).get("seed")
+    if seed != record.seed:
+        return f"its seed is {record.seed}, its config says training.seed {seed}"
+    asked = _reproduces(record.environment, record.config, record.seed, record.inputs)
+    if asked != record.reproduces:
+        return "its code, lock, inputs or seed are not what it names itself by (reproduces)"
+    return ""
+
+
+def _reproduces(
+    found: Environment, config: Mapping[str, Any], seed: int, inputs: Sequence[RunInput]
+) -> str:
+    asked = {
+        "code": found.code.sources,
+        "lock": found.lock,
+        "config": config,
+        "seed": seed,
+        "inputs": sorted([i.key, i.partition or "", i.version] for i in inputs),
+    }
+    return digest_of(asked)
 
 
 def run_input(record: StageRecord, commit: str) -> RunInput:
@@ -203,20 +227,24 @@ def run_tags(record: RunRecord) -> dict[str, str]:
 
 
 def record_bytes(record: RunRecord) -> bytes:
-    """The record as it is stored and attached."""
-    return canonical_json(record)
+    """The record as it is stored and attached: the order of the config's mappings is the spec's.
+
+    The columns of a source are in that order in its tables.
+    """
+    plain = record.model_dump(mode="json")
+    return json.dumps(plain, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
 
 
 def _in(partition: str | None) -> str:
     return f".{partition}" if partition else ""
 
 
-def _code() -> Code:
+def _code(version: str) -> Code:
     tracked = _git("ls-files", "--error-unmatch", "--", str(_PACKAGE / "__init__.py"))
     sha = _git("rev-parse", "HEAD") if tracked else None
     changes = uncommitted() if sha else None
     return Code(
-        version=_packages().get("ml_assets", "unknown"),
+        version=version,
         git_sha=sha.decode().strip() if sha else None,
         dirty=bool(changes) if sha else None,
         changes=_sha256(changes) if changes else None,

@@ -1,11 +1,14 @@
 """Starts the training program, as a Dagster resource."""
 
+from functools import partial
 from pathlib import Path
 
 import dagster as dg
 
 from ml_assets.launch.launcher import Launcher
 from ml_assets.launch.local import LocalLauncher
+from ml_assets.settings import read_settings
+from ml_assets.storage.trust import keys_of
 
 
 class LauncherResource(dg.ConfigurableResource):
@@ -15,4 +18,6 @@ class LauncherResource(dg.ConfigurableResource):
     checkpoints: str | None = None
 
     def launcher(self) -> Launcher:
-        return LocalLauncher(Path(self.objects), checkpoints=self.checkpoints)
+        # not a field: who launches a run may set those, and with them whose signature counts
+        keys = partial(keys_of, Path(read_settings().snapshots))
+        return LocalLauncher(Path(self.objects), checkpoints=self.checkpoints, keys=keys)

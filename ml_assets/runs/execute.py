@@ -5,6 +5,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import dagster as dg
@@ -38,8 +39,12 @@ def execute(
     selection: Selection,
     tell: Tell,
     config: Mapping[str, Any] | None = None,
+    tags: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
     """Run the selection and return the run's id.
+
+    Args:
+        tags: more of the run's, such as the words that it came with.
 
     Raises:
         RefusedByGate: the run stopped at a gate that did not pass.
@@ -52,17 +57,17 @@ def execute(
         asset_selection=set(selection.assets),
         asset_check_selection=None if selection.checks is None else set(selection.checks),
     )
-    tags = {
+    own = {
         PID_TAG: str(os.getpid()),
         PIPELINE_TAG: pipeline,
         TRIGGER_TAG: "command line",
         **selection.tags,
     }
-    with _Progress(instance, tags[PID_TAG], tell) as progress:
+    with _Progress(instance, own[PID_TAG], tell) as progress:
         try:
             result = subset.execute_in_process(
                 instance=instance,
-                tags=tags,
+                tags={**tags, **own},
                 run_config={"loggers": _QUIET, **(config or {})},
                 raise_on_error=False,
             )

@@ -1,13 +1,15 @@
 """Running a pipeline: the due data partitions, then the due part of the model's stages."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from uuid import uuid4
 
 import dagster as dg
 
+from ml_assets.assets.chronicle import word_tags
 from ml_assets.assets.graph import STAGES, PipelineGraph
 from ml_assets.assets.sanity import checks_of
 from ml_assets.errors import EvidenceError, SpecError
@@ -17,6 +19,7 @@ from ml_assets.planning.due import Landed, calendar, landed, plan_data
 from ml_assets.planning.plan import Plan
 from ml_assets.planning.selection import Selection, data_runs, model_run
 from ml_assets.planning.steps import data_steps
+from ml_assets.registry.experiments import Words
 from ml_assets.registry.mlflow import Tracking
 from ml_assets.registry.owed import Debts, sentences
 from ml_assets.resources.sources import SourcesResource
@@ -24,6 +27,8 @@ from ml_assets.runs.execute import Tell, execute, mark_dead_runs, wait_for_other
 from ml_assets.settings import Settings
 from ml_assets.spec.load import find_pipeline, load_spec
 from ml_assets.storage.embedded import open_snapshots
+
+_LATER = "see the runs with ml-assets experiments, and add to one with ml-assets note"
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,8 @@ class Request:
     fresh: bool = False
     epochs: int | None = None
     """Train for so many instead of the spec's."""
+    words: Words = field(default_factory=Words)
+    """Why the run is made, for people who compare runs."""
 
 
 def pipeline_graph(folders: dict[str, Path], name: str) -> PipelineGraph:
@@ -147,7 +154,9 @@ class PipelineRun:
             verb = "make" if due.gates else "skip"
             self.tell(f"{verb}  gates: {due.gates or 'decided on this evidence'}")
         if due.selection is not None:
-            self._execute(due.selection, due.config)
+            self._execute(due.selection, due.config, word_tags(request.words))
+        elif request.words.said():
+            self.tell(f"no run was needed, so nothing carries your words: {_LATER}")
 
     def _pay_debts(self) -> None:
         """Tell MLflow what it could not take before; it is not even loaded where it has all."""
@@ -165,9 +174,14 @@ class PipelineRun:
             if stage in wanted:
                 self.tell(line)
 
-    def _execute(self, selection: Selection, config: Mapping[str, Any] | None = None) -> None:
+    def _execute(
+        self,
+        selection: Selection,
+        config: Mapping[str, Any] | None = None,
+        tags: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self._wait_for_others()
-        execute(self.defs, self.instance, self.graph.name, selection, self.tell, config)
+        execute(self.defs, self.instance, self.graph.name, selection, self.tell, config, tags)
 
     def _wait_for_others(self) -> None:
         wait_for_others(self.instance, self.graph.name, self.tell)

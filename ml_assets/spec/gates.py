@@ -1,7 +1,7 @@
 """The baselines a model is held against, and the policy that decides whether it is released."""
 
 from collections.abc import Mapping
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -99,9 +99,10 @@ class AgainstChampion(Frozen):
     """The candidate against the champion on the same rows, interval from a block bootstrap.
 
     ``non_inferior``: the worse end of the interval of (candidate - champion) is not worse by
-    ``margin``. ``superior``: it is better by more than ``margin``. Without a ``metric`` the loss is
-    compared (see ``LOSS_OF``), better where it is lower; the margin is then in its unit (of a
-    regression the label's, squared: there a ``relative`` metric says more).
+    ``margin``. ``superior``: it is better by more than ``margin`` (0 where ``min_effect`` is
+    given). Without a ``metric`` the loss is compared (see ``LOSS_OF``), better where it is lower;
+    the margin is then in its unit (of a regression the label's, squared: there a ``relative``
+    metric says more).
     """
 
     kind: Literal["champion"]
@@ -111,13 +112,32 @@ class AgainstChampion(Frozen):
     metric: MetricName | None = Field(default=None, exclude_if=unset)
     relative: bool = Field(default=False, exclude_if=unset)
     """The margin is a share of the champion's metric: 0.005 is half a percent of it."""
+    min_effect: Annotated[float, Field(gt=0)] | None = Field(default=None, exclude_if=unset)
+    """``superior``: the improvement that is worth a release. Some improvement has to be shown, and
+    the better end of the interval must reach this one: less than it is not enough."""
+    seeds: Annotated[int, Field(ge=0, le=20)] = Field(default=0, exclude_if=unset)
+    """Train so many models that differ in the seed alone, once, and widen the interval by their
+    spread; 0: as if another seed gave the same model."""
     if_not_comparable: Literal["refuse", "accept"] = "refuse"
     """What to decide when the champion cannot be scored on these rows (its features are gone)."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _an_effect_has_no_margin(cls, raw: Any) -> Any:
+        if isinstance(raw, dict) and raw.get("min_effect") is not None and "margin" not in raw:
+            return {**raw, "margin": 0.0}
+        return raw
+
     @model_validator(mode="after")
-    def _a_share_is_of_a_metric(self) -> Self:
+    def _goes_together(self) -> Self:
         if self.relative and self.metric is None:
             raise ValueError("'relative' is a share of a metric: name the 'metric', or remove it")
+        if self.min_effect is not None and self.rule != "superior":
+            raise ValueError("'min_effect' is for rule 'superior': set it, or give a 'margin'")
+        if self.min_effect is not None and self.min_effect <= self.margin:
+            raise ValueError("'min_effect' must be above 'margin': leave the margin out")
+        if self.seeds == 1:
+            raise ValueError("'seeds' is 1: a spread takes at least 2 models (0: not measured)")
         return self
 
 
@@ -144,10 +164,132 @@ class Latency(Frozen):
     kind: Literal["latency"]
     name: Name = "latency"
     at_most_ms: Annotated[float, Field(gt=0)] | None = None
+    at_most_p99_ms: Annotated[float, Field(gt=0)] | None = Field(default=None, exclude_if=unset)
+    """Of the slowest in a hundred."""
+
+
+class Throughput(Frozen):
+    """Rows scored per second, many at once; recorded, blocks only with a bound."""
+
+    kind: Literal["throughput"]
+    name: Name = "throughput"
+    at_least_rows_per_second: Annotated[float, Field(gt=0)] | None = None
+
+
+class Memory(Frozen):
+    """Megabytes (10^6 bytes) that the scoring process held at most; blocks only with a bound."""
+
+    kind: Literal["memory"]
+    name: Name = "memory"
+    at_most_mb: Annotated[float, Field(gt=0)] | None = None
+
+
+class Slices(Frozen):
+    """No part of the data is left behind: every slice of the holdout is shown to be good enough.
+
+    Give ``margin`` (the loss there is not worse than the champion's by it), or a ``metric`` with
+    ``at_least`` or ``at_most``. The intervals hold for all slices at once (Bonferroni).
+    """
+
+    kind: Literal["slices"]
+    name: Name = "slices"
+    columns: tuple[str, ...] = Field(strict=False, min_length=1)
+    """Of ``evaluation.slices``; each of their values is a slice."""
+    margin: Annotated[float, Field(ge=0)] | None = None
+    metric: MetricName | None = None
+    at_least: float | None = None
+    at_most: float | None = None
+    min_rows: Positive = 500
+    """Smaller slices are not judged; with no larger one the gate fails."""
+    if_not_comparable: Literal["refuse", "accept"] = "refuse"
+
+    @model_validator(mode="after")
+    def _has_one_bound(self) -> Self:
+        given = [x for x in (self.margin, self.at_least, self.at_most) if x is not None]
+        if len(given) != 1:
+            raise ValueError("give exactly one of 'margin', 'at_least' and 'at_most'")
+        if (self.margin is None) != (self.metric is not None):
+            raise ValueError("'margin' is of the loss; 'at_least' and 'at_most' need a 'metric'")
+        return self
+
+
+class Gap(Frozen):
+    """Groups fare alike: a metric does not differ between any two of them by more than a bound."""
+
+    kind: Literal["gap"]
+    name: Name = "gap"
+    column: str
+    """One of ``evaluation.slices``; its values are the groups."""
+    metric: MetricName | None = None
+    """None: the mean loss."""
+    at_most: Annotated[float, Field(gt=0)]
+    min_rows: Positive = 500
+    """Smaller groups are not judged; with fewer than two others the gate fails."""
+
+
+class Calibrated(Frozen):
+    """What the model calls 30 % likely happens in 30 % of the cases, within a bound."""
+
+    kind: Literal["calibration"]
+    name: Name = "calibration"
+    measure: Literal["ece", "slope", "intercept"] = "ece"
+    """The expected calibration error; or how far the slope (of the outcome's log-odds on the
+    predicted ones) is from 1, or the intercept (at a slope of 1) from 0."""
+    at_most: Annotated[float, Field(gt=0)]
+
+
+class Robustness(Frozen):
+    """The model bears inputs that are missing or shifted: its mean loss rises by little."""
+
+    kind: Literal["robustness"]
+    name: Name = "robustness"
+    missing: Annotated[float, Field(gt=0, le=1)] | None = 0.1
+    """Share of all inputs that is taken away, at random; None: not tried."""
+    shift: Annotated[float, Field(gt=0)] | None = 0.5
+    """Standard deviations by which every number is raised, then lowered; None: not tried."""
+    at_most: Annotated[float, Field(gt=0)]
+    """Rise of the mean loss in the worst of these cases."""
+
+    @model_validator(mode="after")
+    def _tries_something(self) -> Self:
+        if self.missing is None and self.shift is None:
+            raise ValueError("give 'missing', 'shift' or both: there is nothing to try")
+        return self
+
+
+class DataEvidence(Frozen):
+    """The contracts of the exact tables that the model was trained on were met."""
+
+    kind: Literal["data_evidence"]
+    name: Name = "data_evidence"
+    warnings: Literal["allow", "refuse"] = "allow"
+    """What to decide where an expectation of severity ``warning`` was not met."""
+
+
+class HoldoutBudget(Frozen):
+    """The holdout is used up: rows that judged too many models say little about the next one."""
+
+    kind: Literal["holdout_budget"]
+    name: Name = "holdout_budget"
+    at_most: Positive
+    """Different models decided on with these rows, this one included."""
 
 
 GateSpec = Annotated[
-    Bound | BeatsBaseline | AgainstChampion | LeakAlarm | Size | Latency,
+    Bound
+    | BeatsBaseline
+    | AgainstChampion
+    | LeakAlarm
+    | Size
+    | Latency
+    | Throughput
+    | Memory
+    | Slices
+    | Gap
+    | Calibrated
+    | Robustness
+    | DataEvidence
+    | HoldoutBudget,
     Field(discriminator="kind"),
 ]
 

@@ -15,18 +15,9 @@ from pydantic import (
 
 from ml_assets.spec.automation import AutomationSpec
 from ml_assets.spec.base import Frozen, Misfit, Misfits, Name, Positive, check_timezone, unset
-from ml_assets.spec.gates import (
-    METRICS_OF,
-    AgainstChampion,
-    BaselineSpec,
-    BeatsBaseline,
-    Bound,
-    GateSpec,
-    Latency,
-    ReleaseSpec,
-    Size,
-)
+from ml_assets.spec.gates import AgainstChampion, BaselineSpec, GateSpec, ReleaseSpec
 from ml_assets.spec.objective import objective_problems
+from ml_assets.spec.policy import Declared, gate_problems
 from ml_assets.spec.sources import SourceSpec, inside
 from ml_assets.spec.tables import FunctionPath, TableSpec
 from ml_assets.spec.training import ModelSpec, Task, TrainingSpec, without_meaning
@@ -339,30 +330,9 @@ def _evaluation_problems(spec: PipelineSpec) -> list[Misfit]:
 
 
 def _gate_problems(spec: PipelineSpec) -> list[Misfit]:
-    names = [gate.name for gate in spec.gates]
-    baselines = sorted(baseline.name for baseline in spec.evaluation.baselines)
-    measured = METRICS_OF[spec.label.task]
-    problems: list[Misfit] = []
-    for number, gate in enumerate(spec.gates):
-        at = ("gates", number)
-        if gate.name in names[:number]:
-            problems.append(Misfit((*at, "name"), f"gate name {gate.name!r} is used twice"))
-        metric = None if isinstance(gate, Size | Latency) else gate.metric
-        if metric is not None and metric not in measured:
-            said = (
-                f"gate {gate.name!r} asks for metric {metric!r}, which a {spec.label.task} task"
-                f" does not have; it has {', '.join(measured)}"
-            )
-            problems.append(Misfit((*at, "metric"), said))
-        if isinstance(gate, BeatsBaseline) and gate.baseline not in baselines:
-            said = (
-                f"gate {gate.name!r} names baseline {gate.baseline!r};"
-                f" evaluation.baselines has {baselines}"
-            )
-            problems.append(Misfit((*at, "baseline"), said))
-        if isinstance(gate, Bound) and gate.at_least is None and gate.at_most is None:
-            problems.append(Misfit(at, f"gate {gate.name!r} needs 'at_least' or 'at_most'"))
-    return problems
+    baselines = [baseline.name for baseline in spec.evaluation.baselines]
+    slices, numbers = spec.evaluation.slices, bool(spec.features.numeric)
+    return gate_problems(spec.gates, Declared(spec.label.task, baselines, slices, numbers))
 
 
 def _canary_problems(spec: PipelineSpec) -> list[Misfit]:

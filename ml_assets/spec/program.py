@@ -321,6 +321,10 @@ class ScoreResult(Frozen):
     latency_ms: float
     """Median wall time to score one row, milliseconds."""
     rows_per_second: float
+    latency_p99_ms: float | None = Field(default=None, exclude_if=unset)
+    """Of one row, the slowest in a hundred; None: a version before did not measure it."""
+    memory_mb: float | None = Field(default=None, exclude_if=unset)
+    """Megabytes (10^6 bytes) that the process held at most."""
 
 
 class MeasureResult(Frozen):

@@ -41,7 +41,8 @@ class StageRecord(Frozen):
 
 
 class Interval(Frozen):
-    """A value with its 95 % interval (block bootstrap percentile)."""
+    """A value with its 95 % interval, from a block bootstrap: percentiles of the draws, or of a
+    difference Student's t (see ``evaluation.bootstrap``)."""
 
     value: float
     low: float
@@ -139,6 +140,30 @@ class Difference(Frozen):
     """As a share of the champion's; None where that is zero."""
 
 
+class Estimate(Frozen):
+    """One thing that a gate holds to its bound."""
+
+    about: str
+    """As a sentence names it: ``origin JFK``."""
+    rows: int
+    interval: Interval | None
+    """None where it cannot be known: all rows are of one day, say."""
+
+
+class SeedSpread(Frozen):
+    """How much models differ that were trained alike, on the same rows, from other seeds."""
+
+    spec: Digest
+    """Of what was trained: family, features, training, all but the seed."""
+    data: Digest
+    """The training set that it was measured on."""
+    seeds: tuple[int, ...] = Field(strict=False)
+    loss: float
+    """Standard deviation, over the models, of the mean loss on the holdout."""
+    metrics: dict[str, float]
+    """The same of each metric."""
+
+
 class ChampionComparison(Frozen):
     """The candidate against the champion on the same rows."""
 
@@ -154,6 +179,8 @@ class ChampionComparison(Frozen):
     """The champion's own, on these rows."""
     differences: dict[str, Difference] = Field(default_factory=dict, exclude_if=unset)
     """Of the metrics that a gate compares."""
+    seeds: SeedSpread | None = Field(default=None, exclude_if=unset)
+    """The intervals above are widened by it; None: they are about these two models alone."""
 
 
 class Recommendation(Frozen):
@@ -195,6 +222,10 @@ class EvaluationReport(Frozen):
     size_bytes: int
     recommendation: Recommendation | None = None
     """None where the spec names no simple model."""
+    estimates: dict[str, tuple[Estimate, ...]] = Field(default_factory=dict, exclude_if=unset)
+    """Gate -> what it is about; each gate's intervals hold for all its estimates at once."""
+    holdout_rows: Digest | None = Field(default=None, exclude_if=unset)
+    """Of the keys of the holdout's rows."""
 
 
 class Change(Frozen):
@@ -219,14 +250,52 @@ class Measured(Frozen):
 
     latency_ms: float
     rows_per_second: float
+    latency_p99_ms: float | None = Field(default=None, exclude_if=unset)
+    memory_mb: float | None = Field(default=None, exclude_if=unset)
 
 
 class GateResult(Frozen):
+    """What a gate says."""
+
     name: str
     passed: bool
     value: float | None
+    """What was held to the bound: the worse end of the interval, where that decides."""
     bound: float | None
     reason: str
+    interval: Interval | None = Field(default=None, exclude_if=unset)
+    """Of what was estimated."""
+
+
+class Audited(Frozen):
+    """The contract of one table that a model was trained on, as its audit ended."""
+
+    key: str
+    partition: str | None
+    found: bool
+    """Whether the record of exactly this version is there."""
+    failed: tuple[str, ...] = Field(default=(), strict=False)
+    """Critical expectations that were not met, or why that cannot be told."""
+    warned: tuple[str, ...] = Field(default=(), strict=False)
+
+
+class HoldoutRows(Frozen):
+    """Which rows a decision rests on."""
+
+    digest: Digest
+    """Of their keys."""
+    first: str
+    last: str
+    """First and last partition, or two empty strings."""
+
+
+class HoldoutUse(Frozen):
+    """How often rows of a holdout were looked at before."""
+
+    models: int
+    """Other models that were decided on before, with rows of it."""
+    unknown: int
+    """Other models of which it was not written down."""
 
 
 class Evidence(Frozen):
@@ -264,6 +333,7 @@ class Decision(Frozen):
     canary: CanaryPeriod | None = Field(default=None, exclude_if=unset)
     run: str
     time: Time
+    holdout: HoldoutRows | None = Field(default=None, exclude_if=unset)
 
 
 class LedgerEntry(Frozen):

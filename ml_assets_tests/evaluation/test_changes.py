@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from ml_assets.evaluation.changes import Candidate, changes
+from ml_assets.evaluation.changes import Candidate, changes, differences
 from ml_assets.spec.records import FeatureImportance, InputVersion, Interval, StageRecord
 
 
@@ -32,12 +32,12 @@ def before(spec, report):
 
 
 def told(before, after):
-    return {(c.group, c.name): (c.before, c.after) for c in changes(before, after).changes}
+    return {(c.group, c.name): (c.before, c.after) for c in differences(before, after)}
 
 
 def test_nothing_is_told_of_the_same_candidate(before):
-    assert changes(before, before).changes == ()
-    assert changes(before, before).since == before.report.model
+    assert changes(before, before, before.report.model).changes == ()
+    assert changes(before, before, before.report.model).since == before.report.model
 
 
 def test_fields_of_the_spec_go_by_their_path_and_parts_by_their_names(before, spec):
@@ -76,3 +76,10 @@ def test_the_window_the_metrics_and_the_importance_are_compared(before, report):
         ("metrics", "auc"): ("0.7300", "0.7500"),
         ("importance", "distance"): ("0.1000", "0.2000"),
     }
+
+
+def test_a_run_that_came_to_no_report_is_compared_as_far_as_it_came(before):
+    failed = Candidate({**before.spec, "seed": 2}, training_set("w1", "w3"), None)
+    groups = {group for group, _ in told(before, failed)}
+    assert groups == {"spec", "data"}
+    assert set(told(before, Candidate(before.spec, None, None))) == set()

@@ -2,7 +2,8 @@
 
 import pytest
 
-from ml_assets.evaluation.gate import NO_CHAMPION, decide, passed, policy_digest, summary
+from ml_assets.evaluation.gates.champion import NO_CHAMPION
+from ml_assets.evaluation.gates.decide import decide, passed, policy_digest, summary
 from ml_assets.spec.gates import (
     AgainstChampion,
     BeatsBaseline,

@@ -6,19 +6,27 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from ml_assets.evaluation.gate import decide, passed
+from ml_assets.evaluation.gates.decide import decide, passed
 from ml_assets.spec.gates import (
     HIGHER_IS_BETTER,
     AgainstChampion,
     BeatsBaseline,
     Bound,
+    Calibrated,
+    DataEvidence,
+    Gap,
     GateSpec,
+    HoldoutBudget,
     Latency,
     LeakAlarm,
+    Memory,
     MetricName,
+    Robustness,
     Size,
+    Slices,
+    Throughput,
 )
-from ml_assets.spec.records import Difference, Interval, Measured
+from ml_assets.spec.records import Difference, Estimate, Interval, Measured
 from ml_assets_tests.evaluation.test_gate import comparison, only, with_metric
 
 METRICS = MetricName.__args__
@@ -58,8 +66,38 @@ gate_specs = st.one_of(
     ),
     st.builds(LeakAlarm, kind=st.just("leak_alarm"), metric=metric_names, bound=st.floats(-1, 1)),
     st.builds(Size, kind=st.just("size"), at_most_mb=st.floats(0.01, 10)),
-    st.builds(Latency, kind=st.just("latency"), at_most_ms=st.floats(0.01, 10)),
+    st.builds(
+        Latency,
+        kind=st.just("latency"),
+        at_most_ms=st.floats(0.01, 10),
+        at_most_p99_ms=st.none() | st.floats(0.01, 10),
+    ),
+    st.builds(Throughput, kind=st.just("throughput"), at_least_rows_per_second=st.floats(0.01, 10)),
+    st.builds(Memory, kind=st.just("memory"), at_most_mb=st.floats(0.01, 10)),
+    st.builds(
+        Slices, kind=st.just("slices"), columns=st.just(("carrier",)), margin=st.floats(0, 1)
+    ),
+    st.builds(
+        Slices,
+        kind=st.just("slices"),
+        columns=st.just(("carrier",)),
+        metric=metric_names,
+        at_least=st.floats(-1, 1),
+    ),
+    st.builds(Gap, kind=st.just("gap"), column=st.just("carrier"), at_most=st.floats(0.01, 1)),
+    st.builds(
+        Calibrated,
+        kind=st.just("calibration"),
+        measure=st.sampled_from(["ece", "slope", "intercept"]),
+        at_most=st.floats(0.01, 1),
+    ),
+    st.builds(Robustness, kind=st.just("robustness"), at_most=st.floats(0.01, 1)),
+    st.builds(
+        DataEvidence, kind=st.just("data_evidence"), warnings=st.sampled_from(["allow", "refuse"])
+    ),
+    st.builds(HoldoutBudget, kind=st.just("holdout_budget"), at_most=st.integers(1, 5)),
 )
+PARTS = (Slices, Gap, Calibrated, Robustness)
 once = settings(
     max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
@@ -79,9 +117,14 @@ def test_whatever_is_taken_away_no_gate_that_needs_it_passes(report, measured, g
     assert len(results) == len(gates)
     for gate, result in zip(gates, results, strict=True):
         about_report = not isinstance(gate, AgainstChampion)
-        if (about_report and getattr(gate, "metric", None) == spoiled) or getattr(
-            gate, "baseline", ""
-        ) == "gone":
+        unknown = isinstance(gate, (*PARTS, Memory, DataEvidence, HoldoutBudget))
+        if isinstance(gate, Slices) and gate.margin is not None:
+            unknown = report.champion is not None  # and nothing was estimated of the slices
+        if (
+            unknown
+            or (about_report and getattr(gate, "metric", None) == spoiled)
+            or getattr(gate, "baseline", "") == "gone"
+        ):
             assert not result.passed
             assert not passed(results)
 
@@ -98,9 +141,12 @@ def test_a_pass_always_has_a_finite_value_on_the_right_side_of_its_bound(
             },
             "baselines": {"constant": dict.fromkeys(METRICS, base)},
             "champion": comparison(high).model_copy(update={"differences": differences(high)}),
+            "estimates": {gate.name: estimated(high)},
         }
     )
-    measured = Measured.model_construct(latency_ms=latency, rows_per_second=1.0)
+    measured = Measured.model_construct(
+        latency_ms=latency, rows_per_second=latency, latency_p99_ms=base, memory_mb=latency
+    )
     result = only(gate, report, measured)
     if not result.passed:
         return
@@ -110,6 +156,15 @@ def test_a_pass_always_has_a_finite_value_on_the_right_side_of_its_bound(
         assert high < (gate.margin if gate.rule == "non_inferior" else -gate.margin)
     elif isinstance(gate, AgainstChampion):
         assert high > (gate.margin if gate.rule == "superior" else -gate.margin)
+
+
+def estimated(end):
+    """Of two parts, one of them with an interval of no width."""
+    flat = Interval.model_construct(value=end, low=end, high=end)
+    near = Interval.model_construct(value=0.0, low=0.0, high=0.0)
+    return tuple(
+        Estimate.model_construct(about="carrier AA", rows=900, interval=one) for one in (flat, near)
+    )
 
 
 def better_up(gate):
@@ -140,4 +195,19 @@ def test_every_kind_of_gate_is_drawn_above():
         ref["properties"]["kind"]["const"]
         for ref in TypeAdapter(GateSpec).json_schema()["$defs"].values()
     }
-    assert kinds == {"bound", "baseline", "champion", "leak_alarm", "size", "latency"}
+    assert kinds == {
+        "bound",
+        "baseline",
+        "champion",
+        "leak_alarm",
+        "size",
+        "latency",
+        "throughput",
+        "memory",
+        "slices",
+        "gap",
+        "calibration",
+        "robustness",
+        "data_evidence",
+        "holdout_budget",
+    }

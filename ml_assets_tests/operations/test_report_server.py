@@ -95,3 +95,21 @@ def test_it_listens_on_this_machine_only_and_is_gone_afterwards(tmp_path: Path) 
             pass
     with pytest.raises(ConnectionRefusedError):
         ask(port, "/")
+
+
+def test_the_page_of_runs_is_made_when_it_is_asked_for(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    made: list[str] = []
+
+    def make(pipeline: str) -> str | None:
+        made.append(pipeline)
+        return "<p>runs</p>" if pipeline == "irises" else None
+
+    with serving_reports(tmp_path, f"http://127.0.0.1:{port}", make):
+        status, body, headers = ask(port, "/irises/experiments.html")
+        assert (status, body) == (200, "<p>runs</p>")
+        assert "script-src 'sha256-" in headers["Content-Security-Policy"]
+        assert ask(port, "/tulips/experiments.html")[0] == 404
+        assert ask(port, "/irises/experiments.html", host="evil.example")[0] == 404
+        assert ask(port, "/../experiments.html")[0] == 404
+    assert made == ["irises", "tulips"]

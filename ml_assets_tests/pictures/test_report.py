@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from ml_assets.evaluation.gate import decide, passed, policy_digest, summary
+from ml_assets.evaluation.gates.decide import decide, passed, policy_digest, summary
 from ml_assets.pictures.drawing import Axis, Bar, Series, bar_chart, line_chart
 from ml_assets.pictures.report import Background, render
 from ml_assets.pictures.training import TrainingStory

@@ -1,0 +1,142 @@
+"""ml-assets prove: make a run or a model again in a clean home, and say whether it is the same."""
+
+import argparse
+import json
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ml_assets.cli.exit_codes import DONE, REFUSED
+
+if TYPE_CHECKING:
+    from ml_assets.operations.reproduction import Verdict
+    from ml_assets.runs.prove.proof import Proof
+
+SCHEMA = 1
+_MARKS = {"equal": "equal", "tolerated": "equal~", "differs": "DIFFERS", "not compared": "-"}
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = commands.add_parser(
+        "prove",
+        help="make a run or a model again from its record, and say whether it is the same",
+        description="Makes it again in a clean home from its run record: sources, tables, features,"
+        " training set, weights, report, decision. Prints a verdict for each: equal (the same"
+        " bytes), equal~ (off the CPU only: every metric within 0.5 %%), or the first that differs."
+        " Exit code 0: equal; 3: it differs, or other code would make it. The state folder is only"
+        " read.",
+    )
+    parser.add_argument(
+        "what",
+        metavar="PIPELINE|RUN|MODEL",
+        help="a pipeline (its release); or the beginning of a run's id, of a session's name or of a"
+        " model's digest, six characters or more",
+    )
+    parser.add_argument("which", nargs="?", metavar="RUN|MODEL", help="one of the pipeline's")
+    parser.add_argument(
+        "--despite-code",
+        action="store_true",
+        help="go on where code, lock, functions or contracts are not what they were",
+    )
+    parser.add_argument(
+        "--from-snapshots",
+        action="store_true",
+        help="do not read the sources again: begin with what was read from them then",
+    )
+    parser.add_argument(
+        "--keep", type=Path, metavar="FOLDER", help="an empty folder for the clean home; it stays"
+    )
+    parser.add_argument("--json", action="store_true", help="the verdicts as one JSON document")
+    parser.set_defaults(call=call)
+
+
+def call(arguments: argparse.Namespace) -> int:
+    from ml_assets.errors import OtherCode
+    from ml_assets.runs.prove.proof import Asked, Proof
+    from ml_assets.settings import read_settings
+
+    asked = Asked(
+        arguments.what,
+        arguments.which,
+        despite_code=arguments.despite_code,
+        from_snapshots=arguments.from_snapshots,
+        keep=arguments.keep,
+    )
+    started = time.monotonic()
+    proof = Proof(read_settings(), asked, _tell)
+    try:
+        found = list(_told(proof, quiet=arguments.json))
+    except OtherCode as refusal:
+        if not arguments.json:
+            raise
+        print(json.dumps({**_document(proof, [], None, 0.0), "verdict": "refused"}, indent=2))
+        print(f"error: {refusal}", file=sys.stderr)
+        return REFUSED
+    seconds = time.monotonic() - started
+    first = next((v for v in found if v.outcome == "differs"), None)
+    if arguments.json:
+        print(json.dumps(_document(proof, found, first, seconds), indent=2))
+    else:
+        print(_summary(proof, found, first, seconds))
+    return REFUSED if first else DONE
+
+
+def _told(proof: "Proof", *, quiet: bool) -> "list[Verdict]":
+    if not quiet:
+        print(f"{proof.claim.said} of {proof.claim.pipeline}, made again in a clean home")
+        for note in proof.notes:
+            print(f"  note: {note}")
+    found: list[Verdict] = []
+    for verdict in proof.verdicts():
+        found.append(verdict)
+        if not quiet:
+            print(_line(verdict), flush=True)
+    return found
+
+
+def _line(verdict: "Verdict") -> str:
+    parts = f" ({verdict.partitions} partitions)" if verdict.partitions > 1 else ""
+    said = f": {verdict.said}" if verdict.said else ""
+    digests = ""
+    if verdict.then and verdict.now:
+        digests = f" ({verdict.now[:12]}, {verdict.then[:12]} then)"
+    return f"{_MARKS[verdict.outcome]:8} {verdict.asset}{parts}{said}{digests}"
+
+
+def _summary(
+    proof: "Proof", found: "list[Verdict]", first: "Verdict | None", seconds: float
+) -> str:
+    what = f"{proof.claim.said} of {proof.claim.pipeline}"
+    took = f"{seconds:.0f} s"
+    if first:
+        return f"{what} differs, first in {first.asset}; what follows is made from it. {took}"
+    loose = [v.asset for v in found if v.outcome == "tolerated"]
+    if loose:
+        return f"{what} is equal within 0.5 % off the CPU: {', '.join(loose)}. {took}"
+    if any(v.outcome == "not compared" for v in found):
+        return f"{what} is equal as far as it went. {took}"
+    return f"{what} is equal, byte by byte. {took}"
+
+
+def _document(
+    proof: "Proof", found: "list[Verdict]", first: "Verdict | None", seconds: float
+) -> dict[str, object]:
+    loose = any(v.outcome == "tolerated" for v in found)
+    return {
+        "schema": SCHEMA,
+        "pipeline": proof.claim.pipeline,
+        "what": proof.claim.said,
+        "verdict": "differs" if first else "tolerated" if loose else "equal",
+        "first_difference": asdict(first) if first else None,
+        "verdicts": [asdict(one) for one in found],
+        "code_differences": proof.differences(),
+        "notes": proof.notes,
+        "seconds": round(seconds, 1),
+    }
+
+
+def _tell(line: str) -> None:
+    """Progress goes beside the verdicts."""
+    print(f"  {line}", file=sys.stderr, flush=True)

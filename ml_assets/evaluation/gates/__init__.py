@@ -1,0 +1,1 @@
+"""The promotion gates: one file for each family of them, and one that decides by all."""
