@@ -30,8 +30,8 @@ ui: $(VENV)/.installed ## open the asset graph in the browser
 test: $(VENV)/.installed-test ## run the tests
 	@$(BIN)/python -m pytest -q $(ARGS)
 
-long: $(VENV)/.installed-test ## run the long tests: a real daemon, 200 days with a run each, 100 storms
-	@$(BIN)/python -m pytest -q -m daemon $(ARGS)
+long: $(VENV)/.installed-test ## run the long tests: a real daemon, planted faults, 200 days, 100 storms
+	@$(BIN)/python -m pytest -q -m "daemon or plants" $(ARGS)
 	@ML_ASSETS_TEST_RUN_EVERY=1 $(BIN)/python -m pytest -q $(ARGS) \
 		ml_assets_tests/operations/test_two_hundred_days.py
 	@ML_ASSETS_TEST_ROUNDS=100 $(BIN)/python -m pytest -q $(ARGS) \

@@ -12,7 +12,7 @@ from ml_assets.cli.main import main, parser
 from ml_assets_tests.worlds import irises
 
 OPTIONS = {
-    "demo": set(),
+    "demo": {"plant"},
     "land-week": {"weeks"},
     "run": {"pipeline", "as_of", "through", "fresh", "epochs", "experiment", "hypothesis", "goal"},
     "new": {"name", "table", "label", "key", "time", "into"},
