@@ -6,7 +6,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from ml_assets.definitions import build
+from ml_assets.definitions import build, resources
 from ml_assets.operations.workplace import open_pipeline
 from ml_assets.registry.audit import problems
 from ml_assets.registry.ledger import read
@@ -62,6 +62,18 @@ def alone(world: World, *stages: str) -> str:
     return " ".join(str(e.step_failure_data.error) for e in result.all_events if e.is_step_failure)
 
 
+def landing(world: World) -> dg.SensorResult:
+    """One tick of the landing sensor."""
+    with world.instance() as instance, pytest.MonkeyPatch.context() as environment:
+        for name, value in world.environment.items():
+            environment.setenv(name, value)
+        sensor = build(world.settings, only="deliveries").resolve_sensor_def("deliveries__landing")
+        context = dg.build_sensor_context(instance=instance, resources=resources(world.settings))
+        found = sensor.evaluate_tick(context)
+    assert found.run_requests, found.skip_message
+    return dg.SensorResult(run_requests=found.run_requests)
+
+
 def test_a_model_that_passed_its_gates_waits_in_canary_for_the_next_week(world: World) -> None:
     (model,) = stages(ledger(world)).values()
     assert stages(ledger(world)) == {"canary": model}
@@ -102,6 +114,13 @@ def test_a_canary_that_does_not_pass_stays_and_the_champion_too(world: World) ->
     deliveries.land(world.sources, 14)
     world.cli("run", "deliveries", "--through", "feature_set")
     assert "no canary decision on model" in alone(world, "canary_report", "promoted_model")
+    (request,) = landing(world).run_requests or ()
+    assert request.job_name == "deliveries__promote", "before the model that would replace it"
+    assert request.tags["why"].startswith(f"canary [2024-04-01]: model {before['canary'][:12]}")
+    assert [key.path[-1] for key in request.asset_selection or ()] == [
+        "canary_report",
+        "promoted_model",
+    ]
     spec = spec_of(world)
     hard = "{kind: champion, rule: superior, margin: 10.0}"
     spec.write_text(spec.read_text().replace("{kind: champion, margin: 10.0}", hard))
@@ -113,6 +132,8 @@ def test_a_canary_that_does_not_pass_stays_and_the_champion_too(world: World) ->
     assert line.decision and line.decision.canary and not line.decision.passed
     assert line.decision.evidence.champion == before["production"]
     assert "stands refused" in world.cli("promote", "deliveries", code=3)
+    (request,) = landing(world).run_requests or ()
+    assert request.job_name == "deliveries__refresh", "a refused canary holds nobody up"
     refused = json.loads(world.cli("status", "deliveries", "--json"))["canary"]
     assert refused["version"] == before["canary"]
     assert "refused by 1 of 1 gate" in refused["decision"]

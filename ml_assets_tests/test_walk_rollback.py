@@ -155,7 +155,7 @@ def test_a_damaged_model_does_not_come_back_and_nothing_moves(world: World) -> N
         )
     finally:
         weights.write_bytes(whole)
-    assert "cannot be used" in said and "weights.safetensors" in said
+    assert "is lost or damaged" in said and "weights.safetensors" in said
     assert len(read(place(world).store, "irises")) == lines
     assert all_say(world, second)
 
@@ -220,3 +220,22 @@ def test_an_override_releases_the_refused_model_and_shows_red(world: World) -> N
     assert "accuracy_floor failed" in str(shown["OVERRIDE"].value)
     assert "OVERRIDE by ada" in world.cli("status", "irises")
     assert "one champion at every moment" in world.cli("history", "irises", "--check")
+
+
+def test_a_model_that_was_refused_since_can_come_back_and_serves(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was released by what counted then; a policy of later does not make it unfit."""
+    third = champion(read(place(world).store, "irises")) or ""
+    spec = world.pipelines / "irises" / "defs.yaml"
+    spec.write_text(spec.read_text().replace("at_least: 0.99999", "at_least: 0.999999"))
+    world.cli("run", "irises", code=3)
+    assert all_say(world, third), (
+        "an override of another decision releases nothing, a release stays"
+    )
+    said = ["--author", "ada", "--reason", "to and fro"]
+    assert main(["rollback", "irises", *said]) == 0
+    assert champion(read(place(world).store, "irises")) != third
+    assert main(["rollback", "irises", "--to", third[:9], *said]) == 0
+    assert f"model {third[:12]} is back in production" in capsys.readouterr().out
+    assert all_say(world, third)

@@ -5,6 +5,7 @@ the stage stays. It waits for no run and no lock, for a training may take the ni
 """
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +21,7 @@ from ml_assets.registry.origin import Origin, find_origin
 from ml_assets.registry.projection import project_stages
 from ml_assets.registry.promote import Refused
 from ml_assets.registry.rollback import AlreadyBack, Way, roll_back, way_back
-from ml_assets.registry.stages import moves, stage_line
+from ml_assets.registry.stages import decided_move, stage_line
 from ml_assets.spec.records import LedgerEntry
 from ml_assets.storage.layout import Address, read_record, recent_records
 
@@ -71,10 +72,12 @@ def return_to(
             " nobody can tell what it was made from. Name another model: ml-assets history"
             f" {place.name}"
         )
-    before = next(iter(reversed(_moves_of(place, way.back))), None)
-    model = load_model(place.store, place.objects, place.name, way.back, moved=before)
+    led = decided_move(read(place.store, place.name), way.back)
+    model = load_model(place.store, place.objects, place.name, way.back, moved=led)
     tell(f"verified: model {way.back[:12]} is what its certificate and its digest name")
-    tell(f"tried: it predicts {try_out(place, model)} rows of the newest features")
+    with ThreadPoolExecutor(1) as beside:  # MLflow takes seconds to load
+        beside.submit(tracking.ensure_database)
+        tell(f"tried: it predicts {try_out(place, model)} rows of the newest features")
     moved = roll_back(
         place.store, place.name, way, place.spec.release, asked.author, asked.reason, run
     )
@@ -120,11 +123,6 @@ def _unfinished(place: Workplace) -> Way | None:
         return None
     finished = record.attributes.get("seq") == there.seq
     return None if finished else Way(there.replaced, there.model)
-
-
-def _moves_of(place: Workplace, model: str) -> list[LedgerEntry]:
-    there = moves(read(place.store, place.name), place.spec.release.to)
-    return [entry for entry in there if entry.model == model]
 
 
 def _newest_features(place: Workplace) -> pl.DataFrame:

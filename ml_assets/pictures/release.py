@@ -60,6 +60,22 @@ def override_picture(override: LedgerEntry | None) -> list[Picture]:
     return [Picture("Released by an override", words, svg("an override", 560, 30, bar))]
 
 
+def override_banner(override: LedgerEntry | None) -> str:
+    """HTML of the report, in red above all else: the verdict below does not decide any more."""
+    if override is None:
+        return ""
+    failed = ", ".join(override.gates)
+    words = (
+        f"{override.author} answers for it, {override.time:%Y-%m-%d %H:%M} UTC (ledger line"
+        f" {override.seq}, against the decision in line {override.overrides}): {override.reason}."
+    )
+    return (
+        '<section class="verdict bad" role="alert"><strong>✗ OVERRIDE: this model may be released'
+        f" although {escape(failed) or 'its gates'} refused it</strong><p>{escape(words)}</p>"
+        "</section>"
+    )
+
+
 def gates_picture(gates: Sequence[GateResult], specs: Sequence[GateSpec]) -> list[Picture]:
     """Each gate's value against its bound; a gate without both is only marked."""
     if not gates:

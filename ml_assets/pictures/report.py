@@ -27,6 +27,7 @@ from ml_assets.pictures.release import (
     decisions_picture,
     gates_picture,
     ledger_table,
+    override_banner,
 )
 from ml_assets.pictures.style import DRAWING, STYLE
 from ml_assets.pictures.training import TrainingStory, decoded_rows, training_pictures
@@ -82,7 +83,7 @@ def render(
     """
     body = [
         _header(report, spec, ways),
-        _override(background.override),
+        override_banner(background.override),
         _verdict(report, gates, decision, spec),
         _tiles(report, measured),
         _gates(gates, background.ledger, spec),
@@ -117,22 +118,6 @@ def _header(report: EvaluationReport, spec: PipelineSpec, ways: Mapping[str, str
         f" · {report.rows:,} holdout rows{span}</p>"
         f'<h1>{escape(spec.name)}</h1><p class="lead">{escape(spec.description)}</p>'
         + (f'<p class="ways">{links}</p>' if links else "")
-    )
-
-
-def _override(override: LedgerEntry | None) -> str:
-    """In red above all else: the verdict below it does not decide any more."""
-    if override is None:
-        return ""
-    failed = ", ".join(override.gates)
-    words = (
-        f"{override.author} answers for it, {override.time:%Y-%m-%d %H:%M} UTC (ledger line"
-        f" {override.seq}, against the decision in line {override.overrides}): {override.reason}."
-    )
-    return (
-        '<section class="verdict bad" role="alert"><strong>✗ OVERRIDE: this model may be released'
-        f" although {escape(failed) or 'its gates'} refused it</strong><p>{escape(words)}</p>"
-        "</section>"
     )
 
 

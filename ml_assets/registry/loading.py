@@ -14,7 +14,7 @@ from ml_assets.errors import CertificateRefused, EvidenceError, NothingReleased,
 from ml_assets.registry.certificate import certificate_path, open_envelope, require_about
 from ml_assets.registry.ledger import path_of, read
 from ml_assets.registry.recalls import require_sound_model
-from ml_assets.registry.stages import decision_line, override_line, stage_line
+from ml_assets.registry.stages import decided_move, decision_line, override_line, stage_line
 from ml_assets.spec.certificate import Certificate, Provenance
 from ml_assets.spec.gates import Target
 from ml_assets.spec.program import ModelManifest, Ref
@@ -66,13 +66,15 @@ def load_release(
         StorageError: its files are not what its digest names.
     """
     at = commit or store.resolve(MAIN)
-    entry = stage_line(read(store, pipeline, at), stage)
+    entries = read(store, pipeline, at)
+    entry = stage_line(entries, stage)
     if entry is None:
         raise NothingReleased(
             f"{pipeline} has no model in {stage}: the ledger names none. Release one first:"
             f" ml-assets run {pipeline}"
         )
-    found = load_model(store, objects, pipeline, entry.model, at, moved=entry)
+    led = entry if entry.because is None else decided_move(entries, entry.model)
+    found = load_model(store, objects, pipeline, entry.model, at, moved=led)
     return LoadedRelease(**vars(found), entry=entry)
 
 
