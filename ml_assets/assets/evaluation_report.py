@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +15,11 @@ from ml_assets.assets.inputs import require_record, resolve_base
 from ml_assets.assets.last_release import REPORT_FILE, changes_since
 from ml_assets.assets.metadata import model_links, numbers, pictures, record_metadata
 from ml_assets.assets.publish import Draft, Published, Work, input_version
-from ml_assets.assets.scoring import Scored, score
+from ml_assets.assets.scoring import Scored, Scorer, Subject
 from ml_assets.assets.seed_spread import Seeds, known_spread, spread_file
 from ml_assets.assets.trained_model import data_ref
 from ml_assets.dataset.encoding import encode_rows
-from ml_assets.dataset.shards import NotComparable, load_schema, read_rows, write_scoring_set
+from ml_assets.dataset.shards import NotComparable, load_schema, read_rows
 from ml_assets.errors import StorageError
 from ml_assets.evaluation.baselines import Rows, score_baseline
 from ml_assets.evaluation.importance import importance, shuffle
@@ -45,7 +44,7 @@ from ml_assets.resources.launcher import LauncherResource
 from ml_assets.resources.objects import ObjectsResource
 from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.spec.canonical import canonical_json, digest_of
-from ml_assets.spec.program import ModelManifest, Ref, ShardSchema, Split
+from ml_assets.spec.program import Ref, ShardSchema, Split
 from ml_assets.spec.records import (
     EvaluationReport,
     FeatureImportance,
@@ -120,14 +119,6 @@ def evaluation_report(graph: PipelineGraph) -> dg.AssetsDefinition:
     return materialize
 
 
-@dataclass(frozen=True)
-class Subject:
-    """A model to score, its files held to its digest."""
-
-    ref: Ref
-    manifest: ModelManifest
-
-
 class Bench:
     """Everything that is scored on one holdout, on the same rows in the same order."""
 
@@ -141,6 +132,7 @@ class Bench:
     ) -> None:
         self.graph, self.spec = graph, graph.spec
         self.context, self.objects, self.launcher = context, objects, launcher
+        self.scorer = Scorer(context, launcher, objects, graph.spec)
         self.data = data
         self.schema: ShardSchema = load_schema(data)
 
@@ -208,14 +200,7 @@ class Bench:
 
     def score(self, model: Subject, rows: pl.DataFrame) -> Scored | NotComparable:
         """A model on rows of this holdout, encoded with the model's own preprocessing."""
-        shards = self.objects.folder("shards", self.graph.name)
-        data = write_scoring_set(rows, model.manifest, self.spec.label, shards)
-        if isinstance(data, NotComparable):
-            return data
-        threads = self.spec.training.threads
-        return score(
-            self.context, self.launcher, self.graph.name, model.ref, data, "holdout", threads
-        )
+        return self.scorer.score(model, rows)
 
     def baselines(self) -> dict[str, np.ndarray]:
         """Baseline name -> predictions on the holdout; each is fitted and forgotten."""
@@ -234,10 +219,7 @@ class Bench:
 
     def champion(self, rival: Subject) -> ChampionScores:
         """The champion on the same rows."""
-        scored = self.score(rival, self.rows("holdout"))
-        if isinstance(scored, NotComparable):
-            return ChampionScores(rival.ref.digest, None, scored.reason)
-        return ChampionScores(rival.ref.digest, scored.predictions, "")
+        return self.scorer.champion(rival, self.rows("holdout"))
 
 
 def _rival(

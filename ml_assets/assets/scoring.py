@@ -5,14 +5,26 @@ from io import BytesIO
 
 import dagster as dg
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from ml_assets.assets.sessions import remember_session, teller
+from ml_assets.dataset.shards import NotComparable, write_scoring_set
+from ml_assets.evaluation.judge import ChampionScores
 from ml_assets.launch.launcher import Launcher, ScoreJob
 from ml_assets.launch.session import score_session
-from ml_assets.spec.program import Ref, ScoreResult, Split
+from ml_assets.spec.pipeline import PipelineSpec
+from ml_assets.spec.program import ModelManifest, Ref, ScoreResult, Split
 from ml_assets.spec.records import Measured
-from ml_assets.storage.objects import read_verified
+from ml_assets.storage.objects import LocalObjects, read_verified
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model to score, its files held to its digest."""
+
+    ref: Ref
+    manifest: ModelManifest
 
 
 @dataclass(frozen=True)
@@ -30,6 +42,34 @@ class Scored:
             latency_p99_ms=self.result.latency_p99_ms,
             memory_mb=self.result.memory_mb,
         )
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """Scores rows of now with any model, each encoded with the model's own preprocessing."""
+
+    context: dg.AssetExecutionContext
+    launcher: Launcher
+    objects: LocalObjects
+    spec: PipelineSpec
+
+    def score(self, model: Subject, rows: pl.DataFrame) -> Scored | NotComparable:
+        """A model on labelled rows of the feature set."""
+        shards = self.objects.folder("shards", self.spec.name)
+        data = write_scoring_set(rows, model.manifest, self.spec.label, shards)
+        if isinstance(data, NotComparable):
+            return data
+        threads = self.spec.training.threads
+        return score(
+            self.context, self.launcher, self.spec.name, model.ref, data, "holdout", threads
+        )
+
+    def champion(self, rival: Subject, rows: pl.DataFrame) -> ChampionScores:
+        """A released model on the same rows as another one."""
+        scored = self.score(rival, rows)
+        if isinstance(scored, NotComparable):
+            return ChampionScores(rival.ref.digest, None, scored.reason)
+        return ChampionScores(rival.ref.digest, scored.predictions, "")
 
 
 def score(

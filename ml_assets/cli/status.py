@@ -50,6 +50,10 @@ def print_release(graph: "PipelineGraph", settings: Settings) -> None:
         stands = "; the release below stands" if release else ""
         print(f"{graph.name}: the newest model, {refusal['version'][:12]}, is refused{stands}")
         _print_gates(refusal["gates"])
+    canary = document["canary"]
+    if canary is not None:
+        said = canary["decision"] or "it waits for rows that came after its holdout"
+        print(f"{graph.name}: model {canary['version'][:12]} is in canary: {said}")
     if release is None:
         print(f"{graph.name}: nothing is released yet")
         return

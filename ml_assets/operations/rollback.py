@@ -114,7 +114,8 @@ def _unfinished(place: Workplace) -> Way | None:
     """A rollback that was killed behind its line is finished first: not one step further back."""
     store = place.store
     there = stage_line(read(store, place.name), place.spec.release.to)
-    record = read_record(store, store.resolve(), Address(place.name, "released_model"))
+    shown_by = Address(place.name, place.spec.release.shown_by)
+    record = read_record(store, store.resolve(), shown_by)
     if there is None or there.because is None or there.replaced is None or record is None:
         return None
     finished = record.attributes.get("seq") == there.seq

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from ml_assets.errors import CertificateRefused, MlAssetsError, SettingsError
+from ml_assets.errors import MlAssetsError, SettingsError
 from ml_assets.registry.bundle import Check, check_bundle
 from ml_assets.registry.certificate import LOCAL_KEY_PROVES, certificate_path
 from ml_assets.registry.ledger import path_of, read
@@ -129,7 +129,7 @@ def _certificates(
         try:
             certificate_of(store, pipeline, line, commit)
             held += 1
-        except CertificateRefused as error:
+        except MlAssetsError as error:
             yield Check("certificate", "refused", str(error))
     yield Check(
         "certificates", "ok", f"{held} of {len(decisions)} decisions and overrides are certified"

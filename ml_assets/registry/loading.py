@@ -15,7 +15,7 @@ from ml_assets.registry.certificate import certificate_path, open_envelope, requ
 from ml_assets.registry.ledger import path_of, read
 from ml_assets.registry.recalls import require_sound_model
 from ml_assets.registry.stages import decision_line, override_line, stage_line
-from ml_assets.spec.certificate import Certificate
+from ml_assets.spec.certificate import Certificate, Provenance
 from ml_assets.spec.gates import Target
 from ml_assets.spec.program import ModelManifest, Ref
 from ml_assets.spec.records import LedgerEntry
@@ -109,6 +109,17 @@ def load_model(
         )
     ref, manifest = open_files(objects, pipeline, model)
     return LoadedModel(ref, manifest, line, override, certificate, refused_since)
+
+
+def provenance_in_force(store: SnapshotStore, pipeline: str, model: str) -> Provenance | None:
+    """What a model was made from, as the certificate says by which it may be used.
+
+    Raises:
+        EvidenceError: its decision or certificate does not hold.
+    """
+    at = store.resolve(MAIN)
+    line, _ = _in_force(read(store, pipeline, at), pipeline, model, None)
+    return certificate_of(store, pipeline, line, at).provenance
 
 
 def certificate_of(

@@ -1,16 +1,17 @@
 """Moving a model to a stage: refused unless the newest decision on it is about what is true now.
 
-``verify`` is pure and fails closed; ``release`` writes the line, or decides again when another line
-came first.
+``verify`` is pure and fails closed; ``release`` and ``promote`` write the line, or decide again
+when another line came first.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from ml_assets.errors import CertificateRefused
+from ml_assets.errors import CertificateRefused, Recalled
 from ml_assets.registry.ledger import Appended, Declined, Head, append
 from ml_assets.registry.loading import certificate_of, why_not
+from ml_assets.registry.recalls import require_sound_model, sound_champion
 from ml_assets.registry.stages import (
     decision_line,
     override_line,
@@ -20,7 +21,7 @@ from ml_assets.registry.stages import (
 )
 from ml_assets.spec.gates import ReleaseSpec, Target
 from ml_assets.spec.records import Decision, Evidence, LedgerEntry
-from ml_assets.storage.snapshots import SnapshotStore
+from ml_assets.storage.snapshots import MAIN, SnapshotStore
 
 
 @dataclass(frozen=True)
@@ -72,21 +73,25 @@ class AlreadyReleased:
 EvidenceNow = Callable[[Sequence[LedgerEntry]], Evidence]
 
 
-def verify(entries: Sequence[LedgerEntry], evidence: Evidence) -> Verified | Refused:
+def verify(
+    entries: Sequence[LedgerEntry], evidence: Evidence, *, canary: bool = False
+) -> Verified | Refused:
     """Hold the newest decision on a model to the evidence as it is now.
 
     Args:
         entries: the ledger of the pipeline, oldest first.
         evidence: what is true now, the champion included.
+        canary: the decision on it as a canary, not that of its gates.
     """
-    line = decision_line(entries, evidence.model)
+    line = decision_line(entries, evidence.model, canary=canary)
     if line is None or line.decision is None:
-        return Refused(
-            (
-                f"There is no decision on model {_short(evidence.model)} in the ledger:"
-                " run the gates (asset checks of evaluation_report) first.",
-            )
+        what, where = ("decision on", "the gates (asset checks of evaluation_report)")
+        if canary:
+            what, where = ("canary decision on", "the check of canary_report (ml-assets promote)")
+        said = (
+            f"There is no {what} model {_short(evidence.model)} in the ledger: run {where} first."
         )
+        return Refused((said,))
     override = override_line(entries, line)
     refused = why_not(line)
     reasons = (
@@ -124,7 +129,8 @@ def release(
     def make(head: Head) -> LedgerEntry | Declined[AlreadyReleased | Refused]:
         found = evidence_now(head.entries) if callable(evidence_now) else evidence_now
         there = stages(head.entries)
-        evidence = found.model_copy(update={"champion": there.get(release.to)})
+        rival = sound_champion(store, store.resolve(MAIN), pipeline, head.entries, release.to)
+        evidence = found.model_copy(update={"champion": rival})
         for stage in (release.to, release.entrance):
             if there.get(stage) == evidence.model:
                 return Declined(_again(store, pipeline, head, evidence, stage))
@@ -150,20 +156,85 @@ def release(
     return Released(outcome.entry) if isinstance(outcome, Appended) else outcome.outcome
 
 
+def promote(
+    store: SnapshotStore,
+    pipeline: str,
+    evidence_now: EvidenceNow,
+    release: ReleaseSpec,
+    author: str,
+    run: str,
+) -> Released | Refused:
+    """Move the model in canary to ``release.to`` if its canary evidence holds at the head.
+
+    Its gates have led it to canary; that decision has to stand, too, under the policy of now.
+
+    Raises:
+        StorageError: the ledger is broken.
+    """
+
+    def make(head: Head) -> LedgerEntry | Declined[Refused]:
+        there = stages(head.entries)
+        evidence = evidence_now(head.entries)
+        rival = sound_champion(store, store.resolve(MAIN), pipeline, head.entries, release.to)
+        evidence = evidence.model_copy(update={"champion": rival})
+        if there.get("canary") != evidence.model:
+            said = f"Model {_short(evidence.model)} is not in canary: {_short(there.get('canary'))}"
+            return Declined(Refused((f"{said} is. Ask again.",)))
+        by_gates = certified(store, pipeline, head, _gates_stand(head.entries, evidence))
+        if isinstance(by_gates, Refused):
+            return Declined(by_gates)
+        verified = verify(head.entries, evidence, canary=True)
+        verified = certified(store, pipeline, head, verified)
+        if isinstance(verified, Refused):
+            return Declined(verified)
+        return LedgerEntry(
+            seq=head.seq,
+            previous=head.previous,
+            kind="stage",
+            model=evidence.model,
+            stage=release.to,
+            replaced=there.get(release.to),
+            decided_by=verified.line,
+            author=author,
+            reason=f"as canary: {verified.reason}",
+            run=run,
+            time=datetime.now(UTC),
+        )
+
+    outcome = append(store, pipeline, make)
+    return Released(outcome.entry) if isinstance(outcome, Appended) else outcome.outcome
+
+
 def certified(
     store: SnapshotStore, pipeline: str, head: Head, verified: Verified | Refused
 ) -> Verified | Refused:
     """What is verified needs a certificate of its own, signed by a trusted key: so does a word
-    against a refusal."""
+    against a refusal. No recall may have reached it."""
     if isinstance(verified, Refused):
         return verified
     try:
+        model = verified.decision.evidence.model
+        require_sound_model(store, store.resolve(MAIN), pipeline, model)
         certificate_of(store, pipeline, head.entries[verified.seq - 1])
         if verified.override:
             certificate_of(store, pipeline, verified.override)
-    except CertificateRefused as error:
+    except (CertificateRefused, Recalled) as error:
         return Refused((str(error),))
     return verified
+
+
+def _gates_stand(entries: Sequence[LedgerEntry], canary: Evidence) -> Verified | Refused:
+    """Whether the gates' own decision lets a canary pass still; the champion of then is past.
+
+    Its report, data and code are those of then as well: they are in the decision.
+    """
+    line = decision_line(entries, canary.model)
+    if line is None or line.decision is None:
+        return Refused(
+            (f"No gates decided on model {_short(canary.model)}: nothing speaks for it.",)
+        )
+    now = line.decision.evidence.model_copy(update={"policy": canary.policy})
+    return verify(entries, now)
 
 
 def _again(

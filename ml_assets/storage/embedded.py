@@ -20,6 +20,7 @@ import polars as pl
 from ml_assets.errors import StorageError
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.storage.blobs import Blobs
+from ml_assets.storage.objects import stays_below
 from ml_assets.storage.refs import Refs
 from ml_assets.storage.snapshots import (
     MAIN,
@@ -72,7 +73,7 @@ class EmbeddedStore:
         target = self._refs.target(ref)
         if target is None and ref == MAIN:
             target = self._first_commit()
-        if target is None and len(ref) == 64 and self._blobs.path(ref).is_file():
+        if target is None and len(ref) == 64 and ref.isalnum() and self._blobs.path(ref).is_file():
             target = ref
         if target is not None:
             self._trust.require(target, ref)
@@ -392,8 +393,7 @@ def _applied(tree: Tree, staged: Mapping[str, tuple[str, int] | None]) -> Tree:
 
 
 def _checked(path: str) -> str:
-    parts = PurePosixPath(path).parts
-    if not path or path != "/".join(parts) or ".." in parts or parts[0] == "/":
+    if not stays_below(path) or path != PurePosixPath(path).as_posix():
         raise StorageError(
             f"{path!r} is no path of a snapshot: relative, with '/' between, no '..'"
         )

@@ -31,9 +31,28 @@ class LocalObjects:
             StorageError: a part is absolute, empty, or climbs out with ``..``.
         """
         for part in parts:
-            if not _stays(part):
+            if not stays_below(part):
                 raise StorageError(f"{part!r} is no name of an object: it leads out of {self.root}")
         return self.root.joinpath(*parts)
+
+    def own(self, named: Ref, *kind: str) -> Ref:
+        """What a record names, at its address in this store, which may have moved since.
+
+        Raises:
+            StorageError: the record names another place than ``<kind>/<digest>`` of a store, or a
+                symbolic link lies there.
+        """
+        place = (*kind, named.digest)
+        parts = PurePosixPath(named.uri).parts
+        if parts[-len(place) :] != place or ".." in parts or "\0" in named.uri:
+            raise StorageError(
+                f"A record names {named.uri!r}, which is not {'/'.join(place)[:40]} of an object"
+                " store: it is not followed. Make the asset again."
+            )
+        folder = self.path(*place)
+        if folder.resolve() != self.root.resolve().joinpath(*place):
+            raise StorageError(f"{folder} leads somewhere else by a symbolic link.")
+        return Ref(uri=str(folder), digest=named.digest)
 
     def folder(self, *parts: str) -> Path:
         """A folder, made where it is missing."""
@@ -116,7 +135,7 @@ def inside(folder: Path, name: str) -> Path:
     Raises:
         StorageError: the name leads out of the folder, itself or by a symbolic link.
     """
-    if not _stays(name):
+    if not stays_below(name):
         raise StorageError(f"{name!r} is no name of a file in {folder}: it leads out of it.")
     file = folder / name
     if file.resolve().parent != folder.resolve() / PurePosixPath(name).parent:
@@ -124,7 +143,7 @@ def inside(folder: Path, name: str) -> Path:
     return file
 
 
-def _stays(name: str) -> bool:
+def stays_below(name: str) -> bool:
     """Whether a relative name stays below what it is joined to, also after a URL's unescaping."""
     inner = PurePosixPath(name)
     plain = name and not any(sign in name for sign in "\0\\%")

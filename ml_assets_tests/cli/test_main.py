@@ -20,6 +20,7 @@ OPTIONS = {
     "status": {"pipeline", "json"},
     "history": {"pipeline", "json", "check"},
     "was-serving": {"pipeline", "at", "json"},
+    "promote": {"pipeline"},
     "override": {"pipeline", "model", "author", "reason", "json"},
     "rollback": {"pipeline", "to", "author", "reason", "json"},
     "experiments": {"pipeline", "last", "open", "json"},
