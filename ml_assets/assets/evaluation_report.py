@@ -27,7 +27,7 @@ from ml_assets.evaluation.judge import ChampionScores, Holdout, judge
 from ml_assets.evaluation.robustness import Perturbed, spoil
 from ml_assets.launch.launcher import Launcher
 from ml_assets.pictures.evaluation import evaluation_pictures
-from ml_assets.pictures.picture import Picture, Table
+from ml_assets.pictures.picture import Picture, Table, plain_markdown
 from ml_assets.pictures.release import changes_table
 from ml_assets.registry.ledger import read
 from ml_assets.registry.loading import load_release, open_files
@@ -84,15 +84,8 @@ def evaluation_report(graph: PipelineGraph) -> dg.AssetsDefinition:
         bench = Bench(graph, context, objects.store(), launcher.launcher(), data_ref(data))
         model = Subject(*open_files(objects.store(), graph.name, trained.data_version))
         against = _rival(graph, store, objects.store(), base, trained.data_version)
-        init = trained.attributes.get("init")
-        seeds = Seeds(
-            graph,
-            context,
-            bench.launcher,
-            known_spread(store, base, graph),
-            data,
-            Ref.model_validate(init) if init else None,
-        )
+        known = known_spread(store, base, graph)
+        seeds = Seeds(graph, context, bench.launcher, known, trained, data)
         span = tuple(data.attributes["holdout"])
         report, measured = bench.judge(model, span, against, seeds)
         since = changes_since(context.log, graph, store, base, report)
@@ -298,5 +291,5 @@ def metrics_markdown(report: EvaluationReport) -> str:
         others["champion"] = report.champion.metrics
     for name, values in others.items():
         cells = [f"{values[m]:.4f}" if m in values else "" for m in names]
-        lines.append(f"| {name} | {' | '.join(cells)} |")
+        lines.append(f"| {plain_markdown(name)} | {' | '.join(cells)} |")
     return "\n".join(lines)

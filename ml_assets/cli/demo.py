@@ -6,13 +6,14 @@ import shutil
 import sys
 from pathlib import Path
 
-from ml_assets.cli.exit_codes import DONE
+from ml_assets.cli.exit_codes import DONE, ERROR
 from ml_assets.cli.run import run_pipeline, tell
 from ml_assets.cli.session import working_session
 from ml_assets.errors import SettingsError
-from ml_assets.settings import Settings
+from ml_assets.settings import Settings, read_settings
 
 PIPELINE = "flight_delays"
+FAULTS = ("leak", "weak-model", "bad-rows", "tampered-model", "killed-rank")
 _NEXT = """
 what to do next{first}:
   ml-assets ui                            the lineage, in a browser
@@ -27,12 +28,17 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "demo",
         help="lay out real flights and run the whole pipeline on them",
         description="Lays out 51 weeks of real flights, their arrivals and the weather as a user"
-        " would have them, then runs the pipeline flight_delays. Offline; safe to repeat.",
+        " would have them, then runs the pipeline flight_delays. Offline; safe to repeat."
+        " With --plant it plants a fault in a copy instead, and shows what catches it: exit code 0"
+        " if the guard held, 1 if not. The demo's own release is not touched.",
     )
+    parser.add_argument("--plant", choices=FAULTS, help="plant this fault, and see it caught")
     parser.set_defaults(call=call)
 
 
 def call(arguments: argparse.Namespace) -> int:
+    if arguments.plant:
+        return _plant(arguments.plant)
     from ml_assets.runs.outside_world import lay_out
     from ml_assets.runs.run import Request
 
@@ -43,6 +49,17 @@ def call(arguments: argparse.Namespace) -> int:
         run_pipeline(session, Request(PIPELINE))
     print(_NEXT.format(first=_first()))
     return DONE
+
+
+def _plant(name: str) -> int:
+    from ml_assets.runs.plants.plants import plant, sentences
+    from ml_assets.spec.load import find_pipeline, pipeline_folders
+
+    settings = read_settings()
+    original = find_pipeline(pipeline_folders(settings), PIPELINE)
+    outcome = plant(name, settings, original, demo_world(settings), tell)
+    print("", *sentences(outcome), sep="\n")
+    return DONE if outcome.held else ERROR
 
 
 def _first() -> str:

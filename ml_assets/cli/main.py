@@ -32,6 +32,7 @@ from ml_assets.cli import (
     ui,
     verify,
     was_serving,
+    what_if,
 )
 from ml_assets.cli.exit_codes import DONE, ERROR, INTERRUPTED, REFUSED
 from ml_assets.errors import EvidenceError, Interrupted, MlAssetsError
@@ -45,6 +46,7 @@ _COMMANDS = (
     status,
     history,
     was_serving,
+    what_if,
     promote,
     override,
     rollback,

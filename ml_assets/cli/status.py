@@ -60,6 +60,8 @@ def print_release(graph: "PipelineGraph", settings: Settings) -> None:
     print(f"{graph.name}: {release['stage']} is model {release['version'][:12]}")
     if release["recalled"]:
         print(f"  RECALLED: it {release['recalled']}")
+    elif release["unusable"]:
+        print(f"  [fail] it cannot be used: {release['unusable']}")
     _print_gates(release["gates"])
     print(f"  decision: {release['decision']}, {release['reason']}")
     override = release["override"]
@@ -73,13 +75,18 @@ def _print_gates(gates: list[dict[str, Any]]) -> None:
 
 
 def _status(graph: "PipelineGraph", settings: Settings) -> dict[str, Any]:
+    from ml_assets.operations.soundness import unusable
+    from ml_assets.operations.workplace import open_pipeline
     from ml_assets.resources.launcher import LauncherResource
     from ml_assets.runs.status import status
     from ml_assets.storage.embedded import open_snapshots
 
-    launcher = LauncherResource(objects=settings.objects, snapshots=settings.snapshots).launcher()
+    launcher = LauncherResource(objects=settings.objects).launcher()
     store = open_snapshots(settings.snapshots) if _is_begun(settings) else None
-    return status(graph, store, launcher)
+    document = status(graph, store, launcher)
+    if document["release"]:
+        document["release"]["unusable"] = unusable(open_pipeline(graph.name, settings))
+    return document
 
 
 def _is_begun(settings: Settings) -> bool:

@@ -12,7 +12,7 @@ from ml_assets.cli.main import main, parser
 from ml_assets_tests.worlds import irises
 
 OPTIONS = {
-    "demo": set(),
+    "demo": {"plant"},
     "land-week": {"weeks"},
     "run": {"pipeline", "as_of", "through", "fresh", "epochs", "experiment", "hypothesis", "goal"},
     "new": {"name", "table", "label", "key", "time", "into"},
@@ -20,6 +20,7 @@ OPTIONS = {
     "status": {"pipeline", "json"},
     "history": {"pipeline", "json", "check"},
     "was-serving": {"pipeline", "at", "json"},
+    "what-if": {"pipeline", "gate", "bound", "json"},
     "promote": {"pipeline"},
     "override": {"pipeline", "model", "author", "reason", "json"},
     "rollback": {"pipeline", "to", "author", "reason", "json"},
