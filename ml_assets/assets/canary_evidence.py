@@ -15,6 +15,7 @@ from ml_assets.evaluation.gates.decide import policy_digest
 from ml_assets.evaluation.judge import Holdout, judge
 from ml_assets.registry.ledger import read
 from ml_assets.registry.loading import open_files
+from ml_assets.registry.recalls import sound_champion
 from ml_assets.registry.stages import champion
 from ml_assets.spec.gates import AgainstChampion
 from ml_assets.spec.pipeline import PipelineSpec
@@ -118,5 +119,5 @@ def canary_evidence(
         data=rows.digest,
         code=record.code_version,
         policy=policy_digest(graph.spec.gates, graph.spec.release),
-        champion=champion(entries, graph.spec.release.to),
+        champion=sound_champion(store, base, graph.name, entries, graph.spec.release.to),
     )
