@@ -6,10 +6,12 @@ from typing import Any
 import dagster as dg
 from pydantic import BaseModel
 
+from ml_assets.assets.canary_report import canary_report
 from ml_assets.assets.derived_table import derived_table
 from ml_assets.assets.evaluation_report import evaluation_report
 from ml_assets.assets.feature_set import feature_set
 from ml_assets.assets.graph import PipelineGraph
+from ml_assets.assets.promoted_model import promoted_model
 from ml_assets.assets.raw_snapshot import raw_snapshot
 from ml_assets.assets.released_model import released_model
 from ml_assets.assets.trained_model import trained_model
@@ -21,6 +23,7 @@ from ml_assets.automation.resume_drill import drill_check, drill_job, drill_sche
 from ml_assets.automation.rollback import rollback_job
 from ml_assets.automation.schedules import schedules
 from ml_assets.automation.sensors import sensors
+from ml_assets.checks.canary import canary
 from ml_assets.checks.gates import gates
 from ml_assets.checks.sanity import sanity
 from ml_assets.settings import read_settings
@@ -72,6 +75,7 @@ def build_pipeline(spec: PipelineSpec, folder: Path) -> dg.Definitions:
     jobs = pipeline_jobs(graph)
     watched = [beginnings_sensor(graph)] if runs_by_itself(spec.automation) else []
     drilled = [drill_check(graph)] if spec.automation.resume_drill else []
+    asks_canary = spec.release.canary != "none"
     drills = [drill_job(graph)] if drilled else []
     return dg.Definitions(
         assets=[
@@ -83,10 +87,12 @@ def build_pipeline(spec: PipelineSpec, folder: Path) -> dg.Definitions:
             trained_model(graph),
             evaluation_report(graph),
             released_model(graph),
+            *([canary_report(graph), promoted_model(graph)] if asks_canary else []),
         ],
         asset_checks=[
             *sanity(graph),
             gates(graph),
+            *([canary(graph)] if asks_canary else []),
             *([beginnings_check(graph)] if watched else []),
             *drilled,
         ],

@@ -80,6 +80,10 @@ class OtherCode(EvidenceError):
     """A proof was asked for, and what would make it again is not what made it."""
 
 
+class CertificateRefused(EvidenceError):
+    """A decision's certificate is missing, altered, foreign, or about something else."""
+
+
 class NothingReleased(MlAssetsError):
     """A pipeline has no model in its stage to use."""
 

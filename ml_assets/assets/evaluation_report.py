@@ -15,11 +15,11 @@ from ml_assets.assets.inputs import require_record, resolve_base
 from ml_assets.assets.last_release import REPORT_FILE, changes_since
 from ml_assets.assets.metadata import model_links, numbers, pictures, record_metadata
 from ml_assets.assets.publish import Draft, Published, Work, input_version
-from ml_assets.assets.scoring import Scored, score
+from ml_assets.assets.scoring import Scored, Scorer, Subject
 from ml_assets.assets.seed_spread import Seeds, known_spread, spread_file
 from ml_assets.assets.trained_model import data_ref
 from ml_assets.dataset.encoding import encode_rows
-from ml_assets.dataset.shards import NotComparable, load_schema, write_scoring_set
+from ml_assets.dataset.shards import NotComparable, load_schema, read_rows
 from ml_assets.errors import StorageError
 from ml_assets.evaluation.baselines import Rows, score_baseline
 from ml_assets.evaluation.importance import importance, shuffle
@@ -30,6 +30,7 @@ from ml_assets.pictures.evaluation import evaluation_pictures
 from ml_assets.pictures.picture import Picture, Table
 from ml_assets.pictures.release import changes_table
 from ml_assets.registry.ledger import read
+from ml_assets.registry.loading import load_release, open_files
 from ml_assets.registry.run_history import RUN_FILE
 from ml_assets.registry.run_record import (
     RunRecord,
@@ -43,7 +44,7 @@ from ml_assets.resources.launcher import LauncherResource
 from ml_assets.resources.objects import ObjectsResource
 from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.spec.canonical import canonical_json, digest_of
-from ml_assets.spec.program import ModelManifest, Ref, ShardSchema, Split
+from ml_assets.spec.program import Ref, ShardSchema, Split
 from ml_assets.spec.records import (
     EvaluationReport,
     FeatureImportance,
@@ -77,14 +78,16 @@ def evaluation_report(graph: PipelineGraph) -> dg.AssetsDefinition:
     ) -> dg.MaterializeResult:
         store = snapshots.store()
         base = resolve_base(context, store)
-        model = require_record(store, base, Address(graph.name, "trained_model"))
+        trained = require_record(store, base, Address(graph.name, "trained_model"))
         data = require_record(store, base, Address(graph.name, "training_set"))
         bench = Bench(graph, context, objects.store(), launcher.launcher(), data_ref(data))
-        model_ref = Ref.model_validate(model.attributes["model"])
+        model = Subject(*open_files(objects.store(), graph.name, trained.data_version))
         rival = champion(read(store, graph.name, base), graph.spec.release.to)
-        if rival == model_ref.digest:
-            rival = None
-        init = model.attributes.get("init")
+        against: Subject | None = None
+        if rival and rival != trained.data_version:
+            release = load_release(store, objects.store(), graph.name, graph.spec.release.to, base)
+            against = Subject(release.model, release.manifest)
+        init = trained.attributes.get("init")
         seeds = Seeds(
             graph,
             context,
@@ -94,16 +97,16 @@ def evaluation_report(graph: PipelineGraph) -> dg.AssetsDefinition:
             Ref.model_validate(init) if init else None,
         )
         span = tuple(data.attributes["holdout"])
-        report, measured = bench.judge(model_ref, span, rival, seeds)
+        report, measured = bench.judge(model, span, against, seeds)
         since = changes_since(context.log, graph, store, base, report)
-        seen = (_champion_input(rival),) if rival else ()
-        inputs = (input_version(model, base), input_version(data, base))
+        seen = (_champion_input(against.ref.digest),) if against else ()
+        inputs = (input_version(trained, base), input_version(data, base))
         work = Work(Address(graph.name, STAGE), code_version, inputs, context.run_id, seen=seen)
         with Draft(store, work, base, rows=report.rows) as draft:
             draft.text(REPORT_FILE, canonical_json(report))
             draft.text(
                 RUN_FILE,
-                record_bytes(_run_record(graph, context.run_id, base, model, data, report)),
+                record_bytes(_run_record(graph, context.run_id, base, trained, data, report)),
             )
             if report.champion and report.champion.seeds:
                 draft.text(spread_file(graph), canonical_json(report.champion.seeds))
@@ -116,7 +119,7 @@ def evaluation_report(graph: PipelineGraph) -> dg.AssetsDefinition:
                 data_version=digest_of(report),
             )
         shown = [*evaluation_pictures(report, graph.spec), changes_table(since)]
-        return _result(published, report, measured, shown, model_links(graph.name, model))
+        return _result(published, report, measured, shown, model_links(graph.name, trained))
 
     return materialize
 
@@ -134,17 +137,18 @@ class Bench:
     ) -> None:
         self.graph, self.spec = graph, graph.spec
         self.context, self.objects, self.launcher = context, objects, launcher
+        self.scorer = Scorer(context, launcher, objects, graph.spec)
         self.data = data
         self.schema: ShardSchema = load_schema(data)
 
     def rows(self, split: Split) -> pl.DataFrame:
         """The rows of a split before encoding."""
-        return pl.read_parquet(Path(self.data.uri) / self.schema.rows[split].path)
+        return read_rows(self.data, self.schema, split)
 
     def judge(
-        self, model: Ref, span: tuple[str, ...], rival: str | None, seeds: Seeds
+        self, model: Subject, span: tuple[str, ...], rival: Subject | None, seeds: Seeds
     ) -> tuple[EvaluationReport, Measured]:
-        """The model on its holdout, the baselines and the champion (its digest) beside it."""
+        """The model on its holdout, the baselines and the champion beside it."""
         holdout = Holdout.of(self.spec, self.rows("holdout"), (span[0], span[-1]))
         with ThreadPoolExecutor(1) as beside:  # the scores come from a process of their own
             baselines = beside.submit(self.baselines)
@@ -153,13 +157,13 @@ class Bench:
             comparable = champion is not None and champion.predictions is not None
             report = judge(
                 self.spec,
-                model=model.digest,
+                model=model.ref.digest,
                 data=self.data.digest,
                 holdout=holdout,
                 predictions=scored.predictions,
                 baselines=baselines.result(),
                 champion=champion,
-                size_bytes=folder_size(Path(model.uri)),
+                size_bytes=folder_size(Path(model.ref.uri)),
                 importance=importance,
                 perturbed=perturbed,
                 seeds=seeds.spread(holdout, self.predictions) if comparable else None,
@@ -167,7 +171,7 @@ class Bench:
         return report, scored.measured()
 
     def model(
-        self, model: Ref, holdout: Holdout
+        self, model: Subject, holdout: Holdout
     ) -> tuple[Scored, tuple[FeatureImportance, ...], Perturbed | None]:
         """The holdout's scores, how much the model needs each feature, and spoiled copies' scores.
 
@@ -189,7 +193,8 @@ class Bench:
 
     def predictions(self, model: Ref) -> np.ndarray:
         """Of a model trained on this very set, on the holdout as it is."""
-        scored = self.score(model, self.rows("holdout"))
+        files = open_files(self.objects, self.graph.name, model.digest)
+        scored = self.score(Subject(*files), self.rows("holdout"))
         if isinstance(scored, NotComparable):
             raise StorageError(f"{self.graph.name}: the holdout does not fit: {scored.reason}")
         return scored.predictions
@@ -198,15 +203,9 @@ class Bench:
         """Numeric column -> its standard deviation in the training split."""
         return {column.name: column.std for column in self.schema.preprocessing.numeric}
 
-    def score(self, model: Ref, rows: pl.DataFrame) -> Scored | NotComparable:
+    def score(self, model: Subject, rows: pl.DataFrame) -> Scored | NotComparable:
         """A model on rows of this holdout, encoded with the model's own preprocessing."""
-        manifest = ModelManifest.model_validate_json((Path(model.uri) / "model.json").read_bytes())
-        shards = self.objects.folder("shards", self.graph.name)
-        data = write_scoring_set(rows, manifest, self.spec.label, shards)
-        if isinstance(data, NotComparable):
-            return data
-        threads = self.spec.training.threads
-        return score(self.context, self.launcher, self.graph.name, model, data, "holdout", threads)
+        return self.scorer.score(model, rows)
 
     def baselines(self) -> dict[str, np.ndarray]:
         """Baseline name -> predictions on the holdout; each is fitted and forgotten."""
@@ -223,13 +222,9 @@ class Bench:
             )
         return found
 
-    def champion(self, digest: str) -> ChampionScores:
+    def champion(self, rival: Subject) -> ChampionScores:
         """The champion on the same rows."""
-        folder = self.objects.folder("models", digest)
-        scored = self.score(Ref(uri=str(folder), digest=digest), self.rows("holdout"))
-        if isinstance(scored, NotComparable):
-            return ChampionScores(digest, None, scored.reason)
-        return ChampionScores(digest, scored.predictions, "")
+        return self.scorer.champion(rival, self.rows("holdout"))
 
 
 def _run_record(

@@ -31,7 +31,9 @@ MODEL_STAGES = (
     "evaluation_report",
     "released_model",
 )
-STAGES = (*DATA_STAGES, *MODEL_STAGES)
+CANARY_STAGES = ("canary_report", "promoted_model")
+"""Of pipelines that ask for canary evidence."""
+STAGES = (*DATA_STAGES, *MODEL_STAGES, *CANARY_STAGES)
 
 
 @dataclass(frozen=True)
@@ -169,6 +171,8 @@ class PipelineGraph:
             "trained_model": [spec.model, training],
             "evaluation_report": [spec.evaluation, *spec.gates],
             "released_model": [spec.release, *spec.gates],
+            "canary_report": [spec.evaluation, spec.release, *spec.gates],
+            "promoted_model": [spec.release, *spec.gates],
         }
         return parts[stage]
 
@@ -196,6 +200,8 @@ _ROOMS: Mapping[str, tuple[str, ...]] = {
     "trained_model": ("training",),
     "evaluation_report": ("evaluation", "training"),
     "released_model": (),
+    "canary_report": ("evaluation", "training"),
+    "promoted_model": (),
 }
 
 

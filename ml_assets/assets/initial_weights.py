@@ -8,12 +8,14 @@ import dagster as dg
 from ml_assets.assets.graph import PipelineGraph, file_digest
 from ml_assets.errors import SpecError
 from ml_assets.registry.ledger import read
+from ml_assets.registry.loading import load_release
 from ml_assets.registry.run_record import RunInput
 from ml_assets.registry.stages import champion
 from ml_assets.spec.program import Ref
 from ml_assets.spec.records import InputVersion
 from ml_assets.spec.training import RELEASE
 from ml_assets.storage.objects import LocalObjects
+from ml_assets.storage.safetensors_file import check_safetensors
 from ml_assets.storage.snapshots import CommitId, SnapshotStore
 
 KEY = "init_from"
@@ -49,12 +51,15 @@ def initial_weights(
 
     Raises:
         SpecError: it names a file that is not there.
+        EvidenceError: the release does not hold; see ``registry.loading``.
+        StorageError: the file is no safetensors file, or the release is damaged.
     """
     said = graph.spec.training.init_from
     if said is None:
         return None
     if said != RELEASE:
         file = initial_file(graph.folder, said)
+        check_safetensors(file)
         return InitialWeights(Ref(uri=str(file), digest=file_digest(file)), said)
     stage = graph.spec.release.to
     model = champion(read(store, graph.name, base), stage)
@@ -64,7 +69,8 @@ def initial_weights(
             " training begins with fresh values"
         )
         return None
-    return InitialWeights(Ref(uri=str(objects.path("models", model)), digest=model), said)
+    release = load_release(store, objects, graph.name, stage, base)
+    return InitialWeights(release.model, said)
 
 
 def initial_file(folder: Path, said: str) -> Path:

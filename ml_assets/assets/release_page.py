@@ -40,9 +40,14 @@ class ShownRelease:
 
 
 def show_release(
-    graph: PipelineGraph, store: SnapshotStore, commit: CommitId, move: LedgerEntry, run: str
+    graph: PipelineGraph,
+    store: SnapshotStore,
+    commit: CommitId,
+    move: LedgerEntry,
+    run: str,
+    stage: str = STAGE,
 ) -> ShownRelease:
-    """Publish the record of released_model, and what its page shows.
+    """Publish the record of released_model (or promoted_model), and what its page shows.
 
     Args:
         commit: has the records of the model that was moved, and of its report.
@@ -55,8 +60,8 @@ def show_release(
     model = require_record(store, commit, Address(graph.name, "trained_model"))
     report = require_record(store, commit, Address(graph.name, "evaluation_report"))
     inputs = (input_version(model, commit), input_version(report, commit))
-    code_version = graph.code_version(STAGE)
-    work = Work(Address(graph.name, STAGE), code_version, inputs, run)
+    code_version = graph.code_version(stage)
+    work = Work(Address(graph.name, stage), code_version, inputs, run)
     with Draft(store, work, store.resolve("main")) as draft:
         published = draft.publish(
             attributes=_attributes(move, model), data_version=model.data_version

@@ -10,14 +10,17 @@ from ml_assets.assets.inputs import require_record, resolve_base
 from ml_assets.assets.release_page import STAGE, show_release
 from ml_assets.errors import EvidenceError
 from ml_assets.evaluation.gates.decide import policy_digest
+from ml_assets.registry.loading import open_files
 from ml_assets.registry.mlflow import Tracking, Unavailable
 from ml_assets.registry.projection import project_stages
 from ml_assets.registry.promote import AlreadyReleased, Refused, release
 from ml_assets.registry.stages import champion
+from ml_assets.resources.objects import ObjectsResource
 from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.resources.tracking import TrackingResource
 from ml_assets.spec.records import Evidence, LedgerEntry
 from ml_assets.storage.layout import Address
+from ml_assets.storage.objects import LocalObjects
 from ml_assets.storage.snapshots import CommitId, SnapshotStore
 
 
@@ -36,6 +39,7 @@ def released_model(graph: PipelineGraph) -> dg.AssetsDefinition:
     def materialize(
         context: dg.AssetExecutionContext,
         snapshots: SnapshotsResource,
+        objects: ObjectsResource,
         tracking: TrackingResource,
     ) -> dg.MaterializeResult:
         store = snapshots.store()
@@ -44,7 +48,7 @@ def released_model(graph: PipelineGraph) -> dg.AssetsDefinition:
         outcome = release(
             store,
             graph.name,
-            lambda entries: current_evidence(graph, store, base, entries),
+            lambda entries: evidence_to_release(graph, store, objects.store(), base, entries),
             spec.release,
             author=spec.owner,
             run=context.run_id,
@@ -89,6 +93,24 @@ def current_evidence(
         policy=policy_digest(graph.spec.gates, graph.spec.release),
         champion=champion(entries, graph.spec.release.to),
     )
+
+
+def evidence_to_release(
+    graph: PipelineGraph,
+    store: SnapshotStore,
+    objects: LocalObjects,
+    base: CommitId,
+    entries: Sequence[LedgerEntry],
+) -> Evidence:
+    """The evidence as it is now, about files that are what was judged.
+
+    Raises:
+        StorageError: a file of the model was changed or lost since.
+        EvidenceError: see ``current_evidence``.
+    """
+    evidence = current_evidence(graph, store, base, entries)
+    open_files(objects, graph.name, evidence.model)
+    return evidence
 
 
 def project(

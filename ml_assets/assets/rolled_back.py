@@ -1,9 +1,9 @@
-"""The record of released_model and its materialization, after a rollback: they say what serves."""
+"""The record of a release and its materialization, after a rollback: they say what serves."""
 
 import dagster as dg
 
 from ml_assets.assets.graph import PipelineGraph
-from ml_assets.assets.release_page import STAGE, show_release
+from ml_assets.assets.release_page import show_release
 from ml_assets.operations.rollback import Returned
 from ml_assets.storage.snapshots import SnapshotStore
 
@@ -16,9 +16,10 @@ def rolled_back(
     Raises:
         StorageError: another run published the record at the same time.
     """
-    shown = show_release(graph, store, returned.origin.commit, returned.entry, run)
+    stage = graph.spec.release.shown_by
+    shown = show_release(graph, store, returned.origin.commit, returned.entry, run, stage)
     return dg.AssetMaterialization(
-        graph.key(STAGE),
+        graph.key(stage),
         description=f"Rolled back by {returned.entry.author}: {returned.entry.reason}",
         metadata=shown.metadata,
         tags={"dagster/data_version": shown.data_version.value},

@@ -1,19 +1,30 @@
 """Scoring rows with exported weights, through the training program: no torch in this process."""
 
 from dataclasses import dataclass
-from pathlib import Path
+from io import BytesIO
 
 import dagster as dg
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from ml_assets.assets.sessions import remember_session, teller
-from ml_assets.errors import StorageError
+from ml_assets.dataset.shards import NotComparable, write_scoring_set
+from ml_assets.evaluation.judge import ChampionScores
 from ml_assets.launch.launcher import Launcher, ScoreJob
 from ml_assets.launch.session import score_session
-from ml_assets.spec.program import Ref, ScoreResult, Split
+from ml_assets.spec.pipeline import PipelineSpec
+from ml_assets.spec.program import ModelManifest, Ref, ScoreResult, Split
 from ml_assets.spec.records import Measured
-from ml_assets.storage.objects import file_digest
+from ml_assets.storage.objects import LocalObjects, read_verified
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model to score, its files held to its digest."""
+
+    ref: Ref
+    manifest: ModelManifest
 
 
 @dataclass(frozen=True)
@@ -31,6 +42,34 @@ class Scored:
             latency_p99_ms=self.result.latency_p99_ms,
             memory_mb=self.result.memory_mb,
         )
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """Scores rows of now with any model, each encoded with the model's own preprocessing."""
+
+    context: dg.AssetExecutionContext
+    launcher: Launcher
+    objects: LocalObjects
+    spec: PipelineSpec
+
+    def score(self, model: Subject, rows: pl.DataFrame) -> Scored | NotComparable:
+        """A model on labelled rows of the feature set."""
+        shards = self.objects.folder("shards", self.spec.name)
+        data = write_scoring_set(rows, model.manifest, self.spec.label, shards)
+        if isinstance(data, NotComparable):
+            return data
+        threads = self.spec.training.threads
+        return score(
+            self.context, self.launcher, self.spec.name, model.ref, data, "holdout", threads
+        )
+
+    def champion(self, rival: Subject, rows: pl.DataFrame) -> ChampionScores:
+        """A released model on the same rows as another one."""
+        scored = self.score(rival, rows)
+        if isinstance(scored, NotComparable):
+            return ChampionScores(rival.ref.digest, None, scored.reason)
+        return ChampionScores(rival.ref.digest, scored.predictions, "")
 
 
 def score(
@@ -51,11 +90,5 @@ def score(
     job = ScoreJob(pipeline, model, data, split, threads)
     remember_session(context.instance, context.run_id, score_session(job))
     result = launcher.score(job, teller(context.log))
-    path = Path(result.predictions.path)
-    if file_digest(path) != result.predictions.sha256:
-        raise StorageError(
-            f"The predictions {path} are damaged: their checksum is not"
-            f" {result.predictions.sha256[:12]}. Delete the session's folder and"
-            " materialize the report again."
-        )
-    return Scored(np.load(path, allow_pickle=False), result)
+    content = read_verified(result.predictions)
+    return Scored(np.load(BytesIO(content), allow_pickle=False), result)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -191,8 +192,14 @@ def began_with(init: InitialWeights | None) -> dict[str, str]:
 
 
 def data_ref(record: StageRecord) -> Ref:
-    """Where a training set lies, from its record."""
-    return Ref(uri=record.attributes["uri"], digest=record.attributes["digest"])
+    """Where a training set lies, from its record.
+
+    Raises:
+        StorageError: the record leads out of the object store.
+    """
+    named = Ref(uri=record.attributes["uri"], digest=record.attributes["digest"])
+    objects = LocalObjects(Path(read_settings().objects))
+    return objects.own(named, "shards", record.key.split("/")[0])
 
 
 def adopt_model(objects: LocalObjects, produced: Ref) -> Ref:

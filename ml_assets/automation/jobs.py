@@ -6,7 +6,7 @@ from typing import Any
 
 import dagster as dg
 
-from ml_assets.assets.graph import MODEL_STAGES, PipelineGraph
+from ml_assets.assets.graph import CANARY_STAGES, MODEL_STAGES, PipelineGraph
 from ml_assets.planning.in_flight import PIPELINE_TAG, TRIGGER_TAG
 from ml_assets.planning.steps import DataStep, data_steps
 
@@ -20,10 +20,13 @@ class PipelineJobs:
 
     data: tuple[tuple[DataStep, AssetJob], ...]
     refresh: AssetJob
+    promote: AssetJob | None
+    """Of pipelines that ask for canary evidence."""
 
     @property
     def all(self) -> tuple[AssetJob, ...]:
-        return (*(job for _, job in self.data), self.refresh)
+        promote = (self.promote,) if self.promote else ()
+        return (*(job for _, job in self.data), self.refresh, *promote)
 
 
 def pipeline_jobs(graph: PipelineGraph) -> PipelineJobs:
@@ -37,7 +40,13 @@ def pipeline_jobs(graph: PipelineGraph) -> PipelineJobs:
             [graph.key(stage) for stage in MODEL_STAGES],
             "Trains, judges and releases its model on the newest window that is published.",
         ),
+        promote=_promote_job(graph) if graph.spec.release.canary != "none" else None,
     )
+
+
+def _promote_job(graph: PipelineGraph) -> AssetJob:
+    about = "Judges the model in canary on what came since, and moves it to production."
+    return _job(graph, "promote", [graph.key(stage) for stage in CANARY_STAGES], about)
 
 
 def run_tags(graph: PipelineGraph, trigger: str, more: Mapping[str, str]) -> dict[str, str]:

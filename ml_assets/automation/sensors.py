@@ -13,9 +13,11 @@ from ml_assets.assets.graph import PipelineGraph
 from ml_assets.automation.jobs import AssetJob, PipelineJobs
 from ml_assets.automation.requests import Cursor, requests, sort_out
 from ml_assets.automation.wishes import (
+    CANARY,
     MODEL,
     Records,
     Wish,
+    canary_wish,
     data_wishes,
     model_wish,
 )
@@ -133,7 +135,8 @@ def tick(
     try:
         records = records_by_address(store, graph.name)
         watch = look(graph, store, sources, records)
-        return _ask(graph, jobs, instance, records, watch, Cursor.read(text))
+        canary = canary_wish(graph, store) if jobs.promote else ""
+        return _ask(graph, jobs, instance, records, watch, canary, Cursor.read(text))
     except MlAssetsError as error:
         return _skip(" ".join(str(error).split()), text)
 
@@ -144,20 +147,28 @@ def _ask(
     instance: dg.DagsterInstance,
     records: Records,
     watch: Watch,
+    canary: Wish | str,
     cursor: Cursor,
 ) -> dg.SensorResult:
     steps = [(job, data_wishes(step, watch.data, records)) for step, job in jobs.data]
     data = [wish for _, wishes in steps for wish in wishes]
-    cursor = cursor.keep({MODEL, *(wish.place for wish in data)})
+    cursor = cursor.keep({MODEL, CANARY, *(wish.place for wish in data)})
     held: list[str] = []
     for job, wishes in steps:
         found = sort_out(instance, wishes, cursor)
         held += found.held
         if found.fresh:
             return _request(graph, job, watch, found.fresh, cursor)
+    if isinstance(canary, str):
+        held += [canary] if canary else []
+    elif jobs.promote:  # before the next model takes its place
+        found = sort_out(instance, [canary], cursor)
+        held += found.held
+        if found.fresh:
+            return _request(graph, jobs.promote, watch, found.fresh, cursor)
     wish = watch.model()
     if isinstance(wish, str):
-        cursor = cursor.keep({wish.place for wish in data})
+        cursor = cursor.keep({CANARY, *(wish.place for wish in data)})
         settled = "" if data else "all is published as it is there"
         return _skip("; ".join(filter(None, [watch.seen, *held, settled, wish])), cursor.text)
     found = sort_out(instance, [wish], cursor)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.released_model import STAGE as RELEASED
+from ml_assets.planning.canary import canary_step
 from ml_assets.planning.decided import standing_refusal
 from ml_assets.planning.due import model_nodes, under_published_code
 from ml_assets.planning.plan import Item, Node, Plan, plan
@@ -19,6 +20,7 @@ from ml_assets.storage.layout import Address
 from ml_assets.storage.snapshots import SnapshotStore
 
 MODEL = "model"
+CANARY = "canary"
 Records = Mapping[Address, StageRecord]
 
 
@@ -138,6 +140,19 @@ def model_wish(
         _now(nodes, records),
         found,
     )
+
+
+def canary_wish(graph: PipelineGraph, store: SnapshotStore) -> Wish | str:
+    """The step from canary to production, where it is due; else why not, in words.
+
+    Raises:
+        EvidenceError: nobody can tell where the holdout of the model in canary ended.
+    """
+    step = canary_step(graph, store)
+    if isinstance(step, str):
+        return step
+    made = ModelRun(Plan(()), "", step.reason, step.selection, step.partition)
+    return Wish(CANARY, (), step.wanted, "", made)
 
 
 def _by_partition(items: Sequence[Item]) -> dict[str | None, list[Item]]:

@@ -18,6 +18,7 @@ from ml_assets.assets.released_model import current_evidence
 from ml_assets.assets.reporting import publish_report
 from ml_assets.evaluation.gates.decide import passed, summary
 from ml_assets.registry.ledger import read, record_decision, register
+from ml_assets.registry.provenance import provenance_of
 from ml_assets.resources.objects import ObjectsResource
 from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.resources.tracking import TrackingResource
@@ -61,7 +62,8 @@ def gates(graph: PipelineGraph) -> dg.AssetChecksDefinition:
             holdout=held_out(read_report(store, base, graph.name)),
         )
         register(store, graph.name, evidence.model, graph.spec.owner, context.run.run_id)
-        record_decision(store, decision, author=graph.spec.owner)
+        provenance = provenance_of(store, base, graph.name, evidence)
+        record_decision(store, decision, graph.spec.owner, provenance)
         publish_report(graph, store, objects.store(), tracking.tracking(), decision)
         for result in results:
             yield _check_result(report_key, result, report_link(graph.name, evidence.model))

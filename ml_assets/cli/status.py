@@ -50,6 +50,10 @@ def print_release(graph: "PipelineGraph", settings: Settings) -> None:
         stands = "; the release below stands" if release else ""
         print(f"{graph.name}: the newest model, {refusal['version'][:12]}, is refused{stands}")
         _print_gates(refusal["gates"])
+    canary = document["canary"]
+    if canary is not None:
+        said = canary["decision"] or "it waits for rows that came after its holdout"
+        print(f"{graph.name}: model {canary['version'][:12]} is in canary: {said}")
     if release is None:
         print(f"{graph.name}: nothing is released yet")
         return
@@ -69,17 +73,17 @@ def _print_gates(gates: list[dict[str, Any]]) -> None:
 
 
 def _status(graph: "PipelineGraph", settings: Settings) -> dict[str, Any]:
-    from ml_assets.launch.local import LocalLauncher
     from ml_assets.operations.soundness import unusable
     from ml_assets.operations.workplace import open_pipeline
+    from ml_assets.resources.launcher import LauncherResource
     from ml_assets.runs.status import status
     from ml_assets.storage.embedded import open_snapshots
 
+    launcher = LauncherResource(objects=settings.objects, snapshots=settings.snapshots).launcher()
     store = open_snapshots(settings.snapshots) if _is_begun(settings) else None
-    document = status(graph, store, LocalLauncher(Path(settings.objects)))
+    document = status(graph, store, launcher)
     if document["release"]:
-        place = open_pipeline(graph.name, settings)
-        document["release"]["unusable"] = unusable(place)
+        document["release"]["unusable"] = unusable(open_pipeline(graph.name, settings))
     return document
 
 

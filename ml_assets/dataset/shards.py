@@ -8,6 +8,7 @@ import shutil
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -34,7 +35,7 @@ from ml_assets.spec.program import (
     ShardSchema,
     Split,
 )
-from ml_assets.storage.objects import describe, file_digest, renew
+from ml_assets.storage.objects import bytes_digest, describe, read_verified, renew
 
 SCHEMA_FILE = "schema.json"
 
@@ -127,12 +128,22 @@ def load_schema(ref: Ref) -> ShardSchema:
         StorageError: it is missing, or is not the one that the digest names.
     """
     file = Path(ref.uri) / SCHEMA_FILE
-    if not file.is_file() or file_digest(file) != ref.digest:
+    content = file.read_bytes() if file.is_file() else b""
+    if bytes_digest(content) != ref.digest:
         raise StorageError(
             f"The training set {ref.uri} is missing or damaged (its {SCHEMA_FILE} should have the"
             f" checksum {ref.digest[:12]}). Delete the folder and materialize training_set again."
         )
-    return ShardSchema.model_validate_json(file.read_bytes())
+    return ShardSchema.model_validate_json(content)
+
+
+def read_rows(ref: Ref, schema: ShardSchema, split: Split) -> pl.DataFrame:
+    """The rows of a split before encoding, labels included, held to the schema.
+
+    Raises:
+        StorageError: they are missing, or not what the schema names.
+    """
+    return pl.read_parquet(BytesIO(read_verified(schema.rows[split], Path(ref.uri))))
 
 
 def _write(

@@ -29,7 +29,8 @@ def reliability(
     if resampler.blocks > 1:
         if gate.measure == "ece":
             value, draws = judged.points()["ece"], judged.mean_draws(resampler)["ece"]
-            interval = student(value, draws, resampler.blocks)
+            seen = student(value, draws, resampler.blocks)
+            interval = seen.model_copy(update={"low": max(0.0, seen.low)})
         else:
             interval = _line(judged, resampler, sloped=gate.measure == "slope")
     return Estimate(about="the whole holdout", rows=judged.rows, interval=interval)

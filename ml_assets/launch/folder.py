@@ -12,6 +12,7 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from ml_assets.errors import StorageError
+from ml_assets.launch.countersign import countersigned
 from ml_assets.launch.events import EVENTS_FILE, attempt_numbers
 from ml_assets.spec.base import Frozen
 from ml_assets.spec.canonical import canonical_json
@@ -28,8 +29,10 @@ from ml_assets.spec.program import (
 from ml_assets.storage.checkpoint_places import open_checkpoints
 from ml_assets.storage.checkpoints import last_claim, whole_checkpoints
 from ml_assets.storage.objects import file_digest, verify, write_whole
+from ml_assets.storage.signing import Keys
 
 ReadT = TypeVar("ReadT", bound=Frozen)
+ResultT = TypeVar("ResultT", TrainResult, ScoreResult, MeasureResult, SanityResult)
 
 
 @dataclass(frozen=True)
@@ -140,19 +143,23 @@ class SessionFolder:
         return Ref(uri=f"{store.uri}/{found[-1].name}", digest=found[-1].digest)
 
     def finished_training(self) -> TrainResult | None:
-        """The result of a session whose model is still what it says, its weights included."""
+        """The result of a session whose model is still what it says, its weights included.
+
+        Nobody countersigned it: a model is judged, not believed.
+        """
         for result in self._results(TrainResult):
-            manifest = Path(result.model.uri) / "model.json"
+            manifest = self.model / "model.json"
             model = _read(ModelManifest, manifest)
             if model is None or file_digest(manifest) != result.model.digest:
                 continue
-            if _verified(manifest.parent, model.weights):
-                return result
+            if _verified(self.model, model.weights):
+                own = Ref(uri=str(self.model), digest=result.model.digest)
+                return result.model_copy(update={"model": own})
         return None
 
-    def finished_scoring(self) -> ScoreResult | None:
-        """The result of a session whose predictions are still what it says."""
-        for result in self._results(ScoreResult):
+    def finished_scoring(self, keys: Keys) -> ScoreResult | None:
+        """The countersigned result of a session whose predictions are still what it says."""
+        for result in self._results(ScoreResult, keys):
             # an absolute path is itself, whatever folder it is joined to
             if _verified(self.root, result.predictions):
                 return result
@@ -162,15 +169,16 @@ class SessionFolder:
         """What a session measured."""
         return next(self._results(MeasureResult), None)
 
-    def finished_sanity(self) -> SanityResult | None:
-        """The newest whole result of an examination."""
-        return next(self._results(SanityResult), None)
+    def finished_sanity(self, keys: Keys) -> SanityResult | None:
+        """The newest countersigned result of an examination."""
+        return next(self._results(SanityResult, keys), None)
 
-    def _results(self, kind: type[ReadT]) -> Iterator[ReadT]:
-        """Whole results, newest attempt first."""
+    def _results(self, kind: type[ResultT], keys: Keys | None = None) -> Iterator[ResultT]:
+        """Whole results of this session, newest attempt first; with keys, only countersigned."""
         for number in reversed(attempt_numbers(self.root)):
-            result = _read(kind, self.result(number))
-            if result is not None:
+            file = self.result(number)
+            result = _read(kind, file) if keys is None else _parse(kind, countersigned(file, keys))
+            if result is not None and result.session == self.session:
                 yield result
 
 
@@ -184,8 +192,15 @@ def _locked(descriptor: int) -> bool:
 
 def _read(kind: type[ReadT], file: Path) -> ReadT | None:
     try:
-        return kind.model_validate_json(file.read_bytes())
-    except (OSError, ValidationError):
+        return _parse(kind, file.read_bytes())
+    except OSError:
+        return None
+
+
+def _parse(kind: type[ReadT], content: bytes | None) -> ReadT | None:
+    try:
+        return None if content is None else kind.model_validate_json(content)
+    except ValidationError:
         return None
 
 

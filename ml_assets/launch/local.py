@@ -4,10 +4,12 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Generic, TypeVar
 
 from ml_assets.errors import TrainingInterrupted
+from ml_assets.launch.countersign import countersign
 from ml_assets.launch.events import SessionReader, append_warning
 from ml_assets.launch.failure import Ending, judge, stood_still
 from ml_assets.launch.folder import SessionFolder
@@ -55,6 +57,8 @@ from ml_assets.spec.program import (
 )
 from ml_assets.storage.checkpoint_places import S3_SCHEME
 from ml_assets.storage.objects import LocalObjects
+from ml_assets.storage.signing import Keys
+from ml_assets.storage.trust import keys_of
 
 PROGRAM = (sys.executable, "-m", "ml_assets.training")
 _POLL_SECONDS = 0.1
@@ -72,6 +76,8 @@ class _Work(Generic[ResultT]):
     request: Callable[[int, World], Request]
     """The request of an attempt, from its number and its processes."""
     finished: Callable[[], ResultT | None]
+    keys: Keys | None = None
+    """Countersign the result with; None: it needs no signature."""
 
 
 @dataclass
@@ -122,6 +128,7 @@ class LocalLauncher:
         retries: attempts after the first, where running again may mend it.
         checkpoints: a folder or ``s3://bucket/prefix`` for all sessions; None: each beside its own.
         restarts: how often torchrun starts the processes of one attempt again.
+        keys: what a score or an examination counts by; None: a key beside the objects.
     """
 
     def __init__(
@@ -132,6 +139,7 @@ class LocalLauncher:
         retries: int = ERROR_BUDGET,
         checkpoints: str | None = None,
         restarts: int = RESTARTS,
+        keys: Callable[[], Keys] | None = None,
     ) -> None:
         self._objects = LocalObjects(objects)
         self._program = tuple(program)
@@ -139,6 +147,7 @@ class LocalLauncher:
         self._retries = retries
         self._checkpoints = checkpoints
         self._restarts = restarts
+        self._keys = keys or partial(keys_of, objects)
 
     def train(
         self, job: TrainJob, on_event: OnEvent, should_stop: ShouldStop = never
@@ -165,7 +174,9 @@ class LocalLauncher:
         def request(number: int, world: World) -> ScoreRequest:
             return _score_request(job, folder, number, world)
 
-        work = _Work(job.pipeline, "score", folder, world, request, folder.finished_scoring)
+        keys = self._keys()
+        finished = partial(folder.finished_scoring, keys)
+        work = _Work(job.pipeline, "score", folder, world, request, finished, keys)
         return self._run(work, on_event, should_stop)
 
     def measure(self, job: MeasureJob) -> MeasureResult:
@@ -189,12 +200,14 @@ class LocalLauncher:
         def request(number: int, world: World) -> SanityRequest:
             return _sanity_request(job, folder, number, world)
 
-        work = _Work(job.pipeline, "sanity", folder, world, request, folder.finished_sanity)
+        keys = self._keys()
+        finished = partial(folder.finished_sanity, keys)
+        work = _Work(job.pipeline, "sanity", folder, world, request, finished, keys)
         return self._run(work, on_event, should_stop)
 
     def known_sanity(self, job: SanityJob) -> SanityResult | None:
         """See ``Launcher.known_sanity``."""
-        return self._sanity_folder(job).finished_sanity()
+        return self._sanity_folder(job).finished_sanity(self._keys())
 
     def _sanity_folder(self, job: SanityJob) -> SessionFolder:
         return SessionFolder(self._objects.path("sessions", sanity_session(job)))
@@ -216,6 +229,8 @@ class LocalLauncher:
         while True:
             request = work.request(work.folder.next_attempt(), world)
             ending = self._attempt(work, request, follower)
+            if work.keys is not None:
+                countersign(work.folder.result(request.attempt), work.keys)
             done = work.finished()  # whole whatever ended it: a crash after the result is no loss
             if done is not None:
                 return done

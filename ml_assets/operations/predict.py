@@ -10,6 +10,7 @@ In a notebook::
 import tempfile
 import warnings
 from dataclasses import dataclass, replace
+from io import BytesIO
 from pathlib import Path
 from typing import assert_never
 
@@ -22,16 +23,17 @@ from ml_assets.errors import RowsRefused
 from ml_assets.launch.launcher import ScoreJob
 from ml_assets.launch.local import LocalLauncher
 from ml_assets.operations.feature_rows import make_feature_rows, meet_contract
-from ml_assets.operations.released import Release, find_release
+from ml_assets.operations.released import find_release, refusal_since
 from ml_assets.operations.rows import Rows, check_keys, check_rows, of_frame
 from ml_assets.operations.workplace import Workplace, open_pipeline
+from ml_assets.registry.loading import LoadedModel, LoadedRelease
 from ml_assets.settings import Settings
 from ml_assets.sources.schema import Columns, name_problems
 from ml_assets.spec.events import Event
 from ml_assets.spec.pipeline import SubjectSpec
 from ml_assets.spec.program import ModelManifest, ScoreResult
 from ml_assets.spec.sources import FilesSource
-from ml_assets.storage.objects import verify
+from ml_assets.storage.objects import read_verified
 from ml_assets.validation.quarantine import REASON
 
 _ROW = "__row"
@@ -53,6 +55,7 @@ def open_release(pipeline: str, settings: Settings | None = None) -> "Predictor"
     Raises:
         SpecError: there is no such pipeline.
         NothingReleased: no model is in its stage.
+        EvidenceError: its decision or certificate does not hold.
         StorageError: the model is not what its digest names.
     """
     place = open_pipeline(pipeline, settings)
@@ -64,7 +67,7 @@ class Predictor:
     """A release and the pipeline that it predicts for."""
 
     place: Workplace
-    release: Release
+    release: LoadedRelease
 
     def predict(self, rows: pl.DataFrame) -> pl.DataFrame:
         """The key of each row and its probabilities, in the order of the rows.
@@ -90,8 +93,11 @@ class Predictor:
         """The same for rows that are not typed yet: those of a file."""
         subject = self.place.spec.features.subject
         if subject is not None and self._are_of(subject, rows):
-            return self._of_source_rows(subject, rows)
-        return self._of_feature_rows(rows)
+            found = self._of_source_rows(subject, rows)
+        else:
+            found = self._of_feature_rows(rows)
+        since = refusal_since(self.release)
+        return replace(found, notes=(since, *found.notes)) if since else found
 
     @property
     def null_values(self) -> tuple[str, ...]:
@@ -161,7 +167,7 @@ class Predictor:
         return prediction_columns(score(self.place, self.release, features), self.release.manifest)
 
 
-def score(place: Workplace, release: Release, features: pl.DataFrame) -> NDArray[np.float64]:
+def score(place: Workplace, release: LoadedModel, features: pl.DataFrame) -> NDArray[np.float64]:
     """What a model says of feature rows, by the program that trained and judged it."""
     place.scratch.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="predict-", dir=place.scratch) as folder:
@@ -198,8 +204,7 @@ def prediction_columns(predictions: NDArray[np.float64], manifest: ModelManifest
 
 
 def _read(result: ScoreResult) -> NDArray[np.float64]:
-    verify(Path("/"), [result.predictions])  # an absolute path is itself wherever it is joined
-    return np.load(result.predictions.path, allow_pickle=False)
+    return np.load(BytesIO(read_verified(result.predictions)), allow_pickle=False)
 
 
 def _refusals(

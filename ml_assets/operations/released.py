@@ -1,69 +1,26 @@
-"""The release of a pipeline: the model that the ledger names, held to its digest before use."""
+"""The release of a pipeline: what the ledger names, held to its certificate and its digest."""
 
-from dataclasses import dataclass
-
-from pydantic import ValidationError
-
-from ml_assets.errors import NothingReleased, StorageError
 from ml_assets.operations.workplace import Workplace
-from ml_assets.registry.ledger import read
-from ml_assets.registry.stages import stage_line
-from ml_assets.spec.program import ModelManifest, Ref
-from ml_assets.spec.records import LedgerEntry
-from ml_assets.storage.objects import file_digest, verify
-
-MANIFEST = "model.json"
+from ml_assets.registry.loading import LoadedRelease, load_release
 
 
-@dataclass(frozen=True)
-class Release:
-    """A model in its stage, verified."""
-
-    model: Ref
-    manifest: ModelManifest
-    entry: LedgerEntry
-    """The line of the ledger that put it there."""
-
-
-def find_release(place: Workplace) -> Release:
+def find_release(place: Workplace) -> LoadedRelease:
     """The model in the stage that the pipeline releases to.
 
     Raises:
         NothingReleased: the ledger names none.
-        StorageError: the model is lost or damaged: its files are not what its digest names.
+        EvidenceError: its decision or certificate does not hold.
+        StorageError: its files are not what its digest names.
     """
-    stage = place.spec.release.to
-    entry = stage_line(read(place.store, place.name), stage)
-    if entry is None:
-        raise NothingReleased(
-            f"{place.name} has no model in {stage}: the ledger names none. Release one first:"
-            f" ml-assets run {place.name}"
-        )
-    return verified_release(place, entry, f"in {stage}")
+    return load_release(place.store, place.objects, place.name, place.spec.release.to)
 
 
-def verified_release(place: Workplace, entry: LedgerEntry, where: str) -> Release:
-    """The model of a line of the ledger, held to its digest.
-
-    Args:
-        where: it is, in words.
-
-    Raises:
-        StorageError: the model is lost or damaged: its files are not what its digest names.
-    """
-    folder = place.objects.path("models", entry.model)
-    manifest = folder / MANIFEST
-    remedy = f"It is not used. Make it again: ml-assets run {place.name} --fresh"
-    if not manifest.is_file() or file_digest(manifest) != entry.model:
-        raise StorageError(
-            f"The model {entry.model[:12]} {where} is lost or damaged: {manifest} is not what"
-            f" its digest names. {remedy}"
-        )
-    try:
-        described = ModelManifest.model_validate_json(manifest.read_bytes())
-        verify(folder, [described.weights])
-    except (ValidationError, StorageError) as error:
-        raise StorageError(
-            f"The model {entry.model[:12]} {where} cannot be used: {error} {remedy}"
-        ) from error
-    return Release(Ref(uri=str(folder), digest=entry.model), described, entry)
+def refusal_since(release: LoadedRelease) -> str:
+    """What a person is told where a later decision would not let a release through; else empty."""
+    since = release.refused_since
+    if since is None:
+        return ""
+    return (
+        f"model {release.entry.model[:12]} was refused since it was released (ledger line"
+        f" {since.seq}: {since.reason}). It stays until another one is released."
+    )

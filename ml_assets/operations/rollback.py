@@ -12,15 +12,15 @@ import polars as pl
 
 from ml_assets.errors import EvidenceError, MlAssetsError, StorageError
 from ml_assets.operations.predict import score
-from ml_assets.operations.released import Release, verified_release
 from ml_assets.operations.workplace import Workplace
 from ml_assets.registry.ledger import read
+from ml_assets.registry.loading import LoadedModel, load_model
 from ml_assets.registry.mlflow import Tracking, Unavailable
 from ml_assets.registry.origin import Origin, find_origin
 from ml_assets.registry.projection import project_stages
 from ml_assets.registry.promote import Refused
 from ml_assets.registry.rollback import AlreadyBack, Way, roll_back, way_back
-from ml_assets.registry.stages import stage_line
+from ml_assets.registry.stages import moves, stage_line
 from ml_assets.spec.records import LedgerEntry
 from ml_assets.storage.layout import Address, read_record, recent_records
 
@@ -71,9 +71,10 @@ def return_to(
             " nobody can tell what it was made from. Name another model: ml-assets history"
             f" {place.name}"
         )
-    release = verified_release(place, _line(place, way.back), "to go back to")
-    tell(f"verified: model {way.back[:12]} is what its digest names")
-    tell(f"tried: it predicts {try_out(place, release)} rows of the newest features")
+    before = next(iter(reversed(_moves_of(place, way.back))), None)
+    model = load_model(place.store, place.objects, place.name, way.back, moved=before)
+    tell(f"verified: model {way.back[:12]} is what its certificate and its digest name")
+    tell(f"tried: it predicts {try_out(place, model)} rows of the newest features")
     moved = roll_back(
         place.store, place.name, way, place.spec.release, asked.author, asked.reason, run
     )
@@ -85,7 +86,7 @@ def return_to(
     return Returned(moved.entry, origin, isinstance(moved, AlreadyBack))
 
 
-def try_out(place: Workplace, release: Release) -> int:
+def try_out(place: Workplace, model: LoadedModel) -> int:
     """Predict a few rows of the newest features; how many.
 
     Raises:
@@ -93,10 +94,10 @@ def try_out(place: Workplace, release: Release) -> int:
         StorageError: there are no features, or the model's answers are no numbers.
     """
     rows = _newest_features(place)
-    predictions = score(place, release, rows)
+    predictions = score(place, model, rows)
     if len(predictions) != len(rows) or not np.isfinite(predictions).all():
         raise StorageError(
-            f"Model {release.model.digest[:12]} gives no number for some of {len(rows)} rows of the"
+            f"Model {model.model.digest[:12]} gives no number for some of {len(rows)} rows of the"
             " newest features: it is not fit to serve, and nothing was moved."
         )
     return len(rows)
@@ -113,15 +114,17 @@ def _unfinished(place: Workplace) -> Way | None:
     """A rollback that was killed behind its line is finished first: not one step further back."""
     store = place.store
     there = stage_line(read(store, place.name), place.spec.release.to)
-    record = read_record(store, store.resolve(), Address(place.name, "released_model"))
+    shown_by = Address(place.name, place.spec.release.shown_by)
+    record = read_record(store, store.resolve(), shown_by)
     if there is None or there.because is None or there.replaced is None or record is None:
         return None
     finished = record.attributes.get("seq") == there.seq
     return None if finished else Way(there.replaced, there.model)
 
 
-def _line(place: Workplace, model: str) -> LedgerEntry:
-    return next(e for e in reversed(read(place.store, place.name)) if e.model == model)
+def _moves_of(place: Workplace, model: str) -> list[LedgerEntry]:
+    there = moves(read(place.store, place.name), place.spec.release.to)
+    return [entry for entry in there if entry.model == model]
 
 
 def _newest_features(place: Workplace) -> pl.DataFrame:

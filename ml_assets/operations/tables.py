@@ -21,6 +21,7 @@ from ml_assets.spec.program import Ref
 from ml_assets.spec.records import StageRecord
 from ml_assets.storage.embedded import open_snapshots
 from ml_assets.storage.layout import Address, read_records
+from ml_assets.storage.objects import LocalObjects
 from ml_assets.storage.snapshots import MAIN, CommitId, SnapshotStore
 
 PUBLISHED = ("raw_snapshot", "validated_table", "derived_table", "feature_set")
@@ -59,7 +60,8 @@ def read_table(
     store = open_snapshots((settings or read_settings()).snapshots)
     wanted = key.strip("/")
     commit, only = (store.resolve(MAIN), None) if version is None else _at(store, wanted, version)
-    tables = [table for table in stored_tables(store, commit) if table.key == wanted]
+    objects = LocalObjects(Path((settings or read_settings()).objects))
+    tables = [table for table in stored_tables(store, commit, objects) if table.key == wanted]
     if not tables:
         raise StorageError(_no_such_key(wanted, {t.key for t in stored_tables(store, commit)}))
     chosen = [t for t in tables if (partition or only) in (None, t.partition)]
@@ -72,18 +74,24 @@ def read_table(
     return pl.concat([table.scan() for table in chosen], how="diagonal")
 
 
-def stored_tables(store: SnapshotStore, commit: CommitId) -> Iterator[StoredTable]:
-    """Every table of a commit, by key and partition."""
+def stored_tables(
+    store: SnapshotStore, commit: CommitId, objects: LocalObjects | None = None
+) -> Iterator[StoredTable]:
+    """Every table of a commit, by key and partition.
+
+    Args:
+        objects: where training sets lie; default: the one of the environment.
+    """
     for pipeline in _pipelines(store, commit):
         for record in read_records(store, commit, pipeline):
-            yield from _of_record(store, commit, record)
+            yield from _of_record(store, commit, record, objects)
     for entry in store.list(commit, "quarantine/"):
         _, pipeline, _, source, name = entry.path.split("/")
         yield _stored(store, commit, f"{pipeline}/rejected/{source}", _partition(name), entry.path)
 
 
 def _of_record(
-    store: SnapshotStore, commit: CommitId, record: StageRecord
+    store: SnapshotStore, commit: CommitId, record: StageRecord, objects: LocalObjects | None
 ) -> Iterator[StoredTable]:
     pipeline, stage, *source = record.key.split("/")
     address = Address(pipeline, stage, source[0] if source else None, record.partition)
@@ -95,7 +103,9 @@ def _of_record(
         yield _stored(store, commit, kept, record.partition, path)
     if stage == "training_set":
         ref = Ref(uri=record.attributes["uri"], digest=record.attributes["digest"])
-        yield StoredTable(record.key, None, lambda: _training_rows(ref))
+        where = objects or LocalObjects(Path(read_settings().objects))
+        own = where.own(ref, "shards", pipeline)
+        yield StoredTable(record.key, None, lambda: _training_rows(own))
 
 
 def _stored(

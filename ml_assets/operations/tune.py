@@ -15,6 +15,7 @@ from ml_assets.launch.launcher import MeasureJob
 from ml_assets.launch.local import LocalLauncher
 from ml_assets.operations.workplace import Workplace
 from ml_assets.spec.program import MeasureResult, Ref
+from ml_assets.spec.records import StageRecord
 from ml_assets.spec.training import LightGbm, TrainingSpec
 from ml_assets.storage.layout import Address, read_record
 
@@ -168,10 +169,15 @@ def _around(batch: int, microbatches: int) -> set[int]:
 def _last_training_set(place: Workplace) -> Ref:
     store = place.store
     record = read_record(store, store.resolve("main"), Address(place.name, "training_set"))
-    if record is None or not (Path(record.attributes["uri"]) / "schema.json").is_file():
+    if record is None or not (Path(_named(place, record).uri) / "schema.json").is_file():
         state = "was never made" if record is None else "was collected"
         raise StorageError(
             f"{place.name}: its training set {state}; make it first:"
             f" ml-assets run {place.name} --through training_set"
         )
-    return Ref(uri=record.attributes["uri"], digest=record.attributes["digest"])
+    return _named(place, record)
+
+
+def _named(place: Workplace, record: StageRecord) -> Ref:
+    named = Ref(uri=record.attributes["uri"], digest=record.attributes["digest"])
+    return place.objects.own(named, "shards", place.name)

@@ -3,8 +3,9 @@
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.inputs import require_record
 from ml_assets.assets.released_model import current_evidence
+from ml_assets.registry.certificate import certificate_path
 from ml_assets.registry.ledger import read
-from ml_assets.registry.stages import latest_decision, rolled_back_line
+from ml_assets.registry.stages import decision_line, latest_decision, rolled_back_line
 from ml_assets.storage.layout import Address, read_record
 from ml_assets.storage.snapshots import SnapshotStore
 
@@ -14,10 +15,12 @@ def gate_is_due(graph: PipelineGraph, store: SnapshotStore) -> str:
     base = store.resolve("main")
     entries = read(store, graph.name, base)
     evidence = current_evidence(graph, store, base, entries)
-    decision = latest_decision(entries, evidence.model)
-    if decision is None:
+    line = decision_line(entries, evidence.model)
+    if line is None or line.decision is None:
         return "this model was never decided on"
-    was = decision.evidence
+    if not store.exists(base, certificate_path(graph.name, line.seq)):
+        return "the decision has no certificate"
+    was = line.decision.evidence
     if was.policy != evidence.policy:
         return "the policy changed"
     if (was.report, was.data, was.code) != (evidence.report, evidence.data, evidence.code):

@@ -6,7 +6,7 @@ The ledger lives in the snapshot store and is the truth; what MLflow shows is a 
 
 import hashlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Generic, TypeVar
@@ -14,8 +14,10 @@ from typing import Generic, TypeVar
 from pydantic import ValidationError
 
 from ml_assets.errors import StorageError
+from ml_assets.registry.certificate import certificate_path, seal
 from ml_assets.registry.stages import decision_line
 from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.certificate import Provenance
 from ml_assets.spec.records import Decision, LedgerEntry
 from ml_assets.storage.snapshots import MAIN, CommitId, Conflict, Entry, Outcome, SnapshotStore
 
@@ -24,6 +26,8 @@ _ATTEMPTS = 100
 """Every lost race means that somebody else's line got in, so this many losses are no race."""
 
 Refusal = TypeVar("Refusal")
+Beside = Callable[[LedgerEntry, bytes], Mapping[str, bytes]]
+"""A line and its bytes -> files (path -> content) that are published in the same commit."""
 
 
 @dataclass(frozen=True)
@@ -70,8 +74,9 @@ def append(
     store: SnapshotStore,
     pipeline: str,
     make: Callable[[Head], LedgerEntry | Declined[Refusal]],
+    beside: Beside = lambda _entry, _line: {},
 ) -> Appended | Declined[Refusal]:
-    """Add one line to the head of the ledger.
+    """Add one line to the head of the ledger, and what belongs beside it.
 
     ``make`` is asked again with the new head whenever somebody else's line came first: a decision
     takes the next number, a move is decided again or declined.
@@ -86,7 +91,7 @@ def append(
         if isinstance(entry, Declined):
             return entry
         _check_continues(pipeline, head, entry)
-        outcome = _publish(store, base, pipeline, entry)
+        outcome = _publish(store, base, pipeline, entry, beside)
         if not isinstance(outcome, Conflict):
             return Appended(entry, outcome.commit)
     raise StorageError(
@@ -95,10 +100,14 @@ def append(
     )
 
 
-def _publish(store: SnapshotStore, base: CommitId, pipeline: str, entry: LedgerEntry) -> Outcome:
+def _publish(
+    store: SnapshotStore, base: CommitId, pipeline: str, entry: LedgerEntry, beside: Beside
+) -> Outcome:
     line = canonical_json(entry)
     with store.open(base, run_key(pipeline, hashlib.sha256(line).hexdigest())) as workspace:
         workspace.put_bytes(path_of(pipeline, entry.seq), line, if_absent=True)
+        for path, content in beside(entry, line).items():
+            workspace.put_bytes(path, content)
         metadata = {"run": entry.run, "model": entry.model}
         workspace.commit(f"ledger {pipeline} {entry.seq}: {entry.kind}", metadata)
         return workspace.publish()
@@ -130,11 +139,17 @@ def register(store: SnapshotStore, pipeline: str, model: str, author: str, run: 
     return outcome.entry if isinstance(outcome, Appended) else outcome.outcome
 
 
-def record_decision(store: SnapshotStore, decision: Decision, author: str) -> LedgerEntry:
-    """Write a decision down, once: the newest one on this model is returned if it says the same.
+def record_decision(
+    store: SnapshotStore, decision: Decision, author: str, provenance: Provenance | None = None
+) -> LedgerEntry:
+    """Write a decision and its certificate down, once: the newest one on this model is returned if
+    it says the same and is certified.
 
     The same means: on the same evidence, the same gates with the same outcome. What differs from
     one measurement to the next (a latency, the time, the run) does not make it another decision.
+
+    Args:
+        provenance: what the model was made from, for the certificate.
 
     Raises:
         StorageError: the ledger is broken.
@@ -145,7 +160,9 @@ def record_decision(store: SnapshotStore, decision: Decision, author: str) -> Le
             head.entries, decision.evidence.model, canary=decision.canary is not None
         )
         if newest and newest.decision and _says_the_same(newest.decision, decision):
-            return Declined(newest)
+            certificate = certificate_path(decision.pipeline, newest.seq)
+            if store.exists(store.resolve(MAIN), certificate):
+                return Declined(newest)
         return LedgerEntry(
             seq=head.seq,
             previous=head.previous,
@@ -158,7 +175,11 @@ def record_decision(store: SnapshotStore, decision: Decision, author: str) -> Le
             time=decision.time,
         )
 
-    outcome = append(store, decision.pipeline, make)
+    def certify(entry: LedgerEntry, line: bytes) -> Mapping[str, bytes]:
+        path = certificate_path(decision.pipeline, entry.seq)
+        return {path: seal(store.keys, entry, line, provenance)}
+
+    outcome = append(store, decision.pipeline, make, certify)
     return outcome.entry if isinstance(outcome, Appended) else outcome.outcome
 
 

@@ -3,10 +3,13 @@
 It is set against one decision line; when another decision is made, it says nothing any more.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from ml_assets.registry.ledger import Appended, Declined, Head, append
+from ml_assets.registry.certificate import certificate_path, seal
+from ml_assets.registry.ledger import Appended, Declined, Head, append, read
+from ml_assets.registry.loading import certificate_of
 from ml_assets.registry.promote import Refused
 from ml_assets.registry.stages import find_model, override_line
 from ml_assets.spec.records import LedgerEntry
@@ -31,6 +34,7 @@ def override(
 
     Raises:
         UnknownModel: the ledger tells of no such model.
+        CertificateRefused: the decision's certificate does not hold: there is nothing to sign.
         StorageError: the ledger is broken.
     """
     author, reason = author.strip(), reason.strip()
@@ -58,7 +62,13 @@ def override(
             time=datetime.now(UTC),
         )
 
-    outcome = append(store, pipeline, make)
+    def certify(entry: LedgerEntry, line: bytes) -> Mapping[str, bytes]:
+        decision = read(store, pipeline)[(entry.overrides or 0) - 1]
+        provenance = certificate_of(store, pipeline, decision).provenance
+        sealed = seal(store.keys, entry, line, provenance, overridden=decision)
+        return {certificate_path(pipeline, entry.seq): sealed}
+
+    outcome = append(store, pipeline, make, certify)
     return Overridden(outcome.entry) if isinstance(outcome, Appended) else outcome.outcome
 
 

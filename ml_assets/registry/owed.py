@@ -7,9 +7,9 @@ small, and delivering it twice adds nothing.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import ValidationError
+from pydantic import StringConstraints, ValidationError
 
 from ml_assets.launch.events import session_events
 from ml_assets.pictures.training import TrainingStory
@@ -24,7 +24,8 @@ class Debt(Frozen):
 
     schema_version: Literal[1] = 1
     pipeline: str
-    session: str
+    session: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+    """It becomes a file's name."""
     status: Literal["FINISHED", "FAILED"]
     tags: dict[str, str]
     params: dict[str, str]

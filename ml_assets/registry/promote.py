@@ -1,14 +1,16 @@
 """Moving a model to a stage: refused unless the newest decision on it is about what is true now.
 
-``verify`` is pure and fails closed; ``release`` writes the line, or decides again when another line
-came first.
+``verify`` is pure and fails closed; ``release`` and ``promote`` write the line, or decide again
+when another line came first.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from ml_assets.errors import CertificateRefused
 from ml_assets.registry.ledger import Appended, Declined, Head, append
+from ml_assets.registry.loading import certificate_of, why_not
 from ml_assets.registry.stages import (
     decision_line,
     override_line,
@@ -70,30 +72,35 @@ class AlreadyReleased:
 EvidenceNow = Callable[[Sequence[LedgerEntry]], Evidence]
 
 
-def verify(entries: Sequence[LedgerEntry], evidence: Evidence) -> Verified | Refused:
+def verify(
+    entries: Sequence[LedgerEntry], evidence: Evidence, *, canary: bool = False
+) -> Verified | Refused:
     """Hold the newest decision on a model to the evidence as it is now.
 
     Args:
         entries: the ledger of the pipeline, oldest first.
         evidence: what is true now, the champion included.
+        canary: the decision on it as a canary, not that of its gates.
     """
-    line = decision_line(entries, evidence.model)
+    line = decision_line(entries, evidence.model, canary=canary)
     if line is None or line.decision is None:
-        return Refused(
-            (
-                f"There is no decision on model {_short(evidence.model)} in the ledger:"
-                " run the gates (asset checks of evaluation_report) first.",
-            )
+        what, where = ("decision on", "the gates (asset checks of evaluation_report)")
+        if canary:
+            what, where = ("canary decision on", "the check of canary_report (ml-assets promote)")
+        said = (
+            f"There is no {what} model {_short(evidence.model)} in the ledger: run {where} first."
         )
+        return Refused((said,))
     override = override_line(entries, line)
+    refused = why_not(line)
     reasons = (
         *_rolled_back(entries, evidence.model),
         *_stale(line.decision.evidence, evidence, line.seq),
-        *(() if override else _failed(line)),
+        *((refused,) if refused and not override else ()),
     )
     if reasons:
         return Refused(reasons)
-    return Verified(line.decision, line.seq, None if line.decision.passed else override)
+    return Verified(line.decision, line.seq, override if refused else None)
 
 
 def release(
@@ -124,8 +131,8 @@ def release(
         evidence = found.model_copy(update={"champion": there.get(release.to)})
         for stage in (release.to, release.entrance):
             if there.get(stage) == evidence.model:
-                return Declined(_again(head, evidence, stage))
-        verified = verify(head.entries, evidence)
+                return Declined(_again(store, pipeline, head, evidence, stage))
+        verified = certified(store, pipeline, head, verify(head.entries, evidence))
         if isinstance(verified, Refused):
             return Declined(verified)
         return LedgerEntry(
@@ -147,13 +154,93 @@ def release(
     return Released(outcome.entry) if isinstance(outcome, Appended) else outcome.outcome
 
 
-def _again(head: Head, evidence: Evidence, stage: Target) -> AlreadyReleased | Refused:
+def promote(
+    store: SnapshotStore,
+    pipeline: str,
+    evidence_now: EvidenceNow,
+    release: ReleaseSpec,
+    author: str,
+    run: str,
+) -> Released | Refused:
+    """Move the model in canary to ``release.to`` if its canary evidence holds at the head.
+
+    Its gates have led it to canary; that decision has to stand, too, under the policy of now.
+
+    Raises:
+        StorageError: the ledger is broken.
+    """
+
+    def make(head: Head) -> LedgerEntry | Declined[Refused]:
+        there = stages(head.entries)
+        evidence = evidence_now(head.entries)
+        evidence = evidence.model_copy(update={"champion": there.get(release.to)})
+        if there.get("canary") != evidence.model:
+            said = f"Model {_short(evidence.model)} is not in canary: {_short(there.get('canary'))}"
+            return Declined(Refused((f"{said} is. Ask again.",)))
+        by_gates = certified(store, pipeline, head, _gates_stand(head.entries, evidence))
+        if isinstance(by_gates, Refused):
+            return Declined(by_gates)
+        verified = verify(head.entries, evidence, canary=True)
+        verified = certified(store, pipeline, head, verified)
+        if isinstance(verified, Refused):
+            return Declined(verified)
+        return LedgerEntry(
+            seq=head.seq,
+            previous=head.previous,
+            kind="stage",
+            model=evidence.model,
+            stage=release.to,
+            replaced=there.get(release.to),
+            decided_by=verified.line,
+            author=author,
+            reason=f"as canary: {verified.reason}",
+            run=run,
+            time=datetime.now(UTC),
+        )
+
+    outcome = append(store, pipeline, make)
+    return Released(outcome.entry) if isinstance(outcome, Appended) else outcome.outcome
+
+
+def certified(
+    store: SnapshotStore, pipeline: str, head: Head, verified: Verified | Refused
+) -> Verified | Refused:
+    """What is verified needs a certificate of its own, signed by a trusted key: so does a word
+    against a refusal."""
+    if isinstance(verified, Refused):
+        return verified
+    try:
+        certificate_of(store, pipeline, head.entries[verified.seq - 1])
+        if verified.override:
+            certificate_of(store, pipeline, verified.override)
+    except CertificateRefused as error:
+        return Refused((str(error),))
+    return verified
+
+
+def _gates_stand(entries: Sequence[LedgerEntry], canary: Evidence) -> Verified | Refused:
+    """Whether the gates' own decision lets a canary pass still; the champion of then is past.
+
+    Its report, data and code are those of then as well: they are in the decision.
+    """
+    line = decision_line(entries, canary.model)
+    if line is None or line.decision is None:
+        return Refused(
+            (f"No gates decided on model {_short(canary.model)}: nothing speaks for it.",)
+        )
+    now = line.decision.evidence.model_copy(update={"policy": canary.policy})
+    return verify(entries, now)
+
+
+def _again(
+    store: SnapshotStore, pipeline: str, head: Head, evidence: Evidence, stage: Target
+) -> AlreadyReleased | Refused:
     """The model is in the stage: the champion it was compared with is history, all else counts."""
     decided = decision_line(head.entries, evidence.model)
     if decided and decided.decision:
         was = decided.decision.evidence.champion
         evidence = evidence.model_copy(update={"champion": was})
-    verified = verify(head.entries, evidence)
+    verified = certified(store, pipeline, head, verify(head.entries, evidence))
     line = stage_line(head.entries, stage)
     if isinstance(verified, Refused) or line is None:
         where = f"(It is in {stage} already and stays there: nothing was moved.)"
@@ -195,17 +282,6 @@ def _stale(was: Evidence, now: Evidence, seq: int) -> tuple[str, ...]:
         for field, what, remedy in _ABOUT
         if getattr(was, field) != getattr(now, field)
     )
-
-
-def _failed(line: LedgerEntry) -> tuple[str, ...]:
-    decision = line.decision
-    if decision is None or not decision.gates:
-        return (f"The decision (ledger line {line.seq}) evaluated no gate: nothing speaks for it.",)
-    failed = tuple(f"{gate.name}: {gate.reason}" for gate in decision.gates if not gate.passed)
-    if decision.passed and not failed:
-        return ()
-    said = "; ".join(failed) or decision.reason
-    return (f"The decision (ledger line {line.seq}) refused the model. {said}",)
 
 
 def _short(value: str | None) -> str:

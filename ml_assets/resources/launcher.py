@@ -1,18 +1,23 @@
 """Starts the training program, as a Dagster resource."""
 
+from functools import partial
 from pathlib import Path
 
 import dagster as dg
 
 from ml_assets.launch.launcher import Launcher
 from ml_assets.launch.local import LocalLauncher
+from ml_assets.storage.trust import keys_of
 
 
 class LauncherResource(dg.ConfigurableResource):
     """Runs training sessions as local processes."""
 
     objects: str
+    snapshots: str
+    """The store whose keys countersign what the program returns."""
     checkpoints: str | None = None
 
     def launcher(self) -> Launcher:
-        return LocalLauncher(Path(self.objects), checkpoints=self.checkpoints)
+        keys = partial(keys_of, Path(self.snapshots))
+        return LocalLauncher(Path(self.objects), checkpoints=self.checkpoints, keys=keys)

@@ -16,6 +16,7 @@ from ml_assets.spec.training import INSTALL_LIGHTGBM, RELEASE, LightGbm
 from ml_assets.storage.checkpoint_places import S3_SCHEME
 from ml_assets.storage.embedded import open_snapshots
 from ml_assets.storage.layout import Address, read_record
+from ml_assets.storage.objects import LocalObjects
 from ml_assets.storage.s3_checkpoints import INSTALL_S3
 from ml_assets.storage.snapshots import MAIN
 from ml_assets.validation.contract import load_contract
@@ -73,7 +74,8 @@ def _size(spec: PipelineSpec, settings: Settings) -> StateSize:
         return state_size(spec)
     try:
         data = Ref(uri=record.attributes["uri"], digest=record.attributes["digest"])
-        columns = load_schema(data).preprocessing
+        own = LocalObjects(Path(settings.objects)).own(data, "shards", spec.name)
+        columns = load_schema(own).preprocessing
     except StorageError:  # collected since: it is not what is checked here
         return state_size(spec)
     words = {column.name: len(column.vocabulary) for column in columns.categorical}

@@ -125,6 +125,9 @@ def _failure(result: dg.ExecuteInProcessResult) -> MlAssetsError:
     failures = [event for event in result.all_events if event.is_step_failure]
     if any(_is_interrupt(event) for event in failures):
         return Interrupted(_INTERRUPTED)
+    blocked = _blocked(result, failures, "__canary")
+    if blocked:
+        return RefusedByGate("The model stays in canary:\n" + "\n".join(blocked))
     blocked = _blocked(result, failures, "__gates")
     if blocked:
         number = counted(len(blocked), "gate")

@@ -16,6 +16,7 @@ from ml_assets.assets.sessions import SESSIONS_TAG
 from ml_assets.errors import UnknownRun
 from ml_assets.launch.events import attempt_numbers
 from ml_assets.runs.execute import progress_line
+from ml_assets.storage.objects import LocalObjects
 
 LATEST = "latest"
 _ENDED = {
@@ -132,7 +133,7 @@ class RunLog:
     def _program(self) -> Iterator[Line]:
         """What the training program printed in the attempts that this run began."""
         for session in self.run.tags.get(SESSIONS_TAG, "").split():
-            folder = self._sessions / session
+            folder = LocalObjects(self._sessions).path(session)
             for number in attempt_numbers(folder):
                 attempt = folder / "attempts" / str(number)
                 if self._is_of_this_run(attempt / "request.json"):

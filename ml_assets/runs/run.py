@@ -12,7 +12,9 @@ import dagster as dg
 from ml_assets.assets.chronicle import word_tags
 from ml_assets.assets.graph import STAGES, PipelineGraph
 from ml_assets.assets.sanity import checks_of
+from ml_assets.errors import EvidenceError, SpecError
 from ml_assets.operations.repair import repair_projection
+from ml_assets.planning.canary import canary_step
 from ml_assets.planning.due import Landed, calendar, landed, plan_data
 from ml_assets.planning.plan import Plan
 from ml_assets.planning.selection import Selection, data_runs, model_run
@@ -85,6 +87,8 @@ class PipelineRun:
         self._wait_for_others()  # what they make is not planned again
         arrived = landed(self.graph, self.sources)
         self._make_data(wanted, arrived)
+        if request.through is None:
+            self._move_canary()
         if "training_set" in wanted:
             self._wait_for_others()
             self._make_model(wanted, request)
@@ -97,6 +101,40 @@ class PipelineRun:
             due = [item for item in step.of(plan.due) if item.node.address.stage in wanted]
             for selection in data_runs(self.graph, due, calendar(self.graph)):
                 self._execute(selection)
+
+    def promote(self) -> None:
+        """Judge the model in canary on the rows that came after its holdout, and move it on.
+
+        Raises:
+            EvidenceError: there is nothing to judge yet, or the canary did not pass.
+            SpecError: the pipeline asks for no canary.
+        """
+        if self.graph.spec.release.canary == "none":
+            raise SpecError(
+                f"{self.graph.name} asks for no canary: a model that passes its gates goes to"
+                f" {self.graph.spec.release.to} by itself. To ask for one, add to its spec:"
+                " release: {to: production, canary: {periods: 1}}"
+            )
+        mark_dead_runs(self.instance)
+        self._wait_for_others()
+        step = canary_step(self.graph, self.store)
+        if isinstance(step, str):
+            raise EvidenceError(f"{self.graph.name}: {step}")
+        self._execute(step.selection)
+        self._pay_debts()
+
+    def _move_canary(self) -> None:
+        """Before the next model takes its place. One that does not pass stops nothing."""
+        step = canary_step(self.graph, self.store)
+        if isinstance(step, str):
+            if step:
+                self.tell(f"skip  canary: {step}")
+            return
+        self.tell(f"make  canary: {step.reason}")
+        try:
+            self._execute(step.selection)
+        except EvidenceError as error:
+            self.tell(str(error))
 
     def _make_model(self, wanted: tuple[str, ...], request: Request) -> None:
         fresh = uuid4().hex if request.fresh else None

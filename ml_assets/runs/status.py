@@ -7,7 +7,7 @@ from ml_assets.assets.sanity import checks_of, sanity_job
 from ml_assets.assets.trained_model import data_ref
 from ml_assets.launch.launcher import Launcher
 from ml_assets.registry.ledger import read
-from ml_assets.registry.stages import latest_decision, standing_override
+from ml_assets.registry.stages import decision_line, latest_decision, stage_line, standing_override
 from ml_assets.spec.records import InputVersion, LedgerEntry, StageRecord
 from ml_assets.storage.layout import read_records
 from ml_assets.storage.snapshots import CommitId, SnapshotStore
@@ -44,7 +44,8 @@ def _document(
         "spec": graph.spec.model_dump(mode="json"),
         "stages": stages,
         "sanity": sanity,
-        "release": _release(records, entries),
+        "release": _release(graph, records, entries),
+        "canary": _canary(graph, entries),
         "refusal": _refusal(entries),
     }
 
@@ -81,12 +82,13 @@ def _sanity(
     return None if known is None else [check.model_dump(mode="json") for check in known.checks]
 
 
-def _release(records: list[StageRecord], entries: tuple[LedgerEntry, ...]) -> dict[str, Any] | None:
-    """The newest move, and the decision or the override that the model stands by."""
-    moves = [entry for entry in entries if entry.kind == "stage"]
-    if not moves:
+def _release(
+    graph: PipelineGraph, records: list[StageRecord], entries: tuple[LedgerEntry, ...]
+) -> dict[str, Any] | None:
+    """The model in the stage that the pipeline releases to, and what it stands by."""
+    move = stage_line(entries, graph.spec.release.to)
+    if move is None:
         return None
-    move = moves[-1]
     decision = latest_decision(entries, move.model)
     override = standing_override(entries, move.model)
     record = next((r for r in records if r.key.endswith("/released_model")), None)
@@ -100,6 +102,20 @@ def _release(records: list[StageRecord], entries: tuple[LedgerEntry, ...]) -> di
         "reason": decision.reason if decision else move.reason,
         "override": override.model_dump(mode="json") if override else None,
         "inputs": [_input(i) for i in record.inputs] if record else [],
+    }
+
+
+def _canary(graph: PipelineGraph, entries: tuple[LedgerEntry, ...]) -> dict[str, Any] | None:
+    """The model on its way to production, and what was decided on it there."""
+    move = stage_line(entries, "canary")
+    if move is None or graph.spec.release.to == "canary":
+        return None
+    line = decision_line(entries, move.model, canary=True)
+    decision = line.decision if line else None
+    return {
+        "version": move.model,
+        "time": move.time.isoformat(),
+        "decision": decision.reason if decision else None,
     }
 
 

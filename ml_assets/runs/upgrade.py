@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ml_assets.errors import SettingsError
+from ml_assets.registry.recertify import certify_history
 from ml_assets.settings import Settings, read_signing
 from ml_assets.storage.embedded import EmbeddedStore
 from ml_assets.storage.objects import LocalObjects
@@ -57,6 +58,18 @@ def sign_history(settings: Settings) -> None:
     EmbeddedStore(snapshots).sign_history()
 
 
+def certify_decisions(settings: Settings) -> None:
+    """3 -> 4: a model is loaded by the certificate of its decision, which older ones had none of.
+
+    What is certified is what signed commits say: an edited format number leads to nothing else.
+    """
+    snapshots = Path(settings.snapshots)
+    if not (snapshots / "refs.db").is_file():
+        return
+    _copy_database(snapshots / "refs.db", settings.home / "backup" / "format-3")
+    certify_history(EmbeddedStore(snapshots))
+
+
 _TOLD_BY = (
     "models/*/model.json",
     "shards/*/*/schema.json",
@@ -65,7 +78,7 @@ _TOLD_BY = (
 )
 """The files whose time tells when an object was used last."""
 
-STEPS: dict[int, Step] = {1: start_retention, 2: sign_history}
+STEPS: dict[int, Step] = {1: start_retention, 2: sign_history, 3: certify_decisions}
 """The format that a step begins with -> the step to the next one."""
 FORMAT = max(STEPS) + 1
 """What this version writes."""

@@ -87,6 +87,11 @@ def _find(
     _check_folder(name, source, root)
     relative = _relative(source, window)
     file = root / relative
+    if not file.resolve().is_relative_to(root.resolve()):
+        raise SourceError(
+            f"{_title(name, window)}: {file} is a symbolic link that leads out of {root}. Put the"
+            " file itself there."
+        )
     try:
         return _Found(relative, file.read_bytes())
     except FileNotFoundError as error:

@@ -299,14 +299,38 @@ Target = Literal["staging", "canary", "production"]
 """A stage that holds one model: the one that was moved there last."""
 
 
+class CanarySpec(Frozen):
+    """What production asks of a model in canary, beside its gates.
+
+    It is scored with the champion on the first partitions behind its holdout, once their labels are
+    known, and one of the champion gates decides on exactly those rows.
+    """
+
+    periods: Positive = 1
+    """Partitions of feature_set."""
+    gate: Name = "champion"
+    """The champion gate, by its name under ``gates``."""
+
+
 class ReleaseSpec(Frozen):
     """Where a model that passes goes."""
 
     to: Target = "production"
-    canary: Literal["none"] = "none"
-    """Recorded with each release: no canary evidence is asked for."""
+    canary: Literal["none"] | CanarySpec = "none"
+    """``none`` is recorded with each release: no canary evidence is asked for."""
+
+    @model_validator(mode="after")
+    def _a_canary_is_on_its_way_to_production(self) -> Self:
+        if self.canary != "none" and self.to != "production":
+            raise ValueError("'canary' leads to production: set 'to: production', or remove it")
+        return self
 
     @property
     def entrance(self) -> Target:
-        """The stage that the gates lead to."""
-        return self.to
+        """The stage that the gates lead to; from canary, its own evidence leads on."""
+        return self.to if self.canary == "none" else "canary"
+
+    @property
+    def shown_by(self) -> Literal["released_model", "promoted_model"]:
+        """The asset that says which model is in ``to``."""
+        return "released_model" if self.canary == "none" else "promoted_model"

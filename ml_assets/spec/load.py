@@ -92,7 +92,7 @@ def check_spec(folder: Path) -> tuple[PipelineSpec | None, tuple[Mistake, ...]]:
         return None, (Mistake(file, 1, SPEC_FILE, "missing", rule, f"create {file}"),)
     try:
         text = file.read_text()
-        document = yaml.load(text, _Yaml)
+        document = _parsed(text)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = mark.line + 1 if mark else 1
@@ -111,6 +111,15 @@ def check_spec(folder: Path) -> tuple[PipelineSpec | None, tuple[Mistake, ...]]:
         return None, tuple(
             mistake for details in error.errors() for mistake in _mistakes(file, node, details)
         )
+
+
+def _parsed(text: str) -> Any:
+    """Plain values: a safe loader knows no tag that makes anything else."""
+    loader = _Yaml(text)
+    try:
+        return loader.get_single_data()
+    finally:
+        loader.dispose()
 
 
 def _document_mistakes(file: Path, document: object) -> tuple[Mistake, ...]:

@@ -15,7 +15,7 @@ from pydantic import (
 
 from ml_assets.spec.automation import AutomationSpec
 from ml_assets.spec.base import Frozen, Misfit, Misfits, Name, Positive, check_timezone, unset
-from ml_assets.spec.gates import BaselineSpec, GateSpec, ReleaseSpec
+from ml_assets.spec.gates import AgainstChampion, BaselineSpec, GateSpec, ReleaseSpec
 from ml_assets.spec.objective import objective_problems
 from ml_assets.spec.policy import Declared, gate_problems
 from ml_assets.spec.sources import SourceSpec, inside
@@ -213,6 +213,7 @@ class PipelineSpec(Frozen):
             *_training_problems(self),
             *_evaluation_problems(self),
             *_gate_problems(self),
+            *_canary_problems(self),
         ]
         if problems:
             raise Misfits(problems)
@@ -332,3 +333,21 @@ def _gate_problems(spec: PipelineSpec) -> list[Misfit]:
     baselines = [baseline.name for baseline in spec.evaluation.baselines]
     slices, numbers = spec.evaluation.slices, bool(spec.features.numeric)
     return gate_problems(spec.gates, Declared(spec.label.task, baselines, slices, numbers))
+
+
+def _canary_problems(spec: PipelineSpec) -> list[Misfit]:
+    canary = spec.release.canary
+    if canary == "none":
+        return []
+    problems: list[Misfit] = []
+    if spec.partitions.cadence == "none":
+        said = "release.canary waits for the next partition, and there are none: set partitions"
+        problems.append(Misfit(("release", "canary"), said))
+    champions = [gate.name for gate in spec.gates if isinstance(gate, AgainstChampion)]
+    if canary.gate not in champions:
+        said = (
+            f"release.canary.gate {canary.gate!r} is no champion gate; gates has"
+            f" {champions or 'none: add {kind: champion}'}"
+        )
+        problems.append(Misfit(("release", "canary", "gate"), said))
+    return problems

@@ -117,10 +117,11 @@ def inside(path: str) -> str:
     """Accept a relative path that stays below its root.
 
     Raises:
-        ValueError: the path is absolute or climbs out with ``..``.
+        ValueError: the path is absolute, climbs out with ``..``, or would after a URL's unescaping.
     """
     parts = PurePosixPath(path)
-    if parts.is_absolute() or ".." in parts.parts or not path.strip():
+    odd = any(sign in path for sign in "\0\\%")
+    if parts.is_absolute() or ".." in parts.parts or not path.strip() or odd:
         raise ValueError(f"{path!r} must be a relative path that stays inside its folder")
     return path
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 import shutil
 import uuid
 from collections.abc import Container
@@ -11,6 +12,8 @@ from typing import IO
 from ml_assets.errors import StorageError
 from ml_assets.storage.objects import file_digest
 from ml_assets.storage.snapshots import Collected
+
+_DIGEST = re.compile("[0-9a-f]{64}")
 
 
 class Blobs:
@@ -24,6 +27,13 @@ class Blobs:
             folder.mkdir(parents=True, exist_ok=True)
 
     def path(self, digest: str) -> Path:
+        """Where a file lies; it need not exist.
+
+        Raises:
+            StorageError: it is no digest: no name leads out of the folder.
+        """
+        if not _DIGEST.fullmatch(digest):
+            raise StorageError(f"{digest[:80]!r} is no digest of a stored file.")
         return self._files / digest[:2] / digest
 
     def write(self, data: bytes) -> str:

@@ -20,6 +20,7 @@ import polars as pl
 from ml_assets.errors import StorageError
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.storage.blobs import Blobs
+from ml_assets.storage.objects import stays_below
 from ml_assets.storage.refs import Refs
 from ml_assets.storage.snapshots import (
     MAIN,
@@ -62,6 +63,7 @@ class EmbeddedStore:
         self._blobs = Blobs(root)
         self._refs = Refs(root)
         self._trust = Trust(root, self._refs)
+        self.keys = self._trust.keys
         self._commit = lru_cache(maxsize=4096)(self._read_commit)
         self._tree = lru_cache(maxsize=64)(self._read_tree)
 
@@ -71,7 +73,7 @@ class EmbeddedStore:
         target = self._refs.target(ref)
         if target is None and ref == MAIN:
             target = self._first_commit()
-        if target is None and len(ref) == 64 and self._blobs.path(ref).is_file():
+        if target is None and len(ref) == 64 and ref.isalnum() and self._blobs.path(ref).is_file():
             target = ref
         if target is not None:
             self._trust.require(target, ref)
@@ -179,9 +181,9 @@ class EmbeddedStore:
         return self._refs.move(MAIN, expected, new, self._trust.sign(new))
 
     def published_since(self, base: CommitId, head: CommitId, run_key: str) -> CommitId | None:
-        """The commit of ``main`` after ``base`` that carries a run key."""
+        """The commit of ``main`` after ``base`` that carries a run key, held to its signature."""
         since = itertools.takewhile(lambda commit: commit.id != base, self._behind(head))
-        return next((c.id for c in since if c.metadata.get(RUN_KEY) == run_key), None)
+        return next((self.resolve(c.id) for c in since if c.metadata.get(RUN_KEY) == run_key), None)
 
     def collect_garbage(
         self, drop: Collection[CommitId] = (), *, dry_run: bool = False
@@ -391,8 +393,7 @@ def _applied(tree: Tree, staged: Mapping[str, tuple[str, int] | None]) -> Tree:
 
 
 def _checked(path: str) -> str:
-    parts = PurePosixPath(path).parts
-    if not path or path != "/".join(parts) or ".." in parts or parts[0] == "/":
+    if not stays_below(path) or path != PurePosixPath(path).as_posix():
         raise StorageError(
             f"{path!r} is no path of a snapshot: relative, with '/' between, no '..'"
         )

@@ -31,10 +31,28 @@ class LocalObjects:
             StorageError: a part is absolute, empty, or climbs out with ``..``.
         """
         for part in parts:
-            inner = PurePosixPath(part)
-            if not part or inner.is_absolute() or ".." in inner.parts:
+            if not stays_below(part):
                 raise StorageError(f"{part!r} is no name of an object: it leads out of {self.root}")
         return self.root.joinpath(*parts)
+
+    def own(self, named: Ref, *kind: str) -> Ref:
+        """What a record names, at its address in this store, which may have moved since.
+
+        Raises:
+            StorageError: the record names another place than ``<kind>/<digest>`` of a store, or a
+                symbolic link lies there.
+        """
+        place = (*kind, named.digest)
+        parts = PurePosixPath(named.uri).parts
+        if parts[-len(place) :] != place or ".." in parts or "\0" in named.uri:
+            raise StorageError(
+                f"A record names {named.uri!r}, which is not {'/'.join(place)[:40]} of an object"
+                " store: it is not followed. Make the asset again."
+            )
+        folder = self.path(*place)
+        if folder.resolve() != self.root.resolve().joinpath(*place):
+            raise StorageError(f"{folder} leads somewhere else by a symbolic link.")
+        return Ref(uri=str(folder), digest=named.digest)
 
     def folder(self, *parts: str) -> Path:
         """A folder, made where it is missing."""
@@ -111,6 +129,27 @@ class LocalObjects:
         return Ref(uri=str(target), digest=produced.digest)
 
 
+def inside(folder: Path, name: str) -> Path:
+    """A file that a manifest names, in the folder of the manifest.
+
+    Raises:
+        StorageError: the name leads out of the folder, itself or by a symbolic link.
+    """
+    if not stays_below(name):
+        raise StorageError(f"{name!r} is no name of a file in {folder}: it leads out of it.")
+    file = folder / name
+    if file.resolve().parent != folder.resolve() / PurePosixPath(name).parent:
+        raise StorageError(f"{file} is a symbolic link that leads out of its folder.")
+    return file
+
+
+def stays_below(name: str) -> bool:
+    """Whether a relative name stays below what it is joined to, also after a URL's unescaping."""
+    inner = PurePosixPath(name)
+    plain = name and not any(sign in name for sign in "\0\\%")
+    return bool(plain) and not inner.is_absolute() and ".." not in inner.parts
+
+
 def write_whole(file: Path, data: bytes) -> None:
     """Write a file by rename: it is there whole, or not at all."""
     draft = file.with_name(f".{file.name}.{uuid.uuid4().hex}")
@@ -168,6 +207,28 @@ def verify(folder: Path, files: Iterable[File]) -> None:
                 f"{path} is damaged: {found[0]} bytes with checksum {found[1][:12]}, expected"
                 f" {file.size} bytes with {file.sha256[:12]}. Make it again."
             )
+
+
+def read_verified(file: File, folder: Path = Path()) -> bytes:
+    """A file's content, held to its manifest: what is used are the bytes that were looked at.
+
+    Args:
+        folder: of the manifest; a path that is absolute is itself.
+
+    Raises:
+        StorageError: it is missing, of another size, or of another checksum.
+    """
+    path = folder / file.path
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise StorageError(f"{path} is lost: its manifest names it.") from error
+    if (len(data), bytes_digest(data)) != (file.size, file.sha256):
+        raise StorageError(
+            f"{path} is damaged: {len(data)} bytes with checksum {bytes_digest(data)[:12]},"
+            f" expected {file.size} bytes with {file.sha256[:12]}. Make it again."
+        )
+    return data
 
 
 def _sync(path: Path) -> None:

@@ -38,6 +38,8 @@ class Keys:
 
     private: "Ed25519PrivateKey"
     trusted: frozenset[str]
+    made_here: bool = False
+    """Nobody gave the private key: it was made beside what it signs."""
 
     @classmethod
     def of(cls, secret: str | None, trusted: Iterable[str], local: Path) -> "Keys":
@@ -55,7 +57,7 @@ class Keys:
             SettingsError: the secret is no key.
         """
         private = _from_secret(secret) if secret else _local(local)
-        return cls(private, frozenset({_public(private), *trusted}))
+        return cls(private, frozenset({_public(private), *trusted}), made_here=not secret)
 
     @property
     def public(self) -> str:
@@ -68,17 +70,20 @@ class Keys:
 
     def vouched(self, kind: str, content: bytes, signature: Signature) -> bool:
         """Whether a trusted key signed exactly this content, as this kind."""
-        from cryptography.exceptions import InvalidSignature
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+        return signature.key in self.trusted and is_of_its_key(kind, content, signature)
 
-        if signature.key not in self.trusted:
-            return False
-        try:
-            key = Ed25519PublicKey.from_public_bytes(_bytes(signature.key))
-            key.verify(_bytes(signature.value), _encoded(kind, content))
-        except (InvalidSignature, ValueError):
-            return False
-        return True
+
+def is_of_its_key(kind: str, content: bytes, signature: Signature) -> bool:
+    """Whether the key that a signature names made it; whether that key counts is not asked."""
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    try:
+        key = Ed25519PublicKey.from_public_bytes(_bytes(signature.key))
+        key.verify(_bytes(signature.value), _encoded(kind, content))
+    except (InvalidSignature, ValueError):
+        return False
+    return True
 
 
 def key_name(public: str) -> str:

@@ -11,6 +11,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from ml_assets.storage.signing import Keys
+
 if TYPE_CHECKING:
     import polars as pl
 
@@ -127,6 +129,11 @@ class Workspace(Protocol):
 
 
 class SnapshotStore(Protocol):
+    @property
+    def keys(self) -> Keys:
+        """What vouches for its states, and for what is signed beside them."""
+        ...
+
     def open(self, base: CommitId, run_key: str) -> Workspace:
         """Begin work on top of a commit; ``run_key`` names the work."""
         ...

@@ -17,20 +17,29 @@ _REMEDY = (
 )
 
 
+def keys_of(root: Path) -> Keys:
+    """The keys that count for a store, from the environment or its own folder.
+
+    Raises:
+        SettingsError: a key in the environment is none.
+    """
+    signing = read_signing()
+    trusted = [public_key(key, "ML_ASSETS_TRUSTED_KEYS") for key in signing.trusted]
+    return Keys.of(signing.key, trusted, root / LOCAL_KEY)
+
+
 class Trust:
     """Signs the commits of one store, and holds those that are read to their signatures."""
 
     def __init__(self, root: Path, refs: Refs) -> None:
-        signing = read_signing()
-        trusted = [public_key(key, "ML_ASSETS_TRUSTED_KEYS") for key in signing.trusted]
-        self._keys = Keys.of(signing.key, trusted, root / LOCAL_KEY)
+        self.keys = keys_of(root)
         self._root = root
         self._refs = refs
         self._vouched: set[CommitId] = set()
 
     def sign(self, commit: CommitId) -> Signature:
         """Vouch for a commit that this process wrote."""
-        return self._keys.sign(_COMMIT, commit.encode())
+        return self.keys.sign(_COMMIT, commit.encode())
 
     def require(self, commit: CommitId, ref: str) -> None:
         """Hold a commit that a ref names to its signature; each once in the life of this object.
@@ -44,7 +53,7 @@ class Trust:
         what = f"{ref!r} of the snapshot store {self._root} is commit {commit[:12]}"
         if signature is None:
             raise UntrustedState(f"{what}, which nobody signed. {_REMEDY}")
-        if not self._keys.vouched(_COMMIT, commit.encode(), signature):
+        if not self.keys.vouched(_COMMIT, commit.encode(), signature):
             raise UntrustedState(
                 f"{what}; its signature is of no trusted key, or of something else. It names key"
                 f" {key_name(signature.key)}: {signature.key}. {_REMEDY} If that key is to count,"

@@ -9,7 +9,8 @@ from pydantic import ValidationError
 from ml_assets.errors import StorageError
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.program import Calibration, ModelManifest, Ref, ShardSchema, TrainRequest
-from ml_assets.storage.objects import describe, file_digest, verify
+from ml_assets.storage.objects import bytes_digest, describe, file_digest, inside, verify
+from ml_assets.storage.safetensors_file import check_safetensors
 from ml_assets.training.stop import BadData
 
 MANIFEST = "model.json"
@@ -63,10 +64,14 @@ def open_model(ref: Ref) -> ModelManifest:
     """
     folder = Path(ref.uri)
     try:
-        if file_digest(folder / MANIFEST) != ref.digest:
+        described = inside(folder, MANIFEST).read_bytes()
+        if bytes_digest(described) != ref.digest:
             raise BadData(f"{folder / MANIFEST} is damaged: its checksum is not {ref.digest[:12]}.")
-        manifest = ModelManifest.model_validate_json((folder / MANIFEST).read_bytes())
+        manifest = ModelManifest.model_validate_json(described)
+        weights = inside(folder, manifest.weights.path)
         verify(folder, [manifest.weights])
+        if weights.suffix == ".safetensors":
+            check_safetensors(weights)
     except (OSError, ValidationError, StorageError) as error:
         raise BadData(f"The model {folder} cannot be used: {error}") from error
     return manifest

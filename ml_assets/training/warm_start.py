@@ -12,9 +12,11 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
+from ml_assets.errors import StorageError
 from ml_assets.spec.program import ModelManifest, Preprocessing, Ref, ShardSchema
 from ml_assets.spec.training import LightGbm
 from ml_assets.storage.objects import file_digest
+from ml_assets.storage.safetensors_file import check_safetensors
 from ml_assets.training.model_folder import open_model
 from ml_assets.training.models import Network
 from ml_assets.training.stop import BadData, BadRequest
@@ -59,8 +61,9 @@ def _read(file: Path, sha256: str) -> dict[str, torch.Tensor]:
     try:
         if file_digest(file) != sha256:
             raise BadData(f"training.init_from: {file} has changed: it is not {sha256[:12]} now.")
+        check_safetensors(file)
         return load_file(file)
-    except (OSError, SafetensorError) as error:
+    except (OSError, SafetensorError, StorageError) as error:
         raise BadData(
             f"training.init_from: {file} is no whole safetensors file ({error}). Nothing of it was"
             " used; write it again with safetensors, or remove init_from."

@@ -45,7 +45,7 @@ def audits(store: SnapshotStore, base: CommitId, training_set: StageRecord) -> t
     Each record is read at the commit that its reader read it at and has to be of that version; of
     a commit that house-keeping took, the one at ``base`` counts if it is of the same version.
     """
-    found: dict[tuple[str, str], Audited] = {}
+    found: dict[tuple[str, str, str], Audited] = {}
     seen: set[tuple[str, str | None, str]] = set()
     waiting = list(_upward(training_set.inputs))
     while waiting:
@@ -56,7 +56,7 @@ def audits(store: SnapshotStore, base: CommitId, training_set: StageRecord) -> t
         seen.add(name)
         record = _record(store, base, version)
         if record is None or _stage(version) == TABLE:
-            place = (f"{version.key} {version.version}", version.partition or "")
+            place = (version.key, version.partition or "", version.version)
             found[place] = _audited(version, record)
         else:
             waiting += _upward(record.inputs)

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from ml_assets.evaluation.compare import Pair
+from ml_assets.evaluation.compare import ChampionScores, Pair, compare
 from ml_assets.evaluation.metrics import point_metrics
-from ml_assets.evaluation.rows import Truth
+from ml_assets.evaluation.rows import Holdout, Truth
+from ml_assets.evaluation.seeds import spread_of
 
 
 def rows(count=4000, seed=0):
@@ -94,6 +95,35 @@ def test_binary_log_loss_as_a_metric_is_the_loss():
     pair = Pair.of(Truth("binary", labels), near, score, days, 200, 0)
     gap, loss = pair.differences(["log_loss"])["log_loss"].absolute, pair.loss_difference()
     assert (gap.value, gap.low, gap.high) == pytest.approx((loss.value, loss.low, loss.high))
+
+
+def test_the_spread_between_seeds_widens_every_interval_and_moves_no_value():
+    labels, score, days = rows()
+    near = np.clip(score * 0.97, 0.01, 0.99)
+    pair = Pair.of(Truth("binary", labels), near, score, days, 300, 0)
+    models = [np.clip(score + shift, 0.01, 0.99) for shift in (-0.03, 0.0, 0.05)]
+    seen = spread_of(Truth("binary", labels), models, spec="5" * 64, data="d" * 64, seeds=(0, 1, 2))
+    losses = [point_metrics(Truth("binary", labels), one)["log_loss"] for one in models]
+    assert seen.loss == pytest.approx(np.std(losses, ddof=1))
+    assert seen.metrics["log_loss"] == pytest.approx(seen.loss)
+    plain, wide = pair.loss_difference(), pair.loss_difference(seeds=seen)
+    assert wide.value == plain.value
+    assert wide.high - wide.low > plain.high - plain.low
+    assert wide.high - wide.value > 1.96 * np.sqrt(2) * seen.loss
+    before = pair.differences(["brier"])["brier"]
+    after = pair.differences(["brier"], seen)["brier"]
+    assert after.relative.high - after.relative.low > before.relative.high - before.relative.low
+    unknown = seen.model_copy(update={"metrics": {}})
+    assert pair.differences(["brier"], unknown) == {}, "it is not taken for no spread"
+
+
+def test_one_query_shows_nothing(spec):
+    """An interval of no width would look like certainty."""
+    truth = Truth("ranking", np.array([0.0, 1.0, 2.0]), queries=np.zeros(3, int))
+    holdout = Holdout(truth, np.zeros(3, int), {}, ("", ""))
+    scores = np.array([[1.0], [2.0], [3.0]])
+    rival = ChampionScores("c4" * 32, -scores, "")
+    assert compare(spec, holdout, scores, rival).loss_difference is None
 
 
 def test_a_share_of_nothing_is_none_and_an_undefined_metric_is_left_out():

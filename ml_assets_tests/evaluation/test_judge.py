@@ -72,7 +72,7 @@ def test_a_champion_that_cannot_be_scored_is_not_comparable_and_says_why(spec, s
 
 def test_blocks_are_days_of_the_pipelines_own_time_zone(spec):
     moments = [datetime(2013, 7, 2, 3, 30, tzinfo=UTC), datetime(2013, 7, 2, 4, 30, tzinfo=UTC)]
-    two = pl.DataFrame({"late": [True, False], "carrier": ["AA", "AA"], "decision_at": moments})
+    two = frame(2).with_columns(decision_at=pl.Series(moments))
     first, second = Holdout.of(spec, two, SPAN).blocks
     assert second - first == 1, "midnight in New York is at 04:00 UTC in summer"
 

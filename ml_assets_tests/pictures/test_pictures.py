@@ -16,6 +16,7 @@ from ml_assets.pictures.release import (
     changes_table,
     decisions_picture,
     gates_picture,
+    gates_table,
     ledger_table,
     override_picture,
     released_table,
@@ -23,6 +24,7 @@ from ml_assets.pictures.release import (
 from ml_assets.pictures.rows import Bullet, Spark, bullet_chart, spark_chart
 from ml_assets.pictures.training import LIVE_POINTS, TrainingStory, decoded_rows, training_pictures
 from ml_assets.spec.events import Checkpoint, FirstRows, FixedBatch, Metrics
+from ml_assets.spec.gates import AgainstChampion
 from ml_assets.spec.program import CategoricalColumn, NumericColumn, Preprocessing, Ref
 from ml_assets.spec.records import (
     Change,
@@ -271,6 +273,24 @@ def test_a_gate_s_dot_is_on_the_good_side_when_it_passed():
     assert dots[1][0] == "bad" and float(dots[1][1]) > float(ceiling) + float(wide)
     assert "✓ 0.8 ≥ 0.7" in svg and "✗ 0.8 ≤ 0.7" in svg and "✓ – ≤ 0.7" in svg
     ElementTree.fromstring(svg)
+
+
+def test_a_gate_s_interval_is_a_whisker_and_three_numbers_of_the_table():
+    seen = Interval(value=-0.002, low=-0.006, high=0.004)
+    gate = GateResult(
+        name="champion", passed=True, value=0.004, bound=0.005, reason="it is", interval=seen
+    )
+    spec = AgainstChampion(kind="champion", margin=0.005)
+    (picture,) = gates_picture([gate], [spec])
+    (low, high), (dot,) = (
+        re.findall(r'class="whisker good" d="M([\d.]+) [\d.]+H([\d.]+)"', picture.svg)[0],
+        re.findall(r'class="dot good" cx="([\d.]+)"', picture.svg),
+    )
+    assert float(low) < float(high) == float(dot)
+    ElementTree.fromstring(picture.svg)
+    assert gates_table([gate]).rows == [
+        ["champion", "✓", "0.0040", "0.0050", "-0.0020 (-0.0060 to 0.0040)", "it is"]
+    ]
 
 
 def decided(seq, value, passed):

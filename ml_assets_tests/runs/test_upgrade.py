@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from ml_assets.errors import SettingsError, StateInUse
+from ml_assets.errors import CertificateRefused, SettingsError, StateInUse
 from ml_assets.operations.inventory import objects
 from ml_assets.registry import ledger
+from ml_assets.registry.loading import load_model, load_release
 from ml_assets.runs import home
 from ml_assets.runs.upgrade import FORMAT, STEPS
 from ml_assets.settings import Settings, read_settings
+from ml_assets.spec.records import Decision, Evidence, LedgerEntry
 from ml_assets.storage.embedded import open_snapshots
 from ml_assets.storage.objects import LocalObjects
 from ml_assets_tests.kill import killed_at_every_step
@@ -51,8 +53,10 @@ def check_upgraded(settings: Settings, refs: list[tuple[str, ...]]) -> None:
     """The format, the copy, every ref and record, and times that begin now."""
     assert format_of(settings) == FORMAT
     assert refs_in(settings.home / "backup" / "format-1" / "refs.db") == refs
-    assert refs_in(Path(settings.snapshots) / "refs.db") == refs
     store = open_snapshots(settings.snapshots)
+    certified, before, *_ = store.log()
+    assert (before.id, certified.message[:9]) == (refs[0][2], "certify 1"), "nothing else was done"
+    load_release(store, LocalObjects(Path(settings.objects)), "irises", "production")
     assert [entry.kind for entry in ledger.read(store, "irises")] == ["decision", "stage"]
     for commit in store.history():
         for entry in store.list(commit.id):
@@ -70,6 +74,56 @@ def test_a_folder_of_format_2_is_signed_and_its_release_stands(tmp_path: Path) -
     assert format_of(settings) == FORMAT
     store = open_snapshots(settings.snapshots)
     assert store.resolve(store.history()[-2].id)  # former states are vouched for, too
+
+
+def test_a_release_of_format_3_is_certified_and_loaded_and_a_second_upgrade_adds_nothing(
+    tmp_path: Path,
+) -> None:
+    settings = unpack(tmp_path, 3)
+    store, objects = open_snapshots(settings.snapshots), LocalObjects(Path(settings.objects))
+    with pytest.raises(
+        CertificateRefused, match=r"line 1 on model 96c30c13be4d has no certificate"
+    ):
+        load_release(store, objects, "irises", "production")
+    home.prepare(settings)
+    release = load_release(store, objects, "irises", "production")
+    assert release.certificate.certified == "by an upgrade"
+    assert release.certificate.proves == "integrity only: the key is the store's own"
+    assert release.certificate.provenance is not None
+    head = store.resolve()
+    (settings.home / "format.json").write_text(json.dumps({"format": 3}))
+    home.prepare(settings)
+    assert store.resolve() == head
+
+
+def test_an_upgrade_does_not_certify_what_the_records_of_its_commit_do_not_bear_out(
+    tmp_path: Path,
+) -> None:
+    settings = unpack(tmp_path, 3)
+    store, objects = open_snapshots(settings.snapshots), LocalObjects(Path(settings.objects))
+    decided = ledger.read(store, "irises")[0].decision
+    assert decided is not None
+    other = decided.evidence.model_copy(update={"model": "ab" * 32})
+    # as a version without certificates wrote it
+    ledger.append(store, "irises", lambda head: line_on(head, decided, other))
+    home.prepare(settings)
+    assert store.exists(store.resolve(), "certificates/irises/000001.json")
+    with pytest.raises(CertificateRefused, match="line 3 on model abababababab has no certificate"):
+        load_model(store, objects, "irises", "ab" * 32)
+
+
+def line_on(head: ledger.Head, decided: Decision, evidence: Evidence) -> LedgerEntry:
+    return LedgerEntry(
+        seq=head.seq,
+        previous=head.previous,
+        kind="decision",
+        model=evidence.model,
+        decision=decided.model_copy(update={"evidence": evidence}),
+        author="me",
+        reason="",
+        run="run",
+        time=decided.time,
+    )
 
 
 def test_a_key_of_ones_own_does_not_sign_what_it_did_not_see(

@@ -8,7 +8,14 @@ from pydantic import TypeAdapter, ValidationError
 
 from ml_assets.spec.events import Event, Finished
 from ml_assets.spec.program import Request, Result, TrainRequest, TrainResult
-from ml_assets.spec.records import Decision, Evidence, GateResult, LedgerEntry, StageRecord
+from ml_assets.spec.records import (
+    Decision,
+    Evidence,
+    GateResult,
+    LedgerEntry,
+    Measured,
+    StageRecord,
+)
 
 DIGEST = "ab" * 32
 NOW = datetime(2024, 5, 1, 12, 0, tzinfo=UTC)
@@ -139,3 +146,13 @@ def test_a_wrong_event_is_refused(fault: dict[str, Any]) -> None:
 def test_a_number_that_is_none_is_refused_where_it_would_be_compared() -> None:
     with pytest.raises(ValidationError, match="finite number"):
         GateResult(name="g", passed=False, value=float("nan"), bound=0.5, reason="r")
+
+
+def test_what_was_written_before_a_field_came_is_the_same_bytes_now() -> None:
+    """A gate without an interval, a decision without its holdout: their digests stand."""
+    written = DECISION.model_dump(mode="json")
+    assert set(written["gates"][0]) == {"name", "passed", "value", "bound", "reason"}
+    assert "holdout" not in written
+    assert Decision.model_validate_json(DECISION.model_dump_json()) == DECISION
+    measured = Measured(latency_ms=1.0, rows_per_second=2.0)
+    assert set(measured.model_dump()) == {"latency_ms", "rows_per_second"}

@@ -82,6 +82,11 @@ SPEC: Raw = {
 }
 
 
+SLICES: Raw = {"kind": "slices", "columns": ["shop"], "margin": 0.01}
+ROBUST: Raw = {"kind": "robustness", "at_most": 0.1}
+SUPERIOR: Raw = {"kind": "champion", "rule": "superior", "min_effect": 0.1}
+
+
 def changed(raw: Raw, path: str, value: object) -> Raw:
     """A copy with the value at ``a.b.0.c`` set, or removed where ``value`` is ``...``."""
     whole = copy.deepcopy(raw)
@@ -247,6 +252,18 @@ def test_one_process_grows_the_trees_of_a_boosted_model() -> None:
         ("gates.0.at_least", ..., "gate 'quality' needs 'at_least' or 'at_most'"),
         ("gates.0.metric", "f1", "'auc'"),
         ("gates.2.kind", "vibes", "'leak_alarm'"),
+        ("gates.2", SLICES | {"columns": ["shop", "hour"]}, "asks for shop, hour; evaluation"),
+        ("gates.2", SLICES | {"margin": None}, "exactly one of 'margin', 'at_least' and"),
+        ("gates.2", SLICES | {"at_least": 0.5}, "exactly one of 'margin', 'at_least' and"),
+        ("gates.2", SLICES | {"metric": "auc"}, "'margin' is of the loss"),
+        ("gates.2", {"kind": "gap", "column": "shop", "at_most": 0.1}, "slices has []: add it"),
+        ("gates.2", {"kind": "calibration", "at_most": 0}, "greater than 0"),
+        ("gates.2", ROBUST | {"missing": None, "shift": None}, "there is nothing to try"),
+        ("gates.2", ROBUST | {"missing": 1.5}, "less than or equal to 1"),
+        ("gates.2", {"kind": "holdout_budget", "at_most": 0}, "greater than 0"),
+        ("gates.2", {"kind": "champion", "seeds": 1}, "a spread takes at least 2 models"),
+        ("gates.2", {"kind": "champion", "min_effect": 0.1}, "'min_effect' is for rule 'superior'"),
+        ("gates.2", SUPERIOR | {"margin": 0.2}, "'min_effect' must be above 'margin'"),
         ("release", {"to": "moon"}, "'staging', 'canary' or 'production'"),
     ],
 )
@@ -427,7 +444,27 @@ def test_what_does_not_use_a_new_field_says_nothing_of_it() -> None:
     whole = PipelineSpec.model_validate(SPEC).model_dump(mode="json")
     gate = TypeAdapter(GateSpec).validate_python({"kind": "champion"}).model_dump(mode="json")
     assert "query" not in whole["label"]
-    assert not {"metric", "relative"} & set(gate)
+    assert not {"metric", "relative", "min_effect", "seeds"} & set(gate)
+    latency = TypeAdapter(GateSpec).validate_python({"kind": "latency"}).model_dump(mode="json")
+    assert set(latency) == {"kind", "name", "at_most_ms"}
+
+
+def test_a_declared_effect_takes_the_place_of_the_margin() -> None:
+    gate = TypeAdapter(GateSpec).validate_python(SUPERIOR)
+    assert gate.margin == 0
+    assert TypeAdapter(GateSpec).validate_python(gate.model_dump(mode="json")) == gate
+
+
+def test_a_shift_is_of_numbers_and_calibration_of_probabilities() -> None:
+    words = changed(changed(SPEC, "features.numeric", []), "gates.2", ROBUST)
+    assert "features.numeric is empty: set shift to null" in refusal(
+        lambda: PipelineSpec.model_validate(words)
+    )
+    gates = [{"kind": "calibration", "at_most": 0.1}]
+    number = changed(changed(SPEC, "label.task", "regression"), "gates", gates)
+    assert "is about probabilities, not for a regression task" in refusal(
+        lambda: PipelineSpec.model_validate(number)
+    )
 
 
 def test_every_task_has_metrics_and_a_loss() -> None:

@@ -125,7 +125,8 @@ def test_an_exported_model_scores_rows_in_their_order(whole: Attempt, tmp_path: 
     loss = -(label * np.log(p[:, 0]) + (1 - label) * np.log(1 - p[:, 0])).mean()
     assert p.shape == (300, 1)
     assert loss == pytest.approx(whole.result().metrics["validation_loss"], abs=1e-9)
-    assert result.latency_ms > 0
+    assert 0 < result.latency_ms <= result.latency_p99_ms
+    assert 10 < result.memory_mb < 10_000
 
 
 def test_a_regression_is_scored_in_the_unit_of_its_label(

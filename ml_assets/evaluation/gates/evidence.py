@@ -20,10 +20,12 @@ def data_evidence(gate: DataEvidence, audits: Sequence[Audited] | None) -> GateR
     if not broken:
         warned = sum(bool(one.warned) for one in audits)
         beside = f"; {warned} of them with warnings, which the policy allows" if warned else ""
-        met = f"the contracts of all {len(audits)} tables were met{beside}"
-        return result(gate.name, True, 0, 0, met)
+        tables = counted(len({one.key for one in audits}), "table")
+        said = f"{counted(len(audits), 'partition')} of {tables}: no contract was broken{beside}"
+        return result(gate.name, True, 0, 0, said)
     more = f"; and {len(broken) - _NAMED} more" if len(broken) > _NAMED else ""
-    reason = f"{counted(len(broken), 'table')} of {len(audits)}: {'; '.join(broken[:_NAMED])}{more}"
+    reason = f"{len(broken)} of {counted(len(audits), 'partition')}: {'; '.join(broken[:_NAMED])}"
+    reason += more
     return result(gate.name, False, len(broken), 0, reason)
 
 

@@ -53,9 +53,8 @@ def calibration(gate: Calibrated, report: EvaluationReport) -> GateResult:
     fine = off <= gate.at_most
     span = f"{what} is {seen.value:.4f} (95% interval {seen.low:.4f} to {seen.high:.4f})"
     side = "within" if fine else "not shown to be within"
-    return result(
-        gate.name, fine, off, gate.at_most, f"{span}, {side} {gate.at_most:g} of {ideal:g}", seen
-    )
+    of = f" of {ideal:g}" if ideal else ""
+    return result(gate.name, fine, off, gate.at_most, f"{span}, {side} {gate.at_most:g}{of}", seen)
 
 
 def _worst(
@@ -112,10 +111,10 @@ def _said(
     fine: bool,
     higher: bool,
 ) -> str:
-    among = f", the worst of {len(found)}," if len(found) > 1 else ""
+    among = f", the worst of {len(found)}" if len(found) > 1 else ""
     end = f"begins at {seen.low:.4f}" if higher else f"ends at {seen.high:.4f}"
     side = f"{'' if fine else 'not '}{'above' if higher else 'below'} {limit:g}"
     return (
-        f"{worst.about} ({worst.rows:,} rows){among} has {what} {seen.value:.4f};"
+        f"{what}, {worst.about} ({worst.rows:,} rows{among}): {seen.value:.4f};"
         f" its interval {end}, {side}"
     )

@@ -10,7 +10,7 @@ from ml_assets.registry.ledger import read
 from ml_assets.registry.run_history import Made, RunHistory
 from ml_assets.registry.run_record import RunRecord
 from ml_assets.registry.stages import stage_line
-from ml_assets.spec.gates import Stage
+from ml_assets.spec.gates import Target
 from ml_assets.spec.records import Decision, InputVersion
 from ml_assets.storage.layout import Address
 from ml_assets.storage.snapshots import MAIN, SnapshotStore
@@ -54,7 +54,7 @@ class Claims:
     history: RunHistory
     _decisions: dict[str, tuple[Decision, ...]] = field(default_factory=dict)
 
-    def of_release(self, pipeline: str, stage: Stage) -> Claim:
+    def of_release(self, pipeline: str, stage: Target) -> Claim:
         """The model in the stage that a pipeline releases to.
 
         Raises:

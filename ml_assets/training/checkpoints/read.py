@@ -9,12 +9,12 @@ import torch.distributed as dist
 from safetensors.torch import save_file
 from torch.distributed.checkpoint._extension import ExtensionRegistry
 from torch.distributed.checkpoint.api import CheckpointException
-from torch.distributed.checkpoint.filesystem import FileSystemReader
 from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 from torch.distributed.checkpoint.state_dict_loader import load
 
 from ml_assets.errors import StorageError
 from ml_assets.training.checkpoints.compression import Planes
+from ml_assets.training.checkpoints.metadata import Planner, Reader
 
 BF16_WEIGHTS = "weights.bf16.safetensors"
 _MODEL = "model."
@@ -29,7 +29,13 @@ def read_into(states: dict[str, Any], folder: Path, group: dist.ProcessGroup | N
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "torch.distributed is disabled")
-            load(states, storage_reader=_reader(folder), process_group=group, no_dist=group is None)
+            load(
+                states,
+                storage_reader=_reader(folder),
+                planner=Planner(),
+                process_group=group,
+                no_dist=group is None,
+            )
     except CheckpointException as error:
         for failure, _ in error.failures.values():
             raise StorageError(f"The checkpoint {folder} cannot be read: {failure}") from error
@@ -51,7 +57,7 @@ def write_bf16(folder: Path, target: Path) -> None:
     save_file(rounded, target)
 
 
-def _reader(folder: Path) -> FileSystemReader:
+def _reader(folder: Path) -> Reader:
     registry = ExtensionRegistry()
     registry.register(Planes)
-    return FileSystemReader(folder, _extension_registry=registry)
+    return Reader(folder, _extension_registry=registry)

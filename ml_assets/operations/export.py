@@ -1,0 +1,39 @@
+"""A release as a folder to hand on: verified when it is written, and by whoever gets it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ml_assets.operations.released import find_release
+from ml_assets.operations.workplace import Workplace
+from ml_assets.registry.bundle import write_bundle
+from ml_assets.registry.certificate import certificate_path
+from ml_assets.registry.ledger import path_of
+from ml_assets.registry.loading import LoadedRelease
+from ml_assets.storage.snapshots import MAIN
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A folder with a release."""
+
+    folder: Path
+    release: LoadedRelease
+    new: bool
+    """False: it was there already, whole."""
+
+
+def export_release(place: Workplace, to: Path | None) -> Exported:
+    """Write the release of a pipeline to a folder; default: ``./<pipeline>-<model>``.
+
+    Raises:
+        NothingReleased: there is none.
+        EvidenceError: its decision or certificate does not hold.
+        StorageError: its files are not what its digest names.
+        SettingsError: the folder holds something else, or cannot be written.
+    """
+    release = find_release(place)
+    folder = (to or Path(f"{place.name}-{release.model.digest[:12]}")).absolute()
+    commit, seq = place.store.resolve(MAIN), release.line.seq
+    envelope = place.store.read_bytes(commit, certificate_path(place.name, seq))
+    line = place.store.read_bytes(commit, path_of(place.name, seq))
+    return Exported(folder, release, write_bundle(release, envelope, line, folder))

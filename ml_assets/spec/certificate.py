@@ -1,0 +1,99 @@
+"""The certificate of a decision: what was decided about which model, from what, and by whose word.
+
+In the spirit of an in-toto statement, in a DSSE envelope (github.com/secure-systems-lab/dsse).
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from ml_assets.spec.base import Digest, Frozen, unset
+from ml_assets.spec.records import GateResult, InputVersion, Time
+
+PAYLOAD_TYPE = "application/vnd.ml_assets.certificate+json"
+
+
+class EnvelopeSignature(Frozen):
+    keyid: str
+    """The public key, base64."""
+    sig: str
+    """ed25519 over DSSE's pre-authentication encoding of type and payload, base64."""
+
+
+class Envelope(Frozen):
+    """Names are those of the DSSE protocol."""
+
+    payload: str
+    """Base64 of the certificate's JSON."""
+    payloadType: str
+    signatures: Annotated[tuple[EnvelopeSignature, ...], Field(strict=False, max_length=16)]
+
+
+class Provenance(Frozen):
+    """What a model was made from, as its signed run record has it."""
+
+    training_set: Digest
+    inputs: tuple[InputVersion, ...] = Field(strict=False)
+    """The exact snapshot versions that the training set is made of, each with its commit."""
+    init: Digest | None
+    """The weights that training began with; None: fresh ones."""
+    sources: Digest
+    """Of every source file of the package that trained it."""
+    git_sha: str | None
+    lock: Digest | None
+    """Of requirements.lock."""
+    spec: Digest
+    """Of the resolved spec."""
+    reproduces: Digest
+    """Of code, lock, spec, inputs and seed: what `prove` repeats."""
+
+
+class LedgerLine(Frozen):
+    """Which line of the ledger it is about: an old certificate is about another one."""
+
+    seq: Annotated[int, Field(ge=1)]
+    previous: Digest | None
+    sha256: Digest
+    """Of the line's bytes."""
+
+
+class Overridden(Frozen):
+    """A person's word against a refusal."""
+
+    decision: Annotated[int, Field(ge=1)]
+    """The line of the decision that refused."""
+    author: str
+    reason: str
+    time: Time
+
+
+Proves = Literal["integrity and authorship", "integrity only: the key is the store's own"]
+"""A key made beside the store shows that nothing was changed, and not who wrote it."""
+
+
+class Certificate(Frozen):
+    """What is signed about a decision, be it a pass or a refusal, or about a word against one."""
+
+    schema_version: Literal[1] = 1
+    pipeline: str
+    model: Digest
+    """Of ``model.json``, which names the weights by their digest."""
+    report: Digest
+    code: str
+    """Code version of the training."""
+    policy: Digest
+    champion: Digest | None
+    gates: tuple[GateResult, ...] = Field(strict=False)
+    passed: bool
+    reason: str
+    run: str
+    """Dagster run that decided."""
+    author: str
+    time: Time
+    line: LedgerLine
+    override: Overridden | None = Field(default=None, exclude_if=unset)
+    provenance: Provenance | None
+    """None: nobody said what the model was made from; it is not released."""
+    proves: Proves
+    certified: Literal["with the decision", "by an upgrade"]
+    """An upgrade of the state folder certifies what a signed store held already."""

@@ -1,0 +1,435 @@
+"""Every way to a release of a model whose gate failed: each is refused, with the reason."""
+
+import hashlib
+import io
+import json
+import sqlite3
+
+import dagster as dg
+import numpy as np
+import polars as pl
+import pytest
+from dagster._core.workspace.context import WorkspaceProcessContext
+from dagster._core.workspace.load_target import ModuleTarget
+from dagster._daemon.run_coordinator.queued_run_coordinator_daemon import (
+    QueuedRunCoordinatorDaemon,
+)
+from dagster_graphql.test.utils import execute_dagster_graphql
+
+from ml_assets.errors import MlAssetsError, SettingsError, UntrustedState
+from ml_assets.operations.released import find_release
+from ml_assets.operations.verify import verify_pipelines
+from ml_assets.registry.certificate import certificate_path
+from ml_assets.registry.ledger import path_of
+from ml_assets.registry.loading import load_model
+from ml_assets.runs import home
+from ml_assets.spec.canonical import canonical_json
+from ml_assets.storage.blobs import Blobs
+from ml_assets.storage.layout import Address
+from ml_assets_tests.red_team.conftest import NAME, Scene
+from ml_assets_tests.red_team.forging import (
+    as_if_passed,
+    flip_a_byte,
+    forged_commit,
+    overwrite_blob,
+    point_main_at,
+    refs,
+    replay_signature,
+    sign_as_somebody_else,
+)
+
+REFUSED = "The decision (ledger line 3) refused the model. too_good: log_loss is"
+
+
+def require_refused(scene: Scene, said: str, because: str = REFUSED) -> None:
+    """The reason is said, no line was added, and nothing loads but the old release."""
+    assert because in said, said
+    assert [line.kind for line in scene.ledger] == ["decision", "stage", "decision"]
+    assert scene.in_production == scene.ledger[0].model != scene.candidate
+    assert find_release(scene.place).model.digest == scene.in_production
+    with pytest.raises(MlAssetsError, match="refused the model"):
+        load_model(scene.store, scene.objects, NAME, scene.candidate)
+
+
+# --- through the orchestrator ---------------------------------------------------------------------
+
+
+def test_the_release_materialized_alone(refused: Scene) -> None:
+    require_refused(refused, refused.materialize("released_model"))
+
+
+def test_the_evaluation_and_the_release_without_any_check(refused: Scene) -> None:
+    require_refused(refused, refused.materialize("evaluation_report", "released_model"))
+
+
+def test_run_config_that_leads_to_another_store(refused: Scene, tmp_path) -> None:
+    elsewhere = {"config": {"location": str(tmp_path / "mine")}}
+    said = refused.materialize("released_model", run_config={"resources": {"snapshots": elsewhere}})
+    require_refused(refused, said, "was never materialized")
+
+
+def test_an_automation_condition_that_asks_for_the_release(refused: Scene) -> None:
+    key = refused.key("released_model")
+    missing = dg.AutomationCondition.missing()
+    defs = refused.definitions().map_asset_specs(
+        func=lambda spec: (
+            spec.replace_attributes(automation_condition=missing | ~missing)
+            if spec.key == key
+            else spec
+        )
+    )
+    with refused.world.instance() as instance:
+        asked = dg.evaluate_automation_conditions(defs, instance)
+        assert asked.get_num_requested(key) == 1
+    require_refused(refused, refused.materialize("released_model"))
+
+
+def test_a_sensor_that_asks_for_the_release(refused: Scene) -> None:
+    job = dg.define_asset_job(
+        "mine", selection=dg.AssetSelection.assets(refused.key("released_model"))
+    )
+
+    @dg.sensor(job=job)
+    def mine(_context: dg.SensorEvaluationContext) -> dg.RunRequest:
+        return dg.RunRequest(tags={"ml_assets/decision": "passed"})
+
+    defs = dg.Definitions.merge(refused.definitions(), dg.Definitions(jobs=[job], sensors=[mine]))
+    with refused.world.instance() as instance:
+        repository = defs.get_repository_def()
+        context = dg.build_sensor_context(instance, repository_def=repository)
+        [request] = mine.evaluate_tick(context).run_requests or []
+        done = defs.resolve_job_def("mine").execute_in_process(
+            instance=instance, tags=dict(request.tags), raise_on_error=False
+        )
+    errors = [str(e.step_failure_data.error) for e in done.all_events if e.is_step_failure]
+    require_refused(refused, "\n".join(errors))
+
+
+LAUNCH = """
+mutation Launch($params: ExecutionParams!) {
+  launchPipelineExecution(executionParams: $params) {
+    __typename
+    ... on LaunchRunSuccess { run { runId } }
+    ... on PythonError { message }
+  }
+}
+"""
+
+
+def test_dagsters_graphql_with_checks_deselected_and_tags_that_claim_a_pass(refused: Scene) -> None:
+    """The UI's own API, the real code server and the real daemon's turn."""
+    target = ModuleTarget("ml_assets.definitions", None, str(refused.world.root), "ml_assets")
+    with refused.world.instance() as instance, WorkspaceProcessContext(instance, target) as process:
+        params = {
+            "selector": {
+                "repositoryName": "__repository__",
+                "repositoryLocationName": "ml_assets",
+                "pipelineName": "__ASSET_JOB",
+                "assetSelection": [{"path": [NAME, "released_model"]}],
+                "assetCheckSelection": [],
+            },
+            "runConfigData": {},
+            "mode": "default",
+            "executionMetadata": {"tags": [{"key": "ml_assets/decision", "value": "passed"}]},
+        }
+        answer = execute_dagster_graphql(
+            process.create_request_context(), LAUNCH, {"params": params}
+        ).data["launchPipelineExecution"]
+        assert answer["__typename"] == "LaunchRunSuccess", answer
+        run_id = answer["run"]["runId"]
+        list(QueuedRunCoordinatorDaemon(1).run_iteration(process))
+        said = _failure_of(instance, run_id)
+    require_refused(refused, said)
+
+
+def _failure_of(instance: dg.DagsterInstance, run_id: str) -> str:
+    """What a launched run's step ended with, once it has ended."""
+    import time
+
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        run = instance.get_run_by_id(run_id)
+        assert run is not None
+        if run.is_finished:
+            break
+        time.sleep(0.3)
+    logs = instance.all_logs(run_id, of_type=dg.DagsterEventType.STEP_FAILURE)
+    return "\n".join(str(log.dagster_event.step_failure_data.error) for log in logs)
+
+
+def test_a_check_result_that_says_passed_and_the_true_ones_deleted(refused: Scene) -> None:
+    with refused.world.instance() as instance:
+        for check in ("accuracy_floor", "beats_constant", "too_good", "champion"):
+            instance.report_runless_asset_event(
+                dg.AssetCheckEvaluation(
+                    asset_key=refused.key("evaluation_report"), check_name=check, passed=True
+                )
+            )
+        key = refused.key("evaluation_report")
+        instance.report_runless_asset_event(
+            dg.AssetMaterialization(
+                asset_key=key, metadata={"auc": 1.0}, tags={"decision": "passed"}
+            )
+        )
+        for run in instance.get_runs():
+            instance.add_run_tags(run.run_id, {"ml_assets/decision": "passed"})
+    for database in (refused.state / "dagster").rglob("*.db"):
+        connection = sqlite3.connect(database)
+        with connection:
+            tables = {row[0] for row in connection.execute("select name from sqlite_master")}
+            if "asset_check_executions" in tables:
+                connection.execute(
+                    "delete from asset_check_executions where execution_status = 'FAILED'"
+                )
+        connection.close()
+    require_refused(refused, refused.materialize("released_model"))
+
+
+def test_an_mlflow_alias_is_not_asked(refused: Scene) -> None:
+    from mlflow import MlflowClient
+
+    client = MlflowClient(refused.world.settings.tracking_uri)
+    uri = str(refused.objects.path("models", refused.candidate))
+    tags = {"ml_assets.model": refused.candidate, "ml_assets.uri": uri, "decision": "passed"}
+    version = client.create_model_version(NAME, uri, tags=tags)
+    client.set_registered_model_alias(NAME, "production", version.version)
+    assert client.get_model_version_by_alias(NAME, "production").tags["ml_assets.uri"] == uri
+    require_refused(refused, refused.materialize("released_model"))
+
+
+def test_an_edited_report_is_not_read(refused: Scene) -> None:
+    for page in (refused.objects.root / "reports").rglob("*.html"):
+        page.write_text(page.read_text().replace("fail", "pass").replace("refused", "passed"))
+    require_refused(refused, refused.materialize("released_model"))
+
+
+# --- in the snapshot store ------------------------------------------------------------------------
+
+
+def stored(scene: Scene, path: str) -> tuple[str, bytes]:
+    """Digest and content of a file on ``main``."""
+    store = scene.store
+    [entry] = [e for e in store.list(store.resolve(), path) if e.path == path]
+    return entry.digest, store.read_bytes(store.resolve(), path)
+
+
+FILES = {
+    "the ledger line": path_of(NAME, 3),
+    "the certificate": certificate_path(NAME, 3),
+    "the report's record": Address(NAME, "evaluation_report").record,
+    "the model's record": Address(NAME, "trained_model").record,
+}
+
+
+@pytest.mark.parametrize("what", FILES)
+def test_an_edited_file_of_the_store_is_damaged(refused: Scene, what: str) -> None:
+    path = FILES[what]
+    digest, content = stored(refused, path)
+    overwrite_blob(refused.snapshots, digest, content.replace(b"false", b"true "))
+    overwrite_blob(refused.snapshots, digest, content + b" ")
+    said = refused.materialize("released_model")
+    if what == "the certificate":  # a refused model does not get as far as its certificate
+        assert REFUSED in said
+        [verified] = verify_pipelines(refused.world.settings, NAME, None)
+        assert any("is damaged" in check.reason for check in verified.checks)
+    else:
+        assert f"{path} is damaged" in said
+
+
+@pytest.mark.parametrize("what", FILES)
+def test_a_deleted_file_of_the_store_is_lost(refused: Scene, what: str) -> None:
+    path = FILES[what]
+    digest, _ = stored(refused, path)
+    Blobs(refused.snapshots).path(digest).unlink()
+    said = refused.materialize("released_model")
+    if what == "the certificate":
+        assert REFUSED in said
+        [verified] = verify_pipelines(refused.world.settings, NAME, None)
+        assert any("is lost" in check.reason for check in verified.checks)
+    else:
+        assert f"{path} is lost" in said
+
+
+SIGNED = {
+    "nobody": "which nobody signed",
+    "somebody else": "its signature is of no trusted key",
+    "an older commit": "its signature is of no trusted key, or of something else",
+}
+
+
+@pytest.mark.parametrize("by", SIGNED)
+@pytest.mark.parametrize(
+    "lie", ["a line that says passed", "no third line", "yesterday's certificate", "no certificate"]
+)
+def test_a_forged_state_is_not_read_whoever_signed_it(refused: Scene, lie: str, by: str) -> None:
+    store, root, old = refused.store, refused.snapshots, refused.store.resolve()
+    line, certificate = path_of(NAME, 3), certificate_path(NAME, 3)
+    yesterday = store.read_bytes(old, certificate_path(NAME, 1))
+    changes = {
+        "a line that says passed": {line: as_if_passed(store.read_bytes(old, line))},
+        "no third line": {line: None},
+        "yesterday's certificate": {certificate: yesterday},
+        "no certificate": {certificate: None},
+    }[lie]
+    forged = forged_commit(store, root, changes)
+    if by == "somebody else":
+        sign_as_somebody_else(root, forged)
+    if by == "an older commit":
+        replay_signature(root, forged, old)
+    point_main_at(root, forged)
+    assert SIGNED[by] in refused.materialize("released_model")
+    with pytest.raises(UntrustedState):
+        find_release(refused.place)
+    [verified] = verify_pipelines(refused.world.settings, NAME, None)
+    assert not verified.holds
+
+
+@pytest.mark.parametrize("number", [2, 3])
+def test_a_forged_state_is_not_signed_by_an_upgrade_either(refused: Scene, number: int) -> None:
+    """An edited format number asks for the steps that sign or certify what was there before."""
+    store, root = refused.store, refused.snapshots
+    line = store.read_bytes(store.resolve(), path_of(NAME, 3))
+    changes = {path_of(NAME, 3): as_if_passed(line), certificate_path(NAME, 3): None}
+    point_main_at(root, forged_commit(store, root, changes))
+    (refused.state / "format.json").write_text(json.dumps({"format": number}))
+    with pytest.raises((UntrustedState, SettingsError), match="signed"):
+        home.prepare(refused.world.settings)
+    with pytest.raises(UntrustedState):
+        refused.store.resolve()
+
+
+def test_a_graft_does_not_lead_history_to_a_forged_commit(refused: Scene) -> None:
+    """Grafts are not signed: what they lead to is held to a signature of its own."""
+    store, root, head = refused.store, refused.snapshots, refused.store.resolve()
+    line = store.read_bytes(head, path_of(NAME, 3))
+    forged = forged_commit(store, root, {path_of(NAME, 3): as_if_passed(line)})
+    body = json.loads(Blobs(root).read(forged, "forged"))
+    body["metadata"] = {"run_key": "mine"}
+    forged = Blobs(root).write(canonical_json(body))
+    with store.open(head, "other") as workspace:
+        workspace.put_bytes("other", b"1")
+        workspace.commit("other", {})
+        workspace.publish()
+    with refs(root) as database:
+        database.execute("insert into grafts values (?, ?)", [store.resolve(), forged])
+    with store.open(head, "mine") as workspace:
+        workspace.put_bytes("mine", b"1")
+        workspace.commit("mine", {})
+        with pytest.raises(UntrustedState, match="nobody signed"):
+            workspace.publish()
+
+
+def test_the_whole_store_put_back_is_told_by_a_head_that_was_noted_elsewhere(
+    refused: Scene,
+) -> None:
+    """Every former state was signed as well: only a witness outside tells."""
+    [before] = verify_pipelines(refused.world.settings, NAME, None)
+    head = next(check.reason for check in before.checks if check.name == "head").split()[0]
+    for commit in refused.store.log():
+        if not refused.store.exists(commit.id, path_of(NAME, 3)):
+            point_main_at(refused.snapshots, commit.id)
+            break
+    assert "There is no decision on model" in refused.materialize("released_model")
+    [after] = verify_pipelines(refused.world.settings, NAME, head)
+    assert [c.reason for c in after.checks if c.outcome == "refused"] == [
+        "Line 3 was there when its head was noted, and the ledger ends at line 2: the store was put"
+        " back to an earlier state."
+    ]
+    same = verify_pipelines(refused.world.settings, NAME, "1:" + "0" * 12)[0]
+    assert any("another history" in check.reason for check in same.checks)
+
+
+# --- the bytes that decisions are made from -------------------------------------------------------
+
+
+def score_session(scene: Scene) -> str:
+    """The newest session that scored the candidate on its holdout."""
+    folders = (scene.objects.root / "sessions").glob(f"{NAME}-score-*/attempts/*/request.json")
+    asked = [f for f in folders if json.loads(f.read_bytes())["model"]["digest"] == scene.candidate]
+    assert asked
+    return max(asked, key=lambda file: file.stat().st_mtime).parents[2].name
+
+
+def test_planted_predictions_are_not_believed(refused: Scene) -> None:
+    """A finished session, whole and without a fault, that nobody of ours saw."""
+    session = refused.objects.path("sessions", score_session(refused))
+    file = session / "predictions.npy"
+    true = np.load(file)
+    labels = holdout(refused)["species"].to_list()
+    species = sorted(set(labels))
+    perfect = np.full((len(labels), 3), 1e-9)
+    perfect[np.arange(len(labels)), [species.index(one) for one in labels]] = 1 - 2e-9
+    planted = true.copy()
+    planted[: len(labels)] = perfect
+    buffer = io.BytesIO()
+    np.save(buffer, planted)
+    file.write_bytes(buffer.getvalue())
+    result = json.loads((session / "attempts" / "1" / "result.json").read_bytes())
+    result["predictions"] |= {
+        "size": len(buffer.getvalue()),
+        "sha256": hashlib.sha256(buffer.getvalue()).hexdigest(),
+    }
+    (session / "attempts" / "1" / "result.json").write_bytes(canonical_json(result))
+    (session / "attempts" / "9").mkdir()
+    (session / "attempts" / "9" / "result.json").write_bytes(canonical_json(result))
+
+    said = refused.materialize("evaluation_report", "released_model", checks=True)
+
+    assert np.array_equal(np.load(file), true), "they were computed anew"
+    assert (session / "attempts" / "10" / "result.signature.json").is_file()
+    assert refused.in_production != refused.candidate
+    assert not refused.ledger[-1].decision.passed, said
+
+
+def holdout(scene: Scene) -> pl.DataFrame:
+    return pl.read_parquet(next(_holdouts(scene)))
+
+
+def _holdouts(scene: Scene):
+    record = scene.store.read_bytes(scene.store.resolve(), Address(NAME, "training_set").record)
+    digest = json.loads(record)["data_version"]
+    yield scene.objects.path("shards", NAME, digest, "holdout", "rows.parquet")
+
+
+def test_a_holdout_whose_labels_were_changed_is_not_judged_on(refused: Scene) -> None:
+    file = next(_holdouts(refused))
+    rows = pl.read_parquet(file)
+    rows.with_columns(pl.lit("setosa").alias("species")).write_parquet(file)
+    said = refused.materialize("evaluation_report", "released_model", checks=True)
+    require_refused(refused, said, f"{file} is damaged")
+
+
+def test_a_champion_that_was_changed_is_not_compared_with(refused: Scene) -> None:
+    """A weaker champion would let a weaker model win."""
+    folder = refused.objects.path("models", str(refused.in_production))
+    flip_a_byte(folder / "weights.safetensors")
+    said = refused.materialize("evaluation_report", "released_model", checks=True)
+    assert "is lost or damaged" in said
+    assert refused.in_production != refused.candidate
+
+
+# --- between the gates, the release and the use ---------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["weights.safetensors", "model.json"])
+def test_a_byte_swapped_between_gate_and_release(passed: Scene, name: str) -> None:
+    flip_a_byte(passed.objects.path("models", passed.candidate) / name)
+    said = passed.materialize("released_model")
+    assert f"The model {passed.candidate[:12]} of irises is lost or damaged" in said
+    assert passed.in_production is None
+    assert [line.kind for line in passed.ledger] == ["decision"]
+
+
+def test_what_passed_and_is_whole_is_released(passed: Scene) -> None:
+    """The suite above would be worth nothing if this did not hold."""
+    assert passed.materialize("released_model") == ""
+    assert passed.in_production == passed.candidate
+
+
+@pytest.mark.parametrize("name", ["weights.safetensors", "model.json"])
+def test_a_byte_swapped_between_release_and_load(released: Scene, name: str) -> None:
+    flip_a_byte(released.objects.path("models", released.candidate) / name)
+    for command in (["predict", NAME, "--row", "{}"], ["export", NAME, "--to", "out"]):
+        assert "is lost or damaged" in released.world.cli(*command, code=1)
+    assert not (released.world.root / "out").exists()
+    assert "refused  production" in released.world.cli("verify", NAME, code=3)

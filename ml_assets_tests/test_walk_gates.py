@@ -1,0 +1,116 @@
+"""Every gate on a real pipeline: what it says, what is measured once, and what uses itself up."""
+
+import dagster as dg
+import pytest
+
+from ml_assets.registry.ledger import read
+from ml_assets.spec.records import Decision, SeedSpread
+from ml_assets.storage.embedded import open_snapshots
+from ml_assets_tests.worlds import irises
+from ml_assets_tests.worlds.world import World
+
+GATES = """\
+    - {kind: champion, margin: 10.0, seeds: 2}
+    - {kind: slices, columns: [species], metric: accuracy, at_least: -2.0, min_rows: 3}
+    - {kind: slices, name: slices_against, columns: [species], margin: 10.0, min_rows: 3}
+    - {kind: gap, column: species, at_most: 10.0, min_rows: 3}
+    - {kind: calibration, at_most: 1.0}
+    - {kind: robustness, at_most: 10.0}
+    - {kind: latency, at_most_p99_ms: 60000}
+    - {kind: throughput, at_least_rows_per_second: 1}
+    - {kind: memory, at_most_mb: 60000}
+    - {kind: data_evidence}
+    - {kind: holdout_budget, at_most: 1}
+"""
+SPEC = irises.SPEC.replace("    - {kind: champion}\n", GATES).replace(
+    "    block: row\n", "    block: row\n    slices: [species]\n"
+)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    found = World(tmp_path_factory.mktemp("gates"))
+    irises.plant(found.pipelines, found.sources)
+    declare(found, SPEC)
+    found.cli("run", "irises")
+    return found
+
+
+def declare(world: World, spec: str) -> None:
+    (world.pipelines / "irises" / "defs.yaml").write_text(spec)
+
+
+def decision(world: World) -> Decision:
+    store = open_snapshots(world.settings.snapshots)
+    return [e.decision for e in read(store, "irises") if e.decision is not None][-1]
+
+
+def trainings(world: World) -> int:
+    return len(list(world.root.glob("state/**/sessions/irises-train-*")))
+
+
+def spreads(world: World) -> list[SeedSpread]:
+    store = open_snapshots(world.settings.snapshots)
+    head = store.resolve()
+    files = store.list(head, "tables/irises/evaluation_report/all/seeds-")
+    return [SeedSpread.model_validate_json(store.read_bytes(head, file.path)) for file in files]
+
+
+def shown(world: World, gate: str) -> set[str]:
+    """What the UI shows beside a gate's newest result."""
+    key = dg.AssetCheckKey(dg.AssetKey(["irises", "evaluation_report"]), gate)
+    with world.instance() as instance:
+        storage = instance.event_log_storage
+        record = storage.get_latest_asset_check_execution_by_key([key])[key]
+        assert record.event is not None and record.event.dagster_event is not None
+        return set(record.event.dagster_event.asset_check_evaluation_data.metadata)
+
+
+def test_a_first_model_passes_and_each_gate_gives_value_bound_interval_and_a_sentence(
+    world: World,
+) -> None:
+    assert world.status("irises")["release"]["stage"] == "production"
+    by_name = {gate.name: gate for gate in decision(world).gates}
+    for name in ("slices", "gap", "calibration", "robustness"):
+        gate = by_name[name]
+        assert gate.interval is not None and gate.interval.low <= gate.interval.high
+        assert gate.value is not None and gate.bound is not None
+    assert "species" in by_name["slices"].reason and "the worst of 3" in by_name["slices"].reason
+    assert "inputs missing" in by_name["robustness"].reason or "every number" in (
+        by_name["robustness"].reason
+    )
+    assert by_name["slices_against"].reason == by_name["champion"].reason == "no champion yet"
+    assert by_name["data_evidence"].reason == "1 partition of 1 table: no contract was broken"
+    assert by_name["holdout_budget"].value == 1
+    assert by_name["memory"].value is not None and by_name["memory"].value > 10
+    assert {"value", "bound", "estimate", "low", "high"} <= shown(world, "calibration")
+
+
+def test_a_second_model_is_past_the_budget_and_the_spread_between_seeds_is_measured_once(
+    world: World,
+) -> None:
+    assert trainings(world) == 1 and spreads(world) == []
+    said = world.cli("run", "irises", "--fresh", code=3)
+    assert "the spread over 2 seeds is measured, once for this spec" in said
+    (spread,) = spreads(world)
+    assert spread.seeds == (0, 1) and spread.loss > 0
+    assert trainings(world) == 3, "the first model, its like, and the one of another seed"
+    refused = [gate for gate in decision(world).gates if not gate.passed]
+    assert [gate.name for gate in refused] == ["holdout_budget"]
+    assert "model 2 that is judged by rows of this holdout, past the budget of 1" in said
+
+    declare(world, SPEC.replace("holdout_budget, at_most: 1", "holdout_budget, at_most: 2"))
+    again = world.cli("run", "irises")
+    assert "spread over" not in again and trainings(world) == 3
+    assert spreads(world) == [spread]
+    passed = {gate.name: gate for gate in decision(world).gates}
+    gap = passed["champion"].interval
+    assert gap is not None and gap.value == 0, "the same weights again: they differ by nothing"
+    assert gap.high > spread.loss, "and yet another seed would differ"
+    assert passed["slices_against"].interval is not None
+    assert world.status("irises")["release"]["version"] == decision(world).evidence.model
+
+
+def test_the_report_shows_the_intervals(world: World) -> None:
+    (page, *_) = world.root.glob("state/**/reports/irises/*.html")
+    assert '<th class="n">Interval</th>' in page.read_text()
