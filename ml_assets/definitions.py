@@ -46,11 +46,7 @@ def resources(settings: Settings) -> dict[str, dg.ConfigurableResource]:
         "snapshots": SnapshotsResource(location=settings.snapshots),
         "objects": ObjectsResource(location=settings.objects),
         "sources": SourcesResource(root=str(settings.sources)),
-        "launcher": LauncherResource(
-            objects=settings.objects,
-            snapshots=settings.snapshots,
-            checkpoints=settings.checkpoints,
-        ),
+        "launcher": LauncherResource(objects=settings.objects, checkpoints=settings.checkpoints),
         "tracking": TrackingResource(),
     }
 

@@ -40,6 +40,10 @@ class StorageError(MlAssetsError):
     """A snapshot or object is missing, damaged, or the store cannot be used."""
 
 
+class Recalled(StorageError):
+    """A table or a model was made from data that was recalled: it is kept, and not used."""
+
+
 class UntrustedState(StorageError):
     """A state of the snapshot store is not signed by a key that counts; nothing is read from it."""
 

@@ -27,10 +27,11 @@ from ml_assets.evaluation.judge import ChampionScores, Holdout, judge
 from ml_assets.evaluation.robustness import Perturbed, spoil
 from ml_assets.launch.launcher import Launcher
 from ml_assets.pictures.evaluation import evaluation_pictures
-from ml_assets.pictures.picture import Picture, Table
+from ml_assets.pictures.picture import Picture, Table, plain_markdown
 from ml_assets.pictures.release import changes_table
 from ml_assets.registry.ledger import read
 from ml_assets.registry.loading import load_release, open_files
+from ml_assets.registry.recalls import sound_champion
 from ml_assets.registry.run_history import RUN_FILE
 from ml_assets.registry.run_record import (
     RunRecord,
@@ -39,7 +40,6 @@ from ml_assets.registry.run_record import (
     run_input,
     run_record,
 )
-from ml_assets.registry.stages import champion
 from ml_assets.resources.launcher import LauncherResource
 from ml_assets.resources.objects import ObjectsResource
 from ml_assets.resources.snapshots import SnapshotsResource
@@ -54,6 +54,7 @@ from ml_assets.spec.records import (
 )
 from ml_assets.storage.layout import Address
 from ml_assets.storage.objects import LocalObjects
+from ml_assets.storage.snapshots import CommitId, SnapshotStore
 
 STAGE = "evaluation_report"
 
@@ -82,20 +83,9 @@ def evaluation_report(graph: PipelineGraph) -> dg.AssetsDefinition:
         data = require_record(store, base, Address(graph.name, "training_set"))
         bench = Bench(graph, context, objects.store(), launcher.launcher(), data_ref(data))
         model = Subject(*open_files(objects.store(), graph.name, trained.data_version))
-        rival = champion(read(store, graph.name, base), graph.spec.release.to)
-        against: Subject | None = None
-        if rival and rival != trained.data_version:
-            release = load_release(store, objects.store(), graph.name, graph.spec.release.to, base)
-            against = Subject(release.model, release.manifest)
-        init = trained.attributes.get("init")
-        seeds = Seeds(
-            graph,
-            context,
-            bench.launcher,
-            known_spread(store, base, graph),
-            data,
-            Ref.model_validate(init) if init else None,
-        )
+        against = _rival(graph, store, objects.store(), base, trained.data_version)
+        known = known_spread(store, base, graph)
+        seeds = Seeds(graph, context, bench.launcher, known, trained, data)
         span = tuple(data.attributes["holdout"])
         report, measured = bench.judge(model, span, against, seeds)
         since = changes_since(context.log, graph, store, base, report)
@@ -104,10 +94,8 @@ def evaluation_report(graph: PipelineGraph) -> dg.AssetsDefinition:
         work = Work(Address(graph.name, STAGE), code_version, inputs, context.run_id, seen=seen)
         with Draft(store, work, base, rows=report.rows) as draft:
             draft.text(REPORT_FILE, canonical_json(report))
-            draft.text(
-                RUN_FILE,
-                record_bytes(_run_record(graph, context.run_id, base, trained, data, report)),
-            )
+            run = _run_record(graph, context.run_id, base, trained, data, report)
+            draft.text(RUN_FILE, record_bytes(run))
             if report.champion and report.champion.seeds:
                 draft.text(spread_file(graph), canonical_json(report.champion.seeds))
             published = draft.publish(
@@ -227,6 +215,18 @@ class Bench:
         return self.scorer.champion(rival, self.rows("holdout"))
 
 
+def _rival(
+    graph: PipelineGraph, store: SnapshotStore, objects: LocalObjects, base: CommitId, model: str
+) -> Subject | None:
+    """The champion, verified; None where there is none, or it is this model, or is recalled."""
+    stage, entries = graph.spec.release.to, read(store, graph.name, base)
+    rival = sound_champion(store, base, graph.name, entries, stage)
+    if rival in (None, model):
+        return None
+    release = load_release(store, objects, graph.name, stage, base)
+    return Subject(release.model, release.manifest)
+
+
 def _run_record(
     graph: PipelineGraph,
     run: str,
@@ -291,5 +291,5 @@ def metrics_markdown(report: EvaluationReport) -> str:
         others["champion"] = report.champion.metrics
     for name, values in others.items():
         cells = [f"{values[m]:.4f}" if m in values else "" for m in names]
-        lines.append(f"| {name} | {' | '.join(cells)} |")
+        lines.append(f"| {plain_markdown(name)} | {' | '.join(cells)} |")
     return "\n".join(lines)

@@ -1,20 +1,17 @@
 """What the gates are told beside the report: the champion, the audits, who used the holdout."""
 
-from collections.abc import Sequence
-
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.inputs import require_record
 from ml_assets.assets.last_release import read_report
 from ml_assets.evaluation.gates.decide import decide
 from ml_assets.registry.holdout import holdout_use
 from ml_assets.registry.ledger import read
-from ml_assets.spec.gates import DataEvidence, GateSpec
+from ml_assets.spec.gates import DataEvidence
 from ml_assets.spec.records import (
     Audited,
     EvaluationReport,
     GateResult,
     HoldoutRows,
-    InputVersion,
     Measured,
     StageRecord,
 )
@@ -43,7 +40,7 @@ def gate_results(
         report,
         Measured.model_validate(record.attributes["measured"]),
         champion=champion,
-        audits=_audits(graph, graph.spec.gates, store, base, record),
+        audits=_audits(graph, store, base, record),
         holdout_use=holdout_use(entries, report.model, rows) if rows else None,
     )
 
@@ -57,25 +54,14 @@ def held_out(report: EvaluationReport) -> HoldoutRows | None:
 
 
 def _audits(
-    graph: PipelineGraph,
-    gates: Sequence[GateSpec],
-    store: SnapshotStore,
-    base: CommitId,
-    report: StageRecord,
+    graph: PipelineGraph, store: SnapshotStore, base: CommitId, report: StageRecord
 ) -> tuple[Audited, ...]:
-    """Of the tables that the report's training set goes back to, if a gate asks."""
-    if not any(isinstance(gate, DataEvidence) for gate in gates):
+    """Of the tables that the report's own training set goes back to, if a gate asks."""
+    if not any(isinstance(gate, DataEvidence) for gate in graph.spec.gates):
         return ()
     address = Address(graph.name, "training_set")
-    used = next((one for one in report.inputs if one.key == address.key), None)
-    data = _training_set(store, base, address, used)
-    return audits(store, base, data) if data else ()
-
-
-def _training_set(
-    store: SnapshotStore, base: CommitId, address: Address, used: InputVersion | None
-) -> StageRecord | None:
-    """The record of exactly the set that the report was made with, if it is still the one."""
-    record = read_record(store, base, address)
-    known = used is not None and record is not None and record.data_version == used.version
-    return record if known else None
+    used = [one.version for one in report.inputs if one.key == address.key]
+    data = read_record(store, base, address)
+    if data is None or used != [data.data_version]:
+        return ()
+    return audits(store, base, data)

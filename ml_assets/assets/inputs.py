@@ -3,6 +3,7 @@
 import dagster as dg
 
 from ml_assets.errors import StorageError
+from ml_assets.registry.recalls import require_sound
 from ml_assets.spec.records import StageRecord
 from ml_assets.storage.layout import Address, read_record
 from ml_assets.storage.snapshots import CommitId, SnapshotStore
@@ -23,6 +24,7 @@ def require_record(store: SnapshotStore, commit: CommitId, address: Address) -> 
 
     Raises:
         StorageError: it was never materialized; the message says which asset to make.
+        Recalled: it was made from bad data.
     """
     record = read_record(store, commit, address)
     if record is None:
@@ -30,4 +32,5 @@ def require_record(store: SnapshotStore, commit: CommitId, address: Address) -> 
             f"{address} was never materialized (commit {commit[:12]} has no {address.record})."
             f" Materialize {address.key} first, or run: ml-assets run {address.pipeline}"
         )
+    require_sound(store, commit, record)
     return record

@@ -14,7 +14,7 @@ from ml_assets.registry.loading import open_files
 from ml_assets.registry.mlflow import Tracking, Unavailable
 from ml_assets.registry.projection import project_stages
 from ml_assets.registry.promote import AlreadyReleased, Refused, release
-from ml_assets.registry.stages import champion
+from ml_assets.registry.recalls import sound_champion
 from ml_assets.resources.objects import ObjectsResource
 from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.resources.tracking import TrackingResource
@@ -91,7 +91,7 @@ def current_evidence(
         data=model.attributes["data"]["digest"],
         code=model.code_version,
         policy=policy_digest(graph.spec.gates, graph.spec.release),
-        champion=champion(entries, graph.spec.release.to),
+        champion=sound_champion(store, base, graph.name, entries, graph.spec.release.to),
     )
 
 

@@ -12,7 +12,8 @@ from ml_assets.pictures.training import TrainingStory
 from ml_assets.registry.ledger import read
 from ml_assets.registry.links import NOTE_TAG, REPORT_TAG, Links, report_name, run_note
 from ml_assets.registry.mlflow import Tracking
-from ml_assets.registry.stages import champion, latest_decision, standing_override
+from ml_assets.registry.recalls import sound_champion
+from ml_assets.registry.stages import latest_decision, standing_override
 from ml_assets.spec.program import ModelManifest, Preprocessing
 from ml_assets.spec.records import Decision, Measured, StageRecord
 from ml_assets.storage.layout import Address, recent_records
@@ -59,7 +60,7 @@ def write_report(
     entries = read(store, graph.name, base)
     newest = latest_decision(entries, report.model)
     decision = decision or newest
-    rival = champion(entries, graph.spec.release.to)
+    rival = sound_champion(store, base, graph.name, entries, graph.spec.release.to)
     html = render(
         report,
         measured,

@@ -33,10 +33,10 @@ class Seeds:
     launcher: Launcher
     known: SeedSpread | None
     """Measured for an earlier report."""
+    model: StageRecord
+    """Of the model that is judged."""
     data: StageRecord
     """Of the training set."""
-    init: Ref | None
-    """Weights that the model began with."""
 
     def spread(self, holdout: Holdout, score: Score) -> SeedSpread | None:
         """As it was measured once; None where no gate asks for it.
@@ -65,7 +65,9 @@ class Seeds:
         """The model of a seed; a session that ended is not run again."""
         spec = self.graph.spec
         training = spec.training.model_copy(update={"seed": seed})
-        job = TrainJob(self.graph.name, spec.model, training, data_ref(self.data), None, self.init)
+        begun = self.model.attributes.get("init")
+        init = Ref.model_validate(begun) if begun else None
+        job = TrainJob(self.graph.name, spec.model, training, data_ref(self.data), None, init)
         remember_session(self.context.instance, self.context.run_id, train_session(job))
         return self.launcher.train(job, teller(self.context.log)).model
 

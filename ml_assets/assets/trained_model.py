@@ -1,6 +1,6 @@
 """checkpoints and trained_model: one training session, followed while it runs."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from ml_assets.assets.sanity import require_sane
 from ml_assets.assets.training_events import EventSinks
 from ml_assets.launch.launcher import TrainJob
 from ml_assets.launch.session import train_session
+from ml_assets.pictures.picture import plain_markdown
 from ml_assets.registry.ledger import register
 from ml_assets.registry.owed import Debts
 from ml_assets.registry.run_history import keep_run_record
@@ -96,10 +97,8 @@ def trained_model(graph: PipelineGraph) -> dg.AssetsDefinition:
             "mlflow_run": sinks.mlflow_run,
         }
         inputs = (input_version(data, base),)
-        versions = {
-            "checkpoints": sinks.last_checkpoint_digest or model.digest,
-            STAGE: model.digest,
-        }
+        saved = sinks.last_checkpoint_digest or model.digest
+        versions = {"checkpoints": saved, STAGE: model.digest}
         seen = (init.as_input(),) if init else ()
         record = finished_record(begun, result)
         measured = sinks.measurements(result.seconds)
@@ -207,6 +206,10 @@ def adopt_model(objects: LocalObjects, produced: Ref) -> Ref:
     return objects.adopt(produced, "models", "model.json")
 
 
+def _listed(advice: Sequence[str]) -> str:
+    return "\n".join(f"- {plain_markdown(one)}" for one in advice)
+
+
 def _result(
     graph: PipelineGraph,
     stage: str,
@@ -223,11 +226,7 @@ def _result(
             "dagster/uri": model.uri,
             "session": result.session,
             "stopped": f"{result.stopped} at step {result.step}",
-            **(
-                {"advice": dg.MetadataValue.md("\n".join(f"- {a}" for a in result.advice))}
-                if result.advice
-                else {}
-            ),
+            **({"advice": dg.MetadataValue.md(_listed(result.advice))} if result.advice else {}),
             **numbers({"best_step": result.best_step, "step": result.step, **result.metrics}),
         },
         data_version=dg.DataVersion(published.record.data_version),

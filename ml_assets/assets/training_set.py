@@ -14,6 +14,7 @@ from ml_assets.dataset.leaks import check_leaks
 from ml_assets.dataset.shards import load_schema, write_shards
 from ml_assets.dataset.split import SplitPlan, plan_time_split, random_split
 from ml_assets.errors import WindowError
+from ml_assets.registry.recalls import require_sound
 from ml_assets.resources.objects import ObjectsResource
 from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.spec.partitions import windows
@@ -53,6 +54,7 @@ def training_set(graph: PipelineGraph) -> dg.AssetsDefinition:
         store = snapshots.store()
         base = resolve_base(context, store)
         window = resolve_window(graph, store, base, config.as_of)
+        inputs = window_inputs(graph, store, base, window)
         splits = read_splits(graph, store, base, window)
         check_leaks(splits, graph.spec.features, graph.spec.split, graph.spec.label.query)
         shards = objects.store().folder("shards", graph.name)
@@ -62,7 +64,6 @@ def training_set(graph: PipelineGraph) -> dg.AssetsDefinition:
             name: sum(s.rows for s in parts) for name, parts in schema.splits.items()
         }
         address = Address(graph.name, STAGE)
-        inputs = window_inputs(graph, store, base, window)
         work = Work(address, code_version, inputs, context.run_id)
         attributes = {
             "uri": ref.uri,
@@ -149,6 +150,8 @@ def window_inputs(
         return (input_version(require_record(store, base, address), base),)
     records = published_partitions(store, base, address)
     keys = [key for keys in window.splits.values() for key in keys]
+    for key in keys:
+        require_sound(store, base, records[key])
     return tuple(input_version(records[key], base) for key in keys)
 
 

@@ -22,6 +22,7 @@ from ml_assets.cli import (
     promote,
     prove,
     read,
+    recall,
     report,
     reset,
     rollback,
@@ -31,6 +32,7 @@ from ml_assets.cli import (
     ui,
     verify,
     was_serving,
+    what_if,
 )
 from ml_assets.cli.exit_codes import DONE, ERROR, INTERRUPTED, REFUSED
 from ml_assets.errors import EvidenceError, Interrupted, MlAssetsError
@@ -44,6 +46,7 @@ _COMMANDS = (
     status,
     history,
     was_serving,
+    what_if,
     promote,
     override,
     rollback,
@@ -56,6 +59,7 @@ _COMMANDS = (
     export,
     verify,
     read,
+    recall,
     report,
     tune_batch,
     ui,

@@ -58,7 +58,9 @@ def print_release(graph: "PipelineGraph", settings: Settings) -> None:
         print(f"{graph.name}: nothing is released yet")
         return
     print(f"{graph.name}: {release['stage']} is model {release['version'][:12]}")
-    if release["unusable"]:
+    if release["recalled"]:
+        print(f"  RECALLED: it {release['recalled']}")
+    elif release["unusable"]:
         print(f"  [fail] it cannot be used: {release['unusable']}")
     _print_gates(release["gates"])
     print(f"  decision: {release['decision']}, {release['reason']}")
@@ -79,7 +81,7 @@ def _status(graph: "PipelineGraph", settings: Settings) -> dict[str, Any]:
     from ml_assets.runs.status import status
     from ml_assets.storage.embedded import open_snapshots
 
-    launcher = LauncherResource(objects=settings.objects, snapshots=settings.snapshots).launcher()
+    launcher = LauncherResource(objects=settings.objects).launcher()
     store = open_snapshots(settings.snapshots) if _is_begun(settings) else None
     document = status(graph, store, launcher)
     if document["release"]:
@@ -105,4 +107,6 @@ def _print_stages(document: dict[str, Any], settings: Settings) -> None:
         rows = sum(stage["rows"] or 0 for stage in stages)
         parts = f"{len(stages)} partitions, " if newest["partition"] else ""
         counted = f"{rows:,} rows, " if rows else ""
-        print(f"{key:44} {parts}{counted}{newest['version'][:12]}  {newest['time'][:19]}Z")
+        bad = sum(stage["recalled"] is not None for stage in stages)
+        mark = f"  RECALLED ({bad} of {len(stages)})" if bad else ""
+        print(f"{key:44} {parts}{counted}{newest['version'][:12]}  {newest['time'][:19]}Z{mark}")

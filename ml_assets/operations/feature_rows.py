@@ -14,11 +14,12 @@ from ml_assets.errors import WindowError
 from ml_assets.features.function import build_features, check_keys, load_function
 from ml_assets.features.window import Window
 from ml_assets.operations.workplace import Workplace
+from ml_assets.registry.recalls import require_sound
 from ml_assets.sources.schema import TYPES
 from ml_assets.spec.partitions import PartitionWindow, windows
 from ml_assets.spec.pipeline import SubjectSpec
 from ml_assets.spec.sources import SourceSpec
-from ml_assets.storage.layout import Address
+from ml_assets.storage.layout import Address, read_record
 from ml_assets.storage.snapshots import CommitId
 from ml_assets.validation.compiled import audit
 from ml_assets.validation.contract import Contract, Expectation, load_contract
@@ -146,12 +147,19 @@ class _Tables:
                 f" {address}, which is not published. Publish it first:"
                 f" ml-assets run {spec.name} --through {stage}"
             )
-        old = [self.place.store.scan(self.commit, address.table)] if published else []
+        old = [self._published(address)] if published else []
         if name == self.subject.source and is_current:
             return self._with_new(spec.sources[name], old)
         if not old:
             self.notes[f"{address} is not published yet: features are made without it"] = None
         return old[0] if old else _empty(spec.sources[name])
+
+    def _published(self, address: Address) -> pl.LazyFrame:
+        """What is published, unless it is recalled."""
+        record = read_record(self.place.store, self.commit, address)
+        if record:
+            require_sound(self.place.store, self.commit, record)
+        return self.place.store.scan(self.commit, address.table)
 
     def _with_new(self, source: SourceSpec, old: list[pl.LazyFrame]) -> pl.LazyFrame:
         """A row that has landed already is there once, as it is handed in."""

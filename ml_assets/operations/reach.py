@@ -12,8 +12,9 @@ from typing import Any
 
 from ml_assets.operations.retention import checkpoints_of, commit_name, run_name
 from ml_assets.pictures.wording import happened
-from ml_assets.registry import ledger
+from ml_assets.registry import ledger, recalls
 from ml_assets.registry.stages import stages
+from ml_assets.spec.recalls import Recall
 from ml_assets.spec.records import LedgerEntry
 from ml_assets.storage.snapshots import MAIN, RUN_KEY, Commit, CommitId, SnapshotStore
 
@@ -39,6 +40,8 @@ def reached(store: SnapshotStore, since: datetime) -> dict[str, str]:
         walk.ledger(pipeline, entries)
         for commit, path in _published(store, head, history, pipeline, entries):
             walk.commit(commit, f"{path} was published there", lasting=True)
+    for recall in recalls.active(store, head):
+        walk.recall(recall)
     for commit in _since(history, since):
         walk.commit(commit, "work that goes on may read it", lasting=False)
     walk.records()
@@ -72,6 +75,12 @@ class _Walk:
             self._released.add(entry.model)
             runs = {entry.run, entry.decision.run if entry.decision else entry.run}
             self._names(map(run_name, runs), reason)
+
+    def recall(self, recall: Recall) -> None:
+        """What a recall names is evidence."""
+        for version in (*recall.seeds, *recall.reached):
+            names = (version.version, *([commit_name(version.commit)] if version.commit else []))
+            self._names(names, f"recall {recall.id} names it")
 
     def records(self) -> None:
         """What the records of those commits name."""

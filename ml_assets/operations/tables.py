@@ -9,13 +9,14 @@ In a notebook::
 
 import difflib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import polars as pl
 
 from ml_assets.dataset.shards import load_schema
 from ml_assets.errors import StorageError
+from ml_assets.registry.recalls import require_sound
 from ml_assets.settings import Settings, read_settings
 from ml_assets.spec.program import Ref
 from ml_assets.spec.records import StageRecord
@@ -36,6 +37,8 @@ class StoredTable:
     """What people call it: ``pipeline/stage/source``."""
     partition: str | None
     scan: Callable[[], pl.LazyFrame]
+    record: StageRecord | None = None
+    """None for rows of a table of which nothing was published."""
 
 
 def read_table(
@@ -56,6 +59,7 @@ def read_table(
 
     Raises:
         StorageError: there is no such table, partition or version; names what there is.
+        Recalled: it was made from bad data.
     """
     store = open_snapshots((settings or read_settings()).snapshots)
     wanted = key.strip("/")
@@ -71,6 +75,9 @@ def read_table(
             f"{wanted} has no partition {partition or only!r} at commit {commit[:12]}; it has"
             f" {len(have)}: {', '.join(have[:3])}{' ... ' + have[-1] if len(have) > 3 else ''}"
         )
+    for table in chosen:
+        if table.record:
+            require_sound(store, store.resolve(MAIN), table.record)
     return pl.concat([table.scan() for table in chosen], how="diagonal")
 
 
@@ -96,7 +103,8 @@ def _of_record(
     pipeline, stage, *source = record.key.split("/")
     address = Address(pipeline, stage, source[0] if source else None, record.partition)
     if stage in PUBLISHED:
-        yield _stored(store, commit, record.key, record.partition, address.table)
+        table = _stored(store, commit, record.key, record.partition, address.table)
+        yield replace(table, record=record)
     if stage == "validated_table":
         kept = f"{pipeline}/quarantine/{source[0]}"
         path = address.file("quarantine.parquet")
@@ -105,7 +113,7 @@ def _of_record(
         ref = Ref(uri=record.attributes["uri"], digest=record.attributes["digest"])
         where = objects or LocalObjects(Path(read_settings().objects))
         own = where.own(ref, "shards", pipeline)
-        yield StoredTable(record.key, None, lambda: _training_rows(own))
+        yield StoredTable(record.key, None, lambda: _training_rows(own), record)
 
 
 def _stored(

@@ -7,7 +7,8 @@ from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.raw_snapshot import receipt_version
 from ml_assets.assets.reads import Reads, feature_reads, table_reads
 from ml_assets.errors import SourceError
-from ml_assets.planning.plan import Node, Plan, plan
+from ml_assets.planning.plan import RECALLED, Node, Plan, plan
+from ml_assets.registry.recalls import Quarantine, quarantine
 from ml_assets.resources.sources import SourcesResource
 from ml_assets.spec.partitions import PartitionWindow, windows
 from ml_assets.spec.records import InputVersion, StageRecord
@@ -151,9 +152,18 @@ def under_published_code(
 
 
 def records_by_address(store: SnapshotStore, pipeline: str) -> Mapping[Address, StageRecord]:
-    """Every record of a pipeline at the head of ``main``."""
+    """Every record of a pipeline at the head of ``main``; the recalled ones are marked as such."""
     commit = store.resolve("main")
-    return {address_of_record(record): record for record in read_records(store, commit, pipeline)}
+    bad = quarantine(store, commit)
+    records = read_records(store, commit, pipeline)
+    return {address_of_record(record): _marked(record, bad) for record in records}
+
+
+def _marked(record: StageRecord, bad: Quarantine) -> StageRecord:
+    recall = bad.of_record(record)
+    if recall is None:
+        return record
+    return record.model_copy(update={"attributes": {**record.attributes, RECALLED: recall.id}})
 
 
 def address_of_record(record: StageRecord) -> Address:

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from ml_assets.spec.records import InputVersion, StageRecord
 from ml_assets.storage.layout import Address, run_key
 
+RECALLED = "recalled"
+"""Attribute of a record that a recall reached: the recall's id. It is put there when it is read."""
+
 
 @dataclass(frozen=True)
 class Node:
@@ -98,6 +101,8 @@ def _why_due(node: Node, records: Mapping[Address, StageRecord], due: set[Addres
     record = records.get(node.address)
     if record is None:
         return "never made"
+    if RECALLED in record.attributes:
+        return f"it is recalled ({record.attributes[RECALLED]})"
     if any(address in due for address in node.inputs):
         return "an input is due"
     versions = [*node.fixed]

@@ -63,9 +63,10 @@ def _evidence(entry: LedgerEntry, before: Sequence[LedgerEntry]) -> Iterator[str
     if newest.decision and not newest.decision.passed and override is None:
         yield f"the decision in line {newest.seq} refused model {_short(entry.model)}"
     if entry.decided_by is not None:  # lines from before overrides do not say it
-        by = {newest.seq} if override is None else {newest.seq, override.seq}
-        if entry.decided_by not in by:
-            yield f"it rests on line {entry.decided_by}; what counted then was line {max(by)}"
+        refused = newest.decision is not None and not newest.decision.passed
+        by = override.seq if refused and override else newest.seq
+        if entry.decided_by != by:
+            yield f"it rests on line {entry.decided_by}; what counted then was line {by}"
     there = stages(before)
     rivals = [there.get(entry.stage)] if entry.stage else []
     if entry.stage == "canary":  # on its way to production: compared with the model there

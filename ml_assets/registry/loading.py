@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from ml_assets.errors import CertificateRefused, EvidenceError, NothingReleased, StorageError
 from ml_assets.registry.certificate import certificate_path, open_envelope, require_about
 from ml_assets.registry.ledger import path_of, read
+from ml_assets.registry.recalls import require_sound_model
 from ml_assets.registry.stages import decision_line, override_line, stage_line
 from ml_assets.spec.certificate import Certificate, Provenance
 from ml_assets.spec.gates import Target
@@ -92,13 +93,14 @@ def load_model(
 
     Raises:
         EvidenceError: its decision or certificate does not hold.
+        Recalled: it was made from bad data.
         StorageError: its files are not what its digest names.
     """
     at = commit or store.resolve(MAIN)
     entries = read(store, pipeline, at)
     line, refused_since = _in_force(entries, pipeline, model, moved)
     override = override_line(entries, line) if why_not(line) else None
-    # A recall is asked for here: it refuses the model, whatever was decided on it.
+    require_sound_model(store, at, pipeline, model)  # whatever was decided on it
     certificate = certificate_of(store, pipeline, override or line, at)
     if certificate.provenance is None:
         raise CertificateRefused(

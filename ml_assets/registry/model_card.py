@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from ml_assets.pictures.picture import plain_markdown as _plain
 from ml_assets.spec.certificate import Certificate
 from ml_assets.spec.program import ModelManifest
 
@@ -12,21 +13,21 @@ _SHOWN = 40
 def model_card(certificate: Certificate, manifest: ModelManifest) -> str:
     """Markdown; every name in it is escaped."""
     lines = [
-        f"# {plain(certificate.pipeline)}, model {certificate.model[:12]}",
+        f"# {_plain(certificate.pipeline)}, model {certificate.model[:12]}",
         "",
         *_what_it_is(manifest),
         "",
         "## What was decided",
         "",
-        f"{'Passed' if certificate.passed else 'Refused'}: {plain(certificate.reason)}"
+        f"{'Passed' if certificate.passed else 'Refused'}: {_plain(certificate.reason)}"
         f" ({certificate.time:%Y-%m-%d %H:%M} UTC, ledger line {certificate.line.seq}, answered for"
-        f" by {plain(certificate.author)}).",
+        f" by {_plain(certificate.author)}).",
         "",
         "| gate | passed | value | bound | why |",
         "|---|---|---|---|---|",
         *(
-            f"| {plain(gate.name)} | {'yes' if gate.passed else 'no'} | {_number(gate.value)}"
-            f" | {_number(gate.bound)} | {plain(gate.reason)} |"
+            f"| {_plain(gate.name)} | {'yes' if gate.passed else 'no'} | {_number(gate.value)}"
+            f" | {_number(gate.bound)} | {_plain(gate.reason)} |"
             for gate in certificate.gates
         ),
         "",
@@ -44,14 +45,6 @@ def model_card(certificate: Certificate, manifest: ModelManifest) -> str:
     return "\n".join(lines)
 
 
-def plain(text: str) -> str:
-    """Text that neither Markdown nor HTML takes for anything else."""
-    flat = "".join(c if c.isprintable() else " " for c in text)
-    for sign, instead in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("|", "\\|"), ("`", "'")):
-        flat = flat.replace(sign, instead)
-    return flat
-
-
 def _what_it_is(manifest: ModelManifest) -> list[str]:
     columns = manifest.preprocessing
     names = [c.name for c in (*columns.numeric, *columns.categorical)]
@@ -60,7 +53,7 @@ def _what_it_is(manifest: ModelManifest) -> list[str]:
     return [
         f"A model of the family {manifest.model.family}, for a {manifest.task} label{predicts}."
         " Weights:"
-        f" `{plain(manifest.weights.path)}` ({manifest.weights.size:,} bytes, SHA-256"
+        f" {_plain(manifest.weights.path)} ({manifest.weights.size:,} bytes, SHA-256"
         f" {manifest.weights.sha256}). `model.json` has its configuration and its preprocessing.",
         "",
         f"It reads {len(names)} features: {_listed(names[:_SHOWN])}{more}.",
@@ -86,7 +79,11 @@ def _made_from(certificate: Certificate) -> list[str]:
         ("gate policy", certificate.policy),
         ("champion it was compared with", certificate.champion or "none"),
     ]
-    return ["| | digest |", "|---|---|", *(f"| {plain(a)} | {plain(b)} |" for a, b in rows)]
+    return [
+        "| | digest |",
+        "|---|---|",
+        *(f"| {_plain(a)} | {_plain(b)} |" for a, b in rows),
+    ]
 
 
 def _number(value: float | None) -> str:
@@ -94,4 +91,4 @@ def _number(value: float | None) -> str:
 
 
 def _listed(names: Iterable[str]) -> str:
-    return ", ".join(plain(name) for name in names)
+    return ", ".join(_plain(name) for name in names)

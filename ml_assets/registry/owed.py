@@ -122,8 +122,9 @@ def _calls(
     yield tracking.set_tags(run, debt.tags)
     if debt.record is not None:
         yield tracking.log_text(run, debt.record, "run.json")
-    if story.trace is not None and Path(story.trace.uri).is_file():
-        yield tracking.log_artifact(run, Path(story.trace.uri))
+    trace = Path(story.trace.uri).resolve() if story.trace is not None else None
+    if trace is not None and trace.is_file() and debt.session in trace.parent.parts:
+        yield tracking.log_artifact(run, trace)  # an event may name any file: only its session's
     yield tracking.close(run, debt.status)
 
 

@@ -5,11 +5,11 @@ be repeated from the ledger: it is taken as it was, and said to be.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from ml_assets.errors import EvidenceError
-from ml_assets.registry.stages import champion, moves
+from ml_assets.registry.stages import champion
 from ml_assets.spec.gates import Target
 from ml_assets.spec.records import Decision, GateResult, LedgerEntry
 
@@ -48,9 +48,9 @@ Side = Literal["at least", "at most"]
 def what_if(entries: Sequence[LedgerEntry], stage: Target, gate: str, bound: float) -> Replay:
     """Hold a gate's recorded values to another bound.
 
-    A model that would have passed is taken to be released at once; one that passed both times is
-    in the stage where it was moved there. Rollbacks and overrides are people's: they stay, where
-    the model that they lead to was there.
+    A model that would have passed is taken to be released at once; one that passed in truth is
+    released where it was. Rollbacks and overrides are people's: they stay, where they still lead
+    somewhere.
 
     Raises:
         EvidenceError: no decision has such a gate with a value and a bound, or its values do not
@@ -58,21 +58,24 @@ def what_if(entries: Sequence[LedgerEntry], stage: Target, gate: str, bound: flo
     """
     side = _side(entries, gate)
     there: str | None = None
+    passing: set[str] = set()
     been: set[str] = set()
     found: list[Replayed] = []
     for entry in entries:
-        if entry.decision is not None and entry.decision.canary is None:
-            passes = _passes(entry.decision, gate, bound, side)
-            if passes and not entry.decision.passed:
+        decision = entry.decision
+        if decision is not None and decision.canary is None:
+            passes = _passes(decision, gate, bound, side)
+            note = _note(entries, entry, passes, there)
+            passing = passing | {entry.model} if passes else passing - {entry.model}
+            if passes and not decision.passed:
                 there = entry.model
-            rival = entry.decision.evidence.champion
-            found.append(Replayed(entry, passes, there, _note(passes, rival, there, entry.model)))
-            been |= {entry.model} if passes else set()
-        elif entry.stage == stage and (entry.model in been or _by_override(entry, entries)):
-            there = entry.model
-            been.add(entry.model)
-            if found:
-                found[-1] = _after(found[-1], there)
+            found.append(Replayed(entry, passes, there, note))
+        elif entry.stage == stage:
+            known = been if entry.because else passing
+            if entry.model in known or _by_override(entry, entries):
+                there = entry.model
+                found[-1:] = [replace(one, champion=there) for one in found[-1:]]
+        been |= {there} if there else set()
     return Replay(tuple(found), there, champion(entries, stage))
 
 
@@ -118,21 +121,22 @@ def _passes(decision: Decision, name: str, bound: float, side: Side) -> bool:
     return bool(decision.gates) and all(fine(result) for result in decision.gates)
 
 
-def _note(passes: bool, rival: str | None, there: str | None, model: str) -> str:
-    if rival in (there, model) or (passes and there == model):
-        return ""
-    was = rival[:12] if rival else "no champion"
-    then = there[:12] if there else "none"
-    return f"compared with {was}; the champion would have been {then}: taken as it was"
+def _note(
+    entries: Sequence[LedgerEntry], entry: LedgerEntry, passes: bool, there: str | None
+) -> str:
+    """What of a decision the ledger cannot answer."""
+    said: list[str] = []
+    rival = entry.decision.evidence.champion if entry.decision else None
+    if rival not in (there, entry.model):
+        was, then = rival[:12] if rival else "no champion", there[:12] if there else "none"
+        said.append(f"it was compared with {was}, the champion would have been {then}")
+    judged = any(e.model == entry.model and e.decision and e.decision.canary for e in entries)
+    canaries = any(e.decision and e.decision.canary for e in entries)
+    if canaries and not judged and passes and entry.decision and not entry.decision.passed:
+        said.append("it never was a canary, which is taken to pass")
+    return "; ".join(said)
 
 
 def _by_override(entry: LedgerEntry, entries: Sequence[LedgerEntry]) -> bool:
     """A person let it through, whatever the gates said."""
     return any(e.seq == entry.decided_by and e.kind == "override" for e in entries)
-
-
-def _after(one: Replayed, champion: str) -> Replayed:
-    return Replayed(one.entry, one.passed, champion, one.note)
-
-
-__all__ = ["Replay", "Replayed", "moves", "what_if"]

@@ -7,6 +7,7 @@ import dagster as dg
 
 from ml_assets.launch.launcher import Launcher
 from ml_assets.launch.local import LocalLauncher
+from ml_assets.settings import read_settings
 from ml_assets.storage.trust import keys_of
 
 
@@ -14,10 +15,9 @@ class LauncherResource(dg.ConfigurableResource):
     """Runs training sessions as local processes."""
 
     objects: str
-    snapshots: str
-    """The store whose keys countersign what the program returns."""
     checkpoints: str | None = None
 
     def launcher(self) -> Launcher:
-        keys = partial(keys_of, Path(self.snapshots))
+        # not a field: who launches a run may set those, and with them whose signature counts
+        keys = partial(keys_of, Path(read_settings().snapshots))
         return LocalLauncher(Path(self.objects), checkpoints=self.checkpoints, keys=keys)

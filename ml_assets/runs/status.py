@@ -7,6 +7,7 @@ from ml_assets.assets.sanity import checks_of, sanity_job
 from ml_assets.assets.trained_model import data_ref
 from ml_assets.launch.launcher import Launcher
 from ml_assets.registry.ledger import read
+from ml_assets.registry.recalls import Quarantine, quarantine, recalled, said_of
 from ml_assets.registry.stages import decision_line, latest_decision, stage_line, standing_override
 from ml_assets.spec.records import InputVersion, LedgerEntry, StageRecord
 from ml_assets.storage.layout import read_records
@@ -22,19 +23,23 @@ def status(graph: PipelineGraph, store: SnapshotStore | None, launcher: Launcher
         store: None where there is none yet: nothing is made.
     """
     if store is None:
-        return _document(graph, [], [], (), None)
+        return _document(graph, [], None, (), None)
     base = store.resolve("main")
     records = sorted(read_records(store, base, graph.name), key=_order)
-    stages = [_stage(record, base) for record in records]
-    return _document(
-        graph, stages, records, read(store, graph.name, base), _sanity(graph, records, launcher)
-    )
+    bad = quarantine(store, base)
+    stages = [_stage(record, base, bad) for record in records]
+    entries = read(store, graph.name, base)
+    release = _release(graph, records, entries)
+    if release is not None:
+        found = recalled(store, base, graph.name, release["version"])
+        release["recalled"] = said_of(found) if found else None
+    return _document(graph, stages, release, entries, _sanity(graph, records, launcher))
 
 
 def _document(
     graph: PipelineGraph,
     stages: list[dict[str, Any]],
-    records: list[StageRecord],
+    release: dict[str, Any] | None,
     entries: tuple[LedgerEntry, ...],
     sanity: list[dict[str, Any]] | None,
 ) -> dict[str, Any]:
@@ -44,7 +49,7 @@ def _document(
         "spec": graph.spec.model_dump(mode="json"),
         "stages": stages,
         "sanity": sanity,
-        "release": _release(graph, records, entries),
+        "release": release,
         "canary": _canary(graph, entries),
         "refusal": _refusal(entries),
     }
@@ -54,7 +59,8 @@ def _order(record: StageRecord) -> tuple[int, str, str]:
     return STAGES.index(record.key.split("/")[1]), record.key, record.partition or ""
 
 
-def _stage(record: StageRecord, base: CommitId) -> dict[str, Any]:
+def _stage(record: StageRecord, base: CommitId, bad: Quarantine) -> dict[str, Any]:
+    recall = bad.of_record(record)
     return {
         "key": record.key,
         "partition": record.partition,
@@ -63,6 +69,7 @@ def _stage(record: StageRecord, base: CommitId) -> dict[str, Any]:
         "time": record.time.isoformat(),
         "run": record.run,
         "rows": record.rows,
+        "recalled": recall.id if recall else None,
         "inputs": [_input(i) for i in record.inputs],
     }
 

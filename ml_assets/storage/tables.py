@@ -1,12 +1,15 @@
 """Tables as Parquet files with equal bytes for equal content, and what the UI shows of them."""
 
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
 import polars as pl
 
 ROW_GROUP_SIZE = 100_000
+_MARKUP = re.compile(r"([\\`<>|\[\]])")
+"""What Markdown and HTML would take for something else in a cell."""
 
 
 def write_table(frame: pl.LazyFrame | pl.DataFrame, file: Path, key: Sequence[str]) -> int:
@@ -55,11 +58,13 @@ def preview_markdown(frame: pl.LazyFrame | pl.DataFrame, rows: int = 5, columns:
     """The first rows as a Markdown table; wide tables are cut and say so."""
     names = frame.lazy().collect_schema().names()
     head = frame.lazy().select(names[:columns]).head(rows).collect()
-    lines = [f"| {' | '.join(head.columns)} |", f"|{'---|' * len(head.columns)}"]
+    columns_shown = " | ".join(_cell(name) for name in head.columns)
+    lines = [f"| {columns_shown} |", f"|{'---|' * len(head.columns)}"]
     for row in head.iter_rows():
         lines.append(f"| {' | '.join(_cell(value) for value in row)} |")
     if len(names) > columns:
-        lines.append(f"\n{len(names) - columns} more columns: {', '.join(names[columns:])}")
+        more = ", ".join(_cell(name) for name in names[columns:])
+        lines.append(f"\n{len(names) - columns} more columns: {more}")
     return "\n".join(lines)
 
 
@@ -67,4 +72,4 @@ def _cell(value: object) -> str:
     if value is None:
         return ""
     text = f"{value:.4g}" if isinstance(value, float) else str(value)
-    return text.replace("|", "\\|").replace("\n", " ")[:60]
+    return _MARKUP.sub(r"\\\1", text.replace("\n", " ")[:60])

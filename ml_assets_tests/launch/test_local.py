@@ -1,15 +1,21 @@
 """Create or adopt: a session asked for again is the same result, whoever asks and whatever died."""
 
+import base64
 import json
 import os
+import shutil
 import signal
 import threading
+from pathlib import Path
 
 import pytest
 
 from ml_assets.errors import TrainingFailed, TrainingInterrupted
+from ml_assets.launch.countersign import countersign
 from ml_assets.launch.launcher import ScoreJob
+from ml_assets.launch.session import score_session
 from ml_assets.spec.program import Ref
+from ml_assets.storage.signing import Keys
 
 
 def test_a_new_session_is_run_and_all_its_events_are_passed_on_once(stage):
@@ -205,6 +211,36 @@ def test_predictions_are_scored_once_and_again_when_they_are_damaged(stage):
     assert stage.kinds() == ["result", "result"]
     (stage.session / "predictions.npy").write_bytes(b"9.9")
     assert launcher.score(job, stage.events.append).attempt == 2
+
+
+@pytest.mark.parametrize("whose", ["nobody's", "somebody else's", "of another result"])
+def test_a_score_that_our_launcher_did_not_see_end_is_no_result(stage, whose):
+    launcher, ref = stage.launcher(), Ref(uri="/model", digest="e" * 64)
+    job = ScoreJob("demo", ref, ref, "holdout")
+    first = launcher.score(job, stage.events.append)
+    result = stage.session / "attempts/1/result.json"
+    signed = result.with_suffix(".signature.json")
+    if whose == "nobody's":
+        signed.unlink()
+    elif whose == "somebody else's":
+        key = base64.b64encode(bytes(32)).decode()
+        countersign(result, Keys.of(key, (), Path()))
+    else:
+        planted = json.loads(result.read_bytes()) | {"latency_ms": 0.001}
+        result.write_text(json.dumps(planted))
+    again = launcher.score(job, stage.events.append)
+    assert (first.attempt, again.attempt) == (1, 2)
+    assert launcher.score(job, stage.events.append) == again
+
+
+def test_a_countersigned_result_of_another_session_is_no_result_of_this_one(stage):
+    launcher, ref = stage.launcher(), Ref(uri="/model", digest="e" * 64)
+    launcher.score(ScoreJob("demo", ref, ref, "holdout"), stage.events.append)
+    theirs = stage.session
+    better = Ref(uri="/model", digest="f" * 64)
+    ours = theirs.with_name(score_session(ScoreJob("demo", better, ref, "holdout")))
+    shutil.copytree(theirs, ours)
+    assert launcher.score(ScoreJob("demo", better, ref, "holdout"), lambda _: None).attempt == 2
 
 
 def request(stage, attempt):

@@ -5,6 +5,7 @@ canaries: secrets that must be found nowhere afterwards.
 """
 
 import base64
+import json
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -37,6 +38,12 @@ SECRETS = {
     "MLFLOW_TRACKING_TOKEN": f"{CANARY}-mlflow-token",
     "SLACK_BOT_TOKEN": f"{CANARY}-slack",
 }
+NASTY = "<script>alert('petal')</script>"
+"""A feature's name: text on every page, a tag on none."""
+SPEC = irises.SPEC.replace(
+    "numeric: [sepal_length, sepal_width, petal_length, petal_width]",
+    f"numeric: [sepal_length, sepal_width, petal_length, {json.dumps(NASTY)}]",
+)
 CANNOT_PASS = (
     "    - {kind: bound, name: too_good, metric: log_loss, at_most: 0.0000001}\n"
     "    - {kind: champion}"
@@ -115,13 +122,17 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Scene:
     """Three states, one after the other: a model that passed, its release, another one refused."""
     world = World(tmp_path_factory.mktemp("red-team"), SECRETS)
     irises.plant(world.pipelines, world.sources)
+    features = world.pipelines / NAME / "features.py"
+    renamed = f'tables["flowers"].rename({{"petal_width": {NASTY!r}}})'
+    features.write_text(irises.FEATURES.replace('tables["flowers"]', renamed))
+    (world.pipelines / NAME / "defs.yaml").write_text(SPEC)
     said = [world.cli("run", NAME, "--through", "evaluation_report")]
     keep(world, "passed")
     said.append(world.cli("run", NAME))
     keep(world, "released")
     spec = world.pipelines / NAME / "defs.yaml"
-    assert "    - {kind: champion}" in irises.SPEC
-    stricter = irises.SPEC.replace("    - {kind: champion}", CANNOT_PASS)
+    assert "    - {kind: champion}" in SPEC and NASTY in SPEC
+    stricter = SPEC.replace("    - {kind: champion}", CANNOT_PASS)
     spec.write_text(stricter.replace("epochs: 30", "epochs: 29"))
     (world.root / "refused.yaml").write_text(spec.read_text())
     said.append(world.cli("run", NAME, code=3))
@@ -147,7 +158,7 @@ def scene_of(made: Scene, name: str, spec: str, monkeypatch: pytest.MonkeyPatch)
 @pytest.fixture
 def passed(made: Scene, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
     """A model passed its gates and is not released yet."""
-    scene = scene_of(made, "passed", irises.SPEC, monkeypatch)
+    scene = scene_of(made, "passed", SPEC, monkeypatch)
     assert [line.kind for line in scene.ledger] == ["decision"]
     yield scene
 
@@ -155,7 +166,7 @@ def passed(made: Scene, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
 @pytest.fixture
 def released(made: Scene, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
     """The model is in production."""
-    yield scene_of(made, "released", irises.SPEC, monkeypatch)
+    yield scene_of(made, "released", SPEC, monkeypatch)
 
 
 @pytest.fixture
@@ -166,5 +177,3 @@ def refused(made: Scene, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
     before = scene.in_production
     assert before is not None and before != scene.candidate
     yield scene
-    shutil.rmtree(scene.snapshots)
-    # what the attack left of the ledger does not matter: nothing in it may name the candidate

@@ -68,6 +68,13 @@ def test_run_config_that_leads_to_another_store(refused: Scene, tmp_path) -> Non
     require_refused(refused, said, "was never materialized")
 
 
+def test_run_config_cannot_say_whose_signature_counts(refused: Scene, tmp_path) -> None:
+    """The objects may be somebody's own: what is in them is held to digests and to our key."""
+    mine = {"config": {"objects": str(tmp_path), "snapshots": str(tmp_path)}}
+    with pytest.raises(dg.DagsterInvalidConfigError, match="snapshots"):
+        refused.materialize("evaluation_report", run_config={"resources": {"launcher": mine}})
+
+
 def test_an_automation_condition_that_asks_for_the_release(refused: Scene) -> None:
     key = refused.key("released_model")
     missing = dg.AutomationCondition.missing()

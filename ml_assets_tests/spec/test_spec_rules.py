@@ -265,10 +265,32 @@ def test_one_process_grows_the_trees_of_a_boosted_model() -> None:
         ("gates.2", {"kind": "champion", "min_effect": 0.1}, "'min_effect' is for rule 'superior'"),
         ("gates.2", SUPERIOR | {"margin": 0.2}, "'min_effect' must be above 'margin'"),
         ("release", {"to": "moon"}, "'staging', 'canary' or 'production'"),
+        ("release", {"to": "archived"}, "'staging', 'canary' or 'production'"),
+        ("release", {"to": "staging", "canary": {"periods": 1}}, "set 'to: production', or remove"),
+        ("release", {"canary": {"periods": 0}}, "greater than 0"),
+        ("release", {"canary": {"gate": "leak_alarm"}}, "is no champion gate; gates has none: add"),
+        ("release", {"canary": "later"}, "'none'"),
     ],
 )
 def test_a_wrong_pipeline_is_refused_with_its_reason(path: str, value: object, said: str) -> None:
     assert said in refusal(lambda: PipelineSpec.model_validate(changed(SPEC, path, value)))
+
+
+def test_a_canary_needs_a_next_partition_and_a_champion_gate() -> None:
+    champion = {"kind": "champion", "name": "not_worse"}
+    whole = changed(SPEC, "gates", [*SPEC["gates"], champion])
+    asks = changed(whole, "release", {"canary": {"gate": "not_worse"}})
+    accepted = PipelineSpec.model_validate(asks)
+    assert accepted.release.entrance == "canary"
+    assert accepted.release.canary != "none" and accepted.release.canary.periods == 1
+    said = refusal(
+        lambda: PipelineSpec.model_validate(changed(asks, "partitions", {"cadence": "none"}))
+    )
+    assert "release.canary waits for the next partition" in said
+    other = changed(whole, "release", {"canary": {}})
+    assert "gate 'champion' is no champion gate; gates has ['not_worse']" in refusal(
+        lambda: PipelineSpec.model_validate(other)
+    )
 
 
 def test_a_spec_without_features_is_refused() -> None:
@@ -444,6 +466,7 @@ def test_what_does_not_use_a_new_field_says_nothing_of_it() -> None:
     whole = PipelineSpec.model_validate(SPEC).model_dump(mode="json")
     gate = TypeAdapter(GateSpec).validate_python({"kind": "champion"}).model_dump(mode="json")
     assert "query" not in whole["label"]
+    assert whole["release"] == {"to": "production", "canary": "none"}
     assert not {"metric", "relative", "min_effect", "seeds"} & set(gate)
     latency = TypeAdapter(GateSpec).validate_python({"kind": "latency"}).model_dump(mode="json")
     assert set(latency) == {"kind", "name", "at_most_ms"}

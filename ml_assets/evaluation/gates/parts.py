@@ -6,7 +6,7 @@ All of a gate's intervals hold together (Bonferroni); the worst end of them deci
 from ml_assets.evaluation.gates.champion import without_comparison
 from ml_assets.evaluation.gates.result import finite, refused, result
 from ml_assets.spec.gates import Calibrated, Gap, Robustness, Slices
-from ml_assets.spec.records import Estimate, EvaluationReport, GateResult, Interval
+from ml_assets.spec.records import Estimate, EvaluationReport, GateResult
 
 
 def slices(gate: Slices, report: EvaluationReport, champion: str | None) -> GateResult:
@@ -89,32 +89,13 @@ def _worst(
         return one.interval.low if higher else one.interval.high
 
     worst = (min if higher else max)(found, key=end)
-    value = end(worst)
+    value, seen = end(worst), worst.interval
+    assert seen is not None
     fine = (value > limit if higher else value < limit) or (value == limit and not strict)
-    assert worst.interval is not None
-    return result(
-        name,
-        fine,
-        value,
-        limit,
-        _said(what, found, worst.interval, worst, limit, fine, higher),
-        worst.interval,
-    )
-
-
-def _said(
-    what: str,
-    found: tuple[Estimate, ...],
-    seen: Interval,
-    worst: Estimate,
-    limit: float,
-    fine: bool,
-    higher: bool,
-) -> str:
     among = f", the worst of {len(found)}" if len(found) > 1 else ""
-    end = f"begins at {seen.low:.4f}" if higher else f"ends at {seen.high:.4f}"
     side = f"{'' if fine else 'not '}{'above' if higher else 'below'} {limit:g}"
-    return (
+    reason = (
         f"{what}, {worst.about} ({worst.rows:,} rows{among}): {seen.value:.4f};"
-        f" its interval {end}, {side}"
+        f" its interval {'begins' if higher else 'ends'} at {value:.4f}, {side}"
     )
+    return result(name, fine, value, limit, reason, seen)

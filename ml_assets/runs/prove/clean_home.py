@@ -21,6 +21,7 @@ from ml_assets.settings import Settings, environment_apart, read_settings
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.program import Ref
 from ml_assets.storage.embedded import open_snapshots
+from ml_assets.storage.layout import Address
 from ml_assets.storage.objects import LocalObjects
 from ml_assets.storage.snapshots import MAIN, CommitId, SnapshotStore
 from ml_assets.storage.trust import PUBLIC_KEY
@@ -61,6 +62,14 @@ class CleanHome:
             if not self.store.exists(there, entry.path)
         }
         self._put(f"ledger as of {commit}", files)
+
+    def bring_spread(self, pipeline: str, commit: CommitId) -> None:
+        """How far seeds spread, where it was known: it is measured once for a spec, on its data."""
+        prefix = f"{Address(pipeline, 'evaluation_report').file('seeds-')}"
+        files = {
+            e.path: self.real.read_bytes(commit, e.path) for e in self.real.list(commit, prefix)
+        }
+        self._put(f"spread as of {commit}", files)
 
     def bring_model(self, digest: str) -> None:
         """A model that was there before: a champion, or weights to begin with.

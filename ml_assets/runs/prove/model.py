@@ -139,6 +139,7 @@ class ModelWalk:
         key, inputs = made.record.key, made.record.inputs
         base = next(i.commit for i in inputs if i.key == f"{self.graph.name}/trained_model")
         self.home.bring_ledger(self.graph.name, base or made.commit)
+        self.home.bring_spread(self.graph.name, base or made.commit)
         for version in inputs:
             if version.key == "champion":
                 self.home.bring_model(version.version)

@@ -86,6 +86,28 @@ def test_a_refused_run_is_proved_by_the_spec_that_it_was_judged_by(
     assert "equal    irises/gates: refused, as then" in said
 
 
+@pytest.mark.timeout(600)
+def test_a_training_that_failed_has_to_fail_alike(
+    released: World, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("state", "sources", "pipelines"):
+        shutil.copytree(released.root / name, tmp_path / name)
+    world = World(tmp_path, released.extra)
+    spec = world.pipelines / "irises" / "defs.yaml"
+    spec.write_text(spec.read_text().replace("learning_rate: 0.01", "learning_rate: 1.0e+30"))
+    assert "the training went non-finite" in world.cli("run", "irises", code=1)
+    store = open_snapshots(world.settings.snapshots)
+    records = [
+        RunRecord.model_validate_json(store.read_bytes(store.resolve(), entry.path))
+        for entry in store.list(store.resolve(), "runs/irises/")
+    ]
+    failed = next(r for r in records if r.config["training"]["learning_rate"] == 1e30)
+    found = Prover(world, capsys, monkeypatch).json(failed.run)
+    assert found["verdict"] == "equal"
+    assert found["verdicts"][-1]["asset"] == "irises/trained_model"
+    assert found["verdicts"][-1]["said"] == "it fails as it did then: the training went non-finite"
+
+
 def test_a_changed_file_of_a_source_is_the_first_difference_and_what_was_read_then_is_kept(
     prover: Prover, tmp_path: Path
 ) -> None:

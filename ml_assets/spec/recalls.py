@@ -1,0 +1,62 @@
+"""A recall: bad data, everything that it reached, and who said so; and the lifting of one."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, StringConstraints
+
+from ml_assets.spec.base import Digest, Frozen
+from ml_assets.spec.records import InputVersion, Time
+
+Said = Annotated[str, StringConstraints(min_length=1, max_length=2000, strip_whitespace=True)]
+RecallId = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{12}$")]
+
+
+class RecalledStage(Frozen):
+    """A stage that a recalled model was in."""
+
+    pipeline: str
+    stage: str
+    model: Digest
+
+
+class Recall(Frozen):
+    """What was recalled, when it was, and all that it had reached by then."""
+
+    schema_version: Literal[1] = 1
+    id: RecallId
+    snapshot: str
+    """As it was named."""
+    seeds: tuple[InputVersion, ...] = Field(strict=False)
+    """The tables that are bad themselves: their content counts, whoever made it again."""
+    reached: tuple[InputVersion, ...] = Field(strict=False)
+    """What was made from them, the seeds left out; in the order of the walk."""
+    stages: tuple[RecalledStage, ...] = Field(strict=False)
+    author: Said
+    reason: Said
+    time: Time
+
+    def models(self) -> dict[str, tuple[str, ...]]:
+        """Pipeline -> digests of its models that were reached."""
+        found: dict[str, list[str]] = {}
+        for version in (*self.seeds, *self.reached):
+            pipeline, stage = version.key.split("/")[:2]
+            if stage == "trained_model":
+                found.setdefault(pipeline, []).append(version.version)
+        return {pipeline: tuple(dict.fromkeys(models)) for pipeline, models in found.items()}
+
+
+class Lift(Frozen):
+    """A recall that holds no more."""
+
+    schema_version: Literal[1] = 1
+    id: RecallId
+    author: Said
+    reason: Said
+    time: Time
+
+
+class ActiveRecalls(Frozen):
+    """Which recalls hold: asked before every read, so it is one small file."""
+
+    schema_version: Literal[1] = 1
+    ids: tuple[RecallId, ...] = Field(strict=False)

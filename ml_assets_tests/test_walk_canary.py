@@ -1,0 +1,118 @@
+"""Three weeks of a pipeline that asks for canary evidence: wait, prove it, be refused."""
+
+import json
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from ml_assets.definitions import build
+from ml_assets.operations.workplace import open_pipeline
+from ml_assets.registry.audit import problems
+from ml_assets.registry.ledger import read
+from ml_assets.registry.stages import stages
+from ml_assets.spec.records import LedgerEntry
+from ml_assets_tests.worlds import deliveries
+from ml_assets_tests.worlds.world import World
+
+QUICK = {
+    "{kind: champion}": "{kind: champion, margin: 10.0}",
+    "epochs: 6": "epochs: 1",
+    "processes: 2": "processes: 1",
+    "strategy: shard": "strategy: replicate",
+    "at_least: 0.55": "at_least: 0.01",
+}
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    """The first model is in canary; its week has not come."""
+    found = World(tmp_path_factory.mktemp("canary"))
+    deliveries.plant(found.pipelines, found.sources, automation="{landing: {retrain: true}}")
+    spec = spec_of(found)
+    text = spec.read_text()
+    for old, new in QUICK.items():
+        text = text.replace(old, new)
+    spec.write_text(text + "  release: {to: production, canary: {periods: 1}}\n")
+    found.cli("run", "deliveries")
+    return found
+
+
+def spec_of(world: World) -> Path:
+    return world.pipelines / "deliveries" / "defs.yaml"
+
+
+def ledger(world: World) -> tuple[LedgerEntry, ...]:
+    entries = read(open_pipeline("deliveries", world.settings).store, "deliveries")
+    assert problems(entries) == ()
+    return entries
+
+
+def alone(world: World, *stages: str) -> str:
+    """Materialize assets as a click does, without checks; what the failure says."""
+    with world.instance() as instance, pytest.MonkeyPatch.context() as environment:
+        for name, value in world.environment.items():
+            environment.setenv(name, value)
+        defs = build(world.settings, only="deliveries")
+        keys = {dg.AssetKey(["deliveries", stage]) for stage in stages}
+        job = defs.resolve_implicit_global_asset_job_def().get_subset(
+            asset_selection=keys, asset_check_selection=set()
+        )
+        result = job.execute_in_process(instance=instance, raise_on_error=False)
+    return " ".join(str(e.step_failure_data.error) for e in result.all_events if e.is_step_failure)
+
+
+def test_a_model_that_passed_its_gates_waits_in_canary_for_the_next_week(world: World) -> None:
+    (model,) = stages(ledger(world)).values()
+    assert stages(ledger(world)) == {"canary": model}
+    said = world.cli("promote", "deliveries", code=3)
+    waits = f"model {model[:12]} is in canary and waits for the partition 2024-03-25"
+    assert waits in said
+    assert "nothing is released yet" in world.cli("status", "deliveries")
+    assert waits in alone(world, "promoted_model"), "a click does not go round it"
+    assert stages(ledger(world)) == {"canary": model}
+
+
+def test_the_next_run_judges_it_on_exactly_that_week_and_then_trains_another(world: World) -> None:
+    (model,) = stages(ledger(world)).values()
+    deliveries.land(world.sources, 13)
+    said = world.cli("run", "deliveries")
+    assert "make  canary: model" in said
+    assert said.index("deliveries__promoted_model") < said.index("deliveries__train")
+    now = stages(ledger(world))
+    assert now["production"] == model
+    assert now["canary"] != model
+    (judged,) = [e.decision for e in ledger(world) if e.decision and e.decision.canary]
+    assert judged.canary
+    assert (judged.canary.first, judged.canary.last) == ("2024-03-25", "2024-03-25")
+    assert judged.canary.rows == deliveries.ORDERS
+    assert judged.evidence.champion is None
+    release = world.status("deliveries")["release"]
+    assert (release["version"], release["stage"]) == (model, "production")
+    with world.instance() as instance:
+        key = dg.AssetKey(["deliveries", "promoted_model"])
+        event = instance.get_latest_materialization_event(key)
+    assert event and event.asset_materialization
+    assert (event.asset_materialization.tags or {})["dagster/data_version"] == model
+
+
+def test_a_canary_that_does_not_pass_stays_and_the_champion_too(world: World) -> None:
+    """Asked to be better by more than any model can be."""
+    before = stages(ledger(world))
+    deliveries.land(world.sources, 14)
+    world.cli("run", "deliveries", "--through", "feature_set")
+    assert "no canary decision on model" in alone(world, "canary_report", "promoted_model")
+    spec = spec_of(world)
+    hard = "{kind: champion, rule: superior, margin: 10.0}"
+    spec.write_text(spec.read_text().replace("{kind: champion, margin: 10.0}", hard))
+    said = world.cli("promote", "deliveries", code=3)
+    assert "[fail] canary: log-loss minus that of champion" in said
+    assert "The model stays in canary" in said
+    assert stages(ledger(world)) == before
+    line = ledger(world)[-1]
+    assert line.decision and line.decision.canary and not line.decision.passed
+    assert line.decision.evidence.champion == before["production"]
+    assert "stands refused" in world.cli("promote", "deliveries", code=3)
+    refused = json.loads(world.cli("status", "deliveries", "--json"))["canary"]
+    assert refused["version"] == before["canary"]
+    assert "refused by 1 of 1 gate" in refused["decision"]
