@@ -11,7 +11,7 @@ import pytest
 from ml_assets.assets.chronicle import word_tags, words_of
 from ml_assets.definitions import build
 from ml_assets.errors import UnknownRun
-from ml_assets.operations.experiments import page, rows
+from ml_assets.operations.experiments import page, page_of, rows
 from ml_assets.operations.notes import take_note
 from ml_assets.operations.run_stories import find
 from ml_assets.operations.workplace import Workplace, open_pipeline
@@ -190,3 +190,13 @@ def test_a_refusal_that_somebody_overrode_says_so(released: World, tmp_path: Pat
     assert refused.outcome.why.endswith("Overridden: for the show")
     assert refused.outcome.tone == "bad"
     assert passed.outcome.said == "passed", "that decision was another one"
+
+
+def test_the_ui_serves_the_page_of_a_pipeline_and_of_no_other_name(
+    released: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in released.environment.items():
+        if name.startswith("ML_ASSETS_"):
+            monkeypatch.setenv(name, value)
+    assert "refused by accuracy_floor" in (page_of("irises") or "")
+    assert page_of("tulips") is None
