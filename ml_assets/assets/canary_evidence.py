@@ -8,12 +8,14 @@ from ml_assets.assets.evaluation_report import folder_size
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.inputs import require_record
 from ml_assets.assets.scoring import Scorer, Subject
+from ml_assets.assets.seed_spread import known_spread
 from ml_assets.dataset.shards import NotComparable
 from ml_assets.errors import EvidenceError
 from ml_assets.evaluation.gates.decide import policy_digest
 from ml_assets.evaluation.judge import Holdout, judge
 from ml_assets.registry.ledger import read
 from ml_assets.registry.loading import open_files
+from ml_assets.registry.recalls import sound_champion
 from ml_assets.registry.stages import champion
 from ml_assets.spec.gates import AgainstChampion
 from ml_assets.spec.pipeline import PipelineSpec
@@ -85,6 +87,9 @@ def compare_on(
         baselines={},
         champion=scorer.champion(rival, frame) if rival else None,
         size_bytes=folder_size(Path(model.ref.uri)),
+        seeds=known_spread(store, store.resolve("main"), graph)
+        if canary_gate(spec).seeds
+        else None,
     )
     return report, scored.measured()
 
@@ -114,5 +119,5 @@ def canary_evidence(
         data=rows.digest,
         code=record.code_version,
         policy=policy_digest(graph.spec.gates, graph.spec.release),
-        champion=champion(entries, graph.spec.release.to),
+        champion=sound_champion(store, base, graph.name, entries, graph.spec.release.to),
     )

@@ -11,7 +11,7 @@ from ml_assets.assets.scoring import Scorer, Subject
 from ml_assets.pictures.evaluation import champion_picture
 from ml_assets.registry.ledger import read
 from ml_assets.registry.loading import load_release
-from ml_assets.registry.stages import champion
+from ml_assets.registry.recalls import sound_champion
 from ml_assets.resources.launcher import LauncherResource
 from ml_assets.resources.objects import ObjectsResource
 from ml_assets.resources.snapshots import SnapshotsResource
@@ -42,7 +42,8 @@ def canary_report(graph: PipelineGraph) -> dg.AssetsDefinition:
         base = resolve_base(context, store)
         rows = require_rows(graph, store, base)
         scorer = Scorer(context, launcher.launcher(), objects.store(), graph.spec)
-        rival = champion(read(store, graph.name, base), graph.spec.release.to)
+        entries = read(store, graph.name, base)
+        rival = sound_champion(store, base, graph.name, entries, graph.spec.release.to)
         against: Subject | None = None
         if rival:
             release = load_release(store, objects.store(), graph.name, graph.spec.release.to, base)

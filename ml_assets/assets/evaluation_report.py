@@ -30,7 +30,7 @@ from ml_assets.pictures.evaluation import evaluation_pictures
 from ml_assets.pictures.picture import Picture, Table, plain_markdown
 from ml_assets.pictures.release import changes_table
 from ml_assets.registry.ledger import read
-from ml_assets.registry.loading import load_release, open_files
+from ml_assets.registry.loading import held_manifest, held_weights, load_release, open_files
 from ml_assets.registry.recalls import sound_champion
 from ml_assets.registry.run_history import RUN_FILE
 from ml_assets.registry.run_record import (
@@ -181,8 +181,10 @@ class Bench:
 
     def predictions(self, model: Ref) -> np.ndarray:
         """Of a model trained on this very set, on the holdout as it is."""
-        files = open_files(self.objects, self.graph.name, model.digest)
-        scored = self.score(Subject(*files), self.rows("holdout"))
+        folder = Path(model.uri)  # its session's: it is compared and forgotten, never kept
+        manifest = held_manifest(folder, model.digest)
+        held_weights(folder, manifest)
+        scored = self.score(Subject(model, manifest), self.rows("holdout"))
         if isinstance(scored, NotComparable):
             raise StorageError(f"{self.graph.name}: the holdout does not fit: {scored.reason}")
         return scored.predictions

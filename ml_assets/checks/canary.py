@@ -11,6 +11,7 @@ import dagster as dg
 from ml_assets.assets.canary_evidence import CANARY_REPORT, canary_evidence, canary_gate
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.inputs import require_record
+from ml_assets.checks.gates import gate_numbers
 from ml_assets.evaluation.gates.decide import decide, passed, summary
 from ml_assets.registry.ledger import read, record_decision
 from ml_assets.registry.loading import provenance_in_force
@@ -70,7 +71,11 @@ def canary(graph: PipelineGraph) -> dg.AssetChecksDefinition:
             passed=result.passed,
             severity=dg.AssetCheckSeverity.ERROR,
             description=result.reason,
-            metadata={"rows": report.rows, "period": " to ".join(report.holdout)},
+            metadata={
+                "rows": report.rows,
+                "period": " to ".join(report.holdout),
+                **gate_numbers(result),
+            },
         )
 
     return check

@@ -74,22 +74,23 @@ def gates(graph: PipelineGraph) -> dg.AssetChecksDefinition:
 def _check_result(
     key: dg.AssetKey, result: GateResult, links: dict[str, Any]
 ) -> dg.AssetCheckResult:
-    metadata: dict[str, Any] = dict(links)
-    if result.value is not None:
-        metadata["value"] = result.value
-    if result.bound is not None:
-        metadata["bound"] = result.bound
-    if result.interval is not None:
-        seen = result.interval
-        metadata |= {"estimate": seen.value, "low": seen.low, "high": seen.high}
     return dg.AssetCheckResult(
         asset_key=key,
         check_name=result.name,
         passed=result.passed,
         severity=dg.AssetCheckSeverity.ERROR,
         description=result.reason,
-        metadata=metadata,
+        metadata={**links, **gate_numbers(result)},
     )
+
+
+def gate_numbers(result: GateResult) -> dict[str, float]:
+    """What was held to what, and the interval of the estimate, as far as a gate has them."""
+    found = {"value": result.value, "bound": result.bound}
+    if result.interval is not None:
+        seen = result.interval
+        found |= {"estimate": seen.value, "low": seen.low, "high": seen.high}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _describe(gate: GateSpec) -> str:

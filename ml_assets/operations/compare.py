@@ -10,6 +10,7 @@ from ml_assets.operations.run_stories import by_model, candidate, find
 from ml_assets.operations.workplace import Workplace
 from ml_assets.registry.experiments import RunStory
 from ml_assets.registry.ledger import read
+from ml_assets.registry.stages import moves
 from ml_assets.spec.records import Change
 
 SCHEMA = 1
@@ -47,7 +48,7 @@ def compare(place: Workplace, before: str | None, after: str | None) -> Comparis
 
 
 def _last_releases(place: Workplace) -> tuple[RunStory, RunStory]:
-    moved = [entry.model for entry in read(place.store, place.name) if entry.kind == "stage"]
+    moved = [e.model for e in moves(read(place.store, place.name), place.spec.release.to)]
     models = list(dict.fromkeys(reversed(moved)))[:2]
     found = by_model(place, set(models))
     if len(found) < 2:

@@ -14,7 +14,7 @@ from ml_assets.pictures.run_rows import Outcome, ReleaseStep, Row
 from ml_assets.registry.experiments import RunStory
 from ml_assets.registry.ledger import read
 from ml_assets.registry.links import EXPERIMENTS_PAGE, Links, report_name
-from ml_assets.registry.stages import stages
+from ml_assets.registry.stages import moves, override_line, stage_of
 from ml_assets.spec.records import Decision, LedgerEntry
 
 SCHEMA = 1
@@ -69,7 +69,7 @@ def _row(place: Workplace, story: RunStory, entries: Sequence[LedgerEntry]) -> R
         model=digest,
         report=report_name(digest) if digest and page and page.is_file() else None,
         outcome=_outcome(story, entries),
-        stage=_stage(digest, entries),
+        stage=stage_of(entries, digest) if digest else None,
         words=begun.words.said() if begun else {},
         verdict=verdict,
         note=note.note if note else None,
@@ -93,39 +93,38 @@ def _row(place: Workplace, story: RunStory, entries: Sequence[LedgerEntry]) -> R
 
 def _outcome(story: RunStory, entries: Sequence[LedgerEntry]) -> Outcome:
     """What the run came to; a failure counts unless the step ended well after all."""
-    failed, digest = story.failed, story.digest
+    failed, line = story.failed, _decision(story, entries)
     made = {"training_set": story.data, "trained_model": story.model}
-    decision = _decision(story, entries)
-    if failed is not None and not made.get(failed.stage) and failed.stage != "released_model":
+    refused = line is not None and line.decision is not None and not line.decision.passed
+    ended = failed is not None and not made.get(failed.stage)
+    if failed and ended and not (failed.stage == "released_model" and refused):
         return Outcome("bad", f"failed at {failed.stage}", failed.reason)
-    if decision is not None:
-        gates = [gate for gate in decision.gates if not gate.passed]
-        why = "; ".join(f"{gate.name}: {gate.reason}" for gate in gates) or decision.reason
-        if decision.passed:
-            return Outcome("good", "passed", why)
-        return Outcome("bad", f"refused by {', '.join(g.name for g in gates) or 'the gates'}", why)
-    if failed is not None:
-        return Outcome("bad", f"failed at {failed.stage}", failed.reason)
-    if digest is None:
+    if line is not None and line.decision is not None:
+        return _judged(line, line.decision, entries)
+    if story.digest is None:
         return Outcome("wait", "no end told", "It is running, or its process was killed.")
     return Outcome("wait", "not judged", "No decision on this model is in the ledger.")
 
 
-def _decision(story: RunStory, entries: Sequence[LedgerEntry]) -> Decision | None:
-    """The one that the run made, or that stood when it came to the same once more."""
-    made = [e.decision for e in entries if e.decision and e.model == story.digest]
-    own = [decision for decision in made if decision.run == story.folder.run]
-    stood = [decision for decision in made if decision.time <= story.folder.begun]
-    return next(iter([*reversed(own), *reversed(stood), *made]), None)
+def _judged(line: LedgerEntry, decision: Decision, entries: Sequence[LedgerEntry]) -> Outcome:
+    gates = [gate for gate in decision.gates if not gate.passed]
+    why = "; ".join(f"{gate.name}: {gate.reason}" for gate in gates) or decision.reason
+    if decision.passed:
+        return Outcome("good", "passed", why)
+    said = f"refused by {', '.join(gate.name for gate in gates) or 'the gates'}"
+    override = override_line(entries, line)
+    if override is not None:
+        said = f"{said}; OVERRIDDEN by {override.author}"
+        why = f"{why}. Overridden: {override.reason}"
+    return Outcome("bad", said, why)
 
 
-def _stage(digest: str | None, entries: Sequence[LedgerEntry]) -> str | None:
-    """Where the run's model is; of one that was released and is not any more: ``replaced``."""
-    if digest is None:
-        return None
-    now = [str(stage) for stage, model in stages(entries).items() if model == digest]
-    was = any(entry.kind == "stage" and entry.model == digest for entry in entries)
-    return ", ".join(now) or ("replaced" if was else None)
+def _decision(story: RunStory, entries: Sequence[LedgerEntry]) -> LedgerEntry | None:
+    """The decision of the run, or the one that stood when it came to the same once more."""
+    lines = [e for e in entries if e.decision and e.model == story.digest]
+    own = [line for line in lines if line.run == story.folder.run]
+    stood = [line for line in lines if line.time <= story.folder.begun]
+    return next(iter([*reversed(own), *reversed(stood), *lines]), None)
 
 
 def _cpu_seconds(story: RunStory) -> float | None:
@@ -145,10 +144,10 @@ def _cost(story: RunStory) -> float | None:
 def _releases(place: Workplace, shown: Sequence[Row]) -> tuple[ReleaseStep, ...]:
     """What each release among the rows changed against the one before it, newest first."""
     models = {row.model for row in shown}
-    moves = [entry for entry in read(place.store, place.name) if entry.kind == "stage"]
+    released = moves(read(place.store, place.name), place.spec.release.to)
     steps = [
         (before, after)
-        for before, after in pairwise(moves)
+        for before, after in pairwise(released)
         if after.model in models and before.model != after.model
     ]
     known = by_model(place, {move.model for step in steps for move in step})

@@ -33,7 +33,12 @@ def export_release(place: Workplace, to: Path | None) -> Exported:
     """
     release = find_release(place)
     folder = (to or Path(f"{place.name}-{release.model.digest[:12]}")).absolute()
-    commit, seq = place.store.resolve(MAIN), release.line.seq
-    envelope = place.store.read_bytes(commit, certificate_path(place.name, seq))
-    line = place.store.read_bytes(commit, path_of(place.name, seq))
-    return Exported(folder, release, write_bundle(release, envelope, line, folder))
+    commit, said = place.store.resolve(MAIN), release.override or release.line
+    envelope = place.store.read_bytes(commit, certificate_path(place.name, said.seq))
+
+    def line(seq: int) -> bytes:
+        return place.store.read_bytes(commit, path_of(place.name, seq))
+
+    overridden = line(release.line.seq) if release.override else None
+    new = write_bundle(release, envelope, line(said.seq), overridden, folder)
+    return Exported(folder, release, new)

@@ -185,7 +185,13 @@ def _reached(history: RunHistory, bad: set[Node]) -> Iterator[InputVersion]:
 
 
 def _place(node: Node) -> tuple[int, str, str]:
-    return ORDER.index(node[0].split("/")[1]), node[0], node[1] or ""
+    return _step(node[0]), node[0], node[1] or ""
+
+
+def _step(key: str) -> int:
+    """Where a stage stands in the walk; what is no part of it comes last."""
+    stage = key.split("/")[1]
+    return ORDER.index(stage) if stage in ORDER else len(ORDER)
 
 
 def _stages(store: SnapshotStore, head: CommitId, bad: set[Node]) -> Iterator[RecalledStage]:
@@ -198,9 +204,7 @@ def _stages(store: SnapshotStore, head: CommitId, bad: set[Node]) -> Iterator[Re
 def _ways(store: SnapshotStore, head: CommitId, bad: set[Node]) -> Iterator[Way]:
     for pipeline in pipelines(store, head):
         records = read_records(store, head, pipeline)
-        there = {
-            (r.key, r.partition, r.data_version): ORDER.index(r.key.split("/")[1]) for r in records
-        }
+        there = {(r.key, r.partition, r.data_version): _step(r.key) for r in records}
         again = remake(bad, there)
         back_to = _back_to(store, head, pipeline, bad)
         if not again and back_to is None:
@@ -213,8 +217,9 @@ def _command(pipeline: str, again: Sequence[Node]) -> str:
     """The least that makes them: where no model is bad, no model is made."""
     if not again:
         return ""
-    last = max(again, key=_place)[0].split("/")[1]
-    through = f" --through {last}" if ORDER.index(last) < ORDER.index("training_set") else ""
+    last = max(again, key=_place)[0]
+    is_data = _step(last) < ORDER.index("training_set")
+    through = f" --through {last.split('/')[1]}" if is_data else ""
     return f"ml-assets run {pipeline}{through}"
 
 

@@ -10,6 +10,7 @@ from ml_assets.assets.graph import CANARY_STAGES, PipelineGraph
 from ml_assets.evaluation.gates.decide import policy_digest
 from ml_assets.planning.selection import Selection
 from ml_assets.registry.ledger import read
+from ml_assets.registry.recalls import sound_champion
 from ml_assets.registry.stages import champion, decision_line, override_line
 from ml_assets.spec.canonical import digest_of
 from ml_assets.storage.snapshots import SnapshotStore
@@ -43,7 +44,7 @@ def canary_step(graph: PipelineGraph, store: SnapshotStore) -> CanaryStep | str:
     rows = canary_rows(graph, store, base, model)
     if isinstance(rows, Waiting):
         return rows.reason
-    rival = champion(entries, graph.spec.release.to)
+    rival = sound_champion(store, base, graph.name, entries, graph.spec.release.to)
     policy = policy_digest(graph.spec.gates, graph.spec.release)
     line = decision_line(entries, model, canary=True)
     if line and line.decision and not line.decision.passed and not override_line(entries, line):

@@ -26,6 +26,8 @@ CERTIFICATE, LINE, KEY, CARD = (
     "signer.pub",
     "MODEL_CARD.md",
 )
+OVERRIDDEN = "overridden_line.json"
+"""Only of a model that a person answers for, against the gates."""
 _MOST_BYTES = 16 << 20
 """Of any file but the weights."""
 
@@ -39,12 +41,15 @@ class Check:
     reason: str
 
 
-def write_bundle(loaded: LoadedModel, envelope: bytes, line: bytes, target: Path) -> bool:
+def write_bundle(
+    loaded: LoadedModel, envelope: bytes, line: bytes, overridden: bytes | None, target: Path
+) -> bool:
     """Write the folder, whole or not at all; False where it is there already, the same.
 
     Args:
         envelope: of the certificate, as stored.
         line: the ledger line that it is about, as stored.
+        overridden: the line of the decision that it is set against, where it is an override.
 
     Raises:
         SettingsError: something else lies there, or it cannot be written.
@@ -58,6 +63,8 @@ def write_bundle(loaded: LoadedModel, envelope: bytes, line: bytes, target: Path
         KEY: f"{key}\n".encode(),
         CARD: model_card(loaded.certificate, loaded.manifest).encode(),
     }
+    if overridden is not None:
+        small[OVERRIDDEN] = overridden
     if target.exists():
         if _is_this(target, small):
             return False
@@ -126,7 +133,7 @@ class _Bundle:
             if file.is_symlink() or not file.is_file():
                 raise StorageError(f"{file} is no plain file.")
         known = {CERTIFICATE, LINE, KEY, CARD, MANIFEST}
-        lost, weights = sorted(known - set(names)), sorted(set(names) - known)
+        lost, weights = sorted(known - set(names)), sorted(set(names) - known - {OVERRIDDEN})
         if lost:
             raise StorageError(f"{self._folder} lacks {', '.join(lost)}.")
         if len(weights) != 1:
@@ -148,8 +155,11 @@ class _Bundle:
     def _line(self) -> str:
         content = self._read(LINE)
         entry = LedgerEntry.model_validate_json(content)
-        require_about(self._held, entry, content)
-        refused = why_not(entry)
+        overridden: LedgerEntry | None = None
+        if entry.overrides is not None:
+            overridden = LedgerEntry.model_validate_json(self._read(OVERRIDDEN))
+        require_about(self._held, entry, content, overridden)
+        refused = "" if overridden else why_not(entry)
         if refused:
             raise EvidenceError(refused)
         return f"line {entry.seq} of {self._held.pipeline}, SHA-256 {self._held.line.sha256[:12]}"
@@ -157,6 +167,9 @@ class _Bundle:
     def _decision(self) -> str:
         if self._held.provenance is None:
             raise EvidenceError("The certificate does not say what the model was made from.")
+        word = self._held.override
+        if word is not None:
+            return f"OVERRIDDEN by {word.author}, {word.reason}. The gates: {self._held.reason}"
         return f"passed {self._held.time:%Y-%m-%d %H:%M} UTC: {self._held.reason}"
 
     def _model(self) -> str:

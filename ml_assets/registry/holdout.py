@@ -2,15 +2,16 @@
 
 from collections.abc import Sequence
 
-from ml_assets.spec.records import HoldoutRows, HoldoutUse, LedgerEntry
+from ml_assets.spec.records import Decision, HoldoutRows, HoldoutUse, LedgerEntry
 
 
 def holdout_use(entries: Sequence[LedgerEntry], model: str, rows: HoldoutRows) -> HoldoutUse:
     """The other models that were decided on with rows of this holdout, before this one was.
 
     A refusal counts as a release does: both tell whoever tries again. Windows that share a
-    partition share rows; where the data is not cut in time, the holdouts are the same or they are
-    taken for different ones. A report that no gate judged is not in the ledger and not counted.
+    partition share rows, and a canary was looked at on the rows of its period; where the data is
+    not cut in time, holdouts are the same or are taken for different ones. A report that no gate
+    judged is not in the ledger and not counted.
 
     Args:
         entries: the ledger of the pipeline, oldest first.
@@ -23,16 +24,19 @@ def holdout_use(entries: Sequence[LedgerEntry], model: str, rows: HoldoutRows) -
             continue
         if entry.model == model:
             break
-        if decision.holdout is None:
+        shared = _share(decision, rows)
+        if shared is None:
             unknown.add(entry.model)
-        elif _share(decision.holdout, rows):
+        elif shared:
             sharing.add(entry.model)
     return HoldoutUse(models=len(sharing), unknown=len(unknown - sharing))
 
 
-def _share(one: HoldoutRows, other: HoldoutRows) -> bool:
-    if one.digest == other.digest:
+def _share(decision: Decision, rows: HoldoutRows) -> bool | None:
+    """Whether a decision rests on some of the rows; None where it does not say what it rests on."""
+    if decision.holdout is not None and decision.holdout.digest == rows.digest:
         return True
-    if not (one.first and other.first):
-        return False
-    return one.first <= other.last and other.first <= one.last
+    seen = decision.canary or decision.holdout
+    if seen is None:
+        return None
+    return bool(seen.first and rows.first) and seen.first <= rows.last and rows.first <= seen.last

@@ -23,6 +23,7 @@ def model_card(certificate: Certificate, manifest: ModelManifest) -> str:
         f" ({certificate.time:%Y-%m-%d %H:%M} UTC, ledger line {certificate.line.seq}, answered for"
         f" by {_plain(certificate.author)}).",
         "",
+        *_overridden(certificate),
         "| gate | passed | value | bound | why |",
         "|---|---|---|---|---|",
         *(
@@ -43,6 +44,13 @@ def model_card(certificate: Certificate, manifest: ModelManifest) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def _overridden(certificate: Certificate) -> list[str]:
+    word = certificate.override
+    if word is None:
+        return []
+    return [f"**Overridden** by {_plain(word.author)}: {_plain(word.reason)}", ""]
 
 
 def _what_it_is(manifest: ModelManifest) -> list[str]:

@@ -8,9 +8,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from ml_assets.errors import CertificateRefused
+from ml_assets.errors import CertificateRefused, Recalled
 from ml_assets.registry.ledger import Appended, Declined, Head, append
 from ml_assets.registry.loading import certificate_of, why_not
+from ml_assets.registry.recalls import require_sound_model, sound_champion
 from ml_assets.registry.stages import (
     decision_line,
     override_line,
@@ -20,7 +21,7 @@ from ml_assets.registry.stages import (
 )
 from ml_assets.spec.gates import ReleaseSpec, Target
 from ml_assets.spec.records import Decision, Evidence, LedgerEntry
-from ml_assets.storage.snapshots import SnapshotStore
+from ml_assets.storage.snapshots import MAIN, SnapshotStore
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,8 @@ def release(
     def make(head: Head) -> LedgerEntry | Declined[AlreadyReleased | Refused]:
         found = evidence_now(head.entries) if callable(evidence_now) else evidence_now
         there = stages(head.entries)
-        evidence = found.model_copy(update={"champion": there.get(release.to)})
+        rival = sound_champion(store, store.resolve(MAIN), pipeline, head.entries, release.to)
+        evidence = found.model_copy(update={"champion": rival})
         for stage in (release.to, release.entrance):
             if there.get(stage) == evidence.model:
                 return Declined(_again(store, pipeline, head, evidence, stage))
@@ -173,7 +175,8 @@ def promote(
     def make(head: Head) -> LedgerEntry | Declined[Refused]:
         there = stages(head.entries)
         evidence = evidence_now(head.entries)
-        evidence = evidence.model_copy(update={"champion": there.get(release.to)})
+        rival = sound_champion(store, store.resolve(MAIN), pipeline, head.entries, release.to)
+        evidence = evidence.model_copy(update={"champion": rival})
         if there.get("canary") != evidence.model:
             said = f"Model {_short(evidence.model)} is not in canary: {_short(there.get('canary'))}"
             return Declined(Refused((f"{said} is. Ask again.",)))
@@ -206,14 +209,16 @@ def certified(
     store: SnapshotStore, pipeline: str, head: Head, verified: Verified | Refused
 ) -> Verified | Refused:
     """What is verified needs a certificate of its own, signed by a trusted key: so does a word
-    against a refusal."""
+    against a refusal. No recall may have reached it."""
     if isinstance(verified, Refused):
         return verified
     try:
+        model = verified.decision.evidence.model
+        require_sound_model(store, store.resolve(MAIN), pipeline, model)
         certificate_of(store, pipeline, head.entries[verified.seq - 1])
         if verified.override:
             certificate_of(store, pipeline, verified.override)
-    except CertificateRefused as error:
+    except (CertificateRefused, Recalled) as error:
         return Refused((str(error),))
     return verified
 

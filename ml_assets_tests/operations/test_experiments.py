@@ -11,11 +11,12 @@ import pytest
 from ml_assets.assets.chronicle import word_tags, words_of
 from ml_assets.definitions import build
 from ml_assets.errors import UnknownRun
-from ml_assets.operations.experiments import page, rows
+from ml_assets.operations.experiments import page, page_of, rows
 from ml_assets.operations.notes import take_note
 from ml_assets.operations.run_stories import find
 from ml_assets.operations.workplace import Workplace, open_pipeline
 from ml_assets.registry.experiments import Words
+from ml_assets.registry.override import Overridden, override
 from ml_assets.registry.owed import Debts
 from ml_assets_tests.worlds import irises
 from ml_assets_tests.worlds.world import World
@@ -178,3 +179,24 @@ def test_the_newest_runs_are_on_the_asset_page_with_a_link_to_all(released: Worl
     assert shown["experiments"].value == (
         f"{released.extra['ML_ASSETS_REPORTS_URL']}/irises/experiments.html"
     )
+
+
+def test_a_refusal_that_somebody_overrode_says_so(released: World, tmp_path: Path) -> None:
+    shutil.copytree(released.root, tmp_path, dirs_exist_ok=True)
+    place = open_pipeline("irises", World(tmp_path, released.extra).settings)
+    assert isinstance(override(place.store, "irises", None, "ada", "for the show"), Overridden)
+    refused, passed = rows(place)
+    assert refused.outcome.said == "refused by accuracy_floor; OVERRIDDEN by ada"
+    assert refused.outcome.why.endswith("Overridden: for the show")
+    assert refused.outcome.tone == "bad"
+    assert passed.outcome.said == "passed", "that decision was another one"
+
+
+def test_the_ui_serves_the_page_of_a_pipeline_and_of_no_other_name(
+    released: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in released.environment.items():
+        if name.startswith("ML_ASSETS_"):
+            monkeypatch.setenv(name, value)
+    assert "refused by accuracy_floor" in (page_of("irises") or "")
+    assert page_of("tulips") is None

@@ -208,6 +208,31 @@ def test_an_older_certificate_beside_another_models_files(released: Scene, expor
     assert f"not {released.candidate[:12]}" in refusals(exported)
 
 
+def test_what_a_person_answers_for_is_exported_with_that_word(
+    refused: Scene, tmp_path: Path
+) -> None:
+    from ml_assets.operations.export import export_release
+    from ml_assets.registry.override import override
+
+    override(refused.store, NAME, None, "Ada", "a fair <risk>")
+    assert refused.materialize("released_model") == ""
+    folder = export_release(refused.place, tmp_path / "export").folder
+    verified = verify_folder(folder, None)
+    assert verified.holds
+    [decision] = [check.reason for check in verified.checks if check.name == "decision"]
+    assert decision.startswith("OVERRIDDEN by Ada, a fair <risk>. The gates: refused by")
+    assert "**Overridden** by Ada: a fair \\<risk\\>" in (folder / "MODEL_CARD.md").read_text()
+    for name in ("ledger_line.json", "overridden_line.json"):
+        whole = (folder / name).read_text()
+        for was, instead in (("Ada", "Bob"), ('"passed":false', '"passed":true ')):
+            if was in whole:
+                (folder / name).write_text(whole.replace(was, instead))
+                assert refusals(folder)
+        (folder / name).write_text(whole)
+    (folder / "overridden_line.json").unlink()
+    assert refusals(folder)
+
+
 def test_a_link_or_a_folder_in_an_exported_folder(exported: Path, tmp_path: Path) -> None:
     (exported / "weights.safetensors").rename(tmp_path / "w")
     (exported / "weights.safetensors").symlink_to(tmp_path / "w")

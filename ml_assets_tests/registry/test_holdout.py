@@ -2,7 +2,7 @@
 
 from ml_assets.registry.holdout import holdout_use
 from ml_assets.registry.ledger import read, record_decision
-from ml_assets.spec.records import HoldoutRows
+from ml_assets.spec.records import CanaryPeriod, HoldoutRows
 from ml_assets_tests.registry.conftest import PIPELINE, A, B, C, decision, evidence, gate
 
 D = "dd" * 32
@@ -42,6 +42,13 @@ def test_without_weeks_the_same_rows_are_told_by_their_keys(store):
     written(store, A, weeks("", ""))
     assert holdout_use(read(store, PIPELINE), B, weeks("", "")).models == 1
     assert holdout_use(read(store, PIPELINE), B, weeks("", "", "2")).models == 0
+
+
+def test_a_canary_was_looked_at_on_the_rows_of_its_period(store):
+    period = CanaryPeriod(first="2024-04-08", last="2024-04-15", rows=100)
+    record_decision(store, decision(evidence(A)).model_copy(update={"canary": period}), "me")
+    assert holdout_use(read(store, PIPELINE), B, APRIL).models == 1
+    assert holdout_use(read(store, PIPELINE), B, MARCH).models == 0
 
 
 def test_a_line_from_before_is_not_known(store):

@@ -6,7 +6,7 @@ snapshots, the ledger as it was, a model that was compared with or begun from.
 
 import os
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,16 +52,16 @@ class CleanHome:
         self._put("tables", files)
 
     def bring_ledger(self, pipeline: str, commit: CommitId) -> None:
-        """The lines of the ledger as of a commit, and the certificates that stand behind them."""
+        """The ledger as of a commit, with its certificates, in place of what was told here."""
         prefixes = (f"ledger/{pipeline}/", f"certificates/{pipeline}/")
-        there = self.store.resolve(MAIN)
         files = {
             entry.path: self.real.read_bytes(commit, entry.path)
             for prefix in prefixes
             for entry in self.real.list(commit, prefix)
-            if not self.store.exists(there, entry.path)
         }
-        self._put(f"ledger as of {commit}", files)
+        there = self.store.resolve(MAIN)
+        own = {entry.path for prefix in prefixes for entry in self.store.list(there, prefix)}
+        self._put(f"ledger as of {commit}", files, remove=own - files.keys())
 
     def bring_spread(self, pipeline: str, commit: CommitId) -> None:
         """How far seeds spread, where it was known: it is measured once for a spec, on its data."""
@@ -85,12 +85,14 @@ class CleanHome:
             )
         self.objects.adopt(Ref(uri=str(folder), digest=digest), "models", "model.json")
 
-    def _put(self, what: str, files: Mapping[str, bytes]) -> None:
-        if not files:
+    def _put(self, what: str, files: Mapping[str, bytes], remove: Collection[str] = ()) -> None:
+        if not files and not remove:
             return
         with self.store.open(self.store.resolve(MAIN), f"bring {what}") as workspace:
             for path, data in files.items():
                 workspace.put_bytes(path, data)
+            for path in remove:
+                workspace.remove(path)
             workspace.commit(f"bring {what}", {})
             workspace.publish()
 

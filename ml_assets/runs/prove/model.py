@@ -110,7 +110,7 @@ class ModelWalk:
         failed = self._make(["checkpoints", "trained_model"], config)
         if model is None:
             now = self._failure(self.home.objects, training, self._record("training_set"))
-            return _failures(key, then or "", now, failed)
+            return failure_verdict(key, then or "", now, failed)
         if failed:
             return Verdict(key, "differs", f"it cannot be made: {failed}")
         now = self._record("trained_model")
@@ -207,7 +207,13 @@ class ModelWalk:
         return record
 
 
-def _failures(key: str, then: str, now: str | None, failed: str) -> Verdict:
+def failure_verdict(key: str, then: str, now: str | None, failed: str) -> Verdict:
+    """Whether a training failed as it did then.
+
+    Args:
+        now: how it ended now, where that is known.
+        failed: the error of the run; empty where it succeeded.
+    """
     if not failed:
         return Verdict(key, "differs", f"it trained to the end; then it failed: {then}")
     if now != then:

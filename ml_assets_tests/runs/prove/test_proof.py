@@ -7,7 +7,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from ml_assets.cli.main import main
 from ml_assets.errors import UnknownRun
@@ -93,19 +95,22 @@ def test_a_training_that_failed_has_to_fail_alike(
     for name in ("state", "sources", "pipelines"):
         shutil.copytree(released.root / name, tmp_path / name)
     world = World(tmp_path, released.extra)
-    spec = world.pipelines / "irises" / "defs.yaml"
-    spec.write_text(spec.read_text().replace("learning_rate: 0.01", "learning_rate: 1.0e+30"))
-    assert "the training went non-finite" in world.cli("run", "irises", code=1)
+    folder = world.pipelines / "irises"
+    save_file({"nothing.like.it": np.zeros(1, np.float32)}, folder / "other.safetensors")
+    spec = folder / "defs.yaml"
+    begins = "init_from: other.safetensors\n    epochs: 30"
+    spec.write_text(spec.read_text().replace("epochs: 30", begins))
+    assert "the request is wrong" in world.cli("run", "irises", code=1)
     store = open_snapshots(world.settings.snapshots)
     records = [
         RunRecord.model_validate_json(store.read_bytes(store.resolve(), entry.path))
         for entry in store.list(store.resolve(), "runs/irises/")
     ]
-    failed = next(r for r in records if r.config["training"]["learning_rate"] == 1e30)
+    failed = next(r for r in records if r.config["training"]["init_from"])
     found = Prover(world, capsys, monkeypatch).json(failed.run)
     assert found["verdict"] == "equal"
     assert found["verdicts"][-1]["asset"] == "irises/trained_model"
-    assert found["verdicts"][-1]["said"] == "it fails as it did then: the training went non-finite"
+    assert found["verdicts"][-1]["said"] == "it fails as it did then: the request is wrong"
 
 
 def test_a_changed_file_of_a_source_is_the_first_difference_and_what_was_read_then_is_kept(
