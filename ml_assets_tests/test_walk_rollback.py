@@ -4,7 +4,6 @@ agree about what serves, whatever was killed in between.
 
 import json
 import os
-from pathlib import Path
 
 import dagster as dg
 import pytest
@@ -15,6 +14,7 @@ from ml_assets.operations.released import find_release
 from ml_assets.operations.workplace import Workplace, open_pipeline
 from ml_assets.registry.audit import problems
 from ml_assets.registry.ledger import read
+from ml_assets.registry.links import report_name
 from ml_assets.registry.promote import Refused
 from ml_assets.registry.rollback import Way, roll_back, way_back
 from ml_assets.registry.stages import champion
@@ -205,7 +205,7 @@ def test_an_override_releases_the_refused_model_and_shows_red(world: World) -> N
     third = read(place(world).store, "irises")[-1].model
     said = world.cli("override", "irises", "--author", "ada", "--reason", "the <b>floor</b>")
     assert f"on model {third[:12]} (accuracy_floor)" in said
-    page = (Path(place(world).objects.path("reports", "irises")) / f"{third}.html").read_text()
+    page = place(world).objects.path("reports", "irises", report_name(third)).read_text()
     assert "✗ OVERRIDE: this model may be released although accuracy_floor refused it" in page
     assert "the &lt;b&gt;floor&lt;/b&gt;" in page
     assert "<b>floor" not in page

@@ -29,6 +29,7 @@ def test_a_pipeline_without_automation_has_jobs_and_nothing_that_runs_by_itself(
         "table_closed_orders",
         "features",
         "refresh",
+        "rollback",
     }
     assert not [s for s in repository.sensor_defs if s.name.startswith("deliveries")]
     assert not [s for s in repository.schedule_defs if s.name.startswith("deliveries")]
