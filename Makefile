@@ -35,7 +35,7 @@ long: $(VENV)/.installed-test ## run the long tests: a real daemon, planted faul
 	@ML_ASSETS_TEST_RUN_EVERY=1 $(BIN)/python -m pytest -q $(ARGS) \
 		ml_assets_tests/operations/test_two_hundred_days.py
 	@ML_ASSETS_TEST_ROUNDS=100 $(BIN)/python -m pytest -q $(ARGS) \
-		ml_assets_tests/registry/test_storm.py
+		ml_assets_tests/registry/release/test_storm.py
 
 chaos: $(VENV)/.installed-test ## kill training a hundred times at random (ARGS="-k seed-117" repeats one)
 	@$(BIN)/python -m pytest -q -s -m chaos $(ARGS) ml_assets_tests/chaos

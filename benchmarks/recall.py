@@ -11,7 +11,7 @@ import time
 from figures import tell
 
 from ml_assets.operations.spread import Derivation, spread
-from ml_assets.registry.run_history import Node
+from ml_assets.registry.records.run_history import Node
 
 ASSETS = 100_000
 PIPELINES = 20

@@ -191,7 +191,11 @@ FAULTS = [
     (guards.shapeless_names, "helpers/a.py", ""),
     (guards.unseen_folders, "runs/a.py", ""),
     (guards.nosy_pipelines, "pipelines/flights/features.py", "from ml_assets import storage"),
-    (guards.nosy_pipelines, "pipelines/flights/assets.py", "import ml_assets.registry.ledger"),
+    (
+        guards.nosy_pipelines,
+        "pipelines/flights/assets.py",
+        "import ml_assets.registry.ledger.chain",
+    ),
     (guards.pickles, "runs/a.py", "import pickle"),
     (guards.pickles, "runs/a.py", "from joblib import load"),
     (guards.pickles, "runs/a.py", "torch.load(f)"),

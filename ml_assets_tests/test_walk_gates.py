@@ -3,8 +3,8 @@
 import dagster as dg
 import pytest
 
-from ml_assets.registry.ledger import read
-from ml_assets.registry.stages import champion
+from ml_assets.registry.ledger.chain import read
+from ml_assets.registry.ledger.stages import champion
 from ml_assets.spec.records import Decision, SeedSpread
 from ml_assets.storage.embedded import open_snapshots
 from ml_assets_tests.worlds import irises

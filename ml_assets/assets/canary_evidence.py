@@ -13,10 +13,10 @@ from ml_assets.dataset.shards import NotComparable
 from ml_assets.errors import EvidenceError
 from ml_assets.evaluation.gates.decide import policy_digest
 from ml_assets.evaluation.judge import Holdout, judge
-from ml_assets.registry.ledger import read
-from ml_assets.registry.loading import open_files
-from ml_assets.registry.recalls import sound_champion
-from ml_assets.registry.stages import champion
+from ml_assets.registry.ledger.chain import read
+from ml_assets.registry.ledger.stages import champion
+from ml_assets.registry.release.loading import open_files
+from ml_assets.registry.release.recalls import sound_champion
 from ml_assets.spec.gates import AgainstChampion
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.records import EvaluationReport, Evidence, LedgerEntry, Measured

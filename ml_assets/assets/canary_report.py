@@ -9,9 +9,9 @@ from ml_assets.assets.metadata import numbers, pictures, record_metadata
 from ml_assets.assets.publish import Draft, Work
 from ml_assets.assets.scoring import Scorer, Subject
 from ml_assets.pictures.evaluation import champion_picture
-from ml_assets.registry.ledger import read
-from ml_assets.registry.loading import load_release
-from ml_assets.registry.recalls import sound_champion
+from ml_assets.registry.ledger.chain import read
+from ml_assets.registry.release.loading import load_release
+from ml_assets.registry.release.recalls import sound_champion
 from ml_assets.resources.launcher import LauncherResource
 from ml_assets.resources.objects import ObjectsResource
 from ml_assets.resources.snapshots import SnapshotsResource

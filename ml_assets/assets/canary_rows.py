@@ -9,7 +9,7 @@ from ml_assets.assets.inputs import require_record
 from ml_assets.assets.publish import input_version
 from ml_assets.assets.training_set import feature_order
 from ml_assets.errors import EvidenceError
-from ml_assets.registry.origin import Origin, find_origin
+from ml_assets.registry.ledger.origin import Origin, find_origin
 from ml_assets.spec.canonical import digest_of
 from ml_assets.spec.records import CanaryPeriod, InputVersion, StageRecord
 from ml_assets.storage.layout import Address, published_partitions

@@ -21,7 +21,7 @@ from ml_assets.launch.events import session_events
 from ml_assets.operations.experiments import rows
 from ml_assets.operations.workplace import Workplace
 from ml_assets.pictures.run_rows import SHORT, short_table
-from ml_assets.registry.experiments import (
+from ml_assets.registry.records.experiments import (
     DATA,
     FAILED,
     MODEL,
@@ -34,8 +34,8 @@ from ml_assets.registry.experiments import (
     add,
     begin,
 )
-from ml_assets.registry.links import Links
-from ml_assets.registry.training_cost import spent
+from ml_assets.registry.records.training_cost import spent
+from ml_assets.registry.tracking.links import Links
 from ml_assets.settings import read_settings
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.program import training_world

@@ -29,17 +29,17 @@ from ml_assets.launch.launcher import Launcher
 from ml_assets.pictures.evaluation import evaluation_pictures
 from ml_assets.pictures.picture import Picture, Table, plain_markdown
 from ml_assets.pictures.release import changes_table
-from ml_assets.registry.ledger import read
-from ml_assets.registry.loading import held_manifest, held_weights, load_release, open_files
-from ml_assets.registry.recalls import sound_champion
-from ml_assets.registry.run_history import RUN_FILE
-from ml_assets.registry.run_record import (
+from ml_assets.registry.ledger.chain import read
+from ml_assets.registry.records.run_history import RUN_FILE
+from ml_assets.registry.records.run_record import (
     RunRecord,
     environment,
     record_bytes,
     run_input,
     run_record,
 )
+from ml_assets.registry.release.loading import held_manifest, held_weights, load_release, open_files
+from ml_assets.registry.release.recalls import sound_champion
 from ml_assets.resources.launcher import LauncherResource
 from ml_assets.resources.objects import ObjectsResource
 from ml_assets.resources.snapshots import SnapshotsResource

@@ -4,8 +4,8 @@ from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.inputs import require_record
 from ml_assets.assets.last_release import read_report
 from ml_assets.evaluation.gates.decide import decide
-from ml_assets.registry.holdout import holdout_use
-from ml_assets.registry.ledger import read
+from ml_assets.registry.ledger.chain import read
+from ml_assets.registry.ledger.holdout import holdout_use
 from ml_assets.spec.gates import DataEvidence
 from ml_assets.spec.records import (
     Audited,

@@ -7,10 +7,10 @@ import dagster as dg
 
 from ml_assets.assets.graph import PipelineGraph, file_digest
 from ml_assets.errors import SpecError
-from ml_assets.registry.ledger import read
-from ml_assets.registry.loading import load_release
-from ml_assets.registry.run_record import RunInput
-from ml_assets.registry.stages import champion
+from ml_assets.registry.ledger.chain import read
+from ml_assets.registry.ledger.stages import champion
+from ml_assets.registry.records.run_record import RunInput
+from ml_assets.registry.release.loading import load_release
 from ml_assets.spec.program import Ref
 from ml_assets.spec.records import InputVersion
 from ml_assets.spec.training import RELEASE
@@ -51,7 +51,7 @@ def initial_weights(
 
     Raises:
         SpecError: it names a file that is not there.
-        EvidenceError: the release does not hold; see ``registry.loading``.
+        EvidenceError: the release does not hold; see ``registry.release.loading``.
         StorageError: the file is no safetensors file, or the release is damaged.
     """
     said = graph.spec.training.init_from

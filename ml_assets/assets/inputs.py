@@ -3,7 +3,7 @@
 import dagster as dg
 
 from ml_assets.errors import StorageError
-from ml_assets.registry.recalls import require_sound
+from ml_assets.registry.release.recalls import require_sound
 from ml_assets.spec.records import StageRecord
 from ml_assets.storage.layout import Address, read_record
 from ml_assets.storage.snapshots import CommitId, SnapshotStore

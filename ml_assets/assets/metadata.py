@@ -7,7 +7,7 @@ import dagster as dg
 
 from ml_assets.assets.publish import Published
 from ml_assets.pictures.picture import Picture, Table, album
-from ml_assets.registry.links import Links
+from ml_assets.registry.tracking.links import Links
 from ml_assets.spec.records import StageRecord
 from ml_assets.storage.layout import Address, recent_records
 from ml_assets.storage.snapshots import SnapshotStore

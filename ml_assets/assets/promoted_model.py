@@ -8,10 +8,10 @@ from ml_assets.assets.inputs import resolve_base
 from ml_assets.assets.release_page import show_release
 from ml_assets.assets.released_model import project
 from ml_assets.errors import EvidenceError
-from ml_assets.registry.ledger import read
-from ml_assets.registry.origin import Origin, find_origin
-from ml_assets.registry.promote import Refused, promote
-from ml_assets.registry.stages import champion, stage_line
+from ml_assets.registry.ledger.chain import read
+from ml_assets.registry.ledger.origin import Origin, find_origin
+from ml_assets.registry.ledger.stages import champion, stage_line
+from ml_assets.registry.release.promote import Refused, promote
 from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.resources.tracking import TrackingResource
 from ml_assets.spec.records import LedgerEntry

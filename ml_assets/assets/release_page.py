@@ -21,9 +21,9 @@ from ml_assets.pictures.release import (
     override_picture,
     released_table,
 )
-from ml_assets.registry.ledger import read
-from ml_assets.registry.links import Links
-from ml_assets.registry.stages import latest_decision, stage_of, standing_override
+from ml_assets.registry.ledger.chain import read
+from ml_assets.registry.ledger.stages import latest_decision, stage_of, standing_override
+from ml_assets.registry.tracking.links import Links
 from ml_assets.spec.records import LedgerEntry, StageRecord
 from ml_assets.storage.layout import Address
 from ml_assets.storage.snapshots import CommitId, SnapshotStore

@@ -10,11 +10,11 @@ from ml_assets.assets.inputs import require_record, resolve_base
 from ml_assets.assets.release_page import STAGE, show_release
 from ml_assets.errors import EvidenceError
 from ml_assets.evaluation.gates.decide import policy_digest
-from ml_assets.registry.loading import open_files
-from ml_assets.registry.mlflow import Tracking, Unavailable
-from ml_assets.registry.projection import project_stages
-from ml_assets.registry.promote import AlreadyReleased, Refused, release
-from ml_assets.registry.recalls import sound_champion
+from ml_assets.registry.release.loading import open_files
+from ml_assets.registry.release.promote import AlreadyReleased, Refused, release
+from ml_assets.registry.release.recalls import sound_champion
+from ml_assets.registry.tracking.mlflow import Tracking, Unavailable
+from ml_assets.registry.tracking.projection import project_stages
 from ml_assets.resources.objects import ObjectsResource
 from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.resources.tracking import TrackingResource

@@ -9,11 +9,11 @@ from ml_assets.assets.last_release import read_changes, read_report
 from ml_assets.launch.events import session_events
 from ml_assets.pictures.report import Background, render
 from ml_assets.pictures.training import TrainingStory
-from ml_assets.registry.ledger import read
-from ml_assets.registry.links import NOTE_TAG, REPORT_TAG, Links, report_name, run_note
-from ml_assets.registry.mlflow import Tracking
-from ml_assets.registry.recalls import sound_champion
-from ml_assets.registry.stages import latest_decision, standing_override
+from ml_assets.registry.ledger.chain import read
+from ml_assets.registry.ledger.stages import latest_decision, standing_override
+from ml_assets.registry.release.recalls import sound_champion
+from ml_assets.registry.tracking.links import NOTE_TAG, REPORT_TAG, Links, report_name, run_note
+from ml_assets.registry.tracking.mlflow import Tracking
 from ml_assets.spec.program import ModelManifest, Preprocessing
 from ml_assets.spec.records import Decision, Measured, StageRecord
 from ml_assets.storage.layout import Address, recent_records

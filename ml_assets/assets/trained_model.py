@@ -18,16 +18,16 @@ from ml_assets.assets.training_events import EventSinks
 from ml_assets.launch.launcher import TrainJob
 from ml_assets.launch.session import train_session
 from ml_assets.pictures.picture import plain_markdown
-from ml_assets.registry.ledger import register
-from ml_assets.registry.owed import Debts
-from ml_assets.registry.run_history import keep_run_record
-from ml_assets.registry.run_record import (
+from ml_assets.registry.ledger.chain import register
+from ml_assets.registry.records.run_history import keep_run_record
+from ml_assets.registry.records.run_record import (
     RunRecord,
     environment,
     record_bytes,
     run_input,
     run_record,
 )
+from ml_assets.registry.tracking.owed import Debts
 from ml_assets.resources.launcher import LauncherResource
 from ml_assets.resources.objects import ObjectsResource
 from ml_assets.resources.snapshots import SnapshotsResource

@@ -22,12 +22,12 @@ from ml_assets.pictures.training import (
     decoded_rows,
     training_pictures,
 )
-from ml_assets.registry.curves import LiveCurves
-from ml_assets.registry.experiments import tracking_tags
-from ml_assets.registry.links import NOTE_TAG, RUN_TAG, Links, run_note
-from ml_assets.registry.mlflow import Logged, Tracking, Unavailable
-from ml_assets.registry.owed import Debt, Debts, tell_whole
-from ml_assets.registry.run_record import RunRecord, record_bytes, run_tags
+from ml_assets.registry.records.experiments import tracking_tags
+from ml_assets.registry.records.run_record import RunRecord, record_bytes, run_tags
+from ml_assets.registry.tracking.curves import LiveCurves
+from ml_assets.registry.tracking.links import NOTE_TAG, RUN_TAG, Links, run_note
+from ml_assets.registry.tracking.mlflow import Logged, Tracking, Unavailable
+from ml_assets.registry.tracking.owed import Debt, Debts, tell_whole
 from ml_assets.spec.events import (
     Checkpoint,
     Event,

@@ -14,7 +14,7 @@ from ml_assets.dataset.leaks import check_leaks
 from ml_assets.dataset.shards import load_schema, write_shards
 from ml_assets.dataset.split import SplitPlan, plan_time_split, random_split
 from ml_assets.errors import WindowError
-from ml_assets.registry.recalls import require_sound
+from ml_assets.registry.release.recalls import require_sound
 from ml_assets.resources.objects import ObjectsResource
 from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.spec.partitions import windows

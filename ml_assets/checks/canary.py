@@ -13,8 +13,8 @@ from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.inputs import require_record
 from ml_assets.checks.gates import gate_numbers
 from ml_assets.evaluation.gates.decide import decide, passed, summary
-from ml_assets.registry.ledger import read, record_decision
-from ml_assets.registry.loading import provenance_in_force
+from ml_assets.registry.ledger.chain import read, record_decision
+from ml_assets.registry.release.loading import provenance_in_force
 from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.spec.records import CanaryPeriod, Decision, EvaluationReport, Measured
 from ml_assets.storage.layout import Address

@@ -17,8 +17,8 @@ from ml_assets.assets.metadata import report_link
 from ml_assets.assets.released_model import current_evidence
 from ml_assets.assets.reporting import publish_report
 from ml_assets.evaluation.gates.decide import passed, summary
-from ml_assets.registry.ledger import read, record_decision, register
-from ml_assets.registry.provenance import provenance_of
+from ml_assets.registry.ledger.chain import read, record_decision, register
+from ml_assets.registry.records.provenance import provenance_of
 from ml_assets.resources.objects import ObjectsResource
 from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.resources.tracking import TrackingResource

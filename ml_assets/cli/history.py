@@ -36,7 +36,7 @@ def call(arguments: argparse.Namespace) -> int:
     from ml_assets.operations.history import document, history
     from ml_assets.operations.repair import repair_projection
     from ml_assets.operations.workplace import open_pipeline
-    from ml_assets.registry.stages import stages
+    from ml_assets.registry.ledger.stages import stages
 
     settings = read_settings()
     place = open_pipeline(arguments.pipeline, settings)
@@ -60,8 +60,8 @@ def call(arguments: argparse.Namespace) -> int:
 
 
 def _check(place: "Workplace") -> int:
-    from ml_assets.registry.audit import problems
-    from ml_assets.registry.ledger import read
+    from ml_assets.registry.ledger.audit import problems
+    from ml_assets.registry.ledger.chain import read
 
     entries = read(place.store, place.name)
     found = problems(entries)

@@ -33,7 +33,7 @@ def call(arguments: argparse.Namespace) -> int:
     settings = prepared_settings()
     from ml_assets.operations.notes import take_note, tell_mlflow
     from ml_assets.operations.workplace import open_pipeline
-    from ml_assets.registry.experiments import Verdict
+    from ml_assets.registry.records.experiments import Verdict
 
     assert get_args(Verdict) == VERDICTS
     place = open_pipeline(arguments.pipeline, settings)

@@ -74,7 +74,7 @@ def call(arguments: argparse.Namespace) -> int:
 
 def _lift(arguments: argparse.Namespace, settings: "Settings", store: "SnapshotStore") -> int:
     from ml_assets.operations.recall import extent, lift
-    from ml_assets.registry import recalls
+    from ml_assets.registry.release import recalls
     from ml_assets.storage.snapshots import MAIN
 
     if arguments.dry_run:

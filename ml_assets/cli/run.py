@@ -51,7 +51,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def call(arguments: argparse.Namespace) -> int:
-    from ml_assets.registry.experiments import Words
+    from ml_assets.registry.records.experiments import Words
     from ml_assets.runs.run import Request
 
     request = Request(

@@ -54,7 +54,7 @@ def _programs(arguments: argparse.Namespace, settings: Settings) -> Iterator[Pro
     yield Program("Dagster", (*python, "dagster", "dev", *workspace))
     database = "://" in settings.tracking_uri and not settings.tracking_uri.startswith("http")
     if database and _is_local(settings.mlflow_url):
-        from ml_assets.registry.mlflow import Tracking
+        from ml_assets.registry.tracking.mlflow import Tracking
 
         Tracking(settings.tracking_uri, settings.home).ensure_database()
         where = urlsplit(settings.mlflow_url)

@@ -8,9 +8,9 @@ from ml_assets.errors import UnknownRun
 from ml_assets.evaluation.changes import differences
 from ml_assets.operations.run_stories import by_model, candidate, find
 from ml_assets.operations.workplace import Workplace
-from ml_assets.registry.experiments import RunStory
-from ml_assets.registry.ledger import read
-from ml_assets.registry.stages import moves
+from ml_assets.registry.ledger.chain import read
+from ml_assets.registry.ledger.stages import moves
+from ml_assets.registry.records.experiments import RunStory
 from ml_assets.spec.records import Change
 
 SCHEMA = 1

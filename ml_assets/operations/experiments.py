@@ -11,10 +11,10 @@ from ml_assets.operations.run_stories import LAST, by_model, candidate, stories
 from ml_assets.operations.workplace import Workplace, open_pipeline
 from ml_assets.pictures.experiments import render
 from ml_assets.pictures.run_rows import Outcome, ReleaseStep, Row
-from ml_assets.registry.experiments import RunStory
-from ml_assets.registry.ledger import read
-from ml_assets.registry.links import EXPERIMENTS_PAGE, Links, report_name
-from ml_assets.registry.stages import moves, override_line, stage_of
+from ml_assets.registry.ledger.chain import read
+from ml_assets.registry.ledger.stages import moves, override_line, stage_of
+from ml_assets.registry.records.experiments import RunStory
+from ml_assets.registry.tracking.links import EXPERIMENTS_PAGE, Links, report_name
 from ml_assets.spec.records import Decision, LedgerEntry
 
 SCHEMA = 1

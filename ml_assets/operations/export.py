@@ -5,10 +5,10 @@ from pathlib import Path
 
 from ml_assets.operations.released import find_release
 from ml_assets.operations.workplace import Workplace
-from ml_assets.registry.bundle import write_bundle
-from ml_assets.registry.certificate import certificate_path
-from ml_assets.registry.ledger import path_of
-from ml_assets.registry.loading import LoadedRelease
+from ml_assets.registry.ledger.certificate import certificate_path
+from ml_assets.registry.ledger.chain import path_of
+from ml_assets.registry.release.bundle import write_bundle
+from ml_assets.registry.release.loading import LoadedRelease
 from ml_assets.storage.snapshots import MAIN
 
 

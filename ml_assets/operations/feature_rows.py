@@ -14,7 +14,7 @@ from ml_assets.errors import WindowError
 from ml_assets.features.function import build_features, check_keys, load_function
 from ml_assets.features.window import Window
 from ml_assets.operations.workplace import Workplace
-from ml_assets.registry.recalls import require_sound
+from ml_assets.registry.release.recalls import require_sound
 from ml_assets.sources.schema import TYPES
 from ml_assets.spec.partitions import PartitionWindow, windows
 from ml_assets.spec.pipeline import SubjectSpec

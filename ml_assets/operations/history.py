@@ -7,8 +7,8 @@ from typing import Any
 from ml_assets.errors import NothingReleased
 from ml_assets.operations.workplace import Workplace
 from ml_assets.pictures.wording import happened
-from ml_assets.registry.ledger import read
-from ml_assets.registry.stages import moves, serving_at, stages
+from ml_assets.registry.ledger.chain import read
+from ml_assets.registry.ledger.stages import moves, serving_at, stages
 from ml_assets.spec.records import GateResult, LedgerEntry
 
 SCHEMA = 1

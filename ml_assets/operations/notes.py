@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ml_assets.operations.run_stories import find
 from ml_assets.operations.workplace import Workplace
-from ml_assets.registry.experiments import (
+from ml_assets.registry.records.experiments import (
     Note,
     RunStory,
     Verdict,
@@ -14,8 +14,8 @@ from ml_assets.registry.experiments import (
     plain_words,
     tracking_tags,
 )
-from ml_assets.registry.mlflow import Tracking, Unavailable
-from ml_assets.registry.owed import Debt, Debts
+from ml_assets.registry.tracking.mlflow import Tracking, Unavailable
+from ml_assets.registry.tracking.owed import Debt, Debts
 from ml_assets.settings import Settings
 
 

@@ -26,7 +26,7 @@ from ml_assets.operations.feature_rows import make_feature_rows, meet_contract
 from ml_assets.operations.released import find_release, refusal_since
 from ml_assets.operations.rows import Rows, check_keys, check_rows, of_frame
 from ml_assets.operations.workplace import Workplace, open_pipeline
-from ml_assets.registry.loading import LoadedModel, LoadedRelease
+from ml_assets.registry.release.loading import LoadedModel, LoadedRelease
 from ml_assets.settings import Settings
 from ml_assets.sources.schema import Columns, name_problems
 from ml_assets.spec.events import Event

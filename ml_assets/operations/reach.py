@@ -12,8 +12,9 @@ from typing import Any
 
 from ml_assets.operations.retention import checkpoints_of, commit_name, run_name
 from ml_assets.pictures.wording import happened
-from ml_assets.registry import ledger, recalls
-from ml_assets.registry.stages import stages
+from ml_assets.registry.ledger import chain as ledger
+from ml_assets.registry.ledger.stages import stages
+from ml_assets.registry.release import recalls
 from ml_assets.spec.recalls import Recall
 from ml_assets.spec.records import LedgerEntry
 from ml_assets.storage.snapshots import MAIN, RUN_KEY, Commit, CommitId, SnapshotStore

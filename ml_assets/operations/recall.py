@@ -8,10 +8,11 @@ import dagster as dg
 
 from ml_assets.errors import StorageError
 from ml_assets.operations.spread import Derivation, remake, spread
-from ml_assets.registry import ledger, recalls
-from ml_assets.registry.recalls import derived_from
-from ml_assets.registry.run_history import Made, Node, RunHistory, node_of, read_history
-from ml_assets.registry.stages import stages
+from ml_assets.registry.ledger import chain as ledger
+from ml_assets.registry.ledger.stages import stages
+from ml_assets.registry.records.run_history import Made, Node, RunHistory, node_of, read_history
+from ml_assets.registry.release import recalls
+from ml_assets.registry.release.recalls import derived_from
 from ml_assets.spec.canonical import digest_of
 from ml_assets.spec.recalls import Lift, Recall, RecalledStage
 from ml_assets.spec.records import InputVersion, LedgerEntry

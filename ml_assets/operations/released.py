@@ -1,7 +1,7 @@
 """The release of a pipeline: what the ledger names, held to its certificate and its digest."""
 
 from ml_assets.operations.workplace import Workplace
-from ml_assets.registry.loading import LoadedRelease, load_release
+from ml_assets.registry.release.loading import LoadedRelease, load_release
 
 
 def find_release(place: Workplace) -> LoadedRelease:

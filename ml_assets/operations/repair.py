@@ -1,7 +1,7 @@
 """What a command that was killed left undone behind the ledger: MLflow is told again."""
 
-from ml_assets.registry.mlflow import Tracking, Unavailable
-from ml_assets.registry.projection import is_behind, project_stages
+from ml_assets.registry.tracking.mlflow import Tracking, Unavailable
+from ml_assets.registry.tracking.projection import is_behind, project_stages
 from ml_assets.settings import Settings
 from ml_assets.storage.snapshots import SnapshotStore
 

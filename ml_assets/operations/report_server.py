@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from ml_assets.errors import SettingsError
 from ml_assets.pictures.sortable import POLICY
-from ml_assets.registry.links import EXPERIMENTS_PAGE
+from ml_assets.registry.tracking.links import EXPERIMENTS_PAGE
 
 _PAGE = re.compile(r"/([a-z][a-z0-9_]{0,62})/([0-9a-f]{16}\.html)")
 """Pipeline and model: what has no such name is not served."""

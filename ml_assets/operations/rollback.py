@@ -14,14 +14,14 @@ import polars as pl
 from ml_assets.errors import EvidenceError, MlAssetsError, StorageError
 from ml_assets.operations.predict import score
 from ml_assets.operations.workplace import Workplace
-from ml_assets.registry.ledger import read
-from ml_assets.registry.loading import LoadedModel, load_model
-from ml_assets.registry.mlflow import Tracking, Unavailable
-from ml_assets.registry.origin import Origin, find_origin
-from ml_assets.registry.projection import project_stages
-from ml_assets.registry.promote import Refused
-from ml_assets.registry.rollback import AlreadyBack, Way, roll_back, way_back
-from ml_assets.registry.stages import decided_move, stage_line
+from ml_assets.registry.ledger.chain import read
+from ml_assets.registry.ledger.origin import Origin, find_origin
+from ml_assets.registry.ledger.stages import decided_move, stage_line
+from ml_assets.registry.release.loading import LoadedModel, load_model
+from ml_assets.registry.release.promote import Refused
+from ml_assets.registry.release.rollback import AlreadyBack, Way, roll_back, way_back
+from ml_assets.registry.tracking.mlflow import Tracking, Unavailable
+from ml_assets.registry.tracking.projection import project_stages
 from ml_assets.spec.records import LedgerEntry
 from ml_assets.storage.layout import Address, read_record, recent_records
 

@@ -5,11 +5,11 @@ from datetime import UTC
 from ml_assets.errors import UnknownRun
 from ml_assets.evaluation.changes import Candidate
 from ml_assets.operations.workplace import Workplace
-from ml_assets.registry import experiments
-from ml_assets.registry.experiments import Folder, RunStory
-from ml_assets.registry.ledger import read
-from ml_assets.registry.run_record import RunRecord
-from ml_assets.registry.stages import stages
+from ml_assets.registry.ledger.chain import read
+from ml_assets.registry.ledger.stages import stages
+from ml_assets.registry.records import experiments
+from ml_assets.registry.records.experiments import Folder, RunStory
+from ml_assets.registry.records.run_record import RunRecord
 from ml_assets.spec.records import EvaluationReport
 from ml_assets.storage.layout import Address, read_record
 from ml_assets.storage.snapshots import MAIN, Commit

@@ -4,7 +4,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ml_assets.registry.run_history import Node
+from ml_assets.registry.records.run_history import Node
 
 
 @dataclass(frozen=True)

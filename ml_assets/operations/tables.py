@@ -16,7 +16,7 @@ import polars as pl
 
 from ml_assets.dataset.shards import load_schema
 from ml_assets.errors import StorageError
-from ml_assets.registry.recalls import require_sound
+from ml_assets.registry.release.recalls import require_sound
 from ml_assets.settings import Settings, read_settings
 from ml_assets.spec.program import Ref
 from ml_assets.spec.records import StageRecord

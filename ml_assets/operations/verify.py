@@ -7,11 +7,11 @@ from hashlib import sha256
 from pathlib import Path
 
 from ml_assets.errors import MlAssetsError, SettingsError
-from ml_assets.registry.bundle import Check, check_bundle
-from ml_assets.registry.certificate import LOCAL_KEY_PROVES, certificate_path
-from ml_assets.registry.ledger import path_of, read
-from ml_assets.registry.loading import certificate_of, load_release
-from ml_assets.registry.stages import stages
+from ml_assets.registry.ledger.certificate import LOCAL_KEY_PROVES, certificate_path
+from ml_assets.registry.ledger.chain import path_of, read
+from ml_assets.registry.ledger.stages import stages
+from ml_assets.registry.release.bundle import Check, check_bundle
+from ml_assets.registry.release.loading import certificate_of, load_release
 from ml_assets.settings import Settings, read_signing
 from ml_assets.spec.records import LedgerEntry
 from ml_assets.storage.embedded import open_snapshots

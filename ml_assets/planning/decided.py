@@ -3,9 +3,9 @@
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.inputs import require_record
 from ml_assets.assets.released_model import current_evidence
-from ml_assets.registry.certificate import certificate_path
-from ml_assets.registry.ledger import read
-from ml_assets.registry.stages import decision_line, latest_decision, rolled_back_line
+from ml_assets.registry.ledger.certificate import certificate_path
+from ml_assets.registry.ledger.chain import read
+from ml_assets.registry.ledger.stages import decision_line, latest_decision, rolled_back_line
 from ml_assets.storage.layout import Address, read_record
 from ml_assets.storage.snapshots import SnapshotStore
 

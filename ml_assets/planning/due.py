@@ -8,7 +8,7 @@ from ml_assets.assets.raw_snapshot import receipt_version
 from ml_assets.assets.reads import Reads, feature_reads, table_reads
 from ml_assets.errors import SourceError
 from ml_assets.planning.plan import RECALLED, Node, Plan, plan
-from ml_assets.registry.recalls import Quarantine, quarantine
+from ml_assets.registry.release.recalls import Quarantine, quarantine
 from ml_assets.resources.sources import SourcesResource
 from ml_assets.spec.partitions import PartitionWindow, windows
 from ml_assets.spec.records import InputVersion, StageRecord

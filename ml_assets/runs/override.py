@@ -6,8 +6,8 @@ from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.inputs import require_record
 from ml_assets.assets.reporting import write_report
 from ml_assets.errors import EvidenceError
-from ml_assets.registry.override import override
-from ml_assets.registry.promote import Refused
+from ml_assets.registry.release.override import override
+from ml_assets.registry.release.promote import Refused
 from ml_assets.settings import Settings
 from ml_assets.spec.load import find_pipeline, load_spec, pipeline_folders
 from ml_assets.spec.records import LedgerEntry

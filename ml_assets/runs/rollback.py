@@ -6,7 +6,7 @@ from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.rolled_back import rolled_back
 from ml_assets.operations.rollback import Asked, Returned, Tell, return_to
 from ml_assets.operations.workplace import open_pipeline
-from ml_assets.registry.mlflow import Tracking
+from ml_assets.registry.tracking.mlflow import Tracking
 from ml_assets.settings import Settings
 
 

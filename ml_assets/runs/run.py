@@ -19,9 +19,9 @@ from ml_assets.planning.due import Landed, calendar, landed, plan_data
 from ml_assets.planning.plan import Plan
 from ml_assets.planning.selection import Selection, data_runs, model_run
 from ml_assets.planning.steps import data_steps
-from ml_assets.registry.experiments import Words
-from ml_assets.registry.mlflow import Tracking
-from ml_assets.registry.owed import Debts, sentences
+from ml_assets.registry.records.experiments import Words
+from ml_assets.registry.tracking.mlflow import Tracking
+from ml_assets.registry.tracking.owed import Debts, sentences
 from ml_assets.resources.sources import SourcesResource
 from ml_assets.runs.execute import Tell, execute, mark_dead_runs, wait_for_others
 from ml_assets.settings import Settings

@@ -6,9 +6,14 @@ from ml_assets.assets.graph import STAGES, PipelineGraph
 from ml_assets.assets.sanity import checks_of, sanity_job
 from ml_assets.assets.trained_model import data_ref
 from ml_assets.launch.launcher import Launcher
-from ml_assets.registry.ledger import read
-from ml_assets.registry.recalls import Quarantine, quarantine, recalled, said_of
-from ml_assets.registry.stages import decision_line, latest_decision, stage_line, standing_override
+from ml_assets.registry.ledger.chain import read
+from ml_assets.registry.ledger.stages import (
+    decision_line,
+    latest_decision,
+    stage_line,
+    standing_override,
+)
+from ml_assets.registry.release.recalls import Quarantine, quarantine, recalled, said_of
 from ml_assets.spec.records import InputVersion, LedgerEntry, StageRecord
 from ml_assets.storage.layout import read_records
 from ml_assets.storage.snapshots import CommitId, SnapshotStore

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ml_assets.errors import SettingsError
-from ml_assets.registry.recertify import certify_history
+from ml_assets.registry.release.recertify import certify_history
 from ml_assets.settings import Settings, read_signing
 from ml_assets.storage.embedded import EmbeddedStore
 from ml_assets.storage.objects import LocalObjects

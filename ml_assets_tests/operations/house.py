@@ -17,9 +17,9 @@ import dagster as dg
 from ml_assets.assets.publish import Draft, Work
 from ml_assets.launch.folder import SessionFolder
 from ml_assets.operations.collect import Housekeeping, Outcome
-from ml_assets.registry import ledger
-from ml_assets.registry.promote import Released, release
-from ml_assets.registry.stages import champion
+from ml_assets.registry.ledger import chain as ledger
+from ml_assets.registry.ledger.stages import champion
+from ml_assets.registry.release.promote import Released, release
 from ml_assets.settings import Retention, Settings, read_settings
 from ml_assets.spec.canonical import canonical_json, digest_of
 from ml_assets.spec.gates import ReleaseSpec

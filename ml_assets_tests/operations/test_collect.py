@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ml_assets.errors import StateInUse, StorageError
 from ml_assets.launch.folder import SessionFolder
-from ml_assets.registry import ledger
+from ml_assets.registry.ledger import chain as ledger
 from ml_assets.settings import Retention
 from ml_assets.spec.program import ModelManifest
 from ml_assets.storage.locks import exclusive

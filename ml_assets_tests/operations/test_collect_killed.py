@@ -8,7 +8,7 @@ import dagster as dg
 
 from ml_assets.launch.folder import SessionFolder
 from ml_assets.operations import event_log
-from ml_assets.registry import ledger
+from ml_assets.registry.ledger import chain as ledger
 from ml_assets.spec.program import ModelManifest
 from ml_assets.storage.objects import TRASH, verify
 from ml_assets_tests.kill import killed_at_every_step

@@ -15,9 +15,9 @@ from ml_assets.operations.experiments import page, page_of, rows
 from ml_assets.operations.notes import take_note
 from ml_assets.operations.run_stories import find
 from ml_assets.operations.workplace import Workplace, open_pipeline
-from ml_assets.registry.experiments import Words
-from ml_assets.registry.override import Overridden, override
-from ml_assets.registry.owed import Debts
+from ml_assets.registry.records.experiments import Words
+from ml_assets.registry.release.override import Overridden, override
+from ml_assets.registry.tracking.owed import Debts
 from ml_assets_tests.worlds import irises
 from ml_assets_tests.worlds.world import World
 

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from ml_assets.operations.spread import Derivation, remake, spread
-from ml_assets.registry.run_history import Node
+from ml_assets.registry.records.run_history import Node
 
 
 def node(name: str) -> Node:

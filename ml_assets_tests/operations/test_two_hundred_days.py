@@ -13,7 +13,7 @@ import pytest
 from dagster._core.test_utils import freeze_time
 
 from ml_assets.launch.folder import SessionFolder
-from ml_assets.registry import ledger
+from ml_assets.registry.ledger import chain as ledger
 from ml_assets.settings import Retention
 from ml_assets.spec.program import ModelManifest
 from ml_assets.storage.objects import verify

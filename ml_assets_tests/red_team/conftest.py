@@ -16,8 +16,8 @@ import pytest
 
 from ml_assets.definitions import build
 from ml_assets.operations.workplace import Workplace, open_pipeline
-from ml_assets.registry.ledger import read
-from ml_assets.registry.stages import champion
+from ml_assets.registry.ledger.chain import read
+from ml_assets.registry.ledger.stages import champion
 from ml_assets.spec.records import LedgerEntry
 from ml_assets.storage.embedded import EmbeddedStore, open_snapshots
 from ml_assets.storage.layout import Address, read_record

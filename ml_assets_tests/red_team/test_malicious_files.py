@@ -20,7 +20,7 @@ from ml_assets.errors import MlAssetsError, SpecError, StorageError, TrainingFai
 from ml_assets.launch.launcher import ScoreJob
 from ml_assets.launch.local import LocalLauncher
 from ml_assets.operations.verify import verify_folder
-from ml_assets.registry.loading import load_release
+from ml_assets.registry.release.loading import load_release
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.load import load_spec
 from ml_assets.spec.program import Ref
@@ -212,7 +212,7 @@ def test_what_a_person_answers_for_is_exported_with_that_word(
     refused: Scene, tmp_path: Path
 ) -> None:
     from ml_assets.operations.export import export_release
-    from ml_assets.registry.override import override
+    from ml_assets.registry.release.override import override
 
     override(refused.store, NAME, None, "Ada", "a fair <risk>")
     assert refused.materialize("released_model") == ""

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from ml_assets.assets.trained_model import data_ref
 from ml_assets.errors import MlAssetsError, SourceError, SpecError, StorageError
 from ml_assets.operations.tables import read_table
-from ml_assets.registry.owed import Debt
+from ml_assets.registry.tracking.owed import Debt
 from ml_assets.runs.logs import RunLog
 from ml_assets.spec.load import load_spec
 from ml_assets.spec.sources import inside as inside_spec

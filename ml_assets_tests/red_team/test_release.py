@@ -19,9 +19,9 @@ from dagster_graphql.test.utils import execute_dagster_graphql
 from ml_assets.errors import MlAssetsError, SettingsError, UntrustedState
 from ml_assets.operations.released import find_release
 from ml_assets.operations.verify import verify_pipelines
-from ml_assets.registry.certificate import certificate_path
-from ml_assets.registry.ledger import path_of
-from ml_assets.registry.loading import load_model
+from ml_assets.registry.ledger.certificate import certificate_path
+from ml_assets.registry.ledger.chain import path_of
+from ml_assets.registry.release.loading import load_model
 from ml_assets.runs import home
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.storage.blobs import Blobs

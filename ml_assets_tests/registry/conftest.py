@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from ml_assets.registry.ledger import record_decision
-from ml_assets.registry.promote import Released, release
+from ml_assets.registry.ledger.chain import record_decision
+from ml_assets.registry.release.promote import Released, release
 from ml_assets.spec.gates import ReleaseSpec
 from ml_assets.spec.records import Decision, Evidence, GateResult
 from ml_assets.storage.embedded import open_snapshots

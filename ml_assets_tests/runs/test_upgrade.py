@@ -12,8 +12,8 @@ import pytest
 
 from ml_assets.errors import CertificateRefused, SettingsError, StateInUse
 from ml_assets.operations.inventory import objects
-from ml_assets.registry import ledger
-from ml_assets.registry.loading import load_model, load_release
+from ml_assets.registry.ledger import chain as ledger
+from ml_assets.registry.release.loading import load_model, load_release
 from ml_assets.runs import home
 from ml_assets.runs.upgrade import FORMAT, STEPS
 from ml_assets.settings import Settings, read_settings

@@ -16,8 +16,8 @@ from typing import Any
 import yaml
 
 from ml_assets.operations.workplace import Workplace, open_pipeline
-from ml_assets.registry.ledger import read
-from ml_assets.registry.stages import champion
+from ml_assets.registry.ledger.chain import read
+from ml_assets.registry.ledger.stages import champion
 from ml_assets.runs.execute import Tell
 from ml_assets.runs.outside_world import lay_out
 from ml_assets.settings import Settings, read_settings

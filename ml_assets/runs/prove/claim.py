@@ -6,10 +6,10 @@ from datetime import datetime
 
 from ml_assets.assets.graph import STAGES, PipelineGraph
 from ml_assets.errors import NothingReleased, StorageError, UnknownRun
-from ml_assets.registry.ledger import read
-from ml_assets.registry.run_history import Made, RunHistory
-from ml_assets.registry.run_record import RunRecord
-from ml_assets.registry.stages import stage_line
+from ml_assets.registry.ledger.chain import read
+from ml_assets.registry.ledger.stages import stage_line
+from ml_assets.registry.records.run_history import Made, RunHistory
+from ml_assets.registry.records.run_record import RunRecord
 from ml_assets.spec.gates import Target
 from ml_assets.spec.records import Decision, InputVersion
 from ml_assets.storage.layout import Address

@@ -14,7 +14,7 @@ from pathlib import Path
 import dagster as dg
 
 from ml_assets.errors import SettingsError, StorageError
-from ml_assets.registry.run_history import Made
+from ml_assets.registry.records.run_history import Made
 from ml_assets.runs import home
 from ml_assets.runs.prove.claim import address_of
 from ml_assets.settings import Settings, environment_apart, read_settings

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 from ml_assets.assets.graph import PipelineGraph
-from ml_assets.registry.run_history import Made
-from ml_assets.registry.run_record import MAIN_PACKAGES, Environment, RunRecord
+from ml_assets.registry.records.run_history import Made
+from ml_assets.registry.records.run_record import MAIN_PACKAGES, Environment, RunRecord
 from ml_assets.runs.prove.claim import address_of
 
 

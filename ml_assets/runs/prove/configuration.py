@@ -8,7 +8,7 @@ from ml_assets.launch.events import attempt_numbers
 from ml_assets.launch.launcher import TrainJob
 from ml_assets.launch.session import train_session
 from ml_assets.operations.reproduction import Verdict
-from ml_assets.registry.run_record import RunRecord, contradiction
+from ml_assets.registry.records.run_record import RunRecord, contradiction
 from ml_assets.spec.program import Ref, TrainRequest
 from ml_assets.spec.records import StageRecord
 from ml_assets.storage.objects import LocalObjects

@@ -14,7 +14,7 @@ from ml_assets.operations.reproduction import Verdict, table_difference
 from ml_assets.planning.due import calendar
 from ml_assets.planning.plan import contiguous
 from ml_assets.planning.selection import Selection
-from ml_assets.registry.run_history import Made
+from ml_assets.registry.records.run_history import Made
 from ml_assets.resources.sources import SourcesResource
 from ml_assets.runs.execute import Tell, execute
 from ml_assets.runs.prove.claim import address_of

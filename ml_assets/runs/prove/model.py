@@ -20,10 +20,10 @@ from ml_assets.launch.failure import TABLE
 from ml_assets.launch.local import LocalLauncher
 from ml_assets.operations.reproduction import Verdict, decision_difference, metric_outcome
 from ml_assets.planning.selection import Selection, gate_keys
-from ml_assets.registry.ledger import read
-from ml_assets.registry.run_history import Made
-from ml_assets.registry.run_record import RunRecord
-from ml_assets.registry.stages import latest_decision
+from ml_assets.registry.ledger.chain import read
+from ml_assets.registry.ledger.stages import latest_decision
+from ml_assets.registry.records.run_history import Made
+from ml_assets.registry.records.run_record import RunRecord
 from ml_assets.runs.execute import Tell, execute
 from ml_assets.runs.prove.claim import Claim, address_of
 from ml_assets.runs.prove.clean_home import CleanHome

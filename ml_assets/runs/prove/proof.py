@@ -14,8 +14,8 @@ from ml_assets.dataset.split import plan_time_split
 from ml_assets.definitions import resources
 from ml_assets.errors import OtherCode, UnknownRun
 from ml_assets.operations.reproduction import Verdict
-from ml_assets.registry.run_history import Made, RunHistory, read_history
-from ml_assets.registry.run_record import RunRecord, environment
+from ml_assets.registry.records.run_history import Made, RunHistory, read_history
+from ml_assets.registry.records.run_record import RunRecord, environment
 from ml_assets.runs.execute import Tell
 from ml_assets.runs.prove.claim import Claim, Claims, in_order
 from ml_assets.runs.prove.clean_home import clean_home

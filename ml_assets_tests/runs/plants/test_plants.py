@@ -10,8 +10,8 @@ import pytest
 from ml_assets.cli.demo import FAULTS, PIPELINE
 from ml_assets.operations.soundness import unusable
 from ml_assets.operations.workplace import open_pipeline
-from ml_assets.registry.ledger import read
-from ml_assets.registry.stages import champion
+from ml_assets.registry.ledger.chain import read
+from ml_assets.registry.ledger.stages import champion
 from ml_assets.runs.outside_world import lay_out
 from ml_assets.runs.plants.ground import Ground, Outcome, Ran, refused_by
 from ml_assets.runs.plants.plants import PLANTS, plant, sentences

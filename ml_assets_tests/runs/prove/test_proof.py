@@ -13,9 +13,9 @@ from safetensors.numpy import save_file
 
 from ml_assets.cli.main import main
 from ml_assets.errors import UnknownRun
-from ml_assets.registry.ledger import read
-from ml_assets.registry.run_history import Made, RunHistory
-from ml_assets.registry.run_record import RunRecord, record_bytes
+from ml_assets.registry.ledger.chain import read
+from ml_assets.registry.records.run_history import Made, RunHistory
+from ml_assets.registry.records.run_record import RunRecord, record_bytes
 from ml_assets.runs.prove.claim import Claims
 from ml_assets.spec.canonical import digest_of
 from ml_assets.spec.records import StageRecord

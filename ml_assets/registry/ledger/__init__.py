@@ -1,0 +1,1 @@
+"""The truth about stages: hash-chained lines, their certificates, and questions to them."""

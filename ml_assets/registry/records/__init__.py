@@ -1,0 +1,1 @@
+"""What was run: run records, their history, experiments and what they cost, provenance."""

@@ -1,0 +1,1 @@
+"""What may be used: loading, promotion, override, rollback, recall, export."""

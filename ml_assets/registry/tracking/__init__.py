@@ -1,0 +1,1 @@
+"""What other tools are shown: MLflow, links, curves. Never the truth."""
