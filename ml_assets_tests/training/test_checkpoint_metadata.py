@@ -60,6 +60,17 @@ def test_a_description_that_would_run_something_is_refused(folder: Path, tmp_pat
     assert not touched.exists()
 
 
+def test_only_a_memory_format_is_got_from_anything(folder: Path) -> None:
+    reached = b"cbuiltins\ngetattr\n(ctorch\nSize\nS'mro'\ntR."
+    (folder / ".metadata").write_bytes(reached)
+    with pytest.raises(StorageError, match="it asks for 'mro' of"):
+        Reader(folder).read_metadata()
+    told = b"cbuiltins\ngetattr\n(ctorch.distributed.checkpoint.metadata\n_MEM_FORMAT_ENCODING\n"
+    (folder / ".metadata").write_bytes(told + b"S'__reduce_ex__'\ntR.")
+    with pytest.raises(StorageError, match="it asks for '__reduce_ex__' of"):
+        Reader(folder).read_metadata()
+
+
 @pytest.mark.parametrize("name", ["os.system", "builtins.eval", "torch.load", "torch.hub.load"])
 def test_no_function_is_found_whatever_it_is_called(folder: Path, name: str) -> None:
     module, _, function = name.rpartition(".")

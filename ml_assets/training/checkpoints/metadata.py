@@ -14,7 +14,7 @@ import torch
 from torch.distributed.checkpoint._traverse import set_element
 from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
 from torch.distributed.checkpoint.filesystem import FileSystemReader, _StorageInfo
-from torch.distributed.checkpoint.metadata import Metadata, StorageMeta
+from torch.distributed.checkpoint.metadata import _MEM_FORMAT_ENCODING, Metadata, StorageMeta
 from torch.distributed.checkpoint.planner import ReadItem
 
 from ml_assets.errors import StorageError
@@ -44,12 +44,20 @@ class _Descriptions(pickle.Unpickler):
     """Builds what torch writes; any other name is refused before it is looked up."""
 
     def find_class(self, module: str, name: str) -> Any:
+        if (module, name) == ("builtins", "getattr"):  # a member, as Python before 3.11.4 writes it
+            return _memory_format
         if name not in _ALLOWED.get(module, ()):
             raise pickle.UnpicklingError(f"it names {module}.{name}")
         return super().find_class(module, name)
 
     def persistent_load(self, pid: Any) -> NoReturn:
         raise pickle.UnpicklingError("it names something outside")
+
+
+def _memory_format(kind: Any, name: Any) -> _MEM_FORMAT_ENCODING:
+    if kind is not _MEM_FORMAT_ENCODING or name not in _MEM_FORMAT_ENCODING.__members__:
+        raise pickle.UnpicklingError(f"it asks for {name!r} of {kind!r}")
+    return _MEM_FORMAT_ENCODING[name]
 
 
 class Reader(FileSystemReader):
