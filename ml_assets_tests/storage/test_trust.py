@@ -4,7 +4,8 @@ import base64
 import shutil
 import sqlite3
 import stat
-from multiprocessing import get_context
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -110,14 +111,19 @@ def test_a_secret_that_is_no_key_is_an_error_that_does_not_show_it(
 
 
 def test_a_local_key_is_made_once_and_only_its_owner_reads_it(tmp_path: Path) -> None:
-    with get_context("spawn").Pool(4) as pool:
-        heads = pool.map(_head, [str(tmp_path)] * 8)
-    assert len(set(heads)) == 1
+    command = [sys.executable, "-c", _PRINT_HEAD, str(tmp_path)]
+    opening = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    heads = {each.communicate()[0] for each in opening}
+    assert len(heads) == 1
+    assert [each.returncode for each in opening] == [0] * 4
     assert stat.S_IMODE((tmp_path / "keys" / "local.key").stat().st_mode) == 0o600
 
 
-def _head(root: str) -> str:
-    return open_snapshots(root).resolve()
+_PRINT_HEAD = """
+import sys
+from ml_assets.storage.embedded import open_snapshots
+print(open_snapshots(sys.argv[1]).resolve())
+"""
 
 
 def test_a_store_that_lost_its_local_key_says_what_is_trusted_no_more(tmp_path: Path) -> None:
