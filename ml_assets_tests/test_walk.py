@@ -149,7 +149,7 @@ def test_the_asset_pages_carry_pictures_that_fit_an_event(world: World, walked: 
     assert "Predictions on a fixed batch" in pages["checkpoints"]
     assert "| depot | " in pages["trained_model"]
     assert "Feature importance" in pages["evaluation_report"]
-    assert "moved to production" in pages["released_model"]
+    assert "| to production | " in pages["released_model"]
     first, last = "2024-01-08", "2024-03-18"
     drawn = [b64decode(file).decode() for file in re.findall(IMAGE, pages["feature_set"])]
     assert any(first in svg and last in svg for svg in drawn), "all partitions are in one picture"
