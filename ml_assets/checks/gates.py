@@ -102,5 +102,4 @@ def _describe(gate: GateSpec) -> str:
         ):
             return "Recorded only: no bound is declared."
         case _:
-            pass
-    return (type(gate).__doc__ or gate.kind).strip().split("\n")[0]
+            return (type(gate).__doc__ or gate.kind).strip().split("\n")[0]
