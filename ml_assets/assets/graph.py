@@ -33,7 +33,9 @@ MODEL_STAGES = (
 )
 CANARY_STAGES = ("canary_report", "promoted_model")
 """Of pipelines that ask for canary evidence."""
-STAGES = (*DATA_STAGES, *MODEL_STAGES, *CANARY_STAGES)
+DRIFT_STAGE = "drift_report"
+"""Of pipelines that watch for drift."""
+STAGES = (*DATA_STAGES, *MODEL_STAGES, *CANARY_STAGES, DRIFT_STAGE)
 
 
 @dataclass(frozen=True)
@@ -173,6 +175,8 @@ class PipelineGraph:
             "released_model": [spec.release, *spec.gates],
             "canary_report": [spec.evaluation, spec.release, *spec.gates],
             "promoted_model": [spec.release, *spec.gates],
+            # whether it trains does not touch what it says
+            DRIFT_STAGE: spec.drift and spec.drift.model_copy(update={"retrain": None}),
         }
         return parts[stage]
 
@@ -202,6 +206,7 @@ _ROOMS: Mapping[str, tuple[str, ...]] = {
     "released_model": (),
     "canary_report": ("evaluation", "training"),
     "promoted_model": (),
+    DRIFT_STAGE: ("monitoring",),
 }
 
 
