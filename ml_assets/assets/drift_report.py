@@ -24,8 +24,9 @@ from ml_assets.assets.scoring import Scorer, score
 from ml_assets.dataset.shards import write_rows_to_score
 from ml_assets.errors import EvidenceError, RowsRefused
 from ml_assets.monitoring.compare import Comparison, NewPeriod
-from ml_assets.monitoring.findings import DriftReport, Judged, Outcome
+from ml_assets.monitoring.findings import REPORT_FILE, DriftReport, Judged, Outcome
 from ml_assets.monitoring.verdict import KINDS, TITLES, conclude, raise_alarm, remember, said
+from ml_assets.operations.drift import last_report
 from ml_assets.pictures.drift import drift_pictures
 from ml_assets.registry.release.loading import open_files
 from ml_assets.resources.launcher import LauncherResource
@@ -33,10 +34,8 @@ from ml_assets.resources.objects import ObjectsResource
 from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.spec.canonical import canonical_json, digest_of
 from ml_assets.spec.drift import DriftKind, DriftSpec
-from ml_assets.storage.layout import Address, read_record
-from ml_assets.storage.snapshots import CommitId, SnapshotStore
+from ml_assets.storage.snapshots import SnapshotStore
 
-REPORT_FILE = "report.json"
 CHECKS: dict[DriftKind, str] = {kind: f"drift_{kind}" for kind in KINDS}
 """Kind -> the name of its check."""
 
@@ -99,14 +98,6 @@ def drift_report(graph: PipelineGraph) -> dg.AssetsDefinition:
 
 
 _NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def last_report(store: SnapshotStore, base: CommitId, pipeline: str) -> DriftReport | None:
-    """The stored report; None where none was made yet."""
-    address = Address(pipeline, DRIFT_STAGE)
-    if read_record(store, base, address) is None:
-        return None
-    return DriftReport.model_validate_json(store.read_bytes(base, address.file(REPORT_FILE)))
 
 
 def compare(

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 import ml_assets
 from ml_assets.errors import SpecError, WindowError
+from ml_assets.monitoring.findings import STAGE as DRIFT_REPORT
 from ml_assets.spec.canonical import digest_of
 from ml_assets.spec.partitions import windows
 from ml_assets.spec.pipeline import PartitionsSpec, PipelineSpec
@@ -33,7 +34,7 @@ MODEL_STAGES = (
 )
 CANARY_STAGES = ("canary_report", "promoted_model")
 """Of pipelines that ask for canary evidence."""
-DRIFT_STAGE = "drift_report"
+DRIFT_STAGE = DRIFT_REPORT
 """Of pipelines that watch for drift."""
 STAGES = (*DATA_STAGES, *MODEL_STAGES, *CANARY_STAGES, DRIFT_STAGE)
 

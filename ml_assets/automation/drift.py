@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 
 import dagster as dg
 
-from ml_assets.assets.drift_report import last_report
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.automation.jobs import PipelineJobs
 from ml_assets.automation.requests import Cursor, requests, sort_out
@@ -17,6 +16,7 @@ from ml_assets.automation.sensors import SECONDS_BETWEEN_TICKS, at_work, skip
 from ml_assets.automation.wishes import DRIFT, MODEL, Wish, drift_wish, model_wish
 from ml_assets.errors import MlAssetsError
 from ml_assets.monitoring.policy import DAY, Wait, decide
+from ml_assets.operations.drift import last_report
 from ml_assets.planning.due import calendar, records_by_address
 from ml_assets.planning.in_flight import PIPELINE_TAG, TRIGGER_TAG
 from ml_assets.registry.ledger.chain import read

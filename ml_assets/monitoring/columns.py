@@ -132,8 +132,8 @@ def hold(reference: Reference, new: Counts, rows: int, effects: DriftBounds, alp
     by_chance = chance(rows, reference.rows, columns.real.sum(axis=-1), alpha)
     distance_bounds = Distances(
         psi=np.maximum(effects.psi, by_chance.psi + back.psi),
-        ks=np.maximum(effects.ks, np.hypot(by_chance.ks, back.ks)),
-        js=np.maximum(effects.js, np.hypot(by_chance.js, back.js)),
+        ks=np.clip(np.hypot(by_chance.ks, back.ks), effects.ks, 1.0),
+        js=np.clip(np.hypot(by_chance.js, back.js), effects.js, 1.0),
     )
     null = _Shares(_taken(reference.counts, columns.null), reference.rows, rows, alpha)
     once = np.array([getattr(one, "once", 0) for one in columns.bins])
