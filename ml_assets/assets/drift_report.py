@@ -69,7 +69,7 @@ def drift_report(graph: PipelineGraph) -> dg.AssetsDefinition:
             raise EvidenceError(f"{graph.name}: {windows}.")
         scorer = Scorer(context, launcher.launcher(), objects.store(), graph.spec)
         report = compare(graph, store, windows, scorer, last_report(store, base, graph.name))
-        work = windows.work(graph, context.run_id)
+        work = windows.work(graph, context.run.run_id)
         with Draft(store, work, base, rows=sum(w.rows for w in report.windows)) as draft:
             draft.text(REPORT_FILE, canonical_json(report))
             published = draft.publish(
@@ -117,7 +117,7 @@ def compare(
     new, notes = _new_periods(graph, store, windows, scorer)
     found = tuple(judging.judge(one) for one in new)
     waiting: dict[DriftKind, str] = {"labels": windows.waiting, "performance": windows.waiting}
-    outcomes = conclude(found, spec, waiting)
+    outcomes = conclude(found, spec, {**waiting, **judging.not_judged})
     shown = found[-len(windows.periods) :]
     same = before if before and before.model == baseline.model else None
     return DriftReport(
@@ -222,8 +222,6 @@ def _notes(windows: DriftWindows, judging: Comparison, spec: DriftSpec) -> list[
         notes.append(
             f"{', '.join(judging.named)} name the period: left out of the domain classifier"
         )
-    if not judging.back_tested:
-        notes.append("the bounds are not back-tested: there are too few training periods")
     return notes
 
 

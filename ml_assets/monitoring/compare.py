@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from ml_assets.monitoring.baseline import Baseline
-from ml_assets.monitoring.columns import Reference, judge_columns
+from ml_assets.monitoring.columns import FEWEST_PERIODS, Reference, judge_columns
 from ml_assets.monitoring.domain import Domain
 from ml_assets.monitoring.findings import Finding, Shape, Window
 from ml_assets.monitoring.performance import PeriodLoss, judge_loss
@@ -14,6 +14,7 @@ from ml_assets.monitoring.profile import Period, Profile, count, labels, merge
 from ml_assets.monitoring.verdict import KINDS
 from ml_assets.spec.drift import DriftKind, DriftSpec
 
+_OF_TRAINING: tuple[DriftKind, ...] = ("features", "nulls", "categories", "domain", "labels")
 SHAPES = 4
 """Columns whose histograms are kept."""
 _STATISTICS = 5
@@ -63,6 +64,20 @@ class Comparison:
         self._domain = Domain.of(bins, self.samples, self._alpha, floor)
 
     @property
+    def not_judged(self) -> dict[DriftKind, str]:
+        """Kind -> why it is not: nobody knows how much its periods differ by themselves."""
+        few = f"at least {FEWEST_PERIODS} are needed to know how much they differ by themselves"
+        found: dict[DriftKind, str] = {}
+        if not self._features.back.periods:
+            many = len(self.baseline.features.periods)
+            said = f"the training split has {many} periods, {few}"
+            found.update(dict.fromkeys(_OF_TRAINING, said))
+        if not self._predictions.back.periods:
+            many = len(self.baseline.predictions.periods)
+            found["predictions"] = f"the holdout has {many} periods, {few}"
+        return found
+
+    @property
     def back_tested(self) -> int:
         """Training periods that the bounds were held to; 0: too few."""
         return self._features.back.periods
@@ -74,7 +89,8 @@ class Comparison:
         found = self._columns(self._features, features, new.rows, season, "features")
         left_out = {*self.spec.leave_out}
         found = [one for one in found if one.column not in left_out]
-        found += [one for one in [self._domain.judge(new.rows, new.season)] if one]
+        told = self._domain.judge(new.rows, new.season) if self.back_tested else None
+        found += [told] if told else []
         if new.predictions is not None:
             profile = self.baseline.predictions
             found += self._columns(self._predictions, profile, new.predictions, None, "predictions")
@@ -125,6 +141,8 @@ class Comparison:
         season: Period | None,
         kind: DriftKind,
     ) -> list[Finding]:
+        if not reference.back.periods:
+            return []
         return judge_columns(
             reference,
             reference.of_season(season) if season else None,

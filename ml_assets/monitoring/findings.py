@@ -109,7 +109,7 @@ class DriftReport(Frozen):
     """First and last partition of its training split."""
     training_rows: int
     back_tested: int
-    """Training periods that the bounds were held to; 0: too few."""
+    """Training periods that the bounds were held to; 0: too few, and features are not judged."""
     windows: tuple[Window, ...] = Field(strict=False, min_length=1)
     """Oldest first."""
     outcomes: tuple[Outcome, ...] = Field(strict=False)
