@@ -12,6 +12,7 @@ from ml_assets.cli import (
     experiments,
     export,
     gc,
+    generate,
     history,
     land_week,
     logs,
@@ -40,6 +41,7 @@ from ml_assets.errors import EvidenceError, Interrupted, MlAssetsError
 _COMMANDS = (
     demo,
     land_week,
+    generate,
     run,
     new,
     check,
