@@ -8,7 +8,7 @@ from lakefs_client import ApiException, models
 from lakefs_client.client import LakeFSClient
 
 from ml_assets_tests.storage.lakefs_clients import rest_client
-from ml_assets_tests.storage.lakefs_server import LakeFSServer, Setup, lakefs_server
+from ml_assets_tests.storage.lakefs_server import LakeFSServer, lakefs_server
 
 REPO = "demo"
 
