@@ -13,6 +13,7 @@ from ml_assets.cli import (
     experiments,
     export,
     gc,
+    generate,
     history,
     land_week,
     logs,
@@ -41,6 +42,7 @@ from ml_assets.errors import EvidenceError, Interrupted, MlAssetsError
 _COMMANDS = (
     demo,
     land_week,
+    generate,
     run,
     new,
     check,
