@@ -83,7 +83,7 @@ def merge(
     if how.strategy not in _STRATEGIES:
         raise Invalid("argument strategy: invalid value: validation error")
     repository.check_writable(force=wish.force)
-    repository.resolve(source)
+    repository.commit(source)
     said = _Said(repository, hooks, branch)
     _prepare(repository, branch)
     made = _draft(wish)
@@ -159,7 +159,7 @@ def hard_reset(repository: Repository, branch: str, reference: str, *, force: bo
 
     def change(before: Branch) -> Branch:
         _check_clean(repository, branch, before)
-        return replace(before, commit=repository.resolve(reference).commit)
+        return replace(before, commit=repository.commit(reference).id)
 
     repository.update(branch, change)
 

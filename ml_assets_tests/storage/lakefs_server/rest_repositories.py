@@ -183,7 +183,7 @@ def create_branch(catalog: Catalog, request: Request, repository: Repository) ->
         raise Conflict(f"tag ID {name}: conflict found")
     repository.check_writable(force=optional(body, "force", False))
     try:
-        commit = repository.resolve(source).commit
+        commit = repository.commit(source).id
     except Missing as missing:
         missing.message = f"source reference '{source}': not found"
         raise
@@ -260,7 +260,7 @@ def create_tag(catalog: Catalog, request: Request, repository: Repository) -> Re
         raise Conflict(f"branch name {name}: conflict found")
     if name in repository.commits:
         raise Conflict(f"commit ID {name}: conflict found")
-    commit = repository.resolve(body["ref"]).commit
+    commit = repository.commit(body["ref"]).id
     repository.check_writable(force=optional(body, "force", False))
     if name in repository.tags:
         raise Conflict("tag already exists: not unique")
