@@ -7,9 +7,11 @@ import polars as pl
 
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.metadata import history, table_metadata
-from ml_assets.assets.partitioned import Events, Made, make_partitions
+from ml_assets.assets.parity import check_parity, drawn, parity_spec
+from ml_assets.assets.partitioned import Events, Made, make_partitions, step_partitions
 from ml_assets.assets.publish import Draft, Work, input_version
 from ml_assets.assets.reads import Reads, feature_reads
+from ml_assets.errors import FeaturesDiffer
 from ml_assets.features.function import FeatureFunction, build_features, load_function
 from ml_assets.pictures.data import feature_pictures
 from ml_assets.resources.snapshots import SnapshotsResource
@@ -43,10 +45,12 @@ def feature_set(graph: PipelineGraph) -> dg.AssetsDefinition:
         deps=reads.deps(),
         partitions_def=partitions,
         backfill_policy=dg.BackfillPolicy.single_run() if partitions else None,
+        check_specs=[parity_spec(graph)],
     )
     def materialize(context: dg.AssetExecutionContext, snapshots: SnapshotsResource) -> Events:
         store = snapshots.store()
         build = load_function(graph.folder, spec.features.function, graph.name)
+        replayed = drawn(step_partitions(context), store.resolve("main"))
         unnamed: set[str] = set()
 
         def warn(columns: Sequence[str]) -> None:
@@ -64,6 +68,12 @@ def feature_set(graph: PipelineGraph) -> dg.AssetsDefinition:
             records = reads.records(store, base, address.partition)
             inputs = tuple(input_version(record, base) for record in records)
             rows = build_rows(reads, store, base, address.partition, build, warn)
+            checks = ()
+            if address.partition in replayed:
+                checks = (check_parity(graph, store, base, address.partition, rows),)
+                if not checks[0].passed:
+                    error = FeaturesDiffer(f"{address}: {checks[0].reason} Nothing was published.")
+                    return Made(None, {}, checks, error)
             work = Work(address, code_version, inputs, context.run_id)
             with Draft(store, work, base) as draft:
                 draft.table(rows, spec.features.key)
@@ -74,7 +84,8 @@ def feature_set(graph: PipelineGraph) -> dg.AssetsDefinition:
                     }
                 )
             metadata = table_metadata(store, published, address)
-            return Made(published, {**metadata, **published.record.attributes["label_rate"]})
+            rates = published.record.attributes["label_rate"]
+            return Made(published, {**metadata, **rates}, checks)
 
         whole = Address(graph.name, STAGE)
         yield from make_partitions(
