@@ -51,17 +51,7 @@ def feature_set(graph: PipelineGraph) -> dg.AssetsDefinition:
         store = snapshots.store()
         build = load_function(graph.folder, spec.features.function, graph.name)
         replayed = drawn(step_partitions(context), store.resolve("main"))
-        unnamed: set[str] = set()
-
-        def warn(columns: Sequence[str]) -> None:
-            new = [name for name in columns if name not in unnamed]
-            if new:  # once a run, not in each partition
-                context.log.warning(
-                    f"`{'`, `'.join(new)}` {'is' if len(new) == 1 else 'are'} returned by"
-                    f" {spec.features.function} and not named in features.numeric or"
-                    f" features.categorical: left out"
-                )
-            unnamed.update(columns)
+        warn = warning_once(context.log, spec.features.function)
 
         def make(address: Address) -> Made:
             base = store.resolve("main")
@@ -93,6 +83,22 @@ def feature_set(graph: PipelineGraph) -> dg.AssetsDefinition:
         )
 
     return materialize
+
+
+def warning_once(log: dg.DagsterLogManager, function: str) -> Callable[[Sequence[str]], None]:
+    """Warns of columns that the spec does not name: once a run, not in each partition."""
+    told: set[str] = set()
+
+    def warn(columns: Sequence[str]) -> None:
+        new = [name for name in columns if name not in told]
+        if new:
+            log.warning(
+                f"`{'`, `'.join(new)}` {'is' if len(new) == 1 else 'are'} returned by"
+                f" {function} and not named in features.numeric or features.categorical: left out"
+            )
+        told.update(columns)
+
+    return warn
 
 
 def build_rows(
