@@ -2,7 +2,7 @@
 
 As many entities as told, with 35 numbers and six categories each, are served from a file (and from
 the Redis server, where one is named), then looked up one at a time, at random. Wall time of a whole
-look-up, the row decoded, in milliseconds; some are held to the batch's rows. The p99 tells of a busy
+look-up, the row decoded, in milliseconds; some are held to the batch. The p99 tells of a busy
 machine first. One figure a line: NAME VALUE AIM holds|short.
 """
 
