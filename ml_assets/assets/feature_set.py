@@ -7,11 +7,10 @@ import polars as pl
 
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.metadata import history, table_metadata
-from ml_assets.assets.parity import check_parity, drawn, parity_spec
+from ml_assets.assets.parity import Replays, parity_spec
 from ml_assets.assets.partitioned import Events, Made, make_partitions, step_partitions
 from ml_assets.assets.publish import Draft, Work, input_version
 from ml_assets.assets.reads import Reads, feature_reads
-from ml_assets.errors import FeaturesDiffer
 from ml_assets.features.function import FeatureFunction, build_features, load_function
 from ml_assets.pictures.data import feature_pictures
 from ml_assets.resources.snapshots import SnapshotsResource
@@ -50,20 +49,21 @@ def feature_set(graph: PipelineGraph) -> dg.AssetsDefinition:
     def materialize(context: dg.AssetExecutionContext, snapshots: SnapshotsResource) -> Events:
         store = snapshots.store()
         build = load_function(graph.folder, spec.features.function, graph.name)
-        replayed = drawn(step_partitions(context), store.resolve("main"))
         warn = warning_once(context.log, spec.features.function)
 
+        def rows_of(base: CommitId, partition: str | None) -> pl.DataFrame:
+            reads.records(store, base, partition)  # whole and sound, before a row is made
+            return build_rows(reads, store, base, partition, build, warn)
+
+        replays = Replays(graph, store, step_partitions(context), rows_of)
+
         def make(address: Address) -> Made:
-            base = store.resolve("main")
+            checks, refused = replays.checks(address.partition), replays.refusal(address)
+            if refused:
+                return Made(None, {}, checks, refused)
+            base, rows = replays.rows(address)
             records = reads.records(store, base, address.partition)
             inputs = tuple(input_version(record, base) for record in records)
-            rows = build_rows(reads, store, base, address.partition, build, warn)
-            checks = ()
-            if address.partition in replayed:
-                checks = (check_parity(graph, store, base, address.partition, rows),)
-                if not checks[0].passed:
-                    error = FeaturesDiffer(f"{address}: {checks[0].reason} Nothing was published.")
-                    return Made(None, {}, checks, error)
             work = Work(address, code_version, inputs, context.run_id)
             with Draft(store, work, base) as draft:
                 draft.table(rows, spec.features.key)

@@ -1,6 +1,8 @@
 """The parity check of feature_set: a few rows of what is about to be published, made online."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
@@ -9,9 +11,11 @@ import polars as pl
 
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.partitioned import CheckOutcome
+from ml_assets.errors import FeaturesDiffer, MlAssetsError
 from ml_assets.operations.replay import replay
 from ml_assets.operations.workplace import Workplace
 from ml_assets.settings import read_settings
+from ml_assets.storage.layout import Address
 from ml_assets.storage.objects import LocalObjects
 from ml_assets.storage.snapshots import CommitId, SnapshotStore
 
@@ -31,29 +35,69 @@ def parity_spec(graph: PipelineGraph) -> dg.AssetCheckSpec:
     )
 
 
-def drawn(partitions: Sequence[str | None], commit: CommitId) -> frozenset[str | None]:
-    """The partitions of a step to replay rows of."""
+@dataclass
+class Replays:
+    """Rows replayed before the first partition of a step is published.
+
+    A row that differs keeps every partition back: they are all made by the same function.
+    """
+
+    graph: PipelineGraph
+    store: SnapshotStore
+    partitions: Sequence[str | None]
+    """Those that the step makes, oldest first."""
+    rows_of: Callable[[CommitId, str | None], pl.DataFrame]
+    """Makes the feature rows of a partition."""
+    _found: dict[str | None, CheckOutcome] | None = None
+    _made: dict[str | None, tuple[CommitId, pl.DataFrame]] = field(default_factory=dict)
+
+    def checks(self, partition: str | None) -> tuple[CheckOutcome, ...]:
+        """The verdict on a partition, if it was drawn."""
+        found = self._examined()
+        return (found[partition],) if partition in found else ()
+
+    def refusal(self, address: Address) -> FeaturesDiffer | None:
+        """Why the partition is not published; None: nothing differs."""
+        failed = {key: check for key, check in self._examined().items() if not check.passed}
+        if not failed:
+            return None
+        if address.partition in failed:
+            return FeaturesDiffer(f"{address}: {failed[address.partition].reason}")
+        return FeaturesDiffer(f"{address}: held back, for [{next(iter(failed))}] differs")
+
+    def rows(self, address: Address) -> tuple[CommitId, pl.DataFrame]:
+        """The feature rows of a partition, and the state that they are made from."""
+        if address.partition in self._made:
+            return self._made.pop(address.partition)
+        base = self.store.resolve("main")
+        return base, self.rows_of(base, address.partition)
+
+    def _examined(self) -> Mapping[str | None, CheckOutcome]:
+        if self._found is None:
+            self._found = {}
+            base = self.store.resolve("main")
+            for partition in drawn(self.partitions, base):
+                with suppress(MlAssetsError):  # of its inputs: told when its turn comes
+                    rows = self.rows_of(base, partition)
+                    self._made[partition] = (base, rows)
+                    self._found[partition] = self._replay(base, partition, rows)
+        return self._found
+
+    def _replay(self, base: CommitId, partition: str | None, rows: pl.DataFrame) -> CheckOutcome:
+        settings = read_settings()
+        objects = LocalObjects(Path(settings.objects))
+        place = Workplace(self.graph.spec, self.graph.folder, self.store, objects, settings.scratch)
+        found = replay(place, base, partition, rows, Random(f"{base}{partition}"))
+        return CheckOutcome(
+            CHECK_NAME,
+            not found.difference,
+            dg.AssetCheckSeverity.ERROR,
+            {"rows": found.rows, "moment": str(found.moment)},
+            found.reason,
+        )
+
+
+def drawn(partitions: Sequence[str | None], commit: CommitId) -> tuple[str | None, ...]:
+    """The partitions to replay rows of: the newest, and others that nobody can choose."""
     *others, newest = partitions
-    count = min(PARTITIONS - 1, len(others))
-    return frozenset((newest, *Random(commit).sample(others, count)))
-
-
-def check_parity(
-    graph: PipelineGraph,
-    store: SnapshotStore,
-    base: CommitId,
-    partition: str | None,
-    rows: pl.DataFrame,
-) -> CheckOutcome:
-    """Replay rows of one partition; which ones depends on the state that they are made from."""
-    settings = read_settings()
-    objects = LocalObjects(Path(settings.objects))
-    place = Workplace(graph.spec, graph.folder, store, objects, settings.scratch)
-    found = replay(place, base, partition, rows, Random(f"{base}{partition}"))
-    return CheckOutcome(
-        CHECK_NAME,
-        not found.difference,
-        dg.AssetCheckSeverity.ERROR,
-        {"rows": found.rows, "moment": str(found.moment)},
-        found.reason,
-    )
+    return (newest, *Random(commit).sample(others, min(PARTITIONS - 1, len(others))))
