@@ -99,6 +99,7 @@ class Tables:
     subject: SubjectSpec | None
     """None: there are no new rows."""
     new: pl.DataFrame
+    """Of the subject; without one, the keys of the rows that are asked for."""
     known: Sequence[PartitionWindow]
     current: int | None
     """The partition of the new rows, by its number; None for a pipeline without partitions."""
@@ -162,7 +163,13 @@ class Tables:
         source = self.place.spec.sources.get(name)
         if self.known_before is None or source is None or source.known_at is None:
             return rows
-        return rows.filter(pl.col(source.known_at) < self.known_before)
+        known = (pl.col(source.known_at) < self.known_before).fill_null(False)
+        key = self.place.spec.features.key
+        if self.subject is not None or not set(key) <= set(source.columns):
+            return rows.filter(known)
+        # nobody says which table the rows asked for come from: it may be this one
+        own = rows.filter(~known).join(keys_of(self.new, key, source), on=key, how="semi")
+        return pl.concat([rows.filter(known), own])
 
     def _published(self, address: Address) -> pl.LazyFrame:
         """What is published, unless it is recalled."""
@@ -192,6 +199,11 @@ class Tables:
         if name in self.place.spec.sources:
             return self._is_subject(name)
         return any(self._sees_new(read) for read in self.place.spec.tables[name].reads)
+
+
+def keys_of(rows: pl.DataFrame, key: Sequence[str], source: SourceSpec) -> pl.LazyFrame:
+    """The keys of rows as a source has them, whatever a function made of their types."""
+    return rows.lazy().select(pl.col(name).cast(TYPES[source.columns[name]]) for name in key)
 
 
 def _is_about_a_row(expectation: Expectation) -> bool:

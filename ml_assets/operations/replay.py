@@ -13,7 +13,7 @@ import polars as pl
 
 from ml_assets.errors import counted
 from ml_assets.features.function import build_features, load_function
-from ml_assets.operations.feature_rows import Tables
+from ml_assets.operations.feature_rows import Tables, keys_of
 from ml_assets.operations.workplace import Workplace
 from ml_assets.spec.partitions import windows
 from ml_assets.spec.pipeline import FeaturesSpec
@@ -80,12 +80,12 @@ def _rows_at(
     known = windows(spec.partitions, datetime.now(UTC))
     number = [span.key for span in known].index(partition) if partition is not None else None
     subject = spec.features.subject
-    new = pl.DataFrame()
+    new = batch
     if subject is not None:
         cut = partition if spec.is_partitioned(subject.source) else None
         landed = Address(spec.name, "validated_table", subject.source, cut)
-        asked = place.store.scan(commit, landed.table)
-        new = asked.join(batch.lazy().select(key), on=key, how="semi").collect()
+        keys = keys_of(batch, key, spec.sources[subject.source])
+        new = place.store.scan(commit, landed.table).join(keys, on=key, how="semi").collect()
     tables = Tables(place, commit, subject, new, known, number, {}, known_before=moment)
     given = tables.read([*spec.sources, *spec.tables], spec.features.look_back, number)
     build = load_function(place.folder, spec.features.function, spec.name)

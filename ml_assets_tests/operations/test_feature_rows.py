@@ -186,6 +186,15 @@ def test_a_function_that_looks_ahead_differs_from_its_replay(
     assert any(feature in said for said in found), found
 
 
+def test_where_no_subject_is_named_the_rows_asked_for_are_not_cut_away(flights: Flights) -> None:
+    """The arrivals say how the flights ended, so they have their key; one of them is kept."""
+    features = flights.place.spec.features.model_copy(update={"subject": None})
+    spec = flights.place.spec.model_copy(update={"features": features})
+    place, commit = replace(flights.place, spec=spec), flights.publish(set())
+    batch = flights.features_of_the_week()
+    assert not replay(place, commit, flights.newest, batch, Random(1)).difference
+
+
 def test_the_order_of_zeros_nulls_and_lost_rows_is_told_apart() -> None:
     spec = open_pipeline("flight_delays").spec.features
     columns = {"carrier": ["AA"] * 2, "flight": [1, 2], "origin": ["JFK"] * 2}
