@@ -39,6 +39,7 @@ OPTIONS = {
     "verify": {"subject", "key", "head", "json"},
     "read": {"key", "partition", "version", "limit", "format", "output"},
     "recall": {"snapshot", "lift", "author", "reason", "dry_run", "json"},
+    "reliability": {"pipeline", "days", "json"},
     "report": {"pipeline", "open"},
     "tune-batch": {"pipeline", "batch", "processes", "threads", "steps", "json"},
     "ui": {"port", "host"},
