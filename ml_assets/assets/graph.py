@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 import ml_assets
 from ml_assets.errors import SpecError, WindowError
+from ml_assets.monitoring.findings import STAGE as DRIFT_REPORT
 from ml_assets.spec.canonical import digest_of
 from ml_assets.spec.partitions import windows
 from ml_assets.spec.pipeline import PartitionsSpec, PipelineSpec
@@ -34,7 +35,9 @@ MODEL_STAGES = (
 )
 CANARY_STAGES = ("canary_report", "promoted_model")
 """Of pipelines that ask for canary evidence."""
-STAGES = (*DATA_STAGES, *MODEL_STAGES, *CANARY_STAGES)
+DRIFT_STAGE = DRIFT_REPORT
+"""Of pipelines that watch for drift."""
+STAGES = (*DATA_STAGES, *MODEL_STAGES, *CANARY_STAGES, DRIFT_STAGE)
 
 
 @dataclass(frozen=True)
@@ -175,6 +178,8 @@ class PipelineGraph:
             "released_model": [spec.release, *spec.gates],
             "canary_report": [spec.evaluation, spec.release, *spec.gates],
             "promoted_model": [spec.release, *spec.gates],
+            # whether it trains does not touch what it says
+            DRIFT_STAGE: spec.drift and spec.drift.model_copy(update={"retrain": None}),
         }
         return parts[stage]
 
@@ -205,6 +210,7 @@ _ROOMS: Mapping[str, tuple[str, ...]] = {
     "released_model": (),
     "canary_report": ("evaluation", "training"),
     "promoted_model": (),
+    DRIFT_STAGE: ("monitoring",),
 }
 
 

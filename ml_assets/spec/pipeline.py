@@ -15,6 +15,7 @@ from pydantic import (
 
 from ml_assets.spec.automation import AutomationSpec
 from ml_assets.spec.base import Frozen, Misfit, Misfits, Name, Positive, check_timezone, unset
+from ml_assets.spec.drift import DriftSpec
 from ml_assets.spec.gates import AgainstChampion, BaselineSpec, GateSpec, ReleaseSpec
 from ml_assets.spec.objective import objective_problems
 from ml_assets.spec.online import OnlineSpec, online_problems
@@ -199,6 +200,8 @@ class PipelineSpec(Frozen):
     gates: tuple[GateSpec, ...] = Field(strict=False, min_length=1)
     release: ReleaseSpec = ReleaseSpec()
     automation: AutomationSpec = AutomationSpec()
+    drift: DriftSpec | None = Field(default=None, exclude_if=unset)
+    """How new periods are compared with what the release was trained on; None: they are not."""
 
     def is_partitioned(self, name: str) -> bool:
         """Whether a source or a derived table is cut in time."""
@@ -237,6 +240,9 @@ def _partition_problems(spec: PipelineSpec) -> list[Misfit]:
         return []
     cut = [name for name, source in spec.sources.items() if source.partitioned]
     problems: list[Misfit] = []
+    if spec.drift is not None:
+        said = "drift compares new partitions, and there are none: set partitions"
+        problems.append(Misfit(("drift",), said))
     if cut:
         said = f"sources {cut} are partitioned but partitions.cadence is 'none'"
         problems.append(Misfit(("sources", cut[0], "partitioned"), said))

@@ -28,6 +28,7 @@ OPTIONS = {
     "promote": {"pipeline"},
     "override": {"pipeline", "model", "author", "reason", "json"},
     "rollback": {"pipeline", "to", "author", "reason", "json"},
+    "drift": {"pipeline", "json"},
     "experiments": {"pipeline", "last", "open", "json"},
     "note": {"pipeline", "run", "verdict", "note", "author"},
     "compare": {"pipeline", "before", "after", "json"},
