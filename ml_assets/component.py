@@ -12,6 +12,7 @@ from ml_assets.assets.drift_report import drift_report
 from ml_assets.assets.evaluation_report import evaluation_report
 from ml_assets.assets.feature_set import feature_set
 from ml_assets.assets.graph import PipelineGraph
+from ml_assets.assets.online_features import online_features
 from ml_assets.assets.promoted_model import promoted_model
 from ml_assets.assets.raw_snapshot import raw_snapshot
 from ml_assets.assets.released_model import released_model
@@ -85,6 +86,7 @@ def build_pipeline(spec: PipelineSpec, folder: Path) -> dg.Definitions:
             *(validated_table(graph, name) for name in spec.sources),
             *(derived_table(graph, name) for name in spec.tables),
             feature_set(graph),
+            *([online_features(graph, spec.online)] if spec.online else []),
             training_set(graph),
             trained_model(graph),
             evaluation_report(graph),

@@ -24,7 +24,8 @@ from ml_assets.spec.training import RELEASE, without_meaning
 Decorator = Callable[[Callable[..., Any]], dg.AssetsDefinition]
 PACKAGE = Path(ml_assets.__file__).parent
 SOURCE_STAGES = ("raw_snapshot", "validated_table")
-DATA_STAGES = (*SOURCE_STAGES, "derived_table", "feature_set")
+DATA_STAGES = (*SOURCE_STAGES, "derived_table", "feature_set", "online_features")
+"""The last one: of pipelines that serve features online."""
 MODEL_STAGES = (
     "training_set",
     "checkpoints",
@@ -169,6 +170,7 @@ class PipelineGraph:
             "validated_table": spec.sources.get(source or ""),
             "derived_table": [spec.tables.get(source or ""), spec.partitions],
             "feature_set": [features, spec.label, spec.partitions],
+            "online_features": [spec.online, spec.features.key, spec.features.decision_at],
             "training_set": [features, spec.label, spec.split],
             "checkpoints": [spec.model, training],
             "trained_model": [spec.model, training],
@@ -200,6 +202,7 @@ _ROOMS: Mapping[str, tuple[str, ...]] = {
     "validated_table": ("validation",),
     "derived_table": ("features",),
     "feature_set": ("features",),
+    "online_features": (),
     "training_set": ("dataset",),
     "checkpoints": ("training",),
     "trained_model": ("training",),

@@ -65,6 +65,8 @@ def run_tags(graph: PipelineGraph, trigger: str, more: Mapping[str, str]) -> dic
 def _about(step: DataStep) -> str:
     if step.name == "sources":
         return "Takes in its sources and holds them to contract."
+    if step.name == "online":
+        return "Serves its newest features for look-ups."
     return "Makes its features." if step.name == "features" else f"Makes its {step.name}."
 
 

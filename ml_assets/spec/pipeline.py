@@ -18,6 +18,7 @@ from ml_assets.spec.base import Frozen, Misfit, Misfits, Name, Positive, check_t
 from ml_assets.spec.drift import DriftSpec
 from ml_assets.spec.gates import AgainstChampion, BaselineSpec, GateSpec, ReleaseSpec
 from ml_assets.spec.objective import objective_problems
+from ml_assets.spec.online import OnlineSpec, online_problems
 from ml_assets.spec.policy import Declared, gate_problems
 from ml_assets.spec.sources import SourceSpec, inside
 from ml_assets.spec.tables import FunctionPath, TableSpec
@@ -189,6 +190,8 @@ class PipelineSpec(Frozen):
     tables: dict[Name, TableSpec] = Field(default_factory=dict)
     """Assets of the team's own: each is made from sources and from tables above it."""
     features: FeaturesSpec
+    online: OnlineSpec | None = Field(default=None, exclude_if=unset)
+    """None: no features are served for look-ups."""
     label: LabelSpec
     split: SplitSpec
     model: ModelSpec
@@ -212,6 +215,7 @@ class PipelineSpec(Frozen):
             *_partition_problems(self),
             *_table_problems(self),
             *_subject_problems(self),
+            *_online_problems(self),
             *_label_problems(self),
             *_training_problems(self),
             *_evaluation_problems(self),
@@ -295,6 +299,12 @@ def _subject_problems(spec: PipelineSpec) -> list[Misfit]:
         )
         problems.append(Misfit(("features", "subject", "time"), said))
     return problems
+
+
+def _online_problems(spec: PipelineSpec) -> list[Misfit]:
+    features, partitioned = spec.features, spec.partitions.cadence != "none"
+    columns = (features.key, features.numeric, features.categorical)
+    return online_problems(spec.online, *columns, partitioned=partitioned)
 
 
 def _label_problems(spec: PipelineSpec) -> list[Misfit]:

@@ -34,6 +34,7 @@ OPTIONS = {
     "compare": {"pipeline", "before", "after", "json"},
     "logs": {"run", "follow"},
     "predict": {"pipeline", "file", "row", "format", "output"},
+    "lookup": {"pipeline", "entity", "json"},
     "prove": {"what", "which", "despite_code", "from_snapshots", "keep", "json"},
     "export": {"pipeline", "to"},
     "verify": {"subject", "key", "head", "json"},
