@@ -33,6 +33,8 @@ OPTIONS = {
     "export": {"pipeline", "to"},
     "verify": {"subject", "key", "head", "json"},
     "read": {"key", "partition", "version", "limit", "format", "output"},
+    "contract": {"action"},
+    "quarantine": {"action"},
     "recall": {"snapshot", "lift", "author", "reason", "dry_run", "json"},
     "report": {"pipeline", "open"},
     "tune-batch": {"pipeline", "batch", "processes", "threads", "steps", "json"},
