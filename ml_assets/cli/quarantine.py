@@ -47,7 +47,7 @@ def call_show(arguments: argparse.Namespace) -> int:
     from ml_assets.operations.contracts import source_of
     from ml_assets.operations.kept_rows import kept_rows
     from ml_assets.spec.load import find_pipeline, load_spec, pipeline_folders
-    from ml_assets.storage.embedded import open_snapshots
+    from ml_assets.storage.stores import open_snapshots
 
     spec = load_spec(find_pipeline(pipeline_folders(settings), arguments.pipeline))
     if arguments.table:
@@ -71,7 +71,7 @@ def call_release(arguments: argparse.Namespace) -> int:
         from ml_assets.runs.release_rows import present_answers, release_rows
         from ml_assets.runs.run import pipeline_graph
         from ml_assets.spec.load import pipeline_folders
-        from ml_assets.storage.embedded import open_snapshots
+        from ml_assets.storage.stores import open_snapshots
 
         graph = pipeline_graph(pipeline_folders(session.settings), arguments.pipeline)
         source_of(graph.spec, arguments.table)

@@ -15,8 +15,8 @@ from ml_assets.operations.kept_rows import kept_rows
 from ml_assets.operations.tables import read_table
 from ml_assets.settings import read_settings
 from ml_assets.spec.records import StageRecord
-from ml_assets.storage.embedded import open_snapshots
 from ml_assets.storage.layout import Address, read_record
+from ml_assets.storage.stores import open_snapshots
 from ml_assets_tests.worlds import deliveries
 from ml_assets_tests.worlds.world import World
 
