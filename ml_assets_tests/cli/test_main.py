@@ -40,6 +40,7 @@ OPTIONS = {
     "contract": {"action"},
     "quarantine": {"action"},
     "recall": {"snapshot", "lift", "author", "reason", "dry_run", "json"},
+    "reliability": {"pipeline", "days", "json"},
     "report": {"pipeline", "open"},
     "tune-batch": {"pipeline", "batch", "processes", "threads", "steps", "json"},
     "ui": {"port", "host"},
