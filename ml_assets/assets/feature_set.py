@@ -5,11 +5,21 @@ from collections.abc import Callable, Mapping, Sequence
 import dagster as dg
 import polars as pl
 
+from ml_assets.assets.future_events import examine_future, sampled
 from ml_assets.assets.graph import PipelineGraph
+from ml_assets.assets.leak_checks import ROWS_CHECKS, leak_specs, outcome
 from ml_assets.assets.metadata import history, table_metadata
-from ml_assets.assets.partitioned import Events, Made, make_partitions
+from ml_assets.assets.partitioned import (
+    CheckOutcome,
+    Events,
+    Made,
+    make_partitions,
+    step_partitions,
+)
 from ml_assets.assets.publish import Draft, Work, input_version
 from ml_assets.assets.reads import Reads, feature_reads
+from ml_assets.dataset.leaks import refusal
+from ml_assets.errors import LeakError
 from ml_assets.features.function import FeatureFunction, build_features, load_function
 from ml_assets.pictures.data import feature_pictures
 from ml_assets.resources.snapshots import SnapshotsResource
@@ -43,11 +53,14 @@ def feature_set(graph: PipelineGraph) -> dg.AssetsDefinition:
         deps=reads.deps(),
         partitions_def=partitions,
         backfill_policy=dg.BackfillPolicy.single_run() if partitions else None,
+        check_specs=leak_specs(graph, STAGE, ROWS_CHECKS),
     )
     def materialize(context: dg.AssetExecutionContext, snapshots: SnapshotsResource) -> Events:
         store = snapshots.store()
         build = load_function(graph.folder, spec.features.function, graph.name)
         unnamed: set[str] = set()
+        examined = sampled(step_partitions(context), spec.leaks.future_events.partitions)
+        leaking: list[str] = []
 
         def warn(columns: Sequence[str]) -> None:
             new = [name for name in columns if name not in unnamed]
@@ -60,10 +73,20 @@ def feature_set(graph: PipelineGraph) -> dg.AssetsDefinition:
             unnamed.update(columns)
 
         def make(address: Address) -> Made:
+            if leaking:  # of the same function
+                return Made(None, {}, error=LeakError(f"not published, for {leaking[0]} leaks"))
             base = store.resolve("main")
             records = reads.records(store, base, address.partition)
             inputs = tuple(input_version(record, base) for record in records)
             rows = build_rows(reads, store, base, address.partition, build, warn)
+            checks: tuple[CheckOutcome, ...] = ()
+            if address.partition in examined:
+                found = examine_future(reads, store, base, address.partition, build, rows)
+                checks = (outcome(graph, found),)
+                refused = refusal((found,), spec, str(address))
+                if refused:
+                    leaking.append(str(address))
+                    return Made(None, {}, checks, LeakError(refused))
             work = Work(address, code_version, inputs, context.run_id)
             with Draft(store, work, base) as draft:
                 draft.table(rows, spec.features.key)
@@ -74,7 +97,8 @@ def feature_set(graph: PipelineGraph) -> dg.AssetsDefinition:
                     }
                 )
             metadata = table_metadata(store, published, address)
-            return Made(published, {**metadata, **published.record.attributes["label_rate"]})
+            rates = published.record.attributes["label_rate"]
+            return Made(published, {**metadata, **rates}, checks)
 
         whole = Address(graph.name, STAGE)
         yield from make_partitions(

@@ -15,9 +15,11 @@ from pydantic import BaseModel
 import ml_assets
 from ml_assets.errors import SpecError, WindowError
 from ml_assets.spec.canonical import digest_of
+from ml_assets.spec.leaks import FutureEvents
 from ml_assets.spec.partitions import windows
 from ml_assets.spec.pipeline import PartitionsSpec, PipelineSpec
 from ml_assets.spec.sources import SourceSpec
+from ml_assets.spec.split import groups_of
 from ml_assets.spec.training import RELEASE, without_meaning
 
 Decorator = Callable[[Callable[..., Any]], dg.AssetsDefinition]
@@ -159,14 +161,22 @@ class PipelineGraph:
         spec = self.spec
         # what can be predicted does not touch what is trained on
         features = spec.features.model_copy(update={"subject": None})
+        # what is made again at the features is not asked of the training set
+        guards = spec.leaks.model_copy(update={"future_events": FutureEvents()})
         # what is only looked at is no other model
         training = spec.training.model_copy(update={"profile": None})
         parts: Mapping[str, object] = {
             "raw_snapshot": spec.sources.get(source or ""),
             "validated_table": spec.sources.get(source or ""),
             "derived_table": [spec.tables.get(source or ""), spec.partitions],
-            "feature_set": [features, spec.label, spec.partitions],
-            "training_set": [features, spec.label, spec.split],
+            "feature_set": [
+                features,
+                spec.label,
+                spec.partitions,
+                spec.leaks.future_events,
+                groups_of(spec.split),
+            ],
+            "training_set": [features, spec.label, spec.split, guards],
             "checkpoints": [spec.model, training],
             "trained_model": [spec.model, training],
             "evaluation_report": [spec.evaluation, *spec.gates],

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
-from ml_assets.spec.base import Frozen, Name
+from ml_assets.spec.base import Frozen, Name, unset
 
 DType = Literal["int64", "float64", "string", "boolean", "date", "datetime"]
 """``datetime`` is UTC with microseconds: a table never holds a naive time."""
@@ -33,15 +33,21 @@ class _Source(Frozen):
     """False: one table, read whole at every run (a reference table)."""
     known_at: str | None = None
     """Column that tells when a row became known; None: known from the start."""
+    after_event: tuple[str, ...] = Field(default=(), strict=False, exclude_if=unset)
+    """Columns that are filled in only after the event that a row is about: no feature may read
+    them, of this row or of another one."""
     volume: VolumeSpec | None = None
     """A bound on the change from one partition to the next; None: any number of rows."""
 
     @model_validator(mode="after")
     def _columns_exist(self) -> Self:
-        named = [*self.key, *([self.known_at] if self.known_at else [])]
+        named = [*self.key, *([self.known_at] if self.known_at else []), *self.after_event]
         missing = [column for column in named if column not in self.columns]
         if missing:
             raise ValueError(f"columns {missing} are named here but not declared in 'columns'")
+        early = sorted({*self.key, self.known_at}.intersection(self.after_event))
+        if early:
+            raise ValueError(f"after_event {early} tells the rows apart, or when they are known")
         if self.volume and not self.partitioned:
             raise ValueError("volume compares partitions, but partitioned is false: remove it")
         return self
