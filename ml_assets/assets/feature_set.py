@@ -5,21 +5,13 @@ from collections.abc import Callable, Mapping, Sequence
 import dagster as dg
 import polars as pl
 
-from ml_assets.assets.future_events import examine_future, sampled
+from ml_assets.assets.future_events import FutureGuard
 from ml_assets.assets.graph import PipelineGraph
-from ml_assets.assets.leak_checks import ROWS_CHECKS, leak_specs, outcome
+from ml_assets.assets.leak_checks import ROWS_CHECKS, leak_specs
 from ml_assets.assets.metadata import history, table_metadata
-from ml_assets.assets.partitioned import (
-    CheckOutcome,
-    Events,
-    Made,
-    make_partitions,
-    step_partitions,
-)
+from ml_assets.assets.partitioned import Events, Made, make_partitions, step_partitions
 from ml_assets.assets.publish import Draft, Work, input_version
 from ml_assets.assets.reads import Reads, feature_reads
-from ml_assets.dataset.leaks import refusal
-from ml_assets.errors import LeakError
 from ml_assets.features.function import FeatureFunction, build_features, load_function
 from ml_assets.pictures.data import feature_pictures
 from ml_assets.resources.snapshots import SnapshotsResource
@@ -58,35 +50,19 @@ def feature_set(graph: PipelineGraph) -> dg.AssetsDefinition:
     def materialize(context: dg.AssetExecutionContext, snapshots: SnapshotsResource) -> Events:
         store = snapshots.store()
         build = load_function(graph.folder, spec.features.function, graph.name)
-        unnamed: set[str] = set()
-        examined = sampled(step_partitions(context), spec.leaks.future_events.partitions)
-        leaking: list[str] = []
-
-        def warn(columns: Sequence[str]) -> None:
-            new = [name for name in columns if name not in unnamed]
-            if new:  # once a run, not in each partition
-                context.log.warning(
-                    f"`{'`, `'.join(new)}` {'is' if len(new) == 1 else 'are'} returned by"
-                    f" {spec.features.function} and not named in features.numeric or"
-                    f" features.categorical: left out"
-                )
-            unnamed.update(columns)
+        warn = _warn_once(context, spec.features.function)
+        guard = FutureGuard(reads, step_partitions(context))
 
         def make(address: Address) -> Made:
-            if leaking:  # of the same function
-                return Made(None, {}, error=LeakError(f"not published, for {leaking[0]} leaks"))
+            if guard.leaking:
+                return Made(None, {}, error=guard.leaking)
             base = store.resolve("main")
             records = reads.records(store, base, address.partition)
             inputs = tuple(input_version(record, base) for record in records)
             rows = build_rows(reads, store, base, address.partition, build, warn)
-            checks: tuple[CheckOutcome, ...] = ()
-            if address.partition in examined:
-                found = examine_future(reads, store, base, address.partition, build, rows)
-                checks = (outcome(graph, found),)
-                refused = refusal((found,), spec, str(address))
-                if refused:
-                    leaking.append(str(address))
-                    return Made(None, {}, checks, LeakError(refused))
+            judged = guard.judge(store, base, address, build, rows)
+            if judged.error:
+                return judged
             work = Work(address, code_version, inputs, context.run_id)
             with Draft(store, work, base) as draft:
                 draft.table(rows, spec.features.key)
@@ -98,7 +74,7 @@ def feature_set(graph: PipelineGraph) -> dg.AssetsDefinition:
                 )
             metadata = table_metadata(store, published, address)
             rates = published.record.attributes["label_rate"]
-            return Made(published, {**metadata, **rates}, checks)
+            return Made(published, {**metadata, **rates}, judged.checks)
 
         whole = Address(graph.name, STAGE)
         yield from make_partitions(
@@ -106,6 +82,22 @@ def feature_set(graph: PipelineGraph) -> dg.AssetsDefinition:
         )
 
     return materialize
+
+
+def _warn_once(context: dg.AssetExecutionContext, function: str) -> Callable[[Sequence[str]], None]:
+    """Tells of columns that nobody named: once a run, not in each partition."""
+    unnamed: set[str] = set()
+
+    def warn(columns: Sequence[str]) -> None:
+        new = [name for name in columns if name not in unnamed]
+        if new:
+            context.log.warning(
+                f"`{'`, `'.join(new)}` {'is' if len(new) == 1 else 'are'} returned by {function}"
+                " and not named in features.numeric or features.categorical: left out"
+            )
+        unnamed.update(columns)
+
+    return warn
 
 
 def build_rows(

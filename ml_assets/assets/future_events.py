@@ -6,7 +6,11 @@ from datetime import datetime
 
 import polars as pl
 
+from ml_assets.assets.leak_checks import outcome
+from ml_assets.assets.partitioned import Made
 from ml_assets.assets.reads import Reads, table_reads
+from ml_assets.dataset.leaks import refusal
+from ml_assets.errors import LeakError
 from ml_assets.features.function import FeatureFunction, build_features, load_function
 from ml_assets.features.future import (
     Hidden,
@@ -47,6 +51,33 @@ class PastTables:
         own = table_reads(reads.graph, name)
         build = load_function(reads.graph.folder, spec.tables[name].function, reads.graph.name)
         return build(self.read(own, address.partition), own.window(address.partition))
+
+
+class FutureGuard:
+    """Examines some of the partitions of a step; where one leaks, the same function makes no more."""
+
+    def __init__(self, reads: Reads, keys: Sequence[str | None]) -> None:
+        self.reads = reads
+        self.examined = sampled(keys, reads.graph.spec.leaks.future_events.partitions)
+        self.leaking: LeakError | None = None
+
+    def judge(
+        self,
+        store: SnapshotStore,
+        base: CommitId,
+        address: Address,
+        build: FeatureFunction,
+        rows: pl.DataFrame,
+    ) -> Made:
+        """What the guard says of a partition before it is published: its check, and its error."""
+        if address.partition not in self.examined:
+            return Made(None, {})
+        graph = self.reads.graph
+        found = examine_future(self.reads, store, base, address.partition, build, rows)
+        refused = refusal((found,), graph.spec, str(address))
+        if refused:
+            self.leaking = LeakError(f"not published, for {address} leaks")
+        return Made(None, {}, (outcome(graph, found),), LeakError(refused) if refused else None)
 
 
 def examine_future(

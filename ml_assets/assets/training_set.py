@@ -87,13 +87,14 @@ def training_set(graph: PipelineGraph) -> dg.AssetsDefinition:
         }
         with Draft(store, work, base, rows=sum(rows.values())) as draft:
             published = draft.publish(attributes=attributes, data_version=ref.digest)
+        rate = schema.label_rate[0] if schema.label_rate else None
+        counts = {f"rows_{name}": count for name, count in rows.items()}
         yield dg.MaterializeResult(
             metadata={
                 "window": dg.MetadataValue.md(window_markdown(window, rows)),
                 "dagster/uri": ref.uri,
                 **record_metadata(published),
-                **numbers({f"rows_{name}": count for name, count in rows.items()}),
-                **numbers({"label_rate": schema.label_rate[0] if schema.label_rate else None}),
+                **numbers({**counts, "label_rate": rate}),
             },
             data_version=dg.DataVersion(ref.digest),
         )

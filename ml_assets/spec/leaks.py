@@ -52,7 +52,7 @@ class TargetProxy(Frozen):
 
     severity: Severity = "critical"
     bound: Annotated[float, Field(gt=0, le=1)] | None = None
-    """None: the bound of a leak alarm on ``auc`` (binary), else 0.95 (binary) or 0.98."""
+    """None: the bound of a leak alarm on ``auc``, or 0.95 (binary); 0.92 (multiclass); 0.98."""
     except_for: tuple[str, ...] = Field(default=(), strict=False)
     """Features that may tell more."""
 
