@@ -54,7 +54,7 @@ class PastTables:
 
 
 class FutureGuard:
-    """Examines some of the partitions of a step; where one leaks, the same function makes no more."""
+    """Examines some of the partitions of a step; where one leaks, the function makes no more."""
 
     def __init__(self, reads: Reads, keys: Sequence[str | None]) -> None:
         self.reads = reads

@@ -42,6 +42,7 @@ OPTIONS = {
     "tune-batch": {"pipeline", "batch", "processes", "threads", "steps", "json"},
     "ui": {"port", "host"},
     "drill": {"pipeline"},
+    "alerts": {"what"},
     "gc": {"dry_run", "json"},
     "reset": {"yes"},
 }
