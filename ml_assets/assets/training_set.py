@@ -1,6 +1,6 @@
 """training_set: one window of feature rows, split, leak-checked and laid out for the program."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 
 import dagster as dg
@@ -21,8 +21,9 @@ from ml_assets.errors import LeakError, WindowError
 from ml_assets.registry.release.recalls import require_sound
 from ml_assets.resources.objects import ObjectsResource
 from ml_assets.resources.snapshots import SnapshotsResource
+from ml_assets.spec.leaks import LeakFinding
 from ml_assets.spec.partitions import windows
-from ml_assets.spec.program import Split
+from ml_assets.spec.program import ShardSchema, Split
 from ml_assets.spec.records import InputVersion
 from ml_assets.spec.split import RandomSplit, StratifiedGroupSplit, TimeGroupSplit, WindowSplit
 from ml_assets.storage.layout import Address, published_partitions
@@ -61,21 +62,19 @@ def training_set(graph: PipelineGraph) -> dg.AssetsDefinition:
         base = resolve_base(context, store)
         window = resolve_window(graph, store, base, config.as_of)
         inputs = window_inputs(graph, store, base, window)
-        frames = read_splits(graph, store, base, window)
-        shards = objects.store().folder("shards", graph.name)
-        ref = write_labelled(frames, graph.spec.features, graph.spec.label, shards)
+        frames = keep_apart(context, graph, read_splits(graph, store, base, window))
+        folder = objects.store().folder("shards", graph.name)
+        ref = write_labelled(frames, graph.spec.features, graph.spec.label, folder)
         schema = load_schema(ref)
-        fitted = find_foreign_fit(schema, frames["train"], graph.spec.label)
-        found = (*examine(frames, graph.spec, embargo_of(graph, window)), fitted)
+        found = examine_set(graph, frames, schema, window)
         yield from (check_result(graph, STAGE, one) for one in found)
-        address = Address(graph.name, STAGE)
-        refused = refusal(found, graph.spec, str(address))
+        refused = refusal(found, graph.spec, f"{graph.name}/{STAGE}")
         if refused:
             raise LeakError(refused)
         rows: dict[Split, int] = {
             name: sum(s.rows for s in parts) for name, parts in schema.splits.items()
         }
-        work = Work(address, code_version, inputs, context.run_id)
+        work = Work(Address(graph.name, STAGE), code_version, inputs, context.run_id)
         attributes = {
             "uri": ref.uri,
             "digest": ref.digest,
@@ -100,6 +99,17 @@ def training_set(graph: PipelineGraph) -> dg.AssetsDefinition:
         )
 
     return materialize
+
+
+def examine_set(
+    graph: PipelineGraph,
+    frames: Mapping[Split, pl.DataFrame],
+    schema: ShardSchema,
+    window: SplitPlan | None,
+) -> tuple[LeakFinding, ...]:
+    """What every leak guard says of the rows of a set, and of how they were encoded."""
+    fitted = find_foreign_fit(schema, frames["train"], graph.spec.label)
+    return (*examine(frames, graph.spec, embargo_of(graph, window)), fitted)
 
 
 def resolve_window(
@@ -156,15 +166,29 @@ def read_splits(
             name: pl.concat([store.scan(base, address.at(key).table) for key in keys])
             for name, keys in window.splits.items()
         }
-        rows = labelled_rows(tables, spec.label)
-        if isinstance(spec.split, TimeGroupSplit):
-            return keep_entities_apart(rows, spec.split)
-        return rows
+        return labelled_rows(tables, spec.label)
     require_record(store, base, address)
     frame = store.scan(base, address.table).collect()
     part = part_rows(frame, graph)
     names: tuple[Split, ...] = ("train", "validation", "holdout")
     return labelled_rows({name: frame.filter(part == name).lazy() for name in names}, spec.label)
+
+
+def keep_apart(
+    context: dg.AssetExecutionContext, graph: PipelineGraph, rows: dict[Split, pl.DataFrame]
+) -> dict[Split, pl.DataFrame]:
+    """The rows that a split by time and entity keeps; how many it leaves out is told.
+
+    Raises:
+        WindowError: a split has no row left.
+    """
+    split = graph.spec.split
+    if not isinstance(split, TimeGroupSplit):
+        return rows
+    kept = keep_entities_apart(rows, split)
+    told = ", ".join(f"{len(rows[n]) - len(kept[n]):,} of {len(rows[n]):,} of {n}" for n in kept)
+    context.log.info(f"rows left out, for another split has their {list(split.groups)}: {told}")
+    return kept
 
 
 def part_rows(frame: pl.DataFrame, graph: PipelineGraph) -> pl.Series:

@@ -16,7 +16,7 @@ from ml_assets.runs.execute import execute
 from ml_assets.runs.run import pipeline_graph
 from ml_assets.spec.load import pipeline_folders
 from ml_assets.spec.pipeline import FeaturesSpec
-from ml_assets.spec.program import Preprocessing
+from ml_assets.spec.program import Preprocessing, Ref, Split
 from ml_assets.spec.records import StageRecord
 from ml_assets.storage.layout import Address, published_partitions, read_record
 from ml_assets_tests.worlds import deliveries
@@ -26,6 +26,7 @@ NAME = "deliveries"
 FIRST, LAST = "2024-02-12", "2024-03-18"
 """Six weeks: two to train on, one to validate, one to hold out, and one between each."""
 HONEST = '.with_columns(pl.col("docks").cast(pl.Float64))\n'
+SPLITS: tuple[Split, ...] = ("train", "validation", "holdout")
 CHECKS = ["no_shared_keys", "split_in_order", "no_shared_rows", "no_target_proxy"]
 CHECKS += ["fitted_on_train", "splits_alike"]
 DEPOTS = """depot,docks,changed_at
@@ -279,3 +280,28 @@ def test_a_set_whose_preprocessing_saw_other_rows_is_refused(
     assert "load: mean" in error
     assert steps.training_set() == before
     assert steps.failed("training_set") == ["fitted_on_train"]
+
+
+CUSTOMERS = HONEST.rstrip() + '.with_columns(customer=pl.col("order") % 850)\n'
+
+
+@pytest.mark.parametrize(
+    ("keep", "whole", "fewer"), [("first", "train", "holdout"), ("last", "holdout", "train")]
+)
+def test_a_split_by_time_and_entity_keeps_each_customer_on_one_side(
+    steps: Steps, keep: str, whole: str, fewer: str
+) -> None:
+    by_customer = f"split: {{kind: time+group, groups: [customer], keep: {keep},"
+    steps.declare(CUSTOMERS, lambda spec: spec.replace("split: {kind: time,", by_customer))
+    assert steps.make("feature_set") == ""
+    assert steps.make("training_set") == ""
+    assert steps.failed("training_set") == []
+    record = steps.training_set()
+    assert record is not None
+    ref = Ref(uri=record.attributes["uri"], digest=record.attributes["digest"])
+    rows = {name: shards.read_rows(ref, shards.load_schema(ref), name) for name in SPLITS}
+    seen = [set(frame["customer"]) for frame in rows.values()]
+    assert not (seen[0] & seen[1] or seen[1] & seen[2] or seen[0] & seen[2])
+    weeks = {"train": 2, "validation": 1, "holdout": 1}
+    assert len(rows[whole]) == 240 * weeks[whole]
+    assert 0 < len(rows[fewer]) < 240 * weeks[fewer]

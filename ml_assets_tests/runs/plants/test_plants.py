@@ -84,7 +84,9 @@ def test_a_leak_that_no_gate_looks_for_is_released_and_that_is_told(tmp_path: Pa
     careless = tmp_path / PIPELINE
     shutil.copytree(ORIGINAL, careless, ignore=shutil.ignore_patterns("__pycache__"))
     spec = careless / "defs.yaml"
-    spec.write_text(spec.read_text().replace("bound: 0.80}", "bound: 1.0}"))
+    careful = spec.read_text().replace("bound: 0.80}", "bound: 1.0}")
+    unguarded = "  leaks: {future_events: {severity: warning}}\n  label:"
+    spec.write_text(careful.replace("  label:", unguarded, 1))
     outcome, _ = try_it(tmp_path / "home", "leak", careless)
     assert not outcome.held
     assert outcome.after == "THE MODEL IS RELEASED"
