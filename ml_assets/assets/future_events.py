@@ -10,7 +10,7 @@ from ml_assets.assets.leak_checks import outcome
 from ml_assets.assets.partitioned import Made
 from ml_assets.assets.reads import Reads, table_reads
 from ml_assets.dataset.leaks import refusal
-from ml_assets.errors import LeakError
+from ml_assets.errors import LeakError, MlAssetsError
 from ml_assets.features.function import FeatureFunction, build_features, load_function
 from ml_assets.features.future import (
     Hidden,
@@ -78,6 +78,15 @@ class FutureGuard:
         if refused:
             self.leaking = LeakError(f"not published, for {address} leaks")
         return Made(None, {}, (outcome(graph, found),), LeakError(refused) if refused else None)
+
+
+def both_refusals(
+    future: MlAssetsError | None, parity: MlAssetsError | None
+) -> MlAssetsError | None:
+    """Why a partition is not published, where two checks of its rows may say it."""
+    if future is None or parity is None:
+        return future or parity
+    return LeakError(f"{future}\n    {parity}")
 
 
 def examine_future(

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import polars as pl
 import pytest
 
-from ml_assets.features.future import Hidden, compare, moment_to_hide_from
+from ml_assets.features.future import Hidden, cannot_be_made, compare, moment_to_hide_from
 from ml_assets.spec.pipeline import FeaturesSpec
 
 SPEC = FeaturesSpec(
@@ -93,3 +93,10 @@ def test_without_such_a_moment_it_is_in_the_middle_of_those_with_a_future() -> N
 def test_where_everything_was_known_before_there_is_no_future_to_hide() -> None:
     assert moment_to_hide_from(hours(5, 6), [hours(1, 2)]) is None
     assert moment_to_hide_from(hours(5, 6), [hours().clear()]) is None
+
+
+def test_a_function_that_fails_without_the_future_would_have_on_the_day() -> None:
+    found = cannot_be_made(ValueError("no row"), HIDDEN)
+    assert not found.passed
+    assert "fails without 7 events known at or after" in found.reason
+    assert "ValueError: no row" in found.reason

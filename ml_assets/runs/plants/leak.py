@@ -1,12 +1,11 @@
-"""A feature that knows how late the flight will be: without the future, it comes out otherwise.
+"""A feature that knows how late the flight will be: replayed at its moment, it comes out otherwise.
 
-Were that guard away, the next ones find it: a feature that alone tells the label, a model that is
-too good to be true.
+Were that guard away, the next one finds it: a model that is too good to be true.
 """
 
 from typing import Any
 
-from ml_assets.assets.leak_checks import ROWS_CHECKS
+from ml_assets.assets.parity import CHECK_NAME
 from ml_assets.runs.plants.ground import Ground, Outcome
 from ml_assets.storage.layout import Address, published_partitions
 
@@ -24,24 +23,23 @@ def build(tables: Mapping[str, pl.LazyFrame], window: Window) -> pl.LazyFrame:
 
 
 def plant(ground: Ground) -> Outcome:
-    """Plant the feature, run, and see that no feature row of it is published."""
+    """Plant the feature, run, and see that no feature row is published."""
     ground.prepare(_with_the_feature)
     function = ground.declared / "features.py"
     function.write_text(function.read_text() + _PLANT)
     ran = ground.command("run", ground.pipeline)
-    said = next((s for s in reversed(ran.lines) if s.strip().startswith(ROWS_CHECKS)), "").strip()
-    place = ground.place()
-    features = Address(place.name, "feature_set")
-    published = published_partitions(place.store, place.store.resolve("main"), features)
-    held = bool(said) and ran.code == _FAILED and not published and ground.released() is None
+    said = next((line for line in ran.lines if "'own_delay' of" in line), "").strip()
+    store, features = ground.place().store, Address(ground.pipeline, "feature_set")
+    published = published_partitions(store, store.resolve("main"), features)
+    nothing = not published and ground.released() is None
     return Outcome(
-        held,
+        bool(said) and ran.code == _FAILED and nothing,
         "the feature own_delay: how late the very flight arrives, joined without asking when that"
         " is known",
-        f"the check {said}" if said else f"no guard of the features; the run ended with {ran.code}",
+        f"the check {CHECK_NAME} of feature_set: {said}" if said else f"no check, code {ran.code}",
         "no feature row is published, so nothing is trained"
-        if held
-        else f"{len(published)} weeks of features are published",
+        if nothing
+        else f"{len(published)} WEEKS OF FEATURES ARE PUBLISHED",
         ground.look(f"run {ground.pipeline}"),
     )
 
