@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 import dagster as dg
 import polars as pl
 
-from ml_assets.assets.future_events import FutureGuard
+from ml_assets.assets.future_events import FutureGuard, both_refusals
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.leak_checks import ROWS_CHECKS, leak_specs
 from ml_assets.assets.metadata import history, table_metadata
