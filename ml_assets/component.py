@@ -8,9 +8,11 @@ from pydantic import BaseModel
 
 from ml_assets.assets.canary_report import canary_report
 from ml_assets.assets.derived_table import derived_table
+from ml_assets.assets.drift_report import drift_report
 from ml_assets.assets.evaluation_report import evaluation_report
 from ml_assets.assets.feature_set import feature_set
 from ml_assets.assets.graph import PipelineGraph
+from ml_assets.assets.online_features import online_features
 from ml_assets.assets.promoted_model import promoted_model
 from ml_assets.assets.raw_snapshot import raw_snapshot
 from ml_assets.assets.released_model import released_model
@@ -18,6 +20,8 @@ from ml_assets.assets.trained_model import trained_model
 from ml_assets.assets.training_set import training_set
 from ml_assets.assets.validated_table import validated_table
 from ml_assets.automation.beginnings import beginnings_check, beginnings_sensor, runs_by_itself
+from ml_assets.automation.drift import drift_sensors
+from ml_assets.automation.freshness import bounded_sources, freshness_checks, freshness_sensor
 from ml_assets.automation.jobs import pipeline_jobs
 from ml_assets.automation.resume_drill import drill_check, drill_job, drill_schedules
 from ml_assets.automation.rollback import rollback_job
@@ -75,6 +79,7 @@ def build_pipeline(spec: PipelineSpec, folder: Path) -> dg.Definitions:
     jobs = pipeline_jobs(graph)
     watched = [beginnings_sensor(graph)] if runs_by_itself(spec.automation) else []
     drilled = [drill_check(graph)] if spec.automation.resume_drill else []
+    dated = [freshness_sensor(graph)] if bounded_sources(graph) else []
     asks_canary = spec.release.canary != "none"
     drills = [drill_job(graph)] if drilled else []
     return dg.Definitions(
@@ -83,11 +88,13 @@ def build_pipeline(spec: PipelineSpec, folder: Path) -> dg.Definitions:
             *(validated_table(graph, name) for name in spec.sources),
             *(derived_table(graph, name) for name in spec.tables),
             feature_set(graph),
+            *([online_features(graph, spec.online)] if spec.online else []),
             training_set(graph),
             trained_model(graph),
             evaluation_report(graph),
             released_model(graph),
             *([canary_report(graph), promoted_model(graph)] if asks_canary else []),
+            *([drift_report(graph)] if spec.drift else []),
         ],
         asset_checks=[
             *sanity(graph),
@@ -95,11 +102,12 @@ def build_pipeline(spec: PipelineSpec, folder: Path) -> dg.Definitions:
             *([canary(graph)] if asks_canary else []),
             *([beginnings_check(graph)] if watched else []),
             *drilled,
+            *freshness_checks(graph),
         ],
         jobs=[*jobs.all, rollback_job(graph), *drills],
         schedules=[
             *schedules(graph, jobs.refresh),
             *(schedule for job in drills for schedule in drill_schedules(graph, job)),
         ],
-        sensors=[*sensors(graph, jobs), *watched],
+        sensors=[*sensors(graph, jobs), *drift_sensors(graph, jobs), *watched, *dated],
     )

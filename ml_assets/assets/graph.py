@@ -14,16 +14,20 @@ from pydantic import BaseModel
 
 import ml_assets
 from ml_assets.errors import SpecError, WindowError
+from ml_assets.monitoring.findings import STAGE as DRIFT_REPORT
 from ml_assets.spec.canonical import digest_of
+from ml_assets.spec.leaks import FutureEvents
 from ml_assets.spec.partitions import windows
 from ml_assets.spec.pipeline import PartitionsSpec, PipelineSpec
 from ml_assets.spec.sources import SourceSpec
+from ml_assets.spec.split import groups_of
 from ml_assets.spec.training import RELEASE, without_meaning
 
 Decorator = Callable[[Callable[..., Any]], dg.AssetsDefinition]
 PACKAGE = Path(ml_assets.__file__).parent
 SOURCE_STAGES = ("raw_snapshot", "validated_table")
-DATA_STAGES = (*SOURCE_STAGES, "derived_table", "feature_set")
+DATA_STAGES = (*SOURCE_STAGES, "derived_table", "feature_set", "online_features")
+"""The last one: of pipelines that serve features online."""
 MODEL_STAGES = (
     "training_set",
     "checkpoints",
@@ -33,7 +37,9 @@ MODEL_STAGES = (
 )
 CANARY_STAGES = ("canary_report", "promoted_model")
 """Of pipelines that ask for canary evidence."""
-STAGES = (*DATA_STAGES, *MODEL_STAGES, *CANARY_STAGES)
+DRIFT_STAGE = DRIFT_REPORT
+"""Of pipelines that watch for drift."""
+STAGES = (*DATA_STAGES, *MODEL_STAGES, *CANARY_STAGES, DRIFT_STAGE)
 
 
 @dataclass(frozen=True)
@@ -157,22 +163,36 @@ class PipelineGraph:
 
     def _spec_part(self, stage: str, source: str | None) -> object:
         spec = self.spec
+        table = spec.sources.get(source or "")
+        if table is not None:  # how old it may get changes nothing in it
+            table = table.model_copy(update={"freshness": None})
         # what can be predicted does not touch what is trained on
         features = spec.features.model_copy(update={"subject": None})
+        # what is made again at the features is not asked of the training set
+        guards = spec.leaks.model_copy(update={"future_events": FutureEvents()})
         # what is only looked at is no other model
         training = spec.training.model_copy(update={"profile": None})
         parts: Mapping[str, object] = {
-            "raw_snapshot": spec.sources.get(source or ""),
-            "validated_table": spec.sources.get(source or ""),
+            "raw_snapshot": table,
+            "validated_table": table,
             "derived_table": [spec.tables.get(source or ""), spec.partitions],
-            "feature_set": [features, spec.label, spec.partitions],
-            "training_set": [features, spec.label, spec.split],
+            "feature_set": [
+                features,
+                spec.label,
+                spec.partitions,
+                spec.leaks.future_events,
+                groups_of(spec.split),
+            ],
+            "online_features": [spec.online, spec.features.key, spec.features.decision_at],
+            "training_set": [features, spec.label, spec.split, guards],
             "checkpoints": [spec.model, training],
             "trained_model": [spec.model, training],
             "evaluation_report": [spec.evaluation, *spec.gates],
             "released_model": [spec.release, *spec.gates],
             "canary_report": [spec.evaluation, spec.release, *spec.gates],
             "promoted_model": [spec.release, *spec.gates],
+            # whether it trains does not touch what it says
+            DRIFT_STAGE: spec.drift and spec.drift.model_copy(update={"retrain": None}),
         }
         return parts[stage]
 
@@ -195,6 +215,7 @@ _ROOMS: Mapping[str, tuple[str, ...]] = {
     "validated_table": ("validation",),
     "derived_table": ("features",),
     "feature_set": ("features",),
+    "online_features": (),
     "training_set": ("dataset",),
     "checkpoints": ("training",),
     "trained_model": ("training",),
@@ -202,6 +223,7 @@ _ROOMS: Mapping[str, tuple[str, ...]] = {
     "released_model": (),
     "canary_report": ("evaluation", "training"),
     "promoted_model": (),
+    DRIFT_STAGE: ("monitoring",),
 }
 
 

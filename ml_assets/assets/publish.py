@@ -1,5 +1,6 @@
 """How a step hands over its result: one record and its files, published together or not at all."""
 
+import hashlib
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -59,6 +60,7 @@ class Draft:
     missing: dict[str, float] | None = None
     """Column of the stage's table -> share of its values that are missing."""
     _files: dict[str, Path | bytes] = field(default_factory=dict)
+    _removed: list[str] = field(default_factory=list)
     _scratch: tempfile.TemporaryDirectory[str] | None = None
 
     def __enter__(self) -> "Draft":
@@ -94,8 +96,21 @@ class Draft:
         self._files[name] = file
         return rows
 
+    @property
+    def version(self) -> str:
+        """The data version that the stage's table will have: the digest of its bytes."""
+        file = self._files["data.parquet"]
+        assert isinstance(file, Path)
+        with file.open("rb") as content:
+            return hashlib.file_digest(content, "sha256").hexdigest()
+
     def text(self, name: str, content: bytes) -> None:
         self._files[name] = content
+
+    def remove(self, path: str) -> None:
+        """Take a file away with the same commit, where there is one."""
+        if self.store.exists(self.base, path):
+            self._removed.append(path)
 
     def keep(self, path: str, frame: pl.DataFrame, key: Sequence[str]) -> None:
         """Publish one table under a path of its own, with no record: rows that were rejected."""
@@ -121,6 +136,8 @@ class Draft:
                 path = self.work.address.file(name)
                 put = workspace.put_bytes if isinstance(content, bytes) else workspace.put
                 digests[name] = put(path, content).digest  # pyright: ignore[reportArgumentType]  matched above
+            for path in self._removed:
+                workspace.remove(path)
             record = self._record(data_version or digests["data.parquet"], attributes)
             workspace.put_bytes(self.work.address.record, canonical_json(record))
             workspace.commit(

@@ -14,12 +14,18 @@ from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.program import Ref
 from ml_assets.spec.training import INSTALL_LIGHTGBM, RELEASE, LightGbm
 from ml_assets.storage.checkpoint_places import S3_SCHEME
-from ml_assets.storage.embedded import open_snapshots
 from ml_assets.storage.layout import Address, read_record
 from ml_assets.storage.objects import LocalObjects
 from ml_assets.storage.s3_checkpoints import INSTALL_S3
 from ml_assets.storage.snapshots import MAIN
+from ml_assets.storage.stores import has_snapshots, open_snapshots
 from ml_assets.validation.contract import load_contract
+from ml_assets.validation.expectations import (
+    INSTALL,
+    check_expectations,
+    is_installed,
+    needs_engine,
+)
 
 
 def check_folder(folder: Path) -> tuple[str, ...]:
@@ -41,6 +47,14 @@ def missing_here(folder: Path, settings: Settings) -> tuple[str, ...]:
             "model.family is 'lightgbm', and the package is not installed here: training would"
             f" fail\n    remedy: {INSTALL_LIGHTGBM}"
         )
+    if not is_installed():
+        found += [
+            f"the contract {source.contract} of {name} has {types[0]}, which takes Great"
+            " Expectations' engine, and the package is not installed here: its table would not be"
+            f" published\n    remedy: {INSTALL}"
+            for name, source in spec.sources.items()
+            if (types := needs_engine(load_contract(folder / source.contract)))
+        ]
     at_s3 = (settings.checkpoints or "").startswith(S3_SCHEME)
     if at_s3 and importlib.util.find_spec("boto3") is None:
         found.append(
@@ -65,7 +79,7 @@ def spot_mistakes(folder: Path, settings: Settings) -> tuple[str, ...]:
 
 def _size(spec: PipelineSpec, settings: Settings) -> StateSize:
     """Counted on the last published training set, where there is one that is still there."""
-    if not Path(settings.snapshots).exists():
+    if not has_snapshots(settings.snapshots):
         return state_size(spec)
     store = open_snapshots(settings.snapshots)
     address = Address(spec.name, "training_set")
@@ -92,7 +106,7 @@ def _file_mistakes(folder: Path, spec: PipelineSpec) -> list[Mistake]:
         found.append(Mistake(folder / SPEC_FILE, 1, "name", repr(spec.name), rule, remedy))
     for name, source in spec.sources.items():
         try:
-            load_contract(folder / source.contract)
+            check_expectations(load_contract(folder / source.contract))
         except MlAssetsError as error:
             key = f"sources.{name}.contract"
             found.append(_named(folder, key, source.contract, error))

@@ -168,6 +168,12 @@ def test_one_process_grows_the_trees_of_a_boosted_model() -> None:
         ("sources", {"Orders": FILES}, "pattern"),
         ("gates", [], "at least 1 item"),
         ("features", ..., "Field required"),
+        # features online
+        ("online", {}, "Field required"),
+        ("online", {"entity": []}, "at least 1 item"),
+        ("online", {"entity": ["price"]}, "['price'] are neither in features.key nor categorical"),
+        ("online", {"entity": ["shop"], "features": ["order"]}, "['order'] are no features"),
+        ("online", {"entity": ["shop"], "look_back": -1}, "greater than or equal to 0"),
         # partitions
         ("partitions.start", ..., "partitions of cadence 'weekly' need a 'start' date"),
         ("partitions.start", "yesterday", "valid date"),
@@ -205,7 +211,7 @@ def test_one_process_grows_the_trees_of_a_boosted_model() -> None:
         ),
         ("label.query", "shop", "'query' is for a ranking label, this one is binary: remove it"),
         # split
-        ("split.kind", "shuffle", "'time', 'random'"),
+        ("split.kind", "shuffle", "'time', 'time+group', 'random'"),
         ("split.train", 0, "greater than 0"),
         ("split.holdout", 1.5, "valid integer"),
         ("split.embargo", -1, "greater than or equal to 0"),
@@ -274,6 +280,14 @@ def test_one_process_grows_the_trees_of_a_boosted_model() -> None:
 )
 def test_a_wrong_pipeline_is_refused_with_its_reason(path: str, value: object, said: str) -> None:
     assert said in refusal(lambda: PipelineSpec.model_validate(changed(SPEC, path, value)))
+
+
+def test_what_is_served_online_looks_back_at_partitions_if_there_are_any() -> None:
+    online = {"entity": ["shop"], "look_back": 1}
+    assert PipelineSpec.model_validate(changed(SPEC, "online", online)).online is not None
+    whole = changed(changed(SPEC, "online", online), "partitions", {})
+    said = refusal(lambda: PipelineSpec.model_validate(whole))
+    assert "online.look_back needs partitions" in said
 
 
 def test_a_canary_needs_a_next_partition_and_a_champion_gate() -> None:
@@ -466,6 +480,7 @@ def test_what_does_not_use_a_new_field_says_nothing_of_it() -> None:
     whole = PipelineSpec.model_validate(SPEC).model_dump(mode="json")
     gate = TypeAdapter(GateSpec).validate_python({"kind": "champion"}).model_dump(mode="json")
     assert "query" not in whole["label"]
+    assert "online" not in whole
     assert whole["release"] == {"to": "production", "canary": "none"}
     assert not {"metric", "relative", "min_effect", "seeds"} & set(gate)
     latency = TypeAdapter(GateSpec).validate_python({"kind": "latency"}).model_dump(mode="json")
@@ -508,3 +523,16 @@ def test_a_spec_cannot_be_changed() -> None:
     spec = TrainingSpec()
     with pytest.raises(ValidationError, match="frozen"):
         spec.epochs = 3
+
+
+def test_drift_needs_partitions_and_an_alarm_that_can_be() -> None:
+    from ml_assets.spec.drift import DriftSpec, RetrainSpec
+
+    assert DriftSpec().retrain is None
+    assert "nulls" not in RetrainSpec().on, "lost values are mended, not learned"
+    with pytest.raises(ValueError, match="alarm_at 4 of 3 windows can never be"):
+        DriftSpec(windows=3, alarm_at=4)
+    watched = changed(changed(SPEC, "drift", {}), "partitions", {"cadence": "none"})
+    assert "drift compares new partitions, and there are none" in refusal(
+        lambda: PipelineSpec.model_validate(watched)
+    )
