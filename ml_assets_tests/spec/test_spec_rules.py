@@ -326,7 +326,7 @@ SOURCE: TypeAdapter[SourceSpec] = TypeAdapter(SourceSpec)
         (FILES, "path", "../{partition}.csv", "stays inside its folder"),
         (FILES, "path", "orders.csv", "of a partitioned source must hold {partition}"),
         (FILES, "partitioned", False, "holds {partition} but partitioned is false"),
-        (FILES, "format", "xlsx", "'csv', 'parquet' or 'jsonl'"),
+        (FILES, "format", "xlsx", "'csv', 'parquet', 'jsonl' or 'binary'"),
         (FILES, "watermark", "placed", "Extra inputs are not permitted"),
         (EVENTS, "known_at", ..., "Field required"),
         (EVENTS, "known_at", "placed", "not declared"),
