@@ -7,7 +7,7 @@ from types import ModuleType
 
 import dagster as dg
 
-from ml_assets.automation import housekeeping
+from ml_assets.automation import alerts, housekeeping
 from ml_assets.resources.launcher import LauncherResource
 from ml_assets.resources.objects import ObjectsResource
 from ml_assets.resources.snapshots import SnapshotsResource
@@ -37,7 +37,8 @@ def build(settings: Settings, only: str | None = None) -> dg.Definitions:
     pipelines = [_load(folder) for folder in wanted]
     # a process for each step would cost two seconds of imports a step
     shared = dg.Definitions(resources=resources(settings), executor=dg.in_process_executor)
-    return dg.Definitions.merge(*pipelines, housekeeping.definitions(), shared)
+    ours = [housekeeping.definitions(), alerts.definitions(settings)]
+    return dg.Definitions.merge(*pipelines, *ours, shared)
 
 
 def resources(settings: Settings) -> dict[str, dg.ConfigurableResource]:

@@ -79,6 +79,8 @@ class Settings:
     price_per_hour: float | None
     """Of a machine that trains, in any currency; None: costs are not told."""
     retention: Retention
+    alerts: tuple[str, ...] = field(repr=False)
+    """URLs of whom to tell of trouble; they are checked where they are used, and hold secrets."""
     sql: Mapping[str, str] = field(repr=False)
     """Connection name -> SQLAlchemy URL. Not in repr: a URL may hold a password."""
 
@@ -133,6 +135,7 @@ def read_settings(
         mlflow_url=_url(env, "ML_ASSETS_MLFLOW_URL", _tracking_url(env)),
         price_per_hour=_price(env.get("ML_ASSETS_PRICE_PER_HOUR", "")),
         retention=_retention(env.get("ML_ASSETS_RETENTION", "")),
+        alerts=tuple(env.get("ML_ASSETS_ALERTS", "").split()),
         sql={
             k.removeprefix(SQL_PREFIX): v for k, v in env.items() if k.startswith(SQL_PREFIX) and v
         },

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 
 from ml_assets.cli import (
+    alerts,
     check,
     compare,
     demo,
@@ -12,6 +13,7 @@ from ml_assets.cli import (
     experiments,
     export,
     gc,
+    generate,
     history,
     land_week,
     logs,
@@ -40,6 +42,7 @@ from ml_assets.errors import EvidenceError, Interrupted, MlAssetsError
 _COMMANDS = (
     demo,
     land_week,
+    generate,
     run,
     new,
     check,
@@ -64,6 +67,7 @@ _COMMANDS = (
     tune_batch,
     ui,
     drill,
+    alerts,
     gc,
     reset,
 )
@@ -81,6 +85,7 @@ environment:
   ML_ASSETS_RETENTION  how long unused things are kept, e.g. "checkpoints=2d history=8w" (see gc)
   ML_ASSETS_SIGNING_KEY, ML_ASSETS_TRUSTED_KEYS
                        whose signature counts (default: a key of the store's own)
+  ML_ASSETS_ALERTS     who is told of trouble: URLs of webhooks, Slack, mail servers (see alerts)
   ML_ASSETS_PRICE_PER_HOUR  what an hour of a machine costs, for the costs of runs
   MLFLOW_TRACKING_URI  MLflow server (default: a database in the state folder)
 """

@@ -28,6 +28,7 @@ from ml_assets.planning.in_flight import (
     runs_on,
 )
 from ml_assets.planning.selection import Selection
+from ml_assets.runs.interrupts import interrupts_outside_polars
 
 Tell = Callable[[str], None]
 
@@ -63,7 +64,7 @@ def execute(
         TRIGGER_TAG: "command line",
         **selection.tags,
     }
-    with _Progress(instance, own[PID_TAG], tell) as progress:
+    with _Progress(instance, own[PID_TAG], tell) as progress, interrupts_outside_polars():
         try:
             result = subset.execute_in_process(
                 instance=instance,

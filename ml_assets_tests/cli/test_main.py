@@ -14,6 +14,10 @@ from ml_assets_tests.worlds import irises
 OPTIONS = {
     "demo": {"plant"},
     "land-week": {"weeks"},
+    "generate": {
+        *("folder", "weeks", "start", "seed", "scale", "drift", "nulls", "category", "concept"),
+        *("label_delay", "volume", "duplicates", "schema"),
+    },
     "run": {"pipeline", "as_of", "through", "fresh", "epochs", "experiment", "hypothesis", "goal"},
     "new": {"name", "table", "label", "key", "time", "into"},
     "check": {"pipeline"},
@@ -38,6 +42,7 @@ OPTIONS = {
     "tune-batch": {"pipeline", "batch", "processes", "threads", "steps", "json"},
     "ui": {"port", "host"},
     "drill": {"pipeline"},
+    "alerts": {"what"},
     "gc": {"dry_run", "json"},
     "reset": {"yes"},
 }

@@ -32,6 +32,7 @@ SIGNING_KEY = base64.b64encode(f"{CANARY}-thirty-two-byte-key!".ljust(32, "!").e
 SECRETS = {
     "ML_ASSETS_SIGNING_KEY": SIGNING_KEY,
     "ML_ASSETS_SQL_WAREHOUSE": f"sqlite:////nowhere/at/all.db?password={CANARY}-sql",
+    "ML_ASSETS_ALERTS": f"https://ann:{CANARY}-hook@127.0.0.1:9/{CANARY}-path",
     "AWS_ACCESS_KEY_ID": f"{CANARY}-aws-id",
     "AWS_SECRET_ACCESS_KEY": f"{CANARY}-aws",
     "MLFLOW_TRACKING_USERNAME": f"{CANARY}-mlflow-user",
