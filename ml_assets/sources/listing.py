@@ -76,8 +76,9 @@ def list_local(name: str, root: Path, pattern: Pattern) -> Iterator[Found | Refu
     Raises:
         SourceError: a fixed folder of the path leads out of ``root``, or cannot be listed.
     """
-    walk = _Walk(name, root, root.resolve())
-    yield from walk.below("", pattern.segments)
+    for found in _Walk(name, root, root.resolve()).below("", pattern.segments):
+        if not pattern.repeats or pattern.fields(found.path) is not None:
+            yield found
 
 
 @dataclass(frozen=True)

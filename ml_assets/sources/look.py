@@ -9,8 +9,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from ml_assets.errors import SourceError
 from ml_assets.sources.files import PathSource, delivery, receipt_of_delivery
-from ml_assets.sources.listing import Listing
+from ml_assets.sources.listing import Found, Listing, Refusal
 from ml_assets.sources.pattern import Pattern, pattern_of
 from ml_assets.sources.places import Folder, place_of
 from ml_assets.sources.seen import Seen
@@ -98,7 +99,7 @@ def _parts(
     """The partitions of which there are files, in the order they were asked for."""
     listings: dict[Key, Listing] = {}
     for found in place_of(name, pattern, root).list(pattern):
-        key = None if partitions is None else _cut(name, source, pattern, found.path)
+        key = None if partitions is None else _cut(name, source, pattern, found)
         listings.setdefault(key, Listing()).add(found)
     if partitions is None:
         return {None: _Part(pattern, listings.get(None, Listing()))}
@@ -115,10 +116,17 @@ def _parts(
     }
 
 
-def _cut(name: str, source: PathSource, pattern: Pattern, path: str) -> str:
+def _cut(name: str, source: PathSource, pattern: Pattern, found: Found | Refusal) -> str:
+    """The partition, or version, that a file belongs to."""
+    if isinstance(found, Refusal):  # of a folder, perhaps
+        fields = pattern.fields_of_folder(found.path)
+        cut = fields.get("version" if source.versioned else "partition")
+        if cut is None:
+            raise SourceError(found.said)
+        return cut
     if source.versioned:
-        return version_of(name, pattern, path)
-    return (pattern.fields(path) or {})[PARTITION_FIELD[1:-1]]
+        return version_of(name, pattern, found.path)
+    return (pattern.fields(found.path) or {})[PARTITION_FIELD[1:-1]]
 
 
 def _place(root: Path, pattern: Pattern) -> str:

@@ -1,7 +1,7 @@
 """Which paths a source's ``path`` stands for: fixed folders, ``{fields}`` and wildcards."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -32,6 +32,8 @@ class Pattern:
     path: str
     given: Mapping[str, str]
     """Fields that are known already: they stand in ``path`` no more."""
+    declared: str
+    """The path before any field was filled in."""
 
     def at(self, **fields: str) -> "Pattern":
         """The same with these fields filled in."""
@@ -57,6 +59,12 @@ class Pattern:
     def is_one_file(self) -> bool:
         return not _WILD.search(self.path)
 
+    @cached_property
+    def repeats(self) -> bool:
+        """Whether a field comes twice: its parts alone do not tell what matches."""
+        named = fields_in(self.path)
+        return len(named) > len(set(named))
+
     @property
     def prefix(self) -> str:
         """What every path begins with, up to the first field or wildcard."""
@@ -73,21 +81,30 @@ class Pattern:
 
     @cached_property
     def _whole(self) -> re.Pattern[str]:
-        parts = [
-            r"(?:(?!\.)[^/]+/)*" if segment.text == ANY_DEPTH else f"{_regex(segment.text)}/"
-            for segment in self.segments
-        ]
-        return re.compile(_once("".join(parts)[:-1]))
+        return _joined(self.segments)
 
     def fields(self, relative: str) -> dict[str, str] | None:
         """The fields of a path; None where the pattern does not stand for it."""
         found = self._whole.fullmatch(relative)
         return {**self.given, **found.groupdict()} if found else None
 
+    def fields_of_folder(self, relative: str) -> dict[str, str]:
+        """The fields that the path of a folder tells already."""
+        found = _joined(self.segments[: relative.count("/") + 1]).fullmatch(relative)
+        return found.groupdict() if found else {}
+
 
 def pattern_of(path: str) -> Pattern:
     """The pattern of a source's path."""
-    return Pattern(path, {})
+    return Pattern(path, {}, path)
+
+
+def _joined(segments: Sequence[Segment]) -> re.Pattern[str]:
+    parts = [
+        r"(?:(?!\.)[^/]+/)*" if segment.text == ANY_DEPTH else f"{_regex(segment.text)}/"
+        for segment in segments
+    ]
+    return re.compile(_once("".join(parts).removesuffix("/")))
 
 
 def _segment(text: str) -> Segment:

@@ -1,7 +1,6 @@
 """Where files of a source lie: a folder of this machine, or a bucket. One small port, two kinds."""
 
 import hashlib
-import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Protocol
 
 from ml_assets.errors import SourceError
 from ml_assets.sources.listing import Found, Refusal, list_local
-from ml_assets.sources.pattern import Pattern
+from ml_assets.sources.pattern import Pattern, pattern_of
 
 CHUNK = 1 << 20
 MOST_BYTES = 2 << 30
@@ -87,11 +86,10 @@ def check_folder(name: str, pattern: Pattern, root: Path) -> None:
         raise SourceError(
             f"{name}: ML_ASSETS_SOURCES is {root}, and there is no such folder. {remedy}"
         )
-    fixed = itertools.takewhile(lambda segment: segment.regex is None, pattern.segments[:-1])
-    folder = root.joinpath(*(s.text for s in fixed if s.text != "**"))
+    folder = root / pattern_of(pattern.declared).folder
     if not folder.is_dir():
         raise SourceError(
-            f"{name}: there is no landing folder {folder} (path {pattern.path!r} below"
+            f"{name}: there is no landing folder {folder} (path {pattern.declared!r} below"
             f" ML_ASSETS_SOURCES, which is {root}). {remedy}"
         )
 
