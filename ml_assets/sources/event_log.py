@@ -36,9 +36,16 @@ class EventLog(Protocol):
 
 
 class BatchLog:
-    """The log of batches that were delivered as files, in whatever order, some of them again."""
+    """The log of batches that were delivered as files, in whatever order, some of them again.
+
+    Raises:
+        SourceError: an event has no number.
+    """
 
     def __init__(self, batches: Iterable[Batch], offset: str) -> None:
+        batches = tuple(batches)
+        for batch in batches:
+            _check_numbered(batch.frame[offset], offset, batch.title)
         known = [(_bound(b, offset, "min"), _bound(b, offset, "max"), b) for b in batches]
         self._batches = sorted(known, key=lambda item: item[:2])
 
@@ -68,7 +75,7 @@ def _new_events(
 ) -> pl.DataFrame:
     """The events of a batch that are new; those taken hold the offsets 0 to ``next_one`` - 1."""
     frame = batch.frame.unique(maintain_order=True).sort(offset)
-    _check_numbers(frame, offset, batch.title)
+    _check_once(frame[offset], batch.title)
     again = frame.filter(pl.col(offset) < next_one)
     if again.height:
         _check_again(again, pl.concat(taken)[again[offset]], offset, f"{where}: {batch.title}")
@@ -92,13 +99,15 @@ def _check_again(again: pl.DataFrame, taken: pl.DataFrame, offset: str, where: s
         )
 
 
-def _check_numbers(frame: pl.DataFrame, offset: str, title: str) -> None:
-    numbers = frame[offset]
+def _check_numbered(numbers: pl.Series, offset: str, title: str) -> None:
     if numbers.null_count() or (numbers.len() and _as_int(numbers.min()) < 0):
         raise SourceError(
             f"{title}: an event has no offset of 0 or more in {offset!r}. Every event is numbered"
             " by its stream."
         )
+
+
+def _check_once(numbers: pl.Series, title: str) -> None:
     twice = numbers.filter(numbers.is_duplicated())
     if twice.len():
         raise SourceError(

@@ -15,6 +15,8 @@ from ml_assets.errors import SourceError
 
 Result = TypeVar("Result")
 
+PATIENCE_SECONDS = 30.0
+"""Another look at work lets go of the memory sooner."""
 _TABLE = (
     "CREATE TABLE IF NOT EXISTS seen"
     " (place TEXT PRIMARY KEY, stamp TEXT NOT NULL, since REAL NOT NULL, receipt TEXT)"
