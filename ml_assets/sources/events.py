@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import polars as pl
 
 from ml_assets.errors import SourceError
-from ml_assets.sources.schema import JSON_VALUES, Columns, check_names, from_values
+from ml_assets.sources.schema import JSON_VALUES, TYPES, Columns, check_names, from_values
 
 
 def parse_lines(content: bytes, declared: Columns, where: str) -> pl.DataFrame:
@@ -27,7 +27,7 @@ def parse_lines(content: bytes, declared: Columns, where: str) -> pl.DataFrame:
         _parse_line(line, f"{where}, line {number}") for number, line in lines.items()
     ]
     if not events:
-        return pl.DataFrame(schema=dict.fromkeys(declared, pl.Null))
+        return pl.DataFrame(schema={name: TYPES[dtype] for name, dtype in declared.items()})
     _check_keys(events, numbers, declared, where)
     columns = {name: [event.get(name) for event in events] for name in declared}
     return from_values(

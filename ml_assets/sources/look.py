@@ -119,7 +119,7 @@ def _parts(
 def _cut(name: str, source: PathSource, pattern: Pattern, found: Found | Refusal) -> str:
     """The partition, or version, that a file belongs to."""
     if isinstance(found, Refusal):  # of a folder, perhaps
-        fields = pattern.fields_of_folder(found.path)
+        fields = pattern.fields(found.path) or pattern.fields_of_folder(found.path)
         cut = fields.get("version" if source.versioned else "partition")
         if cut is None:
             raise SourceError(found.said)

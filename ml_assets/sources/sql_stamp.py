@@ -45,7 +45,7 @@ def _measures(column: "sa.Column[Any]") -> "list[sa.ColumnElement[Any]]":
         return [count, sa.func.sum(sa.case((column, 1), else_=0))]
     if isinstance(kind, sa.Integer):
         return [count, sa.func.max(column), sa.func.sum(column % _PRIME)]
-    if isinstance(kind, sa.Numeric):
+    if isinstance(kind, sa.Numeric | sa.Float):
         return [count, sa.func.max(column), sa.func.sum(column)]
     if isinstance(kind, sa.String):
         length = sa.func.sum(sa.func.length(column))

@@ -1,9 +1,14 @@
 """The landing sensor: what lands is taken in once, what failed waits, and the model follows."""
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 
 import dagster as dg
 
+from ml_assets.settings import read_settings
+from ml_assets.storage.embedded import open_snapshots
+from ml_assets.storage.layout import Address
 from ml_assets_tests.automation.conftest import World
 from ml_assets_tests.worlds import deliveries
 
@@ -159,3 +164,58 @@ def test_the_model_follows_once_its_data_is_published_and_a_refusal_stands(plant
     assert "the model of 2024-03-25 stands refused: " in world.says()
     world.cursors.clear()
     assert "stands refused" in world.says()  # it is in the ledger, not in a memory
+
+
+def test_a_file_that_is_still_being_written_holds_up_its_partition_only(plant: Plant):
+    world = plant(2, LANDING)
+    world.settle()
+    deliveries.land(world.sources, 4)
+    orders = world.sources / "orders" / "2024-01-15.csv"
+    whole = orders.read_text()
+    orders.write_text(whole[: len(whole) // 2].rstrip())
+    (request,) = world.asks_for()
+    assert request.tags["why"] == "sources [2024-01-22]: never made"
+    assert world.execute(request)
+    world.settle()
+    said = world.says()
+    assert "orders [2024-01-15] is left for now" in said
+    assert "does not end with a line break yet" in said
+    orders.write_text(whole)
+    assert "the next look tells" in str(world.evaluate().skip_message)
+    (request,) = world.asks_for()
+    assert request.tags["why"] == "sources [2024-01-15]: never made"
+
+
+def test_a_refused_file_fails_its_partition_and_not_the_tick(plant: Plant, tmp_path: Path):
+    world = plant(2, LANDING)
+    world.settle()
+    deliveries.land(world.sources, 4)
+    orders = world.sources / "orders" / "2024-01-15.csv"
+    good = orders.read_text()
+    orders.rename(tmp_path / "elsewhere.csv")
+    orders.symlink_to(tmp_path / "elsewhere.csv")
+    assert world.settle() == ["sources"]
+    assert world.published("raw_snapshot", "orders") == [*WEEKS[:2], WEEKS[3]]
+    for _ in range(2):
+        assert "sources [2024-01-15 .. 2024-01-22: 2 partitions]" not in world.says()
+        assert "waits for its source or its code to change" in world.says()
+    orders.unlink()
+    orders.write_text(good)
+    world.settle()
+    assert world.published("raw_snapshot", "orders") == WEEKS
+
+
+def test_a_late_record_is_a_new_version_and_the_old_one_stays_readable(plant: Plant):
+    world = plant(2, LANDING)
+    world.settle()
+    store = open_snapshots(read_settings().snapshots)
+    table = Address("deliveries", "raw_snapshot", "arrivals", WEEKS[1])
+    then = store.resolve("main")
+    before = store.scan(then, table.table).collect()
+    arrivals = world.sources / "arrivals" / f"{WEEKS[1]}.jsonl"
+    late = {"order": 10**6, "late": True, "arrived_at": "2024-01-20T00:00:00Z"}
+    arrivals.write_text(arrivals.read_text() + json.dumps(late) + "\n")
+    assert world.settle() == ["sources", "table_closed_orders", "features"]
+    after = store.scan(store.resolve("main"), table.table).collect()
+    assert after.height == before.height + 1
+    assert store.scan(then, table.table).collect().equals(before)
