@@ -1,4 +1,4 @@
-"""A million files taken in by reference: microseconds of the processor and memory per object, nothing copied.
+"""A million files taken in by reference: processor time and memory per object, nothing copied.
 
     python benchmarks/references.py [--objects 1000000]
 

@@ -2,10 +2,12 @@
 
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import dagster as dg
 
+from ml_assets.runs.reliability import reliability
 from ml_assets.settings import read_settings
 from ml_assets.storage.embedded import open_snapshots
 from ml_assets.storage.layout import Address
@@ -164,6 +166,11 @@ def test_the_model_follows_once_its_data_is_published_and_a_refusal_stands(plant
     assert "the model of 2024-03-25 stands refused: " in world.says()
     world.cursors.clear()
     assert "stands refused" in world.says()  # it is in the ledger, not in a memory
+
+    now = datetime.now(UTC)
+    ran = reliability(world.graph.spec, world.instance, now - timedelta(days=1), now)
+    assert ran.work[-1].end == "refused"
+    assert ran.share == 1.0
 
 
 def test_a_file_that_is_still_being_written_holds_up_its_partition_only(plant: Plant):
