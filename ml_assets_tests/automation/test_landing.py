@@ -9,8 +9,8 @@ import dagster as dg
 
 from ml_assets.runs.reliability import reliability
 from ml_assets.settings import read_settings
-from ml_assets.storage.embedded import open_snapshots
 from ml_assets.storage.layout import Address
+from ml_assets.storage.stores import open_snapshots
 from ml_assets_tests.automation.conftest import World
 from ml_assets_tests.worlds import deliveries
 
