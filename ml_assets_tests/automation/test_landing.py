@@ -201,11 +201,9 @@ def test_a_refused_file_fails_its_partition_and_not_the_tick(plant: Plant, tmp_p
     good = orders.read_text()
     orders.rename(tmp_path / "elsewhere.csv")
     orders.symlink_to(tmp_path / "elsewhere.csv")
-    assert world.settle() == ["sources"]
-    assert world.published("raw_snapshot", "orders") == [*WEEKS[:2], WEEKS[3]]
-    for _ in range(2):
-        assert "sources [2024-01-15 .. 2024-01-22: 2 partitions]" not in world.says()
-        assert "waits for its source or its code to change" in world.says()
+    assert world.settle() == ["sources", "sources", "table_closed_orders"]
+    assert world.published("validated_table", "orders") == [*WEEKS[:2], WEEKS[3]]
+    assert "sources [2024-01-15] failed in run" in world.says()
     orders.unlink()
     orders.write_text(good)
     world.settle()
