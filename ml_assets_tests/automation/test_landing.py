@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import dagster as dg
+import pytest
 
 from ml_assets.runs.reliability import reliability
 from ml_assets.settings import read_settings
@@ -71,7 +72,7 @@ def test_a_partition_that_failed_waits_until_its_source_changes(plant: Plant):
     world = plant(3, LANDING)
     arrivals = world.sources / "arrivals" / "2024-01-15.jsonl"
     good = arrivals.read_text()
-    arrivals.write_text(good.replace("true", "null").replace("false", "null"))
+    deliveries.deliver(arrivals, good.replace("true", "null").replace("false", "null"))
     assert world.settle() == ["sources", "sources", "table_closed_orders", "features"]
     assert world.published("validated_table", "arrivals") == WEEKS[:2]
     assert world.published("feature_set") == WEEKS[1:2]  # its neighbours are not held up
@@ -80,7 +81,7 @@ def test_a_partition_that_failed_waits_until_its_source_changes(plant: Plant):
     for _ in range(3):
         said = world.says()
         assert f"sources [2024-01-15] failed in run {run.run_id[:8]} and waits" in said
-    arrivals.write_text(good)
+    deliveries.deliver(arrivals, good)
     (request,) = world.asks_for()
     assert request.tags["why"].startswith("sources [2024-01-15]")
     assert world.execute(request)
@@ -173,7 +174,10 @@ def test_the_model_follows_once_its_data_is_published_and_a_refusal_stands(plant
     assert ran.share == 1.0
 
 
-def test_a_file_that_is_still_being_written_holds_up_its_partition_only(plant: Plant):
+def test_a_file_that_is_still_being_written_holds_up_its_partition_only(
+    plant: Plant, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("ml_assets.sources.whole.QUIET", timedelta(days=1))  # of a slow machine
     world = plant(2, LANDING)
     world.settle()
     deliveries.land(world.sources, 4)

@@ -183,7 +183,7 @@ def land(sources: Path, weeks: int, *, heavy: frozenset[int] = frozenset()) -> N
     """
     for folder in ("orders", "arrivals"):
         (sources / folder).mkdir(parents=True, exist_ok=True)
-    _deliver(sources / "depots.csv", "depot,docks\nnorth,4\nsouth,2\nwest,9\n", START)
+    deliver(sources / "depots.csv", "depot,docks\nnorth,4\nsouth,2\nwest,9\n", START)
     draw = random.Random(7)
     for week in range(weeks):
         begin = START + timedelta(weeks=week)
@@ -191,12 +191,14 @@ def land(sources: Path, weeks: int, *, heavy: frozenset[int] = frozenset()) -> N
         name = begin.date().isoformat()
         header = "order,depot,load,ordered_at\n"
         end = begin + timedelta(weeks=1)
-        _deliver(sources / "orders" / f"{name}.csv", header + "\n".join(orders) + "\n", end)
-        _deliver(sources / "arrivals" / f"{name}.jsonl", "\n".join(arrivals) + "\n", end)
+        deliver(sources / "orders" / f"{name}.csv", header + "\n".join(orders) + "\n", end)
+        deliver(sources / "arrivals" / f"{name}.jsonl", "\n".join(arrivals) + "\n", end)
 
 
-def _deliver(file: Path, text: str, at: datetime) -> None:
+def deliver(file: Path, text: str, at: datetime | None = None) -> None:
+    """Write a file of ``at``, or of an hour ago: nobody waits for the rest of it."""
     file.write_text(text)
+    at = at or datetime.now(UTC) - timedelta(hours=1)
     os.utime(file, (at.timestamp(), at.timestamp()))
 
 
