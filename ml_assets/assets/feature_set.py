@@ -5,8 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 import dagster as dg
 import polars as pl
 
+from ml_assets.assets.card import card_of, label_columns
 from ml_assets.assets.graph import PipelineGraph
-from ml_assets.assets.metadata import history, table_metadata
+from ml_assets.assets.metadata import card_link, history, table_metadata
 from ml_assets.assets.partitioned import Events, Made, make_partitions
 from ml_assets.assets.publish import Draft, Work, input_version
 from ml_assets.assets.reads import Reads, feature_reads
@@ -67,14 +68,15 @@ def feature_set(graph: PipelineGraph) -> dg.AssetsDefinition:
             work = Work(address, code_version, inputs, context.run_id)
             with Draft(store, work, base) as draft:
                 draft.table(rows, spec.features.key)
-                published = draft.publish(
-                    attributes={
-                        "label_rate": label_rate(rows, graph),
-                        "class_shares": class_shares(rows, graph),
-                    }
-                )
-            metadata = table_metadata(store, published, address)
-            return Made(published, {**metadata, **published.record.attributes["label_rate"]})
+                draft.card(rows, spec.features.key, label_columns(spec))
+                attributes = {
+                    "label_rate": label_rate(rows, graph),
+                    "class_shares": class_shares(rows, graph),
+                }
+                published = draft.publish(attributes=attributes)
+            metadata = {**table_metadata(store, published, address), **card_link(address)}
+            rates, card = attributes["label_rate"], card_of(address, draft.statistics, spec)
+            return Made(published, {**metadata, **rates}, card=card)
 
         whole = Address(graph.name, STAGE)
         yield from make_partitions(

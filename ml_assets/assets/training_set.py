@@ -5,13 +5,14 @@ from datetime import UTC, datetime
 import dagster as dg
 import polars as pl
 
+from ml_assets.assets.card import card_of, split_labels
 from ml_assets.assets.chronicle import chronicled
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.inputs import require_record, resolve_base
-from ml_assets.assets.metadata import numbers, record_metadata
+from ml_assets.assets.metadata import card_link, data_card, numbers, record_metadata
 from ml_assets.assets.publish import Draft, Work, input_version
 from ml_assets.dataset.leaks import check_leaks
-from ml_assets.dataset.shards import load_schema, write_shards
+from ml_assets.dataset.shards import load_schema, scan_rows, write_shards
 from ml_assets.dataset.split import SplitPlan, plan_time_split, random_split
 from ml_assets.errors import WindowError
 from ml_assets.registry.release.recalls import require_sound
@@ -74,11 +75,14 @@ def training_set(graph: PipelineGraph) -> dg.AssetsDefinition:
             "label_rate": list(schema.label_rate),
         }
         with Draft(store, work, base, rows=sum(rows.values())) as draft:
+            draft.card(scan_rows(ref, schema), graph.spec.features.key, split_labels(graph.spec))
             published = draft.publish(attributes=attributes, data_version=ref.digest)
         return dg.MaterializeResult(
             metadata={
                 "window": dg.MetadataValue.md(window_markdown(window, rows)),
                 "dagster/uri": ref.uri,
+                **card_link(address),
+                **data_card(card_of(address, draft.statistics, graph.spec)),
                 **record_metadata(published),
                 **numbers({f"rows_{name}": count for name, count in rows.items()}),
                 **numbers({"label_rate": schema.label_rate[0] if schema.label_rate else None}),

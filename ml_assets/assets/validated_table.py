@@ -3,9 +3,10 @@
 import dagster as dg
 import polars as pl
 
+from ml_assets.assets.card import card_of
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.inputs import require_record
-from ml_assets.assets.metadata import history, numbers, table_metadata
+from ml_assets.assets.metadata import card_link, history, numbers, table_metadata
 from ml_assets.assets.partitioned import CheckOutcome, Events, Made, make_partitions
 from ml_assets.assets.publish import Draft, Work, input_version
 from ml_assets.errors import DataRejected
@@ -95,6 +96,7 @@ def publish_audited(
         return Made(None, {}, checks, _rejected(work.address, found, kept))
     with Draft(store, work, base) as draft:
         draft.table(found.clean, source.key)
+        draft.card(found.clean, source.key)
         draft.extra_table(QUARANTINE_FILE, found.quarantined, source.key)
         published = draft.publish(
             attributes={
@@ -104,7 +106,8 @@ def publish_audited(
                 "audit": audit_outcome(found).model_dump(mode="json"),
             }
         )
-    metadata = table_metadata(store, published, work.address)
+    metadata = {**table_metadata(store, published, work.address), **card_link(work.address)}
+    card = card_of(work.address, draft.statistics)
     rows = {
         "rows_in": len(found.clean) + len(found.quarantined),
         "quarantined": len(found.quarantined),
@@ -112,7 +115,7 @@ def publish_audited(
     }
     if source.known_at and len(found.clean):
         metadata["known_until"] = str(found.clean[source.known_at].max())
-    return Made(published, {**metadata, **numbers(rows)}, checks)
+    return Made(published, {**metadata, **numbers(rows)}, checks, card=card)
 
 
 def _volume_check(key: dg.AssetKey, source: SourceSpec) -> list[dg.AssetCheckSpec]:

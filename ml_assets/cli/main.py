@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ml_assets.cli import (
     alerts,
+    card,
     check,
     compare,
     demo,
@@ -64,6 +65,7 @@ _COMMANDS = (
     read,
     recall,
     report,
+    card,
     tune_batch,
     ui,
     drill,

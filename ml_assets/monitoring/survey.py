@@ -57,7 +57,7 @@ def survey(
     rows = table.lazy()
     schema = rows.collect_schema()
     by = list(key) or schema.names()
-    grouped = [*labels.by, *([labels.period] if labels.period else [])] if labels else []
+    grouped = _groupings(schema, labels) if labels else []
     asked = [_counts(rows, schema, by), _sample(rows, schema, by)]
     if labels:
         asked += [_labels(rows, schema, labels, name) for name in ("", *grouped)]
@@ -77,6 +77,14 @@ def survey(
         sample=_sampled(sample),
         sampled_columns=tuple(sample.columns[1:]),
     )
+
+
+def _groupings(schema: pl.Schema, labels: LabelColumns) -> list[str]:
+    """The columns that are there, and the period where it is one of times."""
+    period = labels.period if labels.period in schema else None
+    timed = period is not None and kind_of(schema[period]) == "time"
+    by = dict.fromkeys(name for name in labels.by if name in schema and name != period)
+    return [*by, *([period] if period and timed else [])]
 
 
 def kind_of(dtype: pl.DataType) -> Kind:
@@ -244,7 +252,9 @@ def _group(by: str, frame: pl.DataFrame) -> Grouped:
 def _sample(rows: pl.LazyFrame, schema: pl.Schema, key: Sequence[str]) -> pl.LazyFrame:
     """The rows with the smallest hash of their key: the same whatever the order, and they add."""
     hashed = pl.struct(key).hash(seed=_SEED).alias(_PART)
-    return rows.select(hashed, *schema.names()).bottom_k(SAMPLED, by=[_PART, *key])
+    # as text: Python has no year of five digits
+    shown = [pl.col(n).cast(pl.String) if t.is_temporal() else pl.col(n) for n, t in schema.items()]
+    return rows.select(hashed, *shown).bottom_k(SAMPLED, by=[_PART, *key])
 
 
 def _sampled(sample: pl.DataFrame) -> tuple[SampledRow, ...]:

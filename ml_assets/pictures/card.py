@@ -1,12 +1,12 @@
 """The data card: what a table holds, from its statistics, as pictures and as one HTML page."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from html import escape
 from math import floor, sqrt
 
-from ml_assets.monitoring.statistics import Column, Grouped, Labels, Numbers, TableStatistics
+from ml_assets.monitoring.statistics import Column, Grouped, Numbers, TableStatistics
 from ml_assets.pictures.drawing import Axis, Series, line_chart, number
 from ml_assets.pictures.page import cards, section
 from ml_assets.pictures.picture import Picture, Table
@@ -74,8 +74,8 @@ def card_page(card: Card, ways: Mapping[str, str]) -> str:
 
 
 _DISTRIBUTIONS = (
-    "Blue: along the range of the values, the highest column as high as the row; where a few values"
-    " lie far out, the outermost columns hold them. Orange: the most frequent values, in that order."
+    "Blue: along the range of the values; where a few lie far out, the outermost columns hold them."
+    " Orange: the most frequent values, in that order."
 )
 
 
@@ -92,7 +92,7 @@ def facts_table(card: Card) -> Table:
     ]
     if card.label and seen.labels:
         rows.append(("rows with a label", f"{seen.labels.labelled:,}"))
-        named = zip(_rate_names(card.label), seen.labels.rates, strict=False)
+        named = zip(_rate_names(card.label)[:CLASSES], seen.labels.rates, strict=False)
         rows += [(name.lower(), number(rate)) for name, rate in named]
     return Table("Data card", card.span, ("", ""), rows)
 
@@ -251,7 +251,10 @@ def _different(column: Column) -> str:
 
 def _value(column: Column, value: float) -> str:
     if column.kind == "time":
-        moment = _EPOCH + timedelta(microseconds=value)
+        try:
+            moment = _EPOCH + timedelta(microseconds=value)
+        except OverflowError:
+            return "no year of four digits"
         return f"{moment:%Y-%m-%d}" if column.type == "Date" else f"{moment:%Y-%m-%d %H:%M}"
     if column.kind == "span":
         return f"{number(value / 1e6)} s"

@@ -39,6 +39,7 @@ OPTIONS = {
     "read": {"key", "partition", "version", "limit", "format", "output"},
     "recall": {"snapshot", "lift", "author", "reason", "dry_run", "json"},
     "report": {"pipeline", "open"},
+    "card": {"pipeline", "table", "partition", "open"},
     "tune-batch": {"pipeline", "batch", "processes", "threads", "steps", "json"},
     "ui": {"port", "host"},
     "drill": {"pipeline"},
