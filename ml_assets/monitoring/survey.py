@@ -253,7 +253,8 @@ def _sample(rows: pl.LazyFrame, schema: pl.Schema, key: Sequence[str]) -> pl.Laz
     """The rows with the smallest hash of their key: the same whatever the order, and they add."""
     hashed = pl.struct(key).hash(seed=_SEED).alias(_PART)
     # as text: Python has no year of five digits
-    shown = [pl.col(n).cast(pl.String) if t.is_temporal() else pl.col(n) for n, t in schema.items()]
+    times = {name for name, dtype in schema.items() if kind_of(dtype) == "time"}
+    shown = [pl.col(name).cast(pl.String if name in times else schema[name]) for name in schema]
     return rows.select(hashed, *shown).bottom_k(SAMPLED, by=[_PART, *key])
 
 
