@@ -26,8 +26,8 @@ GROUPS = 200
 SAMPLED = 8
 """Rows of the sample: those with the smallest hash of their key."""
 _FINEST = -1000
-_STEPS = 16
-"""No histogram divides its range in more than 2^16 parts, however few of them hold anything."""
+_STEPS = 12
+"""No histogram divides its range in more than 2^12 parts, however few of them hold anything."""
 
 Whole = NDArray[np.int64]
 Kind = Literal["number", "time", "span", "text", "other"]

@@ -146,7 +146,7 @@ def _bins(
     if not asked:
         return {}
     found = rows.select(asked).collect(engine="streaming")
-    return {one.name: one.explode().struct.unnest() for one in found.get_columns()}
+    return {one.name: one[0].struct.unnest() for one in found.get_columns()}
 
 
 def _place(value: pl.Expr, level: int) -> pl.Expr:
@@ -177,7 +177,7 @@ def _column(
 
 
 def _texts(values: pl.DataFrame) -> Texts:
-    counts = {value: count for value, count in values.iter_rows() if value is not None}
+    counts: dict[str, int] = dict(values.iter_rows())
     return Texts.of(counts, sum(counts.values()), len(counts), 0)
 
 

@@ -158,7 +158,7 @@ def test_one_value_far_out_does_not_flatten_the_others() -> None:
     values = [*np.random.default_rng(0).normal(size=1000).tolist(), 300.0]
     seen = column(survey(pl.DataFrame({"x": values}), []), "x").numbers
     assert seen is not None
-    assert len(seen.histogram.places) > BINS / 2
+    assert len(seen.histogram.places) > BINS / 4
     assert seen.quantile(0.5) == pytest.approx(float(np.median(values)), abs=0.2)
 
 
