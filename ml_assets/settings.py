@@ -15,6 +15,9 @@ from ml_assets.errors import SettingsError
 Launcher = Literal["local"]
 
 SQL_PREFIX = "ML_ASSETS_SQL_"
+_LAKEFS = "lakefs://"
+_LAKEFS_PLACE = re.compile(r"lakefs://([a-z0-9][a-z0-9-]{2,62})(?:/(\w[-\w]{0,62}))?", re.ASCII)
+"""lakeFS's own rules for the names of repositories and branches."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,63 @@ def read_signing(environment: Mapping[str, str] | None = None) -> Signing:
 
 
 @dataclass(frozen=True)
+class LakeFs:
+    """A lakeFS server and who we are there: ``LAKEFS_*``."""
+
+    endpoint: str
+    s3_endpoint: str
+    """Of its S3 gateway; by default the same address."""
+    access_key: str
+    secret_key: str = field(repr=False)
+
+
+def is_lakefs(location: str) -> bool:
+    """Whether snapshots are kept on a lakeFS server."""
+    return location.startswith(_LAKEFS)
+
+
+def lakefs_place(location: str) -> tuple[str, str]:
+    """Repository and branch of ``lakefs://repository[/branch]``.
+
+    Raises:
+        SettingsError: it is none.
+    """
+    place = _LAKEFS_PLACE.fullmatch(location)
+    if place is None:
+        shown = "holds a user or password" if "@" in location else f"is {location!r}"
+        raise SettingsError(
+            f"ML_ASSETS_SNAPSHOTS {shown}; expected lakefs://repository or"
+            " lakefs://repository/branch (default main). Keys come from LAKEFS_ACCESS_KEY_ID and"
+            " LAKEFS_SECRET_ACCESS_KEY, never from the address."
+        )
+    return place[1], place[2] or "main"
+
+
+def read_lakefs(environment: Mapping[str, str] | None = None) -> LakeFs:
+    """Where the lakeFS server is, and the keys to it.
+
+    Raises:
+        SettingsError: one is missing, or no address.
+    """
+    env = os.environ if environment is None else environment
+    needed = ("LAKEFS_ENDPOINT", "LAKEFS_ACCESS_KEY_ID", "LAKEFS_SECRET_ACCESS_KEY")
+    missing = [name for name in needed if not env.get(name)]
+    if missing:
+        raise SettingsError(
+            f"ML_ASSETS_SNAPSHOTS names a lakeFS repository, and {' and '.join(missing)}"
+            f" {'is' if len(missing) == 1 else 'are'} not set. Expected: the address of the server,"
+            " such as http://127.0.0.1:8000, and a pair of keys that it gave out."
+        )
+    endpoint = _url(env, "LAKEFS_ENDPOINT", "http://127.0.0.1:8000").removesuffix("/api/v1")
+    return LakeFs(
+        endpoint,
+        _url(env, "LAKEFS_S3_ENDPOINT", endpoint),
+        env["LAKEFS_ACCESS_KEY_ID"],
+        env["LAKEFS_SECRET_ACCESS_KEY"],
+    )
+
+
+@dataclass(frozen=True)
 class Settings:
     """Where state lives and which servers are used. Every default is embedded: no server runs."""
 
@@ -67,6 +127,7 @@ class Settings:
     sources: Path
     pipelines: tuple[Path, ...]
     snapshots: str
+    """A folder, or ``lakefs://repository[/branch]``."""
     objects: str
     checkpoints: str | None
     """A folder or ``s3://bucket/prefix`` that holds those of each session; None: beside it."""
@@ -98,6 +159,12 @@ class Settings:
         return self.sql.get(connection, f"sqlite:///{self.sources / connection.lower()}.db")
 
 
+def state_folder(environment: Mapping[str, str] | None = None) -> Path:
+    """Where everything of this machine lies: ``ML_ASSETS_HOME``."""
+    env = os.environ if environment is None else environment
+    return Path(env.get("ML_ASSETS_HOME") or ".ml_assets").expanduser().resolve()
+
+
 def read_settings(
     environment: Mapping[str, str] | None = None, *, rooms_to_come: bool = False
 ) -> Settings:
@@ -110,7 +177,7 @@ def read_settings(
         SettingsError: a value cannot be used; the message names the variable and the remedy.
     """
     env = os.environ if environment is None else environment
-    home = Path(env.get("ML_ASSETS_HOME") or ".ml_assets").expanduser().resolve()
+    home = state_folder(env)
     if home.exists() and not home.is_dir():
         raise SettingsError(
             f"ML_ASSETS_HOME is {home}, which is a regular file; a folder is expected."
@@ -120,7 +187,7 @@ def read_settings(
         home=home,
         sources=Path(env.get("ML_ASSETS_SOURCES") or home / "demo").expanduser().resolve(),
         pipelines=_folders(env.get("ML_ASSETS_PIPELINES", ""), rooms_to_come),
-        snapshots=_local_path(env, "ML_ASSETS_SNAPSHOTS", home / "snapshots"),
+        snapshots=_snapshots(env, home / "snapshots"),
         objects=_local_path(env, "ML_ASSETS_OBJECTS", home / "objects"),
         checkpoints=_checkpoints(env),
         launcher=_launcher(env.get("ML_ASSETS_LAUNCHER") or "local"),
@@ -165,6 +232,14 @@ def _folders(value: str, to_come: bool) -> tuple[Path, ...]:
                 " that holds one folder per pipeline: create it, or run `ml-assets new NAME`."
             )
     return folders
+
+
+def _snapshots(env: Mapping[str, str], default: Path) -> str:
+    value = env.get("ML_ASSETS_SNAPSHOTS", "")
+    if not is_lakefs(value):
+        return _local_path(env, "ML_ASSETS_SNAPSHOTS", default)
+    repository, branch = lakefs_place(value)
+    return f"{_LAKEFS}{repository}/{branch}"
 
 
 def _local_path(env: Mapping[str, str], name: str, default: Path) -> str:

@@ -26,7 +26,7 @@ from ml_assets.resources.sources import SourcesResource
 from ml_assets.runs.execute import Tell, execute, mark_dead_runs, wait_for_others
 from ml_assets.settings import Settings
 from ml_assets.spec.load import find_pipeline, load_spec
-from ml_assets.storage.embedded import open_snapshots
+from ml_assets.storage.stores import open_snapshots
 
 _LATER = "see the runs with ml-assets experiments, and add to one with ml-assets note"
 

@@ -38,6 +38,7 @@ OPTIONS = {
     "verify": {"subject", "key", "head", "json"},
     "read": {"key", "partition", "version", "limit", "format", "output"},
     "recall": {"snapshot", "lift", "author", "reason", "dry_run", "json"},
+    "reliability": {"pipeline", "days", "json"},
     "report": {"pipeline", "open"},
     "card": {"pipeline", "table", "partition", "open"},
     "suspects": {"pipeline", "format", "output"},

@@ -19,9 +19,10 @@ from ml_assets.operations.workplace import Workplace, open_pipeline
 from ml_assets.registry.ledger.chain import read
 from ml_assets.registry.ledger.stages import champion
 from ml_assets.spec.records import LedgerEntry
-from ml_assets.storage.embedded import EmbeddedStore, open_snapshots
+from ml_assets.storage.embedded import EmbeddedStore
 from ml_assets.storage.layout import Address, read_record
 from ml_assets.storage.objects import LocalObjects
+from ml_assets.storage.stores import open_snapshots
 from ml_assets_tests.worlds import irises
 from ml_assets_tests.worlds.world import World
 
