@@ -17,8 +17,8 @@ from ml_assets.operations.report_server import serving_reports
 from ml_assets.operations.tables import read_table
 from ml_assets.operations.workplace import Workplace, open_pipeline
 from ml_assets.settings import read_settings
-from ml_assets.storage.embedded import open_snapshots
 from ml_assets.storage.layout import Address
+from ml_assets.storage.stores import open_snapshots
 from ml_assets_tests.worlds import deliveries
 from ml_assets_tests.worlds.world import World, free_ports
 
