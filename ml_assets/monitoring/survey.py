@@ -29,8 +29,7 @@ TEXT = 80
 """Characters of a value by which it is told from others; a cell of the sample shows fewer."""
 _CELL = 60
 _SEED = 0
-_PART = "\x1f"
-"""Between the name of a column and what was measured of it: no column is called so."""
+_HASH = "hash"
 
 
 @dataclass(frozen=True)
@@ -54,37 +53,53 @@ def survey(
         key: columns by which a row is known; all of them where there is none.
         labels: of a table that has a label.
     """
-    rows = table.lazy()
+    names = table.lazy().collect_schema().names()
+    place = {name: str(at) for at, name in enumerate(names)}
+    rows = table.lazy().rename(place)  # a column may be called anything
     schema = rows.collect_schema()
-    by = list(key) or schema.names()
-    grouped = _groupings(schema, labels) if labels else []
+    by = [place[name] for name in key] or schema.names()
     asked = [_counts(rows, schema, by), _sample(rows, schema, by)]
-    if labels:
-        asked += [_labels(rows, schema, labels, name) for name in ("", *grouped)]
+    placed = _placed(schema, labels, place) if labels else None
+    groupings = ["", *_groupings(placed)] if placed else []
+    asked += [_labels(rows, schema, placed, name) for name in groupings if placed]
     counts, sample, *groups = pl.collect_all(asked, engine="streaming")
-    told = [_group(n, frame) for n, frame in zip(("", *grouped), groups, strict=False)]
     first = counts.row(0, named=True)
     second = _bins(rows, schema, first)
+    told = [
+        Grouped(by=names[int(by)] if by else "", groups=_group(frame))
+        for by, frame in zip(groupings, groups, strict=True)
+    ]
     repeated = first["rows"] - first["keys"]
     return TableStatistics(
         rows=first["rows"],
-        columns=tuple(_column(name, dtype, first, second) for name, dtype in schema.items()),
+        columns=tuple(
+            _column(name, place[name], schema[place[name]], first, second) for name in names
+        ),
         key=tuple(key),
         repeated_keys=repeated,
         repeated_rows=_repeated(rows, first["rows"]) if repeated else 0,
         labels=told[0].groups[0] if told else None,
         grouped=tuple(told[1:]),
         sample=_sampled(sample),
-        sampled_columns=tuple(sample.columns[1:]),
+        sampled_columns=tuple(names),
     )
 
 
-def _groupings(schema: pl.Schema, labels: LabelColumns) -> list[str]:
-    """The columns that are there, and the period where it is one of times."""
-    period = labels.period if labels.period in schema else None
+def _placed(schema: pl.Schema, labels: LabelColumns, place: Mapping[str, str]) -> LabelColumns:
+    """The same by the places of the columns; without those that are not there, or are no times."""
+    period = place.get(labels.period or "")
     timed = period is not None and kind_of(schema[period]) == "time"
-    by = dict.fromkeys(name for name in labels.by if name in schema and name != period)
-    return [*by, *([period] if period and timed else [])]
+    by = dict.fromkeys(place[name] for name in labels.by if name in place)
+    return LabelColumns(
+        label=place[labels.label],
+        classes=labels.classes,
+        by=tuple(name for name in by if name != period),
+        period=period if timed else None,
+    )
+
+
+def _groupings(labels: LabelColumns) -> list[str]:
+    return [*labels.by, *([labels.period] if labels.period else [])]
 
 
 def kind_of(dtype: pl.DataType) -> Kind:
@@ -161,18 +176,22 @@ def _counted(value: pl.Expr, name: str) -> pl.Expr:
 
 
 def _column(
-    name: str, dtype: pl.DataType, first: Mapping[str, Any], second: Mapping[str, pl.DataFrame]
+    name: str,
+    at: str,
+    dtype: pl.DataType,
+    first: Mapping[str, Any],
+    second: Mapping[str, pl.DataFrame],
 ) -> Column:
     kind = kind_of(dtype)
-    missing = first[_named(name, "null")] + (first.get(_named(name, "nan")) or 0)
+    missing = first[_named(at, "null")] + (first.get(_named(at, "nan")) or 0)
     return Column(
         name=name,
         type=str(dtype),
         kind=kind,
         missing=missing,
-        infinite=first.get(_named(name, "infinite")) or 0,
-        numbers=_numbers(name, first, second) if kind not in ("text", "other") else None,
-        texts=_texts(second[name]) if kind == "text" else None,
+        infinite=first.get(_named(at, "infinite")) or 0,
+        numbers=_numbers(at, first, second) if kind not in ("text", "other") else None,
+        texts=_texts(second[at]) if kind == "text" else None,
     )
 
 
@@ -241,21 +260,20 @@ def _sums(schema: pl.Schema, labels: LabelColumns) -> list[pl.Expr]:
     ]
 
 
-def _group(by: str, frame: pl.DataFrame) -> Grouped:
-    groups = [
+def _group(frame: pl.DataFrame) -> tuple[Labels, ...]:
+    return largest(
         Labels(value=value, rows=rows, labelled=labelled, sums=tuple(map(_bounded, sums)))
         for value, rows, labelled, *sums in frame.iter_rows()
-    ]
-    return Grouped(by=by, groups=largest(groups))
+    )
 
 
 def _sample(rows: pl.LazyFrame, schema: pl.Schema, key: Sequence[str]) -> pl.LazyFrame:
     """The rows with the smallest hash of their key: the same whatever the order, and they add."""
-    hashed = pl.struct(key).hash(seed=_SEED).alias(_PART)
+    hashed = pl.struct(key).hash(seed=_SEED).alias(_HASH)
     # as text: Python has no year of five digits
     times = {name for name, dtype in schema.items() if kind_of(dtype) == "time"}
     shown = [pl.col(name).cast(pl.String if name in times else schema[name]) for name in schema]
-    return rows.select(hashed, *shown).bottom_k(SAMPLED, by=[_PART, *key])
+    return rows.select(hashed, *shown).bottom_k(SAMPLED, by=[_HASH, *key])
 
 
 def _sampled(sample: pl.DataFrame) -> tuple[SampledRow, ...]:
@@ -274,4 +292,4 @@ def _cell(value: object) -> str:
 
 
 def _named(column: str, what: str) -> str:
-    return f"{column}{_PART}{what}"
+    return f"{column} {what}"

@@ -258,7 +258,8 @@ def _value(column: Column, value: float) -> str:
         return f"{moment:%Y-%m-%d}" if column.type == "Date" else f"{moment:%Y-%m-%d %H:%M}"
     if column.kind == "span":
         return f"{number(value / 1e6)} s"
-    return f"{value:,.0f}" if value == floor(value) and abs(value) < 1e6 else f"{value:.4g}"
+    whole = column.type.startswith(("Int", "UInt")) or value == floor(value)
+    return f"{value:,.0f}" if whole and abs(value) < 1e9 else f"{value:.4g}"
 
 
 def _short(text: str) -> str:

@@ -199,6 +199,15 @@ def test_a_column_may_be_called_anything_and_hold_no_row(name: str) -> None:
     assert merge(seen, seen).rows == 0
 
 
+def test_columns_that_are_called_like_what_is_measured_of_them_are_told_apart() -> None:
+    names = ["0", "1", "0 null", "hash", "rows", "", "value", "count", "\x1f"]
+    rows = pl.DataFrame({name: [place, None] for place, name in enumerate(names)})
+    seen = survey(rows, ["hash"], LabelColumns("rows", by=("value", "0 null", "gone")))
+    assert [one.name for one in seen.columns] == names
+    assert [one.missing for one in seen.columns] == [1] * len(names)
+    assert [one.by for one in seen.grouped] == ["value", "0 null"]
+
+
 def test_the_sample_is_of_the_rows_and_no_more_than_a_few() -> None:
     seen = survey(frame(500), ["order"])
     assert len(seen.sample) == SAMPLED
