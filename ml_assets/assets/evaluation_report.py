@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from ml_assets.assets.chronicle import chronicled
+from ml_assets.assets.drift_baseline import make_baseline
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.inputs import require_record, resolve_base
 from ml_assets.assets.last_release import REPORT_FILE, changes_since
@@ -27,6 +28,7 @@ from ml_assets.evaluation.judge import ChampionScores, Holdout, judge
 from ml_assets.evaluation.robustness import Perturbed, spoil
 from ml_assets.evaluation.suspects import Scores, has_suspects, suspects
 from ml_assets.launch.launcher import Launcher
+from ml_assets.monitoring.baseline import BASELINE_FILE
 from ml_assets.operations.suspects import SUSPECTS_FILE
 from ml_assets.pictures.evaluation import evaluation_pictures
 from ml_assets.pictures.picture import Picture, Table, plain_markdown
@@ -94,6 +96,7 @@ def evaluation_report(graph: PipelineGraph) -> dg.AssetsDefinition:
         span = tuple(data.attributes["holdout"])
         report, scored = bench.judge(model, span, against, seeds)
         measured, wrong = scored.measured(), bench.suspects(scored)
+        baseline = make_baseline(graph, store, base, data, trained.data_version, scored.predictions)
         since = changes_since(context.log, graph, store, base, report)
         seen = (_champion_input(against.ref.digest),) if against else ()
         inputs = (input_version(trained, base), input_version(data, base))
@@ -106,11 +109,14 @@ def evaluation_report(graph: PipelineGraph) -> dg.AssetsDefinition:
                 draft.text(spread_file(graph), canonical_json(report.champion.seeds))
             if wrong is not None:
                 draft.extra_table(SUSPECTS_FILE, wrong, graph.spec.features.key)
+            if baseline:
+                draft.text(BASELINE_FILE, canonical_json(baseline))
             published = draft.publish(
                 attributes={
                     "measured": measured.model_dump(),
                     "metrics": {name: i.value for name, i in report.metrics.items()},
                     "changes": since.model_dump() if since else None,
+                    **({"baseline": digest_of(baseline)} if baseline else {}),
                 },
                 data_version=digest_of(report),
             )

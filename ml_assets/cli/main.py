@@ -10,6 +10,7 @@ from ml_assets.cli import (
     check,
     compare,
     demo,
+    drift,
     drill,
     experiments,
     export,
@@ -18,6 +19,7 @@ from ml_assets.cli import (
     history,
     land_week,
     logs,
+    lookup,
     new,
     note,
     override,
@@ -56,11 +58,13 @@ _COMMANDS = (
     promote,
     override,
     rollback,
+    drift,
     experiments,
     note,
     compare,
     logs,
     predict,
+    lookup,
     prove,
     export,
     verify,
@@ -88,6 +92,7 @@ environment:
   ML_ASSETS_UI_URL, ML_ASSETS_REPORTS_URL, ML_ASSETS_MLFLOW_URL
                        where links lead to (default: what `ml-assets ui` serves)
   ML_ASSETS_CHECKPOINTS  folder or s3://bucket/prefix of checkpoints (default: the state folder)
+  ML_ASSETS_ONLINE     file or redis:// URL of the online store (default: in the state folder)
   ML_ASSETS_RETENTION  how long unused things are kept, e.g. "checkpoints=2d history=8w" (see gc)
   ML_ASSETS_SIGNING_KEY, ML_ASSETS_TRUSTED_KEYS
                        whose signature counts (default: a key of the store's own)
