@@ -6,16 +6,17 @@ from datetime import UTC, datetime, timedelta
 import dagster as dg
 import polars as pl
 
+from ml_assets.assets.card import card_of, split_labels
 from ml_assets.assets.chronicle import chronicled
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.inputs import require_record, resolve_base
 from ml_assets.assets.leak_checks import check_result, leak_specs, set_checks
-from ml_assets.assets.metadata import numbers, record_metadata
+from ml_assets.assets.metadata import card_link, data_card, numbers, record_metadata
 from ml_assets.assets.publish import Draft, Work, input_version
 from ml_assets.dataset.entities import keep_entities_apart, stratified_group_split
 from ml_assets.dataset.fitted import find_foreign_fit
 from ml_assets.dataset.leaks import examine, refusal
-from ml_assets.dataset.shards import labelled_rows, load_schema, write_labelled
+from ml_assets.dataset.shards import labelled_rows, load_schema, scan_rows, write_labelled
 from ml_assets.dataset.split import SplitPlan, plan_time_split, random_split
 from ml_assets.errors import LeakError, WindowError
 from ml_assets.registry.release.recalls import require_sound
@@ -85,6 +86,7 @@ def training_set(graph: PipelineGraph) -> dg.AssetsDefinition:
             "leaks": {one.name: one.model_dump(mode="json") for one in found},
         }
         with Draft(store, work, base, rows=sum(rows.values())) as draft:
+            draft.card(scan_rows(ref, schema), graph.spec.features.key, split_labels(graph.spec))
             published = draft.publish(attributes=attributes, data_version=ref.digest)
         rate = schema.label_rate[0] if schema.label_rate else None
         counts = {f"rows_{name}": count for name, count in rows.items()}
@@ -92,6 +94,8 @@ def training_set(graph: PipelineGraph) -> dg.AssetsDefinition:
             metadata={
                 "window": dg.MetadataValue.md(window_markdown(window, rows)),
                 "dagster/uri": ref.uri,
+                **card_link(work.address),
+                **data_card(card_of(work.address, draft.statistics, graph.spec)),
                 **record_metadata(published),
                 **numbers({**counts, "label_rate": rate}),
             },
