@@ -8,6 +8,7 @@ from ml_assets.cli import (
     alerts,
     check,
     compare,
+    data,
     demo,
     drill,
     experiments,
@@ -61,6 +62,7 @@ _COMMANDS = (
     prove,
     export,
     verify,
+    data,
     read,
     recall,
     report,
@@ -81,6 +83,9 @@ environment:
   ML_ASSETS_PIPELINES  more folders that hold pipelines, separated like PATH
   ML_ASSETS_UI_URL, ML_ASSETS_REPORTS_URL, ML_ASSETS_MLFLOW_URL
                        where links lead to (default: what `ml-assets ui` serves)
+  ML_ASSETS_SNAPSHOTS  folder or lakefs://repository[/branch] of tables, records and the ledger
+  LAKEFS_ENDPOINT, LAKEFS_ACCESS_KEY_ID, LAKEFS_SECRET_ACCESS_KEY, LAKEFS_S3_ENDPOINT
+                       the lakeFS server, and the keys to it
   ML_ASSETS_CHECKPOINTS  folder or s3://bucket/prefix of checkpoints (default: the state folder)
   ML_ASSETS_RETENTION  how long unused things are kept, e.g. "checkpoints=2d history=8w" (see gc)
   ML_ASSETS_SIGNING_KEY, ML_ASSETS_TRUSTED_KEYS

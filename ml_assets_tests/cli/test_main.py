@@ -36,6 +36,7 @@ OPTIONS = {
     "prove": {"what", "which", "despite_code", "from_snapshots", "keep", "json"},
     "export": {"pipeline", "to"},
     "verify": {"subject", "key", "head", "json"},
+    "data": {"verb"},
     "read": {"key", "partition", "version", "limit", "format", "output"},
     "recall": {"snapshot", "lift", "author", "reason", "dry_run", "json"},
     "report": {"pipeline", "open"},

@@ -1,0 +1,106 @@
+"""The whole walk with its snapshots on a lakeFS server: bit for bit what the embedded one gives."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from ml_assets_tests.storage.lakefs_server import LakeFSServer, lakefs_server
+from ml_assets_tests.storage.lakefs_server.repository import Repository
+from ml_assets_tests.worlds import irises
+from ml_assets_tests.worlds.lakefs import new_repository
+from ml_assets_tests.worlds.world import World
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[LakeFSServer]:
+    with lakefs_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def on_lakefs(server: LakeFSServer, tmp_path_factory: pytest.TempPathFactory) -> World:
+    """A model is released; its snapshots are on the server."""
+    root = tmp_path_factory.mktemp("on-lakefs")
+    world = World(root, new_repository(server, root / "state"))
+    irises.plant(world.pipelines, world.sources)
+    world.cli("run", "irises")
+    return world
+
+
+@pytest.fixture(scope="module")
+def embedded(on_lakefs: World, tmp_path_factory: pytest.TempPathFactory) -> World:
+    """The same from the same sources, with the snapshots in a folder."""
+    root = tmp_path_factory.mktemp("embedded")
+    same = {
+        "ML_ASSETS_SOURCES": str(on_lakefs.sources),
+        "ML_ASSETS_PIPELINES": str(on_lakefs.pipelines),
+    }
+    world = World(root, same)
+    world.cli("run", "irises")
+    return world
+
+
+def repository(server: LakeFSServer) -> Repository:
+    (found,) = server.catalog.repositories.values()
+    return found
+
+
+def test_the_snapshots_are_on_the_server_and_nowhere_else(
+    on_lakefs: World, server: LakeFSServer
+) -> None:
+    state = on_lakefs.root / "state"
+    assert not (state / "snapshots").exists()
+    assert not [*state.rglob("data.parquet")]
+    paths = repository(server).tree("main")
+    assert "tables/irises/feature_set/all/data.parquet" in paths
+    assert list(repository(server).branches) == ["main"], "the branches of the work are gone"
+
+
+def test_every_data_version_and_the_model_are_the_same_bit_for_bit(
+    on_lakefs: World, embedded: World
+) -> None:
+    assert versions(on_lakefs) == versions(embedded)
+    assert ("irises/trained_model", None) in versions(on_lakefs)
+    assert weights(on_lakefs) == weights(embedded)
+    one, other = (world.status("irises")["release"] for world in (on_lakefs, embedded))
+    assert (one["version"], one["metrics"]) == (other["version"], other["metrics"])
+
+
+def versions(world: World) -> dict[tuple[str, str | None], str]:
+    """Of every stage but the checkpoints: torch gives each save an id, so no two are equal."""
+    stages = [s for s in world.status("irises")["stages"] if s["key"] != "irises/checkpoints"]
+    return {(stage["key"], stage["partition"]): stage["version"] for stage in stages}
+
+
+def weights(world: World) -> dict[str, bytes]:
+    """Name -> bytes, of the weights of every model."""
+    folder = world.root / "state" / "objects" / "models"
+    found = {str(f.relative_to(folder)): f.read_bytes() for f in folder.rglob("*.safetensors")}
+    assert found
+    return found
+
+
+def test_the_release_has_a_name_that_people_can_say(on_lakefs: World, server: LakeFSServer) -> None:
+    assert "irises-release-1" in repository(server).tags
+    said = on_lakefs.cli("read", "irises/feature_set", "--version", "irises-release-1")
+    assert "150 rows" in said
+    assert "hold the same" in on_lakefs.cli("data", "diff", "release-1")
+
+
+def test_what_was_made_is_not_made_again(on_lakefs: World, server: LakeFSServer) -> None:
+    before, tables = versions(on_lakefs), server.faults.count("PUT", "data.parquet")
+    on_lakefs.cli("run", "irises")
+    assert versions(on_lakefs) == before
+    assert server.faults.count("PUT", "data.parquet") == tables
+
+
+def test_the_state_on_the_server_is_verified_and_no_secret_lies_anywhere(
+    on_lakefs: World, server: LakeFSServer
+) -> None:
+    said = on_lakefs.cli("verify", "irises") + on_lakefs.cli("gc", "--dry-run")
+    assert "refused" not in said
+    assert "for the server's own garbage collection" in said
+    assert server.secret_key not in said
+    state = on_lakefs.root / "state"
+    for file in (file for file in state.rglob("*") if file.is_file()):
+        assert server.secret_key.encode() not in file.read_bytes(), file
