@@ -39,6 +39,7 @@ OPTIONS = {
     "data": {"verb"},
     "read": {"key", "partition", "version", "limit", "format", "output"},
     "recall": {"snapshot", "lift", "author", "reason", "dry_run", "json"},
+    "reliability": {"pipeline", "days", "json"},
     "report": {"pipeline", "open"},
     "tune-batch": {"pipeline", "batch", "processes", "threads", "steps", "json"},
     "ui": {"port", "host"},

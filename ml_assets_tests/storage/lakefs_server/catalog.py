@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from ml_assets_tests.storage.lakefs_server import names, staging
@@ -45,6 +45,8 @@ class Catalog:
     repositories: dict[str, Repository] = field(default_factory=dict)
     store_endpoint: str = ""
     """Where presigned URLs lead."""
+    clock: Callable[[], float] = time.time
+    """What signatures are as old against."""
     hooks: Hooks = field(init=False)
     lock: threading.Lock = field(default_factory=threading.Lock)
 

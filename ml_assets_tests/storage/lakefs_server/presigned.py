@@ -5,7 +5,6 @@ credentials behind. A URL is good for one method and one object, for some minute
 also carries an Authorization header is refused, as S3 does.
 """
 
-import time
 from email.message import Message
 from urllib.parse import quote, urlencode
 
@@ -34,7 +33,7 @@ def presigned_url(
     setup = catalog.setup
     setup.check_presigns()
     path = "/" + quote(address.partition("://")[2], safe="/,-_.~")
-    moment = sigv4.amz_time(time.time())
+    moment = sigv4.amz_time(catalog.clock())
     said = {
         **(query or {}),
         "X-Amz-Algorithm": sigv4.ALGORITHM,
@@ -48,14 +47,15 @@ def presigned_url(
     unsigned = Request(method, f"{path}?{urlencode(said, quote_via=quote)}", host)
     claim = sigv4.Claim(setup.store_key, moment[:8], "us-east-1", "s3", ("host",), "", moment)
     signature = sigv4.signature(unsigned, claim, setup.store_secret, sigv4.UNSIGNED)
-    expires = int(time.time()) + setup.presign_expires
+    expires = int(catalog.clock()) + setup.presign_expires
     return f"{catalog.store_endpoint}{unsigned.target}&X-Amz-Signature={signature}", expires
 
 
 def answer(catalog: Catalog, request: Request) -> Response:
     """The answer of the object store."""
     try:
-        sigv4.verify_presigned(request, catalog.setup.store_key, catalog.setup.store_secret)
+        setup = catalog.setup
+        sigv4.verify_presigned(request, setup.store_key, setup.store_secret, catalog.clock())
         return _carried_out(catalog, request, f"{catalog.setup.blockstore}:/{request.path}")
     except S3Error as refused:
         return error(refused, request)

@@ -5,6 +5,7 @@ branch without a lock and tries again where another one was faster.
 """
 
 import fnmatch
+import random
 import secrets
 import threading
 import time
@@ -174,7 +175,9 @@ class Repository:
             TooManyTries: another operation was faster every time.
             LostRace: the same, for an operation that is tried once.
         """
-        for _ in range(tries):
+        for number in range(tries):
+            if number:  # back off, longer each time, so that one of the rivals gets through
+                time.sleep(random.uniform(0, min(0.001 * 2**number, 0.05)))
             before = self.branch(name)
             after = change(before)
             with self.lock:

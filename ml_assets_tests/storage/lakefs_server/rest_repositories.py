@@ -331,7 +331,7 @@ def _storage(catalog: Catalog) -> dict[str, Any]:
         "blockstore_type": catalog.setup.blockstore,
         "blockstore_namespace_example": f"{scheme}example-bucket/",
         "blockstore_namespace_ValidityRegex": f"^{scheme}",
-        "default_namespace_prefix": "",
+        "default_namespace_prefix": f"{scheme}tests",
         "pre_sign_support": catalog.setup.presigns,
         "pre_sign_support_ui": catalog.setup.presigns,
         "pre_sign_multipart_upload": catalog.setup.presigns,

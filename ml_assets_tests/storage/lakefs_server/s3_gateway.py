@@ -31,7 +31,8 @@ _CODES: list[tuple[type[Refused], str]] = [  # the first that fits
 def answer(catalog: Catalog, request: Request) -> Response:
     try:
         setup = catalog.setup
-        request.body = sigv4.verify(request, setup.access_key, setup.secret_key)
+        keys = setup.access_key, setup.secret_key
+        request.body = sigv4.verify(request, *keys, catalog.clock())
         return _operation(catalog, request)
     except S3Error as refused:
         return error(refused, request)

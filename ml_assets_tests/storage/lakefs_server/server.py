@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from ml_assets_tests.storage.lakefs_server import (
+    garbage,
     presigned,
     rest_history,
     rest_objects,
@@ -49,6 +50,11 @@ class LakeFSServer:
         """What a sweep of the garbage collector does: the bytes go, the entry stays."""
         entry, _ = self.catalog.read(self.catalog.repository(repository), reference, path)
         self.catalog.store.delete(entry.address)
+
+    def collect_garbage(self, repository: str, *, days_later: float = 0) -> int:
+        """A sweep by the repository's rules, as of so many days from now: how many objects went."""
+        kept_by = self.catalog.repository(repository)
+        return len(garbage.sweep(self.catalog, kept_by, days_later=days_later))
 
 
 @contextmanager

@@ -51,7 +51,7 @@ def amz_time(seconds: float) -> str:
     return time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(seconds))
 
 
-def verify(request: Request, key: str, secret: str) -> bytes:
+def verify(request: Request, key: str, secret: str, now: float) -> bytes:
     """The body as the sender meant it: of a streamed one, without its chunk signatures.
 
     Raises:
@@ -64,7 +64,7 @@ def verify(request: Request, key: str, secret: str) -> bytes:
     if claim.key != key:
         raise S3Error("AccessDenied")
     payload = request.header("x-amz-content-sha256") or UNSIGNED
-    _compare(request, claim, secret, payload)
+    _compare(request, claim, secret, payload, now)
     if payload == STREAMING:
         return _signed_chunks(request.body, claim, secret)
     if payload == STREAMING_UNSIGNED:
@@ -74,14 +74,14 @@ def verify(request: Request, key: str, secret: str) -> bytes:
     return request.body
 
 
-def verify_presigned(request: Request, key: str, secret: str) -> None:
+def verify_presigned(request: Request, key: str, secret: str, now: float) -> None:
     """The same for a URL alone; two ways of saying who one is are one too many."""
     if request.header("Authorization"):
         raise S3Error("InvalidArgument", "Only one auth mechanism allowed")
     claim = _from_query(request)
     if claim.key != key:
         raise S3Error("InvalidAccessKeyId")
-    _compare(request, claim, secret, UNSIGNED)
+    _compare(request, claim, secret, UNSIGNED, now)
 
 
 def signature(request: Request, claim: Claim, secret: str, payload: str) -> str:
@@ -106,14 +106,13 @@ def signature(request: Request, claim: Claim, secret: str, payload: str) -> str:
     return _signed(claim, secret, [ALGORITHM, claim.moment, claim.scope, hashed])
 
 
-def _compare(request: Request, claim: Claim, secret: str, payload: str) -> None:
+def _compare(request: Request, claim: Claim, secret: str, payload: str, now: float) -> None:
     if not hmac.compare_digest(signature(request, claim, secret, payload), claim.signature):
         raise S3Error("SignatureDoesNotMatch")
     try:
         signed_at = timegm(time.strptime(claim.moment, "%Y%m%dT%H%M%SZ"))
     except ValueError as bad:
         raise S3Error("MalformedDate") from bad
-    now = time.time()
     if claim.expires is not None:
         if now > signed_at + claim.expires:
             raise S3Error("AccessDenied", "Request has expired")
