@@ -88,7 +88,8 @@ def test_the_release_has_a_name_that_people_can_say(on_lakefs: World, server: La
     assert "irises-release-1" in repository(server).tags
     said = on_lakefs.cli("read", "irises/feature_set", "--version", "irises-release-1")
     assert "150 rows" in said
-    assert "hold the same" in on_lakefs.cli("data", "diff", "release-1")
+    since = on_lakefs.cli("data", "diff", "release-1")
+    assert since.split() == ["added", "irises/released_model"], "the line of the ledger came first"
 
 
 def test_what_was_made_is_not_made_again(on_lakefs: World, server: LakeFSServer) -> None:
