@@ -10,6 +10,7 @@ import dagster as dg
 from ml_assets.automation import alerts, housekeeping
 from ml_assets.resources.launcher import LauncherResource
 from ml_assets.resources.objects import ObjectsResource
+from ml_assets.resources.online import OnlineResource
 from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.resources.sources import SourcesResource
 from ml_assets.resources.tracking import TrackingResource
@@ -46,6 +47,7 @@ def resources(settings: Settings) -> dict[str, dg.ConfigurableResource]:
     return {
         "snapshots": SnapshotsResource(location=settings.snapshots),
         "objects": ObjectsResource(location=settings.objects),
+        "online": OnlineResource(),
         "sources": SourcesResource(root=str(settings.sources)),
         "launcher": LauncherResource(objects=settings.objects, checkpoints=settings.checkpoints),
         "tracking": TrackingResource(),

@@ -131,6 +131,8 @@ class Settings:
     objects: str
     checkpoints: str | None
     """A folder or ``s3://bucket/prefix`` that holds those of each session; None: beside it."""
+    online: str = field(repr=False)
+    """A file or a ``redis://`` URL that features are looked up in. A URL may hold a password."""
     launcher: Launcher
     tracking_uri: str
     ui_url: str
@@ -190,6 +192,7 @@ def read_settings(
         snapshots=_snapshots(env, home / "snapshots"),
         objects=_local_path(env, "ML_ASSETS_OBJECTS", home / "objects"),
         checkpoints=_checkpoints(env),
+        online=_online(env, home / "online.db"),
         launcher=_launcher(env.get("ML_ASSETS_LAUNCHER") or "local"),
         tracking_uri=env.get("MLFLOW_TRACKING_URI") or f"sqlite:///{home / 'mlflow.db'}",
         ui_url=_url(env, "ML_ASSETS_UI_URL", "http://127.0.0.1:3000"),
@@ -210,7 +213,8 @@ def environment_apart(settings: Settings, home: Path, trusted: str = "") -> dict
     Args:
         trusted: public keys that count there besides its own.
     """
-    shared = ("ML_ASSETS_SNAPSHOTS", "ML_ASSETS_OBJECTS", "ML_ASSETS_CHECKPOINTS")
+    stores = ("SNAPSHOTS", "OBJECTS", "CHECKPOINTS", "ONLINE")
+    shared = [f"ML_ASSETS_{name}" for name in stores]
     apart = {k: v for k, v in os.environ.items() if k not in (*shared, "MLFLOW_TRACKING_URI")}
     keys = " ".join(filter(None, (apart.get("ML_ASSETS_TRUSTED_KEYS"), trusted)))
     return {
@@ -253,6 +257,19 @@ def _local_path(env: Mapping[str, str], name: str, default: Path) -> str:
             " Set it to a folder, or unset it."
         )
     return str(Path(value).expanduser().resolve())
+
+
+def _online(env: Mapping[str, str], default: Path) -> str:
+    value = env.get("ML_ASSETS_ONLINE") or str(default)
+    parts = urlsplit(value)
+    if not parts.scheme:
+        return str(Path(value).expanduser().resolve())
+    if parts.scheme not in ("redis", "rediss") or not parts.hostname:
+        raise SettingsError(
+            f"ML_ASSETS_ONLINE has the scheme {parts.scheme!r}; expected a file, or"
+            " redis://host:6379/0 (rediss:// with TLS)."
+        )
+    return value
 
 
 def _checkpoints(env: Mapping[str, str]) -> str | None:

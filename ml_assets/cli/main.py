@@ -10,6 +10,7 @@ from ml_assets.cli import (
     compare,
     data,
     demo,
+    drift,
     drill,
     experiments,
     export,
@@ -18,6 +19,7 @@ from ml_assets.cli import (
     history,
     land_week,
     logs,
+    lookup,
     new,
     note,
     override,
@@ -55,11 +57,13 @@ _COMMANDS = (
     promote,
     override,
     rollback,
+    drift,
     experiments,
     note,
     compare,
     logs,
     predict,
+    lookup,
     prove,
     export,
     verify,
@@ -89,6 +93,7 @@ environment:
   LAKEFS_ENDPOINT, LAKEFS_ACCESS_KEY_ID, LAKEFS_SECRET_ACCESS_KEY, LAKEFS_S3_ENDPOINT
                        the lakeFS server, and the keys to it
   ML_ASSETS_CHECKPOINTS  folder or s3://bucket/prefix of checkpoints (default: the state folder)
+  ML_ASSETS_ONLINE     file or redis:// URL of the online store (default: in the state folder)
   ML_ASSETS_RETENTION  how long unused things are kept, e.g. "checkpoints=2d history=8w" (see gc)
   ML_ASSETS_SIGNING_KEY, ML_ASSETS_TRUSTED_KEYS
                        whose signature counts (default: a key of the store's own)

@@ -25,7 +25,7 @@ from ml_assets.storage.objects import LocalObjects
 from ml_assets.storage.snapshots import MAIN, CommitId, SnapshotStore
 from ml_assets.storage.stores import open_snapshots
 
-PUBLISHED = ("raw_snapshot", "validated_table", "derived_table", "feature_set")
+PUBLISHED = ("raw_snapshot", "validated_table", "derived_table", "feature_set", "online_features")
 _SHORTEST_PREFIX = 6
 
 

@@ -341,6 +341,38 @@ def test_a_branch_that_moves_every_time_ends_in_429(demo: Demo) -> None:
     assert demo.refused(merge, "work", "main")[0] == 429
 
 
+def test_a_commit_whose_first_step_loses_the_race_is_a_server_error(demo: Demo) -> None:
+    """lakeFS closes the staging area in one try; what was staged stays and can be committed."""
+    demo.put("main", {"a": "1"})
+    repository = demo.server.catalog.repository(demo.repo)
+    update = repository.update
+
+    def update_once_late(name, change, **more):
+        def moved(before):
+            after = change(before)
+            repository.branches[name] = before.seal()
+            return after
+
+        repository.update = update
+        return update(name, moved, **more)
+
+    repository.update = update_once_late
+    wish = models.CommitCreation("m")
+    assert demo.refused(demo.client.commits_api.commit, "main", wish)[0] == 500
+    assert demo.seen("main") == {"a": "1"}
+    demo.commit("main")
+    assert demo.seen("main@") == {"a": "1"}
+
+
+def test_what_is_staged_is_no_commit(demo: Demo) -> None:
+    demo.put("main", {"a": "1"})
+    status, body = demo.refused(demo.client.commits_api.get_commit, "main$")
+    assert (status, "is not a commit" in body) == (400, True)
+    assert demo.diff("main", "main$", type="two_dot") == {"a": "added"}
+    tag = models.TagCreation("v1", "main$")
+    assert demo.refused(demo.client.tags_api.create_tag, tag)[0] == 400
+
+
 def test_what_is_written_while_a_merge_runs_is_not_lost(demo: Demo) -> None:
     demo.branch("work")
     demo.commit("work", {"a": "1"})

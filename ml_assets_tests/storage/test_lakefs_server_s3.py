@@ -178,6 +178,23 @@ def test_what_is_not_there_is_said_in_s3_words(s3: Any, demo: Demo) -> None:
     assert refused(s3.get_object, Bucket=bucket, Key="main/a") == (404, "NoSuchVersion")
 
 
+def test_a_bucket_is_a_repository_and_a_reference_alone_is_nothing(s3: Any, demo: Demo) -> None:
+    assert refused(s3.create_bucket, Bucket=demo.repo) == (409, "BucketAlreadyExists")
+    assert refused(s3.create_bucket, Bucket="not-yet-there") == (501, "NotImplemented")
+    assert refused(s3.delete_bucket, Bucket=demo.repo) == (405, "ERRLakeFSNotSupported")
+    for key in ("main", "main/"):
+        assert refused(s3.put_object, Bucket=demo.repo, Key=key, Body=b"")[0] == 404
+
+
+def test_a_client_that_follows_redirects_is_sent_to_the_store(demo: Demo) -> None:
+    demo.put("main", {"a": "1"})
+    where = {"Bucket": demo.repo, "Key": "main/a"}
+    url = s3_client(demo.server).generate_presigned_url("get_object", Params=where)
+    agent = {"User-Agent": "reader s3RedirectionSupport"}
+    assert urllib3.request("GET", url, headers=agent, redirect=False).status == 307
+    assert urllib3.request("GET", url, headers=agent).data == b"1"
+
+
 def test_a_write_may_ask_that_nothing_is_there(s3: Any, demo: Demo) -> None:
     where = {"Bucket": demo.repo, "Key": "main/a"}
     s3.put_object(**where, Body=b"1", IfNoneMatch="*")

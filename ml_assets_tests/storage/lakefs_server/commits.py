@@ -13,7 +13,7 @@ from ml_assets_tests.storage.lakefs_server.refusals import (
     Refused,
 )
 from ml_assets_tests.storage.lakefs_server.repository import Branch, Repository
-from ml_assets_tests.storage.lakefs_server.trees import Strategy, Tree, applied, merged, tree_id
+from ml_assets_tests.storage.lakefs_server.trees import Tree, applied, merged, tree_id
 
 _STRATEGIES = {"": "default", "dest-wins": "dest-wins", "source-wins": "source-wins"}
 
@@ -83,7 +83,7 @@ def merge(
     if how.strategy not in _STRATEGIES:
         raise Invalid("argument strategy: invalid value: validation error")
     repository.check_writable(force=wish.force)
-    repository.resolve(source)
+    repository.commit(source)
     said = _Said(repository, hooks, branch)
     _prepare(repository, branch)
     made = _draft(wish)
@@ -94,7 +94,7 @@ def merge(
         theirs, ours = repository.commit(source), repository.commits[before.commit]
         base = merge_base(repository.commits, theirs.id, ours.id)
         free = wish.allow_empty or wish.force
-        tree = _merged(ours, theirs, base, how.strategy, allow_empty=free)  # type: ignore[arg-type]
+        tree = _merged(ours, theirs, base, how.strategy, allow_empty=free)
         made = replace(
             made,
             message=wish.message or f"Merge '{source}' into '{branch}'",
@@ -159,7 +159,7 @@ def hard_reset(repository: Repository, branch: str, reference: str, *, force: bo
 
     def change(before: Branch) -> Branch:
         _check_clean(repository, branch, before)
-        return replace(before, commit=repository.resolve(reference).commit)
+        return replace(before, commit=repository.commit(reference).id)
 
     repository.update(branch, change)
 
@@ -209,7 +209,7 @@ def _check_clean(repository: Repository, name: str, branch: Branch) -> None:
 
 
 def _merged(
-    ours: Commit, theirs: Commit, base: Commit, strategy: Strategy = "", *, allow_empty: bool
+    ours: Commit, theirs: Commit, base: Commit, strategy: str = "", *, allow_empty: bool
 ) -> Tree:
     if theirs.meta_range == base.meta_range and not allow_empty:
         raise NoChanges

@@ -62,7 +62,7 @@ class Event:
 
     def shown(self, action: str, hook: str) -> dict[str, Any]:
         """What a hook is told: the body of a webhook's request."""
-        told = {
+        told: dict[str, Any] = {
             "event_type": self.name,
             "event_time": _now(),
             "action_name": action,

@@ -113,6 +113,8 @@ class Repository:
         return Resolved(commit)
 
     def commit(self, expression: str) -> Commit:
+        if expression.endswith("$"):
+            raise Invalid("reference to staging area with $ is not a commit")
         return self.commits[self.resolve(expression).commit]
 
     def _base(self, name: str) -> Resolved:
@@ -197,7 +199,7 @@ class Repository:
                 self.areas.pop(area, None)
 
     def create_branch(self, name: str, source: str, *, hidden: bool = False) -> Branch:
-        branch = Branch(self.resolve(source).commit, hidden=hidden)
+        branch = Branch(self.commit(source).id, hidden=hidden)
         with self.lock:
             if name in self.branches:
                 raise Conflict("branch already exists: not unique")

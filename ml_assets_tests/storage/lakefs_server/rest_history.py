@@ -103,10 +103,11 @@ def diff_branch(
 def diff_refs(
     catalog: Catalog, request: Request, repository: Repository, left: str, right: str
 ) -> Response:
-    ours, theirs = repository.commit(left), repository.commit(right)
-    if request.one("type") == "two_dot":
-        after = repository.tree(right) if right.endswith("$") else theirs.tree
+    ours = repository.commit(left)
+    if request.one("type") == "two_dot":  # whose right side may be what is staged
+        after = repository.tree(right) if right.endswith("$") else repository.commit(right).tree
         return as_json(_diff(request, list(differences(ours.tree, after))))
+    theirs = repository.commit(right)
     base = merge_base(repository.commits, theirs.id, ours.id)
     return as_json(_diff(request, list(comparison(ours.tree, theirs.tree, base.tree))))
 
@@ -148,7 +149,7 @@ def _change(change: Change, *, right: bool) -> dict[str, Any]:
 
 def _walk(repository: Repository, request: Request, reference: str) -> list[Commit]:
     """From the reference back, with what ends or starts the walk."""
-    start = repository.resolve(reference).commit
+    start = repository.commit(reference).id
     found = list(log(repository.commits, start, first_parent=request.flag("first_parent")))
     since = request.one("since")
     if since:

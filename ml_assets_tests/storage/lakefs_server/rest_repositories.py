@@ -1,6 +1,7 @@
 """REST: the server's configuration, repositories and their settings, branches, tags."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 from ml_assets_tests.storage.lakefs_server import names, staging
@@ -183,16 +184,16 @@ def create_branch(catalog: Catalog, request: Request, repository: Repository) ->
         raise Conflict(f"tag ID {name}: conflict found")
     repository.check_writable(force=optional(body, "force", False))
     try:
-        commit = repository.resolve(source).commit
+        commit = repository.commit(source).id
     except Missing as missing:
         missing.message = f"source reference '{source}': not found"
         raise
     if name in repository.branches:
         raise Conflict("branch already exists: not unique")
-    event = {"branch": name, "source": source, "commit_id": commit}
-    run = catalog.hooks.before(Event("pre-create-branch", repository, **event))
+    event = Event("pre-create-branch", repository, name, source, commit_id=commit)
+    run = catalog.hooks.before(event)
     made = repository.create_branch(name, source, hidden=optional(body, "hidden", False))
-    catalog.hooks.after(Event("post-create-branch", repository, **event), run)
+    catalog.hooks.after(replace(event, name="post-create-branch"), run)
     return Response(201, made.commit.encode(), {"Content-Type": "text/html"})
 
 
@@ -209,10 +210,11 @@ def delete_branch(
     repository.check_writable(force=request.flag("force"))
     if branch == repository.default_branch:
         raise Forbidden("cannot delete repository default branch")
-    event = {"branch": branch, "source": repository.branch(branch).commit}
-    run = catalog.hooks.before(Event("pre-delete-branch", repository, **event))
+    commit = repository.branch(branch).commit
+    event = Event("pre-delete-branch", repository, branch, commit)
+    run = catalog.hooks.before(event)
     repository.delete_branch(branch)
-    catalog.hooks.after(Event("post-delete-branch", repository, **event), run)
+    catalog.hooks.after(replace(event, name="post-delete-branch"), run)
     return empty()
 
 
@@ -260,14 +262,14 @@ def create_tag(catalog: Catalog, request: Request, repository: Repository) -> Re
         raise Conflict(f"branch name {name}: conflict found")
     if name in repository.commits:
         raise Conflict(f"commit ID {name}: conflict found")
-    commit = repository.resolve(body["ref"]).commit
+    commit = repository.commit(body["ref"]).id
     repository.check_writable(force=optional(body, "force", False))
     if name in repository.tags:
         raise Conflict("tag already exists: not unique")
-    event = {"tag": name, "source": commit, "commit_id": commit}
-    run = catalog.hooks.before(Event("pre-create-tag", repository, **event))
+    event = Event("pre-create-tag", repository, source=commit, tag=name, commit_id=commit)
+    run = catalog.hooks.before(event)
     repository.create_tag(name, commit)
-    catalog.hooks.after(Event("post-create-tag", repository, **event), run)
+    catalog.hooks.after(replace(event, name="post-create-tag"), run)
     return as_json({"id": name, "commit_id": commit}, 201)
 
 
@@ -285,10 +287,11 @@ def delete_tag(catalog: Catalog, request: Request, repository: Repository, tag: 
     repository.check_writable(force=request.flag("force"))
     if tag not in repository.tags:
         raise Missing("tag")
-    event = {"tag": tag, "source": repository.tags[tag], "commit_id": repository.tags[tag]}
-    run = catalog.hooks.before(Event("pre-delete-tag", repository, **event))
+    commit = repository.tags[tag]
+    event = Event("pre-delete-tag", repository, source=commit, tag=tag, commit_id=commit)
+    run = catalog.hooks.before(event)
     repository.delete_tag(tag)
-    catalog.hooks.after(Event("post-delete-tag", repository, **event), run)
+    catalog.hooks.after(replace(event, name="post-delete-tag"), run)
     return empty()
 
 

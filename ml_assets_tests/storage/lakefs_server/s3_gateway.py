@@ -48,10 +48,13 @@ def _operation(catalog: Catalog, request: Request) -> Response:
     try:
         repository = catalog.repository(bucket)
     except Refused as refused:
-        raise S3Error("NoSuchBucket") from refused
+        creates = request.method == "PUT" and not rest
+        raise S3Error("NotImplemented" if creates else "NoSuchBucket") from refused
     if not rest:
         return _on_bucket(catalog, request, s3_listing.Bucket(catalog, repository))
     reference, _, path = rest.partition("/")
+    if not reference or not path:
+        return Response(404)  # neither a bucket nor an object
     place = s3_objects.Place(catalog, repository, reference, path)
     return _on_object(request, place)
 
@@ -64,9 +67,9 @@ def _on_bucket(catalog: Catalog, request: Request, bucket: s3_listing.Bucket) ->
             return s3_listing.list_bucket(request, bucket)
         case "POST" if request.has("delete"):
             return s3_objects.delete_many(request, catalog, bucket.repository)
-        case "PUT":  # a repository is a bucket that is there
-            return Response(200)
-    raise S3Error("MethodNotAllowed")
+        case "PUT":
+            raise S3Error("BucketAlreadyExists")
+    raise S3Error("ERRLakeFSNotSupported")
 
 
 def _on_object(request: Request, place: s3_objects.Place) -> Response:

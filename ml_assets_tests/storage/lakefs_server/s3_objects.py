@@ -18,7 +18,9 @@ from ml_assets_tests.storage.lakefs_server.exchange import (
     http_time,
 )
 from ml_assets_tests.storage.lakefs_server.object_store import Upload, md5
+from ml_assets_tests.storage.lakefs_server.presigned import presigned_url
 from ml_assets_tests.storage.lakefs_server.refusals import (
+    Collected,
     Forbidden,
     Invalid,
     Missing,
@@ -33,6 +35,8 @@ from ml_assets_tests.storage.lakefs_server.trees import Entry
 _META = "x-amz-meta-"
 _KEPT_AS = "X-Amz-Meta-"
 """lakeFS keeps metadata of the gateway under this prefix, also where its own API shows it."""
+_FOLLOWS = "s3RedirectionSupport"
+"""A client that says so in its name is sent to the object store."""
 _LARGEST_DELETE = 1000
 _LARGEST_METADATA = 2048
 
@@ -72,6 +76,9 @@ def get(request: Request, place: Place) -> Response:
     if whole and request.has("tagging"):
         return document("Tagging", {"TagSet": ""})
     entry = staging.read(place.repository, place.reference, place.path)
+    if whole and _FOLLOWS in request.header("User-Agent"):
+        url, _ = presigned_url(place.catalog, "GET", entry.address)
+        return Response(307, b"", {"Location": url})
     first, last, status = 0, entry.size - 1, 200
     try:
         if request.header("Range"):
@@ -237,8 +244,10 @@ def _upload(place: Place, name: str) -> Upload:
 
 def _copy(request: Request, place: Place) -> Response:
     source = _source(place, request.header("x-amz-copy-source"))
-    entry, _ = source.read()
-    made = place.catalog.copy(place.repository, entry)
+    try:
+        made = place.catalog.copy(place.repository, source.read()[0])
+    except Collected as collected:
+        raise S3Error("NoSuchKey") from collected
     if request.header("x-amz-metadata-directive") == "REPLACE":
         said = _metadata(request)
         made = Entry(made.address, made.checksum, made.size, made.modified, made.content_type, said)

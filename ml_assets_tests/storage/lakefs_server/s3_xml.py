@@ -12,6 +12,8 @@ _ERRORS = {
     "AccessDenied": (403, "Access Denied."),
     "AuthorizationQueryParametersError": (400, "The authorization parameters are malformed."),
     "BadRequest": (400, "400 BadRequest"),
+    "BucketAlreadyExists": (409, "The requested bucket name is not available."),
+    "ERRLakeFSNotSupported": (405, "This operation is not supported in LakeFS"),
     "IncompleteBody": (400, "The body is not as long as its headers say."),
     "InternalError": (500, "We encountered an internal error, please try again."),
     "InvalidAccessKeyId": (403, "The access key is not known."),

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import cast
 
 from ml_assets_tests.storage.lakefs_server import (
     garbage,
@@ -101,13 +102,12 @@ class _Server(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server_version = "lakeFS/tests"
-    server: _Server
 
     def log_message(self, format: str, *args: object) -> None:
         """Quiet."""
 
     def _serve(self) -> None:
-        served = self.server
+        served = cast(_Server, self.server)
         request = Request(self.command, self.path, self.headers, self._body())
         fault = served.faults.strikes(request)
         if fault is None or fault.after or fault.cut is not None:

@@ -138,7 +138,8 @@ def _from_query(request: Request) -> Claim:
     expires = request.one("X-Amz-Expires")
     if not expires.isdigit() or int(expires) > 7 * 24 * 3600:
         raise S3Error("AuthorizationQueryParametersError")
-    return Claim(*found.groups(), signed, said, moment, int(expires))
+    key, date, region, service = found.groups()
+    return Claim(key, date, region, service, signed, said, moment, int(expires))
 
 
 def _signed(claim: Claim, secret: str, lines: list[str]) -> str:

@@ -71,9 +71,11 @@ def reset_paths(repository: Repository, branch: str, keep: Callable[[str], bool]
 
 
 def uncommitted(repository: Repository, branch: str) -> list[Change]:
-    found = repository.branch(branch)
+    with repository.lock:
+        found = repository.branch(branch)
+        staged = repository.staged(found)
     committed = repository.commits[found.commit].tree
-    after = applied(committed, repository.staged(found))
+    after = applied(committed, staged)
     return [
         Change(change.kind, change.path, None if change.kind == "removed" else change.entry)
         for change in differences(committed, after)

@@ -13,7 +13,6 @@ from typing import Literal
 from ml_assets_tests.storage.lakefs_server.refusals import MergeConflict
 
 Kind = Literal["added", "removed", "changed", "conflict"]
-Strategy = Literal["", "dest-wins", "source-wins"]
 
 
 @dataclass(frozen=True)
@@ -101,7 +100,7 @@ def comparison(destination: Tree, source: Tree, base: Tree) -> Iterator[Change]:
             yield Change("conflict", change.path, change.entry)
 
 
-def merged(destination: Tree, source: Tree, base: Tree, strategy: Strategy = "") -> Tree:
+def merged(destination: Tree, source: Tree, base: Tree, strategy: str = "") -> Tree:
     """Three ways, path by path.
 
     Raises:
