@@ -40,6 +40,8 @@ OPTIONS = {
     "verify": {"subject", "key", "head", "json"},
     "data": {"verb"},
     "read": {"key", "partition", "version", "limit", "format", "output"},
+    "contract": {"action"},
+    "quarantine": {"action"},
     "recall": {"snapshot", "lift", "author", "reason", "dry_run", "json"},
     "reliability": {"pipeline", "days", "json"},
     "report": {"pipeline", "open"},
