@@ -8,9 +8,11 @@ from pydantic import BaseModel
 
 from ml_assets.assets.canary_report import canary_report
 from ml_assets.assets.derived_table import derived_table
+from ml_assets.assets.drift_report import drift_report
 from ml_assets.assets.evaluation_report import evaluation_report
 from ml_assets.assets.feature_set import feature_set
 from ml_assets.assets.graph import PipelineGraph
+from ml_assets.assets.online_features import online_features
 from ml_assets.assets.promoted_model import promoted_model
 from ml_assets.assets.raw_snapshot import raw_snapshot
 from ml_assets.assets.released_model import released_model
@@ -18,6 +20,7 @@ from ml_assets.assets.trained_model import trained_model
 from ml_assets.assets.training_set import training_set
 from ml_assets.assets.validated_table import validated_table
 from ml_assets.automation.beginnings import beginnings_check, beginnings_sensor, runs_by_itself
+from ml_assets.automation.drift import drift_sensors
 from ml_assets.automation.jobs import pipeline_jobs
 from ml_assets.automation.resume_drill import drill_check, drill_job, drill_schedules
 from ml_assets.automation.rollback import rollback_job
@@ -83,11 +86,13 @@ def build_pipeline(spec: PipelineSpec, folder: Path) -> dg.Definitions:
             *(validated_table(graph, name) for name in spec.sources),
             *(derived_table(graph, name) for name in spec.tables),
             feature_set(graph),
+            *([online_features(graph, spec.online)] if spec.online else []),
             training_set(graph),
             trained_model(graph),
             evaluation_report(graph),
             released_model(graph),
             *([canary_report(graph), promoted_model(graph)] if asks_canary else []),
+            *([drift_report(graph)] if spec.drift else []),
         ],
         asset_checks=[
             *sanity(graph),
@@ -101,5 +106,5 @@ def build_pipeline(spec: PipelineSpec, folder: Path) -> dg.Definitions:
             *schedules(graph, jobs.refresh),
             *(schedule for job in drills for schedule in drill_schedules(graph, job)),
         ],
-        sensors=[*sensors(graph, jobs), *watched],
+        sensors=[*sensors(graph, jobs), *drift_sensors(graph, jobs), *watched],
     )

@@ -7,9 +7,10 @@ from types import ModuleType
 
 import dagster as dg
 
-from ml_assets.automation import housekeeping
+from ml_assets.automation import alerts, housekeeping
 from ml_assets.resources.launcher import LauncherResource
 from ml_assets.resources.objects import ObjectsResource
+from ml_assets.resources.online import OnlineResource
 from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.resources.sources import SourcesResource
 from ml_assets.resources.tracking import TrackingResource
@@ -37,7 +38,8 @@ def build(settings: Settings, only: str | None = None) -> dg.Definitions:
     pipelines = [_load(folder) for folder in wanted]
     # a process for each step would cost two seconds of imports a step
     shared = dg.Definitions(resources=resources(settings), executor=dg.in_process_executor)
-    return dg.Definitions.merge(*pipelines, housekeeping.definitions(), shared)
+    ours = [housekeeping.definitions(), alerts.definitions(settings)]
+    return dg.Definitions.merge(*pipelines, *ours, shared)
 
 
 def resources(settings: Settings) -> dict[str, dg.ConfigurableResource]:
@@ -45,6 +47,7 @@ def resources(settings: Settings) -> dict[str, dg.ConfigurableResource]:
     return {
         "snapshots": SnapshotsResource(location=settings.snapshots),
         "objects": ObjectsResource(location=settings.objects),
+        "online": OnlineResource(),
         "sources": SourcesResource(root=str(settings.sources)),
         "launcher": LauncherResource(objects=settings.objects, checkpoints=settings.checkpoints),
         "tracking": TrackingResource(),

@@ -60,6 +60,10 @@ class LeakError(MlAssetsError):
     """Training rows hold something that was not known when the decision was made."""
 
 
+class FeaturesDiffer(MlAssetsError):
+    """A row replayed as it would have been made when it was decided on is not the batch's row."""
+
+
 class TrainingFailed(MlAssetsError):
     """The training program ended without a result; the message gives the reason it gave."""
 

@@ -15,6 +15,9 @@ from ml_assets.errors import SettingsError
 Launcher = Literal["local"]
 
 SQL_PREFIX = "ML_ASSETS_SQL_"
+_LAKEFS = "lakefs://"
+_LAKEFS_PLACE = re.compile(r"lakefs://([a-z0-9][a-z0-9-]{2,62})(?:/(\w[-\w]{0,62}))?", re.ASCII)
+"""lakeFS's own rules for the names of repositories and branches."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,63 @@ def read_signing(environment: Mapping[str, str] | None = None) -> Signing:
 
 
 @dataclass(frozen=True)
+class LakeFs:
+    """A lakeFS server and who we are there: ``LAKEFS_*``."""
+
+    endpoint: str
+    s3_endpoint: str
+    """Of its S3 gateway; by default the same address."""
+    access_key: str
+    secret_key: str = field(repr=False)
+
+
+def is_lakefs(location: str) -> bool:
+    """Whether snapshots are kept on a lakeFS server."""
+    return location.startswith(_LAKEFS)
+
+
+def lakefs_place(location: str) -> tuple[str, str]:
+    """Repository and branch of ``lakefs://repository[/branch]``.
+
+    Raises:
+        SettingsError: it is none.
+    """
+    place = _LAKEFS_PLACE.fullmatch(location)
+    if place is None:
+        shown = "holds a user or password" if "@" in location else f"is {location!r}"
+        raise SettingsError(
+            f"ML_ASSETS_SNAPSHOTS {shown}; expected lakefs://repository or"
+            " lakefs://repository/branch (default main). Keys come from LAKEFS_ACCESS_KEY_ID and"
+            " LAKEFS_SECRET_ACCESS_KEY, never from the address."
+        )
+    return place[1], place[2] or "main"
+
+
+def read_lakefs(environment: Mapping[str, str] | None = None) -> LakeFs:
+    """Where the lakeFS server is, and the keys to it.
+
+    Raises:
+        SettingsError: one is missing, or no address.
+    """
+    env = os.environ if environment is None else environment
+    needed = ("LAKEFS_ENDPOINT", "LAKEFS_ACCESS_KEY_ID", "LAKEFS_SECRET_ACCESS_KEY")
+    missing = [name for name in needed if not env.get(name)]
+    if missing:
+        raise SettingsError(
+            f"ML_ASSETS_SNAPSHOTS names a lakeFS repository, and {' and '.join(missing)}"
+            f" {'is' if len(missing) == 1 else 'are'} not set. Expected: the address of the server,"
+            " such as http://127.0.0.1:8000, and a pair of keys that it gave out."
+        )
+    endpoint = _url(env, "LAKEFS_ENDPOINT", "http://127.0.0.1:8000").removesuffix("/api/v1")
+    return LakeFs(
+        endpoint,
+        _url(env, "LAKEFS_S3_ENDPOINT", endpoint),
+        env["LAKEFS_ACCESS_KEY_ID"],
+        env["LAKEFS_SECRET_ACCESS_KEY"],
+    )
+
+
+@dataclass(frozen=True)
 class Settings:
     """Where state lives and which servers are used. Every default is embedded: no server runs."""
 
@@ -67,9 +127,12 @@ class Settings:
     sources: Path
     pipelines: tuple[Path, ...]
     snapshots: str
+    """A folder, or ``lakefs://repository[/branch]``."""
     objects: str
     checkpoints: str | None
     """A folder or ``s3://bucket/prefix`` that holds those of each session; None: beside it."""
+    online: str = field(repr=False)
+    """A file or a ``redis://`` URL that features are looked up in. A URL may hold a password."""
     launcher: Launcher
     tracking_uri: str
     ui_url: str
@@ -79,6 +142,8 @@ class Settings:
     price_per_hour: float | None
     """Of a machine that trains, in any currency; None: costs are not told."""
     retention: Retention
+    alerts: tuple[str, ...] = field(repr=False)
+    """URLs of whom to tell of trouble; they are checked where they are used, and hold secrets."""
     sql: Mapping[str, str] = field(repr=False)
     """Connection name -> SQLAlchemy URL. Not in repr: a URL may hold a password."""
 
@@ -96,6 +161,12 @@ class Settings:
         return self.sql.get(connection, f"sqlite:///{self.sources / connection.lower()}.db")
 
 
+def state_folder(environment: Mapping[str, str] | None = None) -> Path:
+    """Where everything of this machine lies: ``ML_ASSETS_HOME``."""
+    env = os.environ if environment is None else environment
+    return Path(env.get("ML_ASSETS_HOME") or ".ml_assets").expanduser().resolve()
+
+
 def read_settings(
     environment: Mapping[str, str] | None = None, *, rooms_to_come: bool = False
 ) -> Settings:
@@ -108,7 +179,7 @@ def read_settings(
         SettingsError: a value cannot be used; the message names the variable and the remedy.
     """
     env = os.environ if environment is None else environment
-    home = Path(env.get("ML_ASSETS_HOME") or ".ml_assets").expanduser().resolve()
+    home = state_folder(env)
     if home.exists() and not home.is_dir():
         raise SettingsError(
             f"ML_ASSETS_HOME is {home}, which is a regular file; a folder is expected."
@@ -118,9 +189,10 @@ def read_settings(
         home=home,
         sources=Path(env.get("ML_ASSETS_SOURCES") or home / "demo").expanduser().resolve(),
         pipelines=_folders(env.get("ML_ASSETS_PIPELINES", ""), rooms_to_come),
-        snapshots=_local_path(env, "ML_ASSETS_SNAPSHOTS", home / "snapshots"),
+        snapshots=_snapshots(env, home / "snapshots"),
         objects=_local_path(env, "ML_ASSETS_OBJECTS", home / "objects"),
         checkpoints=_checkpoints(env),
+        online=_online(env, home / "online.db"),
         launcher=_launcher(env.get("ML_ASSETS_LAUNCHER") or "local"),
         tracking_uri=env.get("MLFLOW_TRACKING_URI") or f"sqlite:///{home / 'mlflow.db'}",
         ui_url=_url(env, "ML_ASSETS_UI_URL", "http://127.0.0.1:3000"),
@@ -128,6 +200,7 @@ def read_settings(
         mlflow_url=_url(env, "ML_ASSETS_MLFLOW_URL", _tracking_url(env)),
         price_per_hour=_price(env.get("ML_ASSETS_PRICE_PER_HOUR", "")),
         retention=_retention(env.get("ML_ASSETS_RETENTION", "")),
+        alerts=tuple(env.get("ML_ASSETS_ALERTS", "").split()),
         sql={
             k.removeprefix(SQL_PREFIX): v for k, v in env.items() if k.startswith(SQL_PREFIX) and v
         },
@@ -140,7 +213,8 @@ def environment_apart(settings: Settings, home: Path, trusted: str = "") -> dict
     Args:
         trusted: public keys that count there besides its own.
     """
-    shared = ("ML_ASSETS_SNAPSHOTS", "ML_ASSETS_OBJECTS", "ML_ASSETS_CHECKPOINTS")
+    stores = ("SNAPSHOTS", "OBJECTS", "CHECKPOINTS", "ONLINE")
+    shared = [f"ML_ASSETS_{name}" for name in stores]
     apart = {k: v for k, v in os.environ.items() if k not in (*shared, "MLFLOW_TRACKING_URI")}
     keys = " ".join(filter(None, (apart.get("ML_ASSETS_TRUSTED_KEYS"), trusted)))
     return {
@@ -164,6 +238,14 @@ def _folders(value: str, to_come: bool) -> tuple[Path, ...]:
     return folders
 
 
+def _snapshots(env: Mapping[str, str], default: Path) -> str:
+    value = env.get("ML_ASSETS_SNAPSHOTS", "")
+    if not is_lakefs(value):
+        return _local_path(env, "ML_ASSETS_SNAPSHOTS", default)
+    repository, branch = lakefs_place(value)
+    return f"{_LAKEFS}{repository}/{branch}"
+
+
 def _local_path(env: Mapping[str, str], name: str, default: Path) -> str:
     value = env.get(name)
     if not value:
@@ -175,6 +257,19 @@ def _local_path(env: Mapping[str, str], name: str, default: Path) -> str:
             " Set it to a folder, or unset it."
         )
     return str(Path(value).expanduser().resolve())
+
+
+def _online(env: Mapping[str, str], default: Path) -> str:
+    value = env.get("ML_ASSETS_ONLINE") or str(default)
+    parts = urlsplit(value)
+    if not parts.scheme:
+        return str(Path(value).expanduser().resolve())
+    if parts.scheme not in ("redis", "rediss") or not parts.hostname:
+        raise SettingsError(
+            f"ML_ASSETS_ONLINE has the scheme {parts.scheme!r}; expected a file, or"
+            " redis://host:6379/0 (rediss:// with TLS)."
+        )
+    return value
 
 
 def _checkpoints(env: Mapping[str, str]) -> str | None:

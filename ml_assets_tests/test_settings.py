@@ -136,3 +136,19 @@ def test_a_price_is_a_plain_number_or_not_known() -> None:
     for wrong in ("-1", "nan", "3 EUR", "1e9"):
         with pytest.raises(SettingsError, match="a plain number"):
             read_settings({"ML_ASSETS_PRICE_PER_HOUR": wrong})
+
+
+def test_the_online_store_is_a_file_or_a_redis_server_and_its_url_is_never_shown(
+    tmp_path: Path,
+) -> None:
+    home = {"ML_ASSETS_HOME": str(tmp_path)}
+    assert read_settings(home).online == str(tmp_path / "online.db")
+    assert read_settings({**home, "ML_ASSETS_ONLINE": "here.db"}).online.endswith("/here.db")
+    url = "redis://:hush-hush@shelf.example:6379/0"
+    settings = read_settings({**home, "ML_ASSETS_ONLINE": url})
+    assert settings.online == url
+    assert "hush-hush" not in repr(settings)
+    for wrong in ("memcached://:hush-hush@shelf", "redis://"):
+        with pytest.raises(SettingsError, match="ML_ASSETS_ONLINE") as told:
+            read_settings({**home, "ML_ASSETS_ONLINE": wrong})
+        assert "hush-hush" not in str(told.value)

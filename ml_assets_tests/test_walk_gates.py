@@ -6,7 +6,7 @@ import pytest
 from ml_assets.registry.ledger.chain import read
 from ml_assets.registry.ledger.stages import champion
 from ml_assets.spec.records import Decision, SeedSpread
-from ml_assets.storage.embedded import open_snapshots
+from ml_assets.storage.stores import open_snapshots
 from ml_assets_tests.worlds import irises
 from ml_assets_tests.worlds.world import World
 

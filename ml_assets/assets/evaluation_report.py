@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from ml_assets.assets.chronicle import chronicled
+from ml_assets.assets.drift_baseline import make_baseline
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.inputs import require_record, resolve_base
 from ml_assets.assets.last_release import REPORT_FILE, changes_since
@@ -26,6 +27,7 @@ from ml_assets.evaluation.importance import importance, shuffle
 from ml_assets.evaluation.judge import ChampionScores, Holdout, judge
 from ml_assets.evaluation.robustness import Perturbed, spoil
 from ml_assets.launch.launcher import Launcher
+from ml_assets.monitoring.baseline import BASELINE_FILE
 from ml_assets.pictures.evaluation import evaluation_pictures
 from ml_assets.pictures.picture import Picture, Table, plain_markdown
 from ml_assets.pictures.release import changes_table
@@ -87,7 +89,9 @@ def evaluation_report(graph: PipelineGraph) -> dg.AssetsDefinition:
         known = known_spread(store, base, graph)
         seeds = Seeds(graph, context, bench.launcher, known, trained, data)
         span = tuple(data.attributes["holdout"])
-        report, measured = bench.judge(model, span, against, seeds)
+        report, scored = bench.judge(model, span, against, seeds)
+        measured = scored.measured()
+        baseline = make_baseline(graph, store, base, data, trained.data_version, scored.predictions)
         since = changes_since(context.log, graph, store, base, report)
         seen = (_champion_input(against.ref.digest),) if against else ()
         inputs = (input_version(trained, base), input_version(data, base))
@@ -98,11 +102,14 @@ def evaluation_report(graph: PipelineGraph) -> dg.AssetsDefinition:
             draft.text(RUN_FILE, record_bytes(run))
             if report.champion and report.champion.seeds:
                 draft.text(spread_file(graph), canonical_json(report.champion.seeds))
+            if baseline:
+                draft.text(BASELINE_FILE, canonical_json(baseline))
             published = draft.publish(
                 attributes={
                     "measured": measured.model_dump(),
                     "metrics": {name: i.value for name, i in report.metrics.items()},
                     "changes": since.model_dump() if since else None,
+                    **({"baseline": digest_of(baseline)} if baseline else {}),
                 },
                 data_version=digest_of(report),
             )
@@ -135,7 +142,7 @@ class Bench:
 
     def judge(
         self, model: Subject, span: tuple[str, ...], rival: Subject | None, seeds: Seeds
-    ) -> tuple[EvaluationReport, Measured]:
+    ) -> tuple[EvaluationReport, Scored]:
         """The model on its holdout, the baselines and the champion beside it."""
         holdout = Holdout.of(self.spec, self.rows("holdout"), (span[0], span[-1]))
         with ThreadPoolExecutor(1) as beside:  # the scores come from a process of their own
@@ -156,7 +163,7 @@ class Bench:
                 perturbed=perturbed,
                 seeds=seeds.spread(holdout, self.predictions) if comparable else None,
             )
-        return report, scored.measured()
+        return report, scored
 
     def model(
         self, model: Subject, holdout: Holdout

@@ -7,7 +7,8 @@ import polars as pl
 
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.metadata import history, table_metadata
-from ml_assets.assets.partitioned import Events, Made, make_partitions
+from ml_assets.assets.parity import Replays, parity_spec
+from ml_assets.assets.partitioned import Events, Made, make_partitions, step_partitions
 from ml_assets.assets.publish import Draft, Work, input_version
 from ml_assets.assets.reads import Reads, feature_reads
 from ml_assets.features.function import FeatureFunction, build_features, load_function
@@ -43,27 +44,26 @@ def feature_set(graph: PipelineGraph) -> dg.AssetsDefinition:
         deps=reads.deps(),
         partitions_def=partitions,
         backfill_policy=dg.BackfillPolicy.single_run() if partitions else None,
+        check_specs=[parity_spec(graph)],
     )
     def materialize(context: dg.AssetExecutionContext, snapshots: SnapshotsResource) -> Events:
         store = snapshots.store()
         build = load_function(graph.folder, spec.features.function, graph.name)
-        unnamed: set[str] = set()
+        warn = warning_once(context.log, spec.features.function)
 
-        def warn(columns: Sequence[str]) -> None:
-            new = [name for name in columns if name not in unnamed]
-            if new:  # once a run, not in each partition
-                context.log.warning(
-                    f"`{'`, `'.join(new)}` {'is' if len(new) == 1 else 'are'} returned by"
-                    f" {spec.features.function} and not named in features.numeric or"
-                    f" features.categorical: left out"
-                )
-            unnamed.update(columns)
+        def rows_of(base: CommitId, partition: str | None) -> pl.DataFrame:
+            reads.records(store, base, partition)  # whole and sound, before a row is made
+            return build_rows(reads, store, base, partition, build, warn)
+
+        replays = Replays(graph, store, step_partitions(context), rows_of)
 
         def make(address: Address) -> Made:
-            base = store.resolve("main")
+            checks, refused = replays.checks(address.partition), replays.refusal(address)
+            if refused:
+                return Made(None, {}, checks, refused)
+            base, rows = replays.rows(address)
             records = reads.records(store, base, address.partition)
             inputs = tuple(input_version(record, base) for record in records)
-            rows = build_rows(reads, store, base, address.partition, build, warn)
             work = Work(address, code_version, inputs, context.run_id)
             with Draft(store, work, base) as draft:
                 draft.table(rows, spec.features.key)
@@ -74,7 +74,8 @@ def feature_set(graph: PipelineGraph) -> dg.AssetsDefinition:
                     }
                 )
             metadata = table_metadata(store, published, address)
-            return Made(published, {**metadata, **published.record.attributes["label_rate"]})
+            rates = published.record.attributes["label_rate"]
+            return Made(published, {**metadata, **rates}, checks)
 
         whole = Address(graph.name, STAGE)
         yield from make_partitions(
@@ -82,6 +83,22 @@ def feature_set(graph: PipelineGraph) -> dg.AssetsDefinition:
         )
 
     return materialize
+
+
+def warning_once(log: dg.DagsterLogManager, function: str) -> Callable[[Sequence[str]], None]:
+    """Warns of columns that the spec does not name: once a run, not in each partition."""
+    told: set[str] = set()
+
+    def warn(columns: Sequence[str]) -> None:
+        new = [name for name in columns if name not in told]
+        if new:
+            log.warning(
+                f"`{'`, `'.join(new)}` {'is' if len(new) == 1 else 'are'} returned by"
+                f" {function} and not named in features.numeric or features.categorical: left out"
+            )
+        told.update(columns)
+
+    return warn
 
 
 def build_rows(

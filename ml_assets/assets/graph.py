@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 import ml_assets
 from ml_assets.errors import SpecError, WindowError
+from ml_assets.monitoring.findings import STAGE as DRIFT_REPORT
 from ml_assets.spec.canonical import digest_of
 from ml_assets.spec.partitions import windows
 from ml_assets.spec.pipeline import PartitionsSpec, PipelineSpec
@@ -23,7 +24,8 @@ from ml_assets.spec.training import RELEASE, without_meaning
 Decorator = Callable[[Callable[..., Any]], dg.AssetsDefinition]
 PACKAGE = Path(ml_assets.__file__).parent
 SOURCE_STAGES = ("raw_snapshot", "validated_table")
-DATA_STAGES = (*SOURCE_STAGES, "derived_table", "feature_set")
+DATA_STAGES = (*SOURCE_STAGES, "derived_table", "feature_set", "online_features")
+"""The last one: of pipelines that serve features online."""
 MODEL_STAGES = (
     "training_set",
     "checkpoints",
@@ -33,7 +35,9 @@ MODEL_STAGES = (
 )
 CANARY_STAGES = ("canary_report", "promoted_model")
 """Of pipelines that ask for canary evidence."""
-STAGES = (*DATA_STAGES, *MODEL_STAGES, *CANARY_STAGES)
+DRIFT_STAGE = DRIFT_REPORT
+"""Of pipelines that watch for drift."""
+STAGES = (*DATA_STAGES, *MODEL_STAGES, *CANARY_STAGES, DRIFT_STAGE)
 
 
 @dataclass(frozen=True)
@@ -166,6 +170,7 @@ class PipelineGraph:
             "validated_table": spec.sources.get(source or ""),
             "derived_table": [spec.tables.get(source or ""), spec.partitions],
             "feature_set": [features, spec.label, spec.partitions],
+            "online_features": [spec.online, spec.features.key, spec.features.decision_at],
             "training_set": [features, spec.label, spec.split],
             "checkpoints": [spec.model, training],
             "trained_model": [spec.model, training],
@@ -173,6 +178,8 @@ class PipelineGraph:
             "released_model": [spec.release, *spec.gates],
             "canary_report": [spec.evaluation, spec.release, *spec.gates],
             "promoted_model": [spec.release, *spec.gates],
+            # whether it trains does not touch what it says
+            DRIFT_STAGE: spec.drift and spec.drift.model_copy(update={"retrain": None}),
         }
         return parts[stage]
 
@@ -195,6 +202,7 @@ _ROOMS: Mapping[str, tuple[str, ...]] = {
     "validated_table": ("validation",),
     "derived_table": ("features",),
     "feature_set": ("features",),
+    "online_features": (),
     "training_set": ("dataset",),
     "checkpoints": ("training",),
     "trained_model": ("training",),
@@ -202,6 +210,7 @@ _ROOMS: Mapping[str, tuple[str, ...]] = {
     "released_model": (),
     "canary_report": ("evaluation", "training"),
     "promoted_model": (),
+    DRIFT_STAGE: ("monitoring",),
 }
 
 

@@ -44,7 +44,7 @@ def table_metadata(store: SnapshotStore, published: Published, address: Address)
     columns = [dg.TableColumn(name, dtype) for name, dtype in column_schema(frame).items()]
     return {
         **record_metadata(published),
-        "dagster/uri": f"snapshots://{published.commit}/{address.table}",
+        "dagster/uri": store.uri(published.commit, address.table),
         "dagster/column_schema": dg.TableSchema(columns),
         "preview": dg.MetadataValue.md(preview_markdown(frame, rows=5)),
     }

@@ -1,5 +1,6 @@
 """How a step hands over its result: one record and its files, published together or not at all."""
 
+import hashlib
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -93,6 +94,14 @@ class Draft:
         rows = write_table(frame, file, key)
         self._files[name] = file
         return rows
+
+    @property
+    def version(self) -> str:
+        """The data version that the stage's table will have: the digest of its bytes."""
+        file = self._files["data.parquet"]
+        assert isinstance(file, Path)
+        with file.open("rb") as content:
+            return hashlib.file_digest(content, "sha256").hexdigest()
 
     def text(self, name: str, content: bytes) -> None:
         self._files[name] = content

@@ -6,7 +6,7 @@ from typing import Any
 
 import dagster as dg
 
-from ml_assets.assets.graph import CANARY_STAGES, MODEL_STAGES, PipelineGraph
+from ml_assets.assets.graph import CANARY_STAGES, DRIFT_STAGE, MODEL_STAGES, PipelineGraph
 from ml_assets.planning.in_flight import PIPELINE_TAG, TRIGGER_TAG
 from ml_assets.planning.steps import DataStep, data_steps
 
@@ -22,11 +22,13 @@ class PipelineJobs:
     refresh: AssetJob
     promote: AssetJob | None
     """Of pipelines that ask for canary evidence."""
+    drift: AssetJob | None
+    """Of pipelines that watch for drift."""
 
     @property
     def all(self) -> tuple[AssetJob, ...]:
-        promote = (self.promote,) if self.promote else ()
-        return (*(job for _, job in self.data), self.refresh, *promote)
+        asked = [job for job in (self.promote, self.drift) if job]
+        return (*(job for _, job in self.data), self.refresh, *asked)
 
 
 def pipeline_jobs(graph: PipelineGraph) -> PipelineJobs:
@@ -41,12 +43,18 @@ def pipeline_jobs(graph: PipelineGraph) -> PipelineJobs:
             "Trains, judges and releases its model on the newest window that is published.",
         ),
         promote=_promote_job(graph) if graph.spec.release.canary != "none" else None,
+        drift=_drift_job(graph) if graph.spec.drift else None,
     )
 
 
 def _promote_job(graph: PipelineGraph) -> AssetJob:
     about = "Judges the model in canary on what came since, and moves it to production."
     return _job(graph, "promote", [graph.key(stage) for stage in CANARY_STAGES], about)
+
+
+def _drift_job(graph: PipelineGraph) -> AssetJob:
+    about = "Holds the newest periods to what the release was trained on."
+    return _job(graph, "drift", [graph.key(DRIFT_STAGE)], about)
 
 
 def run_tags(graph: PipelineGraph, trigger: str, more: Mapping[str, str]) -> dict[str, str]:
@@ -57,6 +65,8 @@ def run_tags(graph: PipelineGraph, trigger: str, more: Mapping[str, str]) -> dic
 def _about(step: DataStep) -> str:
     if step.name == "sources":
         return "Takes in its sources and holds them to contract."
+    if step.name == "online":
+        return "Serves its newest features for look-ups."
     return "Makes its features." if step.name == "features" else f"Makes its {step.name}."
 
 

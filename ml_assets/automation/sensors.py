@@ -4,7 +4,7 @@ Both look at the state of the store at every tick and ask for one step of the wa
 sources, derived tables, features, then the model. Nothing is asked for while a run is at work.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import dagster as dg
@@ -14,11 +14,13 @@ from ml_assets.automation.jobs import AssetJob, PipelineJobs
 from ml_assets.automation.requests import Cursor, requests, sort_out
 from ml_assets.automation.wishes import (
     CANARY,
+    DRIFT,
     MODEL,
     Records,
     Wish,
     canary_wish,
     data_wishes,
+    drift_wish,
     model_wish,
 )
 from ml_assets.errors import MlAssetsError
@@ -127,18 +129,38 @@ def tick(
     Args:
         text: the cursor of the tick before.
     """
-    at_work = runs_on(instance, graph.name, (*AT_WORK, *WAITING))
-    gone = mark_dead(instance, at_work)
-    busy = [r.dagster_run for r in at_work if r.dagster_run.run_id not in gone]
+    busy = at_work(instance, graph)
     if busy:
-        return _skip(f"{name_of(busy[0])} is at work on {graph.name}", text)
+        return skip(busy, text)
     try:
         records = records_by_address(store, graph.name)
         watch = look(graph, store, sources, records)
-        canary = canary_wish(graph, store) if jobs.promote else ""
-        return _ask(graph, jobs, instance, records, watch, canary, Cursor.read(text))
+        return _ask(graph, jobs, instance, records, watch, _between(graph, jobs, store), text)
     except MlAssetsError as error:
-        return _skip(" ".join(str(error).split()), text)
+        return skip(" ".join(str(error).split()), text)
+
+
+def at_work(instance: dg.DagsterInstance, graph: PipelineGraph) -> str:
+    """The run that is at work on the pipeline, in words; empty where there is none."""
+    records = runs_on(instance, graph.name, (*AT_WORK, *WAITING))
+    gone = mark_dead(instance, records)
+    busy = [r.dagster_run for r in records if r.dagster_run.run_id not in gone]
+    return f"{name_of(busy[0])} is at work on {graph.name}" if busy else ""
+
+
+Step = tuple[AssetJob, Wish | str]
+"""A job, and what it is wished for; else why it is not, in words."""
+
+
+def _between(graph: PipelineGraph, jobs: PipelineJobs, store: SnapshotStore) -> list[Step]:
+    """What is asked for when the data is made, and before the model is made again: new periods
+    are held to the release, and the model in canary is judged, before another takes its place."""
+    found: list[Step] = []
+    if jobs.drift:
+        found.append((jobs.drift, drift_wish(graph, store)))
+    if jobs.promote:
+        found.append((jobs.promote, canary_wish(graph, store)))
+    return found
 
 
 def _ask(
@@ -147,34 +169,32 @@ def _ask(
     instance: dg.DagsterInstance,
     records: Records,
     watch: Watch,
-    canary: Wish | str,
-    cursor: Cursor,
+    between: Sequence[Step],
+    text: str | None,
 ) -> dg.SensorResult:
     steps = [(job, data_wishes(step, watch.data, records)) for step, job in jobs.data]
     data = [wish for _, wishes in steps for wish in wishes]
-    cursor = cursor.keep({MODEL, CANARY, *(wish.place for wish in data)})
+    cursor = Cursor.read(text).keep({MODEL, CANARY, DRIFT, *(wish.place for wish in data)})
     held: list[str] = []
     for job, wishes in steps:
         found = sort_out(instance, wishes, cursor)
         held += found.held
         if found.fresh:
             return _request(graph, job, watch, found.fresh, cursor)
-    if isinstance(canary, str):
-        held += [canary] if canary else []
-    elif jobs.promote:  # before the next model takes its place
-        found = sort_out(instance, [canary], cursor)
-        held += found.held
+    for job, step in between:
+        found = sort_out(instance, [] if isinstance(step, str) else [step], cursor)
+        held += [step] if isinstance(step, str) else found.held
         if found.fresh:
-            return _request(graph, jobs.promote, watch, found.fresh, cursor)
+            return _request(graph, job, watch, found.fresh, cursor)
     wish = watch.model()
     if isinstance(wish, str):
-        cursor = cursor.keep({CANARY, *(wish.place for wish in data)})
+        cursor = cursor.keep({CANARY, DRIFT, *(wish.place for wish in data)})
         settled = "" if data else "all is published as it is there"
-        return _skip("; ".join(filter(None, [watch.seen, *held, settled, wish])), cursor.text)
+        return skip("; ".join(filter(None, [watch.seen, *held, settled, wish])), cursor.text)
     found = sort_out(instance, [wish], cursor)
     if found.fresh:
         return _request(graph, jobs.refresh, watch, found.fresh, cursor)
-    return _skip("; ".join([watch.seen, *held, *found.held]), cursor.text)
+    return skip("; ".join([watch.seen, *held, *found.held]), cursor.text)
 
 
 def _request(
@@ -188,7 +208,8 @@ def _request(
     return dg.SensorResult(run_requests=found, cursor=cursor.text)
 
 
-def _skip(reason: str, text: str | None) -> dg.SensorResult:
+def skip(reason: str, text: str | None) -> dg.SensorResult:
+    """A tick that asks for nothing, and says why."""
     return dg.SensorResult(skip_reason=f"{reason}.", cursor=text)
 
 

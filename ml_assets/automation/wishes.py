@@ -10,6 +10,7 @@ from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.released_model import STAGE as RELEASED
 from ml_assets.planning.canary import canary_step
 from ml_assets.planning.decided import standing_refusal
+from ml_assets.planning.drift import drift_step
 from ml_assets.planning.due import model_nodes, under_published_code
 from ml_assets.planning.plan import Item, Node, Plan, plan
 from ml_assets.planning.selection import ModelRun, model_run
@@ -21,6 +22,7 @@ from ml_assets.storage.snapshots import SnapshotStore
 
 MODEL = "model"
 CANARY = "canary"
+DRIFT = "drift"
 Records = Mapping[Address, StageRecord]
 
 
@@ -36,6 +38,8 @@ class Wish:
     replaces: str
     """Digest of what is there now: it tells a second wish for the same from the first."""
     model: ModelRun | None = None
+    because: str = ""
+    """Why it is wished for, where that is not why it is due."""
 
     @property
     def partition(self) -> str | None:
@@ -43,7 +47,7 @@ class Wish:
 
     @property
     def reason(self) -> str:
-        return self.items[0].reason if self.items else self.gates
+        return self.because or (self.items[0].reason if self.items else self.gates)
 
     @property
     def gates(self) -> str:
@@ -153,6 +157,19 @@ def canary_wish(graph: PipelineGraph, store: SnapshotStore) -> Wish | str:
         return step
     made = ModelRun(Plan(()), "", step.reason, step.selection, step.partition)
     return Wish(CANARY, (), step.wanted, "", made)
+
+
+def drift_wish(graph: PipelineGraph, store: SnapshotStore) -> Wish | str:
+    """A report on the newest period, where it is due; else why not, in words.
+
+    Raises:
+        StorageError: the baseline of the release is not the one that was certified.
+    """
+    step = drift_step(graph, store)
+    if isinstance(step, str):
+        return step
+    made = ModelRun(Plan(()), "", step.reason, step.selection, step.partition)
+    return Wish(DRIFT, (), step.wanted, "", made)
 
 
 def _by_partition(items: Sequence[Item]) -> dict[str | None, list[Item]]:

@@ -5,9 +5,11 @@ import sys
 from collections.abc import Sequence
 
 from ml_assets.cli import (
+    alerts,
     check,
     compare,
     demo,
+    drift,
     drill,
     experiments,
     export,
@@ -16,6 +18,7 @@ from ml_assets.cli import (
     history,
     land_week,
     logs,
+    lookup,
     new,
     note,
     override,
@@ -24,6 +27,7 @@ from ml_assets.cli import (
     prove,
     read,
     recall,
+    reliability,
     report,
     reset,
     rollback,
@@ -52,20 +56,24 @@ _COMMANDS = (
     promote,
     override,
     rollback,
+    drift,
     experiments,
     note,
     compare,
     logs,
     predict,
+    lookup,
     prove,
     export,
     verify,
     read,
     recall,
+    reliability,
     report,
     tune_batch,
     ui,
     drill,
+    alerts,
     gc,
     reset,
 )
@@ -80,9 +88,11 @@ environment:
   ML_ASSETS_UI_URL, ML_ASSETS_REPORTS_URL, ML_ASSETS_MLFLOW_URL
                        where links lead to (default: what `ml-assets ui` serves)
   ML_ASSETS_CHECKPOINTS  folder or s3://bucket/prefix of checkpoints (default: the state folder)
+  ML_ASSETS_ONLINE     file or redis:// URL of the online store (default: in the state folder)
   ML_ASSETS_RETENTION  how long unused things are kept, e.g. "checkpoints=2d history=8w" (see gc)
   ML_ASSETS_SIGNING_KEY, ML_ASSETS_TRUSTED_KEYS
                        whose signature counts (default: a key of the store's own)
+  ML_ASSETS_ALERTS     who is told of trouble: URLs of webhooks, Slack, mail servers (see alerts)
   ML_ASSETS_PRICE_PER_HOUR  what an hour of a machine costs, for the costs of runs
   MLFLOW_TRACKING_URI  MLflow server (default: a database in the state folder)
 """

@@ -15,6 +15,7 @@ Read a stored table by its asset key:
   PIPELINE/rejected/SOURCE           tables of which nothing was published
   PIPELINE/derived_table/TABLE       a table of the team's own
   PIPELINE/feature_set               one row per decision
+  PIPELINE/online_features           the newest one of each entity
   PIPELINE/training_set              the rows trained on, each with its split
 
 A key that is not there lists those that are.

@@ -21,8 +21,8 @@ def call(arguments: argparse.Namespace) -> int:
     from ml_assets.assets.reporting import write_report
     from ml_assets.runs.run import pipeline_graph
     from ml_assets.spec.load import pipeline_folders
-    from ml_assets.storage.embedded import open_snapshots
     from ml_assets.storage.objects import LocalObjects
+    from ml_assets.storage.stores import open_snapshots
 
     graph = pipeline_graph(pipeline_folders(settings), arguments.pipeline)
     objects = LocalObjects(Path(settings.objects))

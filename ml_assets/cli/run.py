@@ -15,6 +15,7 @@ STAGES = (
     "validated_table",
     "derived_table",
     "feature_set",
+    "online_features",
     "training_set",
     "trained_model",
     "evaluation_report",

@@ -2,7 +2,6 @@
 
 import argparse
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ml_assets.cli.exit_codes import DONE
@@ -79,7 +78,7 @@ def _status(graph: "PipelineGraph", settings: Settings) -> dict[str, Any]:
     from ml_assets.operations.workplace import open_pipeline
     from ml_assets.resources.launcher import LauncherResource
     from ml_assets.runs.status import status
-    from ml_assets.storage.embedded import open_snapshots
+    from ml_assets.storage.stores import open_snapshots
 
     launcher = LauncherResource(objects=settings.objects).launcher()
     store = open_snapshots(settings.snapshots) if _is_begun(settings) else None
@@ -91,7 +90,9 @@ def _status(graph: "PipelineGraph", settings: Settings) -> dict[str, Any]:
 
 def _is_begun(settings: Settings) -> bool:
     """Whether anything can be there to tell: a question makes no state folder."""
-    return settings.home.exists() or Path(settings.snapshots).exists()
+    from ml_assets.storage.stores import has_snapshots
+
+    return settings.home.exists() or has_snapshots(settings.snapshots)
 
 
 def _print_stages(document: dict[str, Any], settings: Settings) -> None:

@@ -14,18 +14,19 @@ from pathlib import Path
 
 import dagster as dg
 
-from ml_assets.errors import StoreAway
+from ml_assets.errors import StoreAway, counted
 from ml_assets.launch.folder import SessionFolder
 from ml_assets.operations import event_log
 from ml_assets.operations.inventory import last_used, measure, objects
 from ml_assets.operations.reach import reached
 from ml_assets.operations.retention import KINDS, Kind, Plan, Thing, commit_name, decide, run_name
+from ml_assets.registry.release.tags import tag_releases
 from ml_assets.settings import Settings
 from ml_assets.storage.checkpoint_places import discard_all, lying_at
-from ml_assets.storage.embedded import open_snapshots, utc_now
 from ml_assets.storage.locks import exclusive
 from ml_assets.storage.objects import LocalObjects
-from ml_assets.storage.snapshots import MAIN, Busy, Conflict, SnapshotStore
+from ml_assets.storage.snapshots import MAIN, Busy, ByServer, Conflict, SnapshotStore, utc_now
+from ml_assets.storage.stores import open_snapshots
 
 QUARANTINE = "quarantine/"
 
@@ -103,11 +104,19 @@ class Housekeeping:
         """
         remedy = "It is done by the other one; run again later."
         with exclusive(self.settings.home / "housekeeping.lock", "house-keeping", remedy):
+            if not dry_run:
+                self._tag_releases()
             plan = self.plan()
             tallies: dict[Kind, Tally] = {}
             for kind in KINDS:
                 tallies[kind] = self._collect(plan, kind, dry_run)
         return Outcome(plan, tallies, tuple(self._left))
+
+    def _tag_releases(self) -> None:
+        """What a process was killed before, or a server did not answer to."""
+        head = self.store.resolve(MAIN)
+        for pipeline in sorted({e.path.split("/")[1] for e in self.store.list(head, "ledger/")}):
+            self._left += [f"tag {failed}" for failed in tag_releases(self.store, pipeline)]
 
     # --- what is there --------------------------------------------------------------------------
 
@@ -171,6 +180,11 @@ class Housekeeping:
     def _collect_history(self, dropped: list[Thing], kept: int, dry_run: bool) -> Tally:
         old = [thing.name.removeprefix(commit_name("")) for thing in dropped]
         done = self.store.collect_garbage(drop=old, dry_run=dry_run)
+        if isinstance(done, ByServer):
+            what = f"{counted(len(old), 'old state')} for the server's own garbage collection"
+            went = f"{counted(len(done.branches), 'left-over')} of killed processes"
+            self._left.append(f"history: {what}; {went} {'would go' if dry_run else 'went'}")
+            return Tally(0, 0, kept + len(dropped), 0)
         if isinstance(done, Busy):
             self._left.append(
                 "history: somebody is publishing; it goes with the next house-keeping"

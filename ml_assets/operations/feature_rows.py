@@ -82,7 +82,7 @@ def make_feature_rows(
     made: list[pl.DataFrame] = []
     notes: dict[str, None] = {}
     for number, part in _by_partition(place, subject, rows, known):
-        tables = _Tables(place, commit, subject, part, known, number, notes)
+        tables = Tables(place, commit, subject, part, known, number, notes)
         names = [*spec.sources, *spec.tables]
         given = tables.read(names, spec.features.look_back, number)
         frame = build_features(build, given, tables.window(number), spec)
@@ -91,17 +91,21 @@ def make_feature_rows(
 
 
 @dataclass(frozen=True)
-class _Tables:
+class Tables:
     """The tables that functions read, with the new rows of one partition among them."""
 
     place: Workplace
     commit: CommitId
-    subject: SubjectSpec
+    subject: SubjectSpec | None
+    """None: there are no new rows."""
     new: pl.DataFrame
+    """Of the subject; without one, the keys of the rows that are asked for."""
     known: Sequence[PartitionWindow]
     current: int | None
     """The partition of the new rows, by its number; None for a pipeline without partitions."""
     notes: dict[str, None]
+    known_before: datetime | None = None
+    """What became known at this moment or later is not there; None: all is that is published."""
 
     def read(
         self, names: Sequence[str], look_back: int, number: int | None
@@ -138,21 +142,34 @@ class _Tables:
         address = Address(spec.name, stage, name, partition)
         published = self.place.store.exists(self.commit, address.table)
         is_current = number is None or number == self.current
-        if name in spec.tables and is_current and (self._sees_new(name) or not published):
+        made_new = is_current and (self._sees_new(name) or not published)
+        if name in spec.tables and (made_new or self.known_before):
             return self._derived(name, number)
-        is_new = is_current and (number is not None or name == self.subject.source)
+        is_new = is_current and (number is not None or self._is_subject(name))
         if not published and not is_new:
             raise WindowError(
                 f"The features of {self.window(self.current).key or 'new rows'} are made from"
                 f" {address}, which is not published. Publish it first:"
                 f" ml-assets run {spec.name} --through {stage}"
             )
-        old = [self._published(address)] if published else []
-        if name == self.subject.source and is_current:
+        old = [self._known(name, self._published(address))] if published else []
+        if self._is_subject(name) and is_current:
             return self._with_new(spec.sources[name], old)
         if not old:
             self.notes[f"{address} is not published yet: features are made without it"] = None
         return old[0] if old else _empty(spec.sources[name])
+
+    def _known(self, name: str, rows: pl.LazyFrame) -> pl.LazyFrame:
+        source = self.place.spec.sources.get(name)
+        if self.known_before is None or source is None or source.known_at is None:
+            return rows
+        known = (pl.col(source.known_at) < self.known_before).fill_null(False)
+        key = self.place.spec.features.key
+        if self.subject is not None or not set(key) <= set(source.columns):
+            return rows.filter(known)
+        # nobody says which table the rows asked for come from: it may be this one
+        own = rows.filter(~known).join(keys_of(self.new, key, source), on=key, how="semi")
+        return pl.concat([rows.filter(known), own])
 
     def _published(self, address: Address) -> pl.LazyFrame:
         """What is published, unless it is recalled."""
@@ -175,10 +192,18 @@ class _Tables:
         check_keys(rows, table.key, f"the table {name!r}")
         return rows.lazy()
 
+    def _is_subject(self, name: str) -> bool:
+        return self.subject is not None and name == self.subject.source
+
     def _sees_new(self, name: str) -> bool:
         if name in self.place.spec.sources:
-            return name == self.subject.source
+            return self._is_subject(name)
         return any(self._sees_new(read) for read in self.place.spec.tables[name].reads)
+
+
+def keys_of(rows: pl.DataFrame, key: Sequence[str], source: SourceSpec) -> pl.LazyFrame:
+    """The keys of rows as a source has them, whatever a function made of their types."""
+    return rows.lazy().select(pl.col(name).cast(TYPES[source.columns[name]]) for name in key)
 
 
 def _is_about_a_row(expectation: Expectation) -> bool:

@@ -24,6 +24,7 @@ ORDER = (
     "validated_table",
     "derived_table",
     "feature_set",
+    "online_features",
     "training_set",
     "checkpoints",
     "trained_model",

@@ -20,12 +20,12 @@ from ml_assets.registry.release.recalls import require_sound
 from ml_assets.settings import Settings, read_settings
 from ml_assets.spec.program import Ref
 from ml_assets.spec.records import StageRecord
-from ml_assets.storage.embedded import open_snapshots
 from ml_assets.storage.layout import Address, read_records
 from ml_assets.storage.objects import LocalObjects
 from ml_assets.storage.snapshots import MAIN, CommitId, SnapshotStore
+from ml_assets.storage.stores import open_snapshots
 
-PUBLISHED = ("raw_snapshot", "validated_table", "derived_table", "feature_set")
+PUBLISHED = ("raw_snapshot", "validated_table", "derived_table", "feature_set", "online_features")
 _SHORTEST_PREFIX = 6
 
 

@@ -14,10 +14,10 @@ from ml_assets.registry.release.bundle import Check, check_bundle
 from ml_assets.registry.release.loading import certificate_of, load_release
 from ml_assets.settings import Settings, read_signing
 from ml_assets.spec.records import LedgerEntry
-from ml_assets.storage.embedded import open_snapshots
 from ml_assets.storage.objects import LocalObjects
 from ml_assets.storage.signing import Keys, key_name, public_key
 from ml_assets.storage.snapshots import CommitId, SnapshotStore
+from ml_assets.storage.stores import has_snapshots, open_snapshots
 
 _WITNESS = re.compile(r"(\d{1,9}):([0-9a-f]{12,64})")
 
@@ -59,7 +59,7 @@ def verify_pipelines(
     Raises:
         SettingsError: there is no store, or the witness is none.
     """
-    if not (Path(settings.snapshots) / "refs.db").is_file():
+    if not has_snapshots(settings.snapshots):
         raise SettingsError(f"There is no snapshot store {settings.snapshots}: nothing is decided.")
     noted = _noted(witness) if witness else None
     store, objects = open_snapshots(settings.snapshots), LocalObjects(Path(settings.objects))

@@ -6,9 +6,9 @@ from pathlib import Path
 from ml_assets.settings import Settings, read_settings
 from ml_assets.spec.load import find_pipeline, load_spec, pipeline_folders
 from ml_assets.spec.pipeline import PipelineSpec
-from ml_assets.storage.embedded import open_snapshots
 from ml_assets.storage.objects import LocalObjects
 from ml_assets.storage.snapshots import SnapshotStore
+from ml_assets.storage.stores import open_snapshots
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,11 @@ from ml_assets.errors import SourceError
 from ml_assets.planning.plan import RECALLED, Node, Plan, plan
 from ml_assets.registry.release.recalls import Quarantine, quarantine
 from ml_assets.resources.sources import SourcesResource
+from ml_assets.settings import read_settings
 from ml_assets.spec.partitions import PartitionWindow, windows
 from ml_assets.spec.records import InputVersion, StageRecord
 from ml_assets.storage.layout import Address, read_records
+from ml_assets.storage.online.open import open_online
 from ml_assets.storage.snapshots import SnapshotStore
 
 
@@ -56,9 +58,10 @@ def calendar(graph: PipelineGraph) -> tuple[str, ...]:
 def plan_data(
     graph: PipelineGraph, store: SnapshotStore, sources: SourcesResource, arrived: Landed
 ) -> Plan:
-    """The plan of the data stages: sources, validated tables, derived tables and features."""
+    """The plan of the data stages, from the sources to what is served online."""
     records = records_by_address(store, graph.name)
-    return plan(data_nodes(graph, arrived, receipts_now(graph, sources)), records)
+    found = plan(data_nodes(graph, arrived, receipts_now(graph, sources)), records)
+    return _with_lost_service(graph, found, records)
 
 
 Receipt = Callable[[str, PartitionWindow | None], InputVersion]
@@ -103,11 +106,12 @@ def _raw(graph: PipelineGraph, source: str, partition: str | None) -> Address:
 
 
 def data_nodes(graph: PipelineGraph, arrived: Landed, receipt: Receipt) -> list[Node]:
-    """Sources, validated tables, derived tables and features, in the order of the walk."""
+    """Sources, validated and derived tables, features, and what is served of them, in order."""
     nodes = _source_nodes(graph, arrived, receipt)
     for table in graph.spec.tables:
         nodes += _function_nodes(graph, arrived, table_reads(graph, table), "derived_table", table)
-    return nodes + _function_nodes(graph, arrived, feature_reads(graph), "feature_set")
+    nodes += _function_nodes(graph, arrived, feature_reads(graph), "feature_set")
+    return nodes + _online_nodes(graph, arrived)
 
 
 def plan_model(
@@ -196,6 +200,29 @@ def _function_nodes(
         inputs = tuple(a for addresses in reads.addresses(key).values() for a in addresses)
         nodes.append(Node(Address(graph.name, stage, table, key), code, inputs))
     return nodes
+
+
+def _online_nodes(graph: PipelineGraph, arrived: Landed) -> list[Node]:
+    online = graph.spec.online
+    if online is None:
+        return []
+    newest = reader_partitions(graph, arrived, "feature_set")[-online.look_back - 1 :]
+    features = tuple(Address(graph.name, "feature_set", partition=key) for key in newest)
+    name = "online_features"
+    return [Node(Address(graph.name, name), graph.code_version(name), features)]
+
+
+def _with_lost_service(
+    graph: PipelineGraph, found: Plan, records: Mapping[Address, StageRecord]
+) -> Plan:
+    """What was served and is not any more is due: the online store is no snapshot store."""
+    made = records.get(Address(graph.name, "online_features"))
+    if graph.spec.online is None or made is None:
+        return found
+    served = open_online(read_settings().online).current(graph.name)
+    if served is not None and served.version == made.data_version:
+        return found
+    return found.with_due(address_of_record(made), "the online store serves something else")
 
 
 def reader_partitions(graph: PipelineGraph, arrived: Landed, reader: str) -> list[str | None]:

@@ -1,7 +1,7 @@
 """What is due: a pure comparison of records with what they would be made from now."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ml_assets.spec.records import InputVersion, StageRecord
 from ml_assets.storage.layout import Address, run_key
@@ -46,6 +46,17 @@ class Plan:
         return Plan(
             tuple(
                 Item(item.node, False, reason) if item.node.address == address else item
+                for item in self.items
+            )
+        )
+
+    def with_due(self, address: Address, reason: str) -> "Plan":
+        """The same, but that one thing is made in any case."""
+        return Plan(
+            tuple(
+                replace(item, due=True, reason=item.reason if item.due else reason)
+                if item.node.address == address
+                else item
                 for item in self.items
             )
         )

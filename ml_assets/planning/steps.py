@@ -14,7 +14,7 @@ class DataStep:
     """Assets that are made together, partition by partition."""
 
     name: str
-    """``sources``, ``table_<name>``, or ``features``."""
+    """``sources``, ``table_<name>``, ``features`` or ``online``."""
     keys: tuple[dg.AssetKey, ...]
 
     def of(self, items: Iterable[Item]) -> list[Item]:
@@ -30,4 +30,6 @@ def data_steps(graph: PipelineGraph) -> list[DataStep]:
         DataStep(f"table_{name}", (graph.key("derived_table", name),)) for name in graph.spec.tables
     ]
     features = DataStep("features", (graph.key("feature_set"),))
-    return [DataStep("sources", tuple(sources)), *tables, features]
+    online = DataStep("online", (graph.key("online_features"),))
+    served = [online] if graph.spec.online else []
+    return [DataStep("sources", tuple(sources)), *tables, features, *served]

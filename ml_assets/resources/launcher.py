@@ -19,5 +19,5 @@ class LauncherResource(dg.ConfigurableResource):
 
     def launcher(self) -> Launcher:
         # not a field: who launches a run may set those, and with them whose signature counts
-        keys = partial(keys_of, Path(read_settings().snapshots))
+        keys = partial(keys_of, read_settings().snapshots)
         return LocalLauncher(Path(self.objects), checkpoints=self.checkpoints, keys=keys)

@@ -2,8 +2,8 @@
 
 import dagster as dg
 
-from ml_assets.storage.embedded import open_snapshots
 from ml_assets.storage.snapshots import SnapshotStore
+from ml_assets.storage.stores import open_snapshots
 
 
 class SnapshotsResource(dg.ConfigurableResource):

@@ -14,11 +14,11 @@ from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.program import Ref
 from ml_assets.spec.training import INSTALL_LIGHTGBM, RELEASE, LightGbm
 from ml_assets.storage.checkpoint_places import S3_SCHEME
-from ml_assets.storage.embedded import open_snapshots
 from ml_assets.storage.layout import Address, read_record
 from ml_assets.storage.objects import LocalObjects
 from ml_assets.storage.s3_checkpoints import INSTALL_S3
 from ml_assets.storage.snapshots import MAIN
+from ml_assets.storage.stores import has_snapshots, open_snapshots
 from ml_assets.validation.contract import load_contract
 
 
@@ -65,7 +65,7 @@ def spot_mistakes(folder: Path, settings: Settings) -> tuple[str, ...]:
 
 def _size(spec: PipelineSpec, settings: Settings) -> StateSize:
     """Counted on the last published training set, where there is one that is still there."""
-    if not Path(settings.snapshots).exists():
+    if not has_snapshots(settings.snapshots):
         return state_size(spec)
     store = open_snapshots(settings.snapshots)
     address = Address(spec.name, "training_set")

@@ -11,9 +11,9 @@ from ml_assets.registry.release.promote import Refused
 from ml_assets.settings import Settings
 from ml_assets.spec.load import find_pipeline, load_spec, pipeline_folders
 from ml_assets.spec.records import LedgerEntry
-from ml_assets.storage.embedded import open_snapshots
 from ml_assets.storage.layout import Address
 from ml_assets.storage.objects import LocalObjects
+from ml_assets.storage.stores import open_snapshots
 
 
 def override_refusal(

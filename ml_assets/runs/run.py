@@ -15,6 +15,7 @@ from ml_assets.assets.sanity import checks_of
 from ml_assets.errors import EvidenceError, SpecError
 from ml_assets.operations.repair import repair_projection
 from ml_assets.planning.canary import canary_step
+from ml_assets.planning.drift import drift_step
 from ml_assets.planning.due import Landed, calendar, landed, plan_data
 from ml_assets.planning.plan import Plan
 from ml_assets.planning.selection import Selection, data_runs, model_run
@@ -26,7 +27,7 @@ from ml_assets.resources.sources import SourcesResource
 from ml_assets.runs.execute import Tell, execute, mark_dead_runs, wait_for_others
 from ml_assets.settings import Settings
 from ml_assets.spec.load import find_pipeline, load_spec
-from ml_assets.storage.embedded import open_snapshots
+from ml_assets.storage.stores import open_snapshots
 
 _LATER = "see the runs with ml-assets experiments, and add to one with ml-assets note"
 
@@ -88,6 +89,7 @@ class PipelineRun:
         arrived = landed(self.graph, self.sources)
         self._make_data(wanted, arrived)
         if request.through is None:
+            self._look_for_drift()
             self._move_canary()
         if "training_set" in wanted:
             self._wait_for_others()
@@ -122,6 +124,16 @@ class PipelineRun:
             raise EvidenceError(f"{self.graph.name}: {step}")
         self._execute(step.selection)
         self._pay_debts()
+
+    def _look_for_drift(self) -> None:
+        """New periods against the release of now, before another takes its place."""
+        step = drift_step(self.graph, self.store)
+        if isinstance(step, str):
+            if step:
+                self.tell(f"skip  drift_report: {step}")
+            return
+        self.tell(f"make  drift_report: {step.reason}")
+        self._execute(step.selection)
 
     def _move_canary(self) -> None:
         """Before the next model takes its place. One that does not pass stops nothing."""

@@ -12,10 +12,11 @@ from pathlib import Path
 
 from ml_assets.errors import SettingsError
 from ml_assets.registry.release.recertify import certify_history
-from ml_assets.settings import Settings, read_signing
+from ml_assets.settings import Settings, is_lakefs, read_signing
 from ml_assets.storage.embedded import EmbeddedStore
 from ml_assets.storage.objects import LocalObjects
 from ml_assets.storage.refs import Refs
+from ml_assets.storage.stores import has_snapshots
 from ml_assets.storage.trust import PUBLIC_KEY
 
 Step = Callable[[Settings], None]
@@ -28,7 +29,7 @@ def start_retention(settings: Settings) -> None:
     mark what was used again: its times do not tell whether a thing may go.
     """
     snapshots = Path(settings.snapshots)
-    if (snapshots / "refs.db").is_file():
+    if _is_embedded(settings):
         _copy_database(snapshots / "refs.db", settings.home / "backup" / "format-1")
         Refs(snapshots)  # makes the table of the grafts
     objects = LocalObjects(Path(settings.objects))
@@ -45,7 +46,7 @@ def sign_history(settings: Settings) -> None:
             to decide, for an edited format number would lead here too.
     """
     snapshots = Path(settings.snapshots)
-    if not (snapshots / "refs.db").is_file():
+    if not _is_embedded(settings):
         return
     if read_signing().key is not None:
         raise SettingsError(
@@ -64,10 +65,15 @@ def certify_decisions(settings: Settings) -> None:
     What is certified is what signed commits say: an edited format number leads to nothing else.
     """
     snapshots = Path(settings.snapshots)
-    if not (snapshots / "refs.db").is_file():
+    if not _is_embedded(settings):
         return
     _copy_database(snapshots / "refs.db", settings.home / "backup" / "format-3")
     certify_history(EmbeddedStore(snapshots))
+
+
+def _is_embedded(settings: Settings) -> bool:
+    """Whether there is a store that older versions wrote: none of them knew of a server."""
+    return not is_lakefs(settings.snapshots) and has_snapshots(settings.snapshots)
 
 
 _TOLD_BY = (

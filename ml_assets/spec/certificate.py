@@ -46,6 +46,8 @@ class Provenance(Frozen):
     """Of the resolved spec."""
     reproduces: Digest
     """Of code, lock, spec, inputs and seed: what `prove` repeats."""
+    baseline: Digest | None = Field(default=None, exclude_if=unset)
+    """Of what later rows are compared with; None: data without periods, or an older version."""
 
 
 class LedgerLine(Frozen):

@@ -15,8 +15,10 @@ from pydantic import (
 
 from ml_assets.spec.automation import AutomationSpec
 from ml_assets.spec.base import Frozen, Misfit, Misfits, Name, Positive, check_timezone, unset
+from ml_assets.spec.drift import DriftSpec
 from ml_assets.spec.gates import AgainstChampion, BaselineSpec, GateSpec, ReleaseSpec
 from ml_assets.spec.objective import objective_problems
+from ml_assets.spec.online import OnlineSpec, online_problems
 from ml_assets.spec.policy import Declared, gate_problems
 from ml_assets.spec.sources import SourceSpec, inside
 from ml_assets.spec.tables import FunctionPath, TableSpec
@@ -188,6 +190,8 @@ class PipelineSpec(Frozen):
     tables: dict[Name, TableSpec] = Field(default_factory=dict)
     """Assets of the team's own: each is made from sources and from tables above it."""
     features: FeaturesSpec
+    online: OnlineSpec | None = Field(default=None, exclude_if=unset)
+    """None: no features are served for look-ups."""
     label: LabelSpec
     split: SplitSpec
     model: ModelSpec
@@ -196,6 +200,8 @@ class PipelineSpec(Frozen):
     gates: tuple[GateSpec, ...] = Field(strict=False, min_length=1)
     release: ReleaseSpec = ReleaseSpec()
     automation: AutomationSpec = AutomationSpec()
+    drift: DriftSpec | None = Field(default=None, exclude_if=unset)
+    """How new periods are compared with what the release was trained on; None: they are not."""
 
     def is_partitioned(self, name: str) -> bool:
         """Whether a source or a derived table is cut in time."""
@@ -209,6 +215,7 @@ class PipelineSpec(Frozen):
             *_partition_problems(self),
             *_table_problems(self),
             *_subject_problems(self),
+            *_online_problems(self),
             *_label_problems(self),
             *_training_problems(self),
             *_evaluation_problems(self),
@@ -233,6 +240,9 @@ def _partition_problems(spec: PipelineSpec) -> list[Misfit]:
         return []
     cut = [name for name, source in spec.sources.items() if source.partitioned]
     problems: list[Misfit] = []
+    if spec.drift is not None:
+        said = "drift compares new partitions, and there are none: set partitions"
+        problems.append(Misfit(("drift",), said))
     if cut:
         said = f"sources {cut} are partitioned but partitions.cadence is 'none'"
         problems.append(Misfit(("sources", cut[0], "partitioned"), said))
@@ -289,6 +299,12 @@ def _subject_problems(spec: PipelineSpec) -> list[Misfit]:
         )
         problems.append(Misfit(("features", "subject", "time"), said))
     return problems
+
+
+def _online_problems(spec: PipelineSpec) -> list[Misfit]:
+    features, partitioned = spec.features, spec.partitions.cadence != "none"
+    columns = (features.key, features.numeric, features.categorical)
+    return online_problems(spec.online, *columns, partitioned=partitioned)
 
 
 def _label_problems(spec: PipelineSpec) -> list[Misfit]:

@@ -9,18 +9,21 @@ import contextlib
 import fcntl
 import itertools
 import json
+import os
+import shutil
+import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from types import TracebackType
 
 import polars as pl
 
 from ml_assets.errors import StorageError
 from ml_assets.spec.canonical import canonical_json
+from ml_assets.storage import trees
 from ml_assets.storage.blobs import Blobs
-from ml_assets.storage.objects import stays_below
 from ml_assets.storage.refs import Refs
 from ml_assets.storage.snapshots import (
     MAIN,
@@ -35,23 +38,13 @@ from ml_assets.storage.snapshots import (
     Entry,
     Outcome,
     Published,
-    SnapshotStore,
+    utc_now,
 )
+from ml_assets.storage.trees import Tree
 from ml_assets.storage.trust import Trust
 
-Tree = dict[str, tuple[str, int]]
-"""Path -> (digest, size)."""
 Grafts = Mapping[CommitId, CommitId | None]
 """Commit -> where history goes on behind it; None: it ends there."""
-
-
-def utc_now() -> datetime:
-    return datetime.now(UTC)
-
-
-def open_snapshots(location: str, clock: Callable[[], datetime] = utc_now) -> SnapshotStore:
-    """The store at a local path; it is made at first use. ``clock`` gives the time of a commit."""
-    return EmbeddedStore(Path(location), clock)
 
 
 class EmbeddedStore:
@@ -65,7 +58,7 @@ class EmbeddedStore:
         self._trust = Trust(root, self._refs)
         self.keys = self._trust.keys
         self._commit = lru_cache(maxsize=4096)(self._read_commit)
-        self._tree = lru_cache(maxsize=64)(self._read_tree)
+        self._tree = lru_cache(maxsize=16)(self._read_tree)
 
     # --- reading ----------------------------------------------------------------------------
 
@@ -93,10 +86,17 @@ class EmbeddedStore:
         digest, _ = self._entry(commit, path)
         return pl.scan_parquet(self._blobs.verified(digest, path))
 
+    def copy_out(self, commit: CommitId, path: str, target: Path) -> None:
+        digest, _ = self._entry(commit, path)
+        draft = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+        shutil.copyfile(self._blobs.verified(digest, path), draft)
+        os.replace(draft, target)
+
+    def uri(self, commit: CommitId, path: str) -> str:
+        return f"snapshots://{commit}/{path}"
+
     def list(self, commit: CommitId, prefix: str = "") -> tuple[Entry, ...]:
-        tree = self.tree(commit)
-        paths = sorted(path for path in tree if path.startswith(prefix))
-        return tuple(Entry(path, *tree[path]) for path in paths)
+        return trees.entries(self.tree(commit), prefix)
 
     def log(self, ref: str = MAIN, limit: int | None = None) -> tuple[Commit, ...]:
         return tuple(itertools.islice(self._behind(self.resolve(ref)), limit))
@@ -107,11 +107,7 @@ class EmbeddedStore:
         return tuple(sorted(found.values(), key=lambda commit: commit.time, reverse=True))
 
     def diff(self, left: CommitId, right: CommitId) -> tuple[Change, ...]:
-        old, new = self.tree(left), self.tree(right)
-        changes = [Change(path, "added") for path in new.keys() - old.keys()]
-        changes += [Change(path, "removed") for path in old.keys() - new.keys()]
-        changes += [Change(p, "changed") for p in old.keys() & new.keys() if old[p] != new[p]]
-        return tuple(sorted(changes, key=lambda change: change.path))
+        return trees.changes(self.tree(left), self.tree(right))
 
     def tags(self) -> Mapping[str, CommitId]:
         return self._refs.tags()
@@ -322,11 +318,11 @@ class EmbeddedWorkspace:
         self._working.close()
 
     def put(self, path: str, file: Path, *, if_absent: bool = False) -> Entry:
-        return self._put(_checked(path), self._store.write_file(file), if_absent)
+        return self._put(trees.checked(path), self._store.write_file(file), if_absent)
 
     def put_bytes(self, path: str, data: bytes, *, if_absent: bool = False) -> Entry:
         entry = (self._store.write_object(data), len(data))
-        return self._put(_checked(path), entry, if_absent)
+        return self._put(trees.checked(path), entry, if_absent)
 
     def remove(self, path: str) -> None:
         if path not in {**self._store.tree(self.base), **self._staged}:
@@ -339,7 +335,7 @@ class EmbeddedWorkspace:
 
     def commit(self, message: str, metadata: Mapping[str, str]) -> CommitId:
         self._message, self._metadata = message, {**metadata, RUN_KEY: self._run_key}
-        tree = _applied(self._store.tree(self.base), self._staged)
+        tree = trees.applied(self._store.tree(self.base), self._staged)
         self._head = self._store.write_commit(tree, (self._head,), message, self._metadata)
         return self._head
 
@@ -355,7 +351,7 @@ class EmbeddedWorkspace:
             if conflicts:
                 return Conflict(conflicts)
             current = self._store.tree(head)
-            merged = _applied(current, self._staged)
+            merged = trees.applied(current, self._staged)
             if merged == current:
                 return AlreadyPublished(head)
             parents = (head, self._head)
@@ -371,30 +367,4 @@ class EmbeddedWorkspace:
 
     def _conflicts(self, head: CommitId) -> tuple[str, ...]:
         base, current = self._store.tree(self.base), self._store.tree(head)
-        return tuple(
-            sorted(
-                path
-                for path, entry in self._staged.items()
-                if current.get(path) != entry
-                and (
-                    current.get(path) != base.get(path)
-                    or (path in self._absent and path in current)
-                )
-            )
-        )
-
-
-def _applied(tree: Tree, staged: Mapping[str, tuple[str, int] | None]) -> Tree:
-    merged = {**tree, **{path: entry for path, entry in staged.items() if entry is not None}}
-    for path, entry in staged.items():
-        if entry is None:
-            merged.pop(path, None)
-    return merged
-
-
-def _checked(path: str) -> str:
-    if not stays_below(path) or path != PurePosixPath(path).as_posix():
-        raise StorageError(
-            f"{path!r} is no path of a snapshot: relative, with '/' between, no '..'"
-        )
-    return path
+        return trees.conflicts(self._staged, base, current, self._absent)

@@ -6,7 +6,7 @@ onto ``main``, and reads by commit.
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Protocol
@@ -20,6 +20,10 @@ CommitId = str
 MAIN = "main"
 RUN_KEY = "run_key"
 """Metadata of every commit: the key of the work that it was opened for."""
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,14 @@ class Collected:
     freed_bytes: int
     kept_files: int
     kept_bytes: int
+
+
+@dataclass(frozen=True)
+class ByServer:
+    """A server collects what is old, by rules of its own; here only what the dead left went."""
+
+    branches: tuple[str, ...]
+    """Ephemeral branches of processes that were killed."""
 
 
 @dataclass(frozen=True)
@@ -160,6 +172,18 @@ class SnapshotStore(Protocol):
         """A Parquet file as a lazy frame; verified once before it is scanned."""
         ...
 
+    def copy_out(self, commit: CommitId, path: str, target: Path) -> None:
+        """Write a file's content to a local file, verified and by rename, never whole in memory.
+
+        Raises:
+            StorageError: it is not in the commit, or is damaged.
+        """
+        ...
+
+    def uri(self, commit: CommitId, path: str) -> str:
+        """What people call a file of a commit; it need not exist."""
+        ...
+
     def list(self, commit: CommitId, prefix: str = "") -> tuple[Entry, ...]:
         """The entries under a prefix, by path."""
         ...
@@ -192,11 +216,12 @@ class SnapshotStore(Protocol):
 
     def collect_garbage(
         self, drop: Collection[CommitId] = (), *, dry_run: bool = False
-    ) -> Collected | Busy:
+    ) -> Collected | ByServer | Busy:
         """Leave commits out of history and delete the files that no other one reaches.
 
         What a branch or a tag names is never left out, nor is a commit that ``drop`` does not name.
-        Killed at any moment, the next collection finishes.
+        Killed at any moment, the next collection finishes. A store whose server collects by rules
+        of its own leaves that to them.
 
         Args:
             dry_run: delete nothing, only count.

@@ -12,8 +12,8 @@ from ml_assets.assets.graph import PipelineGraph
 from ml_assets.definitions import build, resources
 from ml_assets.settings import read_settings
 from ml_assets.spec.load import load_spec
-from ml_assets.storage.embedded import open_snapshots
 from ml_assets.storage.layout import Address, published_partitions, read_record
+from ml_assets.storage.stores import open_snapshots
 from ml_assets_tests.worlds import deliveries
 
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
@@ -74,6 +74,7 @@ class World:
         """Run a request as the daemon's worker does; False: it failed."""
         assert request.run_key is None or not self.runs({"dagster/run_key": request.run_key})
         keyed = {"dagster/run_key": request.run_key} if request.run_key else {}
+        keyed["dagster/sensor_name"] = "deliveries__landing"
         assert request.job_name
         job = self.defs.resolve_job_def(request.job_name)
         subset = job.get_subset(

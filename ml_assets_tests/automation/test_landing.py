@@ -1,9 +1,11 @@
 """The landing sensor: what lands is taken in once, what failed waits, and the model follows."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 
 import dagster as dg
 
+from ml_assets.runs.reliability import reliability
 from ml_assets_tests.automation.conftest import World
 from ml_assets_tests.worlds import deliveries
 
@@ -159,3 +161,8 @@ def test_the_model_follows_once_its_data_is_published_and_a_refusal_stands(plant
     assert "the model of 2024-03-25 stands refused: " in world.says()
     world.cursors.clear()
     assert "stands refused" in world.says()  # it is in the ledger, not in a memory
+
+    now = datetime.now(UTC)
+    ran = reliability(world.graph.spec, world.instance, now - timedelta(days=1), now)
+    assert ran.work[-1].end == "refused"
+    assert ran.share == 1.0

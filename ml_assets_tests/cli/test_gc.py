@@ -8,7 +8,7 @@ import pytest
 from ml_assets.operations.retention import KINDS
 from ml_assets.runs import home
 from ml_assets.settings import Settings, read_settings
-from ml_assets.storage.embedded import open_snapshots
+from ml_assets.storage.stores import open_snapshots
 from ml_assets_tests.runs.test_upgrade import unpack
 from ml_assets_tests.worlds import irises
 from ml_assets_tests.worlds.world import World

@@ -3,9 +3,11 @@
 The tables are published without a run: what is tested is what stands between them and a row.
 """
 
-from dataclasses import dataclass
+import shutil
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from random import Random
 
 import polars as pl
 import pytest
@@ -16,6 +18,7 @@ from ml_assets.errors import WindowError
 from ml_assets.features.function import check_features, load_function
 from ml_assets.features.window import Window
 from ml_assets.operations.feature_rows import make_feature_rows
+from ml_assets.operations.replay import MOST_ROWS, difference, replay
 from ml_assets.operations.workplace import Workplace, open_pipeline
 from ml_assets.runs.outside_world import lay_out
 from ml_assets.settings import read_settings
@@ -56,7 +59,7 @@ class Flights:
     def features_of_the_week(self) -> pl.DataFrame:
         """What the feature function itself says of the newest week and those it looks back at."""
         spec, span = self.place.spec, self.spans[-1]
-        build = load_function(FOLDER, spec.features.function, spec.name)
+        build = load_function(self.place.folder, spec.features.function, spec.name)
         parts = -1 - spec.features.look_back
         given = {
             name: pl.concat(list(weeks.values())[parts:]).lazy()
@@ -131,3 +134,77 @@ def test_a_gap_in_what_is_looked_back_at_is_refused(flights: Flights) -> None:
     with pytest.raises(WindowError, match=r"arrivals .* is not published") as refused:
         flights.predicted_from(flights.tables["flights"][flights.newest], commit)
     assert "ml-assets run flight_delays --through validated_table" in str(refused.value)
+
+
+# --- parity: rows replayed at the moment of their decision ---------------------------------------
+
+
+def with_function(flights: Flights, folder: Path, old: str, new: str) -> Workplace:
+    """The pipeline with one line of its feature function changed."""
+    shutil.copytree(FOLDER, folder)
+    function = folder / "features.py"
+    text = function.read_text()
+    assert text.count(old) == 1
+    function.write_text(text.replace(old, new))
+    return replace(flights.place, folder=folder)
+
+
+def test_flights_replayed_at_their_moment_are_the_rows_of_the_batch_bit_for_bit(
+    flights: Flights,
+) -> None:
+    commit, batch = flights.publish(set()), flights.features_of_the_week()
+    for seed in range(5):
+        found = replay(flights.place, commit, flights.newest, batch, Random(seed))
+        assert not found.difference
+        assert 1 <= found.rows <= MOST_ROWS
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "feature"),
+    [
+        (
+            'weather.with_columns((pl.col("observed_at") + WEATHER_LAG).alias("known_at"))',
+            'weather.with_columns((pl.col("observed_at") - WEATHER_LAG * 8).alias("known_at"))',
+            "temp",
+        ),
+        (
+            "    rows = _plane(rows, ",
+            '    rows = rows.with_columns(distance=pl.col("distance") * arrivals["delay"].mean())\n'
+            "    rows = _plane(rows, ",
+            "distance",
+        ),
+    ],
+    ids=["weather of four hours later", "a mean over all that came"],
+)
+def test_a_function_that_looks_ahead_differs_from_its_replay(
+    flights: Flights, tmp_path: Path, old: str, new: str, feature: str
+) -> None:
+    place = with_function(flights, tmp_path / "pipeline", old, new)
+    commit = flights.publish(set())
+    batch = replace(flights, place=place).features_of_the_week()
+    found = [replay(place, commit, flights.newest, batch, Random(n)).difference for n in range(3)]
+    assert any(feature in said for said in found), found
+
+
+def test_where_no_subject_is_named_the_rows_asked_for_are_not_cut_away(flights: Flights) -> None:
+    """The arrivals say how the flights ended, so they have their key; one of them is kept."""
+    features = flights.place.spec.features.model_copy(update={"subject": None})
+    spec = flights.place.spec.model_copy(update={"features": features})
+    place, commit = replace(flights.place, spec=spec), flights.publish(set())
+    batch = flights.features_of_the_week()
+    assert not replay(place, commit, flights.newest, batch, Random(1)).difference
+
+
+def test_the_order_of_zeros_nulls_and_lost_rows_is_told_apart() -> None:
+    spec = open_pipeline("flight_delays").spec.features
+    columns = {"carrier": ["AA"] * 2, "flight": [1, 2], "origin": ["JFK"] * 2}
+    at = [datetime(2013, 1, 1, tzinfo=UTC)] * 2
+    named = dict.fromkeys((*spec.numeric, *spec.categorical), [None] * 2)
+    row = pl.DataFrame({**named, **columns, "sched_dep_time": at, "decision_at": at})
+    row = row.with_columns(pl.col(spec.numeric).cast(pl.Float64).fill_null(0.0))
+    row = row.with_columns(pl.col(spec.categorical).cast(pl.String))
+    assert difference(row, row[::-1], spec) == ""
+    assert "'temp'" in difference(row, row.with_columns(temp=pl.lit(-0.0)), spec)
+    assert "'temp'" in difference(row, row.with_columns(temp=pl.lit(None, pl.Float64)), spec)
+    assert "'hour'" in difference(row, row.with_columns(hour=pl.lit("7")), spec)
+    assert "1 are not there, ('AA', 2, 'JFK'" in difference(row, row[:1], spec)

@@ -8,8 +8,8 @@ import dagster as dg
 import pytest
 
 from ml_assets.operations.recall import extent
-from ml_assets.storage.embedded import open_snapshots
 from ml_assets.storage.layout import Address, read_record
+from ml_assets.storage.stores import open_snapshots
 from ml_assets_tests.worlds import irises
 from ml_assets_tests.worlds.world import World
 

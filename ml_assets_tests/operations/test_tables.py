@@ -9,7 +9,7 @@ import pytest
 from ml_assets.errors import StorageError
 from ml_assets.operations import tables as tables_module
 from ml_assets.operations.tables import read_table, stored_tables
-from ml_assets.storage.embedded import open_snapshots
+from ml_assets.storage.stores import open_snapshots
 from ml_assets_tests.worlds import deliveries
 from ml_assets_tests.worlds.world import World
 

@@ -19,9 +19,10 @@ from ml_assets.operations.workplace import Workplace, open_pipeline
 from ml_assets.registry.ledger.chain import read
 from ml_assets.registry.ledger.stages import champion
 from ml_assets.spec.records import LedgerEntry
-from ml_assets.storage.embedded import EmbeddedStore, open_snapshots
+from ml_assets.storage.embedded import EmbeddedStore
 from ml_assets.storage.layout import Address, read_record
 from ml_assets.storage.objects import LocalObjects
+from ml_assets.storage.stores import open_snapshots
 from ml_assets_tests.worlds import irises
 from ml_assets_tests.worlds.world import World
 
@@ -32,6 +33,7 @@ SIGNING_KEY = base64.b64encode(f"{CANARY}-thirty-two-byte-key!".ljust(32, "!").e
 SECRETS = {
     "ML_ASSETS_SIGNING_KEY": SIGNING_KEY,
     "ML_ASSETS_SQL_WAREHOUSE": f"sqlite:////nowhere/at/all.db?password={CANARY}-sql",
+    "ML_ASSETS_ALERTS": f"https://ann:{CANARY}-hook@127.0.0.1:9/{CANARY}-path",
     "AWS_ACCESS_KEY_ID": f"{CANARY}-aws-id",
     "AWS_SECRET_ACCESS_KEY": f"{CANARY}-aws",
     "MLFLOW_TRACKING_USERNAME": f"{CANARY}-mlflow-user",

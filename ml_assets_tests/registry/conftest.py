@@ -8,7 +8,7 @@ from ml_assets.registry.ledger.chain import record_decision
 from ml_assets.registry.release.promote import Released, release
 from ml_assets.spec.gates import ReleaseSpec
 from ml_assets.spec.records import Decision, Evidence, GateResult
-from ml_assets.storage.embedded import open_snapshots
+from ml_assets.storage.stores import open_snapshots
 
 PIPELINE = "delays"
 A, B, C = "aa" * 32, "bb" * 32, "cc" * 32

@@ -18,8 +18,8 @@ from ml_assets.runs import home
 from ml_assets.runs.upgrade import FORMAT, STEPS
 from ml_assets.settings import Settings, read_settings
 from ml_assets.spec.records import Decision, Evidence, LedgerEntry
-from ml_assets.storage.embedded import open_snapshots
 from ml_assets.storage.objects import LocalObjects
+from ml_assets.storage.stores import open_snapshots
 from ml_assets_tests.kill import killed_at_every_step
 from ml_assets_tests.worlds import irises
 from ml_assets_tests.worlds.world import World

@@ -168,6 +168,12 @@ def test_one_process_grows_the_trees_of_a_boosted_model() -> None:
         ("sources", {"Orders": FILES}, "pattern"),
         ("gates", [], "at least 1 item"),
         ("features", ..., "Field required"),
+        # features online
+        ("online", {}, "Field required"),
+        ("online", {"entity": []}, "at least 1 item"),
+        ("online", {"entity": ["price"]}, "['price'] are neither in features.key nor categorical"),
+        ("online", {"entity": ["shop"], "features": ["order"]}, "['order'] are no features"),
+        ("online", {"entity": ["shop"], "look_back": -1}, "greater than or equal to 0"),
         # partitions
         ("partitions.start", ..., "partitions of cadence 'weekly' need a 'start' date"),
         ("partitions.start", "yesterday", "valid date"),
@@ -274,6 +280,14 @@ def test_one_process_grows_the_trees_of_a_boosted_model() -> None:
 )
 def test_a_wrong_pipeline_is_refused_with_its_reason(path: str, value: object, said: str) -> None:
     assert said in refusal(lambda: PipelineSpec.model_validate(changed(SPEC, path, value)))
+
+
+def test_what_is_served_online_looks_back_at_partitions_if_there_are_any() -> None:
+    online = {"entity": ["shop"], "look_back": 1}
+    assert PipelineSpec.model_validate(changed(SPEC, "online", online)).online is not None
+    whole = changed(changed(SPEC, "online", online), "partitions", {})
+    said = refusal(lambda: PipelineSpec.model_validate(whole))
+    assert "online.look_back needs partitions" in said
 
 
 def test_a_canary_needs_a_next_partition_and_a_champion_gate() -> None:
@@ -466,6 +480,7 @@ def test_what_does_not_use_a_new_field_says_nothing_of_it() -> None:
     whole = PipelineSpec.model_validate(SPEC).model_dump(mode="json")
     gate = TypeAdapter(GateSpec).validate_python({"kind": "champion"}).model_dump(mode="json")
     assert "query" not in whole["label"]
+    assert "online" not in whole
     assert whole["release"] == {"to": "production", "canary": "none"}
     assert not {"metric", "relative", "min_effect", "seeds"} & set(gate)
     latency = TypeAdapter(GateSpec).validate_python({"kind": "latency"}).model_dump(mode="json")

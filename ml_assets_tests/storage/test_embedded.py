@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from ml_assets.errors import StorageError
-from ml_assets.storage.embedded import open_snapshots
 from ml_assets.storage.snapshots import Published
+from ml_assets.storage.stores import open_snapshots
 
 WRITER = """
 import sys
-from ml_assets.storage.embedded import open_snapshots
+from ml_assets.storage.stores import open_snapshots
 store = open_snapshots(sys.argv[1])
 print("ready", flush=True)
 for number in range(int(sys.argv[3])):
@@ -29,7 +29,7 @@ for number in range(int(sys.argv[3])):
 
 RACER = """
 import sys
-from ml_assets.storage.embedded import open_snapshots
+from ml_assets.storage.stores import open_snapshots
 store = open_snapshots(sys.argv[1])
 base = store.resolve()
 print("ready", flush=True)
@@ -107,7 +107,7 @@ def test_a_flipped_byte_is_refused_and_the_file_is_named(tmp_path: Path) -> None
 
 COLLECTOR = """
 import sys
-from ml_assets.storage.embedded import open_snapshots
+from ml_assets.storage.stores import open_snapshots
 store = open_snapshots(sys.argv[1])
 print("ready", flush=True)
 old = [commit.id for commit in store.log()[1:-1]]

@@ -1,13 +1,12 @@
-"""What every snapshot store promises. A second adapter adds its factory to STORES."""
+"""What every snapshot store promises: each claim is held against each adapter."""
 
-from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import polars as pl
 import pytest
 
 from ml_assets.errors import StorageError
-from ml_assets.storage.embedded import open_snapshots
 from ml_assets.storage.snapshots import (
     AlreadyPublished,
     Busy,
@@ -17,16 +16,24 @@ from ml_assets.storage.snapshots import (
     Published,
     SnapshotStore,
 )
+from ml_assets.storage.stores import open_snapshots
 from ml_assets.storage.tables import write_table
 
-STORES: dict[str, Callable[[Path], SnapshotStore]] = {
-    "embedded": lambda root: open_snapshots(str(root))
-}
 
-
-@pytest.fixture(params=STORES)
+@pytest.fixture(params=["embedded", "lakefs by gateway", "lakefs by presigned URL"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> SnapshotStore:
-    return STORES[request.param](tmp_path / "store")
+    """Empty; on lakeFS with each of its two ways to upload."""
+    if request.param == "embedded":
+        return open_snapshots(str(tmp_path / "store"))
+    gateway = request.param == "lakefs by gateway"
+    server = request.getfixturevalue("gateway_server" if gateway else "presigning_server")
+    return request.getfixturevalue("open_lakefs")(server)
+
+
+@pytest.fixture
+def collecting(tmp_path: Path) -> SnapshotStore:
+    """A store that collects its history itself; a lakeFS server does it by rules of its own."""
+    return open_snapshots(str(tmp_path / "store"))
 
 
 def publish(
@@ -117,6 +124,45 @@ def test_removing_a_path_and_reverting_bring_it_back(store: SnapshotStore) -> No
     assert head(store, "t/a") == b"1"
 
 
+def test_a_file_is_copied_out_whole_or_not_at_all(store: SnapshotStore, tmp_path: Path) -> None:
+    done = publish(store, {"t/a": b"1" * 3_000_000}, "k1")
+    assert isinstance(done, Published)
+    store.copy_out(done.commit, "t/a", tmp_path / "a")
+    assert (tmp_path / "a").read_bytes() == b"1" * 3_000_000
+    with pytest.raises(StorageError, match="t/b"):
+        store.copy_out(done.commit, "t/b", tmp_path / "b")
+    assert [file.name for file in tmp_path.iterdir() if file.is_file()] == ["a"]
+
+
+def test_writers_at_once_all_get_in_and_each_line_is_taken_once(store: SnapshotStore) -> None:
+    """Three paths of their own, and one that all of them want."""
+    base = store.resolve()
+
+    def write(number: int) -> tuple[Outcome, Outcome]:
+        own = publish(store, {f"t/{number}": b"x"}, f"own {number}", base)
+        with store.open(base, f"line {number}") as workspace:
+            workspace.put_bytes("ledger/1", str(number).encode(), if_absent=True)
+            workspace.commit(f"line {number}", {})
+            return own, workspace.publish()
+
+    with ThreadPoolExecutor(3) as pool:
+        outcomes = list(pool.map(write, range(3)))
+    assert all(isinstance(own, Published) for own, _ in outcomes)
+    assert sum(isinstance(line, Published) for _, line in outcomes) == 1
+    assert sum(line == Conflict(("ledger/1",)) for _, line in outcomes) == 2
+    assert [e.path for e in store.list(store.resolve(), "t/")] == ["t/0", "t/1", "t/2"]
+
+
+def test_history_is_all_that_main_and_tags_have_behind_them(store: SnapshotStore) -> None:
+    first = publish(store, {"t/a": b"1"}, "k1")
+    assert isinstance(first, Published)
+    store.tag("v1", first.commit)
+    publish(store, {"t/a": b"2"}, "k2")
+    assert [c.message for c in store.history()][:2] == ["k2", "k1"]
+    assert store.history() == store.log()
+    assert dict(store.tags()) == {"v1": first.commit}
+
+
 def test_list_diff_and_log_tell_what_happened(store: SnapshotStore) -> None:
     first = publish(store, {"t/a": b"1", "t/b": b"1"}, "k1")
     second = publish(store, {"t/b": b"22", "u/c": b"3"}, "k2")
@@ -165,17 +211,17 @@ def test_a_table_is_scanned_by_commit(store: SnapshotStore, tmp_path: Path) -> N
     assert store.scan(outcome.commit, "t/data.parquet").collect().equals(frame.sort("k"))
 
 
-def test_garbage_is_what_nothing_reaches(store: SnapshotStore) -> None:
-    publish(store, {"t/a": b"kept"}, "k1")
-    with store.open(store.resolve(), "k2") as workspace:
+def test_garbage_is_what_nothing_reaches(collecting: SnapshotStore) -> None:
+    publish(collecting, {"t/a": b"kept"}, "k1")
+    with collecting.open(collecting.resolve(), "k2") as workspace:
         workspace.put_bytes("t/b", b"left behind")
-        assert store.collect_garbage() == Busy()
-    told = store.collect_garbage(dry_run=True)
-    done = store.collect_garbage()
+        assert collecting.collect_garbage() == Busy()
+    told = collecting.collect_garbage(dry_run=True)
+    done = collecting.collect_garbage()
     assert told == done
     assert isinstance(done, Collected)
     assert done.freed_bytes >= len(b"left behind")
-    assert head(store, "t/a") == b"kept"
+    assert head(collecting, "t/a") == b"kept"
 
 
 def history(store: SnapshotStore, length: int) -> list[str]:
@@ -184,29 +230,29 @@ def history(store: SnapshotStore, length: int) -> list[str]:
     return [outcome.commit for outcome in outcomes if not isinstance(outcome, Conflict)]
 
 
-def test_dropped_history_frees_what_only_it_reached(store: SnapshotStore) -> None:
-    commits = history(store, 6)
-    store.tag("released", commits[1])
-    done = store.collect_garbage(drop=[commits[0], *commits[1:4]])
+def test_dropped_history_frees_what_only_it_reached(collecting: SnapshotStore) -> None:
+    commits = history(collecting, 6)
+    collecting.tag("released", commits[1])
+    done = collecting.collect_garbage(drop=[commits[0], *commits[1:4]])
     assert isinstance(done, Collected)
     assert done.freed_bytes >= 3 * 1000
-    assert head(store, "t/a") == b"5" * 1000
-    assert store.read_bytes(commits[4], "t/a") == b"4" * 1000
-    assert store.read_bytes(store.resolve("released"), "t/a") == b"1" * 1000
+    assert head(collecting, "t/a") == b"5" * 1000
+    assert collecting.read_bytes(commits[4], "t/a") == b"4" * 1000
+    assert collecting.read_bytes(collecting.resolve("released"), "t/a") == b"1" * 1000
     with pytest.raises(StorageError):
-        store.read_bytes(commits[2], "t/a")
+        collecting.read_bytes(commits[2], "t/a")
 
 
-def test_history_goes_on_over_what_was_dropped(store: SnapshotStore) -> None:
-    begin = store.resolve()
-    commits = history(store, 6)
-    store.collect_garbage(drop=[commits[1], commits[2], commits[4]])
+def test_history_goes_on_over_what_was_dropped(collecting: SnapshotStore) -> None:
+    begin = collecting.resolve()
+    commits = history(collecting, 6)
+    collecting.collect_garbage(drop=[commits[1], commits[2], commits[4]])
     left = [commits[5], commits[3], commits[0], begin]
-    assert [commit.id for commit in store.log()] == left
-    assert [commit.id for commit in store.history()] == left
-    again = store.collect_garbage(drop=[begin, commits[3]])
+    assert [commit.id for commit in collecting.log()] == left
+    assert [commit.id for commit in collecting.history()] == left
+    again = collecting.collect_garbage(drop=[begin, commits[3]])
     assert isinstance(again, Collected)
-    assert [commit.id for commit in store.log()] == [commits[5], commits[0]]
+    assert [commit.id for commit in collecting.log()] == [commits[5], commits[0]]
 
 
 def test_the_head_cannot_be_dropped(store: SnapshotStore) -> None:
@@ -216,11 +262,11 @@ def test_the_head_cannot_be_dropped(store: SnapshotStore) -> None:
     assert isinstance(publish(store, {"t/a": b"new"}, "new"), Published)
 
 
-def test_a_commit_whose_past_is_gone_is_not_reverted_by_guess(store: SnapshotStore) -> None:
-    commits = history(store, 3)
-    store.collect_garbage(drop=[commits[1]])
+def test_a_commit_whose_past_is_gone_is_not_reverted_by_guess(collecting: SnapshotStore) -> None:
+    commits = history(collecting, 3)
+    collecting.collect_garbage(drop=[commits[1]])
     with pytest.raises(StorageError, match="was collected"):
-        store.revert(commits[2], message="undo")
+        collecting.revert(commits[2], message="undo")
 
 
 def test_work_begun_before_a_collection_can_be_published_after_it(store: SnapshotStore) -> None:

@@ -13,9 +13,9 @@ import pytest
 from ml_assets.errors import SettingsError, UntrustedState
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.storage.blobs import Blobs
-from ml_assets.storage.embedded import open_snapshots
 from ml_assets.storage.signing import Keys
 from ml_assets.storage.snapshots import MAIN, Published, SnapshotStore
+from ml_assets.storage.stores import open_snapshots
 
 OURS, THEIRS = (base64.b64encode(bytes([n]) * 32).decode() for n in (1, 2))
 
@@ -121,7 +121,7 @@ def test_a_local_key_is_made_once_and_only_its_owner_reads_it(tmp_path: Path) ->
 
 _PRINT_HEAD = """
 import sys
-from ml_assets.storage.embedded import open_snapshots
+from ml_assets.storage.stores import open_snapshots
 print(open_snapshots(sys.argv[1]).resolve())
 """
 

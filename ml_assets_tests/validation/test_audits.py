@@ -5,8 +5,8 @@ import pytest
 
 from ml_assets.assets.publish import Draft, Work, input_version
 from ml_assets.spec.records import InputVersion
-from ml_assets.storage.embedded import open_snapshots
 from ml_assets.storage.layout import Address, read_record
+from ml_assets.storage.stores import open_snapshots
 from ml_assets.validation.audits import AuditOutcome, audit_outcome, audits
 from ml_assets.validation.compiled import audit
 from ml_assets.validation.contract import Contract, Expectation

@@ -129,13 +129,19 @@ def closed_orders(tables: Mapping[str, pl.LazyFrame], window: Window) -> pl.Lazy
 
 
 def plant(
-    pipelines: Path, sources: Path, *, weeks: int = WEEKS, automation: str | None = None
+    pipelines: Path,
+    sources: Path,
+    *,
+    weeks: int = WEEKS,
+    automation: str | None = None,
+    drift: str | None = None,
 ) -> None:
     """Write the pipeline's folder and its data; the same at every call.
 
     Args:
         weeks: how many have landed; more than 12 need ``automation``.
         automation: that part of the spec, as YAML in one line; the partitions then go on.
+        drift: likewise.
     """
     folder = pipelines / "deliveries"
     folder.mkdir(parents=True)
@@ -143,6 +149,8 @@ def plant(
     if automation is not None:
         spec = spec.replace("end: 2024-03-25", "end: 2024-05-06")
         spec += f"  automation: {automation}\n"
+    if drift is not None:
+        spec += f"  drift: {drift}\n"
     (folder / "defs.yaml").write_text(spec)
     (folder / "features.py").write_text(FEATURES)
     (folder / "tables.py").write_text(TABLES)
@@ -166,27 +174,34 @@ def _not_null(column: str) -> dict[str, object]:
     return _expect("expect_column_values_to_not_be_null", column=column)
 
 
-def land(sources: Path, weeks: int) -> None:
-    """The first ``weeks`` weeks: what is there already is written again as it was."""
+def land(sources: Path, weeks: int, *, heavy: frozenset[int] = frozenset()) -> None:
+    """The first ``weeks`` weeks: what is there already is written again as it was.
+
+    Args:
+        heavy: weeks (from 0) whose orders all weigh more than half of the most.
+    """
     for folder in ("orders", "arrivals"):
         (sources / folder).mkdir(parents=True, exist_ok=True)
     (sources / "depots.csv").write_text("depot,docks\nnorth,4\nsouth,2\nwest,9\n")
     draw = random.Random(7)
     for week in range(weeks):
         begin = START + timedelta(weeks=week)
-        orders, arrivals = _week(draw, begin, first=week * ORDERS)
+        orders, arrivals = _week(draw, begin, first=week * ORDERS, heavy=week in heavy)
         name = begin.date().isoformat()
         header = "order,depot,load,ordered_at\n"
         (sources / "orders" / f"{name}.csv").write_text(header + "\n".join(orders) + "\n")
         (sources / "arrivals" / f"{name}.jsonl").write_text("\n".join(arrivals) + "\n")
 
 
-def _week(draw: random.Random, begin: datetime, first: int) -> tuple[list[str], list[str]]:
+def _week(
+    draw: random.Random, begin: datetime, first: int, *, heavy: bool
+) -> tuple[list[str], list[str]]:
     orders: list[str] = []
     arrivals: list[str] = []
     for number in range(first, first + ORDERS):
         depot = draw.choice(["north", "south", "west"])
         load = round(draw.uniform(1, 99), 2)
+        load = round(50 + load / 2, 2) if heavy else load
         chance = {"north": 0.2, "south": 0.45, "west": 0.1}[depot] + 0.4 * (load > 70)
         at = begin + timedelta(seconds=draw.randrange(7 * 24 * 3600))
         shown = 5000.0 if number == 5 else load

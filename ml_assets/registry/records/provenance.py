@@ -53,6 +53,7 @@ def provenance_of(
         lock=run.environment.lock,
         spec=run.config_digest,
         reproduces=run.reproduces,
+        baseline=report.attributes.get("baseline"),
     )
 
 

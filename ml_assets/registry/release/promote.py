@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from ml_assets.errors import CertificateRefused, Recalled
-from ml_assets.registry.ledger.chain import Appended, Declined, Head, append
+from ml_assets.registry.ledger.chain import Appended, Declined, Head
 from ml_assets.registry.ledger.stages import (
     decision_line,
     override_line,
@@ -19,6 +19,7 @@ from ml_assets.registry.ledger.stages import (
 )
 from ml_assets.registry.release.loading import certificate_of, why_not
 from ml_assets.registry.release.recalls import require_sound_model, sound_champion
+from ml_assets.registry.release.tags import append_move
 from ml_assets.spec.gates import ReleaseSpec, Target
 from ml_assets.spec.records import Decision, Evidence, LedgerEntry
 from ml_assets.storage.snapshots import MAIN, SnapshotStore
@@ -152,7 +153,7 @@ def release(
             time=datetime.now(UTC),
         )
 
-    outcome = append(store, pipeline, make)
+    outcome = append_move(store, pipeline, make)
     return Released(outcome.entry) if isinstance(outcome, Appended) else outcome.outcome
 
 
@@ -201,7 +202,7 @@ def promote(
             time=datetime.now(UTC),
         )
 
-    outcome = append(store, pipeline, make)
+    outcome = append_move(store, pipeline, make)
     return Released(outcome.entry) if isinstance(outcome, Appended) else outcome.outcome
 
 

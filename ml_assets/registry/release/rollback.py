@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from ml_assets.registry.ledger.chain import Appended, Declined, Head, append
+from ml_assets.registry.ledger.chain import Appended, Declined, Head
 from ml_assets.registry.ledger.stages import (
     champion,
     decision_line,
@@ -18,6 +18,7 @@ from ml_assets.registry.ledger.stages import (
     stage_line,
 )
 from ml_assets.registry.release.promote import Refused
+from ml_assets.registry.release.tags import append_move
 from ml_assets.spec.gates import ReleaseSpec
 from ml_assets.spec.records import LedgerEntry
 from ml_assets.storage.snapshots import SnapshotStore
@@ -122,7 +123,7 @@ def roll_back(
             time=datetime.now(UTC),
         )
 
-    outcome = append(store, pipeline, make)
+    outcome = append_move(store, pipeline, make)
     return RolledBack(outcome.entry) if isinstance(outcome, Appended) else outcome.outcome
 
 

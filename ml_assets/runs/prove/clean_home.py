@@ -20,11 +20,11 @@ from ml_assets.runs.prove.claim import address_of
 from ml_assets.settings import Settings, environment_apart, read_settings
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.program import Ref
-from ml_assets.storage.embedded import open_snapshots
 from ml_assets.storage.layout import Address
 from ml_assets.storage.objects import LocalObjects
 from ml_assets.storage.snapshots import MAIN, CommitId, SnapshotStore
-from ml_assets.storage.trust import PUBLIC_KEY
+from ml_assets.storage.stores import open_snapshots
+from ml_assets.storage.trust import local_public_key
 
 
 @dataclass(frozen=True)
@@ -113,8 +113,7 @@ def clean_home(settings: Settings, keep: Path | None) -> Iterator[CleanHome]:
             folder = Path(stack.enter_context(temporary))
         else:
             folder = _empty(keep.expanduser().resolve())
-        public = Path(settings.snapshots) / PUBLIC_KEY
-        trusted = public.read_text().strip() if public.is_file() else ""
+        trusted = local_public_key(settings.snapshots)
         stack.enter_context(_environment(environment_apart(settings, folder, trusted)))
         apart = read_settings()
         home.prepare(apart)

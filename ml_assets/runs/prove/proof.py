@@ -31,8 +31,8 @@ from ml_assets.runs.prove.model import ModelWalk
 from ml_assets.settings import Settings
 from ml_assets.spec.load import find_pipeline, load_spec, pipeline_folders
 from ml_assets.spec.pipeline import PipelineSpec
-from ml_assets.storage.embedded import open_snapshots
 from ml_assets.storage.objects import LocalObjects
+from ml_assets.storage.stores import has_snapshots, open_snapshots
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Proof:
     """
 
     def __init__(self, settings: Settings, asked: Asked, tell: Tell) -> None:
-        if not Path(settings.snapshots).exists():
+        if not has_snapshots(settings.snapshots):
             raise UnknownRun(f"Nothing is made yet in the state folder {settings.home}.")
         self.settings, self.asked, self.tell = settings, asked, tell
         store = open_snapshots(settings.snapshots)

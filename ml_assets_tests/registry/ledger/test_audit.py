@@ -12,7 +12,7 @@ from ml_assets.registry.release.promote import Refused, promote, release
 from ml_assets.registry.release.rollback import Way, roll_back, way_back
 from ml_assets.spec.gates import CanarySpec, ReleaseSpec
 from ml_assets.spec.records import CanaryPeriod
-from ml_assets.storage.embedded import open_snapshots
+from ml_assets.storage.stores import open_snapshots
 from ml_assets_tests.registry.conftest import (
     PIPELINE,
     A,

@@ -21,7 +21,7 @@ from ml_assets.registry.release.promote import (
 )
 from ml_assets.spec.gates import CanarySpec, ReleaseSpec
 from ml_assets.spec.records import CanaryPeriod
-from ml_assets.storage.embedded import open_snapshots
+from ml_assets.storage.stores import open_snapshots
 from ml_assets_tests.registry.conftest import PIPELINE, A, B, C, decision, evidence, gate
 
 SPAWN = multiprocessing.get_context("spawn")

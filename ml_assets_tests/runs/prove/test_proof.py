@@ -19,8 +19,9 @@ from ml_assets.registry.records.run_record import RunRecord, record_bytes
 from ml_assets.runs.prove.claim import Claims
 from ml_assets.spec.canonical import digest_of
 from ml_assets.spec.records import StageRecord
-from ml_assets.storage.embedded import EmbeddedStore, open_snapshots
+from ml_assets.storage.embedded import EmbeddedStore
 from ml_assets.storage.layout import Address
+from ml_assets.storage.stores import open_snapshots
 from ml_assets_tests.worlds import irises
 from ml_assets_tests.worlds.world import World
 

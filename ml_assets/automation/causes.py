@@ -1,0 +1,193 @@
+"""What is wrong now, from Dagster's storage: failed checks and runs, and data that is too old.
+
+A cause is seen as long as it lasts, whoever looks and however often: to tell it once is the
+record's business (``operations.alerts.told``).
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+
+import dagster as dg
+from dagster._core.definitions.freshness import TimeWindowFreshnessPolicy
+from dagster._core.storage.asset_check_execution_record import (
+    AssetCheckExecutionRecord,
+    AssetCheckExecutionRecordStatus,
+)
+
+from ml_assets.automation.beginnings import CHECK as BEGINNINGS
+from ml_assets.errors import MlAssetsError
+from ml_assets.operations.alerts.message import Cause, Kind
+from ml_assets.planning.in_flight import PIPELINE_TAG, name_of
+from ml_assets.registry.tracking.links import Links
+from ml_assets.spec.automation import duration_text
+
+LAST_EVALUATIONS = 120
+"""Of one check: a partition that failed before them and was left so is not told of any more."""
+LAST_RUNS = 200
+DRIFT = "drift_report"
+"""The stage whose warnings are alerts too: nothing else would act on them."""
+_ANSWERED = {AssetCheckExecutionRecordStatus.SUCCEEDED, AssetCheckExecutionRecordStatus.FAILED}
+_PARTITION = "dagster/partition"
+_RANGE = ("dagster/asset_partition_range_start", "dagster/asset_partition_range_end")
+
+
+def causes_now(
+    instance: dg.DagsterInstance, repository: dg.RepositoryDefinition, links: Links, now: datetime
+) -> list[Cause]:
+    """Everything that an alert is about; of a run that failed by a check, the check alone."""
+    failed: list[AssetCheckExecutionRecord] = []
+    explained: set[str] = set()
+    for key in sorted(repository.asset_graph.asset_check_keys):
+        history = instance.event_log_storage.get_asset_check_execution_history(
+            key, limit=LAST_EVALUATIONS, status=_ANSWERED
+        )
+        explained |= {record.run_id for record in history if _is_told(record)}
+        failed += _failed(instance, history)
+    return [
+        *(_check_cause(record, links) for record in failed),
+        *_run_causes(instance, explained, links),
+        *_stale_causes(instance, repository, links, now),
+    ]
+
+
+def _failed(
+    instance: dg.DagsterInstance, history: Sequence[AssetCheckExecutionRecord]
+) -> Iterator[AssetCheckExecutionRecord]:
+    """Of each partition the newest evaluation, where that is one to tell of."""
+    if not any(map(_is_told, history)):
+        return
+    seen: set[str | None] = set()
+    for record in history:  # newest first
+        partition = _partition(instance, record)
+        if partition not in seen and _is_told(record):
+            yield record
+        seen.add(partition)
+
+
+def _partition(instance: dg.DagsterInstance, record: AssetCheckExecutionRecord) -> str | None:
+    """What an evaluation is about: a run of one partition reports its checks without it."""
+    if record.partition is not None:
+        return record.partition
+    run = instance.get_run_by_id(record.run_id)
+    tags = run.tags if run else {}
+    first, last = (tags.get(name) for name in _RANGE)
+    return tags.get(_PARTITION) or (first if first == last else None)
+
+
+def _is_told(record: AssetCheckExecutionRecord) -> bool:
+    evaluation = record.evaluation
+    if record.status is not AssetCheckExecutionRecordStatus.FAILED or evaluation is None:
+        return False
+    return evaluation.severity is dg.AssetCheckSeverity.ERROR or _stage(record.key) == DRIFT
+
+
+def _check_cause(record: AssetCheckExecutionRecord, links: Links) -> Cause:
+    key, evaluation = record.key, record.evaluation
+    asset = key.asset_key.to_user_string()
+    of = f" [{record.partition}]" if record.partition else ""
+    said = (evaluation.description if evaluation else None) or "it failed"
+    return Cause(
+        id=f"check {asset} {key.name}{of}",
+        kind=_kind(key),
+        pipeline=key.asset_key.path[0],
+        what=f"{asset}{of}, check {key.name}: {said}",
+        link=f"{links.asset(asset)}?view=checks",
+    )
+
+
+def _kind(key: dg.AssetCheckKey) -> Kind:
+    if key.name == BEGINNINGS:
+        return "run that never started"
+    stages: Mapping[str, Kind] = {"validated_table": "failed contract", DRIFT: "drift"}
+    return stages.get(_stage(key), "failed check")
+
+
+def _stage(key: dg.AssetCheckKey) -> str:
+    return key.asset_key.path[min(1, len(key.asset_key.path) - 1)]
+
+
+def _run_causes(
+    instance: dg.DagsterInstance, explained: Collection[str], links: Links
+) -> Iterator[Cause]:
+    """Runs that failed, until the same is run again and succeeds."""
+    ended = [dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.SUCCESS]
+    seen: set[str] = set()
+    for run in instance.get_runs(filters=dg.RunsFilter(statuses=ended), limit=LAST_RUNS):
+        same = _work(run)
+        if same in seen:
+            continue
+        seen.add(same)
+        if run.status is dg.DagsterRunStatus.FAILURE and run.run_id not in explained:
+            yield Cause(
+                id=f"run {same}",
+                kind="failed run",
+                pipeline=_pipeline(run),
+                what=f"{name_of(run)} of {run.job_name} failed: {_reason(instance, run)}",
+                link=links.run(run.run_id),
+            )
+
+
+def _work(run: dg.DagsterRun) -> str:
+    """Names what a run was to do: the same for the run that does it again, or what is left of it.
+
+    That is its job and its newest partition; in the asset graph, where all is one job, its assets.
+    """
+    assets = sorted(key.to_user_string() for key in run.asset_selection or ())
+    asked = assets if run.job_name.startswith("__") else []
+    newest = run.tags.get(_PARTITION) or run.tags.get(_RANGE[1], "")
+    return " ".join(filter(None, [run.job_name, newest, *asked]))
+
+
+def _pipeline(run: dg.DagsterRun) -> str:
+    assets = sorted(key.path[0] for key in run.asset_selection or ())
+    return run.tags.get(PIPELINE_TAG) or (assets[0] if assets else run.job_name)
+
+
+def _reason(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str:
+    """Our own error's words, which hold no secret; of any other error its name alone."""
+    for entry in instance.all_logs(run.run_id, of_type=dg.DagsterEventType.STEP_FAILURE):
+        event = entry.dagster_event
+        error = event.step_failure_data.error if event else None
+        while error and error.cause and error.cls_name not in _ours():
+            error = error.cause
+        if error and error.cls_name in _ours():
+            text = error.message.strip()
+            return text.split(": ", 1)[-1] if text.startswith("ml_assets.") else text
+        if error:
+            return f"{error.cls_name} in step {event.step_key if event else ''}"
+    return "no step of it did; its process was ended, or never began"
+
+
+def _ours() -> set[str]:
+    def names(cls: type) -> set[str]:
+        return {cls.__name__}.union(*(names(sub) for sub in cls.__subclasses__()))
+
+    return names(MlAssetsError)
+
+
+def _stale_causes(
+    instance: dg.DagsterInstance, repository: dg.RepositoryDefinition, links: Links, now: datetime
+) -> Iterator[Cause]:
+    """Assets that were made longer ago than their freshness policy allows."""
+    graph = repository.asset_graph
+    for key in sorted(graph.materializable_asset_keys):
+        policy = graph.get(key).freshness_policy
+        newest = (
+            instance.get_latest_materialization_event(key)
+            if isinstance(policy, TimeWindowFreshnessPolicy)
+            else None
+        )
+        if newest is None or not isinstance(policy, TimeWindowFreshnessPolicy):
+            continue
+        bound = policy.fail_window.to_timedelta()
+        made = datetime.fromtimestamp(newest.timestamp, UTC)
+        if now - made > bound:
+            asset = key.to_user_string()
+            yield Cause(
+                id=f"stale {asset}",
+                kind="stale data",
+                pipeline=key.path[0],
+                what=f"{asset} was made at {made:%Y-%m-%d %H:%M} UTC, longer ago than"
+                f" {duration_text(bound)}.",
+                link=links.asset(asset),
+            )

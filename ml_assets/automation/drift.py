@@ -1,0 +1,131 @@
+"""The drift sensor: has each new period judged, and trains again where drift stands.
+
+What it asks for is decided by ``monitoring.policy``; a training that would change nothing is not
+asked for, whatever the alarm.
+"""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import dagster as dg
+
+from ml_assets.assets.graph import PipelineGraph
+from ml_assets.automation.jobs import PipelineJobs
+from ml_assets.automation.requests import Cursor, requests, sort_out
+from ml_assets.automation.sensors import SECONDS_BETWEEN_TICKS, at_work, skip
+from ml_assets.automation.wishes import DRIFT, MODEL, Wish, drift_wish, model_wish
+from ml_assets.errors import MlAssetsError
+from ml_assets.monitoring.policy import DAY, Wait, decide
+from ml_assets.operations.drift import last_report
+from ml_assets.planning.due import calendar, records_by_address
+from ml_assets.planning.in_flight import PIPELINE_TAG, TRIGGER_TAG
+from ml_assets.registry.ledger.chain import read
+from ml_assets.registry.ledger.stages import champion
+from ml_assets.resources.snapshots import SnapshotsResource
+from ml_assets.spec.drift import RetrainSpec
+from ml_assets.storage.snapshots import SnapshotStore
+
+TRIGGER = "drift"
+
+
+def drift_sensors(graph: PipelineGraph, jobs: PipelineJobs) -> list[dg.SensorDefinition]:
+    """The sensor of a pipeline whose spec lets drift train."""
+    retrain = graph.spec.drift.retrain if graph.spec.drift else None
+    if retrain is None:
+        return []
+
+    @dg.sensor(
+        name=f"{graph.name}__drift",
+        description="Has new periods held to the release, and trains again where drift stands.",
+        jobs=list(jobs.all),
+        minimum_interval_seconds=SECONDS_BETWEEN_TICKS,
+        default_status=dg.DefaultSensorStatus(retrain.status.upper()),
+        tags={"pipeline": graph.name},
+    )
+    def evaluate(
+        context: dg.SensorEvaluationContext, snapshots: SnapshotsResource
+    ) -> dg.SensorResult:
+        now = datetime.now(UTC)
+        store, cursor = snapshots.store(), context.cursor
+        result = drift_tick(graph, jobs, retrain, context.instance, store, cursor, now)
+        for request in result.run_requests or ():
+            context.log.info(f"asked for {request.tags['why']}")
+        return result
+
+    return [evaluate]
+
+
+def drift_tick(
+    graph: PipelineGraph,
+    jobs: PipelineJobs,
+    retrain: RetrainSpec,
+    instance: dg.DagsterInstance,
+    store: SnapshotStore,
+    text: str | None,
+    now: datetime,
+) -> dg.SensorResult:
+    """One evaluation: a report, a training, or one sentence that says what was seen.
+
+    Args:
+        text: the cursor of the tick before.
+    """
+    busy = at_work(instance, graph)
+    if busy:
+        return skip(busy, text)
+    cursor = Cursor.read(text).keep({DRIFT, MODEL})
+    try:
+        due = drift_wish(graph, store)
+        if not isinstance(due, str):
+            asked = _ask(graph, jobs.drift, due, instance, cursor)
+            if isinstance(asked, dg.SensorResult):
+                return asked
+            return skip(asked, cursor.text)
+        release = champion(read(store, graph.name), graph.spec.release.to)
+        report = last_report(store, store.resolve("main"), graph.name)
+        begun = trainings(graph, jobs, instance, now - max(retrain.cooldown, DAY))
+        decided = decide(report, release, retrain, begun, now)
+        if isinstance(decided, Wait):
+            return skip(f"{due}; {decided.reason}" if report else due, cursor.text)
+        model = _model(graph, store, decided.reason)
+        if isinstance(model, str):
+            return skip(f"{decided.reason}; {model}", cursor.keep({DRIFT}).text)
+        asked = _ask(graph, jobs.refresh, model, instance, cursor)
+        if isinstance(asked, dg.SensorResult):
+            return asked
+        return skip(f"{decided.reason}; {asked}", cursor.text)
+    except MlAssetsError as error:
+        return skip(" ".join(str(error).split()), text)
+
+
+def trainings(
+    graph: PipelineGraph, jobs: PipelineJobs, instance: dg.DagsterInstance, since: datetime
+) -> list[datetime]:
+    """When the trainings began that drift asked for, whatever became of them."""
+    filters = dg.RunsFilter(
+        job_name=jobs.refresh.name,
+        tags={PIPELINE_TAG: graph.name, TRIGGER_TAG: TRIGGER},
+        created_after=since,
+    )
+    return [record.create_timestamp for record in instance.get_run_records(filters=filters)]
+
+
+def _model(graph: PipelineGraph, store: SnapshotStore, reason: str) -> Wish | str:
+    """The model of the newest window, where other data makes it due; else why it is not."""
+    records = records_by_address(store, graph.name)
+    wish = model_wish(graph, store, records, as_of=None, data_only=True)
+    return wish if isinstance(wish, str) else replace(wish, because=reason)
+
+
+def _ask(
+    graph: PipelineGraph,
+    job: object,
+    wish: Wish,
+    instance: dg.DagsterInstance,
+    cursor: Cursor,
+) -> dg.SensorResult | str:
+    """The run of a wish; else why it was asked for before and is not again."""
+    found = sort_out(instance, [wish], cursor)
+    if not found.fresh:
+        return "; ".join(found.held)
+    asked, cursor = requests(graph, job, TRIGGER, found.fresh, calendar(graph), cursor)
+    return dg.SensorResult(run_requests=asked, cursor=cursor.text)

@@ -1,0 +1,126 @@
+"""What a comparison found: each number beside the bound that it is held to."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from ml_assets.spec.base import Digest, Frozen
+from ml_assets.spec.drift import DriftKind
+from ml_assets.spec.records import Time
+
+Statistic = Literal["psi", "ks", "js", "null_share", "new_share", "auc", "loss_rise"]
+STAGE, REPORT_FILE = "drift_report", "report.json"
+"""The asset, and its file."""
+ALL_COLUMNS = "all features"
+"""The column of what is about all of them together."""
+
+
+class Measure(Frozen):
+    """One statistic of one column, against the training rows and against the same season."""
+
+    statistic: Statistic
+    value: float
+    bound: float
+    """The largest of: an effect that matters, chance with so many rows, the back-test."""
+    seasonal: tuple[float, float] | None = Field(default=None, strict=False)
+    """Value and bound against the same season of before; None: there is no such history."""
+
+    @property
+    def ratio(self) -> float:
+        """Value over bound, the smaller of both references: above one, it drifted."""
+        own = self.value / self.bound
+        return own if self.seasonal is None else min(own, self.seasonal[0] / self.seasonal[1])
+
+
+class Finding(Frozen):
+    """One column of one window."""
+
+    kind: DriftKind
+    column: str
+    measures: tuple[Measure, ...] = Field(strict=False, min_length=1)
+
+    @property
+    def worst(self) -> Measure:
+        return max(self.measures, key=lambda measure: measure.ratio)
+
+    @property
+    def drifted(self) -> bool:
+        return self.worst.ratio > 1
+
+
+class Window(Frozen):
+    """One period against the release."""
+
+    period: str
+    rows: int
+    findings: tuple[Finding, ...] = Field(strict=False)
+
+
+class Outcome(Frozen):
+    """What the windows say of one kind of drift, all together."""
+
+    kind: DriftKind
+    alarm: bool
+    value: float | None
+    """Of the column that is furthest beyond its bound; None: nothing could be judged."""
+    bound: float | None
+    column: str
+    windows: tuple[str, ...] = Field(strict=False)
+    """Periods in which it drifted."""
+    reason: str
+
+
+class Alarm(Frozen):
+    """Drift that stands until another model is released."""
+
+    period: str
+    """The newest one when it was raised."""
+    kinds: tuple[DriftKind, ...] = Field(strict=False)
+    reason: str
+
+
+class Judged(Frozen):
+    """A period that was judged: one point of the picture over time."""
+
+    period: str
+    model: Digest
+    ratios: dict[DriftKind, float]
+    """The worst value over its bound, of each kind that was judged."""
+
+
+class Shape(Frozen):
+    """A column as a histogram: new rows beside the training rows."""
+
+    column: str
+    bins: tuple[str, ...] = Field(strict=False)
+    training: tuple[float, ...] = Field(strict=False)
+    """Share of the rows in each bin."""
+    new: tuple[float, ...] = Field(strict=False)
+
+
+class DriftReport(Frozen):
+    """New periods against what one release was trained on."""
+
+    schema_version: Literal[1] = 1
+    pipeline: str
+    model: Digest
+    """The release."""
+    trained_on: tuple[str, str] = Field(strict=False)
+    """First and last partition of its training split."""
+    training_rows: int
+    back_tested: int
+    """Training periods that the bounds were held to; 0: too few, and features are not judged."""
+    windows: tuple[Window, ...] = Field(strict=False, min_length=1)
+    """Oldest first."""
+    outcomes: tuple[Outcome, ...] = Field(strict=False)
+    notes: tuple[str, ...] = Field(strict=False)
+    """What could not be judged, and why."""
+    alarm: Alarm | None
+    shapes: tuple[Shape, ...] = Field(default=(), strict=False)
+    """Of the newest period: the columns that are furthest beyond their bounds."""
+    history: tuple[Judged, ...] = Field(default=(), strict=False)
+    time: Time
+
+    @property
+    def newest(self) -> Window:
+        return self.windows[-1]

@@ -1,0 +1,269 @@
+"""Histograms of columns, period by period: counts on bins that are fixed once add up.
+
+A profile is all that stays of the rows: two periods, or a thousand files, merge by addition.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+from pydantic import Field
+
+from ml_assets.spec.base import Frozen
+
+QUANTILES = 10
+"""Bins of a numeric column between its smallest and largest value, with as many rows each."""
+WORDS = 30
+"""Categories with a bin of their own, the most frequent first."""
+KNOWN = 5_000
+"""Most categories that are remembered; of a column with more, new ones are not noticed."""
+_EDGE_ROWS = 200_000
+"""Rows that quantiles are taken from, evenly spaced, where there are more."""
+
+Counts = NDArray[np.int64]
+"""[columns, bins], padded with zeros on the right."""
+
+
+class NumericBins(Frozen):
+    """Bins of a numeric column: below, up to each edge, above, and null."""
+
+    kind: Literal["numeric"] = "numeric"
+    name: str
+    edges: tuple[float, ...] = Field(strict=False)
+    """Ascending. Bin i holds ``edges[i-1] < x <= edges[i]``; the last but one is above all."""
+
+    @property
+    def size(self) -> int:
+        return len(self.edges) + 2
+
+
+class CategoryBins(Frozen):
+    """Bins of a categorical column: each frequent word, other known words, new ones, and null."""
+
+    kind: Literal["category"] = "category"
+    name: str
+    words: tuple[str, ...] = Field(strict=False)
+    others: tuple[str, ...] = Field(strict=False)
+    """Known, and too rare for a bin of their own."""
+    open: bool = False
+    """There are more words than are remembered: an unknown one is counted with the others."""
+    once: int = 0
+    """Words of a single row: how much of the next rows is new by chance (Good-Turing)."""
+
+    @property
+    def size(self) -> int:
+        return len(self.words) + 3
+
+
+Bins = Annotated[NumericBins | CategoryBins, Field(discriminator="kind")]
+
+
+class Period(Frozen):
+    """One period's rows, as counts."""
+
+    period: str | None
+    rows: int
+    counts: tuple[tuple[int, ...], ...] = Field(strict=False)
+    """Of each column, in the order of the bins."""
+    alone: tuple[int, ...] = Field(default=(), strict=False)
+    """Of each column: rows whose word is in no other period of the profile."""
+
+
+class Profile(Frozen):
+    """Columns, period by period."""
+
+    bins: tuple[Bins, ...] = Field(strict=False)
+    periods: tuple[Period, ...] = Field(strict=False)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(one.name for one in self.bins)
+
+    @property
+    def rows(self) -> int:
+        return sum(period.rows for period in self.periods)
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What the bins of a profile are, for arithmetic on all columns at once."""
+
+    bins: tuple[Bins, ...]
+
+    @property
+    def width(self) -> int:
+        return max((one.size for one in self.bins), default=0)
+
+    @property
+    def real(self) -> NDArray[np.bool_]:
+        """[columns, bins] which cells are bins, and not padding."""
+        sizes = np.array([one.size for one in self.bins])
+        return np.arange(self.width) < sizes[:, None]
+
+    @property
+    def null(self) -> NDArray[np.int64]:
+        """[columns] the place of the bin of nulls."""
+        return np.array([one.size - 1 for one in self.bins])
+
+    @property
+    def new(self) -> NDArray[np.int64]:
+        """[columns] the place of the bin of new words; -1 where there is none."""
+        places = [one.size - 2 if is_closed(one) else -1 for one in self.bins]
+        return np.array(places)
+
+    @property
+    def numeric(self) -> NDArray[np.bool_]:
+        """[columns] whether the bins have an order."""
+        return np.array([isinstance(one, NumericBins) for one in self.bins], dtype=bool)
+
+    def matrix(self, period: Period) -> Counts:
+        """[columns, bins] the counts of one period."""
+        found = np.zeros((len(self.bins), self.width), dtype=np.int64)
+        for row, counts in enumerate(period.counts):
+            found[row, : len(counts)] = counts
+        return found
+
+
+def is_closed(bins: Bins) -> bool:
+    """Whether all its words are known, so that a new one is noticed."""
+    return isinstance(bins, CategoryBins) and not bins.open
+
+
+def make_profile(
+    frames: Mapping[str | None, pl.DataFrame], numeric: Sequence[str], categorical: Sequence[str]
+) -> Profile:
+    """The profile of some rows, its bins fitted to all of them together.
+
+    Args:
+        frames: period -> its rows.
+    """
+    whole = pl.concat([frame.select(*numeric, *categorical) for frame in frames.values()])
+    bins = fit_bins(whole, numeric, categorical)
+    periods = [count(frame, bins, period) for period, frame in frames.items()]
+    alone = _alone(frames, bins)
+    told = [
+        one.model_copy(update={"alone": tuple(rows)})
+        for one, rows in zip(periods, alone, strict=True)
+    ]
+    return Profile(bins=bins, periods=tuple(told))
+
+
+def fit_bins(
+    frame: pl.DataFrame, numeric: Sequence[str], categorical: Sequence[str]
+) -> tuple[Bins, ...]:
+    """Bins for columns: deciles of numbers, the frequent words of categories."""
+    return (
+        *(_numeric_bins(frame[name]) for name in numeric),
+        *(_category_bins(frame[name]) for name in categorical),
+    )
+
+
+def count(frame: pl.DataFrame, bins: Sequence[Bins], period: str | None) -> Period:
+    """Rows of one period on fixed bins; NaN counts as null, infinities as beyond the last edge."""
+    return Period(
+        period=period,
+        rows=len(frame),
+        counts=tuple(
+            _count_numbers(frame[one.name], one)
+            if isinstance(one, NumericBins)
+            else _count_words(frame[one.name], one)
+            for one in bins
+        ),
+    )
+
+
+def labels(bins: Bins) -> tuple[str, ...]:
+    """What the bins are called."""
+    if isinstance(bins, CategoryBins):
+        return (*bins.words, "others", "new", "null")
+    if not bins.edges:
+        return ("any", "null")
+    below, *upper = (f"{edge:.4g}" for edge in bins.edges)
+    return (f"< {below}", *(f"≤ {edge}" for edge in upper), f"> {(upper or [below])[-1]}", "null")
+
+
+def merge(periods: Sequence[Period], period: str | None) -> Period:
+    """Several periods as one."""
+    columns = zip(*(one.counts for one in periods), strict=True)
+    return Period(
+        period=period,
+        rows=sum(one.rows for one in periods),
+        counts=tuple(tuple(int(n) for n in np.sum(column, axis=0)) for column in columns),
+    )
+
+
+def _numeric_bins(column: pl.Series) -> NumericBins:
+    values = _numbers(column)
+    values = values[np.isfinite(values)]
+    if not len(values):
+        return NumericBins(name=column.name, edges=())
+    sample = values[:: -(-len(values) // _EDGE_ROWS)]
+    inner = np.quantile(sample, np.arange(1, QUANTILES) / QUANTILES, method="inverted_cdf")
+    below = np.nextafter(values.min(), -np.inf)
+    edges = np.unique([below, *inner, values.max()])
+    return NumericBins(name=column.name, edges=tuple(edges.tolist()))
+
+
+def _category_bins(column: pl.Series) -> CategoryBins:
+    found = column.drop_nulls().cast(pl.String).value_counts()
+    found = found.sort(pl.col("count"), pl.col(column.name), descending=[True, False])
+    names: list[str] = found[column.name].to_list()
+    return CategoryBins(
+        name=column.name,
+        words=tuple(names[:WORDS]),
+        others=tuple(names[WORDS:KNOWN]),
+        open=len(names) > KNOWN,
+        once=int((found["count"] == 1).sum()),
+    )
+
+
+def _count_numbers(column: pl.Series, bins: NumericBins) -> tuple[int, ...]:
+    values = _numbers(column)
+    missing = np.isnan(values)
+    nulls = int(missing.sum())
+    if nulls:
+        values = values[~missing]
+    places = np.searchsorted(np.array(bins.edges), values, side="left")
+    counts = np.bincount(places, minlength=len(bins.edges) + 1)
+    return (*counts.tolist(), nulls)
+
+
+def _count_words(column: pl.Series, bins: CategoryBins) -> tuple[int, ...]:
+    found = column.cast(pl.String).value_counts()
+    tally: dict[str | None, int] = dict(found.iter_rows())
+    nulls = tally.pop(None, 0)
+    frequent = [tally.pop(word, 0) for word in bins.words]
+    others = sum(tally.pop(word, 0) for word in bins.others)
+    unknown = sum(tally.values())
+    if bins.open:
+        others, unknown = others + unknown, 0
+    return (*frequent, others, unknown, nulls)
+
+
+def _alone(frames: Mapping[str | None, pl.DataFrame], bins: Sequence[Bins]) -> list[list[int]]:
+    """[periods][columns] rows whose word no other period has; 0 where there is one period."""
+    alone = [[0] * len(bins) for _ in frames]
+    if len(frames) < 2:
+        return alone
+    for place, one in enumerate(bins):
+        if not is_closed(one):
+            continue
+        tallies = [
+            dict(frame[one.name].drop_nulls().cast(pl.String).value_counts().iter_rows())
+            for frame in frames.values()
+        ]
+        within: dict[str, int] = {}
+        for tally in tallies:
+            for word in tally:
+                within[word] = within.get(word, 0) + 1
+        for number, tally in enumerate(tallies):
+            alone[number][place] = sum(n for word, n in tally.items() if within[word] == 1)
+    return alone
+
+
+def _numbers(column: pl.Series) -> NDArray[np.float64]:
+    """Its values; null is NaN."""
+    return column.cast(pl.Float64).to_numpy()

@@ -1,0 +1,92 @@
+"""What is watched after a release: how far new data may be from what the release was trained on."""
+
+from datetime import timedelta
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from ml_assets.spec.automation import Duration, Status
+from ml_assets.spec.base import Frozen, Positive
+
+DriftKind = Literal[
+    "features", "nulls", "categories", "domain", "predictions", "labels", "performance"
+]
+"""What can drift: each is a check on drift_report."""
+_ACTED_ON: tuple[DriftKind, ...] = (
+    "features",
+    "categories",
+    "domain",
+    "predictions",
+    "labels",
+    "performance",
+)
+
+
+class SeasonalSpec(Frozen):
+    """The same season of before, as a second reference: what returns every year is no drift."""
+
+    back: Positive
+    """Partitions from a period to the same one of the season before: 52 of weeks in a year."""
+    around: Annotated[int, Field(ge=0)] = 1
+    """Partitions on each side of that one that count as well."""
+
+
+class DriftBounds(Frozen):
+    """Effects too small to matter, whatever the number of rows. Chance and the back-test on the
+    release's own training periods raise these bounds, never lower them."""
+
+    psi: Annotated[float, Field(gt=0)] = 0.1
+    """Population stability index of a column."""
+    ks: Annotated[float, Field(gt=0, lt=1)] = 0.1
+    """Kolmogorov-Smirnov distance of a numeric column."""
+    js: Annotated[float, Field(gt=0, lt=1)] = 0.1
+    """Jensen-Shannon distance (base 2) of a column."""
+    null_ratio: Annotated[float, Field(gt=1)] = 1.5
+    """A null rate over that of the training rows."""
+    new_share: Annotated[float, Field(gt=0, lt=1)] = 0.002
+    """Share of rows whose category was in no training row."""
+    domain_auc: Annotated[float, Field(gt=0.5, lt=1)] = 0.65
+    """ROC AUC of a classifier that tells new rows from training rows."""
+    loss_rise: Annotated[float, Field(gt=0)] = 0.1
+    """Rise of the mean loss over the holdout's, as a share of it."""
+
+
+class RetrainSpec(Frozen):
+    """What the drift sensor may start by itself."""
+
+    on: tuple[DriftKind, ...] = Field(default=_ACTED_ON, strict=False, min_length=1)
+    """Kinds of drift that ask for a new model. Not ``nulls``: a source that lost its values is
+    mended, not learned."""
+    cooldown: Duration = timedelta(days=1)
+    """From one training that drift asked for to the next; an alarm meanwhile waits for its end."""
+    runs_per_day: Positive = 1
+    """Trainings that drift may ask for in 24 hours: whoever can send odd rows cannot train at
+    will."""
+    status: Status = "running"
+
+
+class DriftSpec(Frozen):
+    """How new periods are compared with what the release was trained on. Needs ``partitions``."""
+
+    windows: Positive = 3
+    """The newest periods that are judged together."""
+    alarm_at: Positive = 2
+    """Of them, so many must drift in the same column for an alarm."""
+    false_alarms: Annotated[float, Field(gt=0, le=0.2)] = 0.01
+    """Share of windows of unchanged data that may be taken for drift, over all columns."""
+    bounds: DriftBounds = DriftBounds()
+    seasonal: SeasonalSpec | None = None
+    label_lag: Annotated[int, Field(ge=0)] = 0
+    """Later periods that must be published before the labels of one count as matured."""
+    leave_out: tuple[str, ...] = Field(default=(), strict=False)
+    """Features that name the period (a week's number): nothing new has ever the same."""
+    retrain: RetrainSpec | None = None
+    """None: drift is shown, and trains nothing."""
+
+    @model_validator(mode="after")
+    def _windows_hold_the_alarm(self) -> Self:
+        if self.alarm_at > self.windows:
+            raise ValueError(
+                f"alarm_at {self.alarm_at} of {self.windows} windows can never be: raise 'windows'"
+            )
+        return self

@@ -1,0 +1,77 @@
+"""By simulation: unchanged streams stay quiet at every size, planted faults are found at once."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+from ml_assets.monitoring.profile import count
+from ml_assets_tests.monitoring.streams import SOUND, Fault, Stream, rows
+
+WINDOWS = 100
+
+
+@cache
+def stream(rows_a_period: int) -> Stream:
+    return Stream.of(rows_a_period, seed=rows_a_period)
+
+
+@pytest.mark.parametrize("rows_a_period", [200, 5_000])
+@pytest.mark.parametrize("size", [100, 1_000, 10_000, 100_000, 1_000_000])
+def test_of_a_hundred_unchanged_windows_at_most_one_drifts(rows_a_period: int, size: int) -> None:
+    """Not one column of twenty, in one window: before it is asked of several periods."""
+    draw = np.random.default_rng(size)
+    windows = stream(rows_a_period).windows(draw, size, WINDOWS)
+    alarmed = [window.period for window in windows if stream(rows_a_period).drifted(window)]
+    assert len(alarmed) <= 1
+
+
+@pytest.mark.parametrize("size", [100, 1_000])
+def test_rows_that_are_counted_one_by_one_stay_quiet_as_well(size: int) -> None:
+    draw = np.random.default_rng(size)
+    one = stream(5_000)
+    drawn = (count(rows(draw, size), one.profile.bins, str(n)) for n in range(WINDOWS))
+    assert sum(bool(one.drifted(window)) for window in drawn) <= 1
+
+
+PLANTED = {
+    "a shift of 0.3 sigma": (Fault(shift=0.3), ("features", "x0")),
+    "a doubled null rate": (Fault(nulls=0.1), ("nulls", "x0")),
+    "a new category": (Fault(new=0.02), ("categories", "c0")),
+}
+
+
+@pytest.mark.parametrize(("fault", "expected"), PLANTED.values(), ids=list(PLANTED))
+@pytest.mark.parametrize("size", [2_000, 10_000, 100_000])
+def test_a_planted_fault_is_found_in_the_first_or_second_window(
+    size: int, fault: Fault, expected: tuple[str, str]
+) -> None:
+    """In every one of ten streams; the same column without the fault is not named."""
+    one = stream(5_000)
+    for seed in range(10 if size < 100_000 else 3):
+        draw = np.random.default_rng(seed)
+        found = [one.drifted(count(rows(draw, size, fault), one.profile.bins, "")) for _ in "12"]
+        assert any(expected in drifted for drifted in found), (seed, found)
+        kinds = {kind for drifted in found for kind, _ in drifted}
+        assert kinds <= {expected[0], "features"}
+        assert expected not in one.drifted(count(rows(draw, size, SOUND), one.profile.bins, ""))
+
+
+@pytest.mark.parametrize("size", [100, 300])
+def test_in_a_few_rows_a_large_fault_is_found_and_the_bounds_are_wide(size: int) -> None:
+    one, draw = stream(5_000), np.random.default_rng(size)
+    fault = Fault(shift=1.0, nulls=0.4, new=0.2)
+    found = one.drifted(count(rows(draw, size, fault), one.profile.bins, ""))
+    assert found >= {("features", "x0"), ("nulls", "x0"), ("categories", "c0")}
+    (few,) = (
+        f
+        for f in one.judge(one.windows(draw, size, 1)[0])
+        if f.column == "x1" and f.kind == "features"
+    )
+    (many,) = (
+        f
+        for f in one.judge(one.windows(draw, 100_000, 1)[0])
+        if f.column == "x1" and f.kind == "features"
+    )
+    for less, more in zip(few.measures, many.measures, strict=True):
+        assert less.bound > more.bound
