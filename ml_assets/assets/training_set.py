@@ -88,8 +88,6 @@ def training_set(graph: PipelineGraph) -> dg.AssetsDefinition:
         with Draft(store, work, base, rows=sum(rows.values())) as draft:
             draft.card(scan_rows(ref, schema), graph.spec.features.key, split_labels(graph.spec))
             published = draft.publish(attributes=attributes, data_version=ref.digest)
-        rate = schema.label_rate[0] if schema.label_rate else None
-        counts = {f"rows_{name}": count for name, count in rows.items()}
         yield dg.MaterializeResult(
             metadata={
                 "window": dg.MetadataValue.md(window_markdown(window, rows)),
@@ -97,12 +95,17 @@ def training_set(graph: PipelineGraph) -> dg.AssetsDefinition:
                 **card_link(work.address),
                 **data_card(card_of(work.address, draft.statistics, graph.spec)),
                 **record_metadata(published),
-                **numbers({**counts, "label_rate": rate}),
+                **_numbers(schema, rows),
             },
             data_version=dg.DataVersion(ref.digest),
         )
 
     return materialize
+
+
+def _numbers(schema: ShardSchema, rows: Mapping[Split, int]) -> Mapping[str, dg.MetadataValue]:
+    rate = schema.label_rate[0] if schema.label_rate else None
+    return numbers({**{f"rows_{name}": count for name, count in rows.items()}, "label_rate": rate})
 
 
 def examine_set(

@@ -80,7 +80,7 @@ class World:
         """Run a request as the daemon's worker does; False: it failed."""
         assert request.run_key is None or not self.runs({"dagster/run_key": request.run_key})
         keyed = {"dagster/run_key": request.run_key} if request.run_key else {}
-        keyed["dagster/sensor_name"] = "deliveries__landing"
+        keyed["dagster/sensor_name"] = f"{self.name}__landing"
         assert request.job_name
         job = self.defs.resolve_job_def(request.job_name)
         subset = job.get_subset(

@@ -1,7 +1,8 @@
 """A year of real flights, week by week, by the ticks of the sensors: each week lands once.
 
 Storms, the hours of daylight saving, a spoilt file, one that is no table, and one that is corrected
-weeks later. ML_ASSETS_TEST_YEAR=1 replays all 53 weeks; the first ones are replayed otherwise.
+weeks later; a model as soon as there is data for it, and another where the flights drift away from
+it. ML_ASSETS_TEST_YEAR=53 replays as many weeks; the first eight are replayed otherwise.
 """
 
 import csv
@@ -18,13 +19,15 @@ import polars as pl
 import pytest
 
 from ml_assets.operations.tables import read_table
+from ml_assets.registry.ledger.chain import read
 from ml_assets.runs.outside_world import FIRST_WEEK, WEEKS, land
 from ml_assets.settings import read_settings
-from ml_assets_tests.automation.conftest import World
+from ml_assets.storage.stores import open_snapshots
+from ml_assets_tests.automation.conftest import QUIET, World
 from ml_assets_tests.worlds import flight_year
 
-WHOLE = bool(os.environ.get("ML_ASSETS_TEST_YEAR"))
-REPLAYED = WEEKS if WHOLE else 8
+REPLAYED = int(os.environ.get("ML_ASSETS_TEST_YEAR", "8"))
+WHOLE = pytest.mark.skipif(REPLAYED < WEEKS, reason="in the whole year: ML_ASSETS_TEST_YEAR=53")
 STORM = date(2013, 2, 4)
 """Nemo: 8 and 9 February, when most flights were cancelled."""
 SPRING, FALL = date(2013, 3, 4), date(2013, 10, 28)
@@ -32,6 +35,8 @@ SPRING, FALL = date(2013, 3, 4), date(2013, 10, 28)
 SPOILT = FIRST_WEEK + timedelta(weeks=3)
 BROKEN = FIRST_WEEK + timedelta(weeks=5)
 CORRECTED = FIRST_WEEK + timedelta(weeks=2)
+FIRST_MODEL = FIRST_WEEK + timedelta(weeks=16)
+"""Four weeks to look back at, and twelve to learn from and to be judged by."""
 
 pytestmark = [pytest.mark.daemon, pytest.mark.timeout(5400)]
 
@@ -43,6 +48,8 @@ class Year:
     world: World
     asked: dict[date, list[dg.RunRequest]] = field(default_factory=dict)
     said: dict[date, str] = field(default_factory=dict)
+    drift_asked: dict[date, list[dg.RunRequest]] = field(default_factory=dict)
+    drift_said: dict[date, str] = field(default_factory=dict)
 
     @property
     def weeks(self) -> list[date]:
@@ -78,7 +85,16 @@ def year(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Year]:
 
 
 def _declare(attributes: dict[str, Any]) -> None:
-    attributes["automation"] = {"landing": {"retrain": False}}
+    """The sensors of the demo, in the pace of a replay; and bounds that a short model can reach."""
+    attributes["automation"] = {"landing": {}}
+    retrain = {"cooldown": "1 minute", "runs_per_day": 100}
+    attributes["drift"] = {**attributes["drift"], "retrain": retrain}
+    within = {"quality_floor": {"at_least": 0.55}, "beats_carrier_hour": {"margin": -0.05}}
+    attributes["gates"] = [
+        gate | within.get(gate.get("name"), {})
+        for gate in attributes["gates"]
+        if gate["kind"] in ("bound", "baseline", "data_evidence")
+    ]
 
 
 def _replay(year: Year) -> None:
@@ -87,21 +103,33 @@ def _replay(year: Year) -> None:
         if number:
             land(year.world.sources)
         _spoil(landing, week)
-        year.asked[week] = _settle(year.world)
+        year.asked[week] = _settle(year.world, "landing")
         year.said[week] = year.world.says()
+        if week == FIRST_MODEL:
+            _first_model(year.world)
+        if week >= FIRST_MODEL:
+            year.drift_asked[week] = _settle(year.world, "drift")
+            year.drift_said[week] = year.world.says("drift")
 
 
-def _settle(world: World) -> list[dg.RunRequest]:
+def _settle(world: World, sensor: str) -> list[dg.RunRequest]:
     """Tick and run until there is nothing to ask for."""
     asked: list[dg.RunRequest] = []
     for _ in range(12):
-        requests = world.asks_for()
+        requests = world.asks_for(sensor)
         if not requests:
             return asked
         for request in requests:
             world.execute(request)
         asked += requests
     raise AssertionError([request.tags["why"] for request in asked])
+
+
+def _first_model(world: World) -> None:
+    job = world.defs.resolve_job_def(f"{flight_year.NAME}__refresh")
+    assert job.execute_in_process(
+        instance=world.instance, run_config=QUIET, raise_on_error=False
+    ).success
 
 
 def _spoil(landing: Path, week: date) -> None:
@@ -171,7 +199,7 @@ def test_a_storm_passes(year: Year) -> None:
     assert str(STORM) in year.world.published("feature_set")
 
 
-@pytest.mark.skipif(not WHOLE, reason="in the whole year only: ML_ASSETS_TEST_YEAR=1")
+@WHOLE
 @pytest.mark.parametrize(("week", "hours"), [(SPRING, 167), (FALL, 169)])
 def test_the_hours_of_daylight_saving_pass(year: Year, week: date, hours: int) -> None:
     observed = year.table("validated_table/weather", week)
@@ -180,3 +208,25 @@ def test_the_hours_of_daylight_saving_pass(year: Year, week: date, hours: int) -
     assert abs(span - timedelta(hours=hours - 1)) <= timedelta(hours=1)
     assert window.dt.convert_time_zone("America/New_York").dt.date().min() == week
     assert str(week) in year.world.published("feature_set")
+
+
+@WHOLE
+def test_each_new_week_is_held_to_the_release_and_drift_trains_again_with_its_reason(
+    year: Year,
+) -> None:
+    judged = [request for asked in year.drift_asked.values() for request in asked]
+    trainings = [r for r in judged if str(r.job_name).endswith("__refresh")]
+    assert trainings, year.drift_said
+    assert all("drift in " in request.tags["why"] for request in trainings)
+    assert all(request.tags["trigger"] == "drift" for request in judged)
+    reports = [r for r in judged if not str(r.job_name).endswith("__refresh")]
+    assert len(reports) >= len(year.drift_asked) - 1  # the model's own last week is not held to it
+    assert all(year.drift_said.values())
+
+
+@WHOLE
+def test_every_model_of_the_year_was_decided_on(year: Year) -> None:
+    store = open_snapshots(read_settings().snapshots)
+    decisions = [e.decision for e in read(store, flight_year.NAME) if e.decision is not None]
+    assert len({decision.evidence.model for decision in decisions}) > 1
+    assert all(decision.reason for decision in decisions)
