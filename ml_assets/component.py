@@ -21,6 +21,7 @@ from ml_assets.assets.training_set import training_set
 from ml_assets.assets.validated_table import validated_table
 from ml_assets.automation.beginnings import beginnings_check, beginnings_sensor, runs_by_itself
 from ml_assets.automation.drift import drift_sensors
+from ml_assets.automation.freshness import bounded_sources, freshness_checks, freshness_sensor
 from ml_assets.automation.jobs import pipeline_jobs
 from ml_assets.automation.resume_drill import drill_check, drill_job, drill_schedules
 from ml_assets.automation.rollback import rollback_job
@@ -78,6 +79,7 @@ def build_pipeline(spec: PipelineSpec, folder: Path) -> dg.Definitions:
     jobs = pipeline_jobs(graph)
     watched = [beginnings_sensor(graph)] if runs_by_itself(spec.automation) else []
     drilled = [drill_check(graph)] if spec.automation.resume_drill else []
+    dated = [freshness_sensor(graph)] if bounded_sources(graph) else []
     asks_canary = spec.release.canary != "none"
     drills = [drill_job(graph)] if drilled else []
     return dg.Definitions(
@@ -100,11 +102,12 @@ def build_pipeline(spec: PipelineSpec, folder: Path) -> dg.Definitions:
             *([canary(graph)] if asks_canary else []),
             *([beginnings_check(graph)] if watched else []),
             *drilled,
+            *freshness_checks(graph),
         ],
         jobs=[*jobs.all, rollback_job(graph), *drills],
         schedules=[
             *schedules(graph, jobs.refresh),
             *(schedule for job in drills for schedule in drill_schedules(graph, job)),
         ],
-        sensors=[*sensors(graph, jobs), *drift_sensors(graph, jobs), *watched],
+        sensors=[*sensors(graph, jobs), *drift_sensors(graph, jobs), *watched, *dated],
     )

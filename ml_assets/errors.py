@@ -6,6 +6,8 @@ these, cause chained. A message never holds a secret. If callers branch on an ou
 type instead of raising (see ``storage.snapshots.Published``).
 """
 
+from collections.abc import Mapping, Sequence
+
 
 def counted(number: int, noun: str) -> str:
     """A number and its noun: 1 mistake, 2 mistakes."""
@@ -26,6 +28,15 @@ class SpecError(MlAssetsError):
 
 class SourceError(MlAssetsError):
     """A source is missing, empty, or does not hold what its spec declares."""
+
+
+class SchemaChanged(SourceError):
+    """A source has other columns, or other types, than its spec declares."""
+
+    def __init__(self, message: str, changes: Mapping[str, Sequence[str]] | None = None) -> None:
+        super().__init__(message)
+        self.changes = changes or {}
+        """``added``, ``removed``, ``retyped``, ``reordered`` -> the columns."""
 
 
 class ContractError(MlAssetsError):

@@ -161,13 +161,16 @@ class PipelineGraph:
 
     def _spec_part(self, stage: str, source: str | None) -> object:
         spec = self.spec
+        table = spec.sources.get(source or "")
+        if table is not None:  # how old it may get changes nothing in it
+            table = table.model_copy(update={"freshness": None})
         # what can be predicted does not touch what is trained on
         features = spec.features.model_copy(update={"subject": None})
         # what is only looked at is no other model
         training = spec.training.model_copy(update={"profile": None})
         parts: Mapping[str, object] = {
-            "raw_snapshot": spec.sources.get(source or ""),
-            "validated_table": spec.sources.get(source or ""),
+            "raw_snapshot": table,
+            "validated_table": table,
             "derived_table": [spec.tables.get(source or ""), spec.partitions],
             "feature_set": [features, spec.label, spec.partitions],
             "online_features": [spec.online, spec.features.key, spec.features.decision_at],

@@ -64,6 +64,7 @@ class Draft:
     statistics: TableStatistics | None = None
     """Of the stage's table, where it has a data card."""
     _files: dict[str, Path | bytes] = field(default_factory=dict)
+    _removed: list[str] = field(default_factory=list)
     _scratch: tempfile.TemporaryDirectory[str] | None = None
 
     def __enter__(self) -> "Draft":
@@ -120,6 +121,11 @@ class Draft:
     def text(self, name: str, content: bytes) -> None:
         self._files[name] = content
 
+    def remove(self, path: str) -> None:
+        """Take a file away with the same commit, where there is one."""
+        if self.store.exists(self.base, path):
+            self._removed.append(path)
+
     def keep(self, path: str, frame: pl.DataFrame, key: Sequence[str]) -> None:
         """Publish one table under a path of its own, with no record: rows that were rejected."""
         self.extra_table("kept.parquet", frame, key)
@@ -144,6 +150,8 @@ class Draft:
                 path = self.work.address.file(name)
                 put = workspace.put_bytes if isinstance(content, bytes) else workspace.put
                 digests[name] = put(path, content).digest  # pyright: ignore[reportArgumentType]  matched above
+            for path in self._removed:
+                workspace.remove(path)
             record = self._record(data_version or digests["data.parquet"], attributes)
             workspace.put_bytes(self.work.address.record, canonical_json(record))
             workspace.commit(

@@ -6,6 +6,8 @@ from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.metadata import history, table_metadata
 from ml_assets.assets.partitioned import Events, Made, make_partitions
 from ml_assets.assets.publish import Draft, Work
+from ml_assets.assets.schema_check import as_declared, changed, schema_check_spec
+from ml_assets.errors import SchemaChanged
 from ml_assets.pictures.data import table_pictures
 from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.resources.sources import SourcesResource
@@ -30,6 +32,7 @@ def raw_snapshot(graph: PipelineGraph, source_name: str) -> dg.AssetsDefinition:
         kinds={"polars", source.kind if source.kind != "events" else "jsonl"},
         partitions_def=graph.partitions(source),
         backfill_policy=dg.BackfillPolicy.single_run() if source.partitioned else None,
+        check_specs=[schema_check_spec(graph.key(STAGE, source_name))],
     )
     def materialize(
         context: dg.AssetExecutionContext, snapshots: SnapshotsResource, sources: SourcesResource
@@ -38,13 +41,17 @@ def raw_snapshot(graph: PipelineGraph, source_name: str) -> dg.AssetsDefinition:
 
         def make(address: Address) -> Made:
             window = window_of(graph, address.partition)
-            reading = sources.read(source_name, source, window)
+            try:
+                reading = sources.read(source_name, source, window)
+            except SchemaChanged as error:
+                return Made(None, {}, (changed(error.changes),), error)
             receipt = receipt_version(source_name, address.partition, reading.receipt)
             work = Work(address, code_version, (receipt,), context.run_id)
             with Draft(store, work, store.resolve("main")) as draft:
                 draft.table(reading.frame, source.key)
                 published = draft.publish(attributes={"receipt": reading.receipt})
-            return Made(published, table_metadata(store, published, address))
+            checks = (as_declared(reading.found or reading.frame.columns, source),)
+            return Made(published, table_metadata(store, published, address), checks)
 
         whole = Address(graph.name, STAGE, source_name)
         yield from make_partitions(

@@ -1,5 +1,10 @@
 """validated_table: write, audit, publish - only rows that meet the contract get through."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
 import dagster as dg
 import polars as pl
 
@@ -12,17 +17,23 @@ from ml_assets.assets.publish import Draft, Work, input_version
 from ml_assets.errors import DataRejected
 from ml_assets.pictures.data import contract_pictures
 from ml_assets.resources.snapshots import SnapshotsResource
+from ml_assets.spec.partitions import windows
+from ml_assets.spec.quarantine import RELEASE_REASON, RELEASED_BY, RowsReleased
 from ml_assets.spec.records import StageRecord
 from ml_assets.spec.sources import SourceSpec
-from ml_assets.storage.layout import Address, published_partitions
+from ml_assets.storage.layout import Address, published_partitions, read_record
 from ml_assets.storage.snapshots import CommitId, SnapshotStore
 from ml_assets.validation.audits import audit_outcome
-from ml_assets.validation.compiled import Audit, ExpectationResult, audit
-from ml_assets.validation.contract import load_contract
-from ml_assets.validation.volume import CHECK_NAME, judge_volume
+from ml_assets.validation.compiled import Audit, audit
+from ml_assets.validation.contract import Contract, load_contract
+from ml_assets.validation.quarantine import check_balance, reason_counts
+from ml_assets.validation.results import ExpectationResult
+from ml_assets.validation.volume import CHECK_NAME, compared_with, judge_volume, volume_words
 
 STAGE = "validated_table"
 QUARANTINE_FILE = "quarantine.parquet"
+RELEASES = "releases"
+"""Attribute of a record: who released rows of it that were kept back."""
 
 
 def validated_table(graph: PipelineGraph, source_name: str) -> dg.AssetsDefinition:
@@ -58,18 +69,12 @@ def validated_table(graph: PipelineGraph, source_name: str) -> dg.AssetsDefiniti
         def make(address: Address) -> Made:
             base = store.resolve("main")
             raw = Address(graph.name, "raw_snapshot", source_name, address.partition)
-            record = require_record(store, base, raw)
-            inputs = (input_version(record, base),)
-            before = record_before(store, base, raw) if source.volume else None
-            seen = (input_version(before, base),) if before else ()
+            audited = audit_snapshot(graph, store, base, raw, contract)
+            seen = tuple(input_version(one, base) for one in audited.before)
+            inputs, found = (input_version(audited.record, base),), audited.found
             work = Work(address, code_version, inputs, context.run_id, seen=seen)
-            found = audit(store.scan(base, raw.table), contract)
-            if source.volume:
-                rows_before = before.rows if before else None
-                found = found.with_result(
-                    judge_volume(record.rows or 0, rows_before, source.volume)
-                )
-            return publish_audited(store, base, work, found, source)
+            released = releases(store, base, address, context.run.tags, context.run_id, found)
+            return publish_audited(store, base, work, found, source, released)
 
         whole = Address(graph.name, STAGE, source_name)
         yield from make_partitions(
@@ -79,15 +84,82 @@ def validated_table(graph: PipelineGraph, source_name: str) -> dg.AssetsDefiniti
     return materialize
 
 
-def record_before(store: SnapshotStore, base: CommitId, address: Address) -> StageRecord | None:
-    """The record of the newest partition before this one, of the same asset."""
-    earlier = published_partitions(store, base, address)
-    keys = [key for key in earlier if key < (address.partition or "")]
-    return earlier[keys[-1]] if keys else None
+@dataclass(frozen=True)
+class Audited:
+    """A snapshot that was held to its contract, and what it was compared with."""
+
+    record: StageRecord
+    before: tuple[StageRecord, ...]
+    found: Audit
+
+
+def audit_snapshot(
+    graph: PipelineGraph, store: SnapshotStore, base: CommitId, raw: Address, contract: Contract
+) -> Audited:
+    """Hold a raw snapshot to its contract and volume; nothing is written.
+
+    Raises:
+        StorageError: there is no such snapshot.
+        ContractError: the contract does not fit it.
+    """
+    record = require_record(store, base, raw)
+    before = records_before(graph, store, base, raw)
+    found = audit(store.scan(base, raw.table), contract)
+    volume = graph.spec.sources[raw.source or ""].volume
+    if volume:
+        rows = {key: one.rows or 0 for key, one in before.items()}
+        found = found.with_result(judge_volume(record.rows or 0, rows, volume))
+    check_balance(record.rows or 0, found.clean, found.quarantined)
+    return Audited(record, tuple(before.values()), found)
+
+
+def records_before(
+    graph: PipelineGraph, store: SnapshotStore, base: CommitId, raw: Address
+) -> dict[str, StageRecord]:
+    """The partitions that the volume of one is held to: partition -> record, newest first."""
+    volume = graph.spec.sources[raw.source or ""].volume
+    if volume is None or raw.partition is None:
+        return {}
+    published = published_partitions(store, base, raw)
+    calendar = [window.key for window in windows(graph.spec.partitions, datetime.now(UTC))]
+    keys = compared_with(raw.partition, list(published), calendar, volume)
+    return {key: published[key] for key in keys}
+
+
+def releases(
+    store: SnapshotStore,
+    base: CommitId,
+    address: Address,
+    tags: Mapping[str, str],
+    run: str,
+    found: Audit,
+) -> tuple[RowsReleased, ...]:
+    """Who released rows of this partition, ever; this run too where a person asked for it."""
+    record = read_record(store, base, address)
+    told = record.attributes.get(RELEASES, []) if record else []
+    earlier = tuple(RowsReleased.model_validate(one) for one in told)
+    if RELEASED_BY not in tags:
+        return earlier
+    kept = int(record.attributes.get("quarantined", 0)) if record else 0
+    if store.exists(base, address.rejected):
+        kept = store.scan(base, address.rejected).select(pl.len()).collect().item()
+    now = RowsReleased(
+        author=tags[RELEASED_BY],
+        reason=tags[RELEASE_REASON],
+        rows=kept - found.quarantined.height,
+        run=run,
+        time=datetime.now(UTC),
+    )
+    return (*earlier, now)
 
 
 def publish_audited(
-    store: SnapshotStore, base: CommitId, work: Work, found: Audit, source: SourceSpec
+    store: SnapshotStore,
+    base: CommitId,
+    work: Work,
+    found: Audit,
+    source: SourceSpec,
+    released: tuple[RowsReleased, ...] = (),
 ) -> Made:
     """Publish what may be published of an audited table, keep the rest in quarantine."""
     checks = tuple(_check(result) for result in found.results)
@@ -98,31 +170,47 @@ def publish_audited(
         draft.table(found.clean, source.key)
         draft.card(found.clean, source.key)
         draft.extra_table(QUARANTINE_FILE, found.quarantined, source.key)
-        published = draft.publish(
-            attributes={
-                "quarantined": len(found.quarantined),
-                "warned": found.warned,
-                "warnings": [r.reason for r in found.results if not r.passed],
-                "audit": audit_outcome(found).model_dump(mode="json"),
-            }
-        )
+        draft.remove(work.address.rejected)  # of an earlier try: its rows are in this one
+        published = draft.publish(attributes=_attributes(found, released))
     metadata = {**table_metadata(store, published, work.address), **card_link(work.address)}
-    card = card_of(work.address, draft.statistics)
-    rows = {
-        "rows_in": len(found.clean) + len(found.quarantined),
-        "quarantined": len(found.quarantined),
-        "warned": found.warned,
-    }
     if source.known_at and len(found.clean):
         metadata["known_until"] = str(found.clean[source.known_at].max())
-    return Made(published, {**metadata, **numbers(rows)}, checks, card=card)
+    reasons = reason_counts(found.quarantined)
+    if reasons:
+        listed = (f"{check}: {rows:,}" for check, rows in reasons.items())
+        metadata["quarantine_reasons"] = "; ".join(listed)
+    card = card_of(work.address, draft.statistics)
+    return Made(published, {**metadata, **numbers(_row_numbers(found))}, checks, card=card)
+
+
+def _attributes(found: Audit, released: tuple[RowsReleased, ...]) -> dict[str, Any]:
+    told = {RELEASES: [one.model_dump(mode="json") for one in released]} if released else {}
+    return {
+        "quarantined": len(found.quarantined),
+        "reasons": reason_counts(found.quarantined),
+        "warned": found.warned,
+        "warnings": [r.reason for r in found.results if not r.passed],
+        "audit": audit_outcome(found).model_dump(mode="json"),
+        **told,
+    }
+
+
+def _row_numbers(found: Audit) -> dict[str, float]:
+    """What the page of the asset plots over its partitions."""
+    rows_in = len(found.clean) + len(found.quarantined)
+    return {
+        "rows_in": rows_in,
+        "quarantined": len(found.quarantined),
+        "quarantined_share": len(found.quarantined) / rows_in if rows_in else 0.0,
+        "warned": found.warned,
+    }
 
 
 def _volume_check(key: dg.AssetKey, source: SourceSpec) -> list[dg.AssetCheckSpec]:
     if source.volume is None:
         return []
     blocking = source.volume.severity == "critical"
-    words = f"Rows within {source.volume.within:.0%} of the partition before"
+    words = f"Rows within {source.volume.within:.0%} of {volume_words(source.volume)}"
     return [dg.AssetCheckSpec(CHECK_NAME, asset=key, blocking=blocking, description=words)]
 
 
@@ -134,19 +222,19 @@ def _keep(
     key: tuple[str, ...],
 ) -> str:
     """Put the rows of a rejected table where an engineer finds them; the table stays as it was."""
-    path = f"quarantine/{address.key}/{address.partition or 'all'}.parquet".replace(":", "-")
     with Draft(store, Work(address, "quarantine", (), ""), base) as draft:
-        draft.keep(path, rows, key)
-    return path
+        draft.keep(address.rejected, rows, key)
+    return address.rejected
 
 
 def _rejected(address: Address, found: Audit, kept: str) -> DataRejected:
     failed = [r for r in found.results if not r.passed and r.severity == "critical"]
-    reasons = "\n".join(f"    {result.check_name}: {result.reason}" for result in failed)
+    listed = "\n".join(f"    {result.check_name}: {result.reason}" for result in failed)
     return DataRejected(
         f"{address}: {len(failed)} critical expectations failed; nothing was published.\n"
-        f"{reasons}\n"
-        f"    The rows are kept at {kept} (main). Mend the source, or change the contract."
+        f"{listed}\n"
+        f"    The rows are kept at {kept} (main): ml-assets quarantine show"
+        f" {address.pipeline} {address.source}. Mend the source, or change the contract."
     )
 
 
@@ -156,6 +244,10 @@ def _check(result: ExpectationResult) -> CheckOutcome:
         result.check_name,
         result.passed,
         dg.AssetCheckSeverity.ERROR if critical else dg.AssetCheckSeverity.WARN,
-        {"rows_failed": result.rows_failed, "observed": str(result.observed)},
+        {
+            "rows_failed": result.rows_failed,
+            "observed": str(result.observed),
+            **result.details,
+        },
         result.reason,
     )

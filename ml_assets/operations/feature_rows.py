@@ -23,6 +23,7 @@ from ml_assets.storage.layout import Address, read_record
 from ml_assets.storage.snapshots import CommitId
 from ml_assets.validation.compiled import audit
 from ml_assets.validation.contract import Contract, Expectation, load_contract
+from ml_assets.validation.kinds import about
 
 _LONGEST_PARTITION = timedelta(days=62)
 _PARTITION = "__partition"
@@ -208,7 +209,7 @@ def keys_of(rows: pl.DataFrame, key: Sequence[str], source: SourceSpec) -> pl.La
 
 def _is_about_a_row(expectation: Expectation) -> bool:
     critical = expectation.severity == "critical"
-    return critical and not expectation.type.startswith("expect_table_")
+    return critical and about(expectation.type) == "row"
 
 
 def _known_windows(

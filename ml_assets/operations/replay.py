@@ -102,16 +102,20 @@ def difference(batch: pl.DataFrame, again: pl.DataFrame, spec: FeaturesSpec) -> 
     right = batch.select(spec.key).join(again, on=spec.key, how="left").sort(spec.key)
     made = left.select(spec.key).join(again, on=spec.key, how="semi")
     if len(made) < len(left):
-        lost = left.select(spec.key).join(again, on=spec.key, how="anti").row(0)
-        return f"{len(left) - len(made)} are not there, {lost} for one"
+        lost = left.select(spec.key).join(again, on=spec.key, how="anti")
+        return f"{len(left) - len(made)} are not there, {_named(lost, 0)} for one"
     for name in (spec.decision_at, *spec.numeric, *spec.categorical):
         unlike = np.flatnonzero(_differs(left[name], right[name]))
         if unlike.size:
             row = int(unlike[0])
             then, now = left[name][row], right[name][row]
-            where = left.select(spec.key).row(row)
+            where = _named(left.select(spec.key), row)
             return f"{name!r} of {where} is {then!r} in the batch and {now!r} online"
     return ""
+
+
+def _named(keys: pl.DataFrame, row: int) -> str:
+    return f"({', '.join(str(value) for value in keys.row(row))})"
 
 
 def _differs(one: pl.Series, other: pl.Series) -> np.ndarray:

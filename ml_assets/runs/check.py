@@ -20,6 +20,12 @@ from ml_assets.storage.s3_checkpoints import INSTALL_S3
 from ml_assets.storage.snapshots import MAIN
 from ml_assets.storage.stores import has_snapshots, open_snapshots
 from ml_assets.validation.contract import load_contract
+from ml_assets.validation.expectations import (
+    INSTALL,
+    check_expectations,
+    is_installed,
+    needs_engine,
+)
 
 
 def check_folder(folder: Path) -> tuple[str, ...]:
@@ -41,6 +47,14 @@ def missing_here(folder: Path, settings: Settings) -> tuple[str, ...]:
             "model.family is 'lightgbm', and the package is not installed here: training would"
             f" fail\n    remedy: {INSTALL_LIGHTGBM}"
         )
+    if not is_installed():
+        found += [
+            f"the contract {source.contract} of {name} has {types[0]}, which takes Great"
+            " Expectations' engine, and the package is not installed here: its table would not be"
+            f" published\n    remedy: {INSTALL}"
+            for name, source in spec.sources.items()
+            if (types := needs_engine(load_contract(folder / source.contract)))
+        ]
     at_s3 = (settings.checkpoints or "").startswith(S3_SCHEME)
     if at_s3 and importlib.util.find_spec("boto3") is None:
         found.append(
@@ -92,7 +106,7 @@ def _file_mistakes(folder: Path, spec: PipelineSpec) -> list[Mistake]:
         found.append(Mistake(folder / SPEC_FILE, 1, "name", repr(spec.name), rule, remedy))
     for name, source in spec.sources.items():
         try:
-            load_contract(folder / source.contract)
+            check_expectations(load_contract(folder / source.contract))
         except MlAssetsError as error:
             key = f"sources.{name}.contract"
             found.append(_named(folder, key, source.contract, error))

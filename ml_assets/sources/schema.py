@@ -15,7 +15,8 @@ from typing import Any
 
 import polars as pl
 
-from ml_assets.errors import SourceError
+from ml_assets.errors import SchemaChanged, SourceError
+from ml_assets.sources.schema_change import changes_in_words, column_changes
 from ml_assets.spec.sources import DType
 
 TYPES: Mapping[DType, pl.DataType] = {
@@ -53,6 +54,8 @@ class Reading:
     frame: pl.DataFrame
     receipt: dict[str, Any]
     """Plain JSON: equal when the same content is read again."""
+    found: tuple[str, ...] = ()
+    """The column names as the source has them, in its order; empty where it has none."""
 
 
 @dataclass(frozen=True)
@@ -63,19 +66,24 @@ class _Bad:
     row: int
     value: object
     count: int
+    all: bool = False
+    """No value of the column is of the declared type: it is of another one."""
 
 
 def check_names(found: Sequence[str], declared: Columns, where: str) -> None:
     """Refuse a table whose columns are not exactly the declared ones, in any order.
 
     Raises:
-        SourceError: a column is missing, unknown or there twice; close names are suggested.
+        SchemaChanged: a column is missing, unknown or there twice; close names are suggested.
     """
     problems = name_problems(found, declared)
     if problems:
-        raise SourceError(
-            f"{where} does not have the columns that its source declares:{listed(problems)}\n"
-            "Put the columns right at the origin, or change 'columns' of this source in defs.yaml."
+        changes = column_changes(found, list(declared))
+        said = f" ({changes_in_words(changes)})" if changes else ""
+        raise SchemaChanged(
+            f"{where} does not have the columns that its source declares{said}:{listed(problems)}\n"
+            "Put the columns right at the origin, or change 'columns' of this source in defs.yaml.",
+            changes,
         )
 
 
@@ -104,8 +112,8 @@ def from_text(frame: pl.DataFrame, declared: Columns, where: str, place: Place) 
     Raises:
         SourceError: text is not of its column's type; names the place, column and value.
     """
-    typed, problems = type_text(frame, declared, place)
-    _refuse(problems, where)
+    typed, problems = _type_text(frame, declared)
+    _refuse(problems, declared, where, place)
     return typed
 
 
@@ -113,6 +121,11 @@ def type_text(
     frame: pl.DataFrame, declared: Columns, place: Place
 ) -> tuple[pl.DataFrame, list[str]]:
     """The declared columns of a table of strings, typed, and a sentence for each that is not."""
+    typed, problems = _type_text(frame, declared)
+    return typed, _sentences(problems, declared, place)
+
+
+def _type_text(frame: pl.DataFrame, declared: Columns) -> tuple[pl.DataFrame, list[_Bad]]:
     typed: list[pl.Series] = []
     problems: list[_Bad] = []
     for name, dtype in declared.items():
@@ -125,7 +138,7 @@ def type_text(
         if bad.any():
             problems.append(_first_bad(bad, text, name))
         typed.append(values)
-    return pl.DataFrame(typed), _sentences(problems, declared, place)
+    return pl.DataFrame(typed), problems
 
 
 def from_values(
@@ -141,8 +154,8 @@ def from_values(
     Raises:
         SourceError: a value is not of its column's type; names the place, column and value.
     """
-    typed, problems = type_values(columns, declared, place, accept=accept)
-    _refuse(problems, where)
+    typed, problems = _type_values(columns, declared, accept)
+    _refuse(problems, declared, where, place)
     return typed
 
 
@@ -154,6 +167,15 @@ def type_values(
     accept: Mapping[DType, tuple[type, ...]],
 ) -> tuple[pl.DataFrame, list[str]]:
     """The declared columns of Python values, typed, and a sentence for each that is not."""
+    typed, problems = _type_values(columns, declared, accept)
+    return typed, _sentences(problems, declared, place)
+
+
+def _type_values(
+    columns: Mapping[str, Sequence[object]],
+    declared: Columns,
+    accept: Mapping[DType, tuple[type, ...]],
+) -> tuple[pl.DataFrame, list[_Bad]]:
     typed: list[pl.Series] = []
     problems: list[_Bad] = []
     for name, dtype in declared.items():
@@ -172,22 +194,24 @@ def type_values(
             plain = values if as_is else [_plain(value, dtype) for value in values]
             typed.append(pl.Series(name, plain, TYPES[dtype]))
         else:
-            problems.append(_Bad(name, bad[0], values[bad[0]], len(bad)))
-    frame = pl.DataFrame(typed).with_columns(pl.col(pl.Float64).fill_nan(None))
-    return frame, _sentences(problems, declared, place)
+            there = sum(value is not None for value in values)
+            problems.append(_Bad(name, bad[0], values[bad[0]], len(bad), len(bad) == there))
+    return pl.DataFrame(typed).with_columns(pl.col(pl.Float64).fill_nan(None)), problems
 
 
 def from_typed(frame: pl.DataFrame, declared: Columns, where: str) -> pl.DataFrame:
     """Type a table that has types of its own (Parquet); a time without a zone is taken as UTC.
 
     Raises:
-        SourceError: a column's type cannot hold the declared one without loss.
+        SchemaChanged: a column's type cannot hold the declared one without loss.
     """
     typed, problems = type_typed(frame, declared)
     if problems:
-        raise SourceError(
+        wrong = [name for name, dtype in declared.items() if not _fits(frame.schema[name], dtype)]
+        raise SchemaChanged(
             f"{where} does not have the types that its source declares:{listed(problems)}\n"
-            "Write the file with those types, or change 'columns' of this source in defs.yaml."
+            "Write the file with those types, or change 'columns' of this source in defs.yaml.",
+            {"retyped": [f"{name} ({frame.schema[name]})" for name in wrong]},
         )
     return typed
 
@@ -226,7 +250,8 @@ def _parse(text: pl.Series, dtype: DType) -> pl.Series:
 
 def _first_bad(bad: pl.Series, text: pl.Series, name: str) -> _Bad:
     row = int(bad.arg_max() or 0)
-    return _Bad(name, row, text[row], int(bad.sum()))
+    count = int(bad.sum())
+    return _Bad(name, row, text[row], count, count == len(text) - text.null_count())
 
 
 def _not_accepted(values: Sequence[object], dtype: DType, accepted: tuple[type, ...]) -> list[int]:
@@ -298,14 +323,20 @@ def _sentences(problems: Sequence[_Bad], declared: Columns, place: Place) -> lis
     return [_sentence(bad, declared[bad.column], place) for bad in problems]
 
 
-def _refuse(problems: Sequence[str], where: str) -> None:
+def _refuse(problems: Sequence[_Bad], declared: Columns, where: str, place: Place) -> None:
+    """A column of which no value is of its type is of another type: its source has changed."""
     if not problems:
         return
-    raise SourceError(
-        f"{where} holds values that are not of the declared type:{listed(problems)}\n"
+    message = (
+        f"{where} holds values that are not of the declared type:"
+        f"{listed(_sentences(problems, declared, place))}\n"
         "Correct them at the origin, or change 'columns' of this source in defs.yaml (for CSV, list"
         " a text that means no value in 'null_values')."
     )
+    retyped = [bad.column for bad in problems if bad.all]
+    if retyped:
+        raise SchemaChanged(message, {"retyped": retyped})
+    raise SourceError(message)
 
 
 def _sentence(bad: _Bad, dtype: DType, place: Place) -> str:

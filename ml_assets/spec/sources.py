@@ -5,21 +5,13 @@ from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
-from ml_assets.spec.base import Frozen, Name
+from ml_assets.spec.base import Frozen, Name, unset
+from ml_assets.spec.bounds import FreshnessSpec, VolumeSpec
 
 DType = Literal["int64", "float64", "string", "boolean", "date", "datetime"]
 """``datetime`` is UTC with microseconds: a table never holds a naive time."""
 
 PARTITION_FIELD = "{partition}"
-
-
-class VolumeSpec(Frozen):
-    """How many rows a partition may have, against the newest one before it."""
-
-    within: Annotated[float, Field(gt=0)] = 0.2
-    """Relative: 0.2 accepts from 80 % to 120 % of the rows before."""
-    severity: Literal["critical", "warning"] = "critical"
-    """``critical`` keeps the partition from being published."""
 
 
 class _Source(Frozen):
@@ -35,6 +27,8 @@ class _Source(Frozen):
     """Column that tells when a row became known; None: known from the start."""
     volume: VolumeSpec | None = None
     """A bound on the change from one partition to the next; None: any number of rows."""
+    freshness: FreshnessSpec | None = Field(default=None, exclude_if=unset)
+    """A bound on the age of the newest row; None: of any age."""
 
     @model_validator(mode="after")
     def _columns_exist(self) -> Self:
@@ -44,7 +38,18 @@ class _Source(Frozen):
             raise ValueError(f"columns {missing} are named here but not declared in 'columns'")
         if self.volume and not self.partitioned:
             raise ValueError("volume compares partitions, but partitioned is false: remove it")
+        if self.freshness and self.columns.get(self.time_column or "") != "datetime":
+            raise ValueError(
+                f"freshness is judged by {self.time_column!r}, which is no declared datetime"
+                " column: set freshness.column, known_at or (of SQL) watermark"
+            )
         return self
+
+    @property
+    def time_column(self) -> str | None:
+        """The column that says how recent a row is."""
+        declared = self.freshness.column if self.freshness else None
+        return declared or self.known_at or getattr(self, "watermark", None)
 
     @field_validator("contract")
     @classmethod

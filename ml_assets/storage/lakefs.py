@@ -2,7 +2,7 @@
 
 The port has lakeFS's semantics; what the server cannot give is in ``storage.manifest``, a file that
 every publish writes: a compare-and-swap of the branch, and content that is proved by a signature.
-History is the server's to collect: what must stay has a tag.
+History is the server's to collect, and it counts branches, not tags: what has a tag gets one.
 """
 
 import itertools
@@ -31,6 +31,8 @@ from ml_assets.storage.snapshots import (
     utc_now,
 )
 
+KEPT = "ml-assets-keep-"
+"""Begins the name of a hidden branch that keeps a tagged commit from the server's collector."""
 ORPHANED = timedelta(days=1)
 """The age from which nobody can be at work on an ephemeral branch any more."""
 
@@ -111,6 +113,7 @@ class LakeFsStore:
 
     def tag(self, name: str, commit: CommitId) -> None:
         self._repository.state(commit)
+        self._api.create_branch(f"{KEPT}{commit}", commit)
         named = self._api.create_tag(name, commit)
         if named != commit:
             raise StorageError(

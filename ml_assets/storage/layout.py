@@ -37,6 +37,11 @@ class Address:
         """A file of the stage's own, beside its table."""
         return f"tables/{self.key}/{self._slot}/{name}"
 
+    @property
+    def rejected(self) -> str:
+        """Where the rows of a table are kept of which nothing was published."""
+        return f"quarantine/{self.key}/{self._slot}.parquet"
+
     def at(self, partition: str | None) -> "Address":
         return Address(self.pipeline, self.stage, self.source, partition)
 

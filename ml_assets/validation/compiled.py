@@ -1,35 +1,27 @@
-"""A contract compiled to one lazy, streaming polars pass, with the answers of Great Expectations.
+"""The audit of a table by its contract: one lazy, streaming polars pass.
 
-Its rules for nulls hold: a range, a set and uniqueness judge the values that are there, ``mostly``
-is a share of those, and NaN is a null. Differential tests hold this file to them.
+The rules of Great Expectations for nulls hold: a range, a set and uniqueness judge the values that
+are there, ``mostly`` is a share of those, and NaN is a null. Differential tests hold the compiled
+types to them; what is not compiled is judged by its own engine.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime
 from typing import Any
 
 import polars as pl
 
 from ml_assets.errors import ContractError
-from ml_assets.validation.contract import Contract, Expectation, Severity, unknown_columns
-from ml_assets.validation.quarantine import Split, keep_all, split, withhold
+from ml_assets.validation.contract import Contract, Expectation, unknown_columns
+from ml_assets.validation.expectations import judge
+from ml_assets.validation.kinds import COMPILED
+from ml_assets.validation.quarantine import Split, check_balance, keep_all, split, withhold
+from ml_assets.validation.results import ExpectationResult, share_result, whole_result
+from ml_assets.validation.row_rules import RowRule, row_rule
+from ml_assets.validation.whole_rules import WholeRule, whole_rule
 
-
-@dataclass(frozen=True)
-class ExpectationResult:
-    """How a table did on one expectation."""
-
-    check_name: str
-    type: str
-    severity: Severity
-    passed: bool
-    rows_failed: int
-    """Rows that break it; 0 for a statement about the whole table."""
-    observed: int | float | str
-    """Row count, column names that differ, or the share of judged rows that hold."""
-    reason: str
-    """A sentence: what was seen, against what was expected."""
+_WARNED = "warned"
+_SEVERITIES = ("warning", "critical")
 
 
 @dataclass(frozen=True)
@@ -58,57 +50,72 @@ class Audit:
         return Audit((*self.results, result), parted.clean, rows, warned=0)
 
 
-@dataclass(frozen=True)
-class _RowRule:
-    """A row-level expectation as expressions over the table."""
-
-    expectation: Expectation
-    breaks: pl.Expr
-    """True where a row breaks it, never null."""
-    judged: pl.Expr
-    """True where it judges the row at all."""
-    words: str
-
-
 def audit(frame: pl.LazyFrame | pl.DataFrame, contract: Contract) -> Audit:
     """Judge the incoming rows and decide what of them is published.
 
     A row that breaks a critical row-level expectation goes to quarantine as long as the
     expectation still passes by its ``mostly``; if any critical expectation fails, all rows do. Rows
-    that break a warning are counted and published.
+    that break a warning are counted and published. Clean and quarantined rows are those that came.
 
     Raises:
         ContractError: the contract does not fit the table: a column that is not there, or a bound
-            of another type than its column.
+            of another type than its column; or a part of it could not be judged.
     """
     lazy = frame.lazy()
     schema = lazy.collect_schema()
     _check_columns(contract, schema)
-    rules = [_row_rule(e, schema) for e in contract.expectations if _is_row_level(e)]
-    counts = _count(lazy, rules)
-    rows = counts["rows"]
-    by_name = {r.expectation.check_name: _row_result(r, counts) for r in rules}
-    results = tuple(
-        by_name.get(e.check_name) or _table_result(e, schema, rows) for e in contract.expectations
-    )
-    whole = frame if isinstance(frame, pl.DataFrame) else lazy.collect(engine="streaming")
-    parted = _part(whole, rules, results)
-    return Audit(results, parted.clean, parted.quarantined, counts["warned"])
+    rules, others = _compile(contract, schema)
+    row_rules = [rule for rule in rules if isinstance(rule, RowRule)]
+    whole_rules = [rule for rule in rules if isinstance(rule, WholeRule)]
+    seen = _observe(lazy, row_rules, whole_rules)
+    table = frame if isinstance(frame, pl.DataFrame) else lazy.collect(engine="streaming")
+    judged = judge(table, others) if others else ()
+    found = [
+        *(_row_result(rule, seen) for rule in row_rules),
+        *(_whole_result(rule, seen) for rule in whole_rules),
+        *(one.result for one in judged),
+    ]
+    by_name = {result.check_name: result for result in found}
+    results = tuple(by_name[e.check_name] for e in contract.expectations)
+    broken = {rule.expectation.check_name: rule.breaks for rule in row_rules} | {
+        one.result.check_name: pl.lit(one.broken) for one in judged if one.broken is not None
+    }
+    parted = _part(table, broken, results)
+    check_balance(table.height, parted.clean, parted.quarantined)
+    warned = seen[_WARNED] if not judged else _count_warned(table, broken, results)
+    return Audit(results, parted.clean, parted.quarantined, warned)
+
+
+def _compile(
+    contract: Contract, schema: pl.Schema
+) -> tuple[list[RowRule | WholeRule], list[Expectation]]:
+    """The rules of what is compiled, and the expectations that its own engine has to judge."""
+    rules: list[RowRule | WholeRule] = []
+    others: list[Expectation] = []
+    for expectation in contract.expectations:
+        rule = None
+        if expectation.type in COMPILED:
+            of_rows = COMPILED[expectation.type].about == "row"
+            rule = (row_rule if of_rows else whole_rule)(expectation, schema)
+        if rule is None:
+            others.append(expectation)
+        else:
+            rules.append(rule)
+    return rules, others
 
 
 def _part(
-    whole: pl.DataFrame, rules: Sequence[_RowRule], results: Sequence[ExpectationResult]
+    table: pl.DataFrame, broken: Mapping[str, pl.Expr], results: Sequence[ExpectationResult]
 ) -> Split:
     failed = [r.check_name for r in results if r.severity == "critical" and not r.passed]
-    broken = {r.check_name for r in results if r.severity == "critical" and r.rows_failed}
     critical = {
-        rule.expectation.check_name: rule.breaks
-        for rule in rules
-        if rule.expectation.check_name in broken
+        r.check_name: broken[r.check_name]
+        for r in results
+        if r.severity == "critical" and r.rows_failed and r.check_name in broken
     }
     if failed:
-        return withhold(whole, critical, failed)
-    return split(whole, critical) if critical else keep_all(whole)
+        return withhold(table, critical, failed)
+    return split(table, critical) if critical else keep_all(table)
 
 
 def _check_columns(contract: Contract, schema: pl.Schema) -> None:
@@ -121,188 +128,54 @@ def _check_columns(contract: Contract, schema: pl.Schema) -> None:
         )
 
 
-def _is_row_level(expectation: Expectation) -> bool:
-    return not expectation.type.startswith("expect_table_")
+def _observe(
+    lazy: pl.LazyFrame, row_rules: Sequence[RowRule], whole_rules: Sequence[WholeRule]
+) -> dict[str, Any]:
+    """Everything that is counted or observed, in one pass."""
+    wanted: list[pl.Expr] = [_warned(row_rules).alias(_WARNED)]
+    for rule in row_rules:
+        name = rule.expectation.check_name
+        wanted += [
+            rule.breaks.sum().alias(f"broken:{name}"),
+            rule.judged.sum().alias(f"judged:{name}"),
+        ]
+    for rule in whole_rules:
+        name = rule.expectation.check_name
+        wanted += [expr.alias(f"seen{n}:{name}") for n, expr in enumerate(rule.observed)]
+    return lazy.select(wanted).collect(engine="streaming").row(0, named=True)
 
 
-def _count(lazy: pl.LazyFrame, rules: Sequence[_RowRule]) -> dict[str, int]:
-    """Everything that is counted, in one pass."""
-    broken = [r.breaks.sum().alias(f"broken:{r.expectation.check_name}") for r in rules]
-    judged = [r.judged.sum().alias(f"judged:{r.expectation.check_name}") for r in rules]
-    warned = _any(rules, "warning") & ~_any(rules, "critical")
-    counted = lazy.select(
-        pl.len().alias("rows"), warned.sum().alias("warned"), *broken, *judged
-    ).collect(engine="streaming")
-    return {name: int(value or 0) for name, value in counted.row(0, named=True).items()}
+def _warned(rules: Sequence[RowRule]) -> pl.Expr:
+    """Rows that break a warning and nothing critical."""
+    severe = {s: [r.breaks for r in rules if r.expectation.severity == s] for s in _SEVERITIES}
+    return _number_warned(severe["warning"], severe["critical"])
 
 
-def _any(rules: Sequence[_RowRule], severity: Severity) -> pl.Expr:
-    """True where a row breaks any expectation of this severity."""
-    breaks = [rule.breaks for rule in rules if rule.expectation.severity == severity]
-    return pl.any_horizontal(pl.lit(False), *breaks)
+def _count_warned(
+    table: pl.DataFrame, broken: Mapping[str, pl.Expr], results: Sequence[ExpectationResult]
+) -> int:
+    """The same where the engine judged some of them."""
+    severe = {
+        s: [broken[r.check_name] for r in results if r.severity == s and r.check_name in broken]
+        for s in _SEVERITIES
+    }
+    return int(table.select(_number_warned(severe["warning"], severe["critical"])).item())
 
 
-def _row_rule(expectation: Expectation, schema: pl.Schema) -> _RowRule:
-    kwargs = expectation.kwargs
-    if expectation.type == "expect_compound_columns_to_be_unique":
-        return _unique_key(expectation, schema)
-    column = kwargs["column"]
-    there = _is_there(column, schema)
-    match expectation.type:
-        case "expect_column_values_to_not_be_null":
-            return _RowRule(expectation, ~there, there | ~there, "not be null")
-        case "expect_column_values_to_be_unique":
-            again = pl.len().over(column) > 1
-            return _RowRule(expectation, there & again, there, "be unique")
-        case "expect_column_values_to_be_between":
-            inside, words = _inside(expectation, schema[column])
-            return _RowRule(expectation, there & ~inside, there, words)
-        case "expect_column_values_to_be_in_set":
-            values = [_literal(v, schema[column], expectation) for v in kwargs["value_set"]]
-            member = pl.col(column).is_in(pl.Series(values, dtype=schema[column]).implode())
-            shown = ", ".join(str(value) for value in kwargs["value_set"][:8])
-            return _RowRule(
-                expectation, there & ~member.fill_null(False), there, f"be one of {shown}"
-            )
-        case other:
-            raise ValueError(f"{other} is in the contract's list but is not compiled")
+def _number_warned(warning: Sequence[pl.Expr], critical: Sequence[pl.Expr]) -> pl.Expr:
+    if not warning:
+        return pl.lit(0, pl.UInt32)
+    return (pl.any_horizontal(warning) & ~pl.any_horizontal(pl.lit(False), *critical)).sum()
 
 
-def _is_there(column: str, schema: pl.Schema) -> pl.Expr:
-    there = pl.col(column).is_not_null()
-    if schema[column].is_float():
-        there &= pl.col(column).is_not_nan().fill_null(False)
-    return there
+def _row_result(rule: RowRule, seen: Mapping[str, Any]) -> ExpectationResult:
+    name = rule.expectation.check_name
+    broken, judged = int(seen[f"broken:{name}"] or 0), int(seen[f"judged:{name}"] or 0)
+    what = rule.expectation.kwargs.get("column") or "rows"
+    return share_result(rule.expectation, f"{what} must {rule.words}", broken, judged)
 
 
-def _unique_key(expectation: Expectation, schema: pl.Schema) -> _RowRule:
-    columns: list[str] = expectation.kwargs["column_list"]
-    there = [_is_there(column, schema) for column in columns]
-    any_there = pl.any_horizontal(there)
-    judged = {
-        "all_values_are_missing": any_there,
-        "any_value_is_missing": pl.all_horizontal(there),
-        "never": any_there | ~any_there,
-    }[expectation.kwargs.get("ignore_row_if", "all_values_are_missing")]
-    keys = [pl.col(c).fill_nan(None) if schema[c].is_float() else pl.col(c) for c in columns]
-    again = pl.len().over(keys) > 1
-    return _RowRule(expectation, judged & again, judged, f"be unique by ({', '.join(columns)})")
-
-
-def _inside(expectation: Expectation, dtype: pl.DataType) -> tuple[pl.Expr, str]:
-    kwargs = expectation.kwargs
-    column = pl.col(kwargs["column"])
-    inside = pl.lit(True)
-    words: list[str] = []
-    if "min_value" in kwargs:
-        bound = _bound(kwargs["min_value"], dtype, expectation)
-        strict = kwargs.get("strict_min", False)
-        inside &= column > bound if strict else column >= bound
-        words.append(f"{'above' if strict else 'at least'} {kwargs['min_value']}")
-    if "max_value" in kwargs:
-        bound = _bound(kwargs["max_value"], dtype, expectation)
-        strict = kwargs.get("strict_max", False)
-        inside &= column < bound if strict else column <= bound
-        words.append(f"{'below' if strict else 'at most'} {kwargs['max_value']}")
-    return inside.fill_null(False), f"be {' and '.join(words)}"
-
-
-def _bound(value: Any, dtype: pl.DataType, expectation: Expectation) -> pl.Expr:
-    if dtype.is_numeric() and isinstance(value, int | float):
-        return pl.lit(value)
-    if dtype.is_temporal():
-        return pl.lit(_literal(value, dtype, expectation), dtype=dtype)
-    raise _misfit(value, dtype, expectation)
-
-
-def _literal(value: Any, dtype: pl.DataType, expectation: Expectation) -> Any:
-    """A JSON value as a value of the column."""
-    if dtype == pl.Boolean and isinstance(value, bool):
-        return value
-    if dtype.is_numeric() and isinstance(value, int | float) and not isinstance(value, bool):
-        if dtype.is_integer() and value != int(value):
-            raise _misfit(value, dtype, expectation)
-        return int(value) if dtype.is_integer() else float(value)
-    if dtype == pl.String and isinstance(value, str):
-        return value
-    if isinstance(value, str) and dtype.is_temporal():
-        try:
-            if dtype == pl.Date:
-                return date.fromisoformat(value)
-            time = datetime.fromisoformat(value)
-            return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
-        except ValueError as error:
-            raise _misfit(value, dtype, expectation) from error
-    raise _misfit(value, dtype, expectation)
-
-
-def _misfit(value: object, dtype: pl.DataType, expectation: Expectation) -> ContractError:
-    return ContractError(
-        f"{expectation.check_name}: {value!r} is not a value of {expectation.kwargs['column']!r},"
-        f" which is {dtype}. Correct the contract, or the column's type in defs.yaml."
-    )
-
-
-def _row_result(rule: _RowRule, counts: dict[str, int]) -> ExpectationResult:
-    expectation = rule.expectation
-    broken = counts[f"broken:{expectation.check_name}"]
-    judged = counts[f"judged:{expectation.check_name}"]
-    share = (judged - broken) / judged if judged else 1.0
-    mostly = expectation.kwargs.get("mostly", 1.0)
-    what = expectation.kwargs.get("column") or "rows"
-    return ExpectationResult(
-        check_name=expectation.check_name,
-        type=expectation.type,
-        severity=expectation.severity,
-        passed=share >= mostly,
-        rows_failed=broken,
-        observed=share,
-        reason=f"{what} must {rule.words}; {judged - broken:,} of {judged:,} do: {share:.6g},"
-        f" at least {mostly:.10g} is expected",
-    )
-
-
-def _table_result(expectation: Expectation, schema: pl.Schema, rows: int) -> ExpectationResult:
-    if expectation.type == "expect_table_row_count_to_be_between":
-        passed, observed, reason = _judge_row_count(expectation, rows)
-    else:
-        passed, observed, reason = _judge_columns(expectation, schema)
-    return ExpectationResult(
-        check_name=expectation.check_name,
-        type=expectation.type,
-        severity=expectation.severity,
-        passed=passed,
-        rows_failed=0,
-        observed=observed,
-        reason=reason,
-    )
-
-
-def _judge_row_count(expectation: Expectation, rows: int) -> tuple[bool, int, str]:
-    kwargs = expectation.kwargs
-    low, high = kwargs.get("min_value"), kwargs.get("max_value")
-    enough = low is None or (rows > low if kwargs.get("strict_min") else rows >= low)
-    not_too_many = high is None or (rows < high if kwargs.get("strict_max") else rows <= high)
-    span = f"{'0' if low is None else low} to {'any number' if high is None else high}"
-    return enough and not_too_many, rows, f"{rows:,} rows; {span} are expected"
-
-
-def _judge_columns(expectation: Expectation, schema: pl.Schema) -> tuple[bool, str, str]:
-    expected, found = set(expectation.kwargs["column_set"]), set(schema.names())
-    missing, extra = sorted(expected - found), sorted(found - expected)
-    exact = expectation.kwargs.get("exact_match", True)
-    passed = not missing and not (extra and exact)
-    differs = "; ".join(
-        f"{word}: {', '.join(names)}"
-        for word, names in (("missing", missing), ("extra", extra))
-        if names
-    )
-    rule = "exactly these" if exact else "at least these"
-    return (
-        passed,
-        differs or "as expected",
-        (
-            f"{len(found)} columns, {differs or 'as expected'}; {rule} are expected:"
-            f" {', '.join(sorted(expected))}"
-        ),
-    )
+def _whole_result(rule: WholeRule, seen: Mapping[str, Any]) -> ExpectationResult:
+    name = rule.expectation.check_name
+    values = [seen[f"seen{number}:{name}"] for number in range(len(rule.observed))]
+    return whole_result(rule.expectation, rule.judge(*values))

@@ -3,6 +3,7 @@
 What is read is checked whole: a misspelt key would otherwise weaken a contract without a word.
 """
 
+import difflib
 import hashlib
 import json
 import math
@@ -14,6 +15,14 @@ from typing import Any, Literal
 
 from ml_assets.errors import ContractError, counted
 from ml_assets.spec.canonical import canonical_json
+from ml_assets.validation.conditions import condition_columns, condition_mistakes
+from ml_assets.validation.kinds import (
+    BY_ENGINE,
+    COMPILED,
+    IGNORE_ROW_IF,
+    SUPPORTED,
+    short_name,
+)
 
 Severity = Literal["critical", "warning"]
 """``critical`` keeps a table from being published, ``warning`` is shown and counted."""
@@ -39,44 +48,6 @@ class Contract:
     expectations: tuple[Expectation, ...]
 
 
-@dataclass(frozen=True)
-class _Kind:
-    """The keys that an expectation type takes, and what its checks are called."""
-
-    short: str
-    needs: tuple[str, ...] = ()
-    takes: tuple[str, ...] = ()
-    one_of: tuple[str, ...] = ()
-
-
-_BOUNDS = ("min_value", "max_value", "strict_min", "strict_max")
-_KINDS: Mapping[str, _Kind] = {
-    "expect_table_row_count_to_be_between": _Kind(
-        "row_count", takes=_BOUNDS, one_of=("min_value", "max_value")
-    ),
-    "expect_table_columns_to_match_set": _Kind(
-        "columns", needs=("column_set",), takes=("exact_match",)
-    ),
-    "expect_column_values_to_not_be_null": _Kind("not_null", needs=("column",), takes=("mostly",)),
-    "expect_column_values_to_be_unique": _Kind("unique", needs=("column",), takes=("mostly",)),
-    "expect_compound_columns_to_be_unique": _Kind(
-        "unique_key", needs=("column_list",), takes=("mostly", "ignore_row_if")
-    ),
-    "expect_column_values_to_be_between": _Kind(
-        "between",
-        needs=("column",),
-        takes=(*_BOUNDS, "mostly"),
-        one_of=("min_value", "max_value"),
-    ),
-    "expect_column_values_to_be_in_set": _Kind(
-        "in_set", needs=("column", "value_set"), takes=("mostly",)
-    ),
-}
-SUPPORTED = tuple(sorted(_KINDS))
-"""The expectation types that are compiled."""
-
-IGNORE_ROW_IF = ("all_values_are_missing", "any_value_is_missing", "never")
-
 _SUITE_KEYS = {"name", "id", "expectations", "meta", "notes"}
 _EXPECTATION_KEYS = {
     "type",
@@ -89,6 +60,8 @@ _EXPECTATION_KEYS = {
     "rendered_content",
 }
 _SEVERITIES = ("critical", "warning")
+_ABOUT_COLUMN_NAMES = ("expect_table_", "expect_column_to_exist")
+"""Types whose answer it is that a column is not there."""
 
 
 def load_contract(path: Path) -> Contract:
@@ -98,12 +71,23 @@ def load_contract(path: Path) -> Contract:
         ContractError: the file is missing, is not such a suite, or uses what is not supported; all
             its mistakes are listed.
     """
-    suite = _read_json(path)
+    return read_contract(_read_json(path), path)
+
+
+def read_contract(suite: Mapping[str, Any], where: Path | str) -> Contract:
+    """The same of a suite that is read already.
+
+    Args:
+        where: it came from, for the message.
+
+    Raises:
+        ContractError: it is not such a suite, or uses what is not supported.
+    """
     found = suite.get("expectations")
     if not isinstance(found, list) or not isinstance(suite.get("name"), str) or not found:
         raise ContractError(
-            f"{path} is not an expectation suite: it needs 'name' (text) and 'expectations' (a list"
-            ' with at least one): {"name": ..., "expectations": [{"type": ..., "kwargs": {...}}]}'
+            f"{where} is not an expectation suite: it needs 'name' (text) and 'expectations' (a"
+            ' list with at least one): {"name": ..., "expectations": [{"type": ..., "kwargs": {}}]}'
         )
     mistakes = [f"unknown key {key!r}" for key in suite.keys() - _SUITE_KEYS]
     expectations: list[Expectation] = []
@@ -117,7 +101,7 @@ def load_contract(path: Path) -> Contract:
     mistakes += [f"{name} is stated twice: remove one" for name in twice]
     if mistakes:
         listed = "".join(f"\n  - {mistake}" for mistake in mistakes)
-        raise ContractError(f"{counted(len(mistakes), 'mistake')} in the contract {path}:{listed}")
+        raise ContractError(f"{counted(len(mistakes), 'mistake')} in the contract {where}:{listed}")
     return Contract(suite["name"], tuple(expectations))
 
 
@@ -128,16 +112,17 @@ def unknown_columns(contract: Contract, columns: Sequence[str]) -> tuple[str, ..
         f"{e.check_name} names the columns {missing}, which the table does not have"
         for e in contract.expectations
         if (missing := [c for c in columns_of(e) if c not in known])
-        and e.type != "expect_table_columns_to_match_set"
+        and not e.type.startswith(_ABOUT_COLUMN_NAMES)
     )
 
 
 def columns_of(expectation: Expectation) -> tuple[str, ...]:
-    """The columns that an expectation names."""
+    """The columns that an expectation names, those of its condition included."""
     kwargs = expectation.kwargs
-    if "column" in kwargs:
-        return (kwargs["column"],)
-    return tuple(kwargs.get("column_list") or kwargs.get("column_set") or ())
+    named = [kwargs[key] for key in ("column", "column_A", "column_B") if key in kwargs]
+    named += kwargs.get("column_list") or kwargs.get("column_set") or ()
+    named += condition_columns(kwargs.get("row_condition"))
+    return tuple(dict.fromkeys(named))
 
 
 def _read_json(path: Path) -> dict[str, Any]:
@@ -166,22 +151,36 @@ def _entry_mistakes(entry: object) -> list[str]:
     severity = entry.get("severity", "critical")
     if severity not in _SEVERITIES:
         mistakes.append(f"severity is {severity!r}; use one of {_SEVERITIES}")
-    kind = _KINDS.get(str(entry.get("type")))
-    if kind is None:
-        return [*mistakes, f"this type is not supported; use one of {', '.join(SUPPORTED)}"]
-    kwargs = _given(entry["kwargs"])
-    known = (*kind.needs, *kind.takes)
-    mistakes += [f"unknown kwarg {k!r}; it takes {known}" for k in kwargs if k not in known]
-    mistakes += [f"kwarg {key!r} is missing" for key in kind.needs if key not in kwargs]
-    if kind.one_of and not any(key in kwargs for key in kind.one_of):
-        mistakes.append(f"give at least one of {kind.one_of}")
+    kind = str(entry.get("type"))
+    if kind not in SUPPORTED:
+        close = difflib.get_close_matches(kind, SUPPORTED, n=1)
+        hint = f"; did you mean {close[0]}?" if close else "."
+        return [*mistakes, f"there is no such type{hint} There are {', '.join(SUPPORTED)}"]
+    return [*mistakes, *_kwarg_mistakes(kind, _given(entry["kwargs"]))]
+
+
+def _kwarg_mistakes(kind: str, kwargs: Mapping[str, Any]) -> list[str]:
+    """Of what only its own engine judges, the rest is found by that (``ml-assets check``)."""
+    mistakes: list[str] = []
+    if kind in COMPILED:
+        rule = COMPILED[kind]
+        mistakes += [
+            f"unknown kwarg {k!r}; it takes {rule.known}" for k in kwargs if k not in rule.known
+        ]
+        mistakes += [f"kwarg {key!r} is missing" for key in rule.needs if key not in kwargs]
+        if rule.one_of and not any(key in kwargs for key in rule.one_of):
+            mistakes.append(f"give at least one of {rule.one_of}")
+    elif "row_condition" in kwargs and BY_ENGINE[kind] == "table":
+        mistakes.append("row_condition narrows nothing here: it speaks of the whole table")
     return [*mistakes, *_value_mistakes(kwargs)]
 
 
 def _value_mistakes(kwargs: Mapping[str, Any]) -> list[str]:
-    mistakes: list[str] = []
-    if not isinstance(kwargs.get("column", ""), str):
-        mistakes.append(f"column is {kwargs['column']!r}; a name is expected")
+    mistakes = [
+        f"{key} is {kwargs[key]!r}; a name is expected"
+        for key in ("column", "column_A", "column_B")
+        if not isinstance(kwargs.get(key, ""), str)
+    ]
     for key in ("column_list", "column_set"):
         names = kwargs.get(key, ["a"])
         if not (isinstance(names, list) and names and all(isinstance(n, str) for n in names)):
@@ -189,18 +188,35 @@ def _value_mistakes(kwargs: Mapping[str, Any]) -> list[str]:
     mostly = kwargs.get("mostly", 1)
     if isinstance(mostly, bool) or not isinstance(mostly, int | float) or not 0 <= mostly <= 1:
         mistakes.append(f"mostly is {mostly!r}; a share from 0 to 1 is expected")
-    for key in ("strict_min", "strict_max", "exact_match"):
+    for key in ("strict_min", "strict_max", "exact_match", "or_equal"):
         if not isinstance(kwargs.get(key, False), bool):
             mistakes.append(f"{key} is {kwargs[key]!r}; true or false is expected")
     if kwargs.get("ignore_row_if", "never") not in IGNORE_ROW_IF:
         mistakes.append(f"ignore_row_if is {kwargs['ignore_row_if']!r}; use one of {IGNORE_ROW_IF}")
     if not isinstance(kwargs.get("value_set", []), list):
         mistakes.append(f"value_set is {kwargs['value_set']!r}; a list is expected")
+    mistakes += _more_mistakes(kwargs)
     return mistakes + [
         f"{key} is {kwargs[key]!r}; a finite number, or a time as text, is expected"
         for key in ("min_value", "max_value")
         if not _is_bound(kwargs.get(key, 0))
     ]
+
+
+def _more_mistakes(kwargs: Mapping[str, Any]) -> list[str]:
+    mistakes: list[str] = []
+    if "regex" in kwargs:
+        try:
+            re.compile(kwargs["regex"])
+        except (TypeError, re.error) as error:
+            mistakes.append(f"regex is {kwargs['regex']!r}, which is none: {error}")
+    for key in ("value", "column_index"):
+        number = kwargs.get(key, 0)
+        if isinstance(number, bool) or not isinstance(number, int) or number < 0:
+            mistakes.append(f"{key} is {number!r}; a whole number is expected")
+    if "row_condition" in kwargs:
+        mistakes += condition_mistakes(kwargs["row_condition"])
+    return mistakes
 
 
 def _is_bound(value: object) -> bool:
@@ -226,7 +242,8 @@ def _expectation(entry: Mapping[str, Any]) -> Expectation:
 
 
 def _check_name(kind: str, kwargs: Mapping[str, Any]) -> str:
-    named = [kwargs["column"]] if "column" in kwargs else kwargs.get("column_list", [])
+    named = [kwargs[key] for key in ("column", "column_A", "column_B") if key in kwargs]
     digest = hashlib.sha256(canonical_json([kind, kwargs])).hexdigest()[:6]
-    parts = [_KINDS[kind].short, "_".join(named)[:60].strip("_"), digest]
+    columns = "_".join(named or kwargs.get("column_list", []))
+    parts = [short_name(kind), columns[:60].strip("_"), digest]
     return re.sub(r"[^A-Za-z0-9_]", "_", "__".join(part for part in parts if part))

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from ml_assets.errors import DataRejected
+
+HELD_BACK = "held back"
 REASON = "_reason"
 """Column of the quarantine: the checks that a row breaks, or why a sound row is kept back."""
 
@@ -40,10 +43,38 @@ def split(table: pl.DataFrame, breaks: Mapping[str, pl.Expr]) -> Split:
 
 def withhold(table: pl.DataFrame, breaks: Mapping[str, pl.Expr], failed: Sequence[str]) -> Split:
     """Keep back every row: those that break a check say which, the others say what failed."""
-    held = f"held back: {', '.join(failed)} failed"
+    held = f"{HELD_BACK}: {', '.join(failed)} failed"
     reason = _reason(breaks) if breaks else pl.lit("").alias(REASON)
     marked = table.with_columns(reason).with_columns(pl.col(REASON).replace("", held))
     return Split(table.clear(), marked)
+
+
+def check_balance(rows_in: int, clean: pl.DataFrame, quarantined: pl.DataFrame) -> None:
+    """Hold an audit to its promise: what came in is what goes out and what is kept back.
+
+    Raises:
+        DataRejected: rows were lost or made up on the way.
+    """
+    if rows_in != clean.height + quarantined.height:
+        raise DataRejected(
+            f"{rows_in:,} rows came in, but {clean.height:,} would be published and"
+            f" {quarantined.height:,} kept back: rows were lost or made up on the way. Nothing was"
+            " published; this is a fault of ml_assets, please report it."
+        )
+
+
+def reason_counts(quarantined: pl.DataFrame) -> dict[str, int]:
+    """Check -> rows that it keeps back; a row that breaks two counts for both, most rows first.
+
+    Rows of a table that failed as a whole, and break nothing themselves, count as ``held back``.
+    """
+    if quarantined.is_empty():
+        return {}
+    said = pl.col(REASON)
+    named = pl.when(said.str.starts_with(HELD_BACK)).then(pl.lit(HELD_BACK)).otherwise(said)
+    each = named.alias(REASON).str.split(", ").explode()
+    counted = quarantined.select(each).group_by(REASON).len()
+    return dict(counted.sort(["len", REASON], descending=[True, False]).iter_rows())
 
 
 def _reason(breaks: Mapping[str, pl.Expr]) -> pl.Expr:

@@ -39,6 +39,8 @@ OPTIONS = {
     "export": {"pipeline", "to"},
     "verify": {"subject", "key", "head", "json"},
     "read": {"key", "partition", "version", "limit", "format", "output"},
+    "contract": {"action"},
+    "quarantine": {"action"},
     "recall": {"snapshot", "lift", "author", "reason", "dry_run", "json"},
     "reliability": {"pipeline", "days", "json"},
     "report": {"pipeline", "open"},

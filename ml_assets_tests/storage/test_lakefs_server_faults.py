@@ -1,5 +1,6 @@
 """Faults on demand: what a client of the tests' lakeFS lives through, and what was done by then."""
 
+import socket
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -117,6 +118,21 @@ def test_the_object_store_has_faults_of_its_own(demo: Demo) -> None:
     first = urllib3.request("PUT", place.presigned_url, body=b"1", retries=retry)
     second = urllib3.request("PUT", place.presigned_url, body=b"1", retries=retry)
     assert (first.status, second.status) == (503, 200)
+
+
+@pytest.mark.parametrize("framing", ["Content-Length: 10", "Transfer-Encoding: chunked"])
+def test_a_client_that_dies_in_the_middle_of_a_body_wrote_nothing(demo: Demo, framing: str) -> None:
+    host, _, port = demo.server.endpoint.rpartition("/")[2].partition(":")
+    keys = f"{demo.server.access_key}:{demo.server.secret_key}"
+    authorization = urllib3.make_headers(basic_auth=keys)["authorization"]
+    start = "a\r\n01234" if "chunked" in framing else "01234"
+    path = f"/api/v1/repositories/{demo.repo}/branches/main/objects?path=half"
+    lines = [f"POST {path} HTTP/1.1", "Host: x", f"Authorization: {authorization}", framing]
+    with socket.create_connection((host, int(port))) as line:
+        line.sendall("\r\n".join([*lines, "", start]).encode())
+        line.shutdown(socket.SHUT_WR)
+        assert line.recv(1) == b""  # no answer: the server has given it up
+    assert demo.paths("main") == ["a"]
 
 
 def test_every_request_is_counted(demo: Demo) -> None:

@@ -52,9 +52,9 @@ def test_a_check_name_is_safe_for_dagster_and_follows_the_kwargs(tmp_path: Path)
 
 
 def test_an_unknown_type_names_the_supported_ones(tmp_path: Path):
-    entry = {"type": "expect_column_mean_to_be_between", "kwargs": {"column": "a"}}
+    entry = {"type": "expect_column_values_to_be_nul", "kwargs": {"column": "a"}}
     message = refusal(write(tmp_path, entry))
-    assert "expect_column_mean_to_be_between" in message
+    assert "did you mean expect_column_values_to_be_null?" in message
     assert all(supported in message for supported in SUPPORTED)
 
 
@@ -76,6 +76,8 @@ def test_all_mistakes_are_reported_at_once(tmp_path: Path):
     "kwargs",
     [
         {"column": "a", "row_condition": "b > 1"},
+        {"column": "a", "row_condition": {"type": "comparison", "column": {"name": "b"}}},
+        {"column": "a", "row_condition": {"type": "and", "conditions": []}},
         {"column": 3},
         {"column": "a", "mostly": True},
         {},

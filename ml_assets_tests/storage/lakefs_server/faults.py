@@ -19,7 +19,7 @@ class Fault:
     method: str = ""
     """Any method where empty."""
     path: str = ""
-    """A regular expression found in the path and query, unquoted nowhere."""
+    """A regular expression, found in the path and query as they came (``%2F`` is not unquoted)."""
     times: int = 1
     """-1: always."""
     status: int = 0
@@ -29,9 +29,9 @@ class Fault:
     cut: int | None = None
     """The answer is whole in its headers; the body breaks off after so many bytes."""
     delay: float = 0
-    """Seconds to wait, after that the request is served."""
+    """Seconds to wait before that; with nothing else, the request is served then."""
     then: Callable[[], object] | None = None
-    """Called before the request has its effect, after that it is served: a race on demand."""
+    """Called before that: a race on demand; with nothing else, the request is served then."""
 
     @property
     def only_waits(self) -> bool:

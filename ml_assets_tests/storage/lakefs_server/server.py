@@ -2,12 +2,13 @@
 
 import socket
 import struct
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import cast
+from typing import Any, cast
 
 from ml_assets_tests.storage.lakefs_server import (
     garbage,
@@ -95,8 +96,10 @@ class _Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", port), _Handler)
         self.catalog, self.faults, self.answer = catalog, faults, answer
 
-    def handle_error(self, request: object, client_address: object) -> None:
-        """A client that went away is nothing to report."""
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that went away is nothing to report; a bug of the server is."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -128,14 +131,22 @@ class _Handler(BaseHTTPRequestHandler):
     def _body(self) -> bytes:
         if "chunked" in (self.headers.get("Transfer-Encoding") or "").lower():
             return b"".join(self._chunks())
-        return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        return self._exactly(int(self.headers.get("Content-Length") or 0))
+
+    def _exactly(self, size: int) -> bytes:
+        """A client that dies in the middle of a body has asked for nothing."""
+        content = self.rfile.read(size)
+        if len(content) < size:
+            raise ConnectionAbortedError
+        return content
 
     def _chunks(self) -> Iterator[bytes]:
-        while size := int(self.rfile.readline().partition(b";")[0], 16):
-            yield self.rfile.read(size)
-            self.rfile.readline()
-        while self.rfile.readline().strip():
-            pass
+        while size := int(self.rfile.readline().partition(b";")[0] or b"0", 16):
+            yield self._exactly(size)
+            self._exactly(2)
+        while (line := self.rfile.readline()) != b"\r\n":
+            if not line:
+                raise ConnectionAbortedError
 
     def _send(self, response: Response, cut: int | None = None) -> None:
         self.send_response(response.status)

@@ -1,0 +1,161 @@
+"""Whether the data itself is recent: a check on each validated table whose source has a bound.
+
+Nothing is made where nothing arrives, so a sensor asks again as time passes, and reports the check
+whenever its answer changes.
+"""
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import dagster as dg
+
+from ml_assets.assets.graph import PipelineGraph
+from ml_assets.errors import StorageError
+from ml_assets.resources.snapshots import SnapshotsResource
+from ml_assets.spec.automation import duration_text
+from ml_assets.spec.sources import SourceSpec
+from ml_assets.storage.layout import Address, read_records
+from ml_assets.storage.snapshots import MAIN, SnapshotStore
+from ml_assets.validation.freshness import Freshness, Newest, judge_freshness, newest_row
+
+CHECK = "freshness"
+STAGE = "validated_table"
+SECONDS_BETWEEN_TICKS = 300
+
+
+def bounded_sources(graph: PipelineGraph) -> dict[str, SourceSpec]:
+    """The sources that declare how recent they have to be."""
+    return {name: one for name, one in graph.spec.sources.items() if one.freshness}
+
+
+def source_freshness(
+    graph: PipelineGraph, store: SnapshotStore, name: str, now: datetime
+) -> Freshness:
+    """Judge the newest partition that is published; where all its rows are from the future, the
+    one before it, and so on.
+
+    Raises:
+        StorageError: the store cannot be read.
+    """
+    source = graph.spec.sources[name]
+    assert source.freshness is not None and source.time_column is not None
+    commit = store.resolve(MAIN)
+    records = read_records(store, commit, graph.name, f"{STAGE}/{name}")
+    future = 0
+    for record in sorted(records, key=lambda one: one.partition or "", reverse=True):
+        address = Address(graph.name, STAGE, name, record.partition)
+        table = store.scan(commit, address.table)
+        time, later = newest_row(table, source.time_column, now)
+        future += later
+        if time is not None:
+            newest = Newest(time, record.partition, future)
+            return judge_freshness(newest, now, source.freshness)
+    return judge_freshness(Newest(None, None, future), now, source.freshness)
+
+
+def freshness_checks(graph: PipelineGraph) -> list[dg.AssetChecksDefinition]:
+    """The checks, as one runs them by hand or with the table; the sensor keeps them up to date."""
+    return [_check(graph, name, source) for name, source in bounded_sources(graph).items()]
+
+
+def _check(graph: PipelineGraph, name: str, source: SourceSpec) -> dg.AssetChecksDefinition:
+    assert source.freshness is not None
+    bound = duration_text(source.freshness.within)
+
+    @dg.asset_check(
+        asset=graph.key(STAGE, name),
+        name=CHECK,
+        description=f"Whether the newest row, by `{source.time_column}`, is of the last {bound}.",
+    )
+    def check(snapshots: SnapshotsResource) -> dg.AssetCheckResult:
+        found = source_freshness(graph, snapshots.store(), name, datetime.now(UTC))
+        return dg.AssetCheckResult(
+            passed=found.fresh,
+            severity=_severity(source),
+            description=found.reason,
+            metadata=_metadata(found),
+        )
+
+    return check
+
+
+def freshness_sensor(graph: PipelineGraph) -> dg.SensorDefinition:
+    """Turns the checks red when data stops coming, and green again, by itself."""
+
+    @dg.sensor(
+        name=f"{graph.name}__{CHECK}",
+        description="Notices that the rows of a source stop coming.",
+        minimum_interval_seconds=SECONDS_BETWEEN_TICKS,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        tags={"pipeline": graph.name},
+    )
+    def evaluate(
+        context: dg.SensorEvaluationContext, snapshots: SnapshotsResource
+    ) -> dg.SensorResult:
+        now = datetime.now(UTC)
+        return freshness_tick(graph, context.instance, snapshots.store(), context.cursor, now)
+
+    return evaluate
+
+
+def freshness_tick(
+    graph: PipelineGraph,
+    instance: dg.DagsterInstance,
+    store: SnapshotStore,
+    cursor: str | None,
+    now: datetime,
+) -> dg.SensorResult:
+    """One look: an evaluation for each source whose answer is another than in ``cursor``.
+
+    A materialization outdates what was said before it (the UI then shows the check as never run),
+    so the answer is given again after each.
+    """
+    before: dict[str, str] = json.loads(cursor) if cursor else {}
+    seen: dict[str, str] = {}
+    told: list[str] = []
+    changed: list[dg.AssetCheckEvaluation] = []
+    for name, found in _judged(graph, store, now):
+        made = instance.get_latest_materialization_event(graph.key(STAGE, name))
+        seen[name] = f"{found.fresh} {found.newest.time} {made.run_id if made else ''}"
+        told.append(f"{name}: {found.reason}")
+        if seen[name] != before.get(name):
+            changed.append(_evaluation(graph, name, found))
+    said = " ".join(told)
+    return dg.SensorResult(skip_reason=said, cursor=json.dumps(seen), asset_events=changed)
+
+
+def _judged(
+    graph: PipelineGraph, store: SnapshotStore, now: datetime
+) -> Iterator[tuple[str, Freshness]]:
+    for name, source in bounded_sources(graph).items():
+        try:
+            yield name, source_freshness(graph, store, name, now)
+        except StorageError as error:
+            assert source.freshness is not None
+            yield name, Freshness(False, str(error), Newest(None, None))
+
+
+def _evaluation(graph: PipelineGraph, name: str, found: Freshness) -> dg.AssetCheckEvaluation:
+    return dg.AssetCheckEvaluation(
+        graph.key(STAGE, name),
+        CHECK,
+        found.fresh,
+        metadata={k: dg.MetadataValue.text(v) for k, v in _metadata(found).items()},
+        severity=_severity(graph.spec.sources[name]),
+        description=found.reason,
+    )
+
+
+def _severity(source: SourceSpec) -> dg.AssetCheckSeverity:
+    critical = source.freshness is not None and source.freshness.severity == "critical"
+    return dg.AssetCheckSeverity.ERROR if critical else dg.AssetCheckSeverity.WARN
+
+
+def _metadata(found: Freshness) -> dict[str, str]:
+    newest = found.newest
+    return {
+        "newest_row": str(newest.time or "none"),
+        "partition": newest.partition or "all",
+        "rows_from_the_future": str(newest.future),
+    }

@@ -1,0 +1,97 @@
+"""A source whose rows stop coming turns its check red by itself, and green when they come again."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
+
+from ml_assets.assets.publish import Draft, Work
+from ml_assets.automation.freshness import freshness_tick, source_freshness
+from ml_assets.settings import read_settings
+from ml_assets.storage.layout import Address
+from ml_assets.storage.stores import open_snapshots
+from ml_assets_tests.automation.conftest import World
+
+Plant = Callable[[int, str], World]
+NOW = datetime(2024, 1, 16, tzinfo=UTC)
+
+
+@pytest.fixture
+def world(plant: Plant) -> World:
+    """Arrivals may be two days old; two weeks of them are published, up to the 16th or so."""
+    world = plant(2, "{}")
+    spec = world.folder / "defs.yaml"
+    bound = "known_at: arrived_at\n      freshness: {within: 2 days, severity: critical}"
+    spec.write_text(spec.read_text().replace("known_at: arrived_at", bound))
+    return world
+
+
+def publish(week: str, *times: datetime) -> None:
+    import polars as pl
+
+    store = open_snapshots(read_settings().snapshots)
+    address = Address("deliveries", "validated_table", "arrivals", week)
+    frame = pl.DataFrame({"order": range(len(times)), "arrived_at": times})
+    with Draft(store, Work(address, "c", (), week), store.resolve()) as draft:
+        draft.table(frame, ["order"])
+        draft.publish(attributes={})
+
+
+def fresh(world: World, now: datetime) -> bool:
+    store = open_snapshots(read_settings().snapshots)
+    return source_freshness(world.graph, store, "arrivals", now).fresh
+
+
+def test_the_newest_partition_counts_not_when_it_was_made(world: World) -> None:
+    assert not fresh(world, NOW), "nothing is published"
+    publish("2024-01-01", NOW - timedelta(days=9))
+    publish("2024-01-08", NOW - timedelta(days=1))
+    assert fresh(world, NOW)
+    assert not fresh(world, NOW + timedelta(days=2))
+    publish("2024-01-01", NOW + timedelta(days=1))
+    assert not fresh(world, NOW + timedelta(days=2)), "an older partition was only made again"
+
+
+def test_a_row_from_the_future_does_not_make_it_fresh(world: World) -> None:
+    publish("2024-01-01", NOW - timedelta(days=9))
+    publish("2024-01-08", NOW + timedelta(days=300))
+    assert not fresh(world, NOW)
+
+
+def test_the_sensor_reports_a_change_once_and_again_when_rows_come(world: World) -> None:
+    store = open_snapshots(read_settings().snapshots)
+    publish("2024-01-08", NOW - timedelta(days=1))
+    green = freshness_tick(world.graph, world.instance, store, None, NOW)
+    assert shown(world, green) == AssetCheckExecutionRecordStatus.SUCCEEDED
+    quiet = freshness_tick(
+        world.graph, world.instance, store, green.cursor, NOW + timedelta(hours=1)
+    )
+    assert quiet.asset_events == []
+    later = NOW + timedelta(days=3)
+    red = freshness_tick(world.graph, world.instance, store, quiet.cursor, later)
+    assert shown(world, red) == AssetCheckExecutionRecordStatus.FAILED
+    publish("2024-01-15", later)
+    again = freshness_tick(world.graph, world.instance, store, red.cursor, later)
+    assert shown(world, again) == AssetCheckExecutionRecordStatus.SUCCEEDED
+
+
+def test_the_check_and_its_sensor_are_there_only_for_sources_with_a_bound(world: World) -> None:
+    names = {sensor.name for sensor in world.defs.sensors or ()}
+    assert "deliveries__freshness" in names
+    keys = {
+        key.name
+        for check in world.defs.asset_checks or ()
+        for key in getattr(check, "check_keys", ())
+    }
+    assert "freshness" in keys
+
+
+def shown(world: World, found: object) -> AssetCheckExecutionRecordStatus:
+    """What the UI shows after a tick's events."""
+    (event,) = found.asset_events  # pyright: ignore[reportAttributeAccessIssue]
+    world.instance.report_runless_asset_event(event)
+    (record,) = world.instance.event_log_storage.get_asset_check_execution_history(
+        event.asset_check_key, limit=1
+    )
+    return record.status
