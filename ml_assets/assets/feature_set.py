@@ -6,7 +6,9 @@ import dagster as dg
 import polars as pl
 
 from ml_assets.assets.card import card_of, label_columns
+from ml_assets.assets.future_events import FutureGuard, both_refusals
 from ml_assets.assets.graph import PipelineGraph
+from ml_assets.assets.leak_checks import ROWS_CHECKS, leak_specs
 from ml_assets.assets.metadata import card_link, history, table_metadata
 from ml_assets.assets.parity import Replays, parity_spec
 from ml_assets.assets.partitioned import Events, Made, make_partitions, step_partitions
@@ -45,7 +47,7 @@ def feature_set(graph: PipelineGraph) -> dg.AssetsDefinition:
         deps=reads.deps(),
         partitions_def=partitions,
         backfill_policy=dg.BackfillPolicy.single_run() if partitions else None,
-        check_specs=[parity_spec(graph)],
+        check_specs=[parity_spec(graph), *leak_specs(graph, STAGE, ROWS_CHECKS)],
     )
     def materialize(context: dg.AssetExecutionContext, snapshots: SnapshotsResource) -> Events:
         store = snapshots.store()
@@ -57,12 +59,17 @@ def feature_set(graph: PipelineGraph) -> dg.AssetsDefinition:
             return build_rows(reads, store, base, partition, build, warn)
 
         replays = Replays(graph, store, step_partitions(context), rows_of)
+        guard = FutureGuard(reads, step_partitions(context))
 
         def make(address: Address) -> Made:
-            checks, refused = replays.checks(address.partition), replays.refusal(address)
+            if guard.leaking:
+                return Made(None, {}, replays.checks(address.partition), guard.leaking)
+            base, rows = replays.rows(address)
+            judged = guard.judge(store, base, address, build, rows)
+            checks = (*judged.checks, *replays.checks(address.partition))
+            refused = both_refusals(judged.error, replays.refusal(address))
             if refused:
                 return Made(None, {}, checks, refused)
-            base, rows = replays.rows(address)
             records = reads.records(store, base, address.partition)
             inputs = tuple(input_version(record, base) for record in records)
             work = Work(address, code_version, inputs, context.run_id)

@@ -16,9 +16,11 @@ import ml_assets
 from ml_assets.errors import SpecError, WindowError
 from ml_assets.monitoring.findings import STAGE as DRIFT_REPORT
 from ml_assets.spec.canonical import digest_of
+from ml_assets.spec.leaks import FutureEvents
 from ml_assets.spec.partitions import windows
 from ml_assets.spec.pipeline import PartitionsSpec, PipelineSpec
 from ml_assets.spec.sources import SourceSpec
+from ml_assets.spec.split import groups_of
 from ml_assets.spec.training import RELEASE, without_meaning
 
 Decorator = Callable[[Callable[..., Any]], dg.AssetsDefinition]
@@ -166,15 +168,23 @@ class PipelineGraph:
             table = table.model_copy(update={"freshness": None})
         # what can be predicted does not touch what is trained on
         features = spec.features.model_copy(update={"subject": None})
+        # what is made again at the features is not asked of the training set
+        guards = spec.leaks.model_copy(update={"future_events": FutureEvents()})
         # what is only looked at is no other model
         training = spec.training.model_copy(update={"profile": None})
         parts: Mapping[str, object] = {
             "raw_snapshot": table,
             "validated_table": table,
             "derived_table": [spec.tables.get(source or ""), spec.partitions],
-            "feature_set": [features, spec.label, spec.partitions],
+            "feature_set": [
+                features,
+                spec.label,
+                spec.partitions,
+                spec.leaks.future_events,
+                groups_of(spec.split),
+            ],
             "online_features": [spec.online, spec.features.key, spec.features.decision_at],
-            "training_set": [features, spec.label, spec.split],
+            "training_set": [features, spec.label, spec.split, guards],
             "checkpoints": [spec.model, training],
             "trained_model": [spec.model, training],
             "evaluation_report": [spec.evaluation, *spec.gates],

@@ -13,7 +13,9 @@ from ml_assets.errors import MlAssetsError
 from ml_assets.pictures.card import Card
 from ml_assets.storage.layout import Address
 
-Events = Iterator[dg.MaterializeResult | dg.AssetCheckResult]
+Events = Iterator[
+    dg.MaterializeResult | dg.AssetCheckResult | dg.AssetMaterialization | dg.AssetCheckEvaluation
+]
 
 
 @dataclass(frozen=True)
@@ -69,15 +71,16 @@ def make_partitions(
         shown = {**history(), **data_card(whole[newest].card)}
         made[newest] = replace(whole[newest], metadata={**shown, **whole[newest].metadata})
     if failed:
-        # a failed step's output is not stored: what was published is logged beside it
-        _log_each(context, asset_key, made)
+        # a failed step's output is not stored, nor what it logs: what was published is yielded
+        yield from _each(asset_key, made)
         raise _combined(address, failed, published=len(whole))
     yield from _check_results(asset_key, made)
     # a range's result is reported for every partition of it: only one alone has the history
     yield materialize_result(asset_key, made[keys[-1]] if len(keys) == 1 else whole[keys[-1]])
     if len(keys) > 1:
         # a range's result stamps one version on all partitions: give each its own
-        _log_each(context, asset_key, made)
+        for event in _each(asset_key, made):
+            context.log_event(event)  # pyright: ignore[reportArgumentType]  taken, if not declared
 
 
 def step_partitions(context: dg.AssetExecutionContext) -> Sequence[str | None]:
@@ -117,30 +120,26 @@ def _log_progress(
     context.log.info(f"{address}: {state} ({number} of {total})")
 
 
-def _log_each(
-    context: dg.AssetExecutionContext, asset_key: dg.AssetKey, made: Mapping[str | None, Made]
-) -> None:
+def _each(
+    asset_key: dg.AssetKey, made: Mapping[str | None, Made]
+) -> Iterator[dg.AssetMaterialization | dg.AssetCheckEvaluation]:
     for key, item in made.items():
         if item.published is not None:
-            context.log_event(
-                dg.AssetMaterialization(
-                    asset_key,
-                    partition=key,
-                    metadata=dict(item.metadata),
-                    tags={"dagster/data_version": item.published.record.data_version},
-                )
+            yield dg.AssetMaterialization(
+                asset_key,
+                partition=key,
+                metadata=dict(item.metadata),
+                tags={"dagster/data_version": item.published.record.data_version},
             )
         for check in item.checks:
-            context.log_event(
-                dg.AssetCheckEvaluation(  # pyright: ignore[reportArgumentType]  taken, if not declared
-                    asset_key,
-                    check.name,
-                    check.passed,
-                    metadata={k: dg.MetadataValue.text(str(v)) for k, v in check.metadata.items()},
-                    severity=check.severity,
-                    description=check.reason,
-                    partition=key,
-                )
+            yield dg.AssetCheckEvaluation(
+                asset_key,
+                check.name,
+                check.passed,
+                metadata={k: dg.MetadataValue.text(str(v)) for k, v in check.metadata.items()},
+                severity=check.severity,
+                description=check.reason,
+                partition=key,
             )
 
 

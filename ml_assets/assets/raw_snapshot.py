@@ -11,6 +11,7 @@ from ml_assets.errors import SchemaChanged
 from ml_assets.pictures.data import table_pictures
 from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.resources.sources import SourcesResource
+from ml_assets.sources.schema_change import noted_columns
 from ml_assets.spec.canonical import digest_of
 from ml_assets.spec.partitions import PartitionWindow, windows
 from ml_assets.spec.records import InputVersion
@@ -42,7 +43,8 @@ def raw_snapshot(graph: PipelineGraph, source_name: str) -> dg.AssetsDefinition:
         def make(address: Address) -> Made:
             window = window_of(graph, address.partition)
             try:
-                reading = sources.read(source_name, source, window)
+                with noted_columns() as noted:
+                    reading = sources.read(source_name, source, window)
             except SchemaChanged as error:
                 return Made(None, {}, (changed(error.changes),), error)
             receipt = receipt_version(source_name, address.partition, reading.receipt)
@@ -50,7 +52,7 @@ def raw_snapshot(graph: PipelineGraph, source_name: str) -> dg.AssetsDefinition:
             with Draft(store, work, store.resolve("main")) as draft:
                 draft.table(reading.frame, source.key)
                 published = draft.publish(attributes={"receipt": reading.receipt})
-            checks = (as_declared(reading.found or reading.frame.columns, source),)
+            checks = (as_declared(noted, source),)
             return Made(published, table_metadata(store, published, address), checks)
 
         whole = Address(graph.name, STAGE, source_name)

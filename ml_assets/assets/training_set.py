@@ -1,6 +1,7 @@
 """training_set: one window of feature rows, split, leak-checked and laid out for the program."""
 
-from datetime import UTC, datetime
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 
 import dagster as dg
 import polars as pl
@@ -9,18 +10,23 @@ from ml_assets.assets.card import card_of, split_labels
 from ml_assets.assets.chronicle import chronicled
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.inputs import require_record, resolve_base
+from ml_assets.assets.leak_checks import check_result, leak_specs, set_checks
 from ml_assets.assets.metadata import card_link, data_card, numbers, record_metadata
 from ml_assets.assets.publish import Draft, Work, input_version
-from ml_assets.dataset.leaks import check_leaks
-from ml_assets.dataset.shards import load_schema, scan_rows, write_shards
+from ml_assets.dataset.entities import keep_entities_apart, stratified_group_split
+from ml_assets.dataset.fitted import find_foreign_fit
+from ml_assets.dataset.leaks import examine, refusal
+from ml_assets.dataset.shards import labelled_rows, load_schema, scan_rows, write_labelled
 from ml_assets.dataset.split import SplitPlan, plan_time_split, random_split
-from ml_assets.errors import WindowError
+from ml_assets.errors import LeakError, WindowError
 from ml_assets.registry.release.recalls import require_sound
 from ml_assets.resources.objects import ObjectsResource
 from ml_assets.resources.snapshots import SnapshotsResource
+from ml_assets.spec.leaks import LeakFinding
 from ml_assets.spec.partitions import windows
-from ml_assets.spec.program import Split
+from ml_assets.spec.program import ShardSchema, Split
 from ml_assets.spec.records import InputVersion
+from ml_assets.spec.split import RandomSplit, StratifiedGroupSplit, TimeGroupSplit, WindowSplit
 from ml_assets.storage.layout import Address, published_partitions
 from ml_assets.storage.snapshots import CommitId, SnapshotStore
 
@@ -44,6 +50,7 @@ def training_set(graph: PipelineGraph) -> dg.AssetsDefinition:
         " the training split only, and the split is checked for leaks.",
         kinds={"polars", "numpy"},
         deps=[graph.key("feature_set")],
+        check_specs=leak_specs(graph, STAGE, set_checks(graph)),
     )
     @chronicled(graph, STAGE)
     def materialize(
@@ -51,21 +58,24 @@ def training_set(graph: PipelineGraph) -> dg.AssetsDefinition:
         config: TrainingSetConfig,
         snapshots: SnapshotsResource,
         objects: ObjectsResource,
-    ) -> dg.MaterializeResult:
+    ) -> Iterator[dg.MaterializeResult | dg.AssetCheckResult]:
         store = snapshots.store()
         base = resolve_base(context, store)
         window = resolve_window(graph, store, base, config.as_of)
         inputs = window_inputs(graph, store, base, window)
-        splits = read_splits(graph, store, base, window)
-        check_leaks(splits, graph.spec.features, graph.spec.split, graph.spec.label.query)
-        shards = objects.store().folder("shards", graph.name)
-        ref = write_shards(splits, graph.spec.features, graph.spec.label, shards)
+        frames = keep_apart(context, graph, read_splits(graph, store, base, window))
+        folder = objects.store().folder("shards", graph.name)
+        ref = write_labelled(frames, graph.spec.features, graph.spec.label, folder)
         schema = load_schema(ref)
+        found = examine_set(graph, frames, schema, window)
+        yield from (check_result(graph, STAGE, one) for one in found)
+        refused = refusal(found, graph.spec, f"{graph.name}/{STAGE}")
+        if refused:
+            raise LeakError(refused)
         rows: dict[Split, int] = {
             name: sum(s.rows for s in parts) for name, parts in schema.splits.items()
         }
-        address = Address(graph.name, STAGE)
-        work = Work(address, code_version, inputs, context.run_id)
+        work = Work(Address(graph.name, STAGE), code_version, inputs, context.run_id)
         attributes = {
             "uri": ref.uri,
             "digest": ref.digest,
@@ -73,24 +83,37 @@ def training_set(graph: PipelineGraph) -> dg.AssetsDefinition:
             "holdout": [window.holdout[0], window.holdout[-1]] if window else ["", ""],
             "rows": rows,
             "label_rate": list(schema.label_rate),
+            "leaks": {one.name: one.model_dump(mode="json") for one in found},
         }
         with Draft(store, work, base, rows=sum(rows.values())) as draft:
             draft.card(scan_rows(ref, schema), graph.spec.features.key, split_labels(graph.spec))
             published = draft.publish(attributes=attributes, data_version=ref.digest)
-        return dg.MaterializeResult(
+        rate = schema.label_rate[0] if schema.label_rate else None
+        counts = {f"rows_{name}": count for name, count in rows.items()}
+        yield dg.MaterializeResult(
             metadata={
                 "window": dg.MetadataValue.md(window_markdown(window, rows)),
                 "dagster/uri": ref.uri,
                 **card_link(address),
                 **data_card(card_of(address, draft.statistics, graph.spec)),
                 **record_metadata(published),
-                **numbers({f"rows_{name}": count for name, count in rows.items()}),
-                **numbers({"label_rate": schema.label_rate[0] if schema.label_rate else None}),
+                **numbers({**counts, "label_rate": rate}),
             },
             data_version=dg.DataVersion(ref.digest),
         )
 
     return materialize
+
+
+def examine_set(
+    graph: PipelineGraph,
+    frames: Mapping[Split, pl.DataFrame],
+    schema: ShardSchema,
+    window: SplitPlan | None,
+) -> tuple[LeakFinding, ...]:
+    """What every leak guard says of the rows of a set, and of how they were encoded."""
+    fitted = find_foreign_fit(schema, frames["train"], graph.spec.label)
+    return (*examine(frames, graph.spec, embargo_of(graph, window)), fitted)
 
 
 def resolve_window(
@@ -102,7 +125,7 @@ def resolve_window(
         WindowError: partitions are missing, or ``as_of`` is not one.
     """
     spec = graph.spec
-    if spec.split.kind != "time":
+    if not isinstance(spec.split, WindowSplit):
         if as_of is not None:
             raise WindowError(
                 f"{graph.name} has no partitions: as_of {as_of!r} means nothing here."
@@ -124,25 +147,65 @@ def feature_order(graph: PipelineGraph) -> list[str]:
     return keys[graph.warm_up("feature_set") :]
 
 
+def embargo_of(graph: PipelineGraph, window: SplitPlan | None) -> timedelta:
+    """The time between two splits: that of the partitions between them."""
+    if window is None:
+        return timedelta(0)
+    spans = {span.key: span for span in windows(graph.spec.partitions, datetime.now(UTC))}
+    pairs = [(window.train, window.validation), (window.validation, window.holdout)]
+    return min(spans[later[0]].start - spans[earlier[-1]].end for earlier, later in pairs)
+
+
 def read_splits(
     graph: PipelineGraph, store: SnapshotStore, base: CommitId, window: SplitPlan | None
-) -> dict[Split, pl.LazyFrame]:
-    """The feature rows of each split, in the order of the partitions."""
-    address = Address(graph.name, "feature_set")
+) -> dict[Split, pl.DataFrame]:
+    """The labelled feature rows of each split, in the order of the partitions.
+
+    Raises:
+        WindowError: a split has no row.
+    """
+    spec, address = graph.spec, Address(graph.name, "feature_set")
     if window is not None:
-        return {
+        tables: dict[Split, pl.LazyFrame] = {
             name: pl.concat([store.scan(base, address.at(key).table) for key in keys])
             for name, keys in window.splits.items()
         }
-    spec = graph.spec
-    if spec.split.kind != "random":
-        raise WindowError(f"{graph.name}: a time split needs a window")
+        return labelled_rows(tables, spec.label)
     require_record(store, base, address)
     frame = store.scan(base, address.table).collect()
-    together = (spec.label.query,) if spec.label.query else spec.features.key
-    part = random_split(frame, together, spec.split, spec.training.seed)
+    part = part_rows(frame, graph)
     names: tuple[Split, ...] = ("train", "validation", "holdout")
-    return {name: frame.filter(part == name).lazy() for name in names}
+    return labelled_rows({name: frame.filter(part == name).lazy() for name in names}, spec.label)
+
+
+def keep_apart(
+    context: dg.AssetExecutionContext, graph: PipelineGraph, rows: dict[Split, pl.DataFrame]
+) -> dict[Split, pl.DataFrame]:
+    """The rows that a split by time and entity keeps; how many it leaves out is told.
+
+    Raises:
+        WindowError: a split has no row left.
+    """
+    split = graph.spec.split
+    if not isinstance(split, TimeGroupSplit):
+        return rows
+    kept = keep_entities_apart(rows, split)
+    told = ", ".join(f"{len(rows[n]) - len(kept[n]):,} of {len(rows[n]):,} of {n}" for n in kept)
+    context.log.info(f"rows left out, for another split has their {list(split.groups)}: {told}")
+    return kept
+
+
+def part_rows(frame: pl.DataFrame, graph: PipelineGraph) -> pl.Series:
+    """The split of each row of a table that is read whole."""
+    spec, seed = graph.spec, graph.spec.training.seed
+    match spec.split:
+        case RandomSplit():
+            together = (spec.label.query,) if spec.label.query else spec.features.key
+            return random_split(frame, together, spec.split, seed)
+        case StratifiedGroupSplit():
+            return stratified_group_split(frame, spec.features.key, spec.label, spec.split, seed)
+        case _:
+            raise WindowError(f"{graph.name}: a split by time needs a window")
 
 
 def window_inputs(

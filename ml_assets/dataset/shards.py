@@ -59,7 +59,18 @@ class Fitted:
 def write_shards(
     splits: Mapping[Split, pl.LazyFrame], features: FeaturesSpec, label: LabelSpec, folder: Path
 ) -> Ref:
-    """Encode the splits and write them to ``folder/<digest>``; rows without a label are left out.
+    """Encode the splits and write them to ``folder/<digest>``; see ``labelled_rows``.
+
+    Raises:
+        WindowError: a split has no labelled row.
+    """
+    return write_labelled(labelled_rows(splits, label), features, label, folder)
+
+
+def labelled_rows(
+    splits: Mapping[Split, pl.LazyFrame], label: LabelSpec
+) -> dict[Split, pl.DataFrame]:
+    """The rows of each split that can be trained or judged on: those without a label are left out.
 
     The rows of a ranking are put in the order of their queries.
 
@@ -76,6 +87,13 @@ def write_shards(
             f"The splits {empty} have no row with a label {label.column!r}:"
             " the outcomes have not arrived yet, or the window is too short."
         )
+    return frames
+
+
+def write_labelled(
+    frames: Mapping[Split, pl.DataFrame], features: FeaturesSpec, label: LabelSpec, folder: Path
+) -> Ref:
+    """Encode labelled rows and write them to ``folder/<digest>``, fitted on ``train`` alone."""
     preprocessing = fit_preprocessing(frames["train"], features)
     fitted = Fitted(preprocessing, fit_label_scale(frames["train"], label))
     return _write(frames, fitted, label, label_rate(frames["train"], label), folder)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import polars as pl
 
 from ml_assets.errors import WindowError
-from ml_assets.spec.pipeline import RandomSplit, TimeSplit
 from ml_assets.spec.program import Split
+from ml_assets.spec.split import RandomSplit, WindowSplit
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class SplitPlan:
 
 
 def plan_time_split(
-    spec: TimeSplit, as_of: str, available: Sequence[str], order: Sequence[str]
+    spec: WindowSplit, as_of: str, available: Sequence[str], order: Sequence[str]
 ) -> SplitPlan:
     """Cut the window that ends with ``as_of``: train, embargo, validation, embargo, holdout.
 
@@ -77,8 +77,7 @@ def random_split(
     salted = pl.concat_str(
         [pl.lit(str(seed)), *(pl.col(k).cast(pl.String) for k in key)], separator="\x1f"
     )
-    texts = frame.select(salted.alias("key"))["key"]
-    places = texts.map_elements(_unit, return_dtype=pl.Float64)
+    places = frame.select(salted.alias("key"))["key"].map_elements(unit, return_dtype=pl.Float64)
     names = (
         pl.when(places < spec.holdout)
         .then(pl.lit("holdout"))
@@ -89,14 +88,14 @@ def random_split(
     return pl.select(names.alias("split"))["split"]
 
 
-def _unit(text: str) -> float:
+def unit(text: str) -> float:
     """A number in [0, 1) that depends on the text alone, in every process and version."""
     import hashlib
 
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") / 2**64
 
 
-def _cuts(spec: TimeSplit) -> list[tuple[int, int]]:
+def _cuts(spec: WindowSplit) -> list[tuple[int, int]]:
     lengths = (spec.train, spec.embargo, spec.validation, spec.embargo, spec.holdout)
     ends = [sum(lengths[: i + 1]) for i in range(len(lengths))]
     return list(zip([0, *ends[:-1]], ends, strict=True))

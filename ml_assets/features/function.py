@@ -13,6 +13,7 @@ import polars as pl
 from ml_assets.errors import LeakError, SpecError
 from ml_assets.features.window import Window
 from ml_assets.spec.pipeline import FeaturesSpec, LabelSpec, PipelineSpec
+from ml_assets.spec.split import groups_of
 
 FeatureFunction = Callable[[Mapping[str, pl.LazyFrame], Window], pl.LazyFrame]
 
@@ -54,18 +55,20 @@ def build_features(
         SpecError: see ``check_features``.
     """
     built = build(tables, window).collect()
-    checked = check_features(built, spec.features, spec.label)
+    checked = check_features(built, spec.features, spec.label, groups_of(spec.split))
     if on_unnamed is not None:
         given = {name for table in tables.values() for name in table.collect_schema().names()}
         on_unnamed([name for name in built.columns if name not in {*checked.columns, *given}])
     return checked
 
 
-def check_features(frame: pl.DataFrame, spec: FeaturesSpec, label: LabelSpec) -> pl.DataFrame:
+def check_features(
+    frame: pl.DataFrame, spec: FeaturesSpec, label: LabelSpec, groups: Sequence[str] = ()
+) -> pl.DataFrame:
     """The declared columns of a feature frame, in order and with their types.
 
-    Returns the key, ``decision_at`` (UTC), a ranking's query, the label, the numeric features as
-    Float64 and the categorical ones as String.
+    Returns the key, ``decision_at`` (UTC), a ranking's query, the groups of the split, the label,
+    the numeric features as Float64 and the categorical ones as String.
 
     Raises:
         SpecError: a column is missing or of a type that does not fit, a key is there twice, or a
@@ -73,7 +76,9 @@ def check_features(frame: pl.DataFrame, spec: FeaturesSpec, label: LabelSpec) ->
     """
     query = [label.query] if label.query else []
     features = [*spec.numeric, *spec.categorical]
-    columns = list(dict.fromkeys([*spec.key, spec.decision_at, *query, label.column, *features]))
+    columns = list(
+        dict.fromkeys([*spec.key, spec.decision_at, *query, *groups, label.column, *features])
+    )
     missing = [column for column in columns if column not in frame.columns]
     if missing:
         raise SpecError("The feature function's rows lack " + _suggest(missing, frame.columns))

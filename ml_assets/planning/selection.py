@@ -7,6 +7,7 @@ from typing import Any
 import dagster as dg
 
 from ml_assets.assets.graph import MODEL_STAGES, PipelineGraph
+from ml_assets.assets.leak_checks import set_checks
 from ml_assets.assets.sanity import checks_of
 from ml_assets.assets.training_set import resolve_window
 from ml_assets.planning.decided import gate_is_due, rolled_back
@@ -103,7 +104,11 @@ def model_run(
     resolved = window.as_of if window else None
     if not assets and not gates:
         return ModelRun(plan, sanity, gates, None, resolved)
-    checks = (*(sanity_keys(graph) if sanity else ()), *(gate_keys(graph) if gates else ()))
+    checks = (
+        *(leak_keys(graph) if graph.key("training_set") in assets else ()),
+        *(sanity_keys(graph) if sanity else ()),
+        *(gate_keys(graph) if gates else ()),
+    )
     training = {"fresh": fresh, "epochs": epochs}
     config = _config(graph, assets, resolved, training)
     return ModelRun(plan, sanity, gates, Selection(tuple(assets), checks), resolved, config)
@@ -117,6 +122,12 @@ def sanity_keys(graph: PipelineGraph) -> tuple[dg.AssetCheckKey, ...]:
     """The sanity checks, as Dagster names them."""
     data = graph.key("training_set")
     return tuple(dg.AssetCheckKey(data, name) for name in checks_of(graph))
+
+
+def leak_keys(graph: PipelineGraph) -> tuple[dg.AssetCheckKey, ...]:
+    """The leak guards of the training set: the step that makes it cannot leave them out."""
+    data = graph.key("training_set")
+    return tuple(dg.AssetCheckKey(data, name) for name in set_checks(graph))
 
 
 def _sanity_is_due(graph: PipelineGraph, assets: Sequence[dg.AssetKey]) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 import polars as pl
 
 from ml_assets.errors import SchemaChanged, SourceError
-from ml_assets.sources.schema_change import changes_in_words, column_changes
+from ml_assets.sources.schema_change import changes_in_words, column_changes, note_columns
 from ml_assets.spec.sources import DType
 
 TYPES: Mapping[DType, pl.DataType] = {
@@ -54,8 +54,6 @@ class Reading:
     frame: pl.DataFrame
     receipt: dict[str, Any]
     """Plain JSON: equal when the same content is read again."""
-    found: tuple[str, ...] = ()
-    """The column names as the source has them, in its order; empty where it has none."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +83,7 @@ def check_names(found: Sequence[str], declared: Columns, where: str) -> None:
             "Put the columns right at the origin, or change 'columns' of this source in defs.yaml.",
             changes,
         )
+    note_columns(found)
 
 
 def name_problems(found: Sequence[str], declared: Columns) -> list[str]:

@@ -1,6 +1,31 @@
 """How the columns of a source differ from those that its spec declares."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+_NOTED: ContextVar[list[tuple[str, ...]] | None] = ContextVar("noted columns", default=None)
+
+
+@contextmanager
+def noted_columns() -> Iterator[list[tuple[str, ...]]]:
+    """The column names of every file or table that is read inside, each in its own order.
+
+    A reader gives its rows in the declared order, so this is all that is left of theirs.
+    """
+    noted: list[tuple[str, ...]] = []
+    token = _NOTED.set(noted)
+    try:
+        yield noted
+    finally:
+        _NOTED.reset(token)
+
+
+def note_columns(found: Sequence[str]) -> None:
+    """Tell of the names of a file or table that has the declared columns, in any order."""
+    noted = _NOTED.get()
+    if noted is not None:
+        noted.append(tuple(found))
 
 
 def column_changes(found: Sequence[str], declared: Sequence[str]) -> dict[str, tuple[str, ...]]:

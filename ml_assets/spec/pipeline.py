@@ -17,10 +17,12 @@ from ml_assets.spec.automation import AutomationSpec
 from ml_assets.spec.base import Frozen, Misfit, Misfits, Name, Positive, check_timezone, unset
 from ml_assets.spec.drift import DriftSpec
 from ml_assets.spec.gates import AgainstChampion, BaselineSpec, GateSpec, ReleaseSpec
+from ml_assets.spec.leaks import LeaksSpec, leak_problems
 from ml_assets.spec.objective import objective_problems
 from ml_assets.spec.online import OnlineSpec, online_problems
 from ml_assets.spec.policy import Declared, gate_problems
 from ml_assets.spec.sources import SourceSpec, inside
+from ml_assets.spec.split import SplitSpec, WindowSplit
 from ml_assets.spec.tables import FunctionPath, TableSpec
 from ml_assets.spec.training import ModelSpec, Task, TrainingSpec, without_meaning
 
@@ -125,29 +127,6 @@ class LabelSpec(Frozen):
         return self
 
 
-class TimeSplit(Frozen):
-    """Split by partition, oldest to newest: train, embargo, validation, embargo, holdout."""
-
-    kind: Literal["time"]
-    train: Positive
-    """Partitions to train on: a window shorter than declared is an error."""
-    validation: Positive
-    holdout: Positive
-    embargo: Annotated[int, Field(ge=0)] = 1
-    """Partitions left out on each side of the validation split."""
-
-
-class RandomSplit(Frozen):
-    """Split by a hash of the row's key; only for data without a time order."""
-
-    kind: Literal["random"]
-    validation: Annotated[float, Field(gt=0, lt=0.5)] = 0.15
-    holdout: Annotated[float, Field(gt=0, lt=0.5)] = 0.2
-
-
-SplitSpec = Annotated[TimeSplit | RandomSplit, Field(discriminator="kind")]
-
-
 class SimpleModel(Frozen):
     """The baseline that is simple enough to be released instead, if the model is hardly better.
 
@@ -194,6 +173,7 @@ class PipelineSpec(Frozen):
     """None: no features are served for look-ups."""
     label: LabelSpec
     split: SplitSpec
+    leaks: LeaksSpec = LeaksSpec()
     model: ModelSpec
     training: TrainingSpec = TrainingSpec()
     evaluation: EvaluationSpec = EvaluationSpec()
@@ -217,6 +197,7 @@ class PipelineSpec(Frozen):
             *_subject_problems(self),
             *_online_problems(self),
             *_label_problems(self),
+            *_leak_problems(self),
             *_training_problems(self),
             *_evaluation_problems(self),
             *_gate_problems(self),
@@ -246,8 +227,8 @@ def _partition_problems(spec: PipelineSpec) -> list[Misfit]:
     if cut:
         said = f"sources {cut} are partitioned but partitions.cadence is 'none'"
         problems.append(Misfit(("sources", cut[0], "partitioned"), said))
-    if spec.split.kind == "time":
-        said = "split.kind 'time' needs partitions; use 'random', or set partitions"
+    if isinstance(spec.split, WindowSplit):
+        said = f"split.kind {spec.split.kind!r} needs partitions; use 'random', or set partitions"
         problems.append(Misfit(("split", "kind"), said))
     if spec.features.look_back:
         said = "features.look_back needs partitions"
@@ -318,6 +299,12 @@ def _label_problems(spec: PipelineSpec) -> list[Misfit]:
         said = f"label.query {label.query!r} is the label itself: name another column"
         problems.append(Misfit(("label", "query"), said))
     return problems
+
+
+def _leak_problems(spec: PipelineSpec) -> list[Misfit]:
+    features = {*spec.features.numeric, *spec.features.categorical}
+    after_event = {name: source.after_event for name, source in spec.sources.items()}
+    return leak_problems(spec.leaks, spec.split, features, spec.label.column, after_event)
 
 
 def _training_problems(spec: PipelineSpec) -> list[Misfit]:

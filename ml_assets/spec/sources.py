@@ -25,6 +25,9 @@ class _Source(Frozen):
     """False: one table, read whole at every run (a reference table)."""
     known_at: str | None = None
     """Column that tells when a row became known; None: known from the start."""
+    after_event: tuple[str, ...] = Field(default=(), strict=False, exclude_if=unset)
+    """Columns that are filled in only after the event that a row is about: no feature may read
+    them, of this row or of another one."""
     volume: VolumeSpec | None = None
     """A bound on the change from one partition to the next; None: any number of rows."""
     freshness: FreshnessSpec | None = Field(default=None, exclude_if=unset)
@@ -32,10 +35,13 @@ class _Source(Frozen):
 
     @model_validator(mode="after")
     def _columns_exist(self) -> Self:
-        named = [*self.key, *([self.known_at] if self.known_at else [])]
+        named = [*self.key, *([self.known_at] if self.known_at else []), *self.after_event]
         missing = [column for column in named if column not in self.columns]
         if missing:
             raise ValueError(f"columns {missing} are named here but not declared in 'columns'")
+        early = sorted({*self.key, self.known_at}.intersection(self.after_event))
+        if early:
+            raise ValueError(f"after_event {early} tells the rows apart, or when they are known")
         if self.volume and not self.partitioned:
             raise ValueError("volume compares partitions, but partitioned is false: remove it")
         if self.freshness and self.columns.get(self.time_column or "") != "datetime":

@@ -182,6 +182,17 @@ def test_a_column_of_another_type_is_named_by_the_check(world: World) -> None:
     assert found.metadata["retyped"].value == "load"
 
 
+def test_columns_in_another_order_are_named_and_the_table_is_published(world: World) -> None:
+    rewrite(
+        world, WEEK, lambda _, row: {k: row[k] for k in ("order", "load", "depot", "ordered_at")}
+    )
+    assert main(RUN) == 0
+    found = next(one for one in checks(world, "raw_snapshot")["schema"] if not one.passed)
+    assert found.severity is dg.AssetCheckSeverity.WARN
+    assert found.metadata["reordered"].value == "load, depot"
+    assert rows("raw_snapshot").columns == ["order", "depot", "load", "ordered_at"]
+
+
 def test_one_bad_value_is_no_other_schema(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     rewrite(world, WEEK, lambda n, row: {**row, "load": "heavy"} if n == 3 else row)
     assert main(RUN) == 1

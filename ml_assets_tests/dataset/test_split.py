@@ -3,14 +3,12 @@
 import polars as pl
 import pytest
 
-from ml_assets.dataset.leaks import check_leaks
 from ml_assets.dataset.split import plan_time_split, random_split
-from ml_assets.errors import LeakError, WindowError
-from ml_assets.spec.pipeline import FeaturesSpec, RandomSplit, TimeSplit
+from ml_assets.errors import WindowError
+from ml_assets.spec.split import RandomSplit, TimeSplit
 
 ORDER = [f"w{number:02d}" for number in range(20)]
 SPEC = TimeSplit(kind="time", train=5, validation=2, holdout=3, embargo=1)
-FEATURES = FeaturesSpec(function="f.py:b", key=("k",), decision_at="at", numeric=("x",))
 
 
 def test_the_window_ends_with_as_of_and_the_splits_are_apart() -> None:
@@ -47,33 +45,3 @@ def test_a_row_stays_in_its_split_when_others_come_and_go() -> None:
     shares = split.value_counts(normalize=True).rows_by_key("split")
     assert shares["holdout"][0][0] == pytest.approx(0.3, abs=0.04)
     assert shares["validation"][0][0] == pytest.approx(0.2, abs=0.04)
-
-
-def rows(keys: range, hour: int) -> pl.LazyFrame:
-    at = pl.datetime(2024, 1, 1, hour, time_zone="UTC")
-    return pl.LazyFrame({"k": keys}).with_columns(at.alias("at"))
-
-
-def test_a_key_in_two_splits_is_a_leak() -> None:
-    splits = {"train": rows(range(5), 1), "validation": rows(range(9, 11), 2)}
-    with pytest.raises(LeakError, match="in train and in holdout"):
-        check_leaks({**splits, "holdout": rows(range(4, 6), 3)}, FEATURES, SPEC)  # pyright: ignore[reportArgumentType]
-
-
-def test_a_split_that_overlaps_the_next_in_time_is_a_leak() -> None:
-    splits = {"train": rows(range(5), 2), "validation": rows(range(5, 9), 2)}
-    with pytest.raises(LeakError, match="must not overlap"):
-        check_leaks({**splits, "holdout": rows(range(9, 12), 3)}, FEATURES, SPEC)  # pyright: ignore[reportArgumentType]
-
-
-def test_a_query_in_two_splits_is_a_leak() -> None:
-    def of(keys: range, hour: int, query: str) -> pl.LazyFrame:
-        return rows(keys, hour).with_columns(pl.lit(query).alias("q"))
-
-    splits = {"train": of(range(5), 1, "a"), "validation": of(range(5, 8), 2, "b")}
-    whole = {**splits, "holdout": of(range(8, 9), 3, "c")}
-    check_leaks(whole, FEATURES, SPEC, "q")  # pyright: ignore[reportArgumentType]
-    torn = {**splits, "holdout": of(range(8, 9), 3, "a")}
-    check_leaks(torn, FEATURES, SPEC)  # pyright: ignore[reportArgumentType]
-    with pytest.raises(LeakError, match=r"\['q'\] are in train and in holdout, \('a',\)"):
-        check_leaks(torn, FEATURES, SPEC, "q")  # pyright: ignore[reportArgumentType]

@@ -211,7 +211,7 @@ def test_one_process_grows_the_trees_of_a_boosted_model() -> None:
         ),
         ("label.query", "shop", "'query' is for a ranking label, this one is binary: remove it"),
         # split
-        ("split.kind", "shuffle", "'time', 'random'"),
+        ("split.kind", "shuffle", "'time', 'time+group', 'random'"),
         ("split.train", 0, "greater than 0"),
         ("split.holdout", 1.5, "valid integer"),
         ("split.embargo", -1, "greater than or equal to 0"),

@@ -153,8 +153,8 @@ def _spans(keys: Sequence[str | None], order: Sequence[str]) -> Iterator[tuple[s
 
 
 def _is_audited(key: str) -> bool:
-    """Its contract is checked by the step that makes it: its checks cannot be left out."""
-    return key.split("/")[1] == "validated_table"
+    """It is checked by the step that makes it: its checks cannot be left out."""
+    return key.split("/")[1] in ("validated_table", "feature_set")
 
 
 def _at(made: Made, said: str) -> str:

@@ -19,7 +19,7 @@ from ml_assets.launch.events import session_events
 from ml_assets.launch.failure import TABLE
 from ml_assets.launch.local import LocalLauncher
 from ml_assets.operations.reproduction import Verdict, decision_difference, metric_outcome
-from ml_assets.planning.selection import Selection, gate_keys
+from ml_assets.planning.selection import Selection, gate_keys, leak_keys
 from ml_assets.registry.ledger.chain import read
 from ml_assets.registry.ledger.stages import latest_decision
 from ml_assets.registry.records.run_history import Made
@@ -190,7 +190,8 @@ class ModelWalk:
     def _make(self, stages: Sequence[str], ops: Mapping[str, Any], *, judging: bool = False) -> str:
         """Make these assets; why it failed, or empty."""
         graph, defs = (self.judging, self.judging_defs) if judging else (self.graph, self.defs)
-        selection = Selection(tuple(graph.key(stage) for stage in stages), ())
+        guards = leak_keys(graph) if "training_set" in stages else ()
+        selection = Selection(tuple(graph.key(stage) for stage in stages), guards)
         config = {"ops": dict(ops)} if ops else {}
         try:
             execute(defs, self.home.instance, graph.name, selection, self.tell, config)

@@ -31,6 +31,7 @@ from ml_assets.runs.prove.model import ModelWalk
 from ml_assets.settings import Settings
 from ml_assets.spec.load import find_pipeline, load_spec, pipeline_folders
 from ml_assets.spec.pipeline import PipelineSpec
+from ml_assets.spec.split import WindowSplit
 from ml_assets.storage.objects import LocalObjects
 from ml_assets.storage.stores import has_snapshots, open_snapshots
 
@@ -142,7 +143,7 @@ class Proof:
         """The partitions between the splits: nothing is trained on them, and a split wants them."""
         made, split = self.claim.training_set, self.graph.spec.split
         as_of = made.record.attributes.get("as_of") if made else None
-        if made is None or as_of is None or split.kind != "time":
+        if made is None or as_of is None or not isinstance(split, WindowSplit):
             return ()
         order = feature_order(self.graph)
         keys = plan_time_split(split, as_of, order, order).embargo

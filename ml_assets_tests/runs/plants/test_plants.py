@@ -84,7 +84,9 @@ def test_a_leak_is_kept_back_though_no_gate_looks_for_it(tmp_path: Path) -> None
     careless = tmp_path / PIPELINE
     shutil.copytree(ORIGINAL, careless, ignore=shutil.ignore_patterns("__pycache__"))
     spec = careless / "defs.yaml"
-    spec.write_text(spec.read_text().replace("bound: 0.80}", "bound: 1.0}"))
+    careful = spec.read_text().replace("bound: 0.80}", "bound: 1.0}")
+    unguarded = "  leaks: {future_events: {severity: warning}}\n  label:"
+    spec.write_text(careful.replace("  label:", unguarded, 1))
     outcome, _ = try_it(tmp_path / "home", "leak", careless)
     assert outcome.held
     assert "the check parity of feature_set" in outcome.caught

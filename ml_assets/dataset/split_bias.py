@@ -1,0 +1,109 @@
+"""Whether validation and holdout are spread like train: the sizes of the effects, not p-values.
+
+Cohen's d of a mean, Cohen's h of a share: see J. Cohen, "Statistical Power Analysis for the
+Behavioral Sciences" (1988), 2.2 and 6.2. Both have a standard error of about sqrt(1/n + 1/m).
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import assert_never
+
+import polars as pl
+
+from ml_assets.spec.leaks import LeakFinding, SplitBias
+from ml_assets.spec.pipeline import FeaturesSpec, LabelSpec
+from ml_assets.spec.program import Split
+
+USUAL = 0.5
+"""A medium effect: parted by chance, rows are alike."""
+USUAL_OVER_TIME = 2.0
+"""In the flights, seasons alone move the recent delays by 1.7 standard deviations."""
+ERRORS = 4.0
+"""Standard errors that an effect has to be past the bound: hundreds of them are looked at."""
+_Shares = dict[str, dict[str | None, float]]
+
+
+def find_bias(
+    rows: Mapping[Split, pl.DataFrame],
+    features: FeaturesSpec,
+    label: LabelSpec,
+    guard: SplitBias,
+    by_time: bool,
+) -> LeakFinding:
+    """No label and no feature of validation or holdout is further from train than the bound.
+
+    Args:
+        by_time: the splits are of different times, which differ by themselves.
+    """
+    bound = guard.bound or (USUAL_OVER_TIME if by_time else USUAL)
+    spread = {name: _Spread(frame, features, label) for name, frame in rows.items()}
+    worst: dict[str, tuple[float, str]] = {}
+    past: set[str] = set()
+    for name in ("validation", "holdout"):
+        noise = ERRORS * math.sqrt(1 / len(rows["train"]) + 1 / len(rows[name]))
+        for column, effect, words in spread["train"].effects(spread[name]):
+            if column in guard.except_for:
+                continue
+            if effect > worst.get(column, (0.0, ""))[0]:
+                worst[column] = (effect, f"{column} of {name}: {words}")
+            if effect > bound + noise:
+                past.add(column)
+    ranked = sorted(past or worst, key=lambda column: -worst[column][0])
+    told = "; ".join(f"{worst[c][1]} (effect {worst[c][0]:.2f})" for c in ranked[:5])
+    said = f"the furthest from train: {told or 'nothing'}"
+    if past:
+        said = (
+            f"{len(past)} columns are further from train than {bound:g}: {told}. Split"
+            " otherwise, or name what is known to differ in leaks.split_bias.except_for"
+        )
+    return LeakFinding(
+        name="splits_alike",
+        passed=not past,
+        value=worst[ranked[0]][0] if ranked else 0.0,
+        bound=bound,
+        reason=said,
+        named=tuple(ranked) if past else (),
+    )
+
+
+class _Spread:
+    """The label and the features of one split, in short."""
+
+    def __init__(self, rows: pl.DataFrame, features: FeaturesSpec, label: LabelSpec) -> None:
+        numbers, words = list(features.numeric), list(features.categorical)
+        match label.task:
+            case "binary" | "multiclass":
+                words.append(label.column)
+            case "regression" | "ranking":
+                numbers.append(label.column)
+            case _:
+                assert_never(label.task)
+        finite = [pl.col(name).cast(pl.Float64).fill_nan(None) for name in numbers]
+        self.means = rows.select(c.mean() for c in finite).row(0, named=True)
+        self.deviations = rows.select(c.std() for c in finite).row(0, named=True)
+        self.missing = rows.select(c.null_count() / pl.len() for c in finite).row(0, named=True)
+        self.shares: _Shares = {
+            name: dict(
+                rows[name].cast(pl.String).value_counts(normalize=True, name="share").iter_rows()
+            )
+            for name in words
+        }
+
+    def effects(self, other: "_Spread") -> Iterator[tuple[str, float, str]]:
+        """(column, size of the effect, in words) from these rows to the others."""
+        for name, mean in self.means.items():
+            there, deviation = other.means[name], self.deviations[name]
+            if mean is not None and there is not None and deviation:
+                yield name, abs(there - mean) / deviation, f"mean {there:.3g}, {mean:.3g} in train"
+            gone, then = other.missing[name], self.missing[name]
+            yield name, _h(gone, then), f"{gone:.1%} missing, {then:.1%} in train"
+        for name, shares in self.shares.items():
+            there = other.shares[name]
+            for word in shares.keys() | there.keys():
+                now, then = there.get(word, 0.0), shares.get(word, 0.0)
+                yield name, _h(now, then), f"{word!r} in {now:.1%}, {then:.1%} in train"
+
+
+def _h(one: float, other: float) -> float:
+    """Cohen's h of two shares."""
+    return abs(2 * math.asin(math.sqrt(one)) - 2 * math.asin(math.sqrt(other)))

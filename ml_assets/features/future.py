@@ -1,0 +1,151 @@
+"""Whether features saw the future: rows made again without it have to be the same rows."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import polars as pl
+
+from ml_assets.errors import counted
+from ml_assets.spec.leaks import LeakFinding
+from ml_assets.spec.pipeline import FeaturesSpec
+
+TOLERANCE = 1e-9
+"""Relative: sums in another order differ by less."""
+
+
+@dataclass(frozen=True)
+class Hidden:
+    """What was taken from the tables before the features were made again."""
+
+    moment: datetime | None
+    """Rows known then or later are gone; None: no row is."""
+    events: int
+    """How many they are."""
+    columns: tuple[str, ...]
+    """Columns that are filled in after the event: each value of them is gone."""
+
+    def __str__(self) -> str:
+        events = f"{counted(self.events, 'event')} known at or after {self.moment}"
+        blank = f"the columns {', '.join(self.columns)}"
+        return " and ".join(
+            [*([events] if self.moment else []), *([blank] if self.columns else [])]
+        )
+
+
+def moment_to_hide_from(decisions: pl.Series, known: Sequence[pl.Series]) -> datetime | None:
+    """The decision whose future is hidden; None where no event comes at or after any decision.
+
+    Where decisions and events share a moment, the one that most of them share: an event known at
+    the very moment is too late, and only such a decision shows whether it is left out.
+
+    Args:
+        decisions: when the rows are decided.
+        known: of each table, when its rows became known.
+    """
+    times = pl.concat([column.drop_nulls().cast(decisions.dtype) for column in known])
+    latest = times.max()
+    open_to = decisions.filter(decisions <= latest) if latest is not None else decisions.clear()
+    if open_to.is_empty():
+        return None
+    middle = open_to.sort()[len(open_to) // 2]
+    counts = open_to.alias("at").value_counts(name="rows")
+    both = counts.join(times.alias("at").value_counts(name="events"), on="at")
+    if both.is_empty():
+        return middle
+    apart = (pl.col("at") - middle).abs()
+    return both.sort(pl.col("rows") * pl.col("events"), -apart, descending=True)["at"][0]
+
+
+def compare(
+    rows: pl.DataFrame, again: pl.DataFrame, spec: FeaturesSpec, hidden: Hidden
+) -> LeakFinding:
+    """Hold the rows that were decided by then to what they are without the future.
+
+    Args:
+        rows: feature rows as they were made.
+        again: the same, made of tables without what is hidden.
+    """
+    key = list(spec.key)
+    then = rows.filter(pl.col(spec.decision_at) <= hidden.moment) if hidden.moment else rows
+    gone = then.join(again, on=key, how="anti", maintain_order="left")
+    if hidden.moment:  # a row may be the very event that is known when it is decided
+        gone = gone.filter(pl.col(spec.decision_at) < hidden.moment)
+    new = again.join(rows, on=key, how="anti", maintain_order="left")
+    both = then.join(again, on=key, how="inner", suffix="__again", maintain_order="left")
+    changed = both.select(
+        *key,
+        *(_differs(name, number=name in spec.numeric) for name in _compared(spec)),
+    )
+    counts = {name: int(changed[name].sum()) for name in _compared(spec)}
+    columns = sorted((n for n in counts if counts[n]), key=lambda name: -counts[name])
+    rows_changed = changed.filter(pl.any_horizontal(_compared(spec)))
+    value = len(rows_changed) + len(gone) + len(new)
+    if not value:
+        said = f"{counted(len(then), 'row')} decided by then are the same without {hidden}"
+        return _finding(True, 0, said, ())
+    reasons = [
+        *([_told_columns(columns, counts, rows_changed.select(key))] if columns else []),
+        *([_told_rows("gone", gone.select(key))] if len(gone) else []),
+        *([_told_rows("new", new.select(key))] if len(new) else []),
+    ]
+    return _finding(
+        False,
+        value,
+        f"without {hidden}, {'; '.join(reasons)}. A feature may use only what was known before"
+        f" {spec.decision_at!r} (see features.history), and no row may depend on its outcome",
+        (*columns, *(str(row) for row in gone.select(key).head(5).rows())),
+    )
+
+
+def nothing_to_hide(reason: str) -> LeakFinding:
+    """Where there is no future in the tables that a row could have seen."""
+    return _finding(True, None, reason, ())
+
+
+def cannot_be_made(error: Exception, hidden: Hidden) -> LeakFinding:
+    """Where the function fails without the future: on the day of the decision it would as well."""
+    said = (
+        f"the feature function fails without {hidden}, and would have on the day of the decision:"
+        f" {type(error).__name__}: {error}"
+    )
+    return _finding(False, None, said, ())
+
+
+def _finding(passed: bool, value: int | None, said: str, named: tuple[str, ...]) -> LeakFinding:
+    number = None if value is None else float(value)
+    return LeakFinding(
+        name="no_future_events", passed=passed, value=number, bound=0.0, reason=said, named=named
+    )
+
+
+def _compared(spec: FeaturesSpec) -> list[str]:
+    """The label is not among them: it is what the future brings."""
+    columns = [spec.decision_at, *spec.numeric, *spec.categorical]
+    return [column for column in columns if column not in spec.key]
+
+
+def _differs(name: str, *, number: bool) -> pl.Expr:
+    then, now = pl.col(name), pl.col(f"{name}__again")
+    if not number:
+        return then.ne_missing(now).alias(name)
+    size = pl.max_horizontal(then.abs(), now.abs(), pl.lit(1.0))
+    apart = then.ne_missing(now) & ~((then - now).abs() <= TOLERANCE * size).fill_null(False)
+    return apart.alias(name)
+
+
+def _told_columns(columns: list[str], counts: dict[str, int], keys: pl.DataFrame) -> str:
+    told = ", ".join(f"{name} ({counts[name]:,} rows)" for name in columns[:5])
+    more = f" and {len(columns) - 5} more" if len(columns) > 5 else ""
+    return f"features change: {told}{more}; {_told_key(keys)} is one of the rows"
+
+
+def _told_rows(what: str, keys: pl.DataFrame) -> str:
+    verb = "is" if len(keys) == 1 else "are"
+    return f"{counted(len(keys), 'row')} {verb} {what}, {_told_key(keys)} for one"
+
+
+def _told_key(keys: pl.DataFrame) -> str:
+    return (
+        "(" + ", ".join(f"{name} {value}" for name, value in keys.row(0, named=True).items()) + ")"
+    )
