@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import dagster as dg
 import polars as pl
@@ -72,9 +73,7 @@ def training_set(graph: PipelineGraph) -> dg.AssetsDefinition:
         refused = refusal(found, graph.spec, f"{graph.name}/{STAGE}")
         if refused:
             raise LeakError(refused)
-        rows: dict[Split, int] = {
-            name: sum(s.rows for s in parts) for name, parts in schema.splits.items()
-        }
+        rows = {name: sum(one.rows for one in parts) for name, parts in schema.splits.items()}
         work = Work(Address(graph.name, STAGE), code_version, inputs, context.run_id)
         attributes = {
             "uri": ref.uri,
@@ -94,8 +93,7 @@ def training_set(graph: PipelineGraph) -> dg.AssetsDefinition:
             metadata={
                 "window": dg.MetadataValue.md(window_markdown(window, rows)),
                 "dagster/uri": ref.uri,
-                **card_link(address),
-                **data_card(card_of(address, draft.statistics, graph.spec)),
+                **_card(graph, draft),
                 **record_metadata(published),
                 **numbers({**counts, "label_rate": rate}),
             },
@@ -103,6 +101,15 @@ def training_set(graph: PipelineGraph) -> dg.AssetsDefinition:
         )
 
     return materialize
+
+
+def _card(graph: PipelineGraph, draft: Draft) -> dict[str, Any]:
+    """The data card of the set, and where the whole of it is."""
+    address = draft.work.address
+    return {
+        **card_link(address),
+        **data_card(card_of(address, draft.statistics, graph.spec)),
+    }
 
 
 def examine_set(
