@@ -73,7 +73,7 @@ def training_set(graph: PipelineGraph) -> dg.AssetsDefinition:
         refused = refusal(found, graph.spec, f"{graph.name}/{STAGE}")
         if refused:
             raise LeakError(refused)
-        rows = {name: sum(one.rows for one in parts) for name, parts in schema.splits.items()}
+        rows = split_sizes(schema)
         work = Work(Address(graph.name, STAGE), code_version, inputs, context.run_id)
         attributes = {
             "uri": ref.uri,
@@ -101,6 +101,11 @@ def training_set(graph: PipelineGraph) -> dg.AssetsDefinition:
         )
 
     return materialize
+
+
+def split_sizes(schema: ShardSchema) -> dict[Split, int]:
+    """Split -> its rows."""
+    return {name: sum(one.rows for one in parts) for name, parts in schema.splits.items()}
 
 
 def _card(graph: PipelineGraph, draft: Draft) -> dict[str, Any]:
