@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import dagster as dg
 import polars as pl
@@ -72,9 +73,7 @@ def training_set(graph: PipelineGraph) -> dg.AssetsDefinition:
         refused = refusal(found, graph.spec, f"{graph.name}/{STAGE}")
         if refused:
             raise LeakError(refused)
-        rows: dict[Split, int] = {
-            name: sum(s.rows for s in parts) for name, parts in schema.splits.items()
-        }
+        rows = split_sizes(schema)
         work = Work(Address(graph.name, STAGE), code_version, inputs, context.run_id)
         attributes = {
             "uri": ref.uri,
@@ -92,8 +91,7 @@ def training_set(graph: PipelineGraph) -> dg.AssetsDefinition:
             metadata={
                 "window": dg.MetadataValue.md(window_markdown(window, rows)),
                 "dagster/uri": ref.uri,
-                **card_link(work.address),
-                **data_card(card_of(work.address, draft.statistics, graph.spec)),
+                **_card(graph, draft),
                 **record_metadata(published),
                 **_numbers(schema, rows),
             },
@@ -106,6 +104,20 @@ def training_set(graph: PipelineGraph) -> dg.AssetsDefinition:
 def _numbers(schema: ShardSchema, rows: Mapping[Split, int]) -> Mapping[str, dg.MetadataValue]:
     rate = schema.label_rate[0] if schema.label_rate else None
     return numbers({**{f"rows_{name}": count for name, count in rows.items()}, "label_rate": rate})
+
+
+def split_sizes(schema: ShardSchema) -> dict[Split, int]:
+    """Split -> its rows."""
+    return {name: sum(one.rows for one in parts) for name, parts in schema.splits.items()}
+
+
+def _card(graph: PipelineGraph, draft: Draft) -> dict[str, Any]:
+    """The data card of the set, and where the whole of it is."""
+    address = draft.work.address
+    return {
+        **card_link(address),
+        **data_card(card_of(address, draft.statistics, graph.spec)),
+    }
 
 
 def examine_set(
