@@ -164,10 +164,8 @@ def test_every_week_lands_once(year: Year) -> None:
 
 
 def test_a_tick_with_nothing_to_do_says_so(year: Year) -> None:
-    assert all(
-        said.endswith("all is published as it is there.")
-        for said in [year.said[w] for w in (year.weeks[0], year.weeks[-1])]
-    )
+    quiet = [said for week, said in year.said.items() if week != BROKEN]
+    assert all("all is published as it is there" in said for said in quiet), quiet
 
 
 def test_the_rows_of_a_spoilt_file_are_named_and_the_others_published(year: Year) -> None:
