@@ -62,7 +62,8 @@ def feature_set(graph: PipelineGraph) -> dg.AssetsDefinition:
 
         def make(address: Address) -> Made:
             if guard.leaking:
-                return Made(None, {}, replays.checks(address.partition), guard.leaking)
+                error = both_refusals(guard.leaking, replays.refusal(address))
+                return Made(None, {}, replays.checks(address.partition), error)
             base, rows = replays.rows(address)
             judged = guard.judge(store, base, address, build, rows)
             checks = (*judged.checks, *replays.checks(address.partition))
