@@ -1,6 +1,7 @@
 """feature_set: the team's feature function over the validated tables, one partition at a time."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import dagster as dg
 import polars as pl
@@ -11,7 +12,7 @@ from ml_assets.assets.leak_checks import ROWS_CHECKS, leak_specs
 from ml_assets.assets.metadata import history, table_metadata
 from ml_assets.assets.parity import Replays, parity_spec
 from ml_assets.assets.partitioned import Events, Made, make_partitions, step_partitions
-from ml_assets.assets.publish import Draft, Work, input_version
+from ml_assets.assets.publish import Draft, Published, Work, input_version
 from ml_assets.assets.reads import Reads, feature_reads
 from ml_assets.features.function import FeatureFunction, build_features, load_function
 from ml_assets.pictures.data import feature_pictures
@@ -81,9 +82,7 @@ def feature_set(graph: PipelineGraph) -> dg.AssetsDefinition:
                         "class_shares": class_shares(rows, graph),
                     }
                 )
-            metadata = table_metadata(store, published, address)
-            rates = published.record.attributes["label_rate"]
-            return Made(published, {**metadata, **rates}, checks)
+            return Made(published, _metadata(store, published, address), checks)
 
         whole = Address(graph.name, STAGE)
         yield from make_partitions(
@@ -107,6 +106,11 @@ def warning_once(log: dg.DagsterLogManager, function: str) -> Callable[[Sequence
         told.update(columns)
 
     return warn
+
+
+def _metadata(store: SnapshotStore, published: Published, address: Address) -> dict[str, Any]:
+    rates = published.record.attributes["label_rate"]
+    return {**table_metadata(store, published, address), **rates}
 
 
 def build_rows(
