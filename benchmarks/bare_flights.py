@@ -84,7 +84,7 @@ def read_sources(world: Path, spec: PipelineSpec) -> dict[str, pl.LazyFrame]:
     """Every source as a typed table."""
     text = {name: _text_types(spec, name) for name in ("flights", "arrivals", "planes")}
     flights = pl.scan_csv(world / "landing/flights/*.csv", schema_overrides=text["flights"])
-    arrivals = pl.scan_ndjson(world / "arrivals/*.jsonl", schema=text["arrivals"])
+    arrivals = pl.scan_ndjson(world / "arrivals/*/*.jsonl", schema=text["arrivals"])
     planes = pl.scan_csv(world / "reference/planes.csv", schema_overrides=text["planes"])
     with closing(sqlite3.connect(world / "weather.db")) as connection:
         columns = list(spec.sources["weather"].columns)

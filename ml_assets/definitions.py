@@ -48,7 +48,7 @@ def resources(settings: Settings) -> dict[str, dg.ConfigurableResource]:
         "snapshots": SnapshotsResource(location=settings.snapshots),
         "objects": ObjectsResource(location=settings.objects),
         "online": OnlineResource(),
-        "sources": SourcesResource(root=str(settings.sources)),
+        "sources": SourcesResource(root=str(settings.sources), seen=str(settings.seen)),
         "launcher": LauncherResource(objects=settings.objects, checkpoints=settings.checkpoints),
         "tracking": TrackingResource(),
     }

@@ -156,6 +156,11 @@ class Settings:
         """Temporary files, on the same file system as the state, so that renames are atomic."""
         return self.home / "scratch"
 
+    @property
+    def seen(self) -> Path:
+        """What the sensors saw of the sources; it may be deleted at any time."""
+        return self.home / "seen.db"
+
     def sql_url(self, connection: str) -> str:
         """The URL of a named connection; by default an SQLite file beside the other sources."""
         return self.sql.get(connection, f"sqlite:///{self.sources / connection.lower()}.db")

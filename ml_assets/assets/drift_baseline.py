@@ -20,7 +20,7 @@ from ml_assets.registry.ledger.origin import Origin
 from ml_assets.spec.canonical import digest_of
 from ml_assets.spec.pipeline import LabelSpec, PipelineSpec
 from ml_assets.spec.records import StageRecord
-from ml_assets.storage.layout import Address
+from ml_assets.storage.layout import Address, published_partitions
 from ml_assets.storage.snapshots import CommitId, SnapshotStore
 
 _PERIOD = "__period"
@@ -44,7 +44,7 @@ def make_baseline(
     """
     spec = graph.spec
     window = resolve_window(graph, store, base, data.attributes["as_of"])
-    commits = {one.partition: one.commit or base for one in data.inputs}
+    commits = where_read(store, base, data)
     if window is None or {k for keys in window.splits.values() for k in keys} != set(commits):
         return None
     train = _frames(graph, store, commits, window.splits["train"])
@@ -94,6 +94,21 @@ def read_baseline(store: SnapshotStore, origin: Origin) -> Baseline | None:
             " --fresh"
         )
     return found
+
+
+def where_read(store: SnapshotStore, at: CommitId, data: StageRecord) -> Commits:
+    """Where each partition of a training set can still be read.
+
+    That is the commit ``at`` where it is the same there: house-keeping may have deleted the one
+    that the training set itself was made at.
+    """
+    pipeline = data.key.split("/")[0]
+    there = published_partitions(store, at, Address(pipeline, "feature_set"))
+    versions = {key: record.data_version for key, record in there.items()}
+    return {
+        one.partition: at if versions.get(one.partition or "") == one.version else one.commit or at
+        for one in data.inputs
+    }
 
 
 def prediction_columns(predictions: np.ndarray, label: LabelSpec) -> pl.DataFrame:

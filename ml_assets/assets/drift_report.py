@@ -218,9 +218,10 @@ def _notes(windows: DriftWindows, judging: Comparison, spec: DriftSpec) -> list[
             f"the season of {', '.join(without)} has no history {spec.seasonal.back} periods"
             " earlier: held to the training rows alone"
         )
-    if judging.named:
+    if judging.restless:
         notes.append(
-            f"{', '.join(judging.named)} name the period: left out of the domain classifier"
+            f"the classifier goes without {', '.join(judging.restless)}: they differ from period to"
+            " period by themselves"
         )
     return notes
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from ml_assets.assets.drift_baseline import read_baseline
+from ml_assets.assets.drift_baseline import read_baseline, where_read
 from ml_assets.assets.graph import DRIFT_STAGE, PipelineGraph
 from ml_assets.assets.inputs import require_record
 from ml_assets.assets.publish import Work, input_version
@@ -97,12 +97,11 @@ class DriftWindows:
     ) -> dict[str | None, pl.DataFrame]:
         """Some rows of each period of the training split, as they were when it was trained."""
         data = require_record(store, self.release.commit, Address(graph.name, "training_set"))
-        commits = {one.partition: one.commit for one in data.inputs}
+        commits = where_read(store, self.release.commit, data)
         features = Address(graph.name, "feature_set")
         found: dict[str | None, pl.DataFrame] = {}
         for one in self.baseline.features.periods:
-            commit = commits.get(one.period) or self.release.commit
-            table = store.scan(commit, features.at(one.period).table).collect()
+            table = store.scan(commits[one.period], features.at(one.period).table).collect()
             found[one.period] = evenly(table.select(self.baseline.features.names), ROWS)
         return found
 

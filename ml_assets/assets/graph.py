@@ -79,6 +79,11 @@ class PipelineGraph:
         """Whether a source or a derived table is cut in time."""
         return self.spec.is_partitioned(name)
 
+    def is_versioned(self, name: str) -> bool:
+        """Whether it is a source that changes slowly, of which each partition has one version."""
+        source = self.spec.sources.get(name)
+        return source is not None and source.versioned
+
     def warm_up(self, name: str) -> int:
         """How many partitions come before the first one of a source, a table or feature_set."""
         if name in self.spec.sources:

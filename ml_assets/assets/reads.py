@@ -1,6 +1,6 @@
 """What a team's function reads to make one partition: published tables, and their look-back."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import dagster as dg
@@ -37,7 +37,7 @@ class Reads:
         return {
             name: [
                 Address(self.graph.name, self._stage(name), name, key)
-                for key in (keys if self.graph.is_partitioned(name) else [None])
+                for key in self._keys_of(name, keys)
             ]
             for name in self.names
         }
@@ -85,12 +85,19 @@ class Reads:
             )
         return keys[-self.look_back - 1 :]
 
+    def _keys_of(self, name: str, keys: Sequence[str | None]) -> Sequence[str | None]:
+        """Of a table that changes slowly, only what was known when the reader's partition began."""
+        if not self.graph.is_partitioned(name):
+            return [None]
+        return keys[-1:] if self.graph.is_versioned(name) else keys
+
     def _stage(self, name: str) -> str:
         return "validated_table" if name in self.graph.spec.sources else "derived_table"
 
     def _dep(self, name: str) -> dg.AssetDep:
         key = self.graph.key(self._stage(name), name)
-        if not self.look_back or not self.graph.is_partitioned(name):
+        alone = self.graph.is_versioned(name) or not self.graph.is_partitioned(name)
+        if not self.look_back or alone:
             return dg.AssetDep(key)
         mapping = dg.TimeWindowPartitionMapping(start_offset=-self.look_back)
         return dg.AssetDep(key, partition_mapping=mapping)

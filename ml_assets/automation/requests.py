@@ -21,7 +21,7 @@ from ml_assets.spec.canonical import digest_of
 
 RUN_KEY_TAG = "dagster/run_key"
 ATTEMPTS = 3
-"""A run whose process died is asked for again this often; one that failed in a step is not."""
+"""A run is asked for again this often: its process died, or others failed in it before it began."""
 
 
 class Asked(Frozen):
@@ -75,7 +75,7 @@ def sort_out(instance: dg.DagsterInstance, wishes: Sequence[Wish], cursor: Curso
         run = _run_of(instance, asked.run_key)
         if run is None:
             fresh.append((wish, asked.attempt))
-        elif asked.attempt < ATTEMPTS and _died(instance, run):
+        elif asked.attempt < ATTEMPTS and (_died(instance, run) or _spared(instance, run, wish)):
             fresh.append((wish, asked.attempt + 1))
         else:
             held.setdefault(_why_held(run), []).append(wish.place)
@@ -165,6 +165,16 @@ def _died(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
     if run.status != dg.DagsterRunStatus.FAILURE:
         return False
     return not instance.all_logs(run.run_id, of_type=dg.DagsterEventType.STEP_FAILURE)
+
+
+def _spared(instance: dg.DagsterInstance, run: dg.DagsterRun, wish: Wish) -> bool:
+    """Other partitions made the run fail: what is still due of this one was never begun."""
+    if run.status != dg.DagsterRunStatus.FAILURE or wish.model is not None:
+        return False
+    entries = instance.all_logs(run.run_id, of_type=dg.DagsterEventType.STEP_FAILURE)
+    failed = {entry.step_key for entry in entries}
+    due = {item.node.address.key.replace("/", "__") for item in wish.items if item.due}
+    return not due & failed
 
 
 def _why_held(run: dg.DagsterRun) -> str:

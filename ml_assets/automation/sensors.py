@@ -29,8 +29,8 @@ from ml_assets.planning.due import (
     calendar,
     data_nodes,
     landed,
+    landed_nodes,
     published,
-    receipts_now,
     receipts_published,
     records_by_address,
     under_published_code,
@@ -84,7 +84,7 @@ def landing(
         SourceError: a source cannot be read.
     """
     arrived = landed(graph, sources)
-    nodes = data_nodes(graph, arrived, receipts_now(graph, sources))
+    nodes = landed_nodes(graph, arrived, records)
     declared = graph.spec.automation.landing
 
     def model() -> Wish | str:
@@ -92,7 +92,8 @@ def landing(
             return ""
         return model_wish(graph, store, records, as_of=None, data_only=True)
 
-    seen = f"{_in_words(arrived)} landed in the sources of {graph.name}"
+    landed_now = f"{_in_words(arrived)} landed in the sources of {graph.name}"
+    seen = "; ".join([landed_now, *arrived.waiting])
     return Watch("landing", seen, plan(under_published_code(nodes, records), records), model)
 
 

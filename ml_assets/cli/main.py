@@ -9,6 +9,7 @@ from ml_assets.cli import (
     check,
     compare,
     contract,
+    data,
     demo,
     drift,
     drill,
@@ -68,6 +69,7 @@ _COMMANDS = (
     prove,
     export,
     verify,
+    data,
     read,
     contract,
     quarantine,
@@ -91,6 +93,9 @@ environment:
   ML_ASSETS_PIPELINES  more folders that hold pipelines, separated like PATH
   ML_ASSETS_UI_URL, ML_ASSETS_REPORTS_URL, ML_ASSETS_MLFLOW_URL
                        where links lead to (default: what `ml-assets ui` serves)
+  ML_ASSETS_SNAPSHOTS  folder or lakefs://repository[/branch] of tables, records and the ledger
+  LAKEFS_ENDPOINT, LAKEFS_ACCESS_KEY_ID, LAKEFS_SECRET_ACCESS_KEY, LAKEFS_S3_ENDPOINT
+                       the lakeFS server, and the keys to it
   ML_ASSETS_CHECKPOINTS  folder or s3://bucket/prefix of checkpoints (default: the state folder)
   ML_ASSETS_ONLINE     file or redis:// URL of the online store (default: in the state folder)
   ML_ASSETS_RETENTION  how long unused things are kept, e.g. "checkpoints=2d history=8w" (see gc)

@@ -25,8 +25,9 @@ SPREADS = 5.0
 """Most standard deviations that a back-tested bound lies above the mean of the periods."""
 SMALLEST_RISE = 0.005
 """A null rate that rises by less is not worth a word."""
-NAMES_THE_PERIOD = 0.9
-"""A column whose periods have this Jensen-Shannon distance from the rest tells which one it is."""
+RESTLESS = 0.1
+"""A column that in half of the training periods is so far from the others (Jensen-Shannon, chance
+taken off) differs by itself: a classifier would tell every period by it."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,8 @@ class BackTest:
     """Highest null rate to expect."""
     new: Floats
     """Highest share of new words to expect."""
-    names_period: Mask
+    restless: Mask
+    """Columns that tell the period, such as a week's number or its weather."""
 
 
 @dataclass(frozen=True)
@@ -84,16 +86,17 @@ def back_test(profile: Profile, alpha: float) -> BackTest:
     rows = counts.sum(axis=-1).max(axis=-1, initial=0)
     by_chance = noise(rows, rows.sum() - rows, columns.real.sum(axis=-1))
     spread = _Spread(periods, alpha)
+    js = np.sqrt(np.maximum(found.js**2 - by_chance.js**2, 0))
     null = _taken(counts, columns.null) / np.maximum(rows, 1)[:, None]
     alone = np.array([period.alone or (0,) * width for period in profile.periods])
     return BackTest(
         periods=periods,
         psi=spread.bound(np.sqrt(np.maximum(found.psi - by_chance.psi, 0))) ** 2,
         ks=spread.bound(np.sqrt(np.maximum(found.ks**2 - by_chance.ks**2, 0))),
-        js=spread.bound(np.sqrt(np.maximum(found.js**2 - by_chance.js**2, 0))),
+        js=spread.bound(js),
         null=spread.of_shares(null, rows),
         new=spread.of_shares(alone / np.maximum(rows, 1)[:, None], rows),
-        names_period=np.median(found.js, axis=0) > NAMES_THE_PERIOD,
+        restless=np.median(js, axis=0) > RESTLESS,
     )
 
 

@@ -47,8 +47,8 @@ class Comparison:
     baseline: Baseline
     samples: Mapping[str | None, pl.DataFrame]
     spec: DriftSpec
-    named: tuple[str, ...] = field(init=False)
-    """Columns that name the period: left out of the domain classifier."""
+    restless: tuple[str, ...] = field(init=False)
+    """Columns that differ from period to period by themselves: the classifier goes without."""
 
     def __post_init__(self) -> None:
         self._alpha = self.spec.false_alarms / len(KINDS)
@@ -56,10 +56,10 @@ class Comparison:
         self._predictions = self._reference(self.baseline.predictions)
         self._labels = self._reference(self.baseline.labels)
         names = self.baseline.features.names
-        found = self._features.back.names_period
-        told = {name for name, named in zip(names, found, strict=True) if named}
-        self.named = tuple(name for name in names if name in {*told, *self.spec.leave_out})
-        bins = [one for one in self.baseline.features.bins if one.name not in self.named]
+        found = self._features.back.restless
+        told = {name for name, restless in zip(names, found, strict=True) if restless}
+        self.restless = tuple(name for name in names if name in {*told, *self.spec.leave_out})
+        bins = [one for one in self.baseline.features.bins if one.name not in self.restless]
         floor = self.spec.bounds.domain_auc
         self._domain = Domain.of(bins, self.samples, self._alpha, floor)
 

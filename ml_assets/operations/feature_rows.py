@@ -125,9 +125,14 @@ class Tables:
         for name in names:
             numbers: Sequence[int | None] = [None]
             if number is not None and self.place.spec.is_partitioned(name):
-                numbers = range(number - look_back, number + 1)
+                numbers = range(number - self._back(name, look_back), number + 1)
             found[name] = pl.concat([self._partition(name, n) for n in numbers])
         return found
+
+    def _back(self, name: str, look_back: int) -> int:
+        """A table that changes slowly is not looked back at: one version of it is known."""
+        source = self.place.spec.sources.get(name)
+        return 0 if source is not None and source.versioned else look_back
 
     def window(self, number: int | None) -> Window:
         """The span that a function makes rows for."""

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import polars as pl
 
 from ml_assets.errors import RowsRefused, SourceError
-from ml_assets.sources.files import csv_cells, csv_header, decode, line_of
+from ml_assets.sources.csv_text import csv_cells, csv_header, decode, line_of
 from ml_assets.sources.schema import (
     JSON_VALUES,
     TYPES,

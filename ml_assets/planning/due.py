@@ -1,9 +1,9 @@
 """From a pipeline's graph and the store to the planner's nodes: what each asset is made from."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from ml_assets.assets.graph import PipelineGraph
+from ml_assets.assets.graph import SOURCE_STAGES, PipelineGraph
 from ml_assets.assets.raw_snapshot import receipt_version
 from ml_assets.assets.reads import Reads, feature_reads, table_reads
 from ml_assets.errors import SourceError
@@ -11,6 +11,7 @@ from ml_assets.planning.plan import RECALLED, Node, Plan, plan
 from ml_assets.registry.release.recalls import Quarantine, quarantine
 from ml_assets.resources.sources import SourcesResource
 from ml_assets.settings import read_settings
+from ml_assets.sources.look import Looked
 from ml_assets.spec.partitions import PartitionWindow, windows
 from ml_assets.spec.records import InputVersion, StageRecord
 from ml_assets.storage.layout import Address, read_records
@@ -23,10 +24,21 @@ class Landed:
     """Which partitions every partitioned source has data for; gaps are kept as gaps."""
 
     windows: tuple[PartitionWindow, ...]
+    looks: Mapping[str, Looked] = field(default_factory=dict)
+    """Source -> what it holds at this moment."""
 
     @property
     def keys(self) -> tuple[str, ...]:
         return tuple(window.key for window in self.windows)
+
+    @property
+    def waiting(self) -> list[str]:
+        """What is there and still being written, a sentence each."""
+        return [
+            f"{name} [{key}] is left for now: {said}" if key else f"{name} is left for now: {said}"
+            for name, looked in self.looks.items()
+            for key, said in looked.waiting.items()
+        ]
 
 
 def landed(graph: PipelineGraph, sources: SourcesResource) -> Landed:
@@ -36,18 +48,24 @@ def landed(graph: PipelineGraph, sources: SourcesResource) -> Landed:
         SourceError: no partition has all of its sources.
     """
     known = windows(graph.spec.partitions, sources.now())
+    looks = {
+        name: sources.look(name, source, known if source.partitioned else None)
+        for name, source in graph.spec.sources.items()
+    }
     if not known:
-        return Landed(())
+        return Landed((), looks)
     keys = {window.key for window in known}
     for name, source in graph.spec.sources.items():
         if source.partitioned:
-            keys &= set(sources.available(name, source, known))
+            keys &= {key for key in looks[name].keys if key is not None}
+    found = Landed(tuple(window for window in known if window.key in keys), looks)
     if not keys:
         raise SourceError(
             f"{graph.name}: no partition has data in all of its sources below {sources.root}."
-            " Check ML_ASSETS_SOURCES, or lay out the demo's world: ml-assets demo"
+            f" {'; '.join([*found.waiting, ''])}Check ML_ASSETS_SOURCES, or lay out the demo's"
+            " world: ml-assets demo"
         )
-    return Landed(tuple(window for window in known if window.key in keys))
+    return found
 
 
 def calendar(graph: PipelineGraph) -> tuple[str, ...]:
@@ -55,12 +73,10 @@ def calendar(graph: PipelineGraph) -> tuple[str, ...]:
     return tuple(w.key for w in windows(graph.spec.partitions, SourcesResource.now()))
 
 
-def plan_data(
-    graph: PipelineGraph, store: SnapshotStore, sources: SourcesResource, arrived: Landed
-) -> Plan:
+def plan_data(graph: PipelineGraph, store: SnapshotStore, arrived: Landed) -> Plan:
     """The plan of the data stages, from the sources to what is served online."""
     records = records_by_address(store, graph.name)
-    found = plan(data_nodes(graph, arrived, receipts_now(graph, sources)), records)
+    found = plan(data_nodes(graph, arrived, receipts_now(arrived)), records)
     return _with_lost_service(graph, found, records)
 
 
@@ -68,16 +84,44 @@ Receipt = Callable[[str, PartitionWindow | None], InputVersion]
 """(source, partition) -> what a snapshot of it is, or would be, made from."""
 
 
-def receipts_now(graph: PipelineGraph, sources: SourcesResource) -> Receipt:
-    """What each source holds at this moment."""
+def receipts_now(arrived: Landed) -> Receipt:
+    """What each source held when it was looked at.
+
+    A partition that is refused has what is wrong with it for a receipt: it is due, fails alone
+    with that message, and is due again when something else is wrong, or nothing.
+    """
 
     def receipt(name: str, span: PartitionWindow | None) -> InputVersion:
-        source = graph.spec.sources[name]
-        return receipt_version(
-            name, span.key if span else None, sources.receipt(name, source, span)
-        )
+        key = span.key if span else None
+        found: dict[str, object]
+        try:
+            found = arrived.looks[name].receipt(key)
+        except SourceError as error:
+            if span is None:
+                raise
+            found = {"refused": str(error)}
+        return receipt_version(name, key, found)
 
     return receipt
+
+
+def landed_nodes(
+    graph: PipelineGraph, arrived: Landed, records: Mapping[Address, StageRecord]
+) -> list[Node]:
+    """The data stages of what has landed; a table that is still being written counts as it was."""
+    left = {name for name, looked in arrived.looks.items() if None in looked.waiting}
+    now, then = receipts_now(arrived), receipts_published(graph, records)
+
+    def receipt(name: str, span: PartitionWindow | None) -> InputVersion:
+        return (then if name in left else now)(name, span)
+
+    never_made = {name for name in left if _raw(graph, name, None) not in records}
+    nodes = data_nodes(graph, arrived, receipt)
+    return [
+        node
+        for node in nodes
+        if node.address.source not in never_made or node.address.stage not in SOURCE_STAGES
+    ]
 
 
 def published(graph: PipelineGraph, records: Mapping[Address, StageRecord]) -> Landed:

@@ -17,6 +17,8 @@ class SourcesResource(dg.ConfigurableResource):
     """Reads sources below one root; SQL URLs come from the environment when they are used."""
 
     root: str
+    seen: str | None = None
+    """File that remembers earlier looks; None: every look reads everything."""
 
     def read(
         self, name: str, source: SourceSpec, window: PartitionWindow | None
@@ -28,11 +30,13 @@ class SourcesResource(dg.ConfigurableResource):
     ) -> dict[str, Any]:
         return reading.receipt_of(name, source, Path(self.root), read_settings().sql_url, window)
 
-    def available(
-        self, name: str, source: SourceSpec, known: Sequence[PartitionWindow]
-    ) -> tuple[str, ...]:
-        """The partition keys that the source has data for."""
-        return reading.available(name, source, Path(self.root), read_settings().sql_url, known)
+    def look(
+        self, name: str, source: SourceSpec, known: Sequence[PartitionWindow] | None
+    ) -> reading.Looked:
+        """Which partitions the source has, whole, and what each would be read as."""
+        seen = reading.Seen(Path(self.seen)) if self.seen else None
+        urls, now = read_settings().sql_url, self.now()
+        return reading.look(name, source, Path(self.root), urls, known, seen, now)
 
     @staticmethod
     def now() -> datetime:

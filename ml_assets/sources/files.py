@@ -1,138 +1,208 @@
-"""Files in a landing folder: one per partition, or one in all; CSV, Parquet or JSON lines."""
+"""Files in a landing folder or a bucket: one or more a partition, or in all; rows or references."""
 
-import csv
 import hashlib
-import io
-import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from ml_assets.errors import SourceError
+from ml_assets.sources.csv_text import parse_csv
+from ml_assets.sources.event_log import Batch, BatchLog, consume
 from ml_assets.sources.events import parse_lines
-from ml_assets.sources.schema import Columns, Reading, check_names, from_text, from_typed
+from ml_assets.sources.listing import KEPT, Found, Listing
+from ml_assets.sources.parquet import parse_parquet
+from ml_assets.sources.pattern import Pattern, pattern_of
+from ml_assets.sources.places import Place, content, digest, place_of
+from ml_assets.sources.references import read_references, reference_receipt
+from ml_assets.sources.schema import Reading
+from ml_assets.sources.unpack import unpacked
+from ml_assets.sources.versions import newest_version
 from ml_assets.spec.partitions import PartitionWindow
-from ml_assets.spec.sources import PARTITION_FIELD, EventsSource, FilesSource
+from ml_assets.spec.sources import EventsSource, FilesSource
 
+PathSource = FilesSource | EventsSource
 _SHOWN = 3
-
-
-@dataclass(frozen=True)
-class _Found:
-    """A file, read whole: what is parsed is exactly what is hashed."""
-
-    relative: str
-    content: bytes
-
-    @property
-    def receipt(self) -> dict[str, Any]:
-        digest = hashlib.sha256(self.content).hexdigest()
-        return {"path": self.relative, "bytes": len(self.content), "sha256": digest}
-
-
-def read_file(
-    name: str, source: FilesSource | EventsSource, root: Path, window: PartitionWindow | None
-) -> Reading:
-    """Read one partition (or the whole table) as declared.
-
-    Raises:
-        SourceError: the folder or file is missing, empty, or does not hold what is declared.
-    """
-    found = _find(name, source, root, window)
-    where = f"{_title(name, window)}: {root / found.relative}"
-    if not found.content.strip():
-        raise SourceError(f"{where} is empty ({len(found.content)} bytes). {_EMPTY}")
-    if isinstance(source, EventsSource) or source.format == "jsonl":
-        frame = parse_lines(found.content, source.columns, where)
-    elif source.format == "csv":
-        frame = _parse_csv(found.content, source, where)
-    else:
-        frame = _parse_parquet(found.content, source.columns, where)
-    if frame.is_empty():
-        raise SourceError(f"{where} has columns but no rows. {_EMPTY}")
-    return Reading(frame, found.receipt)
-
-
-def file_receipt(
-    name: str, source: FilesSource | EventsSource, root: Path, window: PartitionWindow | None
-) -> dict[str, Any]:
-    """Path, size and SHA-256 of the file, without parsing it."""
-    return _find(name, source, root, window).receipt
-
-
-def has_file(
-    name: str, source: FilesSource | EventsSource, root: Path, window: PartitionWindow
-) -> bool:
-    """Whether the partition's file has landed.
-
-    Raises:
-        SourceError: the landing folder itself is missing.
-    """
-    _check_folder(name, source, root)
-    return (root / _relative(source, window)).is_file()
-
-
 _EMPTY = (
     "A partition or table without rows is taken for a fault at its origin, not for data: deliver"
     " the file again."
 )
 
 
-def _find(
-    name: str, source: FilesSource | EventsSource, root: Path, window: PartitionWindow | None
-) -> _Found:
-    _check_folder(name, source, root)
-    relative = _relative(source, window)
-    file = root / relative
-    if not file.resolve().is_relative_to(root.resolve()):
+@dataclass(frozen=True)
+class Delivery:
+    """The files of one partition, as they were listed."""
+
+    name: str
+    source: PathSource
+    place: Place
+    pattern: Pattern
+    listing: Listing
+    title: str
+    """What messages begin with."""
+
+
+def read_file(name: str, source: PathSource, root: Path, window: PartitionWindow | None) -> Reading:
+    """Read one partition (or the whole table) as declared.
+
+    Raises:
+        SourceError: the folder or file is missing, empty, or does not hold what is declared.
+    """
+    if isinstance(source, FilesSource) and source.format == "binary":
+        pattern = pattern_at(name, source, root, window)
+        return read_references(source, place_of(name, pattern, root), pattern, _title(name, window))
+    found = _delivered(name, source, root, window)
+    raw = [content(found.place, file) for file in found.listing.files]
+    frames = [_parse(found, file, one) for file, one in zip(found.listing.files, raw, strict=True)]
+    digests = [hashlib.sha256(one).hexdigest() for one in raw]
+    return Reading(_one_table(found, frames), _receipt(found, digests))
+
+
+def file_receipt(
+    name: str, source: PathSource, root: Path, window: PartitionWindow | None
+) -> dict[str, Any]:
+    """Path, size and SHA-256 of the files (on S3: the ETag), without parsing them."""
+    return receipt_of_delivery(_delivered(name, source, root, window))
+
+
+def receipt_of_delivery(found: Delivery) -> dict[str, Any]:
+    """The receipt that reading it would give now.
+
+    Raises:
+        SourceError: there is no file, too many, or one that is refused.
+    """
+    check_delivery(found)
+    if _is_binary(found.source):
+        return reference_receipt(found.listing, found.pattern)
+    if found.pattern.is_s3:
+        return _receipt(found, [])
+    return _receipt(found, [digest(found.place, file) for file in found.listing.files])
+
+
+def check_delivery(found: Delivery) -> None:
+    """Refuse a partition of which nothing can be read.
+
+    Raises:
+        SourceError: there is no file, too many, or one that is refused.
+    """
+    if found.listing.refused:
+        raise SourceError(found.listing.refused)
+    if not found.listing.count:
+        raise _nothing(found)
+    if found.listing.count > KEPT and not _is_binary(found.source):
         raise SourceError(
-            f"{_title(name, window)}: {file} is a symbolic link that leads out of {root}. Put the"
-            " file itself there."
+            f"{found.title}: {found.listing.count:,} files are there for one partition; at most"
+            f" {KEPT:,} files of rows are read. Merge them at their origin, or cut smaller"
+            " partitions."
         )
-    try:
-        return _Found(relative, file.read_bytes())
-    except FileNotFoundError as error:
-        raise SourceError(
-            f"{_title(name, window)}: there is no file {file}. {_neighbours(file)} Deliver the"
-            f" file, or correct 'path' ({source.path!r}) of this source in defs.yaml."
-        ) from error
-    except OSError as error:
-        raise SourceError(
-            f"{_title(name, window)}: {file} cannot be read: {error.strerror}. A regular file that"
-            " this user may read is expected there."
-        ) from error
 
 
-def _check_folder(name: str, source: FilesSource | EventsSource, root: Path) -> None:
-    remedy = (
-        "Set ML_ASSETS_SOURCES to the folder that holds the sources, or lay out the demo's:"
-        " ml-assets demo"
-    )
-    if not root.is_dir():
-        raise SourceError(
-            f"{name}: ML_ASSETS_SOURCES is {root}, and there is no such folder. {remedy}"
-        )
-    folder = root / _fixed_folder(source)
-    if not folder.is_dir():
-        raise SourceError(
-            f"{name}: there is no landing folder {folder} (path {source.path!r} below"
-            f" ML_ASSETS_SOURCES, which is {root}). {remedy}"
-        )
+def pattern_at(
+    name: str, source: PathSource, root: Path, window: PartitionWindow | None
+) -> Pattern:
+    """The source's path for one partition, or as it is.
 
-
-def _fixed_folder(source: FilesSource | EventsSource) -> Path:
-    """The part of the path that is the same for every partition."""
-    folders = PurePosixPath(source.path).parts[:-1]
-    return Path(*itertools.takewhile(lambda folder: PARTITION_FIELD not in folder, folders))
-
-
-def _relative(source: FilesSource | EventsSource, window: PartitionWindow | None) -> str:
+    Raises:
+        SourceError: no version of a table that changes slowly was known when it began.
+    """
     if source.partitioned != (window is not None):
         raise ValueError(f"partitioned is {source.partitioned} but the window is {window}")
-    return source.path.replace(PARTITION_FIELD, window.key) if window else source.path
+    pattern = pattern_of(source.path)
+    if window is None:
+        return pattern
+    if source.versioned:
+        versions = newest_version(name, pattern, root, window.key)
+        return pattern.at(version=versions)
+    return pattern.at(partition=window.key)
+
+
+def delivery(
+    name: str, source: PathSource, root: Path, pattern: Pattern, title: str, listing: Listing
+) -> Delivery:
+    """A partition whose files were listed already."""
+    return Delivery(name, source, place_of(name, pattern, root), pattern, listing, title)
+
+
+def _delivered(
+    name: str, source: PathSource, root: Path, window: PartitionWindow | None
+) -> Delivery:
+    pattern = pattern_at(name, source, root, window)
+    place, listing = place_of(name, pattern, root), Listing()
+    for found in place.list(pattern):
+        listing.add(found)
+    delivered = Delivery(name, source, place, pattern, listing, _title(name, window))
+    check_delivery(delivered)
+    return delivered
+
+
+def _is_binary(source: PathSource) -> bool:
+    return isinstance(source, FilesSource) and source.format == "binary"
+
+
+def _parse(found: Delivery, file: Found, raw: bytes) -> pl.DataFrame:
+    source, where = found.source, _where(found, file)
+    if not raw.strip():
+        raise SourceError(f"{where} is empty ({len(raw)} bytes). {_EMPTY}")
+    if isinstance(source, FilesSource) and source.format == "parquet":
+        return parse_parquet(raw, source.columns, where)
+    text = unpacked(raw, file.path, where)
+    if isinstance(source, EventsSource):
+        columns = dict(source.columns)
+        if source.offset:
+            columns[source.offset] = "int64"
+        return parse_lines(text, columns, where)
+    if source.format == "jsonl":
+        return parse_lines(text, source.columns, where)
+    return parse_csv(text, source.columns, source.null_values, where)
+
+
+def _one_table(found: Delivery, frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    source, files = found.source, found.listing.files
+    if isinstance(source, EventsSource) and source.offset:
+        titles = [found.place.title(file.path) for file in files]
+        batches = [
+            Batch(frame, title) for frame, title in zip(frames, titles, strict=True) if frame.height
+        ]
+        whole = consume(BatchLog(batches, source.offset), source.offset, found.title)
+    else:
+        whole = pl.concat(frames)
+    if whole.is_empty():
+        where = _where(found, files[0])
+        raise SourceError(f"{where} has columns but no rows. {_EMPTY}")
+    return whole
+
+
+def _receipt(found: Delivery, digests: Sequence[str]) -> dict[str, Any]:
+    """Plain and short however many files there are; on S3 their ETags stand for the content."""
+    files = found.listing.files
+    kind = "etag" if found.pattern.is_s3 else "sha256"
+    values = [file.etag for file in files] if found.pattern.is_s3 else digests
+    if len(files) == 1 and found.pattern.is_one_file:
+        return {"path": files[0].path, "bytes": files[0].bytes, kind: values[0]}
+    lines = [f"{file.path}\0{value}\n" for file, value in zip(files, values, strict=True)]
+    return {
+        "path": found.pattern.path,
+        "files": len(files),
+        "bytes": found.listing.bytes,
+        "sha256": hashlib.sha256("".join(lines).encode()).hexdigest(),
+    }
+
+
+def _where(found: Delivery, file: Found) -> str:
+    return f"{found.title}: {found.place.title(file.path)}"
+
+
+def _nothing(found: Delivery) -> SourceError:
+    remedy = (
+        f"Deliver the file, or correct 'path' ({found.source.path!r}) of this source in defs.yaml."
+    )
+    if found.pattern.is_s3 or not found.pattern.is_one_file:
+        path = found.place.title(found.pattern.below)
+        return SourceError(f"{found.title}: no file matches {path}. {remedy}")
+    file = Path(found.place.title(found.pattern.path))
+    return SourceError(f"{found.title}: there is no file {file}. {_neighbours(file)} {remedy}")
 
 
 def _neighbours(file: Path) -> str:
@@ -148,89 +218,3 @@ def _neighbours(file: Path) -> str:
 
 def _title(name: str, window: PartitionWindow | None) -> str:
     return f"{name} [{window.key}]" if window else name
-
-
-def _parse_csv(content: bytes, source: FilesSource, where: str) -> pl.DataFrame:
-    text = decode(content, where)
-    check_names(csv_header(text), source.columns, where)
-    raw = csv_cells(text, source.null_values, where)
-    typed = from_text(raw, source.columns, where, lambda row: f"line {line_of(text, row)}")
-    return typed.filter(~pl.all_horizontal(pl.all().is_null())) if raw.width > 1 else typed
-
-
-def csv_header(text: str) -> list[str]:
-    """The column names of a CSV file, as they are: one may be there twice."""
-    return next(csv.reader(io.StringIO(text, newline="")), [])
-
-
-def csv_cells(text: str, null_values: Sequence[str], where: str) -> pl.DataFrame:
-    """The cells of a CSV file as strings.
-
-    Raises:
-        SourceError: it is not CSV, or a line has too few or too many fields.
-    """
-    width = len(csv_header(text))
-    try:
-        raw = pl.read_csv(
-            io.BytesIO(text.encode()), infer_schema=False, null_values=list(null_values)
-        )
-    except pl.exceptions.PolarsError as error:
-        _check_widths(text, width, where)
-        raise SourceError(
-            f"{where} is not CSV: {str(error).splitlines()[0]}. Look for an unclosed quote."
-        ) from error
-    if raw[:, -1].null_count():
-        _check_widths(text, width, where)
-    return raw
-
-
-def decode(content: bytes, where: str) -> str:
-    """A file's text.
-
-    Raises:
-        SourceError: it is not UTF-8; names the line.
-    """
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise SourceError(
-            f"{where}, line {line}: byte 0x{content[error.start]:02x} is not UTF-8. Write the file"
-            " in UTF-8."
-        ) from error
-
-
-def _records(text: str) -> Iterator[tuple[int, list[str]]]:
-    """Each record after the header and the line it begins on: a quoted field may hold newlines."""
-    reader = csv.reader(io.StringIO(text, newline=""))
-    begins = 1
-    for number, record in enumerate(reader):
-        if number:
-            yield begins, record
-        begins = reader.line_num + 1
-
-
-def line_of(text: str, row: int) -> int:
-    """The line of the file that a row begins on."""
-    return next((line for number, (line, _) in enumerate(_records(text)) if number == row), row + 2)
-
-
-def _check_widths(text: str, width: int, where: str) -> None:
-    """Refuse a line with too few or too many fields: half a file must not pass for nulls."""
-    for line, record in _records(text):
-        if record and len(record) != width:
-            raise SourceError(
-                f"{where}, line {line}: {len(record)} fields, but the header has {width}. Was the"
-                " file cut off, or does a field hold an unquoted comma? Deliver it again, whole."
-            )
-
-
-def _parse_parquet(content: bytes, declared: Columns, where: str) -> pl.DataFrame:
-    try:
-        frame = pl.read_parquet(io.BytesIO(content))
-    except pl.exceptions.PolarsError as error:
-        raise SourceError(
-            f"{where} is not a whole Parquet file: {str(error).splitlines()[0]}. Deliver it again."
-        ) from error
-    check_names(frame.columns, declared, where)
-    return from_typed(frame, declared, where)

@@ -1,16 +1,19 @@
-"""The door of this room: read a source, fingerprint it, or ask which partitions have landed."""
+"""The door of this room: read a source, look what it holds, or take its fingerprint."""
 
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ml_assets.sources.files import file_receipt, has_file, read_file
+from ml_assets.sources.files import file_receipt, read_file
+from ml_assets.sources.look import Looked, look_at_files
 from ml_assets.sources.schema import Reading
-from ml_assets.sources.sql import have_rows, read_sql, sql_receipt
+from ml_assets.sources.seen import Seen
+from ml_assets.sources.sql import look_at_sql, read_sql, sql_receipt
 from ml_assets.spec.partitions import PartitionWindow
 from ml_assets.spec.sources import SourceSpec
 
-__all__ = ["Reading", "available", "read_source", "receipt_of"]
+__all__ = ["Looked", "Reading", "Seen", "available", "look", "read_source", "receipt_of"]
 
 SqlUrl = Callable[[str], str]
 
@@ -44,6 +47,32 @@ def receipt_of(
     return file_receipt(name, source, root, window)
 
 
+def look(
+    name: str,
+    source: SourceSpec,
+    root: Path,
+    sql_url: SqlUrl,
+    partitions: Sequence[PartitionWindow] | None,
+    seen: Seen | None = None,
+    now: datetime | None = None,
+) -> Looked:
+    """What a source holds: which partitions are whole, and the receipt of each.
+
+    Args:
+        partitions: those that are asked about; None exactly where ``source.partitioned`` is false.
+        seen: what earlier looks found: what nobody touched since is not read again. None: it is.
+        now: of this look; default: now.
+
+    Raises:
+        SourceError: the landing folder, the bucket or the database is missing.
+    """
+    if source.partitioned != (partitions is not None):
+        raise ValueError(f"{name}: partitioned is {source.partitioned}, asked for {partitions}")
+    if source.kind == "sql":
+        return look_at_sql(name, source, sql_url, partitions, seen, now or datetime.now(UTC))
+    return look_at_files(name, source, root, partitions, seen, now or datetime.now(UTC))
+
+
 def available(
     name: str,
     source: SourceSpec,
@@ -51,14 +80,11 @@ def available(
     sql_url: SqlUrl,
     partitions: Sequence[PartitionWindow],
 ) -> tuple[str, ...]:
-    """Keys of those ``partitions`` that have landed, in their order.
+    """Keys of those ``partitions`` that have landed and are whole, in their order.
 
     Raises:
         SourceError: the landing folder or the database is missing.
         ValueError: the source is not partitioned.
     """
-    if not source.partitioned:
-        raise ValueError(f"{name} is not partitioned: it is read whole")
-    if source.kind == "sql":
-        return have_rows(name, source, sql_url, partitions)
-    return tuple(w.key for w in partitions if has_file(name, source, root, w))
+    keys = look(name, source, root, sql_url, partitions).keys
+    return tuple(key for key in keys if key is not None)

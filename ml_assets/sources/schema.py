@@ -6,6 +6,7 @@ column.
 
 import difflib
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -45,6 +46,11 @@ _NATIVE: Mapping[DType, type] = {"int64": int, "float64": float, "string": str, 
 """The Python type that needs no conversion."""
 _INT64_EDGE = 2**63
 _LARGEST = sys.float_info.max
+_LISTED = 50
+"""Sentences of one message."""
+_COMPARED = 100
+"""Unknown names that are compared with the declared ones: it takes a while."""
+_LONG_NAME = 200
 
 
 @dataclass(frozen=True)
@@ -88,21 +94,22 @@ def check_names(found: Sequence[str], declared: Columns, where: str) -> None:
 
 def name_problems(found: Sequence[str], declared: Columns) -> list[str]:
     """What is wrong with a table's column names, one sentence each; close names are suggested."""
-    missing = [name for name in declared if name not in found]
-    unknown = [name for name in dict.fromkeys(found) if name not in declared]
-    twice = sorted({name for name in found if list(found).count(name) > 1})
+    counts = Counter(found)
+    missing = [name for name in declared if name not in counts]
+    unknown = [name for name in counts if name not in declared]
+    compared = [name for name in unknown[:_COMPARED] if len(name) <= _LONG_NAME]
     problems: list[str] = []
     for name in missing:
-        close = difflib.get_close_matches(name, unknown, n=1)
+        close = difflib.get_close_matches(name, compared, n=1)
         hint = f"; the unknown column {close[0]!r} is close: was it renamed?" if close else ""
         problems.append(f"column {name!r} is declared but not there{hint}")
     for name in unknown:
-        close = difflib.get_close_matches(name, missing or list(declared), n=1)
+        candidates = (missing or list(declared)) if name in compared else []
+        close = difflib.get_close_matches(name, candidates, n=1)
         hint = f" (closest declared name: {close[0]!r})" if close else ""
-        problems.append(f"column {name!r} is there but not declared{hint}")
-    return problems + [
-        f"column {name!r} is there {list(found).count(name)} times" for name in twice
-    ]
+        problems.append(f"column {_shown(name)} is there but not declared{hint}")
+    twice = sorted(name for name, count in counts.items() if count > 1)
+    return problems + [f"column {_shown(name)} is there {counts[name]} times" for name in twice]
 
 
 def from_text(frame: pl.DataFrame, declared: Columns, where: str, place: Place) -> pl.DataFrame:
@@ -224,7 +231,16 @@ def type_typed(frame: pl.DataFrame, declared: Columns) -> tuple[pl.DataFrame, li
         if not fit
     ]
     casts = [_cast(frame.schema[n], n, dtype) for n, dtype in declared.items() if fits[n]]
-    return frame.select(casts), problems
+    try:
+        typed = frame.select(casts)
+    except pl.exceptions.PolarsError as error:
+        said = (str(error).splitlines() or ["it cannot be converted"])[0]
+        return frame.clear().select(casts), [*problems, f"a value is beyond its type: {said}"]
+    endless = [name for name, dtype in typed.schema.items() if dtype.is_float()]
+    bad = [(typed[name].is_infinite().fill_null(False), name) for name in endless]
+    infinite = [_first_bad(where, typed[name], name) for where, name in bad if where.any()]
+    place: Place = lambda row: f"row {row + 1}"  # noqa: E731  a sentence needs a place
+    return typed, [*problems, *_sentences(infinite, declared, place)]
 
 
 def _parse(text: pl.Series, dtype: DType) -> pl.Series:
@@ -339,16 +355,23 @@ def _refuse(problems: Sequence[_Bad], declared: Columns, where: str, place: Plac
 
 
 def _sentence(bad: _Bad, dtype: DType, place: Place) -> str:
-    shown = repr(bad.value)
-    shown = shown if len(shown) <= 60 else f"{shown[:57]}..."
+    shown = _shown(bad.value)
     more = f" (and {bad.count - 1} more such values)" if bad.count > 1 else ""
     rule = f"{dtype} is {_WRITTEN[dtype]}"
     return f"{place(bad.row)}, column {bad.column!r}: {shown} is not {dtype}; {rule}{more}"
 
 
+def _shown(value: object) -> str:
+    """A value as a message shows it: no longer than a person reads."""
+    whole = isinstance(value, str) and len(value) > _LONG_NAME
+    shown = repr(str(value)[:_LONG_NAME] if whole else value)
+    return shown if len(shown) <= 60 else f"{shown[:57]}..."
+
+
 def listed(lines: Sequence[str]) -> str:
-    """Sentences as the items of a list, each on a line of its own."""
-    return "".join(f"\n  - {line}" for line in lines)
+    """Sentences as the items of a list, each on a line of its own; of many, the first."""
+    more = f"\n  - and {len(lines) - _LISTED:,} more" if len(lines) > _LISTED else ""
+    return "".join(f"\n  - {line}" for line in lines[:_LISTED]) + more
 
 
 JSON_VALUES: Mapping[DType, tuple[type, ...]] = {

@@ -16,7 +16,10 @@ from urllib.parse import quote, quote_plus
 import polars as pl
 
 from ml_assets.errors import SourceError
+from ml_assets.sources.look import Key, Looked
 from ml_assets.sources.schema import SQL_VALUES, Reading, check_names, from_values
+from ml_assets.sources.seen import Seen
+from ml_assets.sources.sql_stamp import stamp
 from ml_assets.spec.partitions import PartitionWindow
 from ml_assets.spec.sources import SqlSource
 
@@ -70,19 +73,46 @@ def sql_receipt(
     return read_sql(name, source, sql_url, window).receipt
 
 
-def have_rows(
-    name: str, source: SqlSource, sql_url: SqlUrl, partitions: Sequence[PartitionWindow]
-) -> tuple[str, ...]:
-    """Keys of the partitions that have at least one row."""
+def look_at_sql(
+    name: str,
+    source: SqlSource,
+    sql_url: SqlUrl,
+    partitions: Sequence[PartitionWindow] | None,
+    seen: Seen | None,
+    now: datetime,
+) -> Looked:
+    """Ask the database how much there is of each partition; rows are read only where that changed.
+
+    Raises:
+        SourceError: the database cannot be used, or the table has other columns than declared.
+    """
+    spans = {window.key if window else None: window for window in partitions or [None]}
+    stamps: dict[Key, str] = {}
     with _open(name, source, sql_url) as database:
         table = _reflect(database, source)
-        return tuple(
-            window.key
-            for window in partitions
-            if database.connection.execute(
-                table.select().where(*_in_window(table, source, window)).limit(1)
-            ).first()
-        )
+        for key, window in spans.items():
+            found = stamp(database.connection, table, source, _in_window(table, source, window))
+            if found or key is None:
+                stamps[key] = found or ""
+        url = database.connection.engine.url.set(password=None, query={})
+        place = f"{url} {source.table}"
+
+    def named(key: Key) -> str:
+        return f"{place} {_range(spans[key])} {sorted(source.columns)}"
+
+    if seen:
+        seen.look({named(key): found for key, found in stamps.items()}, now)
+
+    def receipt(key: Key) -> dict[str, Any]:
+        if seen is None:
+            return sql_receipt(name, source, sql_url, spans[key])
+        kept = seen.receipt(named(key), stamps[key])
+        if kept is None:
+            kept = sql_receipt(name, source, sql_url, spans[key])
+            seen.keep(named(key), stamps[key], kept)
+        return kept
+
+    return Looked(tuple(stamps), {}, receipt)
 
 
 @contextmanager
@@ -226,8 +256,12 @@ def _receipt(
     return {
         "connection": source.connection,
         "table": source.table,
-        "range": [window.start.isoformat(), window.end.isoformat()] if window else None,
+        "range": _range(window),
         "rows": frame.height,
         "last": last.isoformat() if isinstance(last, datetime) else None,
         "sha256": hashlib.sha256(text.encode()).hexdigest(),
     }
+
+
+def _range(window: PartitionWindow | None) -> list[str] | None:
+    return [window.start.isoformat(), window.end.isoformat()] if window else None

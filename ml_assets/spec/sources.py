@@ -1,17 +1,24 @@
 """Where a pipeline's tables come from, and the schema and contract each must meet."""
 
-from pathlib import PurePosixPath
 from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
 from ml_assets.spec.base import Frozen, Name, unset
 from ml_assets.spec.bounds import FreshnessSpec, VolumeSpec
+from ml_assets.spec.paths import FIELD, PARTITION_FIELD, VERSION_FIELD, inside, source_path
 
 DType = Literal["int64", "float64", "string", "boolean", "date", "datetime"]
 """``datetime`` is UTC with microseconds: a table never holds a naive time."""
 
-PARTITION_FIELD = "{partition}"
+OBJECT_COLUMNS: dict[str, DType] = {
+    "path": "string",
+    "bytes": "int64",
+    "modified": "datetime",
+    "sha256": "string",
+    "etag": "string",
+}
+"""What a file that is taken in by reference can tell of itself; ``sha256`` reads it once."""
 
 
 class _Source(Frozen):
@@ -62,37 +69,71 @@ class _Source(Frozen):
     def _contract_is_inside(cls, value: str) -> str:
         return inside(value)
 
+    @property
+    def versioned(self) -> bool:
+        """Whether each partition gets the newest version that was known when it began."""
+        return False
+
 
 class FilesSource(_Source):
-    """Files of one format: one a partition (``landing/flights/{partition}.csv``), or one in all."""
+    """Files of one format: one or more a partition, or in all; on this machine or on S3.
+
+    ``landing/flights/{partition}.csv``, ``landing/{partition}/*.csv.gz``,
+    ``s3://bucket/images/{partition}/{camera}/*.jpg``. With ``{version}``, a date, instead of
+    ``{partition}``: a table that changes slowly.
+    """
 
     kind: Literal["files"]
     path: str
-    format: Literal["csv", "parquet", "jsonl"]
+    format: Literal["csv", "parquet", "jsonl", "binary"]
+    """``binary``: the files stay where they are; the table refers to them, a row each."""
     null_values: tuple[str, ...] = Field(default=("",), strict=False)
     """Text that means "no value" (CSV only)."""
 
     @field_validator("path")
     @classmethod
     def _path_is_inside(cls, value: str) -> str:
-        return inside(value)
+        return source_path(value)
 
     @model_validator(mode="after")
     def _path_names_the_partition(self) -> Self:
+        if self.format == "parquet" and self.path.endswith(".gz"):
+            raise ValueError("a Parquet file is compressed by itself: gzip is for csv and jsonl")
+        _check_fields(self, [*self.columns] if self.format == "binary" else [])
+        if self.format == "binary":
+            _check_references(self)
         return _check_partition_field(self)
+
+    @property
+    def versioned(self) -> bool:
+        return VERSION_FIELD in self.path
 
 
 class EventsSource(_Source):
-    """An append-only event stream in JSON lines, one file per partition."""
+    """An append-only event stream in JSON lines, one or more files (micro-batches) a partition."""
 
     kind: Literal["events"]
     path: str
+    offset: Name | None = Field(default=None, exclude_if=unset)
+    """Field of each event that numbers it within its partition, without a gap; None: no numbers."""
     known_at: str = Field()  # pyright: ignore[reportIncompatibleVariableOverride]  an event always says when it became known
 
     @field_validator("path")
     @classmethod
     def _path_is_inside(cls, value: str) -> str:
-        return inside(value)
+        return source_path(value)
+
+    @model_validator(mode="after")
+    def _fields_of_the_path(self) -> Self:
+        _check_fields(self, [])
+        if VERSION_FIELD in self.path:
+            raise ValueError(f"{VERSION_FIELD} is for kind: files; events come in partitions")
+        if self.offset in self.columns:
+            raise ValueError(
+                f"offset {self.offset!r} is declared in 'columns' as well: it numbers the events"
+                " and is no part of the table; remove it there"
+            )
+        return self
 
     @model_validator(mode="after")
     def _path_names_the_partition(self) -> Self:
@@ -124,24 +165,43 @@ SourceName = Name
 PathSource = TypeVar("PathSource", FilesSource, EventsSource)
 
 
-def inside(path: str) -> str:
-    """Accept a relative path that stays below its root.
+def _check_fields(source: "FilesSource | EventsSource", columns: list[str]) -> None:
+    """Each ``{field}`` of the path is one that something reads."""
+    known = {PARTITION_FIELD[1:-1], VERSION_FIELD[1:-1], *columns}
+    unknown = sorted(set(FIELD.findall(source.path)) - known)
+    if unknown:
+        raise ValueError(
+            f"path {source.path!r} holds {{{unknown[0]}}}, which is neither {PARTITION_FIELD} nor a"
+            " declared column of a binary source: correct it, or declare it in 'columns'"
+        )
 
-    Raises:
-        ValueError: the path is absolute, climbs out with ``..``, or would after a URL's unescaping.
-    """
-    parts = PurePosixPath(path)
-    odd = any(sign in path for sign in "\0\\%")
-    if parts.is_absolute() or ".." in parts.parts or not path.strip() or odd:
-        raise ValueError(f"{path!r} must be a relative path that stays inside its folder")
-    return path
+
+def _check_references(source: "FilesSource") -> None:
+    """A file taken in by reference has no columns but what it tells, and what its path says."""
+    parsed = set(FIELD.findall(source.path))
+    strange = [
+        name
+        for name, dtype in source.columns.items()
+        if name not in parsed and OBJECT_COLUMNS.get(name) != dtype
+    ]
+    if strange:
+        known = ", ".join(f"{name}: {dtype}" for name, dtype in OBJECT_COLUMNS.items())
+        raise ValueError(
+            f"columns {strange} of a binary source are neither fields of its path nor one of"
+            f" {{{known}}}"
+        )
+    if "path" not in source.columns:
+        raise ValueError("a binary source refers to files: declare the column path: string")
 
 
 def _check_partition_field(source: PathSource) -> PathSource:
-    if source.partitioned and PARTITION_FIELD not in source.path:
+    cut = [field for field in (PARTITION_FIELD, VERSION_FIELD) if field in source.path]
+    if len(cut) > 1:
+        raise ValueError(f"path {source.path!r} holds {' and '.join(cut)}: one of them cuts it")
+    if source.partitioned and not cut:
         raise ValueError(
             f"path {source.path!r} of a partitioned source must hold {PARTITION_FIELD}"
         )
-    if not source.partitioned and PARTITION_FIELD in source.path:
-        raise ValueError(f"path {source.path!r} holds {PARTITION_FIELD} but partitioned is false")
+    if not source.partitioned and cut:
+        raise ValueError(f"path {source.path!r} holds {cut[0]} but partitioned is false")
     return source

@@ -146,7 +146,8 @@ class LakeFsStore:
 
 
 def _commit(found: Recorded) -> Commit:
-    metadata = {k: v for k, v in found.metadata.items() if k not in (TIME, BRANCH)}
+    ours = (name for name in found.metadata if not name.startswith(".lakefs"))
+    metadata = {name: found.metadata[name] for name in ours if name not in (TIME, BRANCH)}
     try:
         when = datetime.fromisoformat(found.metadata[TIME])
     except (KeyError, ValueError):  # somebody else's commit

@@ -38,7 +38,7 @@ class LakeFsRepository:
         self.api = LakeFsApi(server, name, pause)
         self.keys = keys_of(location)
         self._gateway = S3Gateway(server, name)
-        self.state = lru_cache(maxsize=256)(self._read_state)
+        self.state = lru_cache(maxsize=64)(self._read_state)
         self._verified: set[tuple[CommitId, str]] = set()
         self._small: dict[str, bytes] = {}
 
@@ -95,6 +95,7 @@ class LakeFsRepository:
             self._gateway.address(commit, path),
             storage_options=self._gateway.options,
             credential_provider=None,
+            glob=False,
         )
 
     def write_to(self, commit: CommitId, path: str, target: Path) -> None:
@@ -114,6 +115,8 @@ class LakeFsRepository:
     def published_since(self, base: CommitId, head: CommitId, run_key: str) -> Recorded | None:
         """The commit after ``base`` that published this work, held to its manifest: what lakeFS
         shows of a commit is anybody's word."""
+        if head == base:
+            return None
         since = itertools.takewhile(lambda each: each.id != base, self.api.log(head))
         for each in since:
             if each.metadata.get(RUN_KEY) == run_key and self.state(each.id).run_key == run_key:

@@ -27,8 +27,8 @@ from ml_assets.registry.ledger.stages import champion
 from ml_assets.registry.release.loading import provenance_in_force
 from ml_assets.settings import read_settings
 from ml_assets.spec.canonical import digest_of
-from ml_assets.storage.embedded import open_snapshots
 from ml_assets.storage.layout import Address
+from ml_assets.storage.stores import open_snapshots
 from ml_assets_tests.automation.conftest import World
 from ml_assets_tests.worlds import deliveries
 

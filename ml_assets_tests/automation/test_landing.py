@@ -1,11 +1,17 @@
 """The landing sensor: what lands is taken in once, what failed waits, and the model follows."""
 
+import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import dagster as dg
+import pytest
 
 from ml_assets.runs.reliability import reliability
+from ml_assets.settings import read_settings
+from ml_assets.storage.layout import Address
+from ml_assets.storage.stores import open_snapshots
 from ml_assets_tests.automation.conftest import World
 from ml_assets_tests.worlds import deliveries
 
@@ -66,7 +72,7 @@ def test_a_partition_that_failed_waits_until_its_source_changes(plant: Plant):
     world = plant(3, LANDING)
     arrivals = world.sources / "arrivals" / "2024-01-15.jsonl"
     good = arrivals.read_text()
-    arrivals.write_text(good.replace("true", "null").replace("false", "null"))
+    deliveries.deliver(arrivals, good.replace("true", "null").replace("false", "null"))
     assert world.settle() == ["sources", "sources", "table_closed_orders", "features"]
     assert world.published("validated_table", "arrivals") == WEEKS[:2]
     assert world.published("feature_set") == WEEKS[1:2]  # its neighbours are not held up
@@ -75,7 +81,7 @@ def test_a_partition_that_failed_waits_until_its_source_changes(plant: Plant):
     for _ in range(3):
         said = world.says()
         assert f"sources [2024-01-15] failed in run {run.run_id[:8]} and waits" in said
-    arrivals.write_text(good)
+    deliveries.deliver(arrivals, good)
     (request,) = world.asks_for()
     assert request.tags["why"].startswith("sources [2024-01-15]")
     assert world.execute(request)
@@ -166,3 +172,59 @@ def test_the_model_follows_once_its_data_is_published_and_a_refusal_stands(plant
     ran = reliability(world.graph.spec, world.instance, now - timedelta(days=1), now)
     assert ran.work[-1].end == "refused"
     assert ran.share == 1.0
+
+
+def test_a_file_that_is_still_being_written_holds_up_its_partition_only(
+    plant: Plant, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("ml_assets.sources.whole.QUIET", timedelta(days=1))  # of a slow machine
+    world = plant(2, LANDING)
+    world.settle()
+    deliveries.land(world.sources, 4)
+    orders = world.sources / "orders" / "2024-01-15.csv"
+    whole = orders.read_text()
+    orders.write_text(whole[: len(whole) // 2].rstrip())
+    (request,) = world.asks_for()
+    assert request.tags["why"] == "sources [2024-01-22]: never made"
+    assert world.execute(request)
+    world.settle()
+    said = world.says()
+    assert "orders [2024-01-15] is left for now" in said
+    assert "does not end with a line break yet" in said
+    orders.write_text(whole)
+    assert "the next look tells" in str(world.evaluate().skip_message)
+    (request,) = world.asks_for()
+    assert request.tags["why"] == "sources [2024-01-15]: never made"
+
+
+def test_a_refused_file_fails_its_partition_and_not_the_tick(plant: Plant, tmp_path: Path):
+    world = plant(2, LANDING)
+    world.settle()
+    deliveries.land(world.sources, 4)
+    orders = world.sources / "orders" / "2024-01-15.csv"
+    good = orders.read_text()
+    orders.rename(tmp_path / "elsewhere.csv")
+    orders.symlink_to(tmp_path / "elsewhere.csv")
+    assert world.settle() == ["sources", "sources", "table_closed_orders"]
+    assert world.published("validated_table", "orders") == [*WEEKS[:2], WEEKS[3]]
+    assert "sources [2024-01-15] failed in run" in world.says()
+    orders.unlink()
+    orders.write_text(good)
+    world.settle()
+    assert world.published("raw_snapshot", "orders") == WEEKS
+
+
+def test_a_late_record_is_a_new_version_and_the_old_one_stays_readable(plant: Plant):
+    world = plant(2, LANDING)
+    world.settle()
+    store = open_snapshots(read_settings().snapshots)
+    table = Address("deliveries", "raw_snapshot", "arrivals", WEEKS[1])
+    then = store.resolve("main")
+    before = store.scan(then, table.table).collect()
+    arrivals = world.sources / "arrivals" / f"{WEEKS[1]}.jsonl"
+    late = {"order": 10**6, "late": True, "arrived_at": "2024-01-20T00:00:00Z"}
+    arrivals.write_text(arrivals.read_text() + json.dumps(late) + "\n")
+    assert world.settle() == ["sources", "table_closed_orders", "features"]
+    after = store.scan(store.resolve("main"), table.table).collect()
+    assert after.height == before.height + 1
+    assert store.scan(then, table.table).collect().equals(before)

@@ -38,6 +38,7 @@ OPTIONS = {
     "prove": {"what", "which", "despite_code", "from_snapshots", "keep", "json"},
     "export": {"pipeline", "to"},
     "verify": {"subject", "key", "head", "json"},
+    "data": {"verb"},
     "read": {"key", "partition", "version", "limit", "format", "output"},
     "contract": {"action"},
     "quarantine": {"action"},

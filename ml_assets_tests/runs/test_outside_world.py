@@ -45,8 +45,10 @@ def schedule(root: Path, week: str) -> pl.DataFrame:
 
 
 def events(root: Path, week: str) -> pl.DataFrame:
-    lines = (root / f"arrivals/{week}.jsonl").read_text().splitlines()
+    files = sorted((root / f"arrivals/{week}").iterdir())
+    lines = [line for file in files for line in file.read_text().splitlines()]
     frame = pl.DataFrame([json.loads(line) for line in lines], infer_schema_length=None)
+    assert frame["offset"].to_list() == list(range(frame.height))
     times = pl.col("sched_dep_time", "landed_at", "known_at")
     return frame.with_columns(times.str.to_datetime("%Y-%m-%dT%H:%M:%SZ", time_zone="UTC"))
 
@@ -197,7 +199,8 @@ def test_the_next_weeks_land_whole_until_the_year_is_over(tmp_path: Path):
     after = content(tmp_path)
     assert set(after) - set(before) == {
         "landing/flights/2013-12-23.csv",
-        "arrivals/2013-12-23.jsonl",
+        "arrivals/2013-12-23/000000000000.jsonl",
+        "arrivals/2013-12-23/000000004096.jsonl",
     }
     changed = {name for name in before if after[name] != before[name]}
     assert changed == {"weather.db"}

@@ -30,6 +30,13 @@ FILES: Raw = {
     "key": ["order"],
     "contract": "contracts/orders.json",
 }
+REFERENCES: Raw = {
+    **FILES,
+    "format": "binary",
+    "path": "images/{partition}/*.jpg",
+    "columns": {"path": "string", "bytes": "int64"},
+    "key": ["bytes"],
+}
 EVENTS: Raw = {
     "kind": "events",
     "path": "events/returns/{partition}.jsonl",
@@ -340,8 +347,23 @@ SOURCE: TypeAdapter[SourceSpec] = TypeAdapter(SourceSpec)
         (FILES, "path", "../{partition}.csv", "stays inside its folder"),
         (FILES, "path", "orders.csv", "of a partitioned source must hold {partition}"),
         (FILES, "partitioned", False, "holds {partition} but partitioned is false"),
-        (FILES, "format", "xlsx", "'csv', 'parquet' or 'jsonl'"),
+        (FILES, "format", "xlsx", "'csv', 'parquet', 'jsonl' or 'binary'"),
         (FILES, "watermark", "placed", "Extra inputs are not permitted"),
+        (FILES, "path", "s3://bucket", "names a bucket and nothing in it"),
+        (FILES, "path", "s3://*/{partition}.csv", "given as it is"),
+        (FILES, "path", "s3://bucket/../{partition}.csv", "stays inside its folder"),
+        (FILES, "path", "{shop}/{partition}.csv", "{shop}, which is neither {partition} nor"),
+        (FILES, "path", "{partition}/{version}.csv", "one of them cuts it"),
+        (FILES, "path", "{partition}/a**.csv", "** stands once, between two slashes"),
+        (FILES, "path", "{partition}/**", "** stands once, between two slashes"),
+        (FILES, "path", "{partition}/[ab].csv", "wildcards are *, ? and **"),
+        (FILES, "path", "a//{partition}.csv", "has an empty part"),
+        (FILES, "format", "binary", "of a binary source are neither fields of its path nor"),
+        ({**FILES, "format": "parquet"}, "path", "{partition}.gz", "compressed by itself"),
+        (REFERENCES, "columns", {"bytes": "int64"}, "declare the column path: string"),
+        (REFERENCES, "columns.bytes", "string", "of a binary source are neither"),
+        (EVENTS, "offset", "order", "declared in 'columns' as well"),
+        (EVENTS, "path", "{version}.jsonl", "events come in partitions"),
         (EVENTS, "known_at", ..., "Field required"),
         (EVENTS, "known_at", "placed", "not declared"),
         (EVENTS, "path", "/events/{partition}.jsonl", "stays inside its folder"),
@@ -523,3 +545,16 @@ def test_a_spec_cannot_be_changed() -> None:
     spec = TrainingSpec()
     with pytest.raises(ValidationError, match="frozen"):
         spec.epochs = 3
+
+
+def test_drift_needs_partitions_and_an_alarm_that_can_be() -> None:
+    from ml_assets.spec.drift import DriftSpec, RetrainSpec
+
+    assert DriftSpec().retrain is None
+    assert "nulls" not in RetrainSpec().on, "lost values are mended, not learned"
+    with pytest.raises(ValueError, match="alarm_at 4 of 3 windows can never be"):
+        DriftSpec(windows=3, alarm_at=4)
+    watched = changed(changed(SPEC, "drift", {}), "partitions", {"cadence": "none"})
+    assert "drift compares new partitions, and there are none" in refusal(
+        lambda: PipelineSpec.model_validate(watched)
+    )

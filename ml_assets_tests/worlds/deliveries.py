@@ -5,6 +5,7 @@ something to learn, and something that would leak.
 """
 
 import json
+import os
 import random
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -182,15 +183,23 @@ def land(sources: Path, weeks: int, *, heavy: frozenset[int] = frozenset()) -> N
     """
     for folder in ("orders", "arrivals"):
         (sources / folder).mkdir(parents=True, exist_ok=True)
-    (sources / "depots.csv").write_text("depot,docks\nnorth,4\nsouth,2\nwest,9\n")
+    deliver(sources / "depots.csv", "depot,docks\nnorth,4\nsouth,2\nwest,9\n", START)
     draw = random.Random(7)
     for week in range(weeks):
         begin = START + timedelta(weeks=week)
         orders, arrivals = _week(draw, begin, first=week * ORDERS, heavy=week in heavy)
         name = begin.date().isoformat()
         header = "order,depot,load,ordered_at\n"
-        (sources / "orders" / f"{name}.csv").write_text(header + "\n".join(orders) + "\n")
-        (sources / "arrivals" / f"{name}.jsonl").write_text("\n".join(arrivals) + "\n")
+        end = begin + timedelta(weeks=1)
+        deliver(sources / "orders" / f"{name}.csv", header + "\n".join(orders) + "\n", end)
+        deliver(sources / "arrivals" / f"{name}.jsonl", "\n".join(arrivals) + "\n", end)
+
+
+def deliver(file: Path, text: str, at: datetime | None = None) -> None:
+    """Write a file of ``at``, or of an hour ago: nobody waits for the rest of it."""
+    file.write_text(text)
+    at = at or datetime.now(UTC) - timedelta(hours=1)
+    os.utime(file, (at.timestamp(), at.timestamp()))
 
 
 def _week(

@@ -116,8 +116,9 @@ class Ground:
         shutil.copy(self.world / "weather.db", own)
         for folder in ("landing/flights", "arrivals"):
             (own / folder).mkdir(parents=True)
-            for file in sorted((self.world / folder).glob("[0-9]*"))[:weeks]:
-                shutil.copy(file, own / folder)
+            for there in sorted((self.world / folder).glob("[0-9]*"))[:weeks]:
+                copy = shutil.copytree if there.is_dir() else shutil.copy
+                copy(there, own / folder / there.name)
         return own
 
     def command(self, *arguments: str) -> Ran:

@@ -1,6 +1,7 @@
 """Generated weeks are a function of seed and week, and each knob changes what it says it does."""
 
 import json
+import shutil
 import sqlite3
 from collections.abc import Iterable
 from contextlib import closing
@@ -90,7 +91,7 @@ def test_another_seed_and_another_week_give_other_flights():
 def test_a_week_that_is_there_is_left_and_one_that_is_half_there_is_made_whole(tmp_path: Path):
     before = laid_out(tmp_path, PLAIN, [WEEK])
     rows = observed(tmp_path)
-    (tmp_path / f"arrivals/{WEEK}.jsonl").unlink()
+    shutil.rmtree(tmp_path / f"arrivals/{WEEK}")
     assert laid_out(tmp_path, PLAIN, [WEEK, WEEK]) == before
     assert observed(tmp_path) == rows
 

@@ -1,0 +1,105 @@
+"""Sources on S3: objects are listed by their prefix and read as they were listed.
+
+The endpoint and the credentials are boto3's own: AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, ... from the
+environment. boto3 is loaded when the first bucket is opened.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from ml_assets.errors import MlAssetsError, SettingsError, SourceError
+from ml_assets.sources.listing import Found, Refusal, odd_key
+from ml_assets.sources.pattern import Pattern
+
+CHUNK = 1 << 20
+# what S3 answers -> what it means, and what to do
+_REFUSALS = {
+    "NoSuchBucket": ("there is no such bucket", "Correct 'path' of this source in defs.yaml."),
+    "NoSuchKey": ("it was taken away meanwhile", "Deliver it again."),
+    "PreconditionFailed": ("it was replaced meanwhile", "Try again."),
+    "AccessDenied": ("access is denied", "Allow these credentials to list and read there."),
+    "403": ("access is denied", "Allow these credentials to list and read there."),
+    "InvalidAccessKeyId": ("the access key is unknown", "Set AWS_ACCESS_KEY_ID to one that is."),
+    "SignatureDoesNotMatch": ("the secret key is wrong", "Set AWS_SECRET_ACCESS_KEY anew."),
+    "ExpiredToken": ("the credentials have expired", "Renew them (AWS_SESSION_TOKEN)."),
+}
+_WHERE = "See that it is up and that AWS_ENDPOINT_URL (unset: AWS itself) leads there."
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """A bucket, read only."""
+
+    name: str
+    """Of the source; messages begin with it."""
+    bucket: str
+
+    def list(self, pattern: Pattern) -> Iterator[Found | Refusal]:
+        """The objects that a pattern stands for, in the order of their keys."""
+        with self._told(pattern.path):
+            pages = self._s3.get_paginator("list_objects_v2").paginate(
+                Bucket=self.bucket, Prefix=pattern.prefix
+            )
+            for page in pages:
+                for item in page.get("Contents", ()):
+                    if pattern.fields(item["Key"]) is not None:
+                        yield self._found(item)
+
+    def chunks(self, found: Found) -> Iterator[bytes]:
+        with self._told(self.title(found.path)):
+            answer = self._s3.get_object(
+                Bucket=self.bucket, Key=found.path, IfMatch=f'"{found.etag}"'
+            )
+            yield from answer["Body"].iter_chunks(CHUNK)
+
+    def title(self, path: str) -> str:
+        return f"s3://{self.bucket}/{path}"
+
+    def _found(self, item: dict[str, Any]) -> Found | Refusal:
+        odd = odd_key(self.name, item["Key"])
+        if odd:
+            return Refusal(item["Key"], odd)
+        modified = item["LastModified"].timestamp()
+        return Found(item["Key"], item["Size"], int(modified * 1e9), item["ETag"].strip('"'))
+
+    @cached_property
+    def _s3(self) -> Any:
+        from ml_assets.storage.s3_checkpoints import client
+
+        try:
+            return client()
+        except SettingsError as error:
+            raise SourceError(
+                f"{self.name}: s3://{self.bucket} cannot be read: boto3 is not installed here."
+                " pip install 'ml_assets[s3]'"
+            ) from error
+
+    @contextmanager
+    def _told(self, uri: str) -> Iterator[None]:
+        """What boto3 raises becomes what is wrong, where, and what to do."""
+        try:
+            yield
+        except MlAssetsError:
+            raise
+        except Exception as error:
+            raise SourceError(f"{self.name}: {uri} cannot be read: {_said(error)}") from error
+
+
+def _said(error: Exception) -> str:
+    from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
+
+    if isinstance(error, ClientError):
+        code = str(error.response.get("Error", {}).get("Code", "?"))
+        what, remedy = _REFUSALS.get(code, (f"it answered {code}", _WHERE))
+        return f"{what} ({error.operation_name}). {remedy}"
+    if isinstance(error, NoCredentialsError):
+        return (
+            "no credentials were found. Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the"
+            " environment."
+        )
+    if isinstance(error, BotoCoreError):
+        return f"it does not answer: {error}. {_WHERE}"
+    raise error
