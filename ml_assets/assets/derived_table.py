@@ -2,8 +2,9 @@
 
 import dagster as dg
 
+from ml_assets.assets.card import card_of
 from ml_assets.assets.graph import PipelineGraph
-from ml_assets.assets.metadata import history, table_metadata
+from ml_assets.assets.metadata import card_link, history, table_metadata
 from ml_assets.assets.partitioned import Events, Made, make_partitions
 from ml_assets.assets.publish import Draft, Work, input_version
 from ml_assets.assets.reads import table_reads
@@ -45,8 +46,10 @@ def derived_table(graph: PipelineGraph, table: str) -> dg.AssetsDefinition:
             work = Work(address, code_version, inputs, context.run_id)
             with Draft(store, work, base) as draft:
                 draft.table(rows, spec.key)
+                draft.card(rows, spec.key)
                 published = draft.publish(attributes={})
-            return Made(published, table_metadata(store, published, address))
+            metadata = {**table_metadata(store, published, address), **card_link(address)}
+            return Made(published, metadata, card=card_of(address, draft.statistics))
 
         whole = Address(graph.name, STAGE, table)
         yield from make_partitions(

@@ -26,11 +26,14 @@ from ml_assets.evaluation.baselines import Rows, score_baseline
 from ml_assets.evaluation.importance import importance, shuffle
 from ml_assets.evaluation.judge import ChampionScores, Holdout, judge
 from ml_assets.evaluation.robustness import Perturbed, spoil
+from ml_assets.evaluation.suspects import Scores, has_suspects, suspects
 from ml_assets.launch.launcher import Launcher
 from ml_assets.monitoring.baseline import BASELINE_FILE
+from ml_assets.operations.suspects import SUSPECTS_FILE
 from ml_assets.pictures.evaluation import evaluation_pictures
 from ml_assets.pictures.picture import Picture, Table, plain_markdown
 from ml_assets.pictures.release import changes_table
+from ml_assets.pictures.suspects import suspects_table
 from ml_assets.registry.ledger.chain import read
 from ml_assets.registry.records.run_history import RUN_FILE
 from ml_assets.registry.records.run_record import (
@@ -59,6 +62,8 @@ from ml_assets.storage.objects import LocalObjects
 from ml_assets.storage.snapshots import CommitId, SnapshotStore
 
 STAGE = "evaluation_report"
+ON_AN_ASSET = 10
+"""Label suspects that the asset's page shows."""
 
 
 def evaluation_report(graph: PipelineGraph) -> dg.AssetsDefinition:
@@ -90,7 +95,7 @@ def evaluation_report(graph: PipelineGraph) -> dg.AssetsDefinition:
         seeds = Seeds(graph, context, bench.launcher, known, trained, data)
         span = tuple(data.attributes["holdout"])
         report, scored = bench.judge(model, span, against, seeds)
-        measured = scored.measured()
+        measured, wrong = scored.measured(), bench.suspects(scored)
         baseline = make_baseline(graph, store, base, data, trained.data_version, scored.predictions)
         since = changes_since(context.log, graph, store, base, report)
         seen = (_champion_input(against.ref.digest),) if against else ()
@@ -102,6 +107,8 @@ def evaluation_report(graph: PipelineGraph) -> dg.AssetsDefinition:
             draft.text(RUN_FILE, record_bytes(run))
             if report.champion and report.champion.seeds:
                 draft.text(spread_file(graph), canonical_json(report.champion.seeds))
+            if wrong is not None:
+                draft.extra_table(SUSPECTS_FILE, wrong, graph.spec.features.key)
             if baseline:
                 draft.text(BASELINE_FILE, canonical_json(baseline))
             published = draft.publish(
@@ -114,6 +121,8 @@ def evaluation_report(graph: PipelineGraph) -> dg.AssetsDefinition:
                 data_version=digest_of(report),
             )
         shown = [*evaluation_pictures(report, graph.spec), changes_table(since)]
+        if wrong is not None:
+            shown.append(suspects_table(graph.name, wrong, most=ON_AN_ASSET))
         return _result(published, report, measured, shown, model_links(graph.name, trained))
 
     return materialize
@@ -165,26 +174,41 @@ class Bench:
             )
         return report, scored
 
+    def suspects(self, scored: Scored) -> pl.DataFrame | None:
+        """The rows of validation and holdout that the model is most wrong about."""
+        if scored.validation is None:
+            return None
+        sides: dict[Split, np.ndarray] = {
+            "validation": scored.validation,
+            "holdout": scored.predictions,
+        }
+        return suspects(self.spec, {k: Scores(self.rows(k), said) for k, said in sides.items()})
+
     def model(
         self, model: Subject, holdout: Holdout
     ) -> tuple[Scored, tuple[FeatureImportance, ...], Perturbed | None]:
         """The holdout's scores, how much the model needs each feature, and spoiled copies' scores.
 
-        The rows and all their copies are scored at once: the program starts only one time.
+        The validation split is scored along, for the label suspects. All of it is scored at once:
+        the program starts only one time.
         """
         rows = self.rows("holdout")
         shuffled = shuffle(self.spec, rows)
         spoiled = spoil(self.spec, rows, self.deviations())
+        beside = self.rows("validation") if has_suspects(self.spec) else rows.clear()
+        columns = shuffled.stacked.columns
         copies = [shuffled.stacked, *([spoiled.stacked] if spoiled else [])]
-        plain = rows.select(shuffled.stacked.columns)
-        scored = self.score(model, pl.concat([plain, *copies], how="vertical_relaxed"))
+        plain = [rows.select(columns), *copies, beside.select(columns)]
+        scored = self.score(model, pl.concat(plain, how="vertical_relaxed"))
         if isinstance(scored, NotComparable):  # the model's own features are in its own holdout
             raise StorageError(f"{self.graph.name}: the holdout does not fit: {scored.reason}")
-        ends = np.cumsum([len(rows), len(shuffled.stacked)])
-        own, mixed, worse = np.split(scored.predictions, ends)
+        ends = np.cumsum([len(part) for part in (rows, shuffled.stacked)])
+        own, mixed, rest = np.split(scored.predictions, ends)
+        worse, validation = np.split(rest, [len(rest) - len(beside)])
         found = importance(self.spec, holdout, shuffled, mixed)
         perturbed = Perturbed(spoiled, worse) if spoiled else None
-        return Scored(own, scored.result), found, perturbed
+        kept = validation if len(beside) else None
+        return Scored(own, scored.result, kept), found, perturbed
 
     def predictions(self, model: Ref) -> np.ndarray:
         """Of a model trained on this very set, on the holdout as it is."""

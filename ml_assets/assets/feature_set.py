@@ -6,10 +6,11 @@ from typing import Any
 import dagster as dg
 import polars as pl
 
+from ml_assets.assets.card import card_of, label_columns
 from ml_assets.assets.future_events import FutureGuard, both_refusals
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.leak_checks import ROWS_CHECKS, leak_specs
-from ml_assets.assets.metadata import history, table_metadata
+from ml_assets.assets.metadata import card_link, history, table_metadata
 from ml_assets.assets.parity import Replays, parity_spec
 from ml_assets.assets.partitioned import Events, Made, make_partitions, step_partitions
 from ml_assets.assets.publish import Draft, Published, Work, input_version
@@ -76,6 +77,7 @@ def feature_set(graph: PipelineGraph) -> dg.AssetsDefinition:
             work = Work(address, code_version, inputs, context.run_id)
             with Draft(store, work, base) as draft:
                 draft.table(rows, spec.features.key)
+<<<<<<< HEAD
                 published = draft.publish(
                     attributes={
                         "label_rate": label_rate(rows, graph),
@@ -83,6 +85,17 @@ def feature_set(graph: PipelineGraph) -> dg.AssetsDefinition:
                     }
                 )
             return Made(published, _metadata(store, published, address), checks)
+=======
+                draft.card(rows, spec.features.key, label_columns(spec))
+                attributes = {
+                    "label_rate": label_rate(rows, graph),
+                    "class_shares": class_shares(rows, graph),
+                }
+                published = draft.publish(attributes=attributes)
+            metadata = {**table_metadata(store, published, address), **card_link(address)}
+            rates, card = attributes["label_rate"], card_of(address, draft.statistics, spec)
+            return Made(published, {**metadata, **rates}, checks, card=card)
+>>>>>>> main
 
         whole = Address(graph.name, STAGE)
         yield from make_partitions(

@@ -6,6 +6,7 @@ from typing import Any
 import dagster as dg
 
 from ml_assets.assets.publish import Published
+from ml_assets.pictures.card import Card, card_pictures
 from ml_assets.pictures.picture import Picture, Table, album
 from ml_assets.registry.tracking.links import Links
 from ml_assets.spec.records import StageRecord
@@ -71,6 +72,19 @@ def model_links(pipeline: str, model: StageRecord) -> dict[str, Any]:
 def pictures(shown: Sequence[Picture | Table]) -> dict[str, Any]:
     """Pictures and tables under one button of an asset page; nothing where there are none."""
     return {"pictures": dg.MetadataValue.md(album(shown))} if shown else {}
+
+
+def data_card(card: Card | None) -> dict[str, Any]:
+    """The data card under one button of an asset page; nothing where there is none."""
+    return {"data_card": dg.MetadataValue.md(album(card_pictures(card)))} if card else {}
+
+
+def card_link(address: Address) -> dict[str, Any]:
+    """The whole card, served by `ml-assets ui`."""
+    table = address.source or address.stage
+    return {
+        "card": dg.MetadataValue.url(Links.of().card(address.pipeline, table, address.partition))
+    }
 
 
 def history(store: SnapshotStore, address: Address, draw: Draw) -> dict[str, Any]:

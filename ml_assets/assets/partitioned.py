@@ -7,8 +7,10 @@ from typing import Any
 import dagster as dg
 
 from ml_assets.assets.graph import PipelineGraph
+from ml_assets.assets.metadata import data_card
 from ml_assets.assets.publish import Published
 from ml_assets.errors import MlAssetsError
+from ml_assets.pictures.card import Card
 from ml_assets.storage.layout import Address
 
 Events = Iterator[
@@ -35,6 +37,8 @@ class Made:
     metadata: Mapping[str, Any]
     checks: tuple[CheckOutcome, ...] = ()
     error: MlAssetsError | None = None
+    card: Card | None = None
+    """Drawn for the last one of a step only: pictures are big."""
 
 
 def make_partitions(
@@ -64,7 +68,8 @@ def make_partitions(
     whole = {key: item for key, item in made.items() if item.published is not None}
     if whole:
         newest = list(whole)[-1]
-        made[newest] = replace(whole[newest], metadata={**history(), **whole[newest].metadata})
+        shown = {**history(), **data_card(whole[newest].card)}
+        made[newest] = replace(whole[newest], metadata={**shown, **whole[newest].metadata})
     if failed:
         # a failed step's output is not stored, nor what it logs: what was published is yielded
         yield from _each(asset_key, made)

@@ -12,6 +12,8 @@ from typing import Any
 import polars as pl
 
 from ml_assets.errors import StorageError
+from ml_assets.monitoring.statistics import STATISTICS_FILE, TableStatistics
+from ml_assets.monitoring.survey import LabelColumns, survey
 from ml_assets.settings import read_settings
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.records import InputVersion, StageRecord
@@ -59,6 +61,8 @@ class Draft:
     rows: int | None = None
     missing: dict[str, float] | None = None
     """Column of the stage's table -> share of its values that are missing."""
+    statistics: TableStatistics | None = None
+    """Of the stage's table, where it has a data card."""
     _files: dict[str, Path | bytes] = field(default_factory=dict)
     _removed: list[str] = field(default_factory=list)
     _scratch: tempfile.TemporaryDirectory[str] | None = None
@@ -89,6 +93,16 @@ class Draft:
         whole = frame.lazy().collect()  # once, for both of what follows
         self.rows = self.extra_table("data.parquet", whole, key)
         self.missing = missing_shares(whole)
+
+    def card(
+        self,
+        frame: pl.DataFrame | pl.LazyFrame,
+        key: Sequence[str],
+        labels: LabelColumns | None = None,
+    ) -> None:
+        """Add the statistics that the stage's data card is drawn from."""
+        self.statistics = survey(frame, key, labels)
+        self.text(STATISTICS_FILE, canonical_json(self.statistics))
 
     def extra_table(self, name: str, frame: pl.DataFrame | pl.LazyFrame, key: Sequence[str]) -> int:
         file = Path(self._scratch_name) / name

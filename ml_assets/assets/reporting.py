@@ -7,6 +7,7 @@ from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.inputs import require_record
 from ml_assets.assets.last_release import read_changes, read_report
 from ml_assets.launch.events import session_events
+from ml_assets.operations.suspects import read_suspects
 from ml_assets.pictures.report import Background, render
 from ml_assets.pictures.training import TrainingStory
 from ml_assets.registry.ledger.chain import read
@@ -74,6 +75,7 @@ def write_report(
             ledger=entries,
             override=standing_override(entries, report.model) if decision == newest else None,
             lineage=(*record.inputs, *model.inputs),
+            suspects=read_suspects(store, base, graph.name),
         ),
         graph.spec,
         report_ways(graph, record, model),

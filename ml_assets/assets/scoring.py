@@ -33,6 +33,8 @@ class Scored:
 
     predictions: NDArray[np.float64]
     result: ScoreResult
+    validation: NDArray[np.float64] | None = None
+    """The same of the validation split, where it was scored along."""
 
     def measured(self) -> Measured:
         """What the clock said; not the same twice."""

@@ -2,20 +2,22 @@
 
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import dagster as dg
 import polars as pl
 
+from ml_assets.assets.card import card_of, split_labels
 from ml_assets.assets.chronicle import chronicled
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.inputs import require_record, resolve_base
 from ml_assets.assets.leak_checks import check_result, leak_specs, set_checks
-from ml_assets.assets.metadata import numbers, record_metadata
+from ml_assets.assets.metadata import card_link, data_card, numbers, record_metadata
 from ml_assets.assets.publish import Draft, Work, input_version
 from ml_assets.dataset.entities import keep_entities_apart, stratified_group_split
 from ml_assets.dataset.fitted import find_foreign_fit
 from ml_assets.dataset.leaks import examine, refusal
-from ml_assets.dataset.shards import labelled_rows, load_schema, write_labelled
+from ml_assets.dataset.shards import labelled_rows, load_schema, scan_rows, write_labelled
 from ml_assets.dataset.split import SplitPlan, plan_time_split, random_split
 from ml_assets.errors import LeakError, WindowError
 from ml_assets.registry.release.recalls import require_sound
@@ -71,9 +73,7 @@ def training_set(graph: PipelineGraph) -> dg.AssetsDefinition:
         refused = refusal(found, graph.spec, f"{graph.name}/{STAGE}")
         if refused:
             raise LeakError(refused)
-        rows: dict[Split, int] = {
-            name: sum(s.rows for s in parts) for name, parts in schema.splits.items()
-        }
+        rows = split_sizes(schema)
         work = Work(Address(graph.name, STAGE), code_version, inputs, context.run_id)
         attributes = {
             "uri": ref.uri,
@@ -85,20 +85,39 @@ def training_set(graph: PipelineGraph) -> dg.AssetsDefinition:
             "leaks": {one.name: one.model_dump(mode="json") for one in found},
         }
         with Draft(store, work, base, rows=sum(rows.values())) as draft:
+            draft.card(scan_rows(ref, schema), graph.spec.features.key, split_labels(graph.spec))
             published = draft.publish(attributes=attributes, data_version=ref.digest)
-        rate = schema.label_rate[0] if schema.label_rate else None
-        counts = {f"rows_{name}": count for name, count in rows.items()}
         yield dg.MaterializeResult(
             metadata={
                 "window": dg.MetadataValue.md(window_markdown(window, rows)),
                 "dagster/uri": ref.uri,
+                **_card(graph, draft),
                 **record_metadata(published),
-                **numbers({**counts, "label_rate": rate}),
+                **_numbers(schema, rows),
             },
             data_version=dg.DataVersion(ref.digest),
         )
 
     return materialize
+
+
+def _numbers(schema: ShardSchema, rows: Mapping[Split, int]) -> Mapping[str, dg.MetadataValue]:
+    rate = schema.label_rate[0] if schema.label_rate else None
+    return numbers({**{f"rows_{name}": count for name, count in rows.items()}, "label_rate": rate})
+
+
+def split_sizes(schema: ShardSchema) -> dict[Split, int]:
+    """Split -> its rows."""
+    return {name: sum(one.rows for one in parts) for name, parts in schema.splits.items()}
+
+
+def _card(graph: PipelineGraph, draft: Draft) -> dict[str, Any]:
+    """The data card of the set, and where the whole of it is."""
+    address = draft.work.address
+    return {
+        **card_link(address),
+        **data_card(card_of(address, draft.statistics, graph.spec)),
+    }
 
 
 def examine_set(

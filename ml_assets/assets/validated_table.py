@@ -8,9 +8,10 @@ from typing import Any
 import dagster as dg
 import polars as pl
 
+from ml_assets.assets.card import card_of
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.inputs import require_record
-from ml_assets.assets.metadata import history, numbers, table_metadata
+from ml_assets.assets.metadata import card_link, history, numbers, table_metadata
 from ml_assets.assets.partitioned import CheckOutcome, Events, Made, make_partitions
 from ml_assets.assets.publish import Draft, Work, input_version
 from ml_assets.errors import DataRejected
@@ -167,17 +168,19 @@ def publish_audited(
         return Made(None, {}, checks, _rejected(work.address, found, kept))
     with Draft(store, work, base) as draft:
         draft.table(found.clean, source.key)
+        draft.card(found.clean, source.key)
         draft.extra_table(QUARANTINE_FILE, found.quarantined, source.key)
         draft.remove(work.address.rejected)  # of an earlier try: its rows are in this one
         published = draft.publish(attributes=_attributes(found, released))
-    metadata = table_metadata(store, published, work.address)
+    metadata = {**table_metadata(store, published, work.address), **card_link(work.address)}
     if source.known_at and len(found.clean):
         metadata["known_until"] = str(found.clean[source.known_at].max())
     reasons = reason_counts(found.quarantined)
     if reasons:
         listed = (f"{check}: {rows:,}" for check, rows in reasons.items())
         metadata["quarantine_reasons"] = "; ".join(listed)
-    return Made(published, {**metadata, **numbers(_row_numbers(found))}, checks)
+    card = card_of(work.address, draft.statistics)
+    return Made(published, {**metadata, **numbers(_row_numbers(found))}, checks, card=card)
 
 
 def _attributes(found: Audit, released: tuple[RowsReleased, ...]) -> dict[str, Any]:

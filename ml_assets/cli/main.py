@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ml_assets.cli import (
     alerts,
+    card,
     check,
     compare,
     contract,
@@ -36,6 +37,7 @@ from ml_assets.cli import (
     rollback,
     run,
     status,
+    suspects,
     tune_batch,
     ui,
     verify,
@@ -76,6 +78,8 @@ _COMMANDS = (
     recall,
     reliability,
     report,
+    card,
+    suspects,
     tune_batch,
     ui,
     drill,

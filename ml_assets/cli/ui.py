@@ -35,11 +35,14 @@ def call(arguments: argparse.Namespace) -> int:
     code = DONE
     with stoppable(), ExitStack() as stack:
         if _is_local(settings.reports_url):
+            from ml_assets.assets.card_page import served_card
             from ml_assets.operations.experiments import page_of
             from ml_assets.operations.report_server import serving_reports
 
             reports = Path(settings.objects) / "reports"
-            stack.enter_context(serving_reports(reports, settings.reports_url, page_of))
+            stack.enter_context(
+                serving_reports(reports, settings.reports_url, page_of, served_card)
+            )
         _tell(arguments, settings)
         programs = _programs(arguments, settings)
         started = [(program, stack.enter_context(running(program))) for program in programs]

@@ -38,6 +38,7 @@ from ml_assets.spec.program import (
 from ml_assets.storage.objects import bytes_digest, describe, read_verified, renew
 
 SCHEMA_FILE = "schema.json"
+SPLIT = "split"
 
 
 @dataclass(frozen=True)
@@ -162,6 +163,14 @@ def read_rows(ref: Ref, schema: ShardSchema, split: Split) -> pl.DataFrame:
         StorageError: they are missing, or not what the schema names.
     """
     return pl.read_parquet(BytesIO(read_verified(schema.rows[split], Path(ref.uri))))
+
+
+def scan_rows(ref: Ref, schema: ShardSchema) -> pl.LazyFrame:
+    """The rows of all splits before encoding, each with its split in the column ``SPLIT``."""
+    return pl.concat(
+        pl.scan_parquet(Path(ref.uri) / file.path).with_columns(pl.lit(split).alias(SPLIT))
+        for split, file in schema.rows.items()
+    )
 
 
 def _write(

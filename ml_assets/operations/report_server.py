@@ -12,7 +12,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from ml_assets.errors import SettingsError
 from ml_assets.pictures.sortable import POLICY
@@ -21,7 +21,10 @@ from ml_assets.registry.tracking.links import EXPERIMENTS_PAGE
 _PAGE = re.compile(r"/([a-z][a-z0-9_]{0,62})/([0-9a-f]{16}\.html)")
 """Pipeline and model: what has no such name is not served."""
 _EXPERIMENTS = re.compile(rf"/([a-z][a-z0-9_]{{0,62}})/{re.escape(EXPERIMENTS_PAGE)}")
+_CARD = re.compile(r"/([a-z][a-z0-9_]{0,62})/card/([a-z][a-z0-9_]{0,62})/([0-9a-zA-Z:.+-]{1,40})")
+"""Pipeline, table and partition; ``all`` is every partition."""
 Page = Callable[[str], str | None]
+CardPage = Callable[[str, str, str], str | None]
 _SECURE = {
     "Content-Type": "text/html; charset=utf-8",
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:",
@@ -31,16 +34,19 @@ _SECURE = {
 }
 
 
-def _nothing(_: str) -> None:
-    """No page of runs."""
+def _nothing(*_: str) -> None:
+    """No page of runs, and no data card."""
 
 
 @contextmanager
-def serving_reports(folder: Path, url: str, experiments: Page = _nothing) -> Iterator[None]:
+def serving_reports(
+    folder: Path, url: str, experiments: Page = _nothing, card: CardPage = _nothing
+) -> Iterator[None]:
     """Serve ``folder/<pipeline>/<model>.html`` at a local address until the block is left.
 
     Args:
         experiments: pipeline -> the page of its runs, made anew each time; None: there is none.
+        card: pipeline, table and partition -> its data card, likewise.
 
     Raises:
         SettingsError: the port is taken.
@@ -54,7 +60,7 @@ def serving_reports(folder: Path, url: str, experiments: Page = _nothing) -> Ite
             f"The reports cannot be served at {url}: {error.strerror}. End what uses the port, or"
             " set ML_ASSETS_REPORTS_URL to another address of this machine."
         ) from error
-    server.experiments = experiments
+    server.experiments, server.card = experiments, card
     server.folder, server.names = folder.resolve(), {parts.netloc, f"localhost:{port}"}
     thread = Thread(target=server.serve_forever, name="reports", daemon=True)
     thread.start()
@@ -70,6 +76,7 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     folder: Path
     experiments: Page
+    card: CardPage
     names: set[str]
     """What a browser may call this server: a page elsewhere cannot make it be another's."""
 
@@ -108,6 +115,10 @@ class _Handler(BaseHTTPRequestHandler):
         path = urlsplit(self.path).path
         if path == "/":
             return _index(self.server.folder)
+        table = _CARD.fullmatch(unquote(path))
+        if table:
+            card = self.server.card(*table.groups())
+            return None if card is None else card.encode()
         found = _PAGE.fullmatch(path)
         file = self.server.folder.joinpath(*found.groups()) if found else None
         if file is None or file.resolve() != file:

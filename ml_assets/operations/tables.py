@@ -14,7 +14,7 @@ from pathlib import Path
 
 import polars as pl
 
-from ml_assets.dataset.shards import load_schema
+from ml_assets.dataset.shards import load_schema, scan_rows
 from ml_assets.errors import StorageError
 from ml_assets.registry.release.recalls import require_sound
 from ml_assets.settings import Settings, read_settings
@@ -113,22 +113,13 @@ def _of_record(
         ref = Ref(uri=record.attributes["uri"], digest=record.attributes["digest"])
         where = objects or LocalObjects(Path(read_settings().objects))
         own = where.own(ref, "shards", pipeline)
-        yield StoredTable(record.key, None, lambda: _training_rows(own), record)
+        yield StoredTable(record.key, None, lambda: scan_rows(own, load_schema(own)), record)
 
 
 def _stored(
     store: SnapshotStore, commit: CommitId, key: str, partition: str | None, path: str
 ) -> StoredTable:
     return StoredTable(key, partition, lambda: store.scan(commit, path))
-
-
-def _training_rows(ref: Ref) -> pl.LazyFrame:
-    """The rows before encoding, each with its split."""
-    schema = load_schema(ref)
-    return pl.concat(
-        pl.scan_parquet(Path(ref.uri) / file.path).with_columns(pl.lit(split).alias("split"))
-        for split, file in schema.rows.items()
-    )
 
 
 def _pipelines(store: SnapshotStore, commit: CommitId) -> list[str]:

@@ -9,6 +9,8 @@ from html import escape
 from itertools import groupby
 from types import MappingProxyType
 
+import polars as pl
+
 from ml_assets.evaluation.gates.champion import NO_CHAMPION
 from ml_assets.evaluation.gates.decide import passed, summary
 from ml_assets.pictures.data import feature_pictures
@@ -30,6 +32,7 @@ from ml_assets.pictures.release import (
     override_banner,
 )
 from ml_assets.pictures.style import DRAWING, STYLE
+from ml_assets.pictures.suspects import suspects_table
 from ml_assets.pictures.training import TrainingStory, decoded_rows, training_pictures
 from ml_assets.pictures.wording import digits, plain_number, title, with_ends
 from ml_assets.spec.pipeline import PipelineSpec
@@ -63,6 +66,8 @@ class Background:
     """The exact inputs of the report and the model."""
     override: LedgerEntry | None = None
     """A person's line against the decision that is shown."""
+    suspects: pl.DataFrame | None = None
+    """Rows that the model is most wrong about."""
 
 
 def render(
@@ -94,6 +99,7 @@ def render(
         _curves(report, spec),
         _slices(report),
         _importance(report, spec),
+        _suspects(background, spec),
         _training(background, spec),
         _data(background.features),
         section("The ledger", "", ledger_table(background.ledger).card()),
@@ -283,6 +289,13 @@ def _slices(report: EvaluationReport) -> str:
 def _importance(report: EvaluationReport, spec: PipelineSpec) -> str:
     shown = importance_picture(report, spec)
     return section("Features", "", cards(shown, wide=True)) if shown else ""
+
+
+def _suspects(background: Background, spec: PipelineSpec) -> str:
+    if background.suspects is None:
+        return ""
+    shown = suspects_table(spec.name, background.suspects)
+    return section(shown.title, "", shown.card())
 
 
 def _slice_row(one: SliceMetrics, column: str, names: Sequence[str], lead: str) -> str:

@@ -9,6 +9,7 @@ from ml_assets.spec.records import Interval
 
 _WIDTH, _NAME, _VALUE, _ROW = 520, 168, 78, 22
 _SPARK = 15
+_STRIP = 140
 _LONGEST_NAME = 26
 
 
@@ -46,6 +47,38 @@ class Spark:
     values: Sequence[float | None]
     shown: str
     tone: Tone = "one"
+
+
+@dataclass(frozen=True)
+class Strip:
+    """A small column chart: how the values of one column lie, and a few words of them."""
+
+    label: str
+    heights: Sequence[float]
+    shown: str
+    ordered: bool = True
+    """Along a scale; else by frequency."""
+
+
+def strip_chart(name: str, rows: Sequence[Strip]) -> str:
+    """An SVG of distributions, each as high as its highest column."""
+    left, right = _NAME + 6, _NAME + 6 + _STRIP
+    parts: list[str] = []
+    for index, row in enumerate(rows):
+        base = (index + 1) * _ROW
+        parts.append(_name(row.label, base - 4))
+        parts.append(f'<path class="grid" d="M{left} {base}H{right}"/>')
+        wide, top = _STRIP / max(1, len(row.heights)), max(row.heights, default=0.0) or 1.0
+        path = "".join(
+            f"M{left + place * wide:.1f} {base}v-{max(height / top * _SPARK, 0.8):.1f}"
+            f"h{max(wide - 0.6, 0.6):.1f}V{base}z"
+            for place, height in enumerate(row.heights)
+            if height > 0
+        )
+        tone = "one" if row.ordered else "two"
+        parts.append(f'<path class="bar {tone}" d="{path}"/>' if path else "")
+        parts.append(_text("value", right + 9, base - 3, row.shown))
+    return svg(name, _WIDTH, len(rows) * _ROW + 6, parts)
 
 
 def estimate_chart(

@@ -21,15 +21,16 @@ QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
 @dataclass
 class World:
-    """The pipeline ``deliveries`` in a folder of its own, and a daemon that watches it."""
+    """A pipeline in a folder of its own, and a daemon that watches it."""
 
     root: Path
     instance: dg.DagsterInstance
     cursors: dict[str, str | None] = field(default_factory=dict)
+    name: str = "deliveries"
 
     @property
     def folder(self) -> Path:
-        return self.root / "pipelines" / "deliveries"
+        return self.root / "pipelines" / self.name
 
     @property
     def sources(self) -> Path:
@@ -44,15 +45,15 @@ class World:
     def graph(self) -> PipelineGraph:
         return PipelineGraph(load_spec(self.folder), self.folder)
 
-    def tick(self, sensor: str = "deliveries__landing") -> Any:
+    def tick(self, sensor: str = "landing") -> Any:
         """One evaluation, and a second one where files are too new to be told whole by one look."""
         found = self.evaluate(sensor)
         said = found.skip_message or ""
         return self.evaluate(sensor) if "the next look tells" in said else found
 
-    def evaluate(self, sensor: str = "deliveries__landing") -> Any:
+    def evaluate(self, sensor: str = "landing") -> Any:
         """One evaluation, with the cursor of the one before."""
-        definition = self.defs.resolve_sensor_def(sensor)
+        definition = self.defs.resolve_sensor_def(f"{self.name}__{sensor}")
         context = dg.build_sensor_context(
             instance=self.instance,
             cursor=self.cursors.get(sensor),
@@ -62,13 +63,13 @@ class World:
         self.cursors[sensor] = found.cursor
         return found
 
-    def asks_for(self, sensor: str = "deliveries__landing") -> list[dg.RunRequest]:
+    def asks_for(self, sensor: str = "landing") -> list[dg.RunRequest]:
         """The run requests of one tick; a tick without any must say why."""
         found = self.tick(sensor)
         assert found.run_requests or found.skip_message
         return list(found.run_requests or ())
 
-    def says(self, sensor: str = "deliveries__landing") -> str:
+    def says(self, sensor: str = "landing") -> str:
         """Why one tick asks for nothing."""
         found = self.tick(sensor)
         assert not found.run_requests, found.run_requests
@@ -79,7 +80,7 @@ class World:
         """Run a request as the daemon's worker does; False: it failed."""
         assert request.run_key is None or not self.runs({"dagster/run_key": request.run_key})
         keyed = {"dagster/run_key": request.run_key} if request.run_key else {}
-        keyed["dagster/sensor_name"] = "deliveries__landing"
+        keyed["dagster/sensor_name"] = f"{self.name}__landing"
         assert request.job_name
         job = self.defs.resolve_job_def(request.job_name)
         subset = job.get_subset(
@@ -96,7 +97,7 @@ class World:
         )
         return done.success
 
-    def settle(self, sensor: str = "deliveries__landing", ticks: int = 12) -> list[str]:
+    def settle(self, sensor: str = "landing", ticks: int = 12) -> list[str]:
         """Tick and run until nothing is asked for; the jobs that ran, in order."""
         jobs: list[str] = []
         for _ in range(ticks):
@@ -105,7 +106,7 @@ class World:
                 return jobs
             for request in requests:
                 self.execute(request)
-                jobs.append(str(request.job_name).removeprefix("deliveries__"))
+                jobs.append(str(request.job_name).removeprefix(f"{self.name}__"))
         raise AssertionError(f"still asking after {ticks} ticks: {jobs}")
 
     def runs(self, tags: dict[str, str]) -> list[dg.DagsterRun]:
@@ -113,12 +114,12 @@ class World:
 
     def published(self, stage: str, source: str | None = None) -> list[str]:
         store = open_snapshots(read_settings().snapshots)
-        address = Address("deliveries", stage, source)
+        address = Address(self.name, stage, source)
         return list(published_partitions(store, store.resolve("main"), address))
 
     def as_of(self) -> str | None:
         store = open_snapshots(read_settings().snapshots)
-        record = read_record(store, store.resolve("main"), Address("deliveries", "training_set"))
+        record = read_record(store, store.resolve("main"), Address(self.name, "training_set"))
         return record.attributes["as_of"] if record else None
 
 

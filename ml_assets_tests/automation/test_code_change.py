@@ -8,7 +8,7 @@ from ml_assets_tests.automation.conftest import World
 from ml_assets_tests.worlds import deliveries
 
 Plant = Callable[[int, str], World]
-SENSOR = "deliveries__code_change"
+SENSOR = "code_change"
 BOTH = "{landing: {}, on_code_change: true}"
 
 

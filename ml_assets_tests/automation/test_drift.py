@@ -32,8 +32,8 @@ from ml_assets.storage.stores import open_snapshots
 from ml_assets_tests.automation.conftest import World
 from ml_assets_tests.worlds import deliveries
 
-SENSOR = "deliveries__drift"
-LANDING = "deliveries__landing"
+SENSOR = "drift"
+LANDING = "landing"
 DRIFT = "{seasonal: {back: 6, around: 0}, retrain: {cooldown: 1 hour, runs_per_day: 1}}"
 HEAVY = frozenset({15, 16})
 """Weeks (from 0) whose loads are shifted: the second and third after the release."""

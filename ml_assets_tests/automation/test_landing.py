@@ -127,9 +127,9 @@ def test_a_source_that_is_missing_is_named_and_the_cursor_stays(plant: Plant):
     world.settle()
     orders = world.sources / "orders"
     orders.rename(world.sources / "moved")
-    before = world.cursors["deliveries__landing"]
+    before = world.cursors["landing"]
     assert str(orders) in world.says()
-    assert world.cursors["deliveries__landing"] == before
+    assert world.cursors["landing"] == before
 
 
 def test_code_that_changed_is_not_the_landing_sensors_affair(plant: Plant):

@@ -45,6 +45,8 @@ OPTIONS = {
     "recall": {"snapshot", "lift", "author", "reason", "dry_run", "json"},
     "reliability": {"pipeline", "days", "json"},
     "report": {"pipeline", "open"},
+    "card": {"pipeline", "table", "partition", "open"},
+    "suspects": {"pipeline", "format", "output"},
     "tune-batch": {"pipeline", "batch", "processes", "threads", "steps", "json"},
     "ui": {"port", "host"},
     "drill": {"pipeline"},

@@ -7,9 +7,11 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from ml_assets_tests.worlds.world import World, free_ports
 
@@ -18,8 +20,12 @@ PATIENCE = 120
 
 
 @contextmanager
-def serving(world: World) -> Iterator[str]:
-    """The address at which the UI of the world is served; ended with its daemon at the end."""
+def serving(world: World, *, killed: bool = False) -> Iterator[str]:
+    """The address at which the UI of the world is served; ended with its daemon at the end.
+
+    Args:
+        killed: it is not told to end: it dies with all that it started, as a machine goes down.
+    """
     urls = [f"http://127.0.0.1:{port}" for port in free_ports(3)]
     names = ("ML_ASSETS_UI_URL", "ML_ASSETS_REPORTS_URL", "ML_ASSETS_MLFLOW_URL")
     command = [sys.executable, "-m", "ml_assets.cli.main", "ui"]
@@ -39,8 +45,18 @@ def serving(world: World) -> Iterator[str]:
             _wait_for(f"{urls[0]}/server_info", server, log)
             yield urls[0]
         finally:
-            server.terminate()
+            if killed:
+                _kill_all(server.pid)
+            else:
+                server.terminate()
             server.wait(timeout=60)
+
+
+def _kill_all(pid: int) -> None:
+    parent = psutil.Process(pid)
+    for process in (parent, *parent.children(recursive=True)):
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
 
 
 def ask(address: str, query: str) -> Any:

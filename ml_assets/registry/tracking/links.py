@@ -41,6 +41,10 @@ class Links:
         """The page that puts the last runs of a pipeline side by side."""
         return f"{self.reports}/{pipeline}/{EXPERIMENTS_PAGE}"
 
+    def card(self, pipeline: str, table: str, partition: str | None) -> str:
+        """The data card of a table, or of one partition of it."""
+        return f"{self.reports}/{pipeline}/card/{table}/{partition or 'all'}"
+
     def tracking_run(self, run_id: str) -> str:
         """The page of an MLflow run; MLflow finds its experiment."""
         return f"{self.mlflow}/#/runs/{run_id}"
