@@ -1,7 +1,6 @@
 """feature_set: the team's feature function over the validated tables, one partition at a time."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import dagster as dg
 import polars as pl
@@ -13,7 +12,7 @@ from ml_assets.assets.leak_checks import ROWS_CHECKS, leak_specs
 from ml_assets.assets.metadata import card_link, history, table_metadata
 from ml_assets.assets.parity import Replays, parity_spec
 from ml_assets.assets.partitioned import Events, Made, make_partitions, step_partitions
-from ml_assets.assets.publish import Draft, Published, Work, input_version
+from ml_assets.assets.publish import Draft, Work, input_version
 from ml_assets.assets.reads import Reads, feature_reads
 from ml_assets.features.function import FeatureFunction, build_features, load_function
 from ml_assets.pictures.data import feature_pictures
@@ -63,13 +62,13 @@ def feature_set(graph: PipelineGraph) -> dg.AssetsDefinition:
         guard = FutureGuard(reads, step_partitions(context))
 
         def make(address: Address) -> Made:
+            replayed, differs = replays.checks(address.partition), replays.refusal(address)
             if guard.leaking:
-                error = both_refusals(guard.leaking, replays.refusal(address))
-                return Made(None, {}, replays.checks(address.partition), error)
+                return Made(None, {}, replayed, both_refusals(guard.leaking, differs))
             base, rows = replays.rows(address)
             judged = guard.judge(store, base, address, build, rows)
-            checks = (*judged.checks, *replays.checks(address.partition))
-            refused = both_refusals(judged.error, replays.refusal(address))
+            checks = (*judged.checks, *replayed)
+            refused = both_refusals(judged.error, differs)
             if refused:
                 return Made(None, {}, checks, refused)
             records = reads.records(store, base, address.partition)
@@ -77,15 +76,6 @@ def feature_set(graph: PipelineGraph) -> dg.AssetsDefinition:
             work = Work(address, code_version, inputs, context.run_id)
             with Draft(store, work, base) as draft:
                 draft.table(rows, spec.features.key)
-<<<<<<< HEAD
-                published = draft.publish(
-                    attributes={
-                        "label_rate": label_rate(rows, graph),
-                        "class_shares": class_shares(rows, graph),
-                    }
-                )
-            return Made(published, _metadata(store, published, address), checks)
-=======
                 draft.card(rows, spec.features.key, label_columns(spec))
                 attributes = {
                     "label_rate": label_rate(rows, graph),
@@ -95,7 +85,6 @@ def feature_set(graph: PipelineGraph) -> dg.AssetsDefinition:
             metadata = {**table_metadata(store, published, address), **card_link(address)}
             rates, card = attributes["label_rate"], card_of(address, draft.statistics, spec)
             return Made(published, {**metadata, **rates}, checks, card=card)
->>>>>>> main
 
         whole = Address(graph.name, STAGE)
         yield from make_partitions(
@@ -119,11 +108,6 @@ def warning_once(log: dg.DagsterLogManager, function: str) -> Callable[[Sequence
         told.update(columns)
 
     return warn
-
-
-def _metadata(store: SnapshotStore, published: Published, address: Address) -> dict[str, Any]:
-    rates = published.record.attributes["label_rate"]
-    return {**table_metadata(store, published, address), **rates}
 
 
 def build_rows(
