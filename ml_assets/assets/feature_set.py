@@ -68,8 +68,7 @@ def feature_set(graph: PipelineGraph) -> dg.AssetsDefinition:
             base, rows = replays.rows(address)
             judged = guard.judge(store, base, address, build, rows)
             checks = (*judged.checks, *replayed)
-            refused = both_refusals(judged.error, differs)
-            if refused:
+            if refused := both_refusals(judged.error, differs):
                 return Made(None, {}, checks, refused)
             records = reads.records(store, base, address.partition)
             inputs = tuple(input_version(record, base) for record in records)
