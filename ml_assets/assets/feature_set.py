@@ -62,13 +62,13 @@ def feature_set(graph: PipelineGraph) -> dg.AssetsDefinition:
         guard = FutureGuard(reads, step_partitions(context))
 
         def make(address: Address) -> Made:
+            replayed, differs = replays.checks(address.partition), replays.refusal(address)
             if guard.leaking:
-                return Made(None, {}, replays.checks(address.partition), guard.leaking)
+                return Made(None, {}, replayed, both_refusals(guard.leaking, differs))
             base, rows = replays.rows(address)
             judged = guard.judge(store, base, address, build, rows)
-            checks = (*judged.checks, *replays.checks(address.partition))
-            refused = both_refusals(judged.error, replays.refusal(address))
-            if refused:
+            checks = (*judged.checks, *replayed)
+            if refused := both_refusals(judged.error, differs):
                 return Made(None, {}, checks, refused)
             records = reads.records(store, base, address.partition)
             inputs = tuple(input_version(record, base) for record in records)

@@ -154,7 +154,7 @@ def _spans(keys: Sequence[str | None], order: Sequence[str]) -> Iterator[tuple[s
 
 def _is_audited(key: str) -> bool:
     """It is checked by the step that makes it: its checks cannot be left out."""
-    return key.split("/")[1] in ("validated_table", "feature_set")
+    return key.split("/")[1] in ("raw_snapshot", "validated_table", "feature_set")
 
 
 def _at(made: Made, said: str) -> str:
