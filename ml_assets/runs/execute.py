@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 import dagster as dg
+from dagster_shared.error import SerializableErrorInfo
 
 from ml_assets.errors import (
     Interrupted,
@@ -124,7 +125,9 @@ _QUIET = {"console": {"config": {"log_level": "CRITICAL"}}}
 
 def _failure(result: dg.ExecuteInProcessResult) -> MlAssetsError:
     failures = [event for event in result.all_events if event.is_step_failure]
-    if any(_is_interrupt(event) for event in failures):
+    ended = [e for e in result.all_events if e.event_type is dg.DagsterEventType.PIPELINE_FAILURE]
+    errors = [event.step_failure_data.error for event in failures]
+    if any(_is_interrupt(e) for e in [*errors, *(e.job_failure_data.error for e in ended)]):
         return Interrupted(_INTERRUPTED)
     blocked = _blocked(result, failures, "__canary")
     if blocked:
@@ -161,9 +164,8 @@ def _blocked(
     ]
 
 
-def _is_interrupt(event: dg.DagsterEvent) -> bool:
-    """A step that Ctrl-C ended between two of Dagster's own doings fails with Dagster's word."""
-    error = event.step_failure_data.error
+def _is_interrupt(error: SerializableErrorInfo | None) -> bool:
+    """Ctrl-C in a step, or between two of Dagster's own doings: it fails with Dagster's word."""
     while error is not None:
         if error.cls_name == dg.DagsterExecutionInterruptedError.__name__:
             return True

@@ -6,6 +6,8 @@ from contextvars import ContextVar
 
 _NOTED: ContextVar[list[tuple[str, ...]] | None] = ContextVar("noted columns", default=None)
 
+_SHOWN = 10
+
 
 @contextmanager
 def noted_columns() -> Iterator[list[tuple[str, ...]]]:
@@ -45,5 +47,10 @@ def column_changes(found: Sequence[str], declared: Sequence[str]) -> dict[str, t
 
 
 def changes_in_words(changes: Mapping[str, Sequence[str]]) -> str:
-    """``added: gust; removed: wind, rain``."""
-    return "; ".join(f"{kind}: {', '.join(names)}" for kind, names in changes.items())
+    """``added: gust; removed: wind, rain``; of many columns the first ones and how many more."""
+    return "; ".join(f"{kind}: {_shown(names)}" for kind, names in changes.items())
+
+
+def _shown(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more

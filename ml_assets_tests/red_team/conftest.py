@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from uuid import uuid4
 
 import dagster as dg
 import pytest
@@ -149,7 +150,8 @@ def keep(world: World, name: str) -> None:
 
 def scene_of(made: Scene, name: str, spec: str, monkeypatch: pytest.MonkeyPatch) -> Scene:
     root = made.world.root
-    shutil.rmtree(root / "state", ignore_errors=True)
+    if (root / "state").exists():  # in one step: a server of the last attack may still write there
+        (root / "state").rename(root / f"before-{uuid4().hex}")
     shutil.copytree(root / name, root / "state")
     (made.world.pipelines / NAME / "defs.yaml").write_text(spec)
     for variable, value in made.world.environment.items():
