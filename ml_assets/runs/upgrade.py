@@ -11,9 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ml_assets.errors import SettingsError
-from ml_assets.registry.release.recertify import certify_history
 from ml_assets.settings import Settings, is_lakefs, read_signing
-from ml_assets.storage.embedded import EmbeddedStore
 from ml_assets.storage.objects import LocalObjects
 from ml_assets.storage.refs import Refs
 from ml_assets.storage.stores import has_snapshots
@@ -56,6 +54,8 @@ def sign_history(settings: Settings) -> None:
             f" signs it. Then add its public key to ML_ASSETS_TRUSTED_KEYS ({PUBLIC_KEY} has it)."
         )
     _copy_database(snapshots / "refs.db", settings.home / "backup" / "format-2")
+    from ml_assets.storage.embedded import EmbeddedStore
+
     EmbeddedStore(snapshots).sign_history()
 
 
@@ -68,6 +68,9 @@ def certify_decisions(settings: Settings) -> None:
     if not _is_embedded(settings):
         return
     _copy_database(snapshots / "refs.db", settings.home / "backup" / "format-3")
+    from ml_assets.registry.release.recertify import certify_history
+    from ml_assets.storage.embedded import EmbeddedStore
+
     certify_history(EmbeddedStore(snapshots))
 
 
