@@ -39,10 +39,8 @@ CANARY_STAGES = ("canary_report", "promoted_model")
 """Of pipelines that ask for canary evidence."""
 DRIFT_STAGE = DRIFT_REPORT
 """Of pipelines that watch for drift."""
-LAUNCHING_STAGES = ("sanity", "trained_model", "evaluation_report", "canary_report")
-"""What starts the training program: to train, to score, to examine."""
 GPU_POOL = "gpu"
-"""On a cluster: what every run that starts the training program on GPUs waits for in the queue."""
+"""On a cluster: what every run that trains on GPUs waits for in the queue."""
 STAGES = (*DATA_STAGES, *MODEL_STAGES, *CANARY_STAGES, DRIFT_STAGE)
 
 
@@ -72,11 +70,8 @@ class PipelineGraph:
             return self.name
         if partitioned:
             return None
-        return GPU_POOL if stage in LAUNCHING_STAGES and self._asks_gpus else self.name
-
-    @property
-    def _asks_gpus(self) -> bool:
-        return self.spec.cluster.gpus_per_node > 0
+        on_gpus = stage == "trained_model" and self.spec.cluster.gpus_per_node > 0
+        return GPU_POOL if on_gpus else self.name
 
     def backfill_policy(
         self, partitions: dg.PartitionsDefinition | None
