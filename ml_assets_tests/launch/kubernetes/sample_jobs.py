@@ -107,7 +107,8 @@ class Namespace:
         seen = None
         while time.monotonic() < end:
             follow = watch.Watch()
-            for event in follow.stream(call, self.name, field_selector=field, timeout_seconds=10):
+            events: Any = follow.stream(call, self.name, field_selector=field, timeout_seconds=10)
+            for event in events:
                 seen = event["object"]
                 if event["type"] in ("ADDED", "MODIFIED") and condition(seen):
                     follow.stop()

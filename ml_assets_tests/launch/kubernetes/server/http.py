@@ -111,7 +111,7 @@ def _reset(connection: socket.socket, *, close: bool = True) -> None:
 
 
 class Handler(BaseHTTPRequestHandler):
-    server: Front
+    server: Front  # pyright: ignore[reportIncompatibleVariableOverride]
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     wbufsize = -1

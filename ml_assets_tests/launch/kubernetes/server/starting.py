@@ -141,8 +141,8 @@ class Starter:
         folder = run.root / spec["name"] / "root"
         (folder / "tmp").mkdir(parents=True, exist_ok=True)
         mounts = volumes.mounts_of(spec, run.volumes)
-        container.message_file = run.root / spec["name"] / f"message-{container.restarts}"
-        mounts[spec["terminationMessagePath"]] = container.message_file
+        message = run.root / spec["name"] / f"message-{container.restarts}"
+        mounts[spec["terminationMessagePath"]] = container.message_file = message
         localise = self._localiser(run, mounts)
         variables = {
             **self._base(folder, run.pod),
