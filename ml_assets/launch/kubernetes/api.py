@@ -4,16 +4,29 @@ A thin face of the official client: its methods make the calls, and their JSON b
 types at once. Every verb and resource here is in the Role of deploy/.
 """
 
-import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from ml_assets.errors import ClusterAway, ClusterRefused
 from ml_assets.launch.kubernetes.connection import Connections, connect
-from ml_assets.launch.kubernetes.retries import BUDGET_SECONDS, TIMEOUT, Calls
+from ml_assets.launch.kubernetes.resources import (
+    LOG_SILENCE_SECONDS,
+    RAW,
+    Lines,
+    Listed,
+    Page,
+    Watched,
+    batch,
+    core,
+    decoded,
+    deleter,
+    lister,
+    streaming,
+    taking_for_done,
+)
+from ml_assets.launch.kubernetes.retries import BUDGET_SECONDS, Calls
 from ml_assets.launch.kubernetes.starting import QueueWord
 from ml_assets.launch.kubernetes.states import (
     Happening,
@@ -25,9 +38,6 @@ from ml_assets.launch.kubernetes.states import (
     pod_state,
 )
 
-Kind = Literal["jobs", "pods"]
-"""What is watched."""
-_PAGE = 500
 _KUEUE = "kueue.x-k8s.io"
 _KUEUE_VERSION = "v1beta1"
 _JOB_UID = "kueue.x-k8s.io/job-uid"
@@ -49,35 +59,6 @@ class AlreadyThere:
     job: JobState
 
 
-@dataclass(frozen=True)
-class Page:
-    """All objects of a kind, and the version from which a watch goes on."""
-
-    items: Sequence[Json]
-    version: str
-
-
-class Lines:
-    """The lines of an answer that goes on; ``close`` ends it, from any thread."""
-
-    def __init__(self, response: Any) -> None:
-        self._response = response
-
-    def __iter__(self) -> Iterator[bytes]:
-        """Whole lines without their ends; one that broke off is dropped."""
-        rest = b""
-        for chunk in self._response.stream(amt=None, decode_content=False):
-            *lines, rest = (rest + chunk).split(b"\n")
-            yield from lines
-
-    def close(self) -> None:
-        """End it; who is reading finds the end."""
-        with suppress(Exception):  # it may have ended by itself
-            self._response.shutdown()
-        with suppress(Exception):
-            self._response.close()
-
-
 class KubernetesApi:
     """Asks one cluster for one namespace.
 
@@ -97,9 +78,7 @@ class KubernetesApi:
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
         self.namespace = namespace
-        self.calls = Calls(
-            Connections(lambda: connect(environment)), budget_seconds, clock, pause
-        )
+        self.calls = Calls(Connections(lambda: connect(environment)), budget_seconds, clock, pause)
         self._clock = clock
         self._pause = pause
 
@@ -115,9 +94,7 @@ class KubernetesApi:
         name = manifest["metadata"]["name"]
 
         def create(client: Any) -> Json:
-            return _json(
-                _batch(client).create_namespaced_job(self.namespace, manifest, **_RAW)
-            )
+            return decoded(batch(client).create_namespaced_job(self.namespace, manifest, **RAW))
 
         def look(client: Any) -> Json | None:
             return self._job(client, name)
@@ -138,15 +115,11 @@ class KubernetesApi:
         """
         name = manifest["metadata"]["name"]
 
-        def create(client: Any) -> bool:
-            _json(_core(client).create_namespaced_service(self.namespace, manifest, **_RAW))
-            return True
+        def create(client: Any) -> Json:
+            return decoded(core(client).create_namespaced_service(self.namespace, manifest, **RAW))
 
-        try:
+        with taking_for_done(409):
             self.calls.ask(f"create Service {name}", create)
-        except ClusterRefused as refused:
-            if refused.status != 409:
-                raise
 
     def job(self, name: str) -> JobState | None:
         """The Job of this name; None: there is none."""
@@ -191,43 +164,51 @@ class KubernetesApi:
         """All objects now, asked for once."""
         return self.calls.once(f"list {kind}", lambda client: self._list(client, kind, selector))
 
-    def stream(self, kind: Watched, selector: str, version: str, seconds: int) -> Lines:
+    def stream(
+        self, kind: Watched, selector: str, version: str, seconds: int, silence: float
+    ) -> Lines:
         """Changes since a version, a JSON object a line, for so many seconds; asked for once.
+
+        Args:
+            silence: seconds without a word after which it is broken.
 
         Raises:
             ClusterRefused: with status 410, the version is too old.
             ClusterAway: no answer.
         """
-        asked = {
-            "label_selector": selector,
-            "resource_version": version,
-            "allow_watch_bookmarks": True,
-            "timeout_seconds": seconds,
-            "watch": True,
-        }
 
         def watch(client: Any) -> Lines:
-            return Lines(_lister(client, kind)(self.namespace, **asked, **_STREAM))
+            return Lines(
+                lister(client, kind)(
+                    self.namespace,
+                    label_selector=selector,
+                    resource_version=version,
+                    allow_watch_bookmarks=True,
+                    timeout_seconds=seconds,
+                    watch=True,
+                    **streaming(silence),
+                )
+            )
 
         return self.calls.once(f"watch {kind}", watch)
 
-    def log(self, pod: str, since: str | None = None) -> Lines:
+    def log(self, pod: str, since_seconds: int | None = None) -> Lines:
         """A pod's log as it grows, each line with its time; asked for once.
 
         Args:
-            since: RFC 3339, to the second; None: from the beginning.
+            since_seconds: only what is younger; None: from the beginning.
 
         Raises:
             ClusterRefused: with status 400, no container runs yet; with 404, the pod is gone.
             ClusterAway: no answer.
         """
+        since = {} if since_seconds is None else {"since_seconds": since_seconds}
 
         def follow(client: Any) -> Lines:
-            # the client has no name for sinceTime, which a reconnection needs
-            path = f"/api/v1/namespaces/{self.namespace}/pods/{pod}/log"
-            query = [("follow", "true"), ("timestamps", "true")]
-            query += [("sinceTime", since)] if since else []
-            return Lines(_get(client, path, query, **_STREAM))
+            how = {**since, **streaming(LOG_SILENCE_SECONDS), "timestamps": True}
+            return Lines(
+                core(client).read_namespaced_pod_log(pod, self.namespace, follow=True, **how)
+            )
 
         return self.calls.once(f"read the log of {pod}", follow)
 
@@ -235,17 +216,13 @@ class KubernetesApi:
         """The end of a pod's log; empty where there is none (any more)."""
 
         def read(client: Any) -> str:
-            answer = _core(client).read_namespaced_pod_log(
-                pod, self.namespace, tail_lines=lines, **_RAW
-            )
+            how = {**RAW, "tail_lines": lines}
+            answer = core(client).read_namespaced_pod_log(pod, self.namespace, **how)
             return bytes(answer.data).decode(errors="replace")
 
-        try:
+        with taking_for_done(400, 404):
             return self.calls.ask(f"read the log of {pod}", read)
-        except ClusterRefused as refused:
-            if refused.status in {400, 404}:
-                return ""
-            raise
+        return ""
 
     # --- why nothing happens ----------------------------------------------------------------------
 
@@ -253,12 +230,8 @@ class KubernetesApi:
         """The events about an object, oldest first."""
 
         def read(client: Any) -> Json:
-            selected = f"involvedObject.uid={uid}"
-            return _json(
-                _core(client).list_namespaced_event(
-                    self.namespace, field_selector=selected, **_RAW
-                )
-            )
+            how = {**RAW, "field_selector": f"involvedObject.uid={uid}"}
+            return decoded(core(client).list_namespaced_event(self.namespace, **how))
 
         found = [happening(item) for item in self.calls.ask("list events", read)["items"]]
         return sorted(found, key=lambda one: one.last.timestamp() if one.last else 0.0)
@@ -282,10 +255,12 @@ class KubernetesApi:
             custom = CustomObjectsApi(client)
             where = (_KUEUE, _KUEUE_VERSION, self.namespace, plural)
             if name is not None:
-                return _json(custom.get_namespaced_custom_object(*where, name, **_RAW))
-            return _json(custom.list_namespaced_custom_object(*where, **asked, **_RAW))
+                return decoded(custom.get_namespaced_custom_object(*where, name, **RAW))
+            return decoded(custom.list_namespaced_custom_object(*where, **asked, **RAW))
 
-        return _none_if_absent(lambda: self.calls.ask(f"read {plural} of Kueue", read))
+        with taking_for_done(404):
+            return self.calls.ask(f"read {plural} of Kueue", read)
+        return None
 
     # --- single calls -----------------------------------------------------------------------------
 
@@ -293,14 +268,16 @@ class KubernetesApi:
         return self.calls.ask(f"list {kind}", lambda client: self._list(client, kind, selector))
 
     def _list(self, client: Any, kind: Listed, selector: str) -> Page:
-        found = _json(_lister(client, kind)(self.namespace, label_selector=selector, **_RAW))
+        found = decoded(lister(client, kind)(self.namespace, label_selector=selector, **RAW))
         return Page(found["items"], found["metadata"]["resourceVersion"])
 
     def _job(self, client: Any, name: str) -> Json | None:
+        from kubernetes.client import ApiException
+
         try:
-            return _json(_batch(client).read_namespaced_job(name, self.namespace, **_RAW))
-        except Exception as error:
-            if getattr(error, "status", None) == 404:
+            return decoded(batch(client).read_namespaced_job(name, self.namespace, **RAW))
+        except ApiException as error:
+            if error.status == 404:
                 return None
             raise
 
@@ -310,15 +287,14 @@ class KubernetesApi:
             if grace is None and meta.get("deletionTimestamp"):
                 continue
             body = {"propagationPolicy": "Foreground" if kind == "jobs" else "Background"}
-            body |= {"preconditions": {"uid": meta["uid"]}}  # not a namesake that came since
             body |= {} if grace is None else {"gracePeriodSeconds": grace}
             self._delete(kind, meta["name"], body)
 
     def _delete(self, kind: Listed, name: str, body: Json) -> None:
         def delete(client: Any) -> Json:
-            return _json(_deleter(client, kind)(name, self.namespace, body=body, **_RAW))
+            return decoded(deleter(client, kind)(name, self.namespace, body=body, **RAW))
 
-        with _unless(404, 409):
+        with taking_for_done(404):
             self.calls.ask(f"delete {name} of {kind}", delete)
 
     def _gone(self, selector: str, within: float) -> bool:

@@ -7,15 +7,13 @@ The words are Kubernetes's own where it has some. What the training program says
 from dataclasses import dataclass
 from typing import Literal
 
-from ml_assets.launch.failure import TABLE
+from ml_assets.launch.failure import TABLE, Next
 from ml_assets.launch.kubernetes.states import PodState
 from ml_assets.spec.program import EXIT_OUT_OF_MEMORY
 
-Then = Literal["stop", "again", "lost", "unstarted", "no_room", "interrupted"]
-"""What comes next; see ``launch.failure.Next``."""
 Kind = Literal["error", "infrastructure", "start"]
 """Whose budget it is: the program's errors, what the cluster takes away, what never began."""
-_KINDS: dict[Then, Kind] = {
+_KINDS: dict[Next, Kind] = {
     "stop": "error",
     "again": "error",
     "interrupted": "error",
@@ -31,7 +29,7 @@ class Cause:
 
     what: str
     remedy: str
-    then: Then
+    then: Next
 
 
 # What ends an attempt that ran, in the order in which it is looked for (who took a pod away counts
@@ -207,7 +205,7 @@ class Verdict:
 
     cause: str
     """A key of ``CAUSES``, or the program's own end: ``exit 66``."""
-    then: Then
+    then: Next
     what: str
     words: str
     """What Kubernetes said, or the program; may be empty."""

@@ -11,9 +11,7 @@ from urllib.request import getproxies_environment
 from ml_assets.errors import SettingsError
 
 _DEFAULT = "~/.kube/config"
-_HOW = (
-    "Set KUBECONFIG to the file that kubectl uses, or run inside the cluster with a service account."
-)
+_HOW = "Set KUBECONFIG to the file that kubectl uses, or run in the cluster with a service account."
 
 
 @dataclass(frozen=True)
@@ -65,7 +63,7 @@ def connect(environment: Mapping[str, str] | None = None) -> Any:
     from kubernetes import client, config
 
     env = os.environ if environment is None else environment
-    configuration = client.Configuration()
+    configuration: Any = client.Configuration()
     if env.get("KUBECONFIG") or "KUBERNETES_SERVICE_HOST" not in env:
         _load_file(configuration, env.get("KUBECONFIG") or _DEFAULT)
     else:
@@ -90,9 +88,7 @@ def _load_file(configuration: Any, paths: str) -> None:
     if not any(file.is_file() for file in files):
         raise SettingsError(f"There is no Kubernetes configuration at {paths}. {_HOW}")
     try:
-        config.load_kube_config(
-            paths, client_configuration=configuration, persist_config=False
-        )
+        config.load_kube_config(paths, client_configuration=configuration, persist_config=False)
     except yaml.MarkedYAMLError as error:  # its text shows lines of the file: tokens, maybe
         line = error.problem_mark.line + 1 if error.problem_mark else "?"
         said = f"it is no YAML (line {line}: {error.problem})"

@@ -15,8 +15,6 @@ BUDGET_SECONDS = 300.0
 """Within which a call is tried again: an API server that is replaced is away for a minute."""
 FIRST_CONTACT_SECONDS = 30.0
 """The same before it ever answered: the address may be wrong, and that is told soon."""
-TIMEOUT = (10.0, 60.0)
-"""Seconds to connect, and between two bytes of an answer."""
 _FIRST_WAIT = 0.25
 _LONGEST_WAIT = 15.0
 _BUSY = {408, 429, 500, 502, 503, 504}

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ml_assets.launch.failure import TABLE
+from ml_assets.launch.failure import TABLE, cause_of
 from ml_assets.launch.kubernetes.causes import Verdict, of_cause, one_line, signed
 from ml_assets.launch.kubernetes.states import Happening, JobState, PodState
 from ml_assets.spec.program import EXIT_BUG, EXIT_NOT_SAVED, EXIT_OUT_OF_MEMORY
@@ -53,7 +53,7 @@ _OWN = {
     if code > 0 and meaning.then == "stop" and code not in {EXIT_BUG, EXIT_NOT_SAVED}
 }
 """Ends that nothing outside explains: the program says what is wrong with what it was given."""
-_LIMITS = re.compile(r"exceeds? the (?:total )?limit|exceeds its local ephemeral storage limit")
+_LIMITS = re.compile(r"exceed(?:s|ed) (?:the (?:total )?limit|its local ephemeral storage limit)")
 """Of an eviction for the pod's own use, not for the node's need."""
 _TAKEN = {
     "PreemptionByScheduler": "Preempted",
@@ -222,7 +222,7 @@ def _of_program(scene: Scene, code: int) -> Verdict:
     pod, meaning = _pod(scene, index), TABLE[code]
     said = next((one.reason for one in scene.words if one.exit_code == code), "")
     return Verdict(
-        cause=f"exit {code}" if code > 0 else f"signal {-code}",
+        cause=cause_of(code),
         then=meaning.then,
         what=meaning.what,
         words=one_line(said),
