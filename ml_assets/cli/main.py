@@ -106,7 +106,6 @@ environment:
   ML_ASSETS_SIGNING_KEY, ML_ASSETS_TRUSTED_KEYS
                        whose signature counts (default: a key of the store's own)
   ML_ASSETS_ALERTS     who is told of trouble: URLs of webhooks, Slack, mail servers (see alerts)
-  ML_ASSETS_PRICE_PER_HOUR  what an hour of a machine costs, for the costs of runs
   ML_ASSETS_LAUNCHER   local or kubernetes; of a cluster also (see docs/operate.md)
   ML_ASSETS_OBJECTS, ML_ASSETS_TRAINING_IMAGE, ML_ASSETS_NAMESPACE, ML_ASSETS_TRAINING_SECRET,
   ML_ASSETS_PULL_SECRET, ML_ASSETS_SPOT_SELECTOR, ML_ASSETS_SPOT_TOLERATION

@@ -10,10 +10,11 @@ from pydantic import TypeAdapter, ValidationError
 
 from ml_assets.launch.events import EventReader, attempt_numbers
 from ml_assets.launch.folder import SessionFolder
+from ml_assets.settings import PriceClass
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.events import Checkpoint, Event, Finished, FirstRows, Metrics, Progress
 from ml_assets.spec.program import Request, TrainRequest, TrainResult
-from ml_assets.spec.usage import AttemptEnd, AttemptUsage, Held, Mark, PriceClass
+from ml_assets.spec.usage import AttemptEnd, AttemptUsage, Held, Mark
 from ml_assets.storage.objects import write_whole
 
 USAGE_FILE = "usage.json"

@@ -4,10 +4,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from ml_assets.settings import PriceClass
 from ml_assets.spec.base import Digest, Fraction, Frozen, Positive, unset
 from ml_assets.spec.records import Time
 
-PriceClass = Literal["on-demand", "spot", "reserved"]
 Verb = Literal["train", "score", "measure", "sanity"]
 AttemptEnd = Literal["done", "stopped", "lost", "stalled", "failed", "unstarted"]
 """``done``: with a whole result. ``stopped``: it was told to. ``lost``: a machine or its watcher
