@@ -2,6 +2,7 @@
 the events themselves."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -9,11 +10,12 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from ml_assets.launch.events import EventReader, attempt_numbers
+from ml_assets.launch.failure import Ending
 from ml_assets.launch.folder import SessionFolder
 from ml_assets.settings import PriceClass
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.events import Checkpoint, Event, Finished, FirstRows, Metrics, Progress
-from ml_assets.spec.program import Request, TrainRequest, TrainResult
+from ml_assets.spec.program import EXIT_PEER_SILENT, Request, TrainRequest, TrainResult
 from ml_assets.spec.usage import AttemptEnd, AttemptUsage, Held, Mark
 from ml_assets.storage.objects import write_whole
 
@@ -66,9 +68,28 @@ def usage_of(
     )
 
 
+def end_of(ending: Ending) -> AttemptEnd:
+    """How an attempt without a result ended, for who counts its time."""
+    if ending.code == EXIT_PEER_SILENT:
+        return "stalled"
+    match ending.then:
+        case "interrupted":
+            return "stopped"
+        case "unstarted" | "no_room":
+            return "unstarted"
+        case "lost":
+            return "lost"
+        case "stop" | "again":
+            return "lost" if ending.code < 0 else "failed"
+
+
 def keep_usage(folder: SessionFolder, usage: AttemptUsage) -> None:
-    """Write an attempt's ``usage.json``, whole or not at all."""
-    write_whole(folder.attempt(usage.attempt) / USAGE_FILE, canonical_json(usage))
+    """Write an attempt's ``usage.json``, whole or not at all.
+
+    Where it cannot be written nothing is lost: the events tell nearly the same.
+    """
+    with suppress(OSError):
+        write_whole(folder.attempt(usage.attempt) / USAGE_FILE, canonical_json(usage))
 
 
 def session_usages(folder: SessionFolder) -> list[AttemptUsage]:

@@ -8,8 +8,6 @@ from ml_assets.errors import SettingsError
 from ml_assets.settings import price_class, prices_of, read_prices, read_settings
 
 SAID = "spot=1.10,on-demand=3.75 reserved=2.40\nnode=0.40,spot-node=0.12,storage=0.023,transfer=0.1"
-    "spot=1.10,on-demand=3.75 reserved=2.40\nnode=0.40,spot-node=0.12,storage=0.023,transfer=0.09"
-)
 
 
 def test_prices_are_of_gpu_hours_by_how_they_are_bought_and_of_the_rest() -> None:
