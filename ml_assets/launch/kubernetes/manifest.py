@@ -16,9 +16,10 @@ from ml_assets.launch.kubernetes.names import (
     job_name,
     labels,
     pod_host,
+    slug_of,
 )
 from ml_assets.launch.process import environment
-from ml_assets.settings import Cluster, PriceClass
+from ml_assets.settings import Cluster
 from ml_assets.settings.cluster import Taint
 from ml_assets.spec.cluster import ClusterSpec, Toleration
 from ml_assets.spec.notice import notice_seconds
@@ -76,11 +77,6 @@ class JobOrder:
         """Of the Job and of the Service."""
         return job_name(self.session, self.attempt)
 
-    @property
-    def labels(self) -> dict[str, str]:
-        price_class: PriceClass = "spot" if self.spot else "on-demand"
-        return labels(self.pipeline, self.session, self.attempt, self.verb, price_class)
-
 
 def save_seconds(training: TrainingSpec | None, state_bytes: int | None = None) -> int:
     """How long a program has to save after a notice: ``2 * write + 15`` seconds (``spec.notice``).
@@ -119,7 +115,7 @@ def job_manifest(order: JobOrder, settings: Cluster) -> Manifest:
         "metadata": {
             "name": order.name,
             "namespace": settings.namespace,
-            "labels": {**order.labels, **_queue_labels(order.cluster)},
+            "labels": {**_labels(order, settings), **_queue_labels(order.cluster)},
             "annotations": _annotations(order),
         },
         "spec": {
@@ -135,7 +131,7 @@ def job_manifest(order: JobOrder, settings: Cluster) -> Manifest:
             "suspend": order.cluster.queue is not None,
             "template": {
                 "metadata": {
-                    "labels": order.labels,
+                    "labels": _labels(order, settings),
                     "annotations": {**_annotations(order), **_STAYS},
                 },
                 "spec": _pod_spec(order, settings),
@@ -162,7 +158,7 @@ def service_manifest(order: JobOrder, settings: Cluster, owner_uid: str | None =
         "metadata": {
             "name": order.name,
             "namespace": settings.namespace,
-            "labels": order.labels,
+            "labels": _labels(order, settings),
             "annotations": _annotations(order),
             **({} if owner_uid is None else {"ownerReferences": [owner]}),
         },
@@ -201,9 +197,14 @@ def _failure_policy() -> Manifest:
     }
 
 
+def _labels(order: JobOrder, settings: Cluster) -> dict[str, str]:
+    bought = "spot" if order.spot else settings.bought
+    return labels(order.pipeline, order.session, order.attempt, order.verb, bought)
+
+
 def _of_attempt(order: JobOrder) -> dict[str, str]:
     """Selects its pods and no others."""
-    return {label: order.labels[label] for label in (SESSION_LABEL, ATTEMPT_LABEL)}
+    return {SESSION_LABEL: slug_of(order.session), ATTEMPT_LABEL: str(order.attempt)}
 
 
 def _annotations(order: JobOrder) -> dict[str, str]:

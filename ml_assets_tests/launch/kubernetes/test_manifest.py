@@ -188,6 +188,7 @@ OTHER_SETTINGS: dict[str, Any] = {
     "pull_secret": "other",
     "spot_selector": (("other", "yes"),),
     "spot_taints": (Taint("other", None, "NoExecute"),),
+    "bought": "reserved",
     "s3_endpoint": "http://other.example",
     "s3_region": "other",
 }
@@ -226,9 +227,11 @@ def test_every_field_of_a_toleration_reaches_the_manifest() -> None:
 
 def test_every_setting_of_the_cluster_reaches_the_manifest() -> None:
     assert set(OTHER_SETTINGS) == {field.name for field in dataclasses.fields(Cluster)}
+    paid = whole_spec().model_copy(update={"training": TrainingSpec(processes=2048)})
     for field, value in OTHER_SETTINGS.items():
+        spec = paid if field == "bought" else whole_spec()  # of machines that are not spot
         other = dataclasses.replace(WHOLE, **{field: value})
-        assert rendered(whole_spec(), other) != rendered(whole_spec()), field
+        assert rendered(spec, other) != rendered(spec), field
 
 
 # --- what it says ---------------------------------------------------------------------------------
