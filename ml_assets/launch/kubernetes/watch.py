@@ -161,9 +161,9 @@ class Feed:
             )
             self._stream, self._heard = stream, self._clock()
             try:
+                if self._stopped:  # while it was opened: nobody else will close it
+                    return None
                 for line in stream:
-                    if self._stopped:
-                        return None
                     self._read(json.loads(line))
             finally:
                 stream.close()
