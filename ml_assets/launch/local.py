@@ -55,8 +55,8 @@ from ml_assets.spec.program import (
     World,
     training_world,
 )
-from ml_assets.storage.checkpoint_places import S3_SCHEME
 from ml_assets.storage.objects import LocalObjects
+from ml_assets.storage.s3 import S3_SCHEME
 from ml_assets.storage.signing import Keys
 from ml_assets.storage.trust import keys_of
 
