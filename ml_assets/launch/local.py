@@ -25,7 +25,6 @@ from ml_assets.launch.launcher import (
 from ml_assets.launch.process import GRACE_SECONDS, ChildProcess
 from ml_assets.launch.recovery import (
     ERROR_BUDGET,
-    RESTARTS,
     Ended,
     next_attempt,
     spread_over,
@@ -55,6 +54,7 @@ from ml_assets.spec.program import (
     World,
     training_world,
 )
+from ml_assets.spec.torchrun import RESTARTS, Start
 from ml_assets.storage.objects import LocalObjects
 from ml_assets.storage.s3 import S3_SCHEME
 from ml_assets.storage.signing import Keys
@@ -272,17 +272,9 @@ class LocalLauncher:
         return judge(name, code, events, log, workers=request.world.procs > 1)
 
     def _command(self, request: Request, path: Path) -> list[str]:
-        arguments = [request.verb, "--request", str(path)]
-        if request.world.procs == 1:
-            return [*self._program, *arguments]
-        python, *program = self._program
-        torchrun = ["-m", "torch.distributed.run", "--standalone"]
-        procs = f"--nproc-per-node={request.world.procs}"
-        patience = max(1, int(self._grace * 3 / 4))  # a rank has to be gone before the grace ends
-        again = [f"--max-restarts={self._restarts}", f"--shutdown-timeout={patience}"]
-        # every line that a rank prints says which one did: [rank0]: ...
-        named = ["--role=rank", "--tee=3", f"--log-dir={path.parent / 'ranks'}"]
-        return [python, *torchrun, procs, *again, *named, *program, *arguments]
+        ranks = path.parent / "ranks"
+        start = Start(self._program, request.world, ranks, self._grace, self._restarts)
+        return start.command([request.verb, "--request", str(path)])
 
 
 def _train_request(job: TrainJob, folder: SessionFolder, number: int, world: World) -> TrainRequest:

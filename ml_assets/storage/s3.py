@@ -73,6 +73,10 @@ class S3Place:
         """The place below this one, by the same client."""
         return S3Place("/".join([self.uri, *parts]), self._s3)
 
+    def elsewhere(self, uri: str) -> "S3Place":
+        """Another address, by the same client."""
+        return S3Place(uri, self._s3)
+
     def read(self, name: str) -> bytes | None:
         """Content; None where there is none, or where it is not what was put."""
         from botocore.exceptions import ClientError, FlexibleChecksumError
@@ -202,8 +206,12 @@ def bucket_and_prefix(uri: str) -> tuple[str, str]:
     return parts.netloc, f"{inner}/" if inner else ""
 
 
-def client() -> Any:
+def client(tries: int | None = None, timeout: float = 60.0) -> Any:
     """A client that tries again, longer and longer, and then gives up.
+
+    Args:
+        tries: of one request; None: ``TRIES``.
+        timeout: seconds without a byte of an answer.
 
     Raises:
         SettingsError: boto3 is not installed.
@@ -216,9 +224,12 @@ def client() -> Any:
             "An address on S3 is to be used (ML_ASSETS_OBJECTS, ML_ASSETS_CHECKPOINTS), and boto3"
             f" is not installed here. Remedy: {INSTALL_S3}; or unset it."
         ) from error
-    retries: Any = {"mode": "standard", "total_max_attempts": TRIES}
+    retries: Any = {"mode": "standard", "total_max_attempts": tries or TRIES}
     config = Config(
-        connect_timeout=10, read_timeout=60, retries=retries, max_pool_connections=_CONNECTIONS
+        connect_timeout=min(10.0, timeout),
+        read_timeout=timeout,
+        retries=retries,
+        max_pool_connections=_CONNECTIONS,
     )
     session = boto3.Session()  # the shared one keeps the credentials of its first use
     return session.client("s3", region_name=session.region_name or "us-east-1", config=config)
@@ -276,7 +287,7 @@ def _refused(uri: str, error: Any) -> StoreAway:
     if code in _REFUSALS:
         what, remedy = _REFUSALS[code]
         return StoreRefuses(f"{uri} cannot be used: {what} ({error.operation_name}). {remedy}")
-    what = f"it answered {code} after {TRIES} tries"
+    what = f"it answered {code} again and again"
     return StoreAway(f"{uri} cannot be used: {what} ({error.operation_name}). {_WHERE}")
 
 
