@@ -69,7 +69,7 @@ class SessionMirror:
         self._known: dict[tuple[int, str], int] = {}
         """(attempt, events file) -> up to which byte it is here."""
         self._beaten: dict[tuple[int, str], datetime] = {}
-        self._looked = float("-inf")
+        self._looked: dict[int, float] = {}
 
     # --- from here to the pods ------------------------------------------------------------------
 
@@ -196,9 +196,9 @@ class SessionMirror:
 
     def _beats(self, attempt: int) -> None:
         """Signs of life are looked at now and then: each is a request."""
-        if time.monotonic() - self._looked < _BETWEEN_LOOKS:
+        if time.monotonic() - self._looked.get(attempt, float("-inf")) < _BETWEEN_LOOKS:
             return
-        self._looked = time.monotonic()
+        self._looked[attempt] = time.monotonic()
         place, folder = self._at(attempt), self.folder.attempt(attempt)
         for item in place.items(HEARTBEATS):
             if not is_beats(item.name) or self._beaten.get((attempt, item.name)) == item.changed:
