@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from ml_assets.spec.events import Event, Warning
+from ml_assets.spec.events import Event, Lost, Warning
 
 EVENTS_FILE = "events.jsonl"
 LAUNCHER_FILE = "events.launcher.jsonl"
@@ -74,7 +74,9 @@ def session_events(session: Path) -> list[Event]:
     return list(SessionReader(session).new())
 
 
-def append_warning(folder: Path, session: str, attempt: int, message: str) -> None:
+def append_warning(
+    folder: Path, session: str, attempt: int, message: str, lost: Lost | None = None
+) -> None:
     """The launcher's own word in an attempt's stream, so that followers and replays have it too."""
     file = folder / LAUNCHER_FILE
     written = len(file.read_bytes().splitlines()) if file.is_file() else 0
@@ -84,6 +86,7 @@ def append_warning(folder: Path, session: str, attempt: int, message: str) -> No
         seq=_LAUNCHER_SEQ + written,
         time=datetime.now(UTC),
         message=message,
+        lost=lost,
     )
     with file.open("ab") as handle:
         handle.write(event.model_dump_json().encode() + b"\n")

@@ -23,10 +23,13 @@ from ml_assets.spec.program import (
     EXIT_SAVED_AFTER_NOTICE,
     EXIT_SUPERSEDED,
 )
+from ml_assets.spec.usage import Held
 
-Next = Literal["stop", "again", "interrupted"]
+Next = Literal["stop", "again", "lost", "unstarted", "no_room", "interrupted"]
 """``stop``: running again would only repeat it. ``again``: try within the error budget.
-``interrupted``: it was asked to end, so nothing goes on by itself."""
+``lost``: a machine went, which is no error: go on at once. ``unstarted``: it ended before the
+program ran. ``no_room``: not all nodes could be placed: fewer, if that is allowed. ``interrupted``:
+it was asked to end, so nothing goes on by itself."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,12 @@ class Ending:
     code: int
     then: Next
     error: MlAssetsError
+    cause: str
+    """The kind of end in one word, for people who count them."""
+    room: int | None = None
+    """Nodes that there was room for, where not all could be placed."""
+    held: Held | None = None
+    """What the runner knows of its machines; None: this one, for as long as it was run."""
 
 
 # In the order of spec.endings.PRECEDENCE. docs/operate.md shows it; tests hold the three together.
@@ -167,14 +176,24 @@ def judge(
     meaning = TABLE.get(code) or _unknown(code, workers=workers)
     said = next((event for event in failed if event.exit_code == code), None)
     error = TrainingInterrupted if meaning.then == "interrupted" else TrainingFailed
-    return Ending(code, meaning.then, error(_report(attempt, meaning, said, log, text)))
+    report = error(_report(attempt, meaning, said, log, text))
+    return Ending(code, meaning.then, report, cause_of(code))
 
 
 def stood_still(attempt: str, noticed: str, log: Path) -> Ending:
     """The end of an attempt that the launcher ended, for nothing moved in it any more."""
     meaning = TABLE[EXIT_PEER_SILENT]
     lines = [f"{attempt} stopped: {noticed}.", f"  What to do: {meaning.remedy}", f"  Log: {log}"]
-    return Ending(EXIT_PEER_SILENT, meaning.then, TrainingFailed("\n".join(lines)))
+    error = TrainingFailed("\n".join(lines))
+    return Ending(EXIT_PEER_SILENT, meaning.then, error, cause_of(EXIT_PEER_SILENT))
+
+
+def cause_of(code: int) -> str:
+    """An exit code in one word: the signal's name, or ``exit 70``."""
+    if code >= 0:
+        return f"exit {code}"
+    known = {number.value: number.name for number in signal.Signals}
+    return known.get(-code, f"signal {-code}")
 
 
 def _unknown(code: int, *, workers: bool) -> Meaning:

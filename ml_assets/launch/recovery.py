@@ -1,61 +1,119 @@
 """What follows an attempt that ended without a result: another one, a smaller one, or none."""
 
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
 from ml_assets.launch.failure import Next
+from ml_assets.spec.program import World
 from ml_assets.spec.training import TrainingSpec, split_of
 
 ERROR_BUDGET = 2
 """Attempts after the first with as many processes, for an end that running again may mend."""
+LOSS_BUDGET = 10
+"""Attempts in a row that lost their machines before they saved anything. A loss after a checkpoint
+costs nothing: what is taken away now and then gets there, too."""
+START_BUDGET = 3
+"""Attempts in a row that ended before the program ran."""
 KILLS_TO_SHRINK = 2
 """Attempts in a row that SIGKILL ended before one with fewer processes is tried."""
+
+
+@dataclass(frozen=True)
+class Budgets:
+    """How often an attempt is made again, for each kind of end; one kind never uses up another."""
+
+    errors: int = ERROR_BUDGET
+    losses: int = LOSS_BUDGET
+    starts: int = START_BUDGET
 
 
 @dataclass(frozen=True)
 class Ended:
     """An attempt that ended without a result."""
 
-    procs: int
+    world: World
     code: int
     then: Next
+    saved: bool = False
+    """It left a checkpoint: the next one goes on from there."""
+    room: int | None = None
+    """Nodes that there was room for, where not all could be placed."""
 
 
 @dataclass(frozen=True)
 class Decision:
-    """Whether another attempt is made, with how many processes, and why."""
+    """Whether another attempt is made, with which processes, and why."""
 
     go_on: bool
-    procs: int
+    world: World
     reason: str
 
 
-def next_attempt(ended: Sequence[Ended], budget: int = ERROR_BUDGET) -> Decision:
+def next_attempt(
+    ended: Sequence[Ended], budgets: Budgets | None = None, min_nodes: int | None = None
+) -> Decision:
     """Decide what follows the attempts that this launcher has made, oldest first.
 
-    A kill that comes back is most often memory running short, and half the processes need half of
-    it. The losses then agree to 1e-5, no longer to the bit: float sums in another order.
-
     Args:
-        budget: attempts after the first with as many processes.
+        min_nodes: fewer nodes than this are not worth it; None: only as many as there were.
     """
-    last = ended[-1]
-    alike = list(takewhile(lambda one: one.procs == last.procs, reversed(ended)))
+    budgets, last = budgets or Budgets(), ended[-1]
+    match last.then:
+        case "again":
+            return _after_error(ended, budgets.errors)
+        case "lost":
+            row = _in_a_row(ended, lambda one: one.then == "lost" and not one.saved)
+            told = "the machines were lost, which is nobody's error"
+            return _within(row, budgets.losses, last.world, told)
+        case "unstarted":
+            row = _in_a_row(ended, lambda one: one.then == "unstarted")
+            return _within(row, budgets.starts, last.world, "it did not come to run")
+        case "no_room":
+            return _after_no_room(last, min_nodes)
+        case "stop" | "interrupted":
+            return Decision(False, last.world, "running again would not mend it")
+
+
+def _after_error(ended: Sequence[Ended], budget: int) -> Decision:
+    """A kill that comes back is most often memory running short, and half the processes of a node
+    need half of it. The losses then agree to 1e-5, no longer to the bit: float sums in another
+    order."""
+    world = ended[-1].world
+    errors = [one for one in ended if one.then == "again"]
+    alike = list(takewhile(lambda one: one.world == world, reversed(errors)))
     killed = list(takewhile(lambda one: one.code == -signal.SIGKILL, alike))
-    if last.then != "again":
-        return Decision(False, last.procs, "running again would not mend it")
-    if last.procs > 1 and len(killed) >= KILLS_TO_SHRINK:
-        procs = last.procs // 2
+    if world.procs > 1 and len(killed) >= KILLS_TO_SHRINK:
+        fewer = world.model_copy(update={"procs": world.procs // 2})
         reason = (
-            f"{procs} instead of {last.procs} processes: SIGKILL ended {len(killed)} attempts in a"
-            " row, as it does where memory is short"
+            f"{fewer.processes} instead of {world.processes} processes: SIGKILL ended"
+            f" {len(killed)} attempts in a row, as it does where memory is short"
         )
-        return Decision(True, procs, reason)
+        return Decision(True, fewer, reason)
     if len(alike) > budget:
-        return Decision(False, last.procs, f"it was tried {len(alike)} times")
-    return Decision(True, last.procs, f"retry {len(alike)} of {budget}")
+        return Decision(False, world, f"it was tried {len(alike)} times")
+    return Decision(True, world, f"retry {len(alike)} of {budget}")
+
+
+def _after_no_room(last: Ended, min_nodes: int | None) -> Decision:
+    """Fewer nodes, each with as many processes: what a machine holds does not change."""
+    nodes, room = last.world.nodes, last.room or 0
+    if min_nodes is not None and min_nodes <= room < nodes:
+        reason = f"{room} instead of {nodes} nodes: there was no room for more"
+        return Decision(True, last.world.model_copy(update={"nodes": room}), reason)
+    least = nodes if min_nodes is None else min_nodes
+    return Decision(False, last.world, f"there was room for {room} nodes, and it needs {least}")
+
+
+def _within(row: int, budget: int, world: World, told: str) -> Decision:
+    if row > budget:
+        return Decision(False, world, f"{told}, {row} times in a row with nothing saved")
+    return Decision(True, world, f"{told}" + (f"; {row} of {budget} in a row" if row else ""))
+
+
+def _in_a_row(ended: Sequence[Ended], alike: Callable[[Ended], bool]) -> int:
+    return len(list(takewhile(alike, reversed(ended))))
 
 
 def spread_over(training: TrainingSpec, procs: int) -> TrainingSpec:

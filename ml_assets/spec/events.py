@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import AwareDatetime, Field
 
 from ml_assets.spec.base import Frozen, Positive, unset
-from ml_assets.spec.program import Ref, Result
+from ml_assets.spec.program import Ref, Result, World
 
 
 class _Event(Frozen):
@@ -74,9 +74,22 @@ class Trace(_Event):
     """A gzipped file of Chrome's trace format."""
 
 
+class Lost(Frozen):
+    """An attempt that ended without a result, and what goes on instead."""
+
+    cause: str
+    """The kind of end in one word, such as ``SIGKILL`` or ``Evicted``."""
+    world: World
+    """That it ran on."""
+    goes_on: World
+    """That the next attempt runs on."""
+
+
 class Warning(_Event):
     kind: Literal["warning"] = "warning"
     message: str
+    lost: Lost | None = Field(default=None, exclude_if=unset)
+    """The launcher's: the attempt ended, and another one follows."""
 
 
 class Finished(_Event):

@@ -195,6 +195,11 @@ class World(Frozen):
     """Processes on each node."""
     threads: Positive = 1
 
+    @property
+    def processes(self) -> int:
+        """Of all nodes: the size of the world."""
+        return self.nodes * self.procs
+
 
 def training_world(model: ModelSpec, training: TrainingSpec) -> World:
     """Where a training runs: boosted trees grow in one process, a network in those declared."""

@@ -12,8 +12,9 @@ import pytest
 
 from ml_assets.errors import TrainingInterrupted
 from ml_assets.launch.folder import SessionFolder
-from ml_assets.launch.local import LocalLauncher, _train_request
+from ml_assets.launch.local import LocalLauncher, LocalRunner
 from ml_assets.launch.process import environment
+from ml_assets.launch.requests import train_request
 from ml_assets.spec.program import World
 from ml_assets_tests.launch.real import STEPS, named, numbered, ranks, torchruns, train_job
 
@@ -68,7 +69,10 @@ def test_a_killed_torchrun_is_another_attempt_which_ends_in_the_same_bits(
     result = LocalLauncher(tmp_path / "objects").train(train_job(training_set), told)
     assert (result.attempt, result.step) == (2, STEPS)
     assert result.model.digest == undisturbed[1].model.digest
-    assert "retry 1 of 2" in named(told.events, "warning")[0].message
+    (warning,) = named(told.events, "warning")
+    assert "retry 1 of 2" in warning.message
+    two = World(procs=2)
+    assert (warning.lost.cause, warning.lost.world, warning.lost.goes_on) == ("SIGKILL", two, two)
     assert ranks() == []
 
 
@@ -148,8 +152,8 @@ def test_a_rank_whose_torchrun_is_killed_ends_and_writes_nothing_more(
     """Started as on a cluster: no tether is above it."""
     folder = SessionFolder(tmp_path / "session")
     job = train_job(training_set, epochs=1000)
-    request = _train_request(job, folder, 1, World(procs=2))
-    command = LocalLauncher(tmp_path)._command(request, folder.begin(request))
+    request = train_request(job, folder, 1, World(procs=2))
+    command = LocalRunner().command(request, folder.begin(request))
     with (tmp_path / "log").open("wb") as log:
         agent = subprocess.Popen(command, env=environment(1), stdout=log, stderr=log)
     until(lambda: len(list(Path(folder.checkpoints).glob("*/manifest.json"))) > 1, seconds=60)

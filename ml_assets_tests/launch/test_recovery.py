@@ -4,7 +4,8 @@ import signal
 
 import pytest
 
-from ml_assets.launch.recovery import Ended, next_attempt, spread_over
+from ml_assets.launch.recovery import Budgets, Ended, next_attempt, spread_over
+from ml_assets.spec.program import World
 from ml_assets.spec.training import TrainingSpec
 
 KILL = -signal.SIGKILL
@@ -12,8 +13,8 @@ CRASH = -signal.SIGSEGV
 
 
 def after(*ended):
-    decision = next_attempt([Ended(procs, code, then) for procs, code, then in ended])
-    return (decision.procs if decision.go_on else None), decision.reason
+    decision = next_attempt([Ended(World(procs=n), code, then) for n, code, then in ended])
+    return (decision.world.processes if decision.go_on else None), decision.reason
 
 
 @pytest.mark.parametrize(
@@ -47,3 +48,61 @@ def test_a_hybrid_that_fewer_processes_cannot_split_is_sharded():
     assert spread_over(hybrid, 2) == hybrid.model_copy(update={"strategy": "shard"})
     alone = TrainingSpec(strategy="replicate", processes=2)
     assert spread_over(alone, 1) == alone
+
+
+EIGHT = World(nodes=4, procs=2)
+
+
+def stories(*ends, **more):
+    """Endings of four nodes with two processes each, by what they call for."""
+    return [Ended(EIGHT, KILL if then == "again" else 1, then, **more) for then in ends]
+
+
+def test_lost_machines_use_up_no_error():
+    budgets = Budgets(errors=1, losses=3)
+    ended = stories("again", "lost", "lost", "lost")
+    assert next_attempt(ended, budgets).go_on
+    after_an_error = next_attempt([*ended, Ended(EIGHT, CRASH, "again")], budgets)
+    assert not after_an_error.go_on
+    assert "tried 2 times" in after_an_error.reason
+
+
+def test_errors_use_up_no_loss():
+    budgets = Budgets(losses=2)
+    assert next_attempt(stories("lost", "lost", "again", "lost"), budgets).go_on
+    spent = next_attempt(stories("lost", "lost", "lost"), budgets)
+    assert not spent.go_on
+    assert "3 times in a row with nothing saved" in spent.reason
+
+
+def test_machines_may_be_lost_for_ever_where_each_attempt_saves():
+    ended = stories(*["lost"] * 500, saved=True)
+    decision = next_attempt(ended, Budgets(losses=0))
+    assert decision.go_on
+    assert decision.world == EIGHT
+    assert "nobody's error" in decision.reason
+
+
+def test_what_does_not_start_has_a_budget_of_its_own():
+    budgets = Budgets(errors=0, losses=0, starts=2)
+    assert next_attempt(stories("unstarted", "unstarted"), budgets).go_on
+    spent = next_attempt(stories(*["unstarted"] * 3), budgets)
+    assert not spent.go_on
+    assert "did not come to run, 3 times in a row" in spent.reason
+
+
+def test_two_kills_of_memory_halve_the_processes_of_each_node():
+    decision = next_attempt(stories("again", "lost", "again"))
+    assert decision.world == World(nodes=4, procs=1)
+    assert "4 instead of 8 processes" in decision.reason
+
+
+@pytest.mark.parametrize(
+    ("room", "least", "nodes"),
+    [(3, 2, 3), (2, 2, 2), (1, 2, None), (3, None, None), (0, 1, None), (4, 2, None)],
+)
+def test_where_there_is_room_for_fewer_nodes_fewer_run_if_that_is_allowed(room, least, nodes):
+    decision = next_attempt(stories("no_room", room=room), min_nodes=least)
+    assert (decision.world.nodes if decision.go_on else None) == nodes
+    assert decision.world.procs == 2
+    assert f"{room} " in decision.reason

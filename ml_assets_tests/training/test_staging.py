@@ -1,4 +1,4 @@
-"""What a pod does around the program, without one: events carried, results handed over, patience."""
+"""What a pod does around the program: events carried, results handed over, patience."""
 
 import json
 import time

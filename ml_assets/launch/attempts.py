@@ -1,0 +1,193 @@
+"""The attempts of one session, whoever runs them: created or adopted, followed, made again.
+
+What runs an attempt, processes here or a Job on a cluster, is a runner's business. When another
+attempt is made, on what, and what is said of it, is decided here for both.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Generic, Protocol, TypeVar
+
+from ml_assets.errors import MlAssetsError, TrainingInterrupted
+from ml_assets.launch.countersign import countersign
+from ml_assets.launch.events import SessionReader, append_warning
+from ml_assets.launch.failure import Ending
+from ml_assets.launch.folder import SessionFolder
+from ml_assets.launch.launcher import OnEvent, ShouldStop
+from ml_assets.launch.recovery import Budgets, Decision, Ended, next_attempt
+from ml_assets.launch.usage import end_of, held_here, keep_usage, usage_of
+from ml_assets.spec.events import Checkpoint, Event, Lost
+from ml_assets.spec.program import (
+    MeasureResult,
+    Request,
+    SanityResult,
+    ScoreResult,
+    TrainResult,
+    World,
+)
+from ml_assets.storage.signing import Keys
+
+POLL_SECONDS = 0.1
+ResultT = TypeVar("ResultT", TrainResult, ScoreResult, MeasureResult, SanityResult)
+
+
+@dataclass(frozen=True)
+class Work(Generic[ResultT]):
+    """What a session is asked to do, whichever verb it is."""
+
+    pipeline: str
+    verb: str
+    folder: SessionFolder
+    world: World
+    request: Callable[[int, World], Request]
+    """The request of an attempt, from its number and its processes."""
+    finished: Callable[[], ResultT | None]
+    keys: Keys | None = None
+    """Countersign the result with; None: it needs no signature."""
+    min_nodes: int | None = None
+    """Fewer nodes than this are not worth it; None: all of them, or none."""
+
+    def name(self, attempt: int) -> str:
+        """What an operator calls an attempt."""
+        return f"{self.pipeline}: attempt {attempt} of session {self.folder.session}"
+
+
+@dataclass
+class Follower:
+    """Passes a session's events on, each once, and remembers those of the last attempt."""
+
+    reader: SessionReader
+    on_event: OnEvent
+    should_stop: ShouldStop
+    passed_on: int = 0
+    _told: bool = False
+    _last: list[Event] = field(default_factory=list)
+
+    def pass_on(self) -> None:
+        """Pass on what came since."""
+        for event in self.reader.new():
+            if self._last and self._last[-1].attempt != event.attempt:
+                self._last.clear()
+            self._last.append(event)
+            self.passed_on += 1
+            self.on_event(event)
+
+    def wait(self) -> None:
+        """Another process has the session: pass on what its attempts tell.
+
+        Raises:
+            TrainingInterrupted: this follower was told to stop; the other process goes on.
+        """
+        self.pass_on()
+        if self.told_to_stop():
+            raise TrainingInterrupted("Stopped following; the session goes on in its own process.")
+        time.sleep(POLL_SECONDS)
+
+    def told_to_stop(self) -> bool:
+        """Whether it was ever told to."""
+        self._told = self._told or self.should_stop()
+        return self._told
+
+    def of_attempt(self, number: int) -> list[Event]:
+        """What the last attempt told, if that is its number."""
+        return [event for event in self._last if event.attempt == number]
+
+
+class AttemptRunner(Protocol):
+    """Runs one attempt at a time, wherever that is."""
+
+    def adopt(self, work: Work[Any]) -> Request | None:
+        """Bring what is known of the session elsewhere into its folder.
+
+        Returns:
+            The request of an attempt that goes on there, or ended there with nobody watching.
+        """
+        ...
+
+    def run(self, work: Work[Any], request: Request, follower: Follower) -> Ending:
+        """Run an attempt, or go on following it, until it is over and nothing of it is left.
+
+        A result that it has lies in the session's folder then. A follower who is told to stop ends
+        it; what happens to it when an exception ends the follower is the runner's to say.
+        """
+        ...
+
+
+def run_session(
+    work: Work[ResultT],
+    runner: AttemptRunner,
+    budgets: Budgets,
+    on_event: OnEvent,
+    should_stop: ShouldStop,
+) -> ResultT:
+    """Create or adopt. Whoever comes gets every event of the session, and its one result.
+
+    Raises:
+        TrainingFailed: it ended without a result, for good or as often as the budgets allow.
+        TrainingInterrupted: it was told to stop, and saved.
+    """
+    follower = Follower(SessionReader(work.folder.root), on_event, should_stop)
+    with work.folder.held(follower.wait):
+        follower.pass_on()
+        done = work.finished()
+        if done is not None:
+            return done
+        work.folder.state(work.pipeline, work.verb)
+        return _attempts(work, runner, budgets, follower)
+
+
+def _attempts(
+    work: Work[ResultT], runner: AttemptRunner, budgets: Budgets, follower: Follower
+) -> ResultT:
+    """Attempts until one has a whole result, or ends for good, or its budget is spent."""
+    world, ended = work.world, list[Ended]()
+    while True:
+        request = runner.adopt(work)
+        if request is None:
+            if (done := work.finished()) is not None:  # elsewhere, and now known here
+                follower.pass_on()
+                return done
+            request = work.request(work.folder.next_attempt(), world)
+            work.folder.begin(request)
+        began = datetime.now(UTC)
+        ending = runner.run(work, request, follower)
+        follower.pass_on()
+        if work.keys is not None:
+            countersign(work.folder.result(request.attempt), work.keys)
+        done = work.finished()  # whole whatever ended it: a crash after the result is no loss
+        told = follower.of_attempt(request.attempt)
+        end = "done" if done is not None else end_of(ending)
+        held = ending.held or held_here(request, began, datetime.now(UTC), told)
+        keep_usage(work.folder, usage_of(work.pipeline, request, held, end, told))
+        if done is not None:
+            return done
+        if follower.told_to_stop():
+            raise TrainingInterrupted(str(ending.error))
+        saved = any(isinstance(event, Checkpoint) for event in told)
+        ended.append(Ended(request.world, ending.code, ending.then, saved, ending.room))
+        decision = next_attempt(ended, budgets, work.min_nodes)
+        if not decision.go_on:
+            raise _final(ending, decision)
+        _warn(work.folder, request, ending, decision)
+        follower.pass_on()
+        world = decision.world
+
+
+def _final(ending: Ending, decision: Decision) -> MlAssetsError:
+    """The error of the last attempt, and why there is none after it where that is not plain."""
+    if ending.then in ("stop", "interrupted"):
+        return ending.error
+    return type(ending.error)(f"{ending.error}\n  No other attempt is made: {decision.reason}.")
+
+
+def _warn(folder: SessionFolder, request: Request, ending: Ending, decision: Decision) -> None:
+    """Say in the stream what happened and what comes, so that followers and replays know it too."""
+    message = (
+        f"{ending.error}\n  Attempt {request.attempt + 1} goes on from the last whole checkpoint"
+        f" ({decision.reason})."
+    )
+    lost = Lost(cause=ending.cause, world=request.world, goes_on=decision.world)
+    attempt = request.attempt
+    append_warning(folder.attempt(attempt), folder.session, attempt, message, lost)

@@ -1,0 +1,117 @@
+"""A launcher: what is asked for becomes a session, and a runner runs its attempts."""
+
+from collections.abc import Callable
+from functools import partial
+
+from ml_assets.launch.attempts import AttemptRunner, Work, run_session
+from ml_assets.launch.folder import SessionFolder
+from ml_assets.launch.launcher import (
+    MeasureJob,
+    OnEvent,
+    SanityJob,
+    ScoreJob,
+    ShouldStop,
+    TrainJob,
+    never,
+)
+from ml_assets.launch.recovery import Budgets
+from ml_assets.launch.requests import (
+    measure_request,
+    sanity_request,
+    score_request,
+    train_request,
+)
+from ml_assets.launch.session import (
+    measure_session,
+    sanity_session,
+    score_session,
+    train_session,
+)
+from ml_assets.spec.program import (
+    MeasureResult,
+    SanityResult,
+    ScoreResult,
+    TrainResult,
+    World,
+    training_world,
+)
+from ml_assets.storage.objects import LocalObjects
+from ml_assets.storage.signing import Keys
+
+
+class SessionLauncher:
+    """Sessions in the object store's ``sessions/``, on any runner.
+
+    Args:
+        objects: where sessions lie.
+        runner: runs their attempts.
+        keys: what a score or an examination counts by.
+        budgets: how often an attempt is made again.
+        checkpoints: a folder or ``s3://bucket/prefix`` for all sessions; None: each beside its own.
+    """
+
+    def __init__(
+        self,
+        objects: LocalObjects,
+        runner: AttemptRunner,
+        keys: Callable[[], Keys],
+        budgets: Budgets,
+        checkpoints: str | None = None,
+    ) -> None:
+        self._objects = objects
+        self._runner = runner
+        self._keys = keys
+        self._budgets = budgets
+        self._checkpoints = checkpoints
+
+    def train(
+        self, job: TrainJob, on_event: OnEvent, should_stop: ShouldStop = never
+    ) -> TrainResult:
+        """See ``Launcher.train``."""
+        name = train_session(job)
+        folder = SessionFolder(self._objects.path("sessions", name), self._checkpoints)
+        world = training_world(job.model, job.training)
+        request = partial(train_request, job, folder)
+        work = Work(job.pipeline, "train", folder, world, request, folder.finished_training)
+        return run_session(work, self._runner, self._budgets, on_event, should_stop)
+
+    def score(
+        self, job: ScoreJob, on_event: OnEvent, should_stop: ShouldStop = never
+    ) -> ScoreResult:
+        """See ``Launcher.score``."""
+        folder = self._folder(score_session(job))
+        world, keys = World(threads=job.threads), self._keys()
+        request, finished = (
+            partial(score_request, job, folder),
+            partial(folder.finished_scoring, keys),
+        )
+        work = Work(job.pipeline, "score", folder, world, request, finished, keys)
+        return run_session(work, self._runner, self._budgets, on_event, should_stop)
+
+    def measure(self, job: MeasureJob) -> MeasureResult:
+        """Take a few steps of a training and say how fast they were; errors are those of train."""
+        folder = self._folder(measure_session(job))
+        world = training_world(job.model, job.training)
+        request = partial(measure_request, job, folder)
+        work = Work(job.pipeline, "measure", folder, world, request, folder.finished_measuring)
+        return run_session(work, self._runner, self._budgets, lambda _: None, never)
+
+    def sanity(
+        self, job: SanityJob, on_event: OnEvent, should_stop: ShouldStop = never
+    ) -> SanityResult:
+        """See ``Launcher.sanity``."""
+        folder = self._folder(sanity_session(job))
+        world, keys = World(threads=job.training.threads), self._keys()
+        request, finished = (
+            partial(sanity_request, job, folder),
+            partial(folder.finished_sanity, keys),
+        )
+        work = Work(job.pipeline, "sanity", folder, world, request, finished, keys)
+        return run_session(work, self._runner, self._budgets, on_event, should_stop)
+
+    def known_sanity(self, job: SanityJob) -> SanityResult | None:
+        """See ``Launcher.known_sanity``."""
+        return self._folder(sanity_session(job)).finished_sanity(self._keys())
+
+    def _folder(self, session: str) -> SessionFolder:
+        return SessionFolder(self._objects.path("sessions", session))
