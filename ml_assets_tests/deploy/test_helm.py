@@ -136,9 +136,8 @@ def test_pods_of_the_chart_are_as_the_namespace_wants_them(part: dict[str, Any])
 
 def test_the_account_and_the_labels_are_those_of_the_base() -> None:
     """The policies of ../base know pods by their labels, its Roles are bound to its account."""
-    base = [
-        one for f in (DEPLOY / "base").glob("*s.yaml") for one in yaml.safe_load_all(f.read_text())
-    ]
+    files = [file for file in (DEPLOY / "base").iterdir() if file.name != "kustomization.yaml"]
+    base = [one for file in files for one in yaml.safe_load_all(file.read_text())]
     accounts = {one["metadata"]["name"] for one in base if one["kind"] == "ServiceAccount"}
     assert VALUES["serviceAccount"]["name"] in accounts
     assert VALUES["serviceAccount"]["name"] == VALUES["global"]["serviceAccountName"]

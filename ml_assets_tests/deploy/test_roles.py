@@ -82,6 +82,7 @@ def test_the_launcher_may_do_what_it_does_and_no_more(server: ApiServer, tmp_pat
     every.ask("create_service", a_service())
     every.ask("job", "one")
     every.ask("jobs", SELECTOR)
+    every.ask("all_of", "services", SELECTOR)
     for kind in ("jobs", "pods"):
         page = every.ask("page", kind, SELECTOR)
         every.ask("stream", kind, SELECTOR, page.version, 1, 5.0).close()
