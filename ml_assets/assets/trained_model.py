@@ -11,7 +11,12 @@ from ml_assets.assets.chronicle import chronicled
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.initial_weights import KEY, InitialWeights, initial_weights
 from ml_assets.assets.inputs import require_record, resolve_base
-from ml_assets.assets.metadata import numbers, record_metadata, tracking_link
+from ml_assets.assets.metadata import (
+    numbers,
+    record_metadata,
+    recovery_metadata,
+    tracking_link,
+)
 from ml_assets.assets.publish import Draft, Published, Work, input_version
 from ml_assets.assets.sanity import require_sane
 from ml_assets.assets.training_events import EventSinks
@@ -101,7 +106,8 @@ def trained_model(graph: PipelineGraph) -> dg.AssetsDefinition:
         versions = {"checkpoints": saved, STAGE: model.digest}
         seen = (init.as_input(),) if init else ()
         record = finished_record(begun, result)
-        measured = sinks.measurements(result.seconds)
+        recovered = recovery_metadata(result.attempt, sinks.story.lost, record.world)
+        measured = {**sinks.measurements(result.seconds), **recovered}
         for stage, version in versions.items():
             address = Address(graph.name, stage)
             work = Work(address, code_version, inputs, context.run_id, config.fresh, seen)
