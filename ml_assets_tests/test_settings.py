@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from ml_assets.errors import MlAssetsError, SettingsError
-from ml_assets.settings import read_settings
+from ml_assets.settings import Cluster, read_cluster, read_prices, read_settings
+from ml_assets.settings.cluster import Taint
 
 
 def test_every_default_is_embedded_and_below_the_home(tmp_path: Path) -> None:
@@ -152,3 +153,108 @@ def test_the_online_store_is_a_file_or_a_redis_server_and_its_url_is_never_shown
         with pytest.raises(SettingsError, match="ML_ASSETS_ONLINE") as told:
             read_settings({**home, "ML_ASSETS_ONLINE": wrong})
         assert "hush-hush" not in str(told.value)
+
+
+# --- the cluster ----------------------------------------------------------------------------------
+
+IMAGE = "registry.example:5000/team/training@sha256:" + "a" * 64
+POD = {"ML_ASSETS_OBJECTS": "s3://bucket/prefix/", "ML_ASSETS_TRAINING_IMAGE": IMAGE}
+
+
+def test_a_store_and_an_image_are_all_that_a_cluster_needs() -> None:
+    assert read_cluster(POD) == Cluster(objects="s3://bucket/prefix", image=IMAGE)
+
+
+def test_everything_that_pods_are_given_can_be_set() -> None:
+    cluster = read_cluster(
+        {
+            **POD,
+            "ML_ASSETS_NAMESPACE": "team-a",
+            "ML_ASSETS_TRAINING_SECRET": "store.keys",
+            "ML_ASSETS_PULL_SECRET": "registry",
+            "ML_ASSETS_SPOT_SELECTOR": "cloud.example/spot=true, size=big",
+            "ML_ASSETS_SPOT_TOLERATION": "cloud.example/spot=true:NoSchedule,gone:NoExecute",
+            "AWS_ENDPOINT_URL": "http://store.example:9000/",
+            "AWS_REGION": "eu-central-1",
+        }
+    )
+    assert cluster == Cluster(
+        objects="s3://bucket/prefix",
+        image=IMAGE,
+        namespace="team-a",
+        secret="store.keys",
+        pull_secret="registry",
+        spot_selector=(("cloud.example/spot", "true"), ("size", "big")),
+        spot_taints=(
+            Taint("cloud.example/spot", "true", "NoSchedule"),
+            Taint("gone", None, "NoExecute"),
+        ),
+        s3_endpoint="http://store.example:9000",
+        s3_region="eu-central-1",
+    )
+
+
+def test_all_that_is_missing_is_told_at_once() -> None:
+    with pytest.raises(SettingsError) as told:
+        read_cluster({})
+    assert "ML_ASSETS_OBJECTS" in str(told.value)
+    assert "ML_ASSETS_TRAINING_IMAGE" in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("ML_ASSETS_OBJECTS", "/data/objects", "would not find it"),
+        ("ML_ASSETS_OBJECTS", "gs://bucket", "not on S3"),
+        ("ML_ASSETS_OBJECTS", "s3:///prefix", "names no place"),
+        ("ML_ASSETS_OBJECTS", "s3://me:hush@bucket/x", "user or password"),
+        ("ML_ASSETS_TRAINING_IMAGE", "training:1.2", "by its digest"),
+        ("ML_ASSETS_TRAINING_IMAGE", "training", "by its digest"),
+        ("ML_ASSETS_TRAINING_IMAGE", "training@sha256:abc", "by its digest"),
+        ("ML_ASSETS_TRAINING_IMAGE", f"training:1.2@sha256:{'a' * 64}", "no tag"),
+        ("ML_ASSETS_NAMESPACE", "Team_A", "name of a Kubernetes namespace"),
+        ("ML_ASSETS_NAMESPACE", "a" * 64, "name of a Kubernetes namespace"),
+        ("ML_ASSETS_TRAINING_SECRET", "AKIA/hush+hush=", "no name of a Secret"),
+        ("ML_ASSETS_PULL_SECRET", '{"auths": "hush"}', "no name of a Secret"),
+        ("ML_ASSETS_SPOT_SELECTOR", "spot", "has 'spot'"),
+        ("ML_ASSETS_SPOT_SELECTOR", "a=b=c", "has 'a=b=c'"),
+        ("ML_ASSETS_SPOT_TOLERATION", "spot=true", "has 'spot=true'"),
+        ("ML_ASSETS_SPOT_TOLERATION", "spot=true:Never", "NoSchedule"),
+        ("AWS_ENDPOINT_URL", "http://me:hush@store.example", "user or password"),
+        ("AWS_ENDPOINT_URL", "ftp://me:hush@store.example", "user or password"),
+        ("AWS_ENDPOINT_URL", "store.example", "expected an address"),
+    ],
+)
+def test_a_wrong_value_for_the_cluster_is_named_and_no_secret_told(
+    name: str, value: str, said: str
+) -> None:
+    with pytest.raises(SettingsError) as told:
+        read_cluster({**POD, name: value})
+    assert name in str(told.value)
+    assert said in str(told.value)
+    assert "hush" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({}, "ML_ASSETS_OBJECTS"),
+        ({"ML_ASSETS_TRAINING_IMAGE": IMAGE, "ML_ASSETS_OBJECTS": "/data"}, "ML_ASSETS_OBJECTS"),
+        ({**POD, "ML_ASSETS_TRAINING_IMAGE": "training:1.2"}, "ML_ASSETS_TRAINING_IMAGE"),
+    ],
+)
+def test_the_kubernetes_launcher_is_refused_without_what_its_pods_need(
+    tmp_path: Path, more: dict[str, str], said: str
+) -> None:
+    home = {"ML_ASSETS_HOME": str(tmp_path), "ML_ASSETS_LAUNCHER": "kubernetes"}
+    with pytest.raises(SettingsError, match=said):
+        read_settings({**home, **more})
+
+
+def test_prices_are_of_gpu_hours_by_how_they_are_bought() -> None:
+    assert read_prices({}) == {}
+    given = read_prices({"ML_ASSETS_PRICES": "spot=1.10,on-demand=3.75 reserved=2.40"})
+    assert given == {"spot": 1.10, "on-demand": 3.75, "reserved": 2.40}
+    for wrong in ("spot", "spot=-1", "spot=nan", "free=0", "spot=1,spot=2"):
+        with pytest.raises(SettingsError, match="ML_ASSETS_PRICES"):
+            read_prices({"ML_ASSETS_PRICES": wrong})

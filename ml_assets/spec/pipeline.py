@@ -15,6 +15,7 @@ from pydantic import (
 
 from ml_assets.spec.automation import AutomationSpec
 from ml_assets.spec.base import Frozen, Misfit, Misfits, Name, Positive, check_timezone, unset
+from ml_assets.spec.cluster import ClusterSpec, cluster_problems
 from ml_assets.spec.drift import DriftSpec
 from ml_assets.spec.gates import AgainstChampion, BaselineSpec, GateSpec, ReleaseSpec
 from ml_assets.spec.leaks import LeaksSpec, leak_problems
@@ -176,6 +177,7 @@ class PipelineSpec(Frozen):
     leaks: LeaksSpec = LeaksSpec()
     model: ModelSpec
     training: TrainingSpec = TrainingSpec()
+    cluster: ClusterSpec = Field(default=ClusterSpec(), exclude_if=lambda v: v == ClusterSpec())
     evaluation: EvaluationSpec = EvaluationSpec()
     gates: tuple[GateSpec, ...] = Field(strict=False, min_length=1)
     release: ReleaseSpec = ReleaseSpec()
@@ -199,6 +201,7 @@ class PipelineSpec(Frozen):
             *_label_problems(self),
             *_leak_problems(self),
             *_training_problems(self),
+            *cluster_problems(self.cluster, self.model, self.training),
             *_evaluation_problems(self),
             *_gate_problems(self),
             *_canary_problems(self),

@@ -1,4 +1,4 @@
-"""The environment, read in this one place and checked once."""
+"""Where state lives and which servers are used: ``ML_ASSETS_*`` of every command."""
 
 import os
 import re
@@ -11,13 +11,13 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from ml_assets.errors import SettingsError
+from ml_assets.settings.addresses import s3_address, web_address
+from ml_assets.settings.cluster import read_cluster
+from ml_assets.settings.lakefs import is_lakefs, lakefs_place
 
-Launcher = Literal["local"]
+Launcher = Literal["local", "kubernetes"]
 
 SQL_PREFIX = "ML_ASSETS_SQL_"
-_LAKEFS = "lakefs://"
-_LAKEFS_PLACE = re.compile(r"lakefs://([a-z0-9][a-z0-9-]{2,62})(?:/(\w[-\w]{0,62}))?", re.ASCII)
-"""lakeFS's own rules for the names of repositories and branches."""
 
 
 @dataclass(frozen=True)
@@ -60,63 +60,6 @@ def read_signing(environment: Mapping[str, str] | None = None) -> Signing:
     env = os.environ if environment is None else environment
     trusted = re.split(r"[,\s]+", env.get("ML_ASSETS_TRUSTED_KEYS", "").strip())
     return Signing(env.get("ML_ASSETS_SIGNING_KEY") or None, tuple(filter(None, trusted)))
-
-
-@dataclass(frozen=True)
-class LakeFs:
-    """A lakeFS server and who we are there: ``LAKEFS_*``."""
-
-    endpoint: str
-    s3_endpoint: str
-    """Of its S3 gateway; by default the same address."""
-    access_key: str
-    secret_key: str = field(repr=False)
-
-
-def is_lakefs(location: str) -> bool:
-    """Whether snapshots are kept on a lakeFS server."""
-    return location.startswith(_LAKEFS)
-
-
-def lakefs_place(location: str) -> tuple[str, str]:
-    """Repository and branch of ``lakefs://repository[/branch]``.
-
-    Raises:
-        SettingsError: it is none.
-    """
-    place = _LAKEFS_PLACE.fullmatch(location)
-    if place is None:
-        shown = "holds a user or password" if "@" in location else f"is {location!r}"
-        raise SettingsError(
-            f"ML_ASSETS_SNAPSHOTS {shown}; expected lakefs://repository or"
-            " lakefs://repository/branch (default main). Keys come from LAKEFS_ACCESS_KEY_ID and"
-            " LAKEFS_SECRET_ACCESS_KEY, never from the address."
-        )
-    return place[1], place[2] or "main"
-
-
-def read_lakefs(environment: Mapping[str, str] | None = None) -> LakeFs:
-    """Where the lakeFS server is, and the keys to it.
-
-    Raises:
-        SettingsError: one is missing, or no address.
-    """
-    env = os.environ if environment is None else environment
-    needed = ("LAKEFS_ENDPOINT", "LAKEFS_ACCESS_KEY_ID", "LAKEFS_SECRET_ACCESS_KEY")
-    missing = [name for name in needed if not env.get(name)]
-    if missing:
-        raise SettingsError(
-            f"ML_ASSETS_SNAPSHOTS names a lakeFS repository, and {' and '.join(missing)}"
-            f" {'is' if len(missing) == 1 else 'are'} not set. Expected: the address of the server,"
-            " such as http://127.0.0.1:8000, and a pair of keys that it gave out."
-        )
-    endpoint = _url(env, "LAKEFS_ENDPOINT", "http://127.0.0.1:8000").removesuffix("/api/v1")
-    return LakeFs(
-        endpoint,
-        _url(env, "LAKEFS_S3_ENDPOINT", endpoint),
-        env["LAKEFS_ACCESS_KEY_ID"],
-        env["LAKEFS_SECRET_ACCESS_KEY"],
-    )
 
 
 @dataclass(frozen=True)
@@ -184,6 +127,7 @@ def read_settings(
         SettingsError: a value cannot be used; the message names the variable and the remedy.
     """
     env = os.environ if environment is None else environment
+    launcher = _launcher(env)
     home = state_folder(env)
     if home.exists() and not home.is_dir():
         raise SettingsError(
@@ -198,11 +142,11 @@ def read_settings(
         objects=_local_path(env, "ML_ASSETS_OBJECTS", home / "objects"),
         checkpoints=_checkpoints(env),
         online=_online(env, home / "online.db"),
-        launcher=_launcher(env.get("ML_ASSETS_LAUNCHER") or "local"),
+        launcher=launcher,
         tracking_uri=env.get("MLFLOW_TRACKING_URI") or f"sqlite:///{home / 'mlflow.db'}",
-        ui_url=_url(env, "ML_ASSETS_UI_URL", "http://127.0.0.1:3000"),
-        reports_url=_url(env, "ML_ASSETS_REPORTS_URL", "http://127.0.0.1:3001"),
-        mlflow_url=_url(env, "ML_ASSETS_MLFLOW_URL", _tracking_url(env)),
+        ui_url=web_address(env, "ML_ASSETS_UI_URL", "http://127.0.0.1:3000"),
+        reports_url=web_address(env, "ML_ASSETS_REPORTS_URL", "http://127.0.0.1:3001"),
+        mlflow_url=web_address(env, "ML_ASSETS_MLFLOW_URL", _tracking_url(env)),
         price_per_hour=_price(env.get("ML_ASSETS_PRICE_PER_HOUR", "")),
         retention=_retention(env.get("ML_ASSETS_RETENTION", "")),
         alerts=tuple(env.get("ML_ASSETS_ALERTS", "").split()),
@@ -248,7 +192,7 @@ def _snapshots(env: Mapping[str, str], default: Path) -> str:
     if not is_lakefs(value):
         return _local_path(env, "ML_ASSETS_SNAPSHOTS", default)
     repository, branch = lakefs_place(value)
-    return f"{_LAKEFS}{repository}/{branch}"
+    return f"lakefs://{repository}/{branch}"
 
 
 def _local_path(env: Mapping[str, str], name: str, default: Path) -> str:
@@ -281,32 +225,9 @@ def _checkpoints(env: Mapping[str, str]) -> str | None:
     value = env.get("ML_ASSETS_CHECKPOINTS")
     if not value:
         return None
-    parts = urlsplit(value)
-    if not parts.scheme:
+    if not urlsplit(value).scheme:
         return str(Path(value).expanduser().resolve())
-    if parts.scheme != "s3" or not parts.hostname or parts.query or parts.fragment:
-        raise SettingsError(
-            "ML_ASSETS_CHECKPOINTS names no place to store to; expected a folder, or"
-            " s3://bucket/prefix (its credentials come from AWS_ACCESS_KEY_ID and its like)."
-        )
-    if "@" in parts.netloc:
-        raise SettingsError(
-            "ML_ASSETS_CHECKPOINTS holds a user or password; it is shown to everybody. Credentials"
-            " come from AWS_ACCESS_KEY_ID and its like."
-        )
-    return value.rstrip("/")
-
-
-def _url(env: Mapping[str, str], name: str, default: str) -> str:
-    value = (env.get(name) or default).rstrip("/")
-    parts = urlsplit(value)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query:
-        raise SettingsError(
-            f"{name} is {value!r}; expected an address that a browser opens, such as {default}."
-        )
-    if "@" in parts.netloc:
-        raise SettingsError(f"{name} holds a user or password; links are shown to everybody.")
-    return value
+    return s3_address("ML_ASSETS_CHECKPOINTS", value, or_else="a folder, or ")
 
 
 def _tracking_url(env: Mapping[str, str]) -> str:
@@ -317,10 +238,14 @@ def _tracking_url(env: Mapping[str, str]) -> str:
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
-def _launcher(value: str) -> Launcher:
+def _launcher(env: Mapping[str, str]) -> Launcher:
+    value = env.get("ML_ASSETS_LAUNCHER") or "local"
     if value == "local":
         return value
-    raise SettingsError(f"ML_ASSETS_LAUNCHER is {value!r}; expected 'local'.")
+    if value == "kubernetes":
+        read_cluster(env)  # what a pod needs is told before anything is begun
+        return value
+    raise SettingsError(f"ML_ASSETS_LAUNCHER is {value!r}; expected 'local' or 'kubernetes'.")
 
 
 def _price(value: str) -> float | None:

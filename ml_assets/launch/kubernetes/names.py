@@ -1,0 +1,90 @@
+"""Names and labels of what an attempt is on a cluster; pure, and the same whoever asks.
+
+A Job's pods are called ``<job>-<index>``, and that is also their host name: a DNS label (RFC 1123),
+at most 63 signs.
+"""
+
+import hashlib
+import re
+
+from ml_assets.spec.cluster import MAX_NODES
+
+MAX_ATTEMPT = 9999
+APPLICATION = "ml-assets-training"
+NAME_LABEL = "app.kubernetes.io/name"
+MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
+MANAGED_BY = "ml-assets"
+PIPELINE_LABEL = "ml-assets.io/pipeline"
+SESSION_LABEL = "ml-assets.io/session"
+ATTEMPT_LABEL = "ml-assets.io/attempt"
+VERB_LABEL = "ml-assets.io/verb"
+PRICE_CLASS_LABEL = "ml-assets.io/price-class"
+
+_LABEL_LENGTH = 63
+_SLUG_LENGTH = _LABEL_LENGTH - len(f"-a{MAX_ATTEMPT}") - len(f"-{MAX_NODES}")
+_SESSION = re.compile(r"([a-z][a-z0-9_]{0,62})-([a-z]{1,12})-([0-9a-f]{20})")
+
+
+def slug_of(session: str) -> str:
+    """A session's name as a DNS label that leaves room for the attempt and a pod's index.
+
+    Two sessions never share one: the digest in it is of the pipeline's whole name, too.
+
+    Raises:
+        ValueError: it is no name of a session.
+    """
+    found = _SESSION.fullmatch(session)
+    if found is None:
+        raise ValueError(f"{session!r} is no session: it is <pipeline>-<verb>-<20 hexadecimal>")
+    pipeline, verb, digest = found[1], found[2], found[3]
+    room = _SLUG_LENGTH - len(f"-{verb}-{digest}")
+    kept = pipeline if len(pipeline) <= room else _marked(pipeline, room)
+    return f"{kept}-{verb}-{digest}".replace("_", "-")
+
+
+def job_name(session: str, attempt: int) -> str:
+    """The name of an attempt's Job and of its Service: it cannot be created twice.
+
+    Raises:
+        ValueError: it is no name of a session, or no number of an attempt.
+    """
+    if not 1 <= attempt <= MAX_ATTEMPT:
+        raise ValueError(f"attempt {attempt} of {session} is none from 1 to {MAX_ATTEMPT}")
+    return f"{slug_of(session)}-a{attempt}"
+
+
+def pod_host(job: str, index: int) -> str:
+    """Where a pod of a Job is found by the other pods, behind the Service of the Job's name."""
+    return f"{job}-{index}.{job}"
+
+
+def pipeline_label(pipeline: str) -> str:
+    """A pipeline's name as the value of a label, which cannot end with ``_``."""
+    return _marked(pipeline, _LABEL_LENGTH) if pipeline.endswith("_") else pipeline
+
+
+def selector_of(session: str | None = None) -> str:
+    """Selects what a session has on the cluster; None: what every session has."""
+    ours = f"{NAME_LABEL}={APPLICATION},{MANAGED_BY_LABEL}={MANAGED_BY}"
+    return ours if session is None else f"{ours},{SESSION_LABEL}={slug_of(session)}"
+
+
+def labels(
+    pipeline: str, session: str, attempt: int, verb: str, price_class: str
+) -> dict[str, str]:
+    """Of the Job, its pods and its Service alike."""
+    return {
+        NAME_LABEL: APPLICATION,
+        MANAGED_BY_LABEL: MANAGED_BY,
+        PIPELINE_LABEL: pipeline_label(pipeline),
+        SESSION_LABEL: slug_of(session),
+        ATTEMPT_LABEL: str(attempt),
+        VERB_LABEL: verb,
+        PRICE_CLASS_LABEL: price_class,
+    }
+
+
+def _marked(name: str, length: int) -> str:
+    """A name cut to fit, with a digest of the whole so that people do not take it for another."""
+    mark = hashlib.sha256(name.encode()).hexdigest()[:6]
+    return f"{name[: length - len(mark) - 1].rstrip('_')}-{mark}"

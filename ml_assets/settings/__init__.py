@@ -1,0 +1,37 @@
+"""The environment, read in this one place and checked once."""
+
+from ml_assets.settings.cluster import Cluster, read_cluster
+from ml_assets.settings.lakefs import LakeFs, is_lakefs, lakefs_place, read_lakefs
+from ml_assets.settings.prices import PRICE_CLASSES, PriceClass, read_prices
+from ml_assets.settings.state import (
+    SQL_PREFIX,
+    Launcher,
+    Retention,
+    Settings,
+    Signing,
+    environment_apart,
+    read_settings,
+    read_signing,
+    state_folder,
+)
+
+__all__ = [
+    "PRICE_CLASSES",
+    "SQL_PREFIX",
+    "Cluster",
+    "LakeFs",
+    "Launcher",
+    "PriceClass",
+    "Retention",
+    "Settings",
+    "Signing",
+    "environment_apart",
+    "is_lakefs",
+    "lakefs_place",
+    "read_cluster",
+    "read_lakefs",
+    "read_prices",
+    "read_settings",
+    "read_signing",
+    "state_folder",
+]

@@ -1,0 +1,199 @@
+"""The machines of a cluster that a training asks for; on a laptop they are not looked at.
+
+How the work is spread decides no number that comes out, so nothing here is part of a session's name
+or of a code version: to change it trains nothing again.
+"""
+
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+
+from ml_assets.settings.kubernetes_syntax import (
+    bytes_of,
+    cores_of,
+    is_dns_label,
+    is_dns_subdomain,
+    is_label_key,
+    is_label_value,
+)
+from ml_assets.spec.base import Frozen, Misfit, Positive
+from ml_assets.spec.training import LightGbm, ModelSpec, TrainingSpec, split_of
+
+MAX_NODES = 9999
+"""The index of a pod has four digits in its name."""
+
+
+def _number_as_text(value: object) -> object:
+    """YAML reads ``cpu: 2`` as a number."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return str(Decimal(str(value))) if number else value
+
+
+def _cpu(value: str) -> str:
+    if cores_of(value) is None:
+        raise ValueError(f"{value!r} is no number of cores: write 2, 0.5 or 500m")
+    return value
+
+
+def _bytes(value: str) -> str:
+    if bytes_of(value) is None:
+        raise ValueError(f"{value!r} is no size: write 500Mi, 4Gi or 1.5Ti (or M, G and T)")
+    return value
+
+
+def _label_key(value: str) -> str:
+    if not is_label_key(value):
+        raise ValueError(f"{value!r} is no key of a label: write name or domain.example/name")
+    return value
+
+
+def _label_value(value: str) -> str:
+    if not is_label_value(value):
+        raise ValueError(
+            f"{value!r} is no value of a label: 63 letters, digits, '-', '_' and '.' at most,"
+            " beginning and ending with a letter or digit"
+        )
+    return value
+
+
+def _resource(value: str) -> str:
+    if "/" not in _label_key(value) or value.startswith(("kubernetes.io/", "requests.")):
+        raise ValueError(f"{value!r} is no device of a node: write vendor.example/name")
+    return value
+
+
+def _queue(value: str) -> str:
+    if not is_dns_label(value):
+        raise ValueError(
+            f"{value!r} is no name of a queue: lower-case letters, digits and '-', at most 63"
+        )
+    return value
+
+
+def _class(value: str) -> str:
+    if not is_dns_subdomain(value):
+        raise ValueError(
+            f"{value!r} is no name of a priority class: lower-case letters, digits, '-' and '.'"
+        )
+    return value
+
+
+CpuQuantity = Annotated[str, BeforeValidator(_number_as_text), AfterValidator(_cpu)]
+ByteQuantity = Annotated[str, BeforeValidator(_number_as_text), AfterValidator(_bytes)]
+LabelKey = Annotated[str, AfterValidator(_label_key)]
+LabelValue = Annotated[str, AfterValidator(_label_value)]
+ResourceName = Annotated[str, AfterValidator(_resource)]
+QueueName = Annotated[str, AfterValidator(_queue)]
+ClassName = Annotated[str, AfterValidator(_class)]
+
+
+class Toleration(Frozen):
+    """A taint of nodes on which the pods may run all the same."""
+
+    key: LabelKey
+    value: LabelValue | None = None
+    """None: whatever its value."""
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
+    """None: each of them."""
+
+
+class ClusterSpec(Frozen):
+    """Nodes, what each has, and how long to wait for them.
+
+    ``training.processes`` is the number of processes in all, wherever they run: each node runs
+    ``processes / nodes`` of them, one to a GPU. Scores and examinations take one pod without a GPU.
+    """
+
+    nodes: Annotated[int, Field(gt=0, le=MAX_NODES)] = 1
+    """Pods of a training; divides ``training.processes``."""
+    gpus_per_node: Annotated[int, Field(ge=0)] = 0
+    """0: the processes compute on the CPU."""
+    gpu_resource: ResourceName = "nvidia.com/gpu"
+    """What the nodes call their GPUs."""
+    cpu: CpuQuantity = "2"
+    """Cores that a pod is sure of; it may use more that are idle."""
+    memory: ByteQuantity = "4Gi"
+    """Of a pod, at least and at most; ``shared_memory`` is part of it."""
+    shared_memory: ByteQuantity = "1Gi"
+    """Size of /dev/shm, through which the processes of a node exchange tensors."""
+    scratch: ByteQuantity = "20Gi"
+    """Disk of a pod: the training set, checkpoints on their way to the store, logs."""
+    node_selector: dict[LabelKey, LabelValue] = Field(default_factory=dict)
+    """Labels that a node must have."""
+    tolerations: tuple[Toleration, ...] = Field(default=(), strict=False)
+    priority_class: ClassName | None = None
+    """Kubernetes' own: whom the scheduler evicts for whom."""
+    queue: QueueName | None = None
+    """Kueue's LocalQueue, which starts the whole training when there is room; None: at once."""
+    queue_priority: QueueName | None = None
+    """Kueue's WorkloadPriorityClass: who is first in the queue."""
+    spread_over: LabelKey | None = None
+    """Key of the label over whose values the pods are spread evenly, such as
+    topology.kubernetes.io/zone; None: wherever there is room."""
+    min_nodes: Positive | None = None
+    """Fewest nodes to go on with when one is lost and no other comes; None: never fewer."""
+    shrink_after_minutes: Annotated[float, Field(gt=0)] = 10
+    """How long a lost node is waited for before fewer do."""
+    unschedulable_minutes: Annotated[float, Field(gt=0)] = 60
+    """How long pods that find no node are waited for at first; time in a queue is not counted."""
+    deadline_hours: Annotated[float, Field(gt=0, le=24 * 365)] = 72
+    """Most hours that one attempt runs."""
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        problems: list[str] = []
+        if (bytes_of(self.shared_memory) or 0) >= (bytes_of(self.memory) or 0):
+            problems.append(
+                f"shared_memory {self.shared_memory} is taken from memory {self.memory}: it must be"
+                " smaller"
+            )
+        if self.min_nodes is not None and self.min_nodes > self.nodes:
+            problems.append(f"min_nodes {self.min_nodes} is more than nodes {self.nodes}")
+        if self.queue_priority is not None and self.queue is None:
+            problems.append("queue_priority is of a queue: set queue, or remove queue_priority")
+        if problems:
+            raise ValueError("; ".join(problems))
+        return self
+
+
+def cluster_problems(
+    cluster: ClusterSpec, model: ModelSpec, training: TrainingSpec
+) -> Sequence[Misfit]:
+    """What a cluster and the training on it do not agree about."""
+    nodes, gpus = cluster.nodes, cluster.gpus_per_node
+    if isinstance(model, LightGbm):
+        wrong = {"nodes": nodes > 1, "gpus_per_node": gpus > 0}
+        return [
+            Misfit(
+                ("cluster", name),
+                f"cluster.{name}: model.family 'lightgbm' grows trees in one process, on the CPU;"
+                " remove it",
+            )
+            for name, is_wrong in wrong.items()
+            if is_wrong
+        ]
+    processes = training.processes
+    if processes % nodes:
+        said = (
+            f"cluster.nodes {nodes} must divide training.processes {processes}: each node runs as"
+            " many as the next"
+        )
+        return [Misfit(("cluster", "nodes"), said)]
+    here = processes // nodes
+    problems: list[Misfit] = []
+    if gpus and gpus != here:
+        said = (
+            f"cluster.gpus_per_node {gpus} must be training.processes / cluster.nodes, which is"
+            f" {here}: each process takes one GPU; set training.processes to {nodes * gpus}"
+        )
+        problems.append(Misfit(("cluster", "gpus_per_node"), said))
+    if training.strategy == "hybrid" and nodes > 1 and split_of(processes, here) != (nodes, here):
+        said = (
+            f"training.strategy hybrid keeps the shards within a node, and each of cluster.nodes"
+            f" {nodes} runs {here} of training.processes {processes}: run two or more on each, or"
+            " set training.strategy to shard"
+        )
+        problems.append(Misfit(("cluster", "nodes"), said))
+    return problems
