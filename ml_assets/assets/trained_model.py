@@ -38,7 +38,7 @@ from ml_assets.resources.objects import ObjectsResource
 from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.resources.tracking import TrackingResource
 from ml_assets.settings import read_settings
-from ml_assets.spec.program import Ref, TrainResult, training_world
+from ml_assets.spec.program import Ref, TrainResult, World
 from ml_assets.spec.records import StageRecord
 from ml_assets.spec.training import LightGbm, ModelSpec
 from ml_assets.storage.layout import Address
@@ -85,11 +85,14 @@ def trained_model(graph: PipelineGraph) -> dg.AssetsDefinition:
         data = require_record(store, base, Address(graph.name, "training_set"))
         init = initial_weights(context.log, asked, store, objects.store(), base)
         job = train_job(asked, data, config.fresh, init)
-        begun = keep_run_record(store, begun_record(asked, context.run_id, job, data, base, init))
-        require_sane(context, asked, launcher.launcher(), data_ref(data))
+        runner = launcher.launcher()
+        world = runner.world(job)
+        record = begun_record(asked, context.run_id, job, data, base, init, world)
+        begun = keep_run_record(store, record)
+        require_sane(context, asked, runner, data_ref(data))
         debts = Debts(read_settings().home, objects.store().path("sessions"))
         with EventSinks.open(context, graph, tracking.tracking(), job, debts) as sinks:
-            result = launcher.launcher().train(job, sinks.receive)
+            result = runner.train(job, sinks.receive)
         model = adopt_model(objects.store(), result.model)
         attributes = {
             "session": result.session,
@@ -106,7 +109,7 @@ def trained_model(graph: PipelineGraph) -> dg.AssetsDefinition:
         versions = {"checkpoints": saved, STAGE: model.digest}
         seen = (init.as_input(),) if init else ()
         record = finished_record(begun, result)
-        recovered = recovery_metadata(result.attempt, sinks.story.lost, record.world)
+        recovered = recovery_metadata(result.attempt, sinks.story.lost, world)
         measured = {**sinks.measurements(result.seconds), **recovered}
         for stage, version in versions.items():
             address = Address(graph.name, stage)
@@ -159,6 +162,7 @@ def begun_record(
     data: StageRecord,
     commit: str,
     init: InitialWeights | None,
+    world: World,
 ) -> RunRecord:
     """All it takes to repeat a training that is about to begin: code, lock, spec, inputs, seed."""
     return run_record(
@@ -171,7 +175,7 @@ def begun_record(
         inputs=[run_input(data, commit), *([init.as_run_input()] if init else [])],
         outputs={"training_set": data.data_version},
         metrics={},
-        world=training_world(graph.spec.model, graph.spec.training),
+        world=world,
         salt=job.salt,
     )
 
@@ -188,7 +192,10 @@ def train_job(
 ) -> TrainJob:
     """The training that the spec asks for, on exactly this set, from exactly these weights."""
     spec, begin = graph.spec, init.ref if init else None
-    return TrainJob(graph.name, spec.model, spec.training, data_ref(data), fresh, begin)
+    where = data_ref(data)
+    return TrainJob(
+        graph.name, spec.model, spec.training, where, fresh, begin, cluster=spec.cluster
+    )
 
 
 def began_with(init: InitialWeights | None) -> dict[str, str]:

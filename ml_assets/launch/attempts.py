@@ -16,6 +16,7 @@ from ml_assets.launch.failure import Ending
 from ml_assets.launch.folder import SessionFolder
 from ml_assets.launch.launcher import OnEvent, ShouldStop
 from ml_assets.launch.recovery import Budgets, Decision, Ended, next_attempt
+from ml_assets.spec.cluster import ClusterSpec
 from ml_assets.spec.events import Checkpoint, Event, Lost
 from ml_assets.spec.program import (
     MeasureResult,
@@ -42,10 +43,12 @@ class Work(Generic[ResultT]):
     request: Callable[[int, World], Request]
     """The request of an attempt, from its number and its processes."""
     finished: Callable[[], ResultT | None]
+    cluster: ClusterSpec
+    """Where it runs if that is a cluster."""
     keys: Keys | None = None
     """Countersign the result with; None: it needs no signature."""
-    min_nodes: int | None = None
-    """Fewer nodes than this are not worth it; None: all of them, or none."""
+    spot: bool = False
+    """It may run on machines that are taken away."""
 
     def name(self, attempt: int) -> str:
         """What an operator calls an attempt."""
@@ -96,11 +99,22 @@ class Follower:
 class AttemptRunner(Protocol):
     """Runs one attempt at a time, wherever that is."""
 
-    def adopt(self, work: Work[Any]) -> Request | None:
-        """Bring what is known of the session elsewhere into its folder.
+    def spread(self, world: World, cluster: ClusterSpec) -> World:
+        """The processes of a training, as many of them on each node as run there.
 
-        Returns:
-            The request of an attempt that goes on there, or ended there with nobody watching.
+        Args:
+            world: all on one node.
+        """
+        ...
+
+    def recall(self, folder: SessionFolder) -> None:
+        """Bring what is known of a session elsewhere into its folder."""
+        ...
+
+    def adopt(self, work: Work[Any]) -> Request | None:
+        """The request of an attempt that goes on elsewhere, or ended there with nobody watching.
+
+        Its folder is here then, as are those of all attempts that are known.
         """
         ...
 
@@ -143,9 +157,9 @@ def _attempts(
     world, ended = work.world, list[Ended]()
     while True:
         request = runner.adopt(work)
+        follower.pass_on()
         if request is None:
             if (done := work.finished()) is not None:  # elsewhere, and now known here
-                follower.pass_on()
                 return done
             request = work.request(work.folder.next_attempt(), world)
             work.folder.begin(request)
@@ -161,7 +175,7 @@ def _attempts(
         told = follower.of_attempt(request.attempt)
         saved = any(isinstance(event, Checkpoint) for event in told)
         ended.append(Ended(request.world, ending.code, ending.then, saved, ending.room))
-        decision = next_attempt(ended, budgets, work.min_nodes)
+        decision = next_attempt(ended, budgets, work.cluster.min_nodes)
         if not decision.go_on:
             raise _final(ending, decision)
         _warn(work.folder, request, ending, decision)
