@@ -253,13 +253,13 @@ def test_an_aware_time_is_no_finding(tmp_path: Path) -> None:
 DECLARED_ONLY = {
     "PipelineSpec.schema_version",  # read by pydantic: only schema 1 is accepted
 }
-TO_COME = {"ClusterSpec", "Toleration"}
-"""Models whose readers are being written: the manifest, the cluster's launcher."""
+TO_COME = ("PipelineSpec.cluster", "ClusterSpec.", "Toleration.")
+"""Fields whose readers are being written: the manifest, the cluster's launcher."""
 
 
 def test_every_field_of_a_spec_is_read() -> None:
     unread = set(guards.unread_fields(PipelineSpec, PACKAGE)) - DECLARED_ONLY
-    assert {field for field in unread if field.split(".")[0] not in TO_COME} == set()
+    assert {field for field in unread if not field.startswith(TO_COME)} == set()
 
 
 def test_a_field_that_nothing_reads_is_found(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ml_assets.errors import MlAssetsError, SettingsError
-from ml_assets.settings import Cluster, read_cluster, read_prices, read_settings
+from ml_assets.settings import Cluster, read_cluster, read_settings
 from ml_assets.settings.cluster import Taint
 
 
@@ -131,14 +131,6 @@ def test_a_settings_error_is_one_of_ours() -> None:
     assert issubclass(SettingsError, MlAssetsError)
 
 
-def test_a_price_is_a_plain_number_or_not_known() -> None:
-    assert read_settings({}).price_per_hour is None
-    assert read_settings({"ML_ASSETS_PRICE_PER_HOUR": "3.5"}).price_per_hour == 3.5
-    for wrong in ("-1", "nan", "3 EUR", "1e9"):
-        with pytest.raises(SettingsError, match="a plain number"):
-            read_settings({"ML_ASSETS_PRICE_PER_HOUR": wrong})
-
-
 def test_the_online_store_is_a_file_or_a_redis_server_and_its_url_is_never_shown(
     tmp_path: Path,
 ) -> None:
@@ -249,12 +241,3 @@ def test_the_kubernetes_launcher_is_refused_without_what_its_pods_need(
     home = {"ML_ASSETS_HOME": str(tmp_path), "ML_ASSETS_LAUNCHER": "kubernetes"}
     with pytest.raises(SettingsError, match=said):
         read_settings({**home, **more})
-
-
-def test_prices_are_of_gpu_hours_by_how_they_are_bought() -> None:
-    assert read_prices({}) == {}
-    given = read_prices({"ML_ASSETS_PRICES": "spot=1.10,on-demand=3.75 reserved=2.40"})
-    assert given == {"spot": 1.10, "on-demand": 3.75, "reserved": 2.40}
-    for wrong in ("spot", "spot=-1", "spot=nan", "free=0", "spot=1,spot=2"):
-        with pytest.raises(SettingsError, match="ML_ASSETS_PRICES"):
-            read_prices({"ML_ASSETS_PRICES": wrong})

@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
 import dagster as dg
@@ -34,9 +34,10 @@ from ml_assets.registry.records.experiments import (
     add,
     begin,
 )
+from ml_assets.registry.records.run_usage import RunUsage, usage_files
 from ml_assets.registry.records.training_cost import spent
 from ml_assets.registry.tracking.links import Links
-from ml_assets.settings import read_settings
+from ml_assets.settings import price_class, read_settings
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.program import training_world
 from ml_assets.storage.layout import Address
@@ -108,7 +109,7 @@ class _Chronicle:
         except BaseException as error:
             self._fail(error)
             raise
-        self._add(self._made(self.store.resolve(MAIN)))
+        self._add({**self._made(self.store.resolve(MAIN)), **self._usage()})
         if self.stage == "evaluation_report" and self.objects is not None:
             self.context.add_output_metadata(_last_runs(self.graph, self.store, self.objects))
 
@@ -119,7 +120,7 @@ class _Chronicle:
         begun = Begun(
             pipeline=self.graph.name,
             run=self.run.run_id,
-            trigger=self.run.tags.get("trigger", "by hand"),
+            trigger=_trigger(self.run),
             words=words,
             config=self.graph.spec.model_dump(mode="json"),
             time=self.since,
@@ -131,7 +132,7 @@ class _Chronicle:
         failed = Failed(stage=self.stage, reason=reason, time=datetime.now(UTC))
         files = {FAILED: canonical_json(failed)}
         try:
-            self._add({**files, **self._begun_from()})
+            self._add({**files, **self._begun_from(), **self._usage()})
         except StorageError as away:  # the step's own error is the one to tell
             self.context.log.warning(f"the failure is not written down: {away}")
 
@@ -168,16 +169,35 @@ class _Chronicle:
 
     def _cost(self) -> dict[str, bytes]:
         """Of the training session that the run asked for, if it came so far."""
-        now = self.context.instance.get_run_by_id(self.run.run_id) or self.run
-        sessions = now.tags.get(SESSIONS_TAG, "").split()
-        own = [name for name in sessions if name.startswith(f"{self.graph.name}-train-")]
+        own = [name for name in self._sessions() if name.startswith(f"{self.graph.name}-train-")]
         if not own or self.objects is None:
             return {}
         folder = self.objects.path("sessions", own[-1])
         events = session_events(folder) if folder.is_dir() else []
-        spec, price = self.graph.spec, read_settings().price_per_hour
+        spec, prices = self.graph.spec, read_settings().prices
+        bought = price_class(spec.training.spot is not None)
+        price = partial(prices.node_hour, bought)
         world = training_world(spec.model, spec.training)
         return {SPENT: canonical_json(spent(events, own[-1], world, self.since, price))}
+
+    def _usage(self) -> dict[str, bytes]:
+        """Of every session that the run asked for so far."""
+        if self.objects is None:
+            return {}
+        about = RunUsage(
+            pipeline=self.graph.name,
+            run=self.run.run_id,
+            owner=self.graph.spec.owner,
+            trigger=_trigger(self.run),
+            prices=read_settings().prices.said(),
+            attempts=(),
+        )
+        return usage_files(self.store, self.objects, about, self._sessions())
+
+    def _sessions(self) -> list[str]:
+        """The names of those that the run asked for so far."""
+        now = self.context.instance.get_run_by_id(self.run.run_id) or self.run
+        return now.tags.get(SESSIONS_TAG, "").split()
 
     def _add(self, files: Mapping[str, bytes]) -> None:
         add(self.store, self.graph.name, self.run.run_id, files)
@@ -198,6 +218,10 @@ def _configured(run: dg.DagsterRun, pipeline: str) -> Mapping[str, object]:
     for part in ("ops", f"{pipeline}__train", "config"):
         found = found.get(part) if isinstance(found, Mapping) else None
     return found if isinstance(found, Mapping) else {}
+
+
+def _trigger(run: dg.DagsterRun) -> str:
+    return run.tags.get("trigger", "by hand")
 
 
 def _reason(error: BaseException) -> str:

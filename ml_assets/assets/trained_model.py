@@ -14,7 +14,6 @@ from ml_assets.assets.inputs import require_record, resolve_base
 from ml_assets.assets.metadata import (
     numbers,
     record_metadata,
-    recovery_metadata,
     tracking_link,
 )
 from ml_assets.assets.publish import Draft, Published, Work, input_version
@@ -94,23 +93,13 @@ def trained_model(graph: PipelineGraph) -> dg.AssetsDefinition:
         with EventSinks.open(context, graph, tracking.tracking(), job, debts) as sinks:
             result = runner.train(job, sinks.receive)
         model = adopt_model(objects.store(), result.model)
-        attributes = {
-            "session": result.session,
-            "model": model.model_dump(),
-            "data": data_ref(data).model_dump(),
-            **({"init": init.ref.model_dump()} if init else {}),
-            "metrics": result.metrics,
-            "best_step": result.best_step,
-            "stopped": result.stopped,
-            "mlflow_run": sinks.mlflow_run,
-        }
+        attributes = _attributes(result, model, data, init, sinks.mlflow_run)
         inputs = (input_version(data, base),)
         saved = sinks.last_checkpoint_digest or model.digest
         versions = {"checkpoints": saved, STAGE: model.digest}
         seen = (init.as_input(),) if init else ()
         record = finished_record(begun, result)
-        recovered = recovery_metadata(result.attempt, sinks.story.lost, world)
-        measured = {**sinks.measurements(result.seconds), **recovered}
+        measured = sinks.measurements(result, world)
         for stage, version in versions.items():
             address = Address(graph.name, stage)
             work = Work(address, code_version, inputs, context.run_id, config.fresh, seen)
@@ -217,6 +206,26 @@ def data_ref(record: StageRecord) -> Ref:
 def adopt_model(objects: LocalObjects, produced: Ref) -> Ref:
     """Copy a session's model to its content address: ``models/<digest>``; safe to repeat."""
     return objects.adopt(produced, "models", "model.json")
+
+
+def _attributes(
+    result: TrainResult,
+    model: Ref,
+    data: StageRecord,
+    init: InitialWeights | None,
+    mlflow_run: str | None,
+) -> dict[str, Any]:
+    """What the records of the model and its checkpoints keep of the session."""
+    return {
+        "session": result.session,
+        "model": model.model_dump(),
+        "data": data_ref(data).model_dump(),
+        **({"init": init.ref.model_dump()} if init else {}),
+        "metrics": result.metrics,
+        "best_step": result.best_step,
+        "stopped": result.stopped,
+        "mlflow_run": mlflow_run,
+    }
 
 
 def _listed(advice: Sequence[str]) -> str:

@@ -106,11 +106,11 @@ environment:
   ML_ASSETS_SIGNING_KEY, ML_ASSETS_TRUSTED_KEYS
                        whose signature counts (default: a key of the store's own)
   ML_ASSETS_ALERTS     who is told of trouble: URLs of webhooks, Slack, mail servers (see alerts)
-  ML_ASSETS_PRICE_PER_HOUR  what an hour of a machine costs, for the costs of runs
   ML_ASSETS_LAUNCHER   local or kubernetes; of a cluster also (see docs/operate.md)
   ML_ASSETS_OBJECTS, ML_ASSETS_TRAINING_IMAGE, ML_ASSETS_NAMESPACE, ML_ASSETS_TRAINING_SECRET,
   ML_ASSETS_PULL_SECRET, ML_ASSETS_SPOT_SELECTOR, ML_ASSETS_SPOT_TOLERATION
-  ML_ASSETS_PRICES     what a GPU-hour costs: "spot=1.10,on-demand=3.75,reserved=2.40"
+  ML_ASSETS_PRICES     what a GPU-hour costs, and more: "spot=1.10,on-demand=3.75,node=0.40"
+  ML_ASSETS_CAPACITY   how machines that are not spot are bought: on-demand or reserved
   MLFLOW_TRACKING_URI  MLflow server (default: a database in the state folder)
 """
 

@@ -7,6 +7,7 @@ attempt is made, on what, and what is said of it, is decided here for both.
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, Generic, Protocol, TypeVar
 
 from ml_assets.errors import MlAssetsError, TrainingInterrupted
@@ -16,6 +17,7 @@ from ml_assets.launch.failure import Ending
 from ml_assets.launch.folder import SessionFolder
 from ml_assets.launch.launcher import OnEvent, ShouldStop
 from ml_assets.launch.recovery import Budgets, Decision, Ended, next_attempt
+from ml_assets.launch.usage import end_of, held_here, keep_usage, usage_of
 from ml_assets.spec.cluster import ClusterSpec
 from ml_assets.spec.events import Checkpoint, Event, Lost
 from ml_assets.spec.program import (
@@ -163,16 +165,20 @@ def _attempts(
                 return done
             request = work.request(work.folder.next_attempt(), world)
             work.folder.begin(request)
+        began = datetime.now(UTC)
         ending = runner.run(work, request, follower)
         follower.pass_on()
         if work.keys is not None:
             countersign(work.folder.result(request.attempt), work.keys)
         done = work.finished()  # whole whatever ended it: a crash after the result is no loss
+        told = follower.of_attempt(request.attempt)
+        end = "done" if done is not None else end_of(ending)
+        held = ending.held or held_here(request, began, datetime.now(UTC), told)
+        keep_usage(work.folder, usage_of(work.pipeline, request, held, end, told))
         if done is not None:
             return done
         if follower.told_to_stop():
             raise TrainingInterrupted(str(ending.error))
-        told = follower.of_attempt(request.attempt)
         saved = any(isinstance(event, Checkpoint) for event in told)
         ended.append(Ended(request.world, ending.code, ending.then, saved, ending.room))
         decision = next_attempt(ended, budgets, work.cluster.min_nodes)

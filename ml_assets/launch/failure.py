@@ -23,6 +23,7 @@ from ml_assets.spec.program import (
     EXIT_SAVED_AFTER_NOTICE,
     EXIT_SUPERSEDED,
 )
+from ml_assets.spec.usage import Held
 
 Next = Literal["stop", "again", "lost", "unstarted", "no_room", "interrupted"]
 """``stop``: running again would only repeat it. ``again``: try within the error budget.
@@ -51,6 +52,8 @@ class Ending:
     """The kind of end in one word, for people who count them."""
     room: int | None = None
     """Nodes that there was room for, where not all could be placed."""
+    held: Held | None = None
+    """What the runner knows of its machines; None: this one, for as long as it was run."""
 
 
 # In order of precedence where several ranks ended differently: the program's own verdict first,

@@ -196,8 +196,8 @@ def _footnotes(rows: Sequence[Row]) -> str:
     ]
     if any(row.cost is None and row.seconds for row in rows):
         said.append(
-            "A dash for the cost: no price was known when it ran. Set ML_ASSETS_PRICE_PER_HOUR to"
-            " what an hour of a machine costs."
+            "A dash for the cost: no price was known when it ran. Set ML_ASSETS_PRICES to what"
+            " an hour of a machine costs."
         )
     return "".join(f'<p class="about foot">{escape(words)}</p>' for words in said)
 

@@ -2,7 +2,14 @@
 
 from ml_assets.settings.cluster import Cluster, read_cluster
 from ml_assets.settings.lakefs import LakeFs, is_lakefs, lakefs_place, read_lakefs
-from ml_assets.settings.prices import PRICE_CLASSES, PriceClass, read_prices
+from ml_assets.settings.prices import (
+    PRICE_CLASSES,
+    PriceClass,
+    Prices,
+    price_class,
+    prices_of,
+    read_prices,
+)
 from ml_assets.settings.state import (
     SQL_PREFIX,
     Launcher,
@@ -22,12 +29,15 @@ __all__ = [
     "LakeFs",
     "Launcher",
     "PriceClass",
+    "Prices",
     "Retention",
     "Settings",
     "Signing",
     "environment_apart",
     "is_lakefs",
     "lakefs_place",
+    "price_class",
+    "prices_of",
     "read_cluster",
     "read_lakefs",
     "read_prices",

@@ -1,37 +1,115 @@
-"""What an hour of one GPU costs, by how it is bought: ``ML_ASSETS_PRICES``."""
+"""What machines, storage and transfer cost, and how machines are bought: ``ML_ASSETS_PRICES``."""
 
 import os
 import re
-from collections.abc import Mapping
-from typing import Literal
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from difflib import get_close_matches
+from typing import Literal, get_args
 
 from ml_assets.errors import SettingsError
 
 PriceClass = Literal["on-demand", "spot", "reserved"]
-PRICE_CLASSES: tuple[PriceClass, ...] = ("on-demand", "spot", "reserved")
+PRICE_CLASSES: tuple[PriceClass, ...] = get_args(PriceClass)
+_NODE = "node"
+_NAMES = (
+    *PRICE_CLASSES,
+    _NODE,
+    *(f"{one}-{_NODE}" for one in PRICE_CLASSES),
+    "storage",
+    "transfer",
+)
+_EXAMPLE = "spot=1.10,on-demand=3.75,reserved=2.40,node=0.40,storage=0.023,transfer=0.09"
 
 
-def read_prices(environment: Mapping[str, str] | None = None) -> dict[PriceClass, float]:
-    """Price class -> price of a GPU-hour, in any currency; those not given are not known.
+@dataclass(frozen=True)
+class Prices:
+    """In any one currency; what is not given is not known, and its cost is not told."""
+
+    given: Mapping[str, Decimal] = field(default_factory=dict)
+    """``spot``, ``on-demand``, ``reserved``: of a GPU for an hour, its share of the machine in it.
+    ``node``: of a machine without GPUs for an hour, ``spot-node`` and its like where that differs.
+    ``storage``: of a GB (10^9 bytes) for a month. ``transfer``: of a GB."""
+
+    def node_hour(self, bought: PriceClass, gpus: int) -> Decimal | None:
+        """Of one machine with so many GPUs; None: not known."""
+        if not gpus:
+            return self.given.get(f"{bought}-{_NODE}", self.given.get(_NODE))
+        each = self.given.get(bought)
+        return None if each is None else each * gpus
+
+    @property
+    def storage(self) -> Decimal | None:
+        """Of a GB (10^9 bytes) for a month."""
+        return self.given.get("storage")
+
+    @property
+    def transfer(self) -> Decimal | None:
+        """Of a GB."""
+        return self.given.get("transfer")
+
+    def said(self) -> dict[str, str]:
+        """As a record keeps them: no float ever holds a price."""
+        return {name: str(price) for name, price in self.given.items()}
+
+
+def read_prices(environment: Mapping[str, str] | None = None) -> Prices:
+    """Read ML_ASSETS_PRICES.
 
     Raises:
-        SettingsError: a class that is none, a price that is none, or one given twice.
+        SettingsError: a name that is none, a price that is none, or one given twice.
     """
     env = os.environ if environment is None else environment
-    prices: dict[PriceClass, float] = {}
-    for part in filter(None, re.split(r"[,\s]+", env.get("ML_ASSETS_PRICES", ""))):
-        name, _, price = part.partition("=")
-        if name not in PRICE_CLASSES:
-            raise SettingsError(
-                f"ML_ASSETS_PRICES names {name!r}; expected one of {list(PRICE_CLASSES)}, such as"
-                ' "spot=1.10,on-demand=3.75".'
-            )
-        if name in prices:
+    _gone(env)
+    parts = [part.partition("=") for part in re.split(r"[,\s]+", env.get("ML_ASSETS_PRICES", ""))]
+    return prices_of((name, price) for name, equals, price in parts if name or equals)
+
+
+def prices_of(said: Iterable[tuple[str, str]]) -> Prices:
+    """The prices that a setting or a record names.
+
+    Raises:
+        SettingsError: see ``read_prices``.
+    """
+    found: dict[str, Decimal] = {}
+    for name, price in said:
+        if name not in _NAMES:
+            near = get_close_matches(name, _NAMES, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"expected such as {_EXAMPLE}"
+            raise SettingsError(f"ML_ASSETS_PRICES names {name!r}, which has no price: {hint}")
+        if name in found:
             raise SettingsError(f"ML_ASSETS_PRICES gives {name} twice; give it once.")
-        if not re.fullmatch(r"\d{1,9}(\.\d{1,6})?", price):
+        if not re.fullmatch(r"\d{1,9}(\.\d{1,6})?", price, re.ASCII):
             raise SettingsError(
-                f"ML_ASSETS_PRICES gives {name} the price {price!r}; expected what an hour of one"
-                f" GPU costs, as a plain number such as {name}=3.75."
+                f"ML_ASSETS_PRICES gives {name} the price {price!r}; expected a plain number such"
+                f" as {name}=3.75."
             )
-        prices[name] = float(price)
-    return prices
+        found[name] = Decimal(price)
+    return Prices(found)
+
+
+def price_class(spot: bool, environment: Mapping[str, str] | None = None) -> PriceClass:
+    """How the machines of a job are bought; what is not spot is as ML_ASSETS_CAPACITY says.
+
+    Raises:
+        SettingsError: it says neither on-demand nor reserved.
+    """
+    env = os.environ if environment is None else environment
+    said = env.get("ML_ASSETS_CAPACITY") or "on-demand"
+    if said not in ("on-demand", "reserved"):
+        raise SettingsError(
+            f"ML_ASSETS_CAPACITY is {said!r}; expected how machines that are not spot are bought:"
+            " on-demand or reserved."
+        )
+    return "spot" if spot else said
+
+
+def _gone(env: Mapping[str, str]) -> None:
+    """The variable that there was before machines differed."""
+    old = env.get("ML_ASSETS_PRICE_PER_HOUR", "").strip()
+    if old:
+        raise SettingsError(
+            "ML_ASSETS_PRICE_PER_HOUR is no longer read: say what an hour of a machine without GPUs"
+            f" costs as ML_ASSETS_PRICES=node={old}, and unset it."
+        )

@@ -14,6 +14,7 @@ from ml_assets.errors import SettingsError
 from ml_assets.settings.addresses import s3_address, web_address
 from ml_assets.settings.cluster import read_cluster
 from ml_assets.settings.lakefs import is_lakefs, lakefs_place
+from ml_assets.settings.prices import Prices, read_prices
 
 Launcher = Literal["local", "kubernetes"]
 
@@ -82,8 +83,7 @@ class Settings:
     """Where people open the Dagster UI; links lead there, and so for the next two."""
     reports_url: str
     mlflow_url: str
-    price_per_hour: float | None
-    """Of a machine that trains, in any currency; None: costs are not told."""
+    prices: Prices
     retention: Retention
     alerts: tuple[str, ...] = field(repr=False)
     """URLs of whom to tell of trouble; they are checked where they are used, and hold secrets."""
@@ -147,7 +147,7 @@ def read_settings(
         ui_url=web_address(env, "ML_ASSETS_UI_URL", "http://127.0.0.1:3000"),
         reports_url=web_address(env, "ML_ASSETS_REPORTS_URL", "http://127.0.0.1:3001"),
         mlflow_url=web_address(env, "ML_ASSETS_MLFLOW_URL", _tracking_url(env)),
-        price_per_hour=_price(env.get("ML_ASSETS_PRICE_PER_HOUR", "")),
+        prices=read_prices(env),
         retention=_retention(env.get("ML_ASSETS_RETENTION", "")),
         alerts=tuple(env.get("ML_ASSETS_ALERTS", "").split()),
         sql={
@@ -246,17 +246,6 @@ def _launcher(env: Mapping[str, str]) -> Launcher:
         read_cluster(env)  # what a pod needs is told before anything is begun
         return value
     raise SettingsError(f"ML_ASSETS_LAUNCHER is {value!r}; expected 'local' or 'kubernetes'.")
-
-
-def _price(value: str) -> float | None:
-    if not value.strip():
-        return None
-    if not re.fullmatch(r"\d{1,9}(\.\d{1,6})?", value.strip()):
-        raise SettingsError(
-            f"ML_ASSETS_PRICE_PER_HOUR is {value!r}; expected what an hour of one machine costs, as"
-            " a plain number such as 3.5."
-        )
-    return float(value)
 
 
 _UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}

@@ -34,7 +34,7 @@ def world(released: World, tmp_path_factory: pytest.TempPathFactory) -> World:
     """A copy of the released world, in which runs then fail; its models stay where they are."""
     root = tmp_path_factory.mktemp("experiments")
     shutil.copytree(released.root, root, dirs_exist_ok=True)
-    world = World(root, {**released.extra, "ML_ASSETS_PRICE_PER_HOUR": "36"})
+    world = World(root, {**released.extra, "ML_ASSETS_PRICES": "node=36"})
     spec_of(world).write_text(MISSING)
     arguments = [part for name, text in WORDS.items() for part in (f"--{name}", text)]
     world.cli("run", "irises", *arguments, code=1)

@@ -122,8 +122,8 @@ def test_failed_and_refused_runs_are_there_with_their_reason():
 def test_what_is_not_known_is_a_dash_and_the_missing_price_is_said():
     (*_, cost, _rows, _data) = cells(page(FAILED))
     assert cost == "–"
-    assert "ML_ASSETS_PRICE_PER_HOUR" in page(FAILED)
-    assert "ML_ASSETS_PRICE_PER_HOUR" not in page(ROW)
+    assert "ML_ASSETS_PRICES" in page(FAILED)
+    assert "ML_ASSETS_PRICES" not in page(ROW)
     assert "1.25" in page(ROW)
 
 

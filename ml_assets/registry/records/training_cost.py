@@ -1,7 +1,8 @@
 """What the training of one run took, told by the events of the attempts that the run began."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
+from decimal import Decimal
 from itertools import groupby
 
 from ml_assets.pictures.training import TrainingStory
@@ -14,14 +15,18 @@ _ON_A_GPU = "gpu_memory_peak_mb"
 
 
 def spent(
-    events: Sequence[Event], session: str, world: World, since: datetime, price: float | None
+    events: Sequence[Event],
+    session: str,
+    world: World,
+    since: datetime,
+    price: Callable[[int], Decimal | None],
 ) -> Spent:
     """The cost of a run and how far its session came.
 
     Args:
         events: of the whole session, in the order of its attempts.
         since: when the run began; older attempts were another run's.
-        price: of an hour of a machine; None: not known.
+        price: of an hour of a machine with so many GPUs; None: not known.
     """
     story = TrainingStory()
     for event in events:
@@ -29,6 +34,7 @@ def spent(
     attempts = [list(told) for _, told in groupby(events, key=lambda event: event.attempt)]
     own = [told for told in attempts if told[0].time >= since]
     on_gpu = any(_ON_A_GPU in told for told in story.metrics.values())
+    each = price(world.procs if on_gpu else 0)
     losses = [value for _, value in story.curve("validation_loss")]
     return Spent(
         session=session,
@@ -36,7 +42,7 @@ def spent(
         seconds=sum(_seconds(told) for told in own),
         world=world,
         gpus=world.nodes * world.procs if on_gpu else 0,
-        price_per_hour=price,
+        price_per_hour=None if each is None else float(each),
         step=max(story.metrics, default=0),
         epochs=_last(story, "epoch"),
         train_loss=_last(story, "train_loss"),

@@ -1,8 +1,10 @@
 """What a run cost is what its own attempts took, and nothing of what others did before."""
 
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 
 from ml_assets.registry.records.training_cost import spent
+from ml_assets.settings import prices_of
 from ml_assets.spec.events import Metrics, Progress
 from ml_assets.spec.program import World
 
@@ -27,7 +29,7 @@ EVENTS = [
 
 
 def cost(events=EVENTS, since=0.0, price=None):
-    return spent(events, "s", WORLD, START + timedelta(seconds=since), price)
+    return spent(events, "s", WORLD, START + timedelta(seconds=since), lambda gpus: price)
 
 
 def test_the_attempts_of_the_run_are_added_up_without_the_time_between_them():
@@ -50,6 +52,17 @@ def test_gpus_are_counted_only_where_the_network_lay_on_them():
     assert cost(on_gpu).gpus == 6
 
 
+def test_a_machine_is_priced_by_its_gpus_where_the_network_lay_on_them():
+    prices = prices_of([("spot", "1.10"), ("node", "0.40")])
+
+    def an_hour(events):
+        return spent(events, "s", WORLD, START, lambda gpus: prices.node_hour("spot", gpus))
+
+    assert an_hour(EVENTS).price_per_hour == 0.4
+    on_gpu = [*EVENTS, event(2, 231, step=9, gpu_memory_peak_mb=10.0)]
+    assert an_hour(on_gpu).price_per_hour == 3.3
+
+
 def test_a_training_that_told_nothing_cost_nothing():
-    assert cost([], price=2.5).model_dump()["price_per_hour"] == 2.5
+    assert cost([], price=Decimal("2.5")).model_dump()["price_per_hour"] == 2.5
     assert (cost([]).seconds, cost([]).validation_loss) == (0, None)

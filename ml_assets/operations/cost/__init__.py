@@ -1,0 +1,1 @@
+"""What machines, storage and transfer were used for, and what that costs."""
