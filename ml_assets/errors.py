@@ -75,6 +75,19 @@ class FeaturesDiffer(MlAssetsError):
     """A row replayed as it would have been made when it was decided on is not the batch's row."""
 
 
+class ClusterAway(MlAssetsError):
+    """A cluster's API does not answer: what runs there goes on, and nothing is lost."""
+
+
+class ClusterRefused(MlAssetsError):
+    """A cluster's API refuses us, or what we asked for; asking again would not change that."""
+
+    def __init__(self, message: str, status: int = 0) -> None:
+        super().__init__(message)
+        self.status = status
+        """Of its answer; 0: it never came to one."""
+
+
 class TrainingFailed(MlAssetsError):
     """The training program ended without a result; the message gives the reason it gave."""
 
