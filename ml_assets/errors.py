@@ -63,6 +63,10 @@ class StoreAway(StorageError):
     """A store does not answer, or refuses us: nothing is known to be damaged, nothing is lost."""
 
 
+class StoreRefuses(StoreAway):
+    """A store answers and refuses us, for a reason that does not pass: to ask again is no use."""
+
+
 class WindowError(MlAssetsError):
     """The partitions asked for are not all there, or the window is longer than the data."""
 
