@@ -3,7 +3,7 @@
 import os
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,16 @@ class TestCluster:
         if self.own is None:
             pytest.skip("a fault that only the tests' own server can plant")
         return self.own
+
+    def as_user(self, token: str, kubeconfig: Path) -> "TestCluster":
+        """The same cluster for another bearer token of our server."""
+        written = self.server.write_kubeconfig(kubeconfig, token=token)
+        return replace(self, kubeconfig=written)
+
+    def pass_time(self, seconds: float) -> None:
+        """Move our cluster's time forwards; a real one takes the time that it takes."""
+        if self.own is not None:
+            self.own.clock.advance(seconds)
 
     def client(self) -> Any:
         """The official client, of this cluster."""

@@ -88,9 +88,22 @@ class Namespace:
         pod = self.pod(index)
         return bool(pod and is_running(pod) and self.log(pod.metadata.name))
 
+    def evict(self, pod: str) -> None:
+        body = {"metadata": {"name": pod, "namespace": self.name}}
+        self.core.create_namespaced_pod_eviction(pod, self.name, body)
+
     def events(self, name: str) -> list[Any]:
         field = f"involvedObject.name={name}"
         return self.core.list_namespaced_event(self.name, field_selector=field).items
+
+    def warnings(self, name: str) -> str:
+        """What the warnings about an object say."""
+        return "\n".join(e.message for e in self.events(name) if e.type == "Warning")
+
+    def quota_is_counted(self, name: str) -> bool:
+        """A quota counts from when its status is written."""
+        status = self.core.read_namespaced_resource_quota(name, self.name).status
+        return bool(status and status.hard)
 
     def job_where(self, condition: Callable[[Any], Any], name: str = "claim") -> Any:
         """The first state of a Job that meets the condition."""

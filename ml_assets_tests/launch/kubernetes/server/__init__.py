@@ -22,6 +22,9 @@ server.images.failing[image] = why  it cannot be pulled; `.absent` for the pull 
 server.add_node(name, cpu=, memory=, gpus=, labels=, taints=) .remove_node(name) .cordon(name)
 server.apply(manifest), server.create_namespace(name), server.pods(), server.processes(pod)
 server.preempt(pod) .drain(pod) .evict_for_pressure(pod) .run_out_of_memory(pod)
+server.cut_off(pod) -> pids         Failed and gone for the API, but its processes run on
+server.double(pod) -> name          a second live pod of the same index
+server.kueue_preempt(job)           Kueue (served, with no quota) suspends the Job
 server.failures                     errors of the server itself; the fixture holds them to be none
 """
 

@@ -12,12 +12,14 @@ from ml_assets_tests.launch.kubernetes.server.resources import (
     NAMESPACES,
     PODS,
     QUOTAS,
+    RESOURCES,
     Resource,
 )
 from ml_assets_tests.launch.kubernetes.server.store import Store
 
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_QUEUE = "kueue.x-k8s.io/queue-name"
 _SERVICE = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 
 
@@ -30,6 +32,8 @@ def create(store: Store, resource: Resource, obj: Json, dry_run: bool = False) -
         causes = _name_causes(resource, obj) + validation.causes_of(resource, obj)
         if causes:
             raise errors.invalid(resource.group, resource.kind, obj["metadata"]["name"], causes)
+        if resource is JOBS and (obj["metadata"].get("labels") or {}).get(_QUEUE):
+            obj["spec"]["suspend"] = True  # Kueue's webhook
         if resource is PODS:
             _check_quota(store, obj)
         elif store.find(resource, *_key(obj)) is None:
@@ -104,14 +108,24 @@ def _name_causes(resource: Resource, obj: Json) -> list[errors.Cause]:
 # --- quota ----------------------------------------------------------------------------------------
 
 
+def counted(store: Store, namespace: str, hard: Json) -> quantities.Amounts:
+    """How many objects there are of each kind that a quota limits by number, pods apart."""
+    found: quantities.Amounts = {}
+    for resource in RESOURCES:
+        if resource.namespaced and resource is not PODS:
+            for name in {f"count/{resource.qualified}", resource.plural} & set(hard):
+                found[name] = Decimal(len(store.all(resource, namespace)))
+    return found
+
+
 def _check_counts(store: Store, resource: Resource, obj: Json) -> None:
     """Object-count quotas of everything but pods: `count/jobs.batch`, `services`."""
     namespace = obj["metadata"].get("namespace", "")
-    names = (f"count/{resource.qualified}", resource.plural)
+    own = (f"count/{resource.qualified}", resource.plural)
     for quota in store.all(QUOTAS, namespace) if namespace else []:
-        used = Decimal(len(store.all(resource, namespace)))
-        for name in set(names) & set(quota["spec"].get("hard") or {}):
-            _refuse_over(resource, obj, quota, {name: Decimal(1)}, {name: used})
+        used = counted(store, namespace, quota["spec"].get("hard") or {})
+        asked = {name: Decimal(1) for name in own if name in used}
+        _refuse_over(resource, obj, quota, asked, used)
 
 
 def _check_quota(store: Store, pod: Json) -> None:

@@ -1,5 +1,6 @@
 """The whole cluster: store, controllers, kubelet and HTTP, started and stopped together."""
 
+import base64
 import shutil
 import sys
 import tempfile
@@ -7,7 +8,15 @@ from pathlib import Path
 
 import yaml
 
-from ml_assets_tests.launch.kubernetes.server import admission, certificates, scheduler, verbs
+from ml_assets_tests.launch.kubernetes.server import (
+    admission,
+    certificates,
+    defaults,
+    deletion,
+    job_rules,
+    scheduler,
+    verbs,
+)
 from ml_assets_tests.launch.kubernetes.server.access import Access
 from ml_assets_tests.launch.kubernetes.server.clock import Clock
 from ml_assets_tests.launch.kubernetes.server.errors import Json
@@ -16,8 +25,10 @@ from ml_assets_tests.launch.kubernetes.server.garbage import GarbageCollector
 from ml_assets_tests.launch.kubernetes.server.http import Front
 from ml_assets_tests.launch.kubernetes.server.jobs import JobController
 from ml_assets_tests.launch.kubernetes.server.kubelet import Kubelet
+from ml_assets_tests.launch.kubernetes.server.kueue import Kueue
 from ml_assets_tests.launch.kubernetes.server.loop import Loop
 from ml_assets_tests.launch.kubernetes.server.namespaces import NamespaceController
+from ml_assets_tests.launch.kubernetes.server.quotas import QuotaController
 from ml_assets_tests.launch.kubernetes.server.resources import (
     NODES,
     PODS,
@@ -47,12 +58,15 @@ class ApiServer:
         starter = Starter(self.store, self._loop, events, self._root, carried)
         self.kubelet = Kubelet(self.store, self._loop, events, starter)
         self.images = starter.images
+        self.kueue = Kueue(self.store, self._loop, events)
         for controller in (
             JobController(self.store, self._loop, events),
             Scheduler(self.store, self._loop, events),
             self.kubelet,
             GarbageCollector(self.store, self._loop),
             NamespaceController(self.store, self._loop),
+            QuotaController(self.store, self._loop),
+            self.kueue,
         ):
             self.store.subscribe(controller.notice)
         self._front = Front(self.store, self.kubelet, self.access)
@@ -101,8 +115,6 @@ class ApiServer:
         self, path: Path, *, token: str | None = None, namespace: str | None = None
     ) -> Path:
         """A kubeconfig for this server; without a token, an administrator's that never expires."""
-        import base64
-
         authority = base64.b64encode(certificates.made().authority).decode()
         config = {
             "apiVersion": "v1",
@@ -183,8 +195,6 @@ class ApiServer:
         self._disrupt(name, "DeletionByTaintManager", message)
 
     def _disrupt(self, name: str, reason: str, message: str) -> None:
-        from ml_assets_tests.launch.kubernetes.server import deletion
-
         pod = self._pod(name)
         verbs.disrupt(self.store, pod, reason, message)
         deletion.delete(self.store, PODS, key_of(pod), {})
@@ -203,6 +213,39 @@ class ApiServer:
         target = run.container(container) if container else run.mains[0]
         assert target.process is not None, f"container {target.name} of {name} does not run"
         target.process.run_out_of_memory()
+
+    def cut_off(self, name: str) -> list[int]:
+        """The pod's node is cut off: for the API the pod is Failed and goes, its processes run on.
+
+        Returns their ids; `end_cut_off` (or the server's end) ends them.
+        """
+        pod = self._pod(name)
+        found = self.kubelet.abandon(pod["metadata"]["uid"])
+        verbs.disrupt(self.store, pod, "DeletionByPodGC", "PodGC: node no longer exists")
+
+        def fail(new: Json) -> None:
+            new["status"]["phase"] = "Failed"
+
+        self.store.change(PODS, *key_of(pod), fail)
+        deletion.delete(self.store, PODS, key_of(pod), {"gracePeriodSeconds": 0})
+        return found
+
+    def end_cut_off(self) -> None:
+        self.kubelet.end_abandoned()
+
+    def double(self, name: str) -> str:
+        """A second live pod of the same Job and index; returns its name."""
+        pod = self._pod(name)
+        uid = next(owner["uid"] for owner in pod["metadata"]["ownerReferences"])
+        found = self.store.of_uid(uid)
+        assert found is not None
+        second = defaults.pod_of_job(found[1], job_rules.index_of(pod))
+        second["metadata"]["annotations"][job_rules.TWO_OF_ONE_INDEX] = "true"
+        return admission.create(self.store, PODS, second)["metadata"]["name"]
+
+    def kueue_preempt(self, job: str) -> None:
+        """Kueue takes a Job's quota back: it is suspended."""
+        self.kueue.preempt((self.namespace, job))
 
     def processes(self, name: str) -> list[int]:
         """The process ids of a pod's containers that run."""

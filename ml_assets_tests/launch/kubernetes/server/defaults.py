@@ -130,7 +130,8 @@ def fill_job_uid(job: Json) -> None:
         "controller-uid": uid,
         "job-name": meta["name"],
     }
-    meta.setdefault("labels", {}).update(labels)
+    if not meta.get("labels"):
+        meta["labels"] = dict(labels)
 
 
 def _fill_service(service: Json) -> None:

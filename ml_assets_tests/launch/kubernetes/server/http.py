@@ -21,6 +21,7 @@ from ml_assets_tests.launch.kubernetes.server import (
     faults,
     logs,
     requests,
+    tables,
     verbs,
 )
 from ml_assets_tests.launch.kubernetes.server.access import Wish
@@ -210,10 +211,18 @@ class Handler(BaseHTTPRequestHandler):
             code, found = 201, review(user, request.body)
         else:
             code, found = verbs.answer(self.server.store, request)
+            if tables.is_wanted(request.accept) and request.verb in ("get", "list"):
+                found = self._as_table(request, found)
         if fault and fault.kind == "reset after":
             raise Cut
         self._send_json(code, found)
         return code
+
+    def _as_table(self, request: Request, found: Json) -> Json:
+        now = self.server.store.clock.now()
+        objects = found["items"] if request.verb == "list" else [found]
+        meta = found["metadata"] if request.verb == "list" else {}
+        return tables.table(request.resource, objects, meta, now)
 
     def _watch(self, request: Request, fault: Fault | None) -> None:
         if "watch" not in request.resource.verbs:

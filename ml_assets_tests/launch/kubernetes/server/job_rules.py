@@ -6,6 +6,8 @@ from ml_assets_tests.launch.kubernetes.server.defaults import INDEX
 from ml_assets_tests.launch.kubernetes.server.deletion import JOB_TRACKING
 from ml_assets_tests.launch.kubernetes.server.errors import Json
 
+TWO_OF_ONE_INDEX = "ml-assets.io/two-of-one-index"
+"""Annotation of a pod that a test planted beside another: nobody removes it."""
 TERMINAL = ("Succeeded", "Failed")
 
 

@@ -336,5 +336,4 @@ def _restarts(job: Json, found: Census) -> int:
 
 
 def _is_kept_twice(pod: Json) -> bool:
-    """Planted by the fault "two live pods of one index": nobody removes it."""
-    return "ml-assets.io/two-of-one-index" in (pod["metadata"].get("annotations") or {})
+    return job_rules.TWO_OF_ONE_INDEX in (pod["metadata"].get("annotations") or {})

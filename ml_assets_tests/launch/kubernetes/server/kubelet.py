@@ -8,6 +8,7 @@ from ml_assets_tests.launch.kubernetes.server.events import EventRecorder
 from ml_assets_tests.launch.kubernetes.server.job_rules import TERMINAL
 from ml_assets_tests.launch.kubernetes.server.loop import Loop
 from ml_assets_tests.launch.kubernetes.server.pod_run import Container, PodRun
+from ml_assets_tests.launch.kubernetes.server.quantities import memory_limit
 from ml_assets_tests.launch.kubernetes.server.resources import (
     CONFIG_MAPS,
     PODS,
@@ -18,6 +19,8 @@ from ml_assets_tests.launch.kubernetes.server.starting import Starter, part_of
 from ml_assets_tests.launch.kubernetes.server.store import Change, Store
 
 _SOURCE = "kubelet"
+_WEIGH_EVERY = 0.5
+"""Seconds of our own clock."""
 _NAME_WAIT = 2.0
 """Seconds that a first start waits for the Service that its names need; DNS is asked later."""
 
@@ -29,6 +32,7 @@ class Kubelet:
         self._events = events
         self._starter = starter
         self._runs: dict[str, PodRun] = {}
+        self._abandoned: list[PodRun] = []
 
     def notice(self, change: Change) -> None:
         if change.resource is PODS and change.obj["spec"].get("nodeName"):
@@ -38,11 +42,7 @@ class Kubelet:
 
     def stop(self) -> None:
         """Kill whatever runs, and wait until it has ended. After the loop has stopped."""
-        processes = [p for run in self._runs.values() for c in run.containers for p in c.runs]
-        for process in processes:
-            process.kill()
-        for process in processes:
-            process.join()
+        _end_all([*self._runs.values(), *self._abandoned])
 
     def run_of(self, uid: str) -> PodRun | None:
         return self._runs.get(uid)
@@ -173,7 +173,21 @@ class Kubelet:
         return True
 
     def _start(self, run: PodRun, container: Container) -> bool:
-        return self._starter.start(run, container, lambda: self._soon(run.uid))
+        started = self._starter.start(run, container, lambda: self._soon(run.uid))
+        if container.is_running and memory_limit(container.spec) is not None:
+            self._weigh(run, container)
+        return started
+
+    def _weigh(self, run: PodRun, container: Container) -> None:
+        """Look at a container's memory now and then; over its limit it is killed."""
+        process, limit = container.process, memory_limit(container.spec)
+        if process is None or process.exit_code is not None or limit is None:
+            return
+        if process.memory() > limit:
+            process.run_out_of_memory()
+            return
+        again = _WEIGH_EVERY * self._store.clock.speed
+        self._loop.after(again, ("weigh", process.id), lambda: self._weigh(run, container))
 
     # --- ending -----------------------------------------------------------------------------------
 
@@ -237,6 +251,19 @@ class Kubelet:
 
         self._loop.soon(("evict", uid), now)
 
+    def abandon(self, uid: str) -> list[int]:
+        """Lose sight of a pod, whose processes run on; returns their ids."""
+        run = self._runs.pop(uid)
+        self._abandoned.append(run)
+        return [c.process.pid for c in run.running if c.process]
+
+    def end_abandoned(self) -> None:
+        """The node that was cut off is switched off."""
+        while self._abandoned:
+            run = self._abandoned.pop()
+            _end_all([run])
+            run.clean()
+
     def log(self, pod: Json, name: str, query: logs.LogQuery, previous: bool) -> Iterator[bytes]:
         """A container's log; refused, in a real kubelet's words, before it has one."""
         run = self._runs.get(pod["metadata"]["uid"])
@@ -253,6 +280,14 @@ class Kubelet:
                 raise errors.bad_request(f"{where} is terminated")
             raise errors.bad_request(f"{where} is waiting to start: {reason}")
         return runs[-1].log.read(query)
+
+
+def _end_all(runs: list[PodRun]) -> None:
+    processes = [process for run in runs for c in run.containers for process in c.runs]
+    for process in processes:
+        process.kill()
+    for process in processes:
+        process.join()
 
 
 def _kill(containers: list[Container]) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ml_assets_tests.launch.kubernetes.server.clock import Clock, micro_stamp, read_stamp
 from ml_assets_tests.launch.kubernetes.server.errors import Json
+from ml_assets_tests.launch.kubernetes.server.requests import is_true
 
 
 @dataclass(frozen=True)
@@ -27,10 +28,10 @@ class LogQuery:
         if query.get("sinceSeconds"):
             since = clock.now() - timedelta(seconds=int(query["sinceSeconds"]))
         return cls(
-            follow=query.get("follow") in ("true", "1"),
+            follow=is_true(query.get("follow")),
             tail=int(query["tailLines"]) if query.get("tailLines") else None,
             since=since,
-            timestamps=query.get("timestamps") in ("true", "1"),
+            timestamps=is_true(query.get("timestamps")),
             limit=int(query["limitBytes"]) if query.get("limitBytes") else None,
         )
 

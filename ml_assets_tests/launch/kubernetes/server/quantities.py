@@ -56,6 +56,12 @@ def _requests(container: Json) -> Amounts:
     return {name: read(amount) for name, amount in asked.items()}
 
 
+def memory_limit(container: Json) -> Decimal | None:
+    """Bytes that a container may use; None: no limit."""
+    limit = ((container.get("resources") or {}).get("limits") or {}).get("memory")
+    return None if limit is None else read(limit)
+
+
 def limits_of(pod: Json) -> Amounts:
     total: Amounts = {}
     for container in pod["spec"].get("containers") or []:

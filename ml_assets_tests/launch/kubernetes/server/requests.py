@@ -11,7 +11,8 @@ from ml_assets_tests.launch.kubernetes.server import errors, resources
 from ml_assets_tests.launch.kubernetes.server.access import Wish
 from ml_assets_tests.launch.kubernetes.server.resources import Resource
 
-_TRUE = ("true", "1", "True")
+_TRUE = ("1", "t", "T", "true", "TRUE", "True")
+"""What Go reads as true; the official client writes `True`."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Request:
     accept: str
 
     def flag(self, name: str) -> bool:
-        return self.query.get(name, "") in _TRUE
+        return is_true(self.query.get(name))
 
     @property
     def dry_run(self) -> bool:
@@ -54,6 +55,10 @@ class Request:
     def wish(self) -> Wish:
         group, plural = self.resource.group, self.resource.plural
         return Wish(self.verb, group, plural, self.subresource, self.namespace, self.name)
+
+
+def is_true(text: str | None) -> bool:
+    return text in _TRUE
 
 
 def query_of(target: str) -> tuple[str, dict[str, str]]:
@@ -95,6 +100,8 @@ def _body(body: bytes, media: str) -> Any:
     try:
         if media.endswith("yaml"):
             return yaml.safe_load(body)
+        if "protobuf" in media:
+            raise errors.unsupported_media(media)
         return json.loads(body)
     except (ValueError, yaml.YAMLError) as error:
         raise errors.bad_request(f"the object provided is unrecognized: {error}") from None

@@ -53,6 +53,7 @@ NODES = Resource("", "v1", "nodes", "Node", False, ("no",), ("status",))
 SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount", short=("sa",))
 JOBS = Resource("batch", "v1", "jobs", "Job", subresources=("status",), categories=("all",))
 LOCAL_QUEUES = Resource(*_KUEUE, "localqueues", "LocalQueue", short=("queue", "queues", "lq"))
+WORKLOADS = Resource(*_KUEUE, "workloads", "Workload", short=("wl",), subresources=("status",))
 ACCESS_REVIEWS = Resource(
     "authorization.k8s.io",
     "v1",
@@ -74,6 +75,7 @@ RESOURCES = (
     SERVICE_ACCOUNTS,
     JOBS,
     LOCAL_QUEUES,
+    WORKLOADS,
     ACCESS_REVIEWS,
     # Kept and served; on a real cluster, too, nothing happens to them by themselves.
     Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False, ("pc",)),

@@ -4,7 +4,7 @@ import json
 import random
 from collections.abc import Iterator
 
-from ml_assets_tests.launch.kubernetes.server import selectors
+from ml_assets_tests.launch.kubernetes.server import selectors, tables
 from ml_assets_tests.launch.kubernetes.server.errors import ApiError, Json
 from ml_assets_tests.launch.kubernetes.server.requests import Request
 from ml_assets_tests.launch.kubernetes.server.store import Change, Store
@@ -38,7 +38,7 @@ class Watch:
         if said in ("", "0"):
             found, version = self._now()
             for obj in found:
-                yield _line("ADDED", obj)
+                yield self._line("ADDED", obj)
         else:
             version = int(said)
         while not self._is_over(end):
@@ -92,10 +92,16 @@ class Watch:
         fits = self._chosen(change.obj)
         fitted = change.before is not None and self._chosen(change.before)
         if change.type == "DELETED":
-            return _line("DELETED", change.obj) if fitted else None
+            return self._line("DELETED", change.obj) if fitted else None
         if fits:
-            return _line("MODIFIED" if fitted else "ADDED", change.obj)
-        return _line("DELETED", change.obj) if fitted else None
+            return self._line("MODIFIED" if fitted else "ADDED", change.obj)
+        return self._line("DELETED", change.obj) if fitted else None
+
+    def _line(self, kind: str, obj: Json) -> bytes:
+        if tables.is_wanted(self._request.accept):
+            now = self._store.clock.now()
+            obj = tables.table(self._request.resource, [obj], {}, now)
+        return _line(kind, obj)
 
     def _bookmark(self, version: int) -> bytes:
         resource = self._request.resource
