@@ -121,11 +121,15 @@ class AttemptRunner(Protocol):
         ...
 
     def run(self, work: Work[Any], request: Request, follower: Follower) -> Ending:
-        """Run an attempt, or go on following it, until it is over and nothing of it is left.
+        """Run an attempt, or go on following it, until it is over.
 
         A result that it has lies in the session's folder then. A follower who is told to stop ends
         it; what happens to it when an exception ends the follower is the runner's to say.
         """
+        ...
+
+    def leave(self, work: Work[Any]) -> None:
+        """No attempt follows: see that nothing of the session's goes on anywhere."""
         ...
 
 
@@ -175,22 +179,24 @@ def _attempts(
         end = "done" if done is not None else end_of(ending)
         held = ending.held or held_here(request, began, datetime.now(UTC), told)
         keep_usage(work.folder, usage_of(work.pipeline, request, held, end, told))
-        if done is not None:
-            return done
-        if follower.told_to_stop():
-            raise TrainingInterrupted(str(ending.error))
         saved = any(isinstance(event, Checkpoint) for event in told)
         ended.append(Ended(request.world, ending.code, ending.then, saved, ending.room))
         decision = next_attempt(ended, budgets, work.cluster.min_nodes)
-        if not decision.go_on:
-            raise _final(ending, decision)
+        if done is not None or follower.told_to_stop() or not decision.go_on:
+            runner.leave(work)
+            follower.pass_on()
+            if done is not None:
+                return done
+            raise _final(ending, decision, told_to_stop=follower.told_to_stop())
         _warn(work.folder, request, ending, decision)
         follower.pass_on()
         world = decision.world
 
 
-def _final(ending: Ending, decision: Decision) -> MlAssetsError:
+def _final(ending: Ending, decision: Decision, *, told_to_stop: bool) -> MlAssetsError:
     """The error of the last attempt, and why there is none after it where that is not plain."""
+    if told_to_stop:
+        return TrainingInterrupted(str(ending.error))
     if ending.then in ("stop", "interrupted"):
         return ending.error
     return type(ending.error)(f"{ending.error}\n  No other attempt is made: {decision.reason}.")

@@ -102,6 +102,9 @@ class LocalRunner:
         events = follower.of_attempt(request.attempt)
         return judge(name, code, events, log, workers=request.world.procs > 1)
 
+    def leave(self, work: Work[Any]) -> None:
+        """See ``AttemptRunner.leave``: what ran below this process is gone."""
+
     def command(self, request: Request, path: Path) -> list[str]:
         """What starts the processes of an attempt.
 

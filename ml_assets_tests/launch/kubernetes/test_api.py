@@ -1,6 +1,5 @@
 """The real client against the tests' API server: what is asked, what is refused, what is left."""
 
-
 import pytest
 import yaml
 
