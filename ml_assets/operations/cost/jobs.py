@@ -13,8 +13,7 @@ from ml_assets.operations.cost.money import of_bytes, of_time
 from ml_assets.operations.cost.split import PAID, Split, Standing, split_session
 from ml_assets.operations.workplace import Workplace
 from ml_assets.registry.ledger.chain import read
-from ml_assets.registry.ledger.stages import decision_line, override_line
-from ml_assets.registry.records.run_usage import RunUsage, run_usages
+from ml_assets.registry.records.run_usage import Whose, run_usages
 from ml_assets.settings import Prices, prices_of
 from ml_assets.spec.records import LedgerEntry
 from ml_assets.spec.usage import AttemptUsage
@@ -83,10 +82,10 @@ def jobs_of(place: Workplace, now: Prices) -> tuple[Job, ...]:
         StorageError: a record cannot be read.
     """
     records = run_usages(place.store, place.store.resolve(MAIN), place.name)
-    written = _by_attempt(records)
-    found: dict[str, dict[int, tuple[AttemptUsage, RunUsage | None]]] = {}
-    for usage, record in written.values():
-        found.setdefault(usage.session, {})[usage.attempt] = (usage, record)
+    found: dict[str, dict[int, tuple[AttemptUsage, Whose | None]]] = {}
+    for one in records:  # the first run that wrote an attempt down counts
+        known = found.setdefault(one.usage.session, {})
+        known.setdefault(one.usage.attempt, (one.usage, one.whose))
     for usage in _on_disk(place):
         found.setdefault(usage.session, {}).setdefault(usage.attempt, (usage, None))
     refused = refused_models(read(place.store, place.name))
@@ -95,26 +94,19 @@ def jobs_of(place: Workplace, now: Prices) -> tuple[Job, ...]:
 
 
 def refused_models(entries: Sequence[LedgerEntry]) -> frozenset[str]:
-    """Models whose last decision refused them, and which nobody let pass."""
-    found: set[str] = set()
-    for model in {entry.model for entry in entries}:
-        line = decision_line(entries, model)
-        if line is None or line.decision is None or line.decision.passed:
-            continue
-        if override_line(entries, line) is None:
-            found.add(model)
-    return frozenset(found)
+    """Models that every decision on them refused, and that nobody let pass."""
+    decided = [entry for entry in entries if entry.decision is not None]
+    refused = {e.model for e in decided if e.decision and not e.decision.passed}
+    passed = {e.model for e in decided if e.decision and e.decision.passed}
+    overridden = {entry.model for entry in entries if entry.kind == "override"}
+    return frozenset(refused - passed - overridden)
 
 
-def _by_attempt(
-    records: Sequence[RunUsage],
-) -> dict[tuple[str, int], tuple[AttemptUsage, RunUsage]]:
-    """Each attempt once, as the first run that wrote it down has it."""
-    found: dict[tuple[str, int], tuple[AttemptUsage, RunUsage]] = {}
-    for record in records:
-        for usage in record.attempts:
-            found.setdefault((usage.session, usage.attempt), (usage, record))
-    return found
+def session_uses(folder: SessionFolder, now: Prices) -> list[Use]:
+    """The attempts of one session, which nobody has judged yet."""
+    usages = session_usages(folder)
+    splits = split_session(usages, _standing(usages, frozenset()))
+    return [_use(usage, split, None, now) for usage, split in zip(usages, splits, strict=True)]
 
 
 def _on_disk(place: Workplace) -> list[AttemptUsage]:
@@ -126,22 +118,22 @@ def _on_disk(place: Workplace) -> list[AttemptUsage]:
 
 def _job(
     place: Workplace,
-    attempts: Mapping[int, tuple[AttemptUsage, RunUsage | None]],
+    attempts: Mapping[int, tuple[AttemptUsage, Whose | None]],
     now: Prices,
     refused: frozenset[str],
 ) -> Job:
     ordered = [attempts[number] for number in sorted(attempts)]
     usages = [usage for usage, _ in ordered]
     splits = split_session(usages, _standing(usages, refused))
-    record = next((record for _, record in ordered if record is not None), None)
+    whose = next((whose for _, whose in ordered if whose is not None), None)
     uses = [
         _use(usage, split, then, now) for (usage, then), split in zip(ordered, splits, strict=True)
     ]
     return Job(
         name=usages[0].session,
         pipeline=place.name,
-        owner=record.owner if record else place.spec.owner,
-        run=record.run if record else None,
+        owner=whose.owner if whose else place.spec.owner,
+        run=whose.run if whose else None,
         uses=tuple(uses),
     )
 
@@ -153,9 +145,9 @@ def _standing(usages: Sequence[AttemptUsage], refused: frozenset[str]) -> Standi
     return "refused" if models & refused else "useful"
 
 
-def _use(usage: AttemptUsage, split: Split, record: RunUsage | None, now: Prices) -> Use:
+def _use(usage: AttemptUsage, split: Split, whose: Whose | None, now: Prices) -> Use:
     """Prices of its own time come first."""
-    then = prices_of(record.prices.items()) if record else Prices()
+    then = prices_of(whose.prices.items()) if whose else Prices()
     asked = (usage.held.price_class, usage.held.gpus_per_node)
     hour = then.node_hour(*asked)
     hour = now.node_hour(*asked) if hour is None else hour
