@@ -63,6 +63,10 @@ class StoreAway(StorageError):
     """A store does not answer, or refuses us: nothing is known to be damaged, nothing is lost."""
 
 
+class StoreRefuses(StoreAway):
+    """A store answers and refuses us, for a reason that does not pass: to ask again is no use."""
+
+
 class WindowError(MlAssetsError):
     """The partitions asked for are not all there, or the window is longer than the data."""
 
@@ -73,6 +77,19 @@ class LeakError(MlAssetsError):
 
 class FeaturesDiffer(MlAssetsError):
     """A row replayed as it would have been made when it was decided on is not the batch's row."""
+
+
+class ClusterAway(MlAssetsError):
+    """A cluster's API does not answer: what runs there goes on, and nothing is lost."""
+
+
+class ClusterRefused(MlAssetsError):
+    """A cluster's API refuses us, or what we asked for; asking again would not change that."""
+
+    def __init__(self, message: str, status: int = 0) -> None:
+        super().__init__(message)
+        self.status = status
+        """Of its answer; 0: it never came to one."""
 
 
 class TrainingFailed(MlAssetsError):

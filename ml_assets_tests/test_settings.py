@@ -168,6 +168,7 @@ def test_everything_that_pods_are_given_can_be_set() -> None:
             "ML_ASSETS_SPOT_TOLERATION": "cloud.example/spot=true:NoSchedule,gone:NoExecute",
             "AWS_ENDPOINT_URL": "http://store.example:9000/",
             "AWS_REGION": "eu-central-1",
+            "ML_ASSETS_CAPACITY": "reserved",
         }
     )
     assert cluster == Cluster(
@@ -181,6 +182,7 @@ def test_everything_that_pods_are_given_can_be_set() -> None:
             Taint("cloud.example/spot", "true", "NoSchedule"),
             Taint("gone", None, "NoExecute"),
         ),
+        bought="reserved",
         s3_endpoint="http://store.example:9000",
         s3_region="eu-central-1",
     )

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from ml_assets.spec.events import Event, Lost, Warning
 
 EVENTS_FILE = "events.jsonl"
-_LAUNCHER_FILE = "events.launcher.jsonl"
+LAUNCHER_FILE = "events.launcher.jsonl"
 _LAUNCHER_SEQ = 1_000_000_000
 """The launcher's own numbers in an attempt begin here, above those of every rank."""
 _EVENT: TypeAdapter[Event] = TypeAdapter(Event)
@@ -78,7 +78,7 @@ def append_warning(
     folder: Path, session: str, attempt: int, message: str, lost: Lost | None = None
 ) -> None:
     """The launcher's own word in an attempt's stream, so that followers and replays have it too."""
-    file = folder / _LAUNCHER_FILE
+    file = folder / LAUNCHER_FILE
     written = len(file.read_bytes().splitlines()) if file.is_file() else 0
     event = Warning(
         session=session,

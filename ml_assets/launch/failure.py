@@ -1,6 +1,5 @@
 """From how an attempt ended to what happens next, and to a sentence an operator can act on."""
 
-import re
 import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from ml_assets.errors import MlAssetsError, TrainingFailed, TrainingInterrupted
+from ml_assets.spec.endings import codes_in, of_last_start, true_code
 from ml_assets.spec.events import Event, Failed
 from ml_assets.spec.program import (
     EXIT_BAD_DATA,
@@ -56,9 +56,7 @@ class Ending:
     """What the runner knows of its machines; None: this one, for as long as it was run."""
 
 
-# In order of precedence where several ranks ended differently: the program's own verdict first,
-# then the signal that took one rank, then what the others made of its loss. docs/operate.md shows
-# it; a test holds the two together.
+# In the order of spec.endings.PRECEDENCE. docs/operate.md shows it; tests hold the three together.
 TABLE: dict[int, Meaning] = {
     EXIT_BAD_REQUEST: Meaning(
         "the request is wrong", "Change the model or training part of the spec.", "stop"
@@ -154,8 +152,6 @@ TABLE: dict[int, Meaning] = {
         "interrupted",
     ),
 }
-_TORCHRUN = re.compile(r"^\s*exitcode\s*: (-?\d+) \(pid: \d+\)", re.MULTILINE)
-"""torchrun exits 1 for everything; the end of its log has each failed worker's true code."""
 _TAIL_LINES = 20
 _TAIL_BYTES = 64 * 1024
 
@@ -172,11 +168,11 @@ def judge(
         workers: torchrun was started, and the program by it.
     """
     text = _end_of(log)
-    failed = _of_last_start([event for event in events if isinstance(event, Failed)])
+    failed = of_last_start([event for event in events if isinstance(event, Failed)])
     codes = [event.exit_code for event in failed]
     if workers:
-        codes += [int(code) for code in _TORCHRUN.findall(text)]
-    code = next((known for known in TABLE if known in {*codes, exit_code}), exit_code)
+        codes += codes_in(text)
+    code = true_code(exit_code, codes)
     meaning = TABLE.get(code) or _unknown(code, workers=workers)
     said = next((event for event in failed if event.exit_code == code), None)
     error = TrainingInterrupted if meaning.then == "interrupted" else TrainingFailed
@@ -198,12 +194,6 @@ def cause_of(code: int) -> str:
         return f"exit {code}"
     known = {number.value: number.name for number in signal.Signals}
     return known.get(-code, f"signal {-code}")
-
-
-def _of_last_start(failed: Sequence[Failed]) -> list[Failed]:
-    """torchrun may have started the processes again: how they ended before was mended."""
-    last = max((event.generation for event in failed), default=0)
-    return [event for event in failed if event.generation == last]
 
 
 def _unknown(code: int, *, workers: bool) -> Meaning:

@@ -31,6 +31,7 @@ from ml_assets.storage.checkpoints import last_claim, whole_checkpoints
 from ml_assets.storage.objects import file_digest, verify, write_whole
 from ml_assets.storage.signing import Keys
 
+SESSION = "{session}"
 ReadT = TypeVar("ReadT", bound=Frozen)
 ResultT = TypeVar("ResultT", TrainResult, ScoreResult, MeasureResult, SanityResult)
 
@@ -41,7 +42,8 @@ class SessionFolder:
 
     root: Path
     kept_at: str | None = None
-    """The place that holds the checkpoints of every session; None: each beside its session."""
+    """The place that holds the checkpoints of every session; None: each beside its session.
+    With ``{session}`` in it, the place of each."""
 
     @property
     def session(self) -> str:
@@ -50,7 +52,11 @@ class SessionFolder:
     @property
     def checkpoints(self) -> str:
         """Where they lie: a folder, or an address on S3."""
-        return f"{self.kept_at or self.root}/{self.session if self.kept_at else 'checkpoints'}"
+        if not self.kept_at:
+            return f"{self.root}/checkpoints"
+        if SESSION in self.kept_at:
+            return self.kept_at.replace(SESSION, self.session)
+        return f"{self.kept_at}/{self.session}"
 
     @property
     def model(self) -> Path:

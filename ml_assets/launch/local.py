@@ -10,12 +10,13 @@ from typing import Any
 from ml_assets.launch.attempts import POLL_SECONDS, Follower, Work
 from ml_assets.launch.failure import Ending, judge, stood_still
 from ml_assets.launch.process import GRACE_SECONDS, ChildProcess
-from ml_assets.launch.recovery import ERROR_BUDGET, RESTARTS, Budgets
+from ml_assets.launch.recovery import ERROR_BUDGET, Budgets
 from ml_assets.launch.session_launcher import SessionLauncher
 from ml_assets.launch.standstill import Standstill
 from ml_assets.spec.program import Request
-from ml_assets.storage.checkpoint_places import S3_SCHEME
+from ml_assets.spec.torchrun import RESTARTS, Start
 from ml_assets.storage.objects import LocalObjects
+from ml_assets.storage.s3 import S3_SCHEME
 from ml_assets.storage.signing import Keys
 from ml_assets.storage.trust import keys_of
 
@@ -98,14 +99,6 @@ class LocalRunner:
         Args:
             path: of the request.
         """
-        arguments = [request.verb, "--request", str(path)]
-        if request.world.procs == 1:
-            return [*self._program, *arguments]
-        python, *program = self._program
-        torchrun = ["-m", "torch.distributed.run", "--standalone"]
-        procs = f"--nproc-per-node={request.world.procs}"
-        patience = max(1, int(self._grace * 3 / 4))  # a rank has to be gone before the grace ends
-        again = [f"--max-restarts={self._restarts}", f"--shutdown-timeout={patience}"]
-        # every line that a rank prints says which one did: [rank0]: ...
-        named = ["--role=rank", "--tee=3", f"--log-dir={path.parent / 'ranks'}"]
-        return [python, *torchrun, procs, *again, *named, *program, *arguments]
+        ranks = path.parent / "ranks"
+        start = Start(self._program, request.world, ranks, self._grace, self._restarts)
+        return start.command([request.verb, "--request", str(path)])

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ml_assets.launch import tether
+from ml_assets.spec.torchrun import variables
 
 GRACE_SECONDS = 20.0
 """From SIGTERM to SIGKILL: time to save a checkpoint."""
@@ -19,9 +20,6 @@ _PASSED_ON |= {"TORCH_CPP_LOG_LEVEL", "TORCH_DISTRIBUTED_DEBUG", "TORCH_LOGS"}
 _PASSED_ON_PREFIXES = ("LC_", "PYTHON", "CUDA", "NCCL", "GLOO", "DYLD_")
 S3_KEYS = "AWS_"
 """Passed on only where the checkpoints lie on S3: the program uploads them itself. Never logged."""
-_KEPT_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(2**30), "MALLOC_TRIM_THRESHOLD_": str(2**32)}
-"""Else glibc gives each freed tensor back to the kernel, and its pages are zeroed again in the next
-step. Another C library ignores it."""
 
 
 def environment(
@@ -35,13 +33,7 @@ def environment(
         for name, value in env.items()
         if name in _PASSED_ON or name.startswith(prefixes)
     }
-    return {
-        **passed,
-        "OMP_NUM_THREADS": str(threads),
-        # without it a restarted worker reads a dead one's address (pytorch issue 135712)
-        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
-        **_KEPT_MEMORY,
-    }
+    return {**passed, **variables(threads)}
 
 
 class ChildProcess:

@@ -9,8 +9,6 @@ from ml_assets.launch.failure import Next
 from ml_assets.spec.program import World
 from ml_assets.spec.training import TrainingSpec, split_of
 
-RESTARTS = 3
-"""How often torchrun starts the processes of one attempt again."""
 ERROR_BUDGET = 2
 """Attempts after the first with as many processes, for an end that running again may mend."""
 LOSS_BUDGET = 10

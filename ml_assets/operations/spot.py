@@ -10,15 +10,18 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from ml_assets.errors import counted
+from ml_assets.spec.notice import (
+    ALLOWANCE_SECONDS,
+    BYTES_PER_MB,
+    notice_seconds,
+    write_seconds,
+)
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.training import LightGbm, ModelSpec, TabM, TrainingSpec, outputs_of
 
 STATES = {"adamw": 2, "nadam": 2, "sgd": 1, "adafactor": 0}
 """Numbers that an optimizer keeps for each weight; Adafactor's are a row and a column of each."""
-ALLOWANCE_SECONDS = 15.0
-"""From the notice: the step that is under way, its evaluation, checksums and the manifest."""
 _BYTES = 4
-_MB = 1e6
 
 
 @dataclass(frozen=True)
@@ -93,16 +96,13 @@ def _layers(model: ModelSpec, inputs: int, outputs: int) -> int:
 
 
 def judge_spot(training: TrainingSpec, size: StateSize) -> SpotVerdict:
-    """Hold the interval and the size of saves to the notice; a spec without ``spot`` fits.
-
-    At a notice one save may be in flight; it ends first, then the state of this very step is saved.
-    """
+    """Hold the interval and the size of saves to the notice; a spec without ``spot`` fits."""
     spot = training.spot
     if spot is None:
         return SpotVerdict(True, "not on spot")
-    save = size.bytes / _MB / spot.write_mb_per_second
+    save = write_seconds(size.bytes, spot.write_mb_per_second)
     sum_of = (
-        f"a state of {size.how} = {size.bytes / _MB:,.1f} MB takes {save:,.1f} s at"
+        f"a state of {size.how} = {size.bytes / BYTES_PER_MB:,.1f} MB takes {save:,.1f} s at"
         f" {spot.write_mb_per_second:,g} MB/s"
     )
     if training.checkpoint_minutes is None and training.checkpoint_every is None:
@@ -118,7 +118,7 @@ def judge_spot(training: TrainingSpec, size: StateSize) -> SpotVerdict:
             f"{sum_of}, longer than the {interval:,.1f} s between two saves: raise"
             " training.checkpoint_minutes, or write faster",
         )
-    needed = 2 * save + ALLOWANCE_SECONDS
+    needed = notice_seconds(size.bytes, spot.write_mb_per_second)
     if spot.notice_seconds and needed > spot.notice_seconds:
         return SpotVerdict(
             False,

@@ -13,10 +13,9 @@ from ml_assets.spec.load import SPEC_FILE, Mistake, check_spec
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.program import Ref
 from ml_assets.spec.training import INSTALL_LIGHTGBM, RELEASE, LightGbm
-from ml_assets.storage.checkpoint_places import S3_SCHEME
 from ml_assets.storage.layout import Address, read_record
 from ml_assets.storage.objects import LocalObjects
-from ml_assets.storage.s3_checkpoints import INSTALL_S3
+from ml_assets.storage.s3 import INSTALL_S3, S3_SCHEME
 from ml_assets.storage.snapshots import MAIN
 from ml_assets.storage.stores import has_snapshots, open_snapshots
 from ml_assets.validation.contract import load_contract

@@ -13,6 +13,7 @@ from ml_assets.settings.kubernetes_syntax import (
     is_label_key,
     is_label_value,
 )
+from ml_assets.settings.prices import PriceClass, price_class
 
 _IMAGE = re.compile(
     r"(?:[a-zA-Z0-9.-]+(?::[0-9]{1,5})?/)?"  # registry
@@ -48,6 +49,8 @@ class Cluster:
     """Labels of the nodes that may be taken away."""
     spot_taints: tuple[Taint, ...] = ()
     """Taints of those nodes."""
+    bought: PriceClass = "on-demand"
+    """How the machines are that are not spot."""
     s3_endpoint: str | None = None
     """None: AWS's own."""
     s3_region: str | None = None
@@ -80,6 +83,7 @@ def read_cluster(environment: Mapping[str, str] | None = None) -> Cluster:
         pull_secret=_secret(env, "ML_ASSETS_PULL_SECRET"),
         spot_selector=_selector(env.get("ML_ASSETS_SPOT_SELECTOR", "")),
         spot_taints=_taints(env.get("ML_ASSETS_SPOT_TOLERATION", "")),
+        bought=price_class(False, env),
         s3_endpoint=_endpoint(env),
         s3_region=region,
     )

@@ -8,7 +8,7 @@ from decimal import Decimal
 
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _LABEL_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
-_NUMBER = r"[0-9]{1,12}(?:\.[0-9]{1,3})?"
+_NUMBER = r"[0-9]{1,15}(?:\.[0-9]{1,3})?"
 _CPU = re.compile(rf"({_NUMBER})|([0-9]{{1,12}})m")
 _BYTES = re.compile(rf"({_NUMBER})([kMGTP]|[KMGTP]i)?")
 _MULTIPLES = {

@@ -67,7 +67,7 @@ class Bucket:
 
     @cached_property
     def _s3(self) -> Any:
-        from ml_assets.storage.s3_checkpoints import client
+        from ml_assets.storage.s3 import client
 
         try:
             return client()

@@ -19,6 +19,7 @@ from ml_assets.settings.kubernetes_syntax import (
     is_label_value,
 )
 from ml_assets.spec.base import Frozen, Misfit, Positive
+from ml_assets.spec.program import World
 from ml_assets.spec.training import LightGbm, ModelSpec, TrainingSpec, split_of
 
 MAX_NODES = 9999
@@ -130,8 +131,8 @@ class ClusterSpec(Frozen):
     queue_priority: QueueName | None = None
     """Kueue's WorkloadPriorityClass: who is first in the queue."""
     spread_over: LabelKey | None = None
-    """Key of the label over whose values the pods are spread evenly, such as
-    topology.kubernetes.io/zone; None: wherever there is room."""
+    """Key of the label over whose values the pods are spread as evenly as there is room, such as
+    topology.kubernetes.io/zone; None: they are not."""
     min_nodes: Positive | None = None
     """Fewest nodes to go on with when one is lost and no other comes; None: never fewer."""
     shrink_after_minutes: Annotated[float, Field(gt=0)] = 10
@@ -156,6 +157,12 @@ class ClusterSpec(Frozen):
         if problems:
             raise ValueError("; ".join(problems))
         return self
+
+
+def over_nodes(world: World, cluster: ClusterSpec) -> World:
+    """The same processes on the nodes of a cluster, as many on each."""
+    nodes = cluster.nodes
+    return world.model_copy(update={"nodes": nodes, "procs": world.processes // nodes})
 
 
 def cluster_problems(

@@ -202,7 +202,8 @@ class TrainingSpec(Frozen):
     checkpoint_every: Positive | None = Field(default=None, exclude_if=unset)
     """Steps between checkpoints, beside those of the evaluations; None: these alone save."""
     spot: Spot | None = Field(default=None, exclude_if=unset)
-    """The training runs where machines are taken away; None: it does not. Checked, never used."""
+    """The training runs where machines are taken away; None: it does not. ``ml-assets check`` holds
+    the saves to it, and on a cluster it chooses the nodes."""
     patience: Positive = 5
     """Evaluations without a better validation loss before training stops."""
     keep_last: Positive = 2

@@ -4,9 +4,8 @@ from pathlib import Path
 
 from ml_assets.storage.checkpoints import CheckpointStore, Lying
 from ml_assets.storage.local_checkpoints import LocalCheckpoints, discard_folder, lying_in
+from ml_assets.storage.s3 import S3_SCHEME
 from ml_assets.storage.s3_checkpoints import S3Checkpoints, discard_below, lying_below
-
-S3_SCHEME = "s3://"
 
 
 def open_checkpoints(uri: str, scratch: Path | None = None) -> CheckpointStore:

@@ -1,53 +1,78 @@
-"""The audit of a table by its contract: one lazy, streaming polars pass.
+"""The audit of a table by its contract: lazy, streaming polars passes over a few columns each.
 
 The rules of Great Expectations for nulls hold: a range, a set and uniqueness judge the values that
 are there, ``mostly`` is a share of those, and NaN is a null. Differential tests hold the compiled
 types to them; what is not compiled is judged by its own engine.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import polars as pl
 
 from ml_assets.errors import ContractError
-from ml_assets.validation.contract import Contract, Expectation, unknown_columns
-from ml_assets.validation.expectations import judge
+from ml_assets.validation.contract import Contract, Expectation, Severity, unknown_columns
+from ml_assets.validation.expectations import Judged, judge
 from ml_assets.validation.kinds import COMPILED
 from ml_assets.validation.quarantine import Split, check_balance, keep_all, split, withhold
 from ml_assets.validation.results import ExpectationResult, share_result, whole_result
 from ml_assets.validation.row_rules import RowRule, row_rule
+from ml_assets.validation.uniqueness import no_repeats
 from ml_assets.validation.whole_rules import WholeRule, whole_rule
 
-_WARNED = "warned"
-_SEVERITIES = ("warning", "critical")
+_COLUMNS_A_PASS = 2
+"""What a pass holds in memory grows with the columns that it reads, not with the rows."""
 
 
 @dataclass(frozen=True)
 class Audit:
-    """What may be published of a table, what is kept back, and why."""
+    """What may be published of a table, what is kept back, and why.
+
+    The verdicts are there at once. The rows are read, and parted, when they are asked for.
+    """
 
     results: tuple[ExpectationResult, ...]
-    clean: pl.DataFrame
-    """The rows to publish; none if a critical expectation failed."""
-    quarantined: pl.DataFrame
-    """All other rows, with ``_reason``: rows in = clean + quarantined."""
+    incoming: pl.LazyFrame
+    breaks: Mapping[str, pl.Expr]
+    """Critical checks that rows break -> where they do, never null."""
     warned: int
-    """Rows that break a warning and no critical expectation: they are published with the rest."""
+    """Rows that break a warning and nothing critical: they are published if any are."""
 
     @property
     def passed(self) -> bool:
         """Whether ``clean`` may be published."""
-        return all(result.passed for result in self.results if result.severity == "critical")
+        return not self._failed
+
+    @property
+    def clean(self) -> pl.DataFrame:
+        """The rows to publish; none if a critical expectation failed."""
+        return self._parts.clean
+
+    @property
+    def quarantined(self) -> pl.DataFrame:
+        """All other rows, with ``_reason``: rows in = clean + quarantined."""
+        return self._parts.quarantined
 
     def with_result(self, result: ExpectationResult) -> "Audit":
         """With a verdict on the whole table beside the contract's; a critical failure keeps it."""
-        if result.passed or result.severity != "critical":
-            return replace(self, results=(*self.results, result))
-        parted = withhold(self.clean, {}, [result.check_name])
-        rows = pl.concat([self.quarantined, parted.quarantined], how="diagonal")
-        return Audit((*self.results, result), parted.clean, rows, warned=0)
+        return replace(self, results=(*self.results, result))
+
+    @property
+    def _failed(self) -> list[str]:
+        critical = (result for result in self.results if result.severity == "critical")
+        return [result.check_name for result in critical if not result.passed]
+
+    @cached_property
+    def _parts(self) -> Split:
+        table = self.incoming.collect(engine="streaming")
+        if self._failed:
+            parts = withhold(table, self.breaks, self._failed)
+        else:
+            parts = split(table, self.breaks) if self.breaks else keep_all(table)
+        check_balance(table.height, parts.clean, parts.quarantined)
+        return parts
 
 
 def audit(frame: pl.LazyFrame | pl.DataFrame, contract: Contract) -> Audit:
@@ -57,6 +82,9 @@ def audit(frame: pl.LazyFrame | pl.DataFrame, contract: Contract) -> Audit:
     expectation still passes by its ``mostly``; if any critical expectation fails, all rows do. Rows
     that break a warning are counted and published. Clean and quarantined rows are those that came.
 
+    Args:
+        frame: read once or more for each few columns, and again for the rows.
+
     Raises:
         ContractError: the contract does not fit the table: a column that is not there, or a bound
             of another type than its column; or a part of it could not be judged.
@@ -65,25 +93,22 @@ def audit(frame: pl.LazyFrame | pl.DataFrame, contract: Contract) -> Audit:
     schema = lazy.collect_schema()
     _check_columns(contract, schema)
     rules, others = _compile(contract, schema)
-    row_rules = [rule for rule in rules if isinstance(rule, RowRule)]
-    whole_rules = [rule for rule in rules if isinstance(rule, WholeRule)]
-    seen = _observe(lazy, row_rules, whole_rules)
-    table = frame if isinstance(frame, pl.DataFrame) else lazy.collect(engine="streaming")
-    judged = judge(table, others) if others else ()
-    found = [
-        *(_row_result(rule, seen) for rule in row_rules),
-        *(_whole_result(rule, seen) for rule in whole_rules),
-        *(one.result for one in judged),
-    ]
+    judged: tuple[Judged, ...] = ()
+    if others:
+        table = lazy.collect(engine="streaming")
+        judged, lazy = judge(table, others), table.lazy()
+    seen = _observe(lazy, rules)
+    found = [*(_result(rule, seen) for rule in rules), *(one.result for one in judged)]
     by_name = {result.check_name: result for result in found}
     results = tuple(by_name[e.check_name] for e in contract.expectations)
-    broken = {rule.expectation.check_name: rule.breaks for rule in row_rules} | {
+    breaks = {r.expectation.check_name: r.breaks for r in rules if isinstance(r, RowRule)} | {
         one.result.check_name: pl.lit(one.broken) for one in judged if one.broken is not None
     }
-    parted = _part(table, broken, results)
-    check_balance(table.height, parted.clean, parted.quarantined)
-    warned = seen[_WARNED] if not judged else _count_warned(table, broken, results)
-    return Audit(results, parted.clean, parted.quarantined, warned)
+    warning, critical = (
+        {name: breaks[name] for name in _broken(results, severity) if name in breaks}
+        for severity in ("warning", "critical")
+    )
+    return Audit(results, lazy, critical, _number_warned(lazy, warning, critical))
 
 
 def _compile(
@@ -104,18 +129,9 @@ def _compile(
     return rules, others
 
 
-def _part(
-    table: pl.DataFrame, broken: Mapping[str, pl.Expr], results: Sequence[ExpectationResult]
-) -> Split:
-    failed = [r.check_name for r in results if r.severity == "critical" and not r.passed]
-    critical = {
-        r.check_name: broken[r.check_name]
-        for r in results
-        if r.severity == "critical" and r.rows_failed and r.check_name in broken
-    }
-    if failed:
-        return withhold(table, critical, failed)
-    return split(table, critical) if critical else keep_all(table)
+def _broken(results: Sequence[ExpectationResult], severity: Severity) -> list[str]:
+    """The checks of that severity that rows break."""
+    return [r.check_name for r in results if r.severity == severity and r.rows_failed]
 
 
 def _check_columns(contract: Contract, schema: pl.Schema) -> None:
@@ -128,54 +144,54 @@ def _check_columns(contract: Contract, schema: pl.Schema) -> None:
         )
 
 
-def _observe(
-    lazy: pl.LazyFrame, row_rules: Sequence[RowRule], whole_rules: Sequence[WholeRule]
-) -> dict[str, Any]:
-    """Everything that is counted or observed, in one pass."""
-    wanted: list[pl.Expr] = [_warned(row_rules).alias(_WARNED)]
-    for rule in row_rules:
+def _observe(lazy: pl.LazyFrame, rules: Sequence[RowRule | WholeRule]) -> dict[str, Any]:
+    """Everything that is counted or observed."""
+    wanted: dict[str, pl.Expr] = {}
+    for rule in rules:
         name = rule.expectation.check_name
-        wanted += [
-            rule.breaks.sum().alias(f"broken:{name}"),
-            rule.judged.sum().alias(f"judged:{name}"),
-        ]
-    for rule in whole_rules:
-        name = rule.expectation.check_name
-        wanted += [expr.alias(f"seen{n}:{name}") for n, expr in enumerate(rule.observed)]
-    return lazy.select(wanted).collect(engine="streaming").row(0, named=True)
+        if isinstance(rule, WholeRule):
+            wanted |= {f"seen{n}:{name}": expr for n, expr in enumerate(rule.observed)}
+        else:
+            proved = bool(rule.key) and no_repeats(lazy.filter(rule.judged), rule.key)
+            wanted[f"broken:{name}"] = pl.lit(0) if proved else rule.breaks.sum()
+            wanted[f"judged:{name}"] = rule.judged.sum()
+    seen: dict[str, Any] = {}
+    for together in _passes(wanted):
+        seen |= lazy.select(together).collect(engine="streaming").row(0, named=True)
+    return seen
 
 
-def _warned(rules: Sequence[RowRule]) -> pl.Expr:
-    """Rows that break a warning and nothing critical."""
-    severe = {s: [r.breaks for r in rules if r.expectation.severity == s] for s in _SEVERITIES}
-    return _number_warned(severe["warning"], severe["critical"])
+def _passes(wanted: Mapping[str, pl.Expr]) -> Iterator[list[pl.Expr]]:
+    """What is read together: as much as a few columns tell, each column if possible once."""
+    reads = {name: sorted(set(expr.meta.root_names())) for name, expr in wanted.items()}
+    together: list[pl.Expr] = []
+    columns: set[str] = set()
+    for name in sorted(wanted, key=reads.__getitem__):
+        if together and len(columns.union(reads[name])) > _COLUMNS_A_PASS:
+            yield together
+            together, columns = [], set()
+        together.append(wanted[name].alias(name))
+        columns.update(reads[name])
+    if together:
+        yield together
 
 
-def _count_warned(
-    table: pl.DataFrame, broken: Mapping[str, pl.Expr], results: Sequence[ExpectationResult]
+def _number_warned(
+    lazy: pl.LazyFrame, warning: Mapping[str, pl.Expr], critical: Mapping[str, pl.Expr]
 ) -> int:
-    """The same where the engine judged some of them."""
-    severe = {
-        s: [broken[r.check_name] for r in results if r.severity == s and r.check_name in broken]
-        for s in _SEVERITIES
-    }
-    return int(table.select(_number_warned(severe["warning"], severe["critical"])).item())
-
-
-def _number_warned(warning: Sequence[pl.Expr], critical: Sequence[pl.Expr]) -> pl.Expr:
+    """Rows that break a warning and nothing critical."""
     if not warning:
-        return pl.lit(0, pl.UInt32)
-    return (pl.any_horizontal(warning) & ~pl.any_horizontal(pl.lit(False), *critical)).sum()
+        return 0
+    warned = pl.any_horizontal(*warning.values())
+    severe = pl.any_horizontal(pl.lit(False), *critical.values())
+    return int(lazy.select((warned & ~severe).sum()).collect(engine="streaming").item())
 
 
-def _row_result(rule: RowRule, seen: Mapping[str, Any]) -> ExpectationResult:
+def _result(rule: RowRule | WholeRule, seen: Mapping[str, Any]) -> ExpectationResult:
     name = rule.expectation.check_name
+    if isinstance(rule, WholeRule):
+        values = [seen[f"seen{number}:{name}"] for number in range(len(rule.observed))]
+        return whole_result(rule.expectation, rule.judge(*values))
     broken, judged = int(seen[f"broken:{name}"] or 0), int(seen[f"judged:{name}"] or 0)
     what = rule.expectation.kwargs.get("column") or "rows"
     return share_result(rule.expectation, f"{what} must {rule.words}", broken, judged)
-
-
-def _whole_result(rule: WholeRule, seen: Mapping[str, Any]) -> ExpectationResult:
-    name = rule.expectation.check_name
-    values = [seen[f"seen{number}:{name}"] for number in range(len(rule.observed))]
-    return whole_result(rule.expectation, rule.judge(*values))

@@ -97,7 +97,7 @@ COMPILED: Mapping[str, Kind] = {
     "expect_column_distinct_values_to_contain_set": _distinct("distinct_contain"),
     "expect_column_distinct_values_to_equal_set": _distinct("distinct_equal"),
 }
-"""One polars pass."""
+"""Judged by polars."""
 
 BY_ENGINE: Mapping[str, About] = {
     "expect_column_kl_divergence_to_be_less_than": "column",

@@ -8,7 +8,7 @@ import polars as pl
 from ml_assets.validation.conditions import where
 from ml_assets.validation.contract import Expectation
 from ml_assets.validation.patterns import translated
-from ml_assets.validation.values import bounds, literal, span_words, within, without_nan
+from ml_assets.validation.values import bounds, literal, of_a_count, span_words, within, without_nan
 
 _SHOWN_VALUES = 8
 
@@ -24,6 +24,9 @@ class RowRule:
     """True where it judges the row at all, never null."""
     words: str
     """What a row must do, after ``must``."""
+    key: tuple[pl.Expr, ...] = ()
+    """Where only judged rows of equal keys break it, the key: that there are none can be proved
+    for less than ``breaks`` costs."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,7 @@ class _Said:
     """Where it is null, the row breaks it."""
     judged: pl.Expr
     words: str
+    key: tuple[pl.Expr, ...] = ()
 
 
 def row_rule(expectation: Expectation, schema: pl.Schema) -> RowRule | None:
@@ -49,7 +53,7 @@ def row_rule(expectation: Expectation, schema: pl.Schema) -> RowRule | None:
     among = "" if meant is None else " (of the rows that its condition means)"
     judged = said.judged if meant is None else said.judged & meant
     broken = judged & ~said.holds.fill_null(False)
-    return RowRule(expectation, broken, judged, said.words + among)
+    return RowRule(expectation, broken, judged, said.words + among, said.key)
 
 
 def _said(expectation: Expectation, schema: pl.Schema, rows: pl.Expr) -> _Said | None:
@@ -69,8 +73,8 @@ def _said(expectation: Expectation, schema: pl.Schema, rows: pl.Expr) -> _Said |
             there = _is_there(expectation, schema)
             return _Said(~there, _every(there), "be null")
         case "expect_column_values_to_be_unique":
-            once = rows.over(without_nan(expectation.kwargs["column"], schema)) == 1
-            return _Said(once, _is_there(expectation, schema), "be unique")
+            key = without_nan(expectation.kwargs["column"], schema)
+            return _Said(rows.over(key) == 1, key.is_not_null(), "be unique", (key,))
         case _:
             return _value(expectation, schema)
 
@@ -112,6 +116,7 @@ def _of_text(expectation: Expectation) -> tuple[pl.Expr, str] | None:
             return same, f"be {kwargs['value']} characters long"
         case "expect_column_value_lengths_to_be_between":
             length = column.str.len_chars().cast(pl.Int64)
+            kwargs = of_a_count(kwargs)
             return within(length, kwargs, kwargs), f"have a length of {span_words(kwargs)}"
         case _:
             return None
@@ -147,8 +152,8 @@ def _unique_key(expectation: Expectation, schema: pl.Schema, rows: pl.Expr) -> _
     columns: list[str] = expectation.kwargs["column_list"]
     keys = [without_nan(column, schema) for column in columns]
     judged = _judged(keys, expectation.kwargs.get("ignore_row_if", "all_values_are_missing"))
-    once = rows.over(keys) == 1
-    return _Said(once, judged, f"be unique by ({', '.join(columns)})")
+    words = f"be unique by ({', '.join(columns)})"
+    return _Said(rows.over(keys) == 1, judged, words, tuple(keys))
 
 
 def _pair(expectation: Expectation, schema: pl.Schema) -> _Said | None:

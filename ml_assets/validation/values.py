@@ -8,6 +8,8 @@ import polars as pl
 
 from ml_assets.errors import ContractError
 
+_SAID = ("value", "min_value", "max_value")
+
 
 def without_nan(column: str, schema: pl.Schema) -> pl.Expr:
     """A column in which NaN is a null, as everywhere in a contract."""
@@ -54,6 +56,14 @@ def bounds(
         key: _bound(kwargs[key], dtype, said_by, column)
         for key in ("min_value", "max_value")
         if key in kwargs
+    }
+
+
+def of_a_count(kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Bounds of a count or a length: as in Great Expectations, without what is behind the point."""
+    return {
+        key: int(said) if isinstance(said, float) and key in _SAID else said
+        for key, said in kwargs.items()
     }
 
 

@@ -1,7 +1,7 @@
 """Statements about a column or a table as a whole: what is observed of it, and how it is judged."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any
 
@@ -10,7 +10,7 @@ import polars as pl
 from ml_assets.validation.conditions import where
 from ml_assets.validation.contract import Expectation
 from ml_assets.validation.results import Verdict
-from ml_assets.validation.values import bounds, literal, span_words, within, without_nan
+from ml_assets.validation.values import bounds, literal, of_a_count, span_words, within, without_nan
 
 _SHOWN_VALUES = 5
 
@@ -43,6 +43,13 @@ _OBSERVED: Mapping[str, tuple[str, Callable[[pl.Expr], pl.Expr]]] = {
     ),
 }
 """What each says of a column, and how it is found. The deviation is the sample's (n - 1)."""
+_COUNTS = {
+    "expect_column_unique_value_count_to_be_between",
+    "expect_table_row_count_to_be_between",
+    "expect_table_row_count_to_equal",
+    "expect_table_column_count_to_equal",
+}
+"""Those whose bounds are whole numbers; the one of columns between two is not among them."""
 
 
 def whole_rule(expectation: Expectation, schema: pl.Schema) -> WholeRule | None:
@@ -51,6 +58,8 @@ def whole_rule(expectation: Expectation, schema: pl.Schema) -> WholeRule | None:
     Raises:
         ContractError: a value of it is none of its column.
     """
+    if expectation.type in _COUNTS:
+        expectation = replace(expectation, kwargs=of_a_count(expectation.kwargs))
     if expectation.type in _OBSERVED:
         return _aggregate(expectation, schema)
     if expectation.type.startswith("expect_column_distinct_values_"):

@@ -45,6 +45,7 @@ OPTIONS = {
     "recall": {"snapshot", "lift", "author", "reason", "dry_run", "json"},
     "reliability": {"pipeline", "days", "json"},
     "cost": {"pipeline", "by", "json"},
+    "render": {"pipeline", "verb", "nodes", "attempt", "json"},
     "report": {"pipeline", "open"},
     "card": {"pipeline", "table", "partition", "open"},
     "suspects": {"pipeline", "format", "output"},

@@ -8,6 +8,7 @@ import pytest
 
 from ml_assets.errors import TrainingFailed, TrainingInterrupted
 from ml_assets.launch.failure import TABLE, judge
+from ml_assets.spec.endings import PRECEDENCE
 from ml_assets.spec.events import Failed
 from ml_assets.spec.program import EXIT_BUG, VERDICTS
 
@@ -118,6 +119,10 @@ def test_the_programs_own_verdicts_are_those_that_a_restart_would_only_repeat():
     """``VERDICTS`` is what the program itself ends a restart for; a bug it tells from the ranks."""
     final = {code for code, meaning in TABLE.items() if code > 0 and meaning.then != "again"}
     assert final - {EXIT_BUG} == VERDICTS
+
+
+def test_the_table_is_in_the_order_by_which_the_true_code_is_found():
+    assert tuple(TABLE) == PRECEDENCE
 
 
 def test_the_table_in_the_docs_is_the_table():

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ml_assets.settings import Settings
-from ml_assets.storage import s3_checkpoints
+from ml_assets.storage import s3
 from ml_assets_tests.operations.house import House
 from ml_assets_tests.storage.s3_server import BUCKET, S3Server, s3_server
 
@@ -62,7 +62,7 @@ def test_those_of_finished_sessions_go_in_their_time_and_of_others_never(
 def test_a_store_that_is_away_costs_no_session_and_is_told(
     tmp_path: Path, server: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(s3_checkpoints, "TRIES", 1)
+    monkeypatch.setattr(s3, "TRIES", 1)
     house = HouseOnS3(tmp_path, now=datetime.now(UTC))
     interrupted = house.begin_session(house.lay_out())
     put(server, interrupted.session)

@@ -141,7 +141,7 @@ def test_what_a_bucket_refuses_is_told_without_a_secret(
     elsewhere = files(path="s3://no-such-bucket/{partition}.csv")
     assert "there is no such bucket" in refusal(NOWHERE, elsewhere)
     assert "no file matches" in refusal(NOWHERE, ORDERS)
-    monkeypatch.setattr("ml_assets.storage.s3_checkpoints.TRIES", 1)
+    monkeypatch.setattr("ml_assets.storage.s3.TRIES", 1)
     server.faults.failing = -1
     said = refusal(NOWHERE, ORDERS)
     assert "it answered" in said

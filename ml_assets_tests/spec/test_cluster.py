@@ -1,5 +1,6 @@
 """The ``cluster:`` block: what Kubernetes would refuse is refused, and nothing trains again."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -56,6 +57,12 @@ def test_every_field_can_be_set_and_survives_being_written_and_read_again() -> N
     assert spec.cluster.cpu == "0.5"
     assert spec.cluster.tolerations[1] == Toleration(key="any")
     assert PipelineSpec.model_validate(spec.model_dump(mode="json", by_alias=True)) == spec
+
+
+def test_every_field_is_told_of() -> None:
+    docs = Path(__file__).parents[2] / "docs" / "add-a-pipeline.md"
+    told = docs.read_text().partition("| field of `cluster` |")[2].partition("\n\n")[0]
+    assert [field for field in ClusterSpec.model_fields if f"`{field}`" not in told] == []
 
 
 def test_a_spec_without_a_cluster_says_nothing_of_it_and_means_one_node() -> None:

@@ -22,7 +22,7 @@ from ml_assets.validation.whole_rules import whole_rule
 
 EXAMPLES = int(os.environ.get("ML_ASSETS_TEST_EXAMPLES", "8"))
 SCHEMA = {"a": pl.Float64, "b": pl.Float64, "c": pl.String}
-NUMBERS = st.sampled_from([None, float("nan"), 0.0, 1.0, 2.0])
+NUMBERS = st.sampled_from([None, float("nan"), -0.0, 0.0, 1.0, 2.0])
 WORDS = st.sampled_from([None, "", "a", "ab\n", "é1", "a-b"])
 TABLES = st.lists(st.tuples(NUMBERS, NUMBERS, WORDS), max_size=12)
 MOSTLY = st.sampled_from([0.0, 0.25, 0.5, 2 / 3, 0.75, 0.9, 1.0])
@@ -149,6 +149,11 @@ OF_TABLES: list[tuple[str, dict[str, Any]]] = [
         for strict in (True, False)
     ),
     *(
+        ("expect_table_row_count_to_be_between", {side: 2.5, f"strict_{side[:3]}": strict})
+        for side in ("min_value", "max_value")
+        for strict in (True, False)
+    ),
+    *(
         ("expect_table_columns_to_match_set", {"column_set": names, "exact_match": exact})
         for names in (["a", "b", "c"], ["a"], ["a", "z"], ["a", "b", "c", "z"])
         for exact in (True, False)
@@ -157,10 +162,13 @@ OF_TABLES: list[tuple[str, dict[str, Any]]] = [
         ("expect_table_columns_to_match_ordered_list", {"column_list": names})
         for names in (["a", "b", "c"], ["b", "a", "c"], ["a", "b"], ["a", "b", "c", "z"])
     ),
-    *(("expect_table_row_count_to_equal", {"value": value}) for value in (1, 2)),
-    *(("expect_table_column_count_to_equal", {"value": value}) for value in (2, 3)),
+    *(("expect_table_row_count_to_equal", {"value": value}) for value in (1, 2, 2.5)),
+    *(("expect_table_column_count_to_equal", {"value": value}) for value in (2, 3, 3.5)),
     *(("expect_column_to_exist", {"column": name}) for name in ("a", "z")),
-    *(("expect_table_column_count_to_be_between", {"min_value": value}) for value in (3, 4)),
+    *(
+        ("expect_table_column_count_to_be_between", {"min_value": value})
+        for value in (2.5, 3, 3.5, 4)
+    ),
     *(("expect_table_column_count_to_be_between", {"max_value": value}) for value in (2, 3)),
 ]
 """All there is to the table-level types."""

@@ -1,0 +1,318 @@
+"""What we ask a cluster: Jobs, pods, Services, events and logs of one namespace.
+
+A thin face of the official client: its methods make the calls, and their JSON becomes our own
+types at once. Every verb and resource here is in the Role of deploy/.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ml_assets.errors import ClusterAway, ClusterRefused
+from ml_assets.launch.kubernetes.connection import Connections, connect
+from ml_assets.launch.kubernetes.resources import (
+    LOG_SILENCE_SECONDS,
+    RAW,
+    Lines,
+    Listed,
+    Page,
+    Watched,
+    batch,
+    core,
+    decoded,
+    deleter,
+    lister,
+    streaming,
+    taking_for_done,
+)
+from ml_assets.launch.kubernetes.retries import BUDGET_SECONDS, Calls
+from ml_assets.launch.kubernetes.starting import QueueWord
+from ml_assets.launch.kubernetes.states import (
+    Happening,
+    JobState,
+    Json,
+    PodState,
+    happening,
+    job_state,
+    pod_state,
+)
+
+_KUEUE = "kueue.x-k8s.io"
+_KUEUE_VERSION = "v1beta1"
+_JOB_UID = "kueue.x-k8s.io/job-uid"
+_BETWEEN_LOOKS = (0.2, 2.0)
+"""Seconds between two looks at what is left of a deletion: the first, and the longest."""
+
+
+@dataclass(frozen=True)
+class Created:
+    """The Job is there, and we made it."""
+
+    job: JobState
+
+
+@dataclass(frozen=True)
+class AlreadyThere:
+    """The Job was there before: another worker made it, or we did in a former life."""
+
+    job: JobState
+
+
+class KubernetesApi:
+    """Asks one cluster for one namespace.
+
+    Args:
+        budget_seconds: within which a call is tried again.
+        environment: where KUBECONFIG is looked up; None: the process's own.
+        clock: monotonic seconds.
+        pause: waits so many seconds between two tries.
+    """
+
+    def __init__(
+        self,
+        namespace: str,
+        budget_seconds: float = BUDGET_SECONDS,
+        environment: Mapping[str, str] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.namespace = namespace
+        self.calls = Calls(Connections(lambda: connect(environment)), budget_seconds, clock, pause)
+        self._clock = clock
+        self._pause = pause
+
+    # --- Jobs and Services ------------------------------------------------------------------------
+
+    def create_job(self, manifest: Json) -> Created | AlreadyThere:
+        """Create a Job by its name, once: where the answer was lost, it is looked for.
+
+        Raises:
+            ClusterRefused: forbidden, not valid, no such namespace, quota spent.
+            ClusterAway: no answer within the budget.
+        """
+        name = manifest["metadata"]["name"]
+
+        def create(client: Any) -> Json:
+            return decoded(batch(client).create_namespaced_job(self.namespace, manifest, **RAW))
+
+        def look(client: Any) -> Json | None:
+            return self._job(client, name)
+
+        try:
+            return Created(job_state(self.calls.ask(f"create Job {name}", create, look)))
+        except ClusterRefused as refused:
+            if refused.status != 409:
+                raise
+            there = self.job(name)
+            return AlreadyThere(there) if there else self.create_job(manifest)
+
+    def create_service(self, manifest: Json) -> None:
+        """Create a Service by its name; one that is there already is ours.
+
+        Raises:
+            ClusterRefused, ClusterAway: see ``create_job``.
+        """
+        name = manifest["metadata"]["name"]
+
+        def create(client: Any) -> Json:
+            return decoded(core(client).create_namespaced_service(self.namespace, manifest, **RAW))
+
+        with taking_for_done(409):
+            self.calls.ask(f"create Service {name}", create)
+
+    def job(self, name: str) -> JobState | None:
+        """The Job of this name; None: there is none."""
+        found = self.calls.ask(f"read Job {name}", lambda client: self._job(client, name) or {})
+        return job_state(found) if found else None
+
+    def jobs(self, selector: str) -> list[JobState]:
+        """The Jobs with these labels."""
+        return [job_state(item) for item in self.all_of("jobs", selector).items]
+
+    def pods(self, selector: str) -> list[PodState]:
+        """The pods with these labels."""
+        return [pod_state(item) for item in self.all_of("pods", selector).items]
+
+    def delete(self, selector: str, within: float) -> None:
+        """Delete the Jobs with these labels, their pods and Services, and wait until all are gone.
+
+        Pods get their grace to save in. What a dead node keeps from ending is then deleted by
+        force: what may still run there can write nothing that counts, for a newer attempt may.
+
+        Args:
+            within: seconds, the pods' grace included; as long again after the force.
+
+        Raises:
+            ClusterAway: something is left then, or no answer.
+            ClusterRefused: we may not.
+        """
+        self._delete_all("jobs", selector)
+        self._delete_all("services", selector)
+        if not self._gone(selector, within):
+            self._delete_all("pods", selector, grace=0)
+            if not self._gone(selector, within):
+                raise ClusterAway(
+                    f"{self.calls.where} still has {', '.join(self._left(selector))} in namespace"
+                    f" {self.namespace}, long after they were deleted. Look at their finalizers and"
+                    f" nodes; `kubectl delete jobs,pods,services -l {selector}`."
+                )
+
+    # --- what goes on -----------------------------------------------------------------------------
+
+    def all_of(self, kind: Listed, selector: str) -> Page:
+        """All objects now, asked for until there is an answer."""
+        return self.calls.ask(f"list {kind}", lambda client: self._list(client, kind, selector))
+
+    def page(self, kind: Watched, selector: str) -> Page:
+        """All objects now, asked for once."""
+        return self.calls.once(f"list {kind}", lambda client: self._list(client, kind, selector))
+
+    def stream(
+        self, kind: Watched, selector: str, version: str, seconds: int, silence: float
+    ) -> Lines:
+        """Changes since a version, a JSON object a line, for so many seconds; asked for once.
+
+        Args:
+            silence: seconds without a word after which it is broken.
+
+        Raises:
+            ClusterRefused: with status 410, the version is too old.
+            ClusterAway: no answer.
+        """
+
+        def watch(client: Any) -> Lines:
+            return Lines(
+                lister(client, kind)(
+                    self.namespace,
+                    label_selector=selector,
+                    resource_version=version,
+                    allow_watch_bookmarks=True,
+                    timeout_seconds=seconds,
+                    watch=True,
+                    **streaming(silence),
+                )
+            )
+
+        return self.calls.once(f"watch {kind}", watch)
+
+    def log(self, pod: str, since_seconds: int | None = None) -> Lines:
+        """A pod's log as it grows, each line with its time; asked for once.
+
+        Args:
+            since_seconds: only what is younger; None: from the beginning.
+
+        Raises:
+            ClusterRefused: with status 400, no container runs yet; with 404, the pod is gone.
+            ClusterAway: no answer.
+        """
+        since = {} if since_seconds is None else {"since_seconds": since_seconds}
+
+        def follow(client: Any) -> Lines:
+            how = {**since, **streaming(LOG_SILENCE_SECONDS), "timestamps": True}
+            return Lines(
+                core(client).read_namespaced_pod_log(pod, self.namespace, follow=True, **how)
+            )
+
+        return self.calls.once(f"read the log of {pod}", follow)
+
+    def tail(self, pod: str, lines: int) -> str:
+        """The end of a pod's log; empty where there is none (any more)."""
+
+        def read(client: Any) -> str:
+            how = {**RAW, "tail_lines": lines}
+            answer = core(client).read_namespaced_pod_log(pod, self.namespace, **how)
+            return bytes(answer.data).decode(errors="replace")
+
+        with taking_for_done(400, 404):
+            return self.calls.ask(f"read the log of {pod}", read)
+        return ""
+
+    # --- why nothing happens ----------------------------------------------------------------------
+
+    def happenings(self, uid: str) -> Sequence[Happening]:
+        """The events about an object, oldest first."""
+
+        def read(client: Any) -> Json:
+            how = {**RAW, "field_selector": f"involvedObject.uid={uid}"}
+            return decoded(core(client).list_namespaced_event(self.namespace, **how))
+
+        found = [happening(item) for item in self.calls.ask("list events", read)["items"]]
+        return sorted(found, key=lambda one: one.last.timestamp() if one.last else 0.0)
+
+    def queue_word(self, job: JobState, queue: str) -> QueueWord | None:
+        """What Kueue says of a Job that it has not admitted; None: nothing."""
+        workloads = self._kueue("workloads", label_selector=f"{_JOB_UID}={job.uid}")
+        for workload in (workloads or {}).get("items", ()):
+            for one in (workload.get("status") or {}).get("conditions") or ():
+                if one["type"] == "QuotaReserved" and one["status"] == "False":
+                    said = one.get("message") or ""
+                    return QueueWord(said, missing="doesn't exist" in said)
+        if self._kueue("localqueues", queue) is None:
+            return QueueWord(f"there is no LocalQueue {queue} in {self.namespace}", missing=True)
+        return None
+
+    def _kueue(self, plural: str, name: str | None = None, **asked: str) -> Json | None:
+        def read(client: Any) -> Json:
+            from kubernetes.client import CustomObjectsApi
+
+            custom = CustomObjectsApi(client)
+            where = (_KUEUE, _KUEUE_VERSION, self.namespace, plural)
+            if name is not None:
+                return decoded(custom.get_namespaced_custom_object(*where, name, **RAW))
+            return decoded(custom.list_namespaced_custom_object(*where, **asked, **RAW))
+
+        with taking_for_done(404):
+            return self.calls.ask(f"read {plural} of Kueue", read)
+        return None
+
+    # --- single calls -----------------------------------------------------------------------------
+
+    def _list(self, client: Any, kind: Listed, selector: str) -> Page:
+        found = decoded(lister(client, kind)(self.namespace, label_selector=selector, **RAW))
+        return Page(found["items"], found["metadata"]["resourceVersion"])
+
+    def _job(self, client: Any, name: str) -> Json | None:
+        from kubernetes.client import ApiException
+
+        try:
+            return decoded(batch(client).read_namespaced_job(name, self.namespace, **RAW))
+        except ApiException as error:
+            if error.status == 404:
+                return None
+            raise
+
+    def _delete_all(self, kind: Listed, selector: str, grace: int | None = None) -> None:
+        for item in self.all_of(kind, selector).items:
+            meta = item["metadata"]
+            if grace is None and meta.get("deletionTimestamp"):
+                continue
+            body = {"propagationPolicy": "Foreground" if kind == "jobs" else "Background"}
+            body |= {} if grace is None else {"gracePeriodSeconds": grace}
+            self._delete(kind, meta["name"], body)
+
+    def _delete(self, kind: Listed, name: str, body: Json) -> None:
+        def delete(client: Any) -> Json:
+            return decoded(deleter(client, kind)(name, self.namespace, body=body, **RAW))
+
+        with taking_for_done(404):
+            self.calls.ask(f"delete {name} of {kind}", delete)
+
+    def _gone(self, selector: str, within: float) -> bool:
+        """Wait until nothing with these labels is left."""
+        deadline = self._clock() + within
+        wait, longest = _BETWEEN_LOOKS
+        while self._left(selector):
+            if self._clock() > deadline:
+                return False
+            self._pause(wait)
+            wait = min(wait * 1.5, longest)
+        return True
+
+    def _left(self, selector: str) -> list[str]:
+        kinds: tuple[Listed, ...] = ("jobs", "pods", "services")
+        return [
+            f"{kind[:-1]} {item['metadata']['name']}"
+            for kind in kinds
+            for item in self.all_of(kind, selector).items
+        ]

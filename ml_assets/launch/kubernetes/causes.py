@@ -1,0 +1,282 @@
+"""The table of what can happen to a Job on the cluster, and the verdict that is made of a line.
+
+The words are Kubernetes's own where it has some. What the training program says of itself is in
+``launch.failure.TABLE``.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ml_assets.launch.failure import TABLE, Next
+from ml_assets.launch.kubernetes.states import PodState
+from ml_assets.spec.program import EXIT_OUT_OF_MEMORY
+
+Kind = Literal["error", "infrastructure", "start"]
+"""Whose budget it is: the program's errors, what the cluster takes away, what never began."""
+_KINDS: dict[Next, Kind] = {
+    "stop": "error",
+    "again": "error",
+    "interrupted": "error",
+    "lost": "infrastructure",
+    "unstarted": "start",
+    "no_room": "start",
+}
+
+
+@dataclass(frozen=True)
+class Cause:
+    """A line of the table: what happened, what a person can do, and what is done next."""
+
+    what: str
+    remedy: str
+    then: Next
+
+
+# What ends an attempt that ran, in the order in which it is looked for (who took a pod away counts
+# before what the others made of its loss); then what keeps one from running. docs/cluster.md shows
+# it; a test holds the two together.
+CAUSES: dict[str, Cause] = {
+    "DeadlineExceeded": Cause(
+        "it ran longer than cluster.deadline_hours allows",
+        "Raise cluster.deadline_hours and run again: it goes on from the last whole checkpoint.",
+        "stop",
+    ),
+    "CudaOutOfMemory": Cause(
+        "the memory of a GPU ran out",
+        TABLE[EXIT_OUT_OF_MEMORY].remedy,
+        "stop",
+    ),
+    "OOMKilled": Cause(
+        "memory ran out: a container went over its limit, and the kernel killed it",
+        "Raise cluster.memory, or lower training.batch_size. Shared memory and scratch files in"
+        " memory count, too.",
+        "again",
+    ),
+    "ScratchFull": Cause(
+        "it wrote more than cluster.scratch or cluster.shared_memory allows",
+        "Raise the one that is named; a pod holds its data, its checkpoints and its log there.",
+        "stop",
+    ),
+    "Evicted": Cause(
+        "its node ran short of something, and evicted it",
+        "Nothing: it goes on elsewhere. If it comes back, request what it really uses"
+        " (cluster.memory, cluster.scratch).",
+        "lost",
+    ),
+    "Preempted": Cause(
+        "the scheduler gave its place to a pod of higher priority",
+        "Nothing: it goes on when there is room. A higher cluster.priority_class loses less.",
+        "lost",
+    ),
+    "PreemptedByQueue": Cause(
+        "Kueue took its quota back for another job",
+        "Nothing: it goes on when it is admitted again. A higher priority, or a queue with a"
+        " larger guaranteed quota, loses less.",
+        "lost",
+    ),
+    "SpotTaken": Cause(
+        "its spot node was taken back",
+        "Nothing: it goes on from the last whole checkpoint. Without training.spot it runs on"
+        " nodes that stay.",
+        "lost",
+    ),
+    "NodeShutdown": Cause(
+        "its node was drained or shut down",
+        "Nothing: it goes on from the last whole checkpoint, on another node.",
+        "lost",
+    ),
+    "NodeLost": Cause(
+        "its node was lost: it no longer answers, or is gone",
+        "Nothing: it goes on from the last whole checkpoint, on another node.",
+        "lost",
+    ),
+    "NodeRefused": Cause(
+        "its node refused it after the scheduler had placed it there",
+        "Nothing: it is placed again. If it comes back, look at that node's device plugin.",
+        "lost",
+    ),
+    "JobDeleted": Cause(
+        "somebody deleted its Job",
+        "Run again to go on from the last whole checkpoint.",
+        "interrupted",
+    ),
+    "GpuFault": Cause(
+        "a GPU failed",
+        "Nothing: it goes on elsewhere. Drain the node that is named, and have its GPU examined"
+        " (dmesg shows the Xid).",
+        "lost",
+    ),
+    "PodDeleted": Cause(
+        "somebody deleted one of its pods",
+        "Nothing: it goes on from the last whole checkpoint.",
+        "lost",
+    ),
+    "NcclFault": Cause(
+        "the GPUs of its nodes lost each other (NCCL)",
+        "Nothing: it goes on elsewhere. If it comes back, look at the network of those nodes.",
+        "lost",
+    ),
+    "ToldToStop": Cause(
+        "it was told to stop, and nobody says by whom: most likely its node shut down",
+        "Nothing: it goes on from the last whole checkpoint.",
+        "lost",
+    ),
+    "Unexplained": Cause(
+        "it failed before it could say why",
+        "Look at the log, and at `kubectl describe` of what is named.",
+        "again",
+    ),
+    # --- what keeps an attempt from running -------------------------------------------------------
+    "Unschedulable": Cause(
+        "no node can take all its pods",
+        "Add nodes, wait for a quieter hour, or ask for less: cluster.nodes, gpus_per_node, cpu,"
+        " memory, node_selector. cluster.min_nodes lets it go on with fewer.",
+        "no_room",
+    ),
+    "ImagePull": Cause(
+        "its image cannot be pulled",
+        "Check ML_ASSETS_TRAINING_IMAGE, and that ML_ASSETS_PULL_SECRET names a Secret that may"
+        " read it.",
+        "stop",
+    ),
+    "RegistryAway": Cause(
+        "its image cannot be pulled, for the registry does not answer",
+        "See that the nodes reach the registry, and run again.",
+        "unstarted",
+    ),
+    "InvalidImageName": Cause(
+        "the name of its image is none",
+        "Set ML_ASSETS_TRAINING_IMAGE to repository@sha256:...",
+        "stop",
+    ),
+    "ErrImageNeverPull": Cause(
+        "its image is not on the node, which may not pull it",
+        "Put it there, or let the node pull it.",
+        "stop",
+    ),
+    "CreateContainerConfigError": Cause(
+        "a Secret or ConfigMap that its pods need is missing, or lacks a key",
+        "Create what is named in the same namespace; ML_ASSETS_TRAINING_SECRET is the Secret with"
+        " the keys to the object store.",
+        "stop",
+    ),
+    "ContainerStart": Cause(
+        "its container cannot be started",
+        "Check that ML_ASSETS_TRAINING_IMAGE is the training image of this version.",
+        "stop",
+    ),
+    "VolumeMount": Cause(
+        "a volume of its pods, or their network, cannot be set up",
+        "Look at the node that is named; a Secret that is mounted has to be there.",
+        "unstarted",
+    ),
+    "QuotaExceeded": Cause(
+        "the quota of the namespace does not allow its pods",
+        "Ask for less, wait until others end, or have the ResourceQuota raised.",
+        "unstarted",
+    ),
+    "QuotaTooSmall": Cause(
+        "the whole quota of the namespace is too small for its pods, even if nobody else ran",
+        "Ask for less (cluster.nodes, gpus_per_node, cpu, memory), or have the ResourceQuota"
+        " raised.",
+        "stop",
+    ),
+    "PodsForbidden": Cause(
+        "the cluster does not allow its pods",
+        "Change what is named: a rule of the namespace, a priority class, or a limit.",
+        "stop",
+    ),
+    "QueueMissing": Cause(
+        "its Kueue queue is not there",
+        "Set cluster.queue to a LocalQueue of this namespace, or have it made.",
+        "stop",
+    ),
+    "NotStarted": Cause(
+        "its pods did not begin to run, and nobody says why",
+        "Look at `kubectl describe` of what is named; the nodes may pull a large image slowly.",
+        "unstarted",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What happened, and what is done next."""
+
+    cause: str
+    """A key of ``CAUSES``, or the program's own end: ``exit 66``."""
+    then: Next
+    what: str
+    words: str
+    """What Kubernetes said, or the program; may be empty."""
+    remedy: str
+    code: int
+    """The program's exit code, or a negative signal; 0: it has none."""
+    pod: str | None = None
+    node: str | None = None
+    avoid: str | None = None
+    """A node that the next attempt should not run on."""
+    room: int | None = None
+    """Pods that found a node, where not all did."""
+    of_program: bool = False
+    """The program ended by itself: its events and ``launch.failure.judge`` tell more."""
+
+    @property
+    def kind(self) -> Kind:
+        """Whose budget it is."""
+        return _KINDS[self.then]
+
+    def report(self, attempt: str) -> str:
+        """For an operator: what happened, what was said, what to do."""
+        at = f" ({', '.join(filter(None, [self.pod, self.node and f'on {self.node}']))})"
+        lines = [f"{attempt} stopped: {self.what}{at if self.pod else ''}."]
+        if self.words:
+            lines.append(f"  It said: {self.words}")
+        return "\n".join([*lines, f"  What to do: {self.remedy}"])
+
+    @property
+    def metadata(self) -> dict[str, str | int]:
+        """For the record of the run; nothing that is not known."""
+        known: dict[str, str | int | None] = {
+            "cause": self.cause,
+            "kind": self.kind,
+            "pod": self.pod,
+            "node": self.node,
+            "exit_code": self.code or None,
+            "words": self.words or None,
+            "room": self.room,
+        }
+        return {key: value for key, value in known.items() if value is not None}
+
+
+def of_cause(
+    cause: str,
+    words: str = "",
+    pod: PodState | None = None,
+    *,
+    code: int = 0,
+    room: int | None = None,
+) -> Verdict:
+    """The verdict of a line of the table."""
+    line = CAUSES[cause]
+    return Verdict(
+        cause=cause,
+        then=line.then,
+        what=line.what,
+        words=one_line(words),
+        remedy=line.remedy,
+        code=code or (signed(pod.ended.exit_code) if pod and pod.ended else 0),
+        pod=pod.name if pod else None,
+        node=pod.node if pod else None,
+        room=room,
+    )
+
+
+def signed(exit_code: int) -> int:
+    """A container that a signal ended exits with 128 more than it; our tables say minus it."""
+    return 128 - exit_code if 128 < exit_code <= 128 + 64 else exit_code
+
+
+def one_line(text: str) -> str:
+    """What somebody said, fit for a sentence."""
+    return " ".join(text.split())[:500]

@@ -1,0 +1,351 @@
+"""What an attempt is on a cluster: an Indexed Job and, for several pods, a headless Service.
+
+Pure functions of what is asked for and of the settings. The same order is the same manifest, so
+that whoever launches it again finds what is there already.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ml_assets.errors import SettingsError
+from ml_assets.launch.kubernetes.names import (
+    ATTEMPT_LABEL,
+    SESSION_LABEL,
+    job_name,
+    labels,
+    pod_host,
+    slug_of,
+)
+from ml_assets.launch.process import environment
+from ml_assets.settings import Cluster
+from ml_assets.settings.cluster import Taint
+from ml_assets.spec.cluster import ClusterSpec, Toleration
+from ml_assets.spec.notice import notice_seconds
+from ml_assets.spec.program import VERDICTS, World
+from ml_assets.spec.training import TrainingSpec
+
+Manifest = dict[str, Any]
+
+CONTAINER = "training"
+USER = 10001
+"""User, group and owner of the volumes; the training image has no other."""
+PORT = 29500
+"""Of the first pod, where the nodes find each other."""
+SCRATCH = "/scratch"
+SHARED_MEMORY = "/dev/shm"
+TTL_SECONDS = 24 * 3600
+"""A Job that ended with nobody to clear it away stays as long, for people who look after it."""
+HAND_OVER_SECONDS = 30
+"""After the program: the last events, the result and the last word go to the store."""
+QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+QUEUE_PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
+SESSION_ANNOTATION = "ml-assets.io/session"
+REQUEST_ANNOTATION = "ml-assets.io/request"
+
+_USUAL_MB_PER_SECOND = 100.0
+_USUAL_STATE_BYTES = 10**9
+_LEAST_SAVE_SECONDS, _MOST_SAVE_SECONDS = 20, 3600
+_STAYS = {
+    "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
+    "karpenter.sh/do-not-disrupt": "true",
+}
+"""No node is emptied to save its price while all others would wait for it."""
+
+
+@dataclass(frozen=True)
+class JobOrder:
+    """One attempt to be run on a cluster."""
+
+    pipeline: str
+    session: str
+    attempt: int
+    verb: str
+    world: World
+    """As many pods as it has nodes; after a shrink fewer than ``cluster`` asks for."""
+    cluster: ClusterSpec
+    spot: bool
+    """On machines that may be taken away."""
+    request: str
+    """``s3://``: where the pods find what they are asked."""
+    grace_seconds: int
+    """From the notice to the end of the program: see ``save_seconds``."""
+
+    @property
+    def name(self) -> str:
+        """Of the Job and of the Service."""
+        return job_name(self.session, self.attempt)
+
+
+def save_seconds(training: TrainingSpec | None, state_bytes: int | None = None) -> int:
+    """How long a program has to save after a notice: ``2 * write + 15`` seconds (``spec.notice``).
+
+    Args:
+        training: None: a score or an examination, which has nothing to save.
+        state_bytes: of a checkpoint; None: not known, taken for 1 GB.
+
+    Returns:
+        Seconds from 20 to 3600. Without ``spot`` the store is taken to write 100 MB a second.
+    """
+    if training is None:
+        return _LEAST_SAVE_SECONDS
+    rate = training.spot.write_mb_per_second if training.spot else _USUAL_MB_PER_SECOND
+    needed = notice_seconds(_USUAL_STATE_BYTES if state_bytes is None else state_bytes, rate)
+    return math.ceil(min(max(needed, _LEAST_SAVE_SECONDS), _MOST_SAVE_SECONDS))
+
+
+def job_manifest(order: JobOrder, settings: Cluster) -> Manifest:
+    """The Indexed Job of an attempt: ``batch/v1``, whole or not at all.
+
+    Raises:
+        SettingsError: it is for spot machines, and nothing says which those are.
+    """
+    if order.spot and not settings.spot_selector and order.cluster.queue is None:
+        raise SettingsError(
+            f"{order.pipeline}: training.spot asks for machines that may be taken away, and"
+            " ML_ASSETS_SPOT_SELECTOR does not say which nodes those are. Set it to their label,"
+            " such as cloud.google.com/gke-spot=true, name a queue that knows them"
+            " (cluster.queue), or remove training.spot."
+        )
+    nodes = order.world.nodes
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "name": order.name,
+            "namespace": settings.namespace,
+            "labels": {**_labels(order, settings), **_queue_labels(order.cluster)},
+            "annotations": _annotations(order),
+        },
+        "spec": {
+            "completionMode": "Indexed",
+            "completions": nodes,
+            "parallelism": nodes,
+            "backoffLimit": 0,
+            "podReplacementPolicy": "Failed",  # never two live pods of one index
+            "podFailurePolicy": _failure_policy(),
+            "activeDeadlineSeconds": math.ceil(order.cluster.deadline_hours * 3600),
+            "ttlSecondsAfterFinished": TTL_SECONDS,
+            # Kueue releases it when all its pods fit; without Kueue it must not begin
+            "suspend": order.cluster.queue is not None,
+            "template": {
+                "metadata": {
+                    "labels": _labels(order, settings),
+                    "annotations": {**_annotations(order), **_STAYS},
+                },
+                "spec": _pod_spec(order, settings),
+            },
+        },
+    }
+
+
+def service_manifest(order: JobOrder, settings: Cluster, owner_uid: str | None = None) -> Manifest:
+    """The headless Service through which the pods of an attempt find each other by name.
+
+    Args:
+        owner_uid: of the Job, with which it goes; None: as it looks before there is one.
+    """
+    owner = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "name": order.name,
+        "uid": owner_uid,
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {
+            "name": order.name,
+            "namespace": settings.namespace,
+            "labels": _labels(order, settings),
+            "annotations": _annotations(order),
+            **({} if owner_uid is None else {"ownerReferences": [owner]}),
+        },
+        "spec": {
+            "clusterIP": "None",
+            # torchrun meets before any pod is ready: its name has to resolve from the start
+            "publishNotReadyAddresses": True,
+            "selector": _of_attempt(order),
+            "ports": [{"name": "rendezvous", "port": PORT, "protocol": "TCP"}],
+        },
+    }
+
+
+def manifests(order: JobOrder, settings: Cluster) -> list[Manifest]:
+    """All that an attempt is on the cluster; a Service only where pods have to find each other."""
+    job = job_manifest(order, settings)
+    return [service_manifest(order, settings), job] if order.world.nodes > 1 else [job]
+
+
+def _failure_policy() -> Manifest:
+    """What ends the whole Job at the first pod, and is named in its condition ``FailureTarget``.
+
+    FailJob also for a pod that was taken away: the Job controller would put one pod in its place
+    after a back-off (10 s and more) and leave the others to die on time-outs of a round that cannot
+    be joined, 66 to 168 seconds in all. The launcher makes a new Job at once, from the checkpoint.
+    """
+    verdicts = {"containerName": CONTAINER, "operator": "In", "values": sorted(VERDICTS)}
+    return {
+        "rules": [
+            {"action": "FailJob", "onExitCodes": verdicts},
+            {
+                "action": "FailJob",
+                "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}],
+            },
+        ]
+    }
+
+
+def _labels(order: JobOrder, settings: Cluster) -> dict[str, str]:
+    bought = "spot" if order.spot else settings.bought
+    return labels(order.pipeline, order.session, order.attempt, order.verb, bought)
+
+
+def _of_attempt(order: JobOrder) -> dict[str, str]:
+    """Selects its pods and no others."""
+    return {SESSION_LABEL: slug_of(order.session), ATTEMPT_LABEL: str(order.attempt)}
+
+
+def _annotations(order: JobOrder) -> dict[str, str]:
+    return {SESSION_ANNOTATION: order.session, REQUEST_ANNOTATION: order.request}
+
+
+def _queue_labels(cluster: ClusterSpec) -> dict[str, str]:
+    named = {QUEUE_LABEL: cluster.queue, QUEUE_PRIORITY_LABEL: cluster.queue_priority}
+    return {label: value for label, value in named.items() if value is not None}
+
+
+def _pod_spec(order: JobOrder, settings: Cluster) -> Manifest:
+    cluster = order.cluster
+    spot = dict(settings.spot_selector) if order.spot else {}
+    taints = settings.spot_taints if order.spot else ()
+    tolerations = [*map(_toleration, cluster.tolerations), *map(_tolerates, taints)]
+    pull = [{"name": settings.pull_secret}] if settings.pull_secret else []
+    optional: Manifest = {
+        "subdomain": order.name if order.world.nodes > 1 else None,
+        "nodeSelector": {**cluster.node_selector, **spot},
+        "tolerations": tolerations,
+        "priorityClassName": cluster.priority_class,
+        "topologySpreadConstraints": _spread(order),
+        "imagePullSecrets": pull,
+    }
+    return {
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": order.grace_seconds + HAND_OVER_SECONDS,
+        "automountServiceAccountToken": False,  # the program never speaks to the cluster
+        "enableServiceLinks": False,  # else every Service of the namespace is in the environment
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": USER,
+            "runAsGroup": USER,
+            "fsGroup": USER,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        **{name: value for name, value in optional.items() if value},
+        "containers": [_container(order, settings)],
+        "volumes": [
+            {"name": "scratch", "emptyDir": {"sizeLimit": cluster.scratch}},
+            {
+                "name": "shared-memory",
+                "emptyDir": {"medium": "Memory", "sizeLimit": cluster.shared_memory},
+            },
+        ],
+    }
+
+
+def _container(order: JobOrder, settings: Cluster) -> Manifest:
+    return {
+        "name": CONTAINER,
+        "image": settings.image,
+        "imagePullPolicy": "IfNotPresent",  # by digest: what is there is what is meant
+        "command": ["python", "-m", "ml_assets.training.staging"],
+        "args": _arguments(order),
+        "env": [{"name": name, "value": value} for name, value in _variables(order, settings)],
+        "envFrom": [{"secretRef": {"name": settings.secret}}],
+        "resources": _resources(order),
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        # a program that dies before it can reach the store still says why
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": [
+            {"name": "scratch", "mountPath": SCRATCH},
+            {"name": "shared-memory", "mountPath": SHARED_MEMORY},
+        ],
+    }
+
+
+def _arguments(order: JobOrder) -> list[str]:
+    """Of ``ml_assets.training.staging``; Kubernetes puts the pod's own index in."""
+    arguments = ["--request", order.request, "--scratch", SCRATCH]
+    arguments += ["--grace", str(order.grace_seconds)]
+    if order.world.nodes == 1:
+        return arguments
+    own = f"{order.name}-$(JOB_COMPLETION_INDEX).{order.name}"
+    first = f"{pod_host(order.name, 0)}:{PORT}"
+    return [*arguments, "--rendezvous", first, "--address", own]
+
+
+def _variables(order: JobOrder, settings: Cluster) -> list[tuple[str, str]]:
+    """What the program needs besides the Secret's keys, and no secret."""
+    store = {
+        "AWS_ENDPOINT_URL": settings.s3_endpoint,
+        "AWS_REGION": settings.s3_region,
+        "AWS_DEFAULT_REGION": settings.s3_region,  # the one that boto3 reads
+    }
+    given = {
+        **environment(order.world.threads, {}),
+        # the root file system is read-only, and the user has no home
+        "HOME": SCRATCH,
+        "TMPDIR": f"{SCRATCH}/tmp",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONUNBUFFERED": "1",
+        **{name: value for name, value in store.items() if value is not None},
+    }
+    return sorted(given.items())
+
+
+def _resources(order: JobOrder) -> Mapping[str, Mapping[str, str]]:
+    """Requests are limits, so that nothing is taken back; all but the cores.
+
+    A limit of cores stops a process for the rest of each 100 ms in which it had its share, and with
+    it every process of the collective; a request alone is a share, and never a stop.
+    """
+    cluster = order.cluster
+    held = {"memory": cluster.memory, "ephemeral-storage": cluster.scratch}
+    gpus = min(cluster.gpus_per_node, order.world.procs)  # one to a process
+    if gpus and order.verb in ("train", "measure"):  # the others compute on the CPU
+        held[cluster.gpu_resource] = str(gpus)
+    return {"requests": {"cpu": cluster.cpu, **held}, "limits": held}
+
+
+def _toleration(declared: Toleration) -> Manifest:
+    value = {"operator": "Exists"} if declared.value is None else _equal(declared.value)
+    effect = {} if declared.effect is None else {"effect": declared.effect}
+    return {"key": declared.key, **value, **effect}
+
+
+def _tolerates(taint: Taint) -> Manifest:
+    value = {"operator": "Exists"} if taint.value is None else _equal(taint.value)
+    return {"key": taint.key, **value, "effect": taint.effect}
+
+
+def _equal(value: str) -> Manifest:
+    return {"operator": "Equal", "value": value}
+
+
+def _spread(order: JobOrder) -> list[Manifest]:
+    """A wish: a training that could run is not kept back because one zone is full."""
+    if order.cluster.spread_over is None or order.world.nodes == 1:
+        return []
+    return [
+        {
+            "maxSkew": 1,
+            "topologyKey": order.cluster.spread_over,
+            "whenUnsatisfiable": "ScheduleAnyway",
+            "labelSelector": {"matchLabels": _of_attempt(order)},
+        }
+    ]

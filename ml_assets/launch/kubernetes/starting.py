@@ -1,0 +1,219 @@
+"""Why an attempt does not run yet, and when to stop waiting for it."""
+
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from ml_assets.launch.kubernetes.causes import Verdict, of_cause, one_line
+from ml_assets.launch.kubernetes.quota import too_small
+from ml_assets.launch.kubernetes.states import Happening, JobState, PodState
+
+QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+"""On a Job that Kueue admits: it is created suspended."""
+
+# seconds that a cause may last before it ends the attempt. What only a person can mend is told
+# quickly; a cause that comes and goes gets the time that it usually takes to go.
+PATIENCE: Mapping[str, float] = {
+    "ImagePull": 20,  # kubelets pull again after ten seconds: one refusal may be a passing one
+    "RegistryAway": 300,
+    "InvalidImageName": 0,
+    "ErrImageNeverPull": 0,
+    "CreateContainerConfigError": 20,
+    "ContainerStart": 20,
+    "VolumeMount": 300,
+    "QuotaTooSmall": 0,
+    "PodsForbidden": 20,
+    "QueueMissing": 0,
+    "NotStarted": 1800,  # a new node, its drivers and ten gigabytes of image
+}
+_OF_SPEC = {"Unschedulable", "QuotaExceeded"}
+"""Waiting for room: how long is worth it the spec says."""
+_BETWEEN_QUESTIONS = 15.0
+"""Seconds between two looks at the events: each is a call to the cluster."""
+
+_PULLS = {"ErrImagePull", "ImagePullBackOff", "ErrRegistryUnavailable", "RegistryUnavailable"}
+_BACK_OFF = "Back-off pulling image"
+_STARTS = {"CreateContainerError", "RunContainerError", "StartError", "ContainerCannotRun"}
+_MOUNTS = {"FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox", "FailedMapVolume"}
+_DENIED = re.compile(
+    r"not ?found|manifest unknown|unauthorized|denied|forbidden|authentication required"
+    r"|does not exist|invalid reference|no match for platform",
+    re.IGNORECASE,
+)
+"""A registry's answer that asking again does not change."""
+
+
+@dataclass(frozen=True)
+class QueueWord:
+    """What Kueue says of a Job that it has not admitted."""
+
+    message: str
+    missing: bool
+    """The queue itself is not there."""
+
+
+class Explains(Protocol):
+    """Whom to ask why nothing happens; each question is a call to the cluster."""
+
+    def happenings(self, uid: str) -> Sequence[Happening]:
+        """The events about an object."""
+        ...
+
+    def queue_word(self, job: JobState, queue: str) -> QueueWord | None:
+        """What Kueue says of a suspended Job; None: nothing."""
+        ...
+
+
+@dataclass(frozen=True)
+class Stuck:
+    """What keeps an attempt from running."""
+
+    cause: str
+    """A key of ``causes.CAUSES``; ``Queued`` and ``Suspended`` may last for ever."""
+    words: str
+    pod: PodState | None = None
+    room: int | None = None
+
+    def __str__(self) -> str:
+        words = f": {self.words}" if self.words else ""
+        return f"waits ({self.cause}){words}"
+
+
+class StartUp:
+    """Looks at an attempt that is coming up, and says when it has waited long enough.
+
+    Args:
+        asks: for events and Kueue's words, now and then.
+        room_seconds: how long to wait for room: nodes or quota.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        asks: Explains,
+        room_seconds: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._asks = asks
+        self._room_seconds = room_seconds
+        self._clock = clock
+        self._asked = float("-inf")
+        self._happenings: Sequence[Happening] = ()
+        self._queue: QueueWord | None = None
+        self._stuck: Stuck | None = None
+        self._since = clock()
+
+    def look(self, job: JobState, pods: Sequence[PodState]) -> Stuck | Verdict | None:
+        """What it waits for; the verdict once that has lasted too long; None: all pods run."""
+        if started(job, pods):
+            self._stuck = None
+            return None
+        self._ask(job, pods)
+        stuck = stuck_on(job, pods, self._happenings, self._queue)
+        if self._stuck is None or not _same(self._stuck, stuck):
+            self._since = self._clock()
+        elif stuck.words.startswith(_BACK_OFF):
+            stuck = self._stuck  # it says less than the error before it
+        self._stuck = stuck
+        patience = self._room_seconds if stuck.cause in _OF_SPEC else PATIENCE.get(stuck.cause)
+        if patience is None or self._clock() - self._since < patience:
+            return stuck
+        return of_cause(stuck.cause, stuck.words, stuck.pod, room=stuck.room)
+
+    def _ask(self, job: JobState, pods: Sequence[PodState]) -> None:
+        """Only where the states alone do not tell, and not all the time."""
+        if self._clock() - self._asked < _BETWEEN_QUESTIONS:
+            return
+        quiet = next((pod for pod in pods if _is_quiet(pod)), None)
+        queue = job.labels.get(QUEUE_LABEL)
+        if job.suspended and queue is not None:
+            self._queue = self._asks.queue_word(job, queue)
+        elif len(pods) < job.parallelism:
+            self._happenings = self._asks.happenings(job.uid)
+        elif quiet is not None:
+            self._happenings = self._asks.happenings(quiet.uid)
+        else:
+            return
+        self._asked = self._clock()
+
+
+def started(job: JobState, pods: Sequence[PodState]) -> bool:
+    """All its pods run, or did."""
+    return len(pods) >= job.parallelism and all(pod.phase != "Pending" for pod in pods)
+
+
+def stuck_on(
+    job: JobState,
+    pods: Sequence[PodState],
+    happenings: Sequence[Happening] = (),
+    queue: QueueWord | None = None,
+) -> Stuck:
+    """What keeps an attempt from running, by all that is known."""
+    if job.suspended:
+        return _suspended(job, queue)
+    pending = [pod for pod in pods if pod.phase == "Pending"]
+    of_pods = (found for pod in pending if (found := _of_container(pod)) is not None)
+    stuck = next(of_pods, None) or _uncreated(job, pods, happenings) or _unscheduled(job, pods)
+    if stuck is not None:
+        return stuck
+    quiet = next(iter(pending), None)
+    failing = [one for one in happenings if one.reason in _MOUNTS]
+    if failing and quiet is not None:
+        return Stuck("VolumeMount", one_line(failing[-1].message), quiet)
+    reason = quiet.waiting.reason if quiet and quiet.waiting else ""
+    return Stuck("NotStarted", reason or f"{len(pods)} of {job.parallelism} pods made", quiet)
+
+
+def _suspended(job: JobState, queue: QueueWord | None) -> Stuck:
+    name = job.labels.get(QUEUE_LABEL)
+    if name is None:
+        return Stuck("Suspended", "somebody suspended the Job; nothing runs until that is undone")
+    said = f" ({one_line(queue.message)})" if queue and queue.message else ""
+    missing = queue is not None and queue.missing
+    return Stuck("QueueMissing" if missing else "Queued", f"queue {name}{said}")
+
+
+def _of_container(pod: PodState) -> Stuck | None:
+    waiting = pod.waiting
+    if waiting is None:
+        return None
+    words = one_line(waiting.message)
+    if waiting.reason in {"InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError"}:
+        return Stuck(waiting.reason, words, pod)
+    if waiting.reason in _PULLS:
+        return Stuck("ImagePull" if _DENIED.search(words) else "RegistryAway", words, pod)
+    return Stuck("ContainerStart", words, pod) if waiting.reason in _STARTS else None
+
+
+def _uncreated(
+    job: JobState, pods: Sequence[PodState], happenings: Sequence[Happening]
+) -> Stuck | None:
+    failed = [one for one in happenings if one.reason == "FailedCreate"]
+    if len(pods) >= job.parallelism or not failed:
+        return None
+    words = one_line(failed[-1].message)
+    if "exceeded quota" not in words:
+        return Stuck("PodsForbidden", words)
+    small = too_small(words, job.parallelism)
+    return Stuck("QuotaTooSmall" if small else "QuotaExceeded", words)
+
+
+def _unscheduled(job: JobState, pods: Sequence[PodState]) -> Stuck | None:
+    without = [pod for pod in pods if pod.node is None and pod.unscheduled is not None]
+    if not without or without[0].unscheduled is None:
+        return None
+    room = sum(pod.node is not None for pod in pods)
+    words = f"{room} of {job.parallelism} pods have a node; {without[0].unscheduled.message}"
+    return Stuck("Unschedulable", one_line(words), without[0], room)
+
+
+def _same(one: Stuck, other: Stuck) -> bool:
+    """A pull that goes on failing is one cause, whichever words it uses now."""
+    return one.cause == other.cause or {one.cause, other.cause} == {"ImagePull", "RegistryAway"}
+
+
+def _is_quiet(pod: PodState) -> bool:
+    """It has a node, and its container does not say what is wrong."""
+    return pod.phase == "Pending" and pod.node is not None and _of_container(pod) is None

@@ -1,0 +1,61 @@
+"""From a request with the paths of this machine to one with addresses on S3, for a pod."""
+
+from pathlib import Path
+
+from ml_assets.spec.program import (
+    MeasureRequest,
+    Ref,
+    Request,
+    SanityRequest,
+    ScoreRequest,
+    TrainRequest,
+)
+from ml_assets.spec.staging import EVENTS, MODEL, PREDICTIONS, RESULT, SESSIONS, attempt_of
+from ml_assets.storage.s3 import S3_SCHEME
+from ml_assets.storage.s3_objects import S3Objects
+
+EVENTS_FILE = "events.jsonl"
+
+
+def addressed(request: Request, objects: S3Objects, checkpoints: str) -> Request:
+    """Publish what a request reads, and name everything by its address on S3.
+
+    Args:
+        checkpoints: the address of the session's.
+
+    Raises:
+        StorageError: what it reads is damaged, or no object of the store.
+        StoreAway: it is not published.
+    """
+    there = f"{objects.place.uri}/{attempt_of(request.session, request.attempt)}"
+    output: dict[str, object] = {
+        "events": f"{there}/{EVENTS}{EVENTS_FILE}",
+        "result": f"{there}/{RESULT}",
+    }
+    changed: dict[str, object] = {"data": _published(request.data, objects)}
+    match request:
+        case TrainRequest():
+            output |= {"model": f"{there}/{MODEL}", "checkpoints": checkpoints}
+            if request.init is not None:
+                changed["init"] = _initial(request.init, request.session, objects)
+        case ScoreRequest():
+            output["predictions"] = f"{there}/{PREDICTIONS}"
+            changed["model"] = _published(request.model, objects)
+        case MeasureRequest() | SanityRequest():
+            pass
+    changed["output"] = request.output.model_copy(update=output)
+    return request.model_copy(update=changed)
+
+
+def _published(ref: Ref, objects: S3Objects) -> Ref:
+    return ref if ref.uri.startswith(S3_SCHEME) else objects.publish(ref)
+
+
+def _initial(init: Ref, session: str, objects: S3Objects) -> Ref:
+    """The folder of a model; or a file, which lies anywhere and is published with the session."""
+    if not init.uri.endswith(".safetensors") or init.uri.startswith(S3_SCHEME):
+        return _published(init, objects)
+    place, name = objects.place.at(SESSIONS, session), f"init.{init.digest}.safetensors"
+    if place.size(name) is None:
+        place.upload(name, Path(init.uri))
+    return Ref(uri=f"{place.uri}/{name}", digest=init.digest)

@@ -1,0 +1,252 @@
+"""A session as its pods tell it, mirrored into the folder that every reader of sessions knows.
+
+What came is never fetched twice, and what is written here is written whole, or appended where it
+ends: a launcher that is killed, or a fresh home, goes on from what it finds.
+"""
+
+import os
+import shutil
+import time
+import uuid
+from datetime import datetime
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from ml_assets.errors import StorageError, StoreAway
+from ml_assets.launch.events import LAUNCHER_FILE, append_warning
+from ml_assets.launch.folder import SessionFolder
+from ml_assets.launch.staging.addresses import addressed
+from ml_assets.spec.base import Frozen
+from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.heartbeat import heartbeat_file
+from ml_assets.spec.program import Request, Result, ScoreResult, TrainResult
+from ml_assets.spec.staging import (
+    EVENTS,
+    EXIT,
+    HEARTBEATS,
+    MODEL,
+    PREDICTIONS,
+    REQUEST,
+    RESULT,
+    Beats,
+    ExitWord,
+    attempts_of,
+    chunk_at,
+    chunk_name,
+    is_beats,
+    is_events_file,
+    word_of,
+)
+from ml_assets.storage.content import MODELS, fetch_folder
+from ml_assets.storage.objects import verify, write_whole
+from ml_assets.storage.s3 import S3Place
+from ml_assets.storage.s3_objects import S3Objects
+
+_REQUEST: TypeAdapter[Request] = TypeAdapter(Request)
+_RESULT: TypeAdapter[Result] = TypeAdapter(Result)
+ReadT = TypeVar("ReadT", bound=Frozen)
+_BETWEEN_LOOKS = 5.0
+
+
+class AttemptTaken(StorageError):
+    """Another launcher began an attempt of this number, with another request."""
+
+
+class SessionMirror:
+    """One session, here and on S3. Every method may raise ``StoreAway``; each is safe to repeat.
+
+    Args:
+        folder: of the session, in the cache of ``objects``.
+        objects: the store that the pods read and write.
+    """
+
+    def __init__(self, folder: SessionFolder, objects: S3Objects) -> None:
+        self.folder = folder
+        self._objects = objects
+        self._place = objects.place.at(attempts_of(folder.session))
+        self._known: dict[tuple[int, str], int] = {}
+        """(attempt, events file) -> up to which byte it is here."""
+        self._beaten: dict[tuple[int, str], datetime] = {}
+        self._looked: dict[int, float] = {}
+
+    # --- from here to the pods ------------------------------------------------------------------
+
+    def send(self, request: Request) -> str:
+        """Begin an attempt: publish what it reads, then its request, which makes it exist.
+
+        Args:
+            request: with the paths of this machine.
+
+        Returns:
+            The request's address, for the pods.
+
+        Raises:
+            AttemptTaken: another launcher began this attempt otherwise.
+        """
+        number = request.attempt
+        if not self.folder.attempt(number).is_dir():
+            self.folder.begin(request)
+        if number > 1:
+            self._share_words(number - 1)
+        data = canonical_json(addressed(request, self._objects, self.folder.checkpoints))
+        place = self._at(number)
+        if not place.write_new(REQUEST, data):
+            raise AttemptTaken(
+                f"Attempt {number} of session {self.folder.session} was begun by another launcher."
+                " Follow that one, or begin the next."
+            )
+        return f"{place.uri}/{REQUEST}"
+
+    def attempts(self) -> tuple[int, ...]:
+        """Numbers of the attempts that were begun by anybody, oldest first."""
+        return tuple(sorted(int(name) for name in self._place.folders() if name.isdigit()))
+
+    # --- from the pods to here ------------------------------------------------------------------
+
+    def adopt(self) -> tuple[int, ...]:
+        """Bring all that other homes and their pods left of this session; its attempts.
+
+        The newest attempt's result is collected, if it has one.
+        """
+        numbers = self.attempts()
+        for number in numbers:
+            self.pull(number)
+        if numbers:
+            self.collect(numbers[-1])
+        return numbers
+
+    def pull(self, attempt: int) -> int:
+        """Append what an attempt's pods told since; the number of bytes that came."""
+        if not self.folder.attempt(attempt).is_dir():
+            self._take_up(attempt)
+        files = [name for name in self._at(attempt).folders(EVENTS) if is_events_file(name)]
+        came = sum(self._append(attempt, name) for name in files)
+        self._beats(attempt)
+        return came
+
+    def exits(self, attempt: int) -> dict[int, ExitWord]:
+        """Index of a pod -> its last word, of those that had one."""
+        place, found = self._at(attempt), dict[int, ExitWord]()
+        for item in place.items(EXIT):
+            index, data = word_of(item.name), place.read(item.name)
+            word = _parsed(ExitWord, data)
+            if index is not None and word is not None and word.index == index:
+                found[index] = word
+        return found
+
+    def collect(self, attempt: int) -> bool:
+        """Bring the result of an attempt, what it names first; False: none that counts.
+
+        Of an attempt that a newer one followed nothing counts: its pods may be orphans. What is
+        damaged is told in the attempt's events, and does not count either.
+        """
+        place, data = self._at(attempt), self._at(attempt).read(RESULT)
+        if data is None or max(self.attempts()) > attempt:
+            return False
+        if not self.folder.attempt(attempt).is_dir():
+            self._take_up(attempt)
+        try:
+            result = _RESULT.validate_json(data)
+            if (result.session, result.attempt) != (self.folder.session, attempt):
+                raise StorageError(f"it is of attempt {result.attempt} of {result.session}")
+            self._fetch(result, place)
+        except StoreAway:
+            raise
+        except (StorageError, ValidationError) as error:
+            self._warn(attempt, f"The result of attempt {attempt} does not count: {error}")
+            return False
+        write_whole(self.folder.result(attempt), data)
+        return True
+
+    def _at(self, attempt: int) -> S3Place:
+        return self._place.at(str(attempt))
+
+    def _take_up(self, attempt: int) -> None:
+        """The folder of an attempt that another home began."""
+        data = self._at(attempt).read(REQUEST)
+        if data is None:
+            raise StorageError(f"{self._place.uri}/{attempt}/{REQUEST} is lost or damaged.")
+        draft = self.folder.attempt(attempt).with_name(f".{attempt}.{uuid.uuid4().hex}")
+        draft.mkdir(parents=True)
+        write_whole(draft / REQUEST, data)
+        try:
+            draft.rename(self.folder.attempt(attempt))
+        except OSError:  # another process of this home was first
+            shutil.rmtree(draft)
+
+    def _append(self, attempt: int, name: str) -> int:
+        """New chunks of one events file, in order; what a kill has cut is made whole."""
+        place, file = self._at(attempt), self.folder.attempt(attempt) / name
+        size = began = file.stat().st_size if file.exists() else 0
+        # once in this process they are all looked through: a kill may have cut the last one
+        known = self._known.get((attempt, name), 0)
+        behind = chunk_name(name, known - 1) if known else ""
+        for item in place.items(f"{EVENTS}{name}/", behind):
+            _, offset = chunk_at(item.name) or (name, size + 1)
+            if offset > size:  # one before it is not there
+                break
+            if offset + item.size > size:
+                data = place.read(item.name) or b""
+                _append(file, data[size - offset :])
+                size = max(size, offset + len(data))
+        self._known[attempt, name] = size
+        return size - began
+
+    def _beats(self, attempt: int) -> None:
+        """Signs of life are looked at now and then: each is a request."""
+        if time.monotonic() - self._looked.get(attempt, float("-inf")) < _BETWEEN_LOOKS:
+            return
+        self._looked[attempt] = time.monotonic()
+        place, folder = self._at(attempt), self.folder.attempt(attempt)
+        for item in place.items(HEARTBEATS):
+            if not is_beats(item.name) or self._beaten.get((attempt, item.name)) == item.changed:
+                continue
+            beats = _parsed(Beats, place.read(item.name))
+            for beat in beats.beats if beats else ():
+                write_whole(heartbeat_file(folder, beat.rank), canonical_json(beat))
+            self._beaten[attempt, item.name] = item.changed
+
+    def _fetch(self, result: Result, place: S3Place) -> None:
+        """What a result names, held to it, in the place of what an older attempt left."""
+        if isinstance(result, TrainResult):
+            draft = self.folder.root / f".{MODEL}.{uuid.uuid4().hex}"
+            try:
+                fetch_folder(place.at(MODEL), result.model.digest, MODELS, draft)
+                shutil.rmtree(self.folder.model, ignore_errors=True)
+                draft.rename(self.folder.model)
+            finally:
+                shutil.rmtree(draft, ignore_errors=True)
+        if isinstance(result, ScoreResult):
+            draft = self.folder.root / f".{PREDICTIONS}.{uuid.uuid4().hex}"
+            try:
+                place.download(PREDICTIONS, draft)
+                made = result.predictions
+                verify(draft.parent, [made.model_copy(update={"path": draft.name})])
+                os.replace(draft, self.folder.predictions)
+            finally:
+                draft.unlink(missing_ok=True)
+
+    def _share_words(self, attempt: int) -> None:
+        """What this launcher said of an attempt that is over; another launcher's words stay."""
+        file = self.folder.attempt(attempt) / LAUNCHER_FILE
+        if file.is_file():
+            self._at(attempt).write_new(chunk_name(LAUNCHER_FILE, 0), file.read_bytes())
+
+    def _warn(self, attempt: int, message: str) -> None:
+        append_warning(self.folder.attempt(attempt), self.folder.session, attempt, message)
+
+
+def _append(file: Path, data: bytes) -> None:
+    with file.open("ab") as handle:
+        handle.write(data)
+        handle.flush()
+        os.fsync(handle.fileno())
+
+
+def _parsed(kind: type[ReadT], data: bytes | None) -> ReadT | None:
+    try:
+        return None if data is None else kind.model_validate_json(data)
+    except ValidationError:
+        return None

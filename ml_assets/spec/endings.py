@@ -1,0 +1,66 @@
+"""The true exit code of an attempt, or of one pod of it, of all that its processes say."""
+
+import re
+import signal
+from collections.abc import Iterable, Sequence
+
+from ml_assets.spec.events import Failed
+from ml_assets.spec.program import (
+    EXIT_BAD_DATA,
+    EXIT_BAD_REQUEST,
+    EXIT_BUG,
+    EXIT_NON_FINITE,
+    EXIT_NOT_INSTALLED,
+    EXIT_NOT_SAVED,
+    EXIT_OUT_OF_MEMORY,
+    EXIT_PEER_LOST,
+    EXIT_PEER_SILENT,
+    EXIT_RANKS_DIFFER,
+    EXIT_SAVED_AFTER_NOTICE,
+    EXIT_SUPERSEDED,
+)
+
+PRECEDENCE = (
+    EXIT_BAD_REQUEST,
+    EXIT_BAD_DATA,
+    EXIT_NON_FINITE,
+    EXIT_NOT_INSTALLED,
+    EXIT_OUT_OF_MEMORY,
+    EXIT_RANKS_DIFFER,
+    EXIT_SUPERSEDED,
+    EXIT_NOT_SAVED,
+    EXIT_SAVED_AFTER_NOTICE,
+    EXIT_PEER_SILENT,  # above SIGKILL: a process that hangs is ended by it
+    -signal.SIGKILL,
+    -signal.SIGSEGV,
+    -signal.SIGBUS,
+    -signal.SIGILL,
+    -signal.SIGFPE,
+    -signal.SIGABRT,
+    EXIT_BUG,
+    EXIT_PEER_LOST,
+    -signal.SIGTERM,
+    -signal.SIGINT,
+)
+"""Where several ranks ended differently: the program's own verdict first, then the signal that took
+one rank, then what the others made of its loss."""
+
+_TORCHRUN = re.compile(r"^\s*exitcode\s*: (-?\d+) \(pid: \d+\)", re.MULTILINE)
+"""torchrun exits 1 for everything; the end of its log has each failed worker's true code."""
+
+
+def of_last_start(failed: Sequence[Failed]) -> list[Failed]:
+    """torchrun may have started the processes again: how they ended before was mended."""
+    last = max((event.generation for event in failed), default=0)
+    return [event for event in failed if event.generation == last]
+
+
+def codes_in(log: str) -> list[int]:
+    """What torchrun printed of its workers."""
+    return [int(code) for code in _TORCHRUN.findall(log)]
+
+
+def true_code(exit_code: int, others: Iterable[int]) -> int:
+    """The first by precedence of a process's own exit code and of those that others told."""
+    told = {*others, exit_code}
+    return next((code for code in PRECEDENCE if code in told), exit_code)

@@ -1,0 +1,108 @@
+"""What goes between a pod and its launcher through the object store, besides request and result.
+
+Below the store's address it lies as in a local object store; an attempt's own folder is
+``sessions/<session>/attempts/<n>/``. An object is written whole or not at all, and no name is ever
+written with two contents, save the heartbeats.
+"""
+
+import re
+from typing import Annotated
+
+from pydantic import AwareDatetime, Field
+
+from ml_assets.spec.base import Frozen, Positive
+from ml_assets.spec.heartbeat import Heartbeat
+
+SESSIONS = "sessions"
+REQUEST = "request.json"
+"""Written by the launcher before the Job; an attempt exists from here on."""
+RESULT = "result.json"
+"""Written by the pod, last."""
+MODEL = "model"
+PREDICTIONS = "predictions.npy"
+FILES = "files/"
+"""Other files of the attempt that its events name: traces."""
+EVENTS = "events/"
+HEARTBEATS = "heartbeats/"
+EXIT = "exit/"
+
+SAVE_SECONDS = 20
+"""From the notice to stop to the end of a program that does not: time to save a checkpoint."""
+UPLOAD_SECONDS = 25
+"""After it: time to hand over the last events, the result and the last word. A pod's own grace has
+to be longer than both together."""
+
+_EVENTS_FILE = r"events(?:\.(?:(?:rank|pod)\d{1,9}|launcher))?\.jsonl"
+_CHUNK = re.compile(rf"events/({_EVENTS_FILE})/(\d{{12}})")
+_BEATS = re.compile(r"heartbeats/\d{1,9}\.json")
+_WORD = re.compile(r"exit/(\d{1,9})\.json")
+
+
+class Beats(Frozen):
+    """``heartbeats/<index>.json``: the newest sign of life of each rank of one pod."""
+
+    beats: tuple[Heartbeat, ...] = Field(strict=False)
+
+
+class ExitWord(Frozen):
+    """``exit/<index>.json``: why a pod ended. torchrun's own code is 1 whatever happened."""
+
+    session: str
+    attempt: Positive
+    index: Annotated[int, Field(ge=0)]
+    host: str
+    """The pod's name."""
+    code: int
+    """The program's true exit code; negative: the signal that ended it."""
+    reason: str
+    """A sentence for an operator."""
+    log: str
+    """The end of what it printed; empty where all went well."""
+    time: Annotated[AwareDatetime, Field(strict=False)]
+
+
+def attempts_of(session: str) -> str:
+    """Where a session's attempts lie, from the address of the object store."""
+    return f"{SESSIONS}/{session}/attempts"
+
+
+def attempt_of(session: str, attempt: int) -> str:
+    return f"{attempts_of(session)}/{attempt}"
+
+
+def chunk_name(file: str, offset: int) -> str:
+    """Whole lines of an events file, from this byte on; S3 cannot append. In order by name."""
+    return f"{EVENTS}{file}/{offset:012d}"
+
+
+def chunk_at(name: str) -> tuple[str, int] | None:
+    """The events file and the first byte that a name is of; None: it is no chunk's name."""
+    found = _CHUNK.fullmatch(name)
+    return (found[1], int(found[2])) if found else None
+
+
+def is_events_file(name: str) -> bool:
+    return re.fullmatch(_EVENTS_FILE, name) is not None
+
+
+def beats_name(index: int) -> str:
+    return f"{HEARTBEATS}{index}.json"
+
+
+def is_beats(name: str) -> bool:
+    return _BEATS.fullmatch(name) is not None
+
+
+def word_name(index: int) -> str:
+    return f"{EXIT}{index}.json"
+
+
+def word_of(name: str) -> int | None:
+    """The pod whose last word has this name; None: it is no such name."""
+    found = _WORD.fullmatch(name)
+    return int(found[1]) if found else None
+
+
+def shell_code(code: int) -> int:
+    """An exit code as a process gives it: 128 + n for signal n."""
+    return code if code >= 0 else 128 - code

@@ -1,0 +1,296 @@
+"""S3 as all its users see it: one client, one table of its refusals, and files below an address.
+
+The endpoint and the credentials are boto3's own: AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, ... from the
+environment. boto3 is loaded when the first client is made.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from ml_assets.errors import SettingsError, StorageError, StoreAway, StoreRefuses
+
+S3_SCHEME = "s3://"
+INSTALL_S3 = (
+    "pip install -c requirements.lock -e '.[s3]' in the project's folder, or"
+    " pip install 'ml_assets[s3]'"
+)
+TRIES = 6
+"""Of one request; boto3 waits longer after each (seconds, 20 at most) and in all about a minute."""
+PART_BYTES = 16 << 20
+"""Larger files go up in parts of this size, each tried again by itself."""
+_STREAMS = 4
+_CONNECTIONS = 32
+_MISSING = {"404", "NoSuchKey"}
+_THERE = {"412", "PreconditionFailed", "ConditionalRequestConflict"}
+_ADDRESS = "Create it, or correct the address (ML_ASSETS_OBJECTS or ML_ASSETS_CHECKPOINTS)."
+# what S3 answers -> what it means, and what to do; asking again would change none of it
+_REFUSALS = {
+    "NoSuchBucket": ("there is no such bucket", _ADDRESS),
+    "AccessDenied": ("access is denied", "Allow these credentials to list, read, write, delete."),
+    "403": ("access is denied", "Allow these credentials to list, read, write and delete there."),
+    "InvalidAccessKeyId": ("the access key is unknown", "Set AWS_ACCESS_KEY_ID to one that is."),
+    "SignatureDoesNotMatch": ("the secret key is wrong", "Set AWS_SECRET_ACCESS_KEY anew."),
+    "ExpiredToken": ("the credentials have expired", "Renew them (AWS_SESSION_TOKEN)."),
+    "NotImplemented": ("it lacks conditional writes", "Use a store that has If-None-Match."),
+}
+_WHERE = "See that it is up and that AWS_ENDPOINT_URL (unset: AWS itself) leads there."
+
+
+@dataclass(frozen=True)
+class Item:
+    """An object below an address."""
+
+    name: str
+    """Relative to the address."""
+    size: int
+    changed: datetime
+
+
+class S3Place:
+    """What lies below ``s3://bucket/prefix``, named relative to it.
+
+    Every method raises ``StoreAway`` where the store does not answer, and ``StoreRefuses`` (which
+    is one) where it does and asking again would change nothing.
+
+    Args:
+        s3: a client to share; None: one of its own.
+
+    Raises:
+        SettingsError: boto3 is not installed, or the address names no bucket.
+    """
+
+    def __init__(self, uri: str, s3: Any = None) -> None:
+        self.uri = uri.rstrip("/")
+        self._bucket, self._prefix = bucket_and_prefix(self.uri)
+        self._s3 = s3 or client()
+
+    def at(self, *parts: str) -> "S3Place":
+        """The place below this one, by the same client."""
+        return S3Place("/".join([self.uri, *parts]), self._s3)
+
+    def elsewhere(self, uri: str) -> "S3Place":
+        """Another address, by the same client."""
+        return S3Place(uri, self._s3)
+
+    def read(self, name: str) -> bytes | None:
+        """Content; None where there is none, or where it is not what was put."""
+        from botocore.exceptions import ClientError, FlexibleChecksumError
+
+        with told(self.uri):
+            try:
+                answer = self._s3.get_object(Bucket=self._bucket, Key=self._prefix + name)
+                return answer["Body"].read()
+            except FlexibleChecksumError:
+                return None
+            except ClientError as error:
+                if code_of(error) in _MISSING:
+                    return None
+                raise
+
+    def size(self, name: str) -> int | None:
+        """Bytes; None where there is none."""
+        from botocore.exceptions import ClientError
+
+        with told(self.uri):
+            try:
+                found = self._s3.head_object(Bucket=self._bucket, Key=self._prefix + name)
+            except ClientError as error:
+                if code_of(error) in _MISSING:
+                    return None
+                raise
+            return found["ContentLength"]
+
+    def write(self, name: str, data: bytes) -> None:
+        """Whole at once, in the place of what was there."""
+        with told(self.uri):
+            self._s3.put_object(Bucket=self._bucket, Key=self._prefix + name, Body=data)
+
+    def write_new(self, name: str, data: bytes) -> bool:
+        """Whole at once, unless there is one; False: there is another one, which stays.
+
+        A request whose answer was lost is tried again: what then lies there is our own.
+        """
+        from botocore.exceptions import ClientError
+
+        with told(self.uri):
+            try:
+                key = self._prefix + name
+                self._s3.put_object(Bucket=self._bucket, Key=key, Body=data, IfNoneMatch="*")
+            except ClientError as error:
+                if code_of(error) not in _THERE:
+                    raise
+                return self.read(name) == data
+        return True
+
+    def upload(self, name: str, file: Path) -> None:
+        """A file of this machine, in parts where it is large."""
+        with told(self.uri):
+            self._s3.upload_file(
+                str(file), self._bucket, self._prefix + name, Config=transfer_config()
+            )
+
+    def download(self, name: str, file: Path) -> None:
+        """Into a file of this machine.
+
+        Raises:
+            StorageError: there is none.
+        """
+        from botocore.exceptions import ClientError
+
+        key = self._prefix + name
+        with told(self.uri):
+            try:
+                self._s3.download_file(self._bucket, key, str(file), Config=transfer_config())
+            except ClientError as error:
+                if code_of(error) not in _MISSING:
+                    raise
+                raise StorageError(f"{self.uri}/{name} is lost: it is not there.") from error
+
+    def items(self, begin: str = "", after: str = "") -> Iterator[Item]:
+        """What begins with these letters, by name.
+
+        Args:
+            after: only names behind this one.
+        """
+        more = {"StartAfter": self._prefix + after} if after else {}
+        with told(self.uri):
+            for found in objects_below(self._s3, self._bucket, self._prefix + begin, **more):
+                name = found["Key"].removeprefix(self._prefix)
+                yield Item(name, found["Size"], found["LastModified"])
+
+    def folders(self, begin: str = "") -> list[str]:
+        """Names up to the next ``/``, of what begins with these letters."""
+        with told(self.uri):
+            pages = self._s3.get_paginator("list_objects_v2").paginate(
+                Bucket=self._bucket, Prefix=self._prefix + begin, Delimiter="/"
+            )
+            found = [p["Prefix"] for page in pages for p in page.get("CommonPrefixes", ())]
+        return [key.removesuffix("/").rpartition("/")[2] for key in found]
+
+    def discard(self, name: str) -> None:
+        """Delete one; nothing where there is none."""
+        with told(self.uri):
+            self._s3.delete_object(Bucket=self._bucket, Key=self._prefix + name)
+
+    def discard_below(self, begin: str = "", first: Sequence[str] = ()) -> None:
+        """Delete all that begins with these letters, uploads that never ended included.
+
+        Args:
+            first: ends of names that go before the others: manifests, so that what is half deleted
+                is not whole.
+        """
+        prefix = self._prefix + begin
+        with told(self.uri):
+            keys = [found["Key"] for found in objects_below(self._s3, self._bucket, prefix)]
+            # one by one: the message for many needs a checksum that some stores lack
+            for key in sorted(keys, key=lambda key: not key.endswith(tuple(first))):
+                self._s3.delete_object(Bucket=self._bucket, Key=key)
+            uploads = self._s3.list_multipart_uploads(Bucket=self._bucket, Prefix=prefix)
+            for upload in uploads.get("Uploads", ()):
+                self._s3.abort_multipart_upload(
+                    Bucket=self._bucket, Key=upload["Key"], UploadId=upload["UploadId"]
+                )
+
+
+def bucket_and_prefix(uri: str) -> tuple[str, str]:
+    """``s3://bucket/a/b`` -> (bucket, ``a/b/``)."""
+    parts = urlsplit(uri)
+    if parts.scheme != "s3" or not parts.netloc:
+        raise SettingsError(f"{uri!r} names no bucket; expected s3://bucket/prefix.")
+    inner = parts.path.strip("/")
+    return parts.netloc, f"{inner}/" if inner else ""
+
+
+def client(tries: int | None = None, timeout: float = 60.0) -> Any:
+    """A client that tries again, longer and longer, and then gives up.
+
+    Args:
+        tries: of one request; None: ``TRIES``.
+        timeout: seconds without a byte of an answer.
+
+    Raises:
+        SettingsError: boto3 is not installed.
+    """
+    try:
+        import boto3
+        from botocore.config import Config
+    except ImportError as error:
+        raise SettingsError(
+            "An address on S3 is to be used (ML_ASSETS_OBJECTS, ML_ASSETS_CHECKPOINTS), and boto3"
+            f" is not installed here. Remedy: {INSTALL_S3}; or unset it."
+        ) from error
+    retries: Any = {"mode": "standard", "total_max_attempts": tries or TRIES}
+    config = Config(
+        connect_timeout=min(10.0, timeout),
+        read_timeout=timeout,
+        retries=retries,
+        max_pool_connections=_CONNECTIONS,
+    )
+    session = boto3.Session()  # the shared one keeps the credentials of its first use
+    return session.client("s3", region_name=session.region_name or "us-east-1", config=config)
+
+
+def transfer_config() -> Any:
+    """Large files in parts, a few at a time."""
+    from boto3.s3.transfer import TransferConfig
+
+    return TransferConfig(
+        multipart_threshold=PART_BYTES, multipart_chunksize=PART_BYTES, max_concurrency=_STREAMS
+    )
+
+
+def objects_below(s3: Any, bucket: str, prefix: str, **more: str) -> Iterator[dict[str, Any]]:
+    """Everything that begins with a prefix, as S3 lists it, by key."""
+    pages = s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix, **more)
+    for page in pages:
+        yield from page.get("Contents", ())
+
+
+@contextmanager
+def told(uri: str) -> Iterator[None]:
+    """What boto3 raises becomes what is wrong, where, and what to do."""
+    from boto3.exceptions import Boto3Error
+    from botocore.exceptions import (
+        BotoCoreError,
+        ClientError,
+        FlexibleChecksumError,
+        NoCredentialsError,
+    )
+
+    try:
+        yield
+    except ClientError as error:
+        raise _refused(uri, error) from error
+    except NoCredentialsError as error:
+        raise StoreRefuses(
+            f"{uri} cannot be used: no credentials were found. Set AWS_ACCESS_KEY_ID and"
+            " AWS_SECRET_ACCESS_KEY in the environment."
+        ) from error
+    except FlexibleChecksumError as error:
+        raise StorageError(f"A file below {uri} is damaged: {error}") from error
+    except Boto3Error as error:  # an upload's: what S3 answered is below it
+        below = error.__context__ or error.__cause__
+        if isinstance(below, ClientError):
+            raise _refused(uri, below) from error
+        raise StoreAway(f"{uri} cannot be used: {error}. {_WHERE}") from error
+    except BotoCoreError as error:
+        raise StoreAway(f"{uri} does not answer: {error}. {_WHERE}") from error
+
+
+def _refused(uri: str, error: Any) -> StoreAway:
+    code = code_of(error)
+    if code in _REFUSALS:
+        what, remedy = _REFUSALS[code]
+        return StoreRefuses(f"{uri} cannot be used: {what} ({error.operation_name}). {remedy}")
+    what = f"it answered {code} again and again"
+    return StoreAway(f"{uri} cannot be used: {what} ({error.operation_name}). {_WHERE}")
+
+
+def code_of(error: Any) -> str:
+    """The word of S3 for what went wrong."""
+    return str(error.response.get("Error", {}).get("Code", "?"))

@@ -1,0 +1,57 @@
+"""python -m ml_assets.training.staging --request s3://... --scratch DIR
+
+What a pod runs as its first process: fetches what the training program needs, held to its digests;
+runs it, under torchrun where there is more than one process; carries its events to the store every
+second; hands over what it made, the result last; ends with the program's true exit code (128 + n
+where signal n ended it). docs/cluster.md says what lies where.
+"""
+
+import argparse
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+from ml_assets.errors import SettingsError
+from ml_assets.spec.program import EXIT_BAD_REQUEST
+from ml_assets.spec.staging import SAVE_SECONDS, shell_code
+from ml_assets.training.staging.meeting import Meeting
+from ml_assets.training.staging.pod import Orders, Pod
+from ml_assets.training.stop import BadRequest
+
+
+def main() -> int:
+    """Parse, and work to the end."""
+    parser = argparse.ArgumentParser(prog="python -m ml_assets.training.staging")
+    parser.add_argument("--request", required=True, help="s3://.../attempts/<n>/request.json")
+    parser.add_argument("--scratch", required=True, type=Path, help="an empty folder to work in")
+    parser.add_argument("--rendezvous", help="host:port of the first pod, where there are several")
+    parser.add_argument("--address", help="of this pod, as the others reach it")
+    parser.add_argument(
+        "--grace", type=float, default=SAVE_SECONDS, help="seconds to save after SIGTERM"
+    )
+    given = parser.parse_args()
+    if (given.rendezvous is None) != (given.address is None):
+        parser.error("--rendezvous and --address belong together")
+    index = int(os.environ.get("JOB_COMPLETION_INDEX") or 0)
+    meeting = Meeting(given.rendezvous, given.address, index) if given.rendezvous else None
+    try:
+        pod = Pod(Orders(given.request, given.scratch, index, meeting, given.grace))
+    except (SettingsError, BadRequest) as error:
+        sys.stderr.write(f"[staging] {error}\n")
+        return EXIT_BAD_REQUEST
+    signal.signal(signal.SIGTERM, pod.on_notice)
+    signal.signal(signal.SIGINT, pod.on_notice)
+    return pod.run()
+
+
+def _end(code: int) -> NoReturn:
+    """End without waiting for threads: one may wait for a store that is away."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(shell_code(code))
+
+
+if __name__ == "__main__":
+    _end(main())

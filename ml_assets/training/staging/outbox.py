@@ -1,0 +1,164 @@
+"""Carries the attempt's events and signs of life to the store while the program runs.
+
+S3 cannot append: new whole lines become an object of their own, named by the file and the byte that
+they begin at. What a pod of this attempt told before (a queue may suspend a Job and start its pods
+again) is brought here first, so that the stream goes on where it ended.
+"""
+
+import sys
+import threading
+import time
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from ml_assets.errors import StorageError
+from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.events import Failed
+from ml_assets.spec.heartbeat import Heartbeat
+from ml_assets.spec.staging import EVENTS, Beats, beats_name, chunk_at, chunk_name
+from ml_assets.storage.s3 import S3Place
+from ml_assets.training.staging.persistence import Deadline, persist
+from ml_assets.training.stop import Superseded
+
+_MOST_BYTES = 8 << 20
+_BETWEEN_BEATS = 5.0
+
+
+def pause(age: float) -> float:
+    """Seconds between two rounds of an attempt so many seconds old: one, and ten after an hour.
+
+    A training of three days leaves some 30,000 objects, which another home reads in a minute.
+    """
+    return min(10.0, max(1.0, age / 360))
+
+
+class Outbox:
+    """One pod's part of an attempt.
+
+    Args:
+        folder: of the attempt, on this machine.
+        place: of the attempt, in the store.
+        index: of the pod.
+    """
+
+    def __init__(self, folder: Path, place: S3Place, index: int) -> None:
+        self._folder = folder
+        self._place = place
+        self._index = index
+        self._sent: dict[str, int] = {}
+        self._waiting: dict[str, bytes] = {}
+        """File -> a chunk whose answer did not come: it is sent again as it was."""
+        self._looked: dict[str, int] = {}
+        self._beaten, self._beats = float("-inf"), Beats(beats=())
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="outbox", daemon=True)
+        self.failed: list[Failed] = []
+        """What the ranks of this pod said of their failures, since it began."""
+        self.superseded: Superseded | None = None
+
+    def begin(self, deadline: Deadline) -> None:
+        """Bring what was told before, and carry from now on."""
+        persist(self._bring, deadline)
+        self._thread.start()
+
+    def end(self, deadline: Deadline) -> None:
+        """Carry the last words.
+
+        Raises:
+            Superseded: another pod tells this attempt's story.
+            StoreAway: they did not come through.
+        """
+        self._done.set()
+        if self._thread.ident is not None:
+            while self._thread.is_alive() and time.monotonic() < deadline.at:
+                self._thread.join(0.2)
+        if self.superseded is not None:
+            raise self.superseded
+        self._look()
+        persist(self._carry, deadline)
+
+    def _bring(self) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        for item in self._place.items(EVENTS):
+            found = chunk_at(item.name)
+            if found is None:
+                continue
+            name, offset = found
+            file = self._folder / name
+            if offset != (file.stat().st_size if file.exists() else 0):
+                continue  # it is here already
+            with file.open("ab") as handle:
+                handle.write(self._place.read(item.name) or b"")
+            self._sent[name] = self._looked[name] = file.stat().st_size
+
+    def _work(self) -> None:
+        began = time.monotonic()
+        while not self._done.wait(pause(time.monotonic() - began)):
+            self._look()
+            try:
+                self._carry()
+                self._carry_beats()
+            except Superseded:
+                return
+            except (StorageError, OSError) as error:  # away for a while: nothing is lost
+                sys.stderr.write(f"[staging] events wait: {error}\n")
+
+    def _look(self) -> None:
+        """What went wrong is known here before it is carried."""
+        for file in self._files():
+            lines = _whole_lines(file, self._looked.get(file.name, 0))
+            self._looked[file.name] = self._looked.get(file.name, 0) + len(lines)
+            for line in lines.splitlines():
+                try:
+                    self.failed.append(Failed.model_validate_json(line))
+                except ValidationError:  # another kind, or a line that a kill has cut
+                    continue
+
+    def _carry(self) -> None:
+        for file in self._files():
+            while lines := self._next_of(file):
+                sent = self._sent.get(file.name, 0)
+                self._waiting[file.name] = lines
+                if not self._place.write_new(chunk_name(file.name, sent), lines):
+                    self.superseded = Superseded(
+                        f"another pod with index {self._index} tells the story of"
+                        f" {self._place.uri}: this one is an orphan, and writes nothing more"
+                    )
+                    raise self.superseded
+                del self._waiting[file.name]
+                self._sent[file.name] = sent + len(lines)
+
+    def _next_of(self, file: Path) -> bytes:
+        waiting = self._waiting.get(file.name)
+        return waiting or _whole_lines(file, self._sent.get(file.name, 0))
+
+    def _carry_beats(self) -> None:
+        if time.monotonic() - self._beaten < _BETWEEN_BEATS:
+            return
+        self._beaten = time.monotonic()
+        found = [_beat(file) for file in sorted(self._folder.glob("heartbeat.*.json"))]
+        beats = Beats(beats=tuple(beat for beat in found if beat is not None))
+        if beats != self._beats:
+            self._place.write(beats_name(self._index), canonical_json(beats))
+            self._beats = beats
+
+    def _files(self) -> list[Path]:
+        return sorted(self._folder.glob("events*.jsonl"))
+
+
+def _whole_lines(file: Path, first: int) -> bytes:
+    """Whole lines from a byte on, some at a time."""
+    with file.open("rb") as handle:
+        handle.seek(first)
+        found = handle.read(_MOST_BYTES)
+        if len(found) == _MOST_BYTES:
+            found += handle.readline()
+    return found[: found.rfind(b"\n") + 1]
+
+
+def _beat(file: Path) -> Heartbeat | None:
+    try:
+        return Heartbeat.model_validate_json(file.read_bytes())
+    except (OSError, ValidationError):
+        return None

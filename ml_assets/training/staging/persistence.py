@@ -1,0 +1,58 @@
+"""Asking a store again and again, until a deadline that a notice to stop moves closer."""
+
+import sys
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from ml_assets.errors import StoreAway, StoreRefuses
+
+T = TypeVar("T")
+AWAY_SECONDS = 900.0
+"""How long a store may be away before a pod gives up: a quarter of an hour."""
+_FIRST_WAIT, _LONGEST_WAIT, _SLICE = 1.0, 15.0, 0.2
+
+
+class Deadline:
+    """When a pod has to be done at last; moved closer by a notice, never away.
+
+    A signal handler moves it: it therefore holds a number, and no lock.
+    """
+
+    def __init__(self) -> None:
+        self.at = float("inf")
+
+    def within(self, seconds: float) -> None:
+        """From now on so much is left, or less."""
+        self.at = min(self.at, time.monotonic() + seconds)
+
+    def wait(self, seconds: float) -> None:
+        """Wait so long, or until the deadline comes, which may move closer meanwhile."""
+        end = time.monotonic() + seconds
+        while (left := min(end, self.at) - time.monotonic()) > 0:
+            time.sleep(min(left, _SLICE))
+
+
+def persist(work: Callable[[], T], deadline: Deadline, patience: float = AWAY_SECONDS) -> T:
+    """What the work comes to, once the store answers.
+
+    Args:
+        patience: seconds to ask again; less where the deadline comes before.
+
+    Raises:
+        StoreRefuses: to ask again is no use.
+        StoreAway: it did not answer in time.
+    """
+    until, pause = time.monotonic() + patience, _FIRST_WAIT
+    while True:
+        try:
+            return work()
+        except StoreRefuses:
+            raise
+        except StoreAway as error:
+            left = min(until, deadline.at) - time.monotonic()
+            if left <= 0:
+                raise
+            sys.stderr.write(f"[staging] {error} It is asked again in {min(pause, left):.0f} s.\n")
+            deadline.wait(min(pause, left))
+            pause = min(2 * pause, _LONGEST_WAIT)

@@ -1,0 +1,92 @@
+"""The garbage collector: what an owner's deletion means for what it owned."""
+
+from ml_assets_tests.launch.kubernetes.server.deletion import (
+    FOREGROUND,
+    ORPHAN,
+    delete,
+    drop_finalizer,
+)
+from ml_assets_tests.launch.kubernetes.server.errors import ApiError, Json
+from ml_assets_tests.launch.kubernetes.server.loop import Loop
+from ml_assets_tests.launch.kubernetes.server.resources import Resource
+from ml_assets_tests.launch.kubernetes.server.store import Change, Key, Store, key_of, owners
+
+
+class GarbageCollector:
+    def __init__(self, store: Store, loop: Loop) -> None:
+        self._store = store
+        self._loop = loop
+
+    def notice(self, change: Change) -> None:
+        meta = change.obj["metadata"]
+        if change.type == "DELETED":
+            self._loop.soon(("owner gone", meta["uid"]), lambda: self._owner_gone(meta["uid"]))
+            for owner in owners(change.obj):
+                self._look_at_owner(owner["uid"])
+        elif "deletionTimestamp" in meta:
+            if {FOREGROUND, ORPHAN} & set(meta.get("finalizers") or []):
+                self._look_at_owner(meta["uid"])
+        elif change.type == "ADDED" and owners(change.obj):
+            self._loop.soon(("owned", meta["uid"]), lambda: self._owned(change))
+
+    def _look_at_owner(self, uid: str) -> None:
+        self._loop.soon(("deleted owner", uid), lambda: self._deleted_owner(uid))
+
+    def _owned(self, change: Change) -> None:
+        """Something new that names an owner: it goes if none of its owners is there."""
+        self._collect(change.resource, key_of(change.obj))
+
+    def _owner_gone(self, uid: str) -> None:
+        for resource, obj in self._store.owned_by(uid):
+            self._collect(resource, key_of(obj))
+
+    def _collect(self, resource: Resource, key: Key) -> None:
+        obj = self._store.find(resource, *key)
+        if obj is None or not owners(obj) or "deletionTimestamp" in obj["metadata"]:
+            return
+        if all(self._store.of_uid(owner["uid"]) is None for owner in owners(obj)):
+            self._delete(resource, obj)
+
+    def _deleted_owner(self, uid: str) -> None:
+        """An owner that waits, by its finalizer, for its dependents."""
+        found = self._store.of_uid(uid)
+        if found is None:
+            return
+        resource, owner = found
+        finalizers = set(owner["metadata"].get("finalizers") or [])
+        dependents = self._store.owned_by(uid)
+        if ORPHAN in finalizers:
+            for kind, dependent in dependents:
+                self._orphan(kind, dependent, uid)
+            drop_finalizer(self._store, resource, key_of(owner), ORPHAN)
+        elif FOREGROUND in finalizers:
+            blocking = False
+            for kind, dependent in dependents:
+                blocking = blocking or any(
+                    ref["uid"] == uid and ref.get("blockOwnerDeletion") for ref in owners(dependent)
+                )
+                if "deletionTimestamp" not in dependent["metadata"]:
+                    self._delete(kind, dependent)
+            if not blocking:
+                drop_finalizer(self._store, resource, key_of(owner), FOREGROUND)
+
+    def _orphan(self, resource: Resource, dependent: Json, uid: str) -> None:
+        def edit(new: Json) -> None:
+            kept = [owner for owner in owners(new) if owner["uid"] != uid]
+            if kept:
+                new["metadata"]["ownerReferences"] = kept
+            else:
+                new["metadata"].pop("ownerReferences", None)
+
+        self._store.change(resource, *key_of(dependent), edit)
+
+    def _delete(self, resource: Resource, obj: Json) -> None:
+        options = {
+            "propagationPolicy": "Background",
+            "preconditions": {"uid": obj["metadata"]["uid"]},
+        }
+        try:
+            delete(self._store, resource, key_of(obj), options)
+        except ApiError as error:
+            if error.code not in (404, 409):
+                raise

@@ -1,0 +1,216 @@
+"""An attempt that does not come up says why, soon where only a person can mend it."""
+
+import pytest
+
+from ml_assets.launch.kubernetes.causes import CAUSES, Verdict
+from ml_assets.launch.kubernetes.starting import PATIENCE, QueueWord, StartUp, Stuck
+from ml_assets_tests.launch.kubernetes.objects import (
+    RUNNING,
+    a_job,
+    a_pod,
+    an_event,
+    condition,
+    waiting,
+)
+
+HOUR = 3600.0
+QUEUE = (("kueue.x-k8s.io/queue-name", "flights"),)
+
+
+class Asked:
+    """Answers as a cluster would, and counts the questions."""
+
+    def __init__(self, *happenings, queue=None):
+        self.events, self.queue, self.questions = happenings, queue, 0
+
+    def happenings(self, uid):
+        self.questions += 1
+        return self.events
+
+    def queue_word(self, job, queue):
+        self.questions += 1
+        return self.queue
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def start_up(clock):
+    def start_up(*happenings, queue=None, room=600.0):
+        return StartUp(Asked(*happenings, queue=queue), room, clock)
+
+    return start_up
+
+
+def pending(index=0, state=None, *conditions, node="node-1"):
+    return a_pod(index, state, *conditions, phase="Pending", node=node)
+
+
+def unscheduled(index, words="0/4 nodes are available: 4 Insufficient nvidia.com/gpu."):
+    return pending(
+        index, None, condition("PodScheduled", "Unschedulable", words, "False"), node=None
+    )
+
+
+def ended_after(start, clock, job, pods, most=2 * HOUR):
+    """The verdict and after how many seconds it came, by the second."""
+    while clock.now <= most:
+        found = start.look(job, pods)
+        if isinstance(found, Verdict):
+            return found, clock.now
+        clock.now += 1
+    raise AssertionError(f"it still waits: {found}")
+
+
+def test_once_all_pods_run_there_is_nothing_to_wait_for(start_up):
+    start = start_up()
+    assert start.look(a_job(), [a_pod(0), a_pod(1)]) is None
+    assert start.look(a_job(), [a_pod(0), pending(1)]) is not None
+    assert start.look(a_job(), [a_pod(0)]) is not None
+
+
+@pytest.mark.parametrize(
+    ("reason", "words", "cause"),
+    [
+        ("ErrImagePull", 'failed to resolve reference "x@sha256:0": not found', "ImagePull"),
+        ("ErrImagePull", "pull access denied, repository does not exist", "ImagePull"),
+        ("ErrImagePull", "401 Unauthorized", "ImagePull"),
+        ("InvalidImageName", "couldn't parse image name", "InvalidImageName"),
+        ("ErrImageNeverPull", "Container image is not present", "ErrImageNeverPull"),
+        ("CreateContainerConfigError", 'secret "keys" not found', "CreateContainerConfigError"),
+        ("RunContainerError", "exec: not found in $PATH", "ContainerStart"),
+    ],
+)
+def test_what_only_a_person_can_mend_is_told_within_half_a_minute(
+    start_up, clock, reason, words, cause
+):
+    pods = [pending(0, waiting(reason, words)), pending(1, waiting(reason, words))]
+    found, seconds = ended_after(start_up(), clock, a_job(), pods)
+    assert (found.cause, found.then, found.kind) == (cause, "stop", "error")
+    assert seconds <= 30
+    assert words in found.report("attempt 1")
+
+
+def test_a_registry_that_does_not_answer_gets_longer_and_another_try(start_up, clock):
+    pods = [pending(0, waiting("ErrImagePull", "dial tcp 10.0.0.1:443: i/o timeout"))]
+    found, seconds = ended_after(start_up(), clock, a_job(parallelism=1), pods)
+    assert (found.cause, found.then, found.kind) == ("RegistryAway", "unstarted", "start")
+    assert seconds == PATIENCE["RegistryAway"]
+
+
+def test_a_back_off_does_not_hide_the_error_before_it(start_up, clock):
+    start, job = start_up(), a_job(parallelism=1)
+    start.look(job, [pending(0, waiting("ErrImagePull", "x@sha256:0: not found"))])
+    backing_off = [pending(0, waiting("ImagePullBackOff", 'Back-off pulling image "x@sha256:0"'))]
+    found, seconds = ended_after(start, clock, job, backing_off)
+    assert (found.cause, seconds) == ("ImagePull", PATIENCE["ImagePull"])
+    assert found.words == "x@sha256:0: not found"
+
+
+def test_a_cause_that_passes_begins_anew_when_it_comes_back(start_up, clock):
+    start, job = start_up(), a_job(parallelism=1)
+    denied = [pending(0, waiting("ErrImagePull", "denied"))]
+    start.look(job, denied)
+    clock.now = 15
+    assert start.look(job, [a_pod(0)]) is None
+    assert isinstance(start.look(job, denied), Stuck)
+    clock.now = 30
+    assert isinstance(start.look(job, denied), Stuck)
+
+
+def test_no_room_is_waited_for_as_long_as_the_spec_says_and_tells_how_many_fit(start_up, clock):
+    pods = [a_pod(0), unscheduled(1)]
+    found, seconds = ended_after(start_up(room=900.0), clock, a_job(), pods)
+    assert (found.cause, found.then, found.room, seconds) == ("Unschedulable", "no_room", 1, 900)
+    assert "1 of 2 pods have a node; 0/4 nodes are available: 4 Insufficient" in found.words
+
+
+def test_a_quota_that_is_spent_for_now_is_waited_for(start_up, clock):
+    words = "exceeded quota: team, requested: cpu=2, used: cpu=7, limited: cpu=8"
+    start = start_up(an_event("FailedCreate", f'pods "a" is forbidden: {words}'), room=300.0)
+    found, seconds = ended_after(start, clock, a_job(), [])
+    assert (found.cause, found.kind, seconds) == ("QuotaExceeded", "start", 300)
+    assert words in found.words
+
+
+def test_a_quota_that_is_too_small_is_told_at_once(start_up, clock):
+    words = "exceeded quota: team, requested: cpu=5, used: cpu=0, limited: cpu=8"
+    found, seconds = ended_after(
+        start_up(an_event("FailedCreate", words)), clock, a_job(parallelism=2), []
+    )
+    assert (found.cause, found.then, seconds) == ("QuotaTooSmall", "stop", 0)
+
+
+def test_pods_that_a_rule_forbids_are_told_with_the_rule(start_up, clock):
+    words = 'pods "a" is forbidden: violates PodSecurity "restricted:latest": runAsNonRoot'
+    found, seconds = ended_after(start_up(an_event("FailedCreate", words)), clock, a_job(), [])
+    assert (found.cause, found.then) == ("PodsForbidden", "stop")
+    assert seconds <= 30 and "runAsNonRoot" in found.words
+
+
+def test_an_old_refusal_does_not_count_once_the_pods_are_made(start_up, clock):
+    start = start_up(an_event("FailedCreate", "exceeded quota: team, requested: cpu=2"))
+    start.look(a_job(parallelism=1), [])
+    found = start.look(a_job(parallelism=1), [pending(0, waiting("ContainerCreating"))])
+    assert isinstance(found, Stuck) and found.cause == "NotStarted"
+
+
+def test_a_queue_that_is_not_there_is_told_at_once(start_up, clock):
+    word = QueueWord("LocalQueue flights doesn't exist", missing=True)
+    job = a_job(suspend=True, labels=QUEUE)
+    found, seconds = ended_after(start_up(queue=word), clock, job, [])
+    assert (found.cause, found.then, seconds) == ("QueueMissing", "stop", 0)
+
+
+def test_a_place_in_the_queue_is_kept_for_ever_and_told(start_up, clock):
+    word = QueueWord("insufficient unused quota for nvidia.com/gpu, 8 more needed", missing=False)
+    start, job = start_up(queue=word), a_job(suspend=True, labels=QUEUE)
+    for clock.now in range(0, 48 * 3600, 600):
+        found = start.look(job, [])
+        assert isinstance(found, Stuck) and found.cause == "Queued"
+    assert "8 more needed" in str(found)
+
+
+def test_a_job_that_somebody_suspended_is_told_and_waited_for(start_up, clock):
+    start = start_up()
+    for clock.now in (0, 10 * HOUR):
+        assert "suspended" in str(start.look(a_job(suspend=True), []))
+
+
+def test_a_volume_that_cannot_be_mounted_is_told_with_the_events_words(start_up, clock):
+    event = an_event("FailedMount", 'MountVolume.SetUp failed: secret "tls" not found')
+    pods = [pending(0, waiting("ContainerCreating"))]
+    found, _ = ended_after(start_up(event), clock, a_job(parallelism=1), pods)
+    assert (found.cause, found.then) == ("VolumeMount", "unstarted")
+    assert 'secret "tls" not found' in found.words
+
+
+def test_a_slow_pull_of_a_large_image_is_no_failure_for_half_an_hour(start_up, clock):
+    pods = [pending(0, waiting("ContainerCreating"))]
+    found, seconds = ended_after(start_up(), clock, a_job(parallelism=1), pods)
+    assert (found.cause, seconds) == ("NotStarted", 1800)
+
+
+def test_the_cluster_is_asked_for_words_only_now_and_then(start_up, clock):
+    asked = Asked()
+    start = StartUp(asked, 600, clock)
+    for clock.now in range(600):
+        start.look(a_job(), [])
+    assert asked.questions == 600 / 15
+    for clock.now in range(600, 1200):
+        start.look(a_job(), [a_pod(0, RUNNING), a_pod(1, RUNNING)])
+    assert asked.questions == 600 / 15
+
+
+def test_every_patience_is_of_a_line_of_the_table():
+    assert set(PATIENCE) - set(CAUSES) == set()

@@ -1,0 +1,107 @@
+"""Pods that share nothing but the object store with their launcher: the program itself runs."""
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+
+from ml_assets.launch.events import session_events
+from ml_assets.spec.events import Failed, Progress
+from ml_assets_tests.launch.real import STEPS, named, numbered, train_job
+from ml_assets_tests.launch.staging.pods import Home, wait_for, weights
+from ml_assets_tests.storage.s3_server import SECRET
+
+LONG = {"epochs": 2000, "evaluate_every": 50}
+"""Steps enough to be still at it when it is told to stop, on any machine."""
+
+
+def test_two_pods_train_the_weights_of_two_local_processes_bit_for_bit(
+    home, data, undisturbed, server, tmp_path
+):
+    """And their store is away for a while."""
+    mirror, uri = home.train(train_job(data))
+    server.faults.at, server.faults.failing = "/attempts/1/events/", 12  # requests
+    home.start(uri)
+    assert [pod.code() for pod in home.pods] == [0, 0], home.pods[0].said()[-3000:]
+    assert server.faults.failing == 0 and "events wait" in home.pods[0].said()
+    elsewhere = Home(tmp_path / "elsewhere").mirror(mirror.folder.session)
+    for one in (mirror, elsewhere):
+        assert one.adopt() == (1,)
+        result = one.folder.finished_training()
+        assert result is not None and result.step == STEPS
+        assert weights(Path(result.model.uri)) == weights(Path(undisturbed[1].model.uri))
+    events = session_events(mirror.folder.root)
+    assert events == session_events(elsewhere.folder.root)
+    assert numbered(events)[1] == list(range(len(numbered(events)[1])))
+    assert {word.code for word in mirror.exits(1).values()} == {0}
+    beats = [json.loads(f.read_text()) for f in mirror.folder.attempt(1).glob("heartbeat.*.json")]
+    assert {beat["rank"] for beat in beats} == {0, 1}
+    kept = [f.read_text() for f in mirror.folder.root.rglob("*.json*")]
+    assert SECRET not in "".join([*kept, *(pod.said() for pod in home.pods)])
+
+
+@pytest.mark.daemon
+def test_a_notice_to_one_pod_ends_both_with_what_was_saved(home, data):
+    mirror, uri = home.train(train_job(data, **LONG))
+    first, second = home.start(uri)
+    wait_for(lambda: mirror.pull(1) and checkpoints(mirror))
+    second.process.send_signal(signal.SIGTERM)  # as when its node is taken away
+    assert (second.code(), first.code()) == (75, 75), first.said()[-3000:]
+    words = mirror.exits(1)
+    assert {index: word.code for index, word in words.items()} == {0: 75, 1: 75}
+    assert all("saved at step" in word.reason for word in words.values())
+
+
+def test_attempts_that_end_early_leave_what_they_saved_and_nothing_else_that_counts(home, data):
+    """A notice, a kill, and a pod that comes after a newer attempt began."""
+    job = train_job(data, processes=1, **LONG)
+    mirror, uri = home.train(job, nodes=1)
+    (told,) = home.start(uri, nodes=1)
+    wait_for(lambda: mirror.pull(1) and checkpoints(mirror))
+    told.process.send_signal(signal.SIGTERM)
+    assert told.code() == 75, told.said()
+    assert mirror.exits(1)[0].code == 75 and not mirror.collect(1)
+
+    mirror, uri = home.train(job, number=2, nodes=1)
+    (killed,) = home.start(uri, nodes=1)
+    wait_for(lambda: mirror.pull(2) and said(mirror, 2))
+    assert said(mirror, 2)[0].startswith("resumed at step ")
+    rank = json.loads((killed.scratch / "attempt" / "heartbeat.0.json").read_text())["pid"]
+    killed.process.kill()
+    assert killed.code() == -signal.SIGKILL
+    wait_for(lambda: not is_alive(rank))
+    assert mirror.exits(2) == {} and not mirror.collect(2)
+
+    mirror, _ = home.train(job, number=3, nodes=1)
+    (late,) = home.start(uri, nodes=1)
+    assert late.code() == 77 and "attempt 3 began" in late.said()
+    assert mirror.adopt() == (1, 2, 3) and mirror.folder.finished_training() is None
+
+
+def test_a_flipped_byte_of_the_data_is_refused_before_the_program_is_started(home, data, server):
+    mirror, uri = home.train(train_job(data, processes=1), nodes=1)
+    (key,) = [k for k in server.everything() if k.endswith("/train/numeric.npy")]
+    server.flip(key)
+    (pod,) = home.start(uri, nodes=1)
+    assert pod.code() == 65, pod.said()
+    assert mirror.exits(1)[0].code == 65 and "is damaged" in mirror.exits(1)[0].reason
+    mirror.pull(1)
+    (event,) = session_events(mirror.folder.root)
+    assert isinstance(event, Failed) and event.exit_code == 65
+
+
+def checkpoints(mirror):
+    return named(session_events(mirror.folder.root), "checkpoint")
+
+
+def said(mirror, attempt):
+    found = session_events(mirror.folder.root)
+    return [e.message for e in found if isinstance(e, Progress) and e.attempt == attempt]
+
+
+def is_alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
