@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 import signal
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -13,6 +14,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from ml_assets.cli.main import main
 from ml_assets.operations.cost.account import account
 from ml_assets.operations.cost.bill import By
 from ml_assets.operations.cost.document import document
@@ -22,6 +24,7 @@ from ml_assets.operations.workplace import open_pipeline
 from ml_assets_tests.worlds import irises
 from ml_assets_tests.worlds.world import World
 
+Cost = Callable[..., str]
 PRICES = "node=36,storage=0.5,transfer=0.1"
 """A second of a machine costs a cent."""
 SCHEDULED = irises.SPEC.replace(
@@ -55,7 +58,7 @@ def lived(released: World, tmp_path_factory: pytest.TempPathFactory) -> Lived:
     root = tmp_path_factory.mktemp("cost")
     shutil.copytree(released.root, root, dirs_exist_ok=True)
     world = World(root, {**released.extra, "ML_ASSETS_PRICES": PRICES})
-    spec(world, 200)
+    spec(world, 60)
     world.stopped_at("step 40 of", signal.SIGKILL, "run", "irises")
     killed = told(world)
     world.cli("run", "irises", code=3)
@@ -65,6 +68,20 @@ def lived(released: World, tmp_path_factory: pytest.TempPathFactory) -> Lived:
 @pytest.fixture
 def world(lived: Lived) -> World:
     return lived.world
+
+
+@pytest.fixture
+def cost(world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cost:
+    """What `ml-assets cost` prints."""
+    for name, value in world.environment.items():
+        if name.startswith("ML_ASSETS_"):
+            monkeypatch.setenv(name, value)
+
+    def call(*arguments: str) -> str:
+        assert main(["cost", *arguments]) == 0
+        return capsys.readouterr().out
+
+    return call
 
 
 def work(line: dict) -> set[str]:
@@ -133,7 +150,9 @@ def test_what_had_a_price_keeps_it_and_what_had_none_is_told_in_the_present_one(
     dearer = World(lived.world.root, {**lived.world.extra, "ML_ASSETS_PRICES": "node=72"})
     before, after = trainings(lived.resumed), trainings(told(dearer))
     assert after[2]["cost"] == before[2]["cost"]
-    assert Decimal(after[1]["cost"]) == pytest.approx(2 * Decimal(before[1]["cost"]), abs=2e-6)
+    assert Decimal(after[1]["cost"]) == pytest.approx(
+        2 * Decimal(before[1]["cost"]), abs=Decimal("0.000002")
+    )
 
 
 def test_the_year_of_the_schedule_is_its_ticks_times_the_mean_run(world: World) -> None:
@@ -143,7 +162,9 @@ def test_the_year_of_the_schedule_is_its_ticks_times_the_mean_run(world: World) 
     (outlook,) = found["pipelines"]
     year = outlook["year"]
     assert (year["cron"], year["ticks"], year["runs"]) == ("0 6 * * 1", 52, 2)
-    assert Decimal(year["cost"]) == pytest.approx(52 * Decimal(year["cost_per_run"]), abs=1e-4)
+    assert Decimal(year["cost"]) == pytest.approx(
+        52 * Decimal(year["cost_per_run"]), abs=Decimal("0.0001")
+    )
     assert Decimal(year["cost_per_run"]) > 0
     storage = outlook["storage"]
     assert {"sessions", "models", "shards", "tables"} <= storage["by_kind"].keys()
@@ -164,8 +185,8 @@ def test_the_next_training_is_estimated_by_the_present_spec(world: World) -> Non
     assert float(shorter["cost"]) == pytest.approx(shorter["node_seconds"] / 100, abs=1e-5)
 
 
-def test_a_person_reads_a_table_with_a_line_of_totals(world: World) -> None:
-    said = world.cli("cost", "--by", "owner")
+def test_a_person_reads_a_table_with_a_line_of_totals(world: World, cost: Cost) -> None:
+    said = cost("--by", "owner")
     head, *rows = said.splitlines()
     assert head.split()[:4] == ["owner", "jobs", "node-hours", "GPU-hours"]
     assert {rows[0].split()[0], rows[1].split()[0]} == {"team:botany", "team:logistics"}
@@ -176,14 +197,17 @@ def test_a_person_reads_a_table_with_a_line_of_totals(world: World) -> None:
     assert months == sorted(months) and months[-1] <= f"{datetime.now(UTC):%Y-%m}"
 
 
-def test_without_a_price_hours_are_told_and_what_is_missing(world: World) -> None:
-    free = World(world.root, {k: v for k, v in world.extra.items() if k != "ML_ASSETS_PRICES"})
-    said = free.cli("cost", "irises")
-    assert "have no price: ML_ASSETS_PRICES is not set" in said
+def test_without_a_price_hours_are_told_and_what_is_missing(
+    cost: Cost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ML_ASSETS_PRICES")
+    assert "have no price: ML_ASSETS_PRICES is not set" in cost("irises")
+    monkeypatch.setenv("ML_ASSETS_PRICES", "spot=1.10")
+    assert "have no price: ML_ASSETS_PRICES has no price for them" in cost("irises")
 
 
 def test_a_program_reads_one_document(world: World) -> None:
-    found = json.loads(world.cli("cost", "irises", "--by", "pipeline", "--json"))
+    found = json.loads(world.cli("cost", "irises", "--json"))
     assert (found["schema"], found["by"], found["left_out"]) == (1, "pipeline", None)
     assert [line["name"] for line in found["lines"]] == ["irises"]
 
