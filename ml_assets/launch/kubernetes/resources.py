@@ -35,7 +35,7 @@ class Lines:
         self._closed = False
 
     def __iter__(self) -> Iterator[bytes]:
-        """Whole lines without their ends; one that broke off is dropped.
+        """Lines without their ends; one that broke off is dropped.
 
         Raises:
             Lost, Silent: it broke off.
@@ -45,6 +45,8 @@ class Lines:
             for chunk in self._response.stream(amt=None, decode_content=False):
                 *lines, rest = (rest + chunk).split(b"\n")
                 yield from lines
+            if rest:
+                yield rest
         except Exception as error:
             if self._closed:  # by us: whatever the client makes of that
                 return

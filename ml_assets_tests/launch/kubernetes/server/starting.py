@@ -80,7 +80,7 @@ class Starter:
 
     def _has_image(self, run: PodRun, container: Container, again: Callable[[], None]) -> bool:
         image, policy = container.spec["image"], container.spec["imagePullPolicy"]
-        if container.waiting[0] == "ImagePullBackOff" and not self._is_due(container):
+        if container.image_tries and not self._is_due(container):
             return False
         field = part_of(container)
         problem = self.images.problem(image, policy)
@@ -93,18 +93,18 @@ class Starter:
             container.wait_for(reason, message)
             self._events.warning(run.pod, _SOURCE, "Failed", f"Error: {reason}", field)
             return False
-        self._events.normal(run.pod, _SOURCE, "Pulling", f'Pulling image "{image}"', field)
-        told = f'Failed to pull image "{image}": {message}'
-        self._events.warning(run.pod, _SOURCE, "Failed", told, field)
-        self._events.warning(run.pod, _SOURCE, "Failed", "Error: ErrImagePull", field)
-        if container.waiting[0] != "ImagePullBackOff":
-            container.wait_for(reason, message)
         wait = min(300.0, 10.0 * 2**container.image_tries)
         container.image_tries += 1
         container.image_due = self._store.clock.seconds() + wait
         key = ("back off", run.uid, container.name)
         self._loop.after(1, key, lambda: self._back_off(run, container, again))
         self._loop.after(wait + 0.001, ("pull", run.uid, container.name), again)
+        if container.waiting[0] != "ImagePullBackOff":
+            container.wait_for(reason, message)
+        self._events.normal(run.pod, _SOURCE, "Pulling", f'Pulling image "{image}"', field)
+        told = f'Failed to pull image "{image}": {message}'
+        self._events.warning(run.pod, _SOURCE, "Failed", told, field)
+        self._events.warning(run.pod, _SOURCE, "Failed", "Error: ErrImagePull", field)
         return False
 
     def _is_due(self, container: Container) -> bool:
