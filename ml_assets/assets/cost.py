@@ -11,7 +11,7 @@ from ml_assets.settings import read_settings
 from ml_assets.storage.objects import LocalObjects
 
 
-def cost_metadata(objects: LocalObjects, session: str) -> dict[str, Any]:
+def costs(objects: LocalObjects, session: str) -> dict[str, Any]:
     """Node-hours, GPU-hours, what of them was useful, and their cost where a price is known."""
     uses = session_uses(SessionFolder(objects.path("sessions", session)), read_settings().prices)
     shown = {"machines": dg.MetadataValue.md(table(uses).markdown())} if uses else {}
