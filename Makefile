@@ -1,7 +1,7 @@
 # Everything a newcomer types. Needs Python 3.11 or later and make; the rest is installed in .venv.
 .DEFAULT_GOAL := help
 .SUFFIXES:
-.PHONY: help demo ui test long chaos check format lock reset clean
+.PHONY: help demo ui test test-cluster long chaos check format lock reset clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -18,7 +18,7 @@ INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check \
 	-c requirements.lock $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) $(PIP_ARGS)
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo "  variables: PYTHON, TORCH_INDEX, PIP_ARGS, ARGS (see the top of the Makefile)"
 
 demo: $(VENV)/.installed ## train, evaluate, gate and release a model from real data
@@ -31,6 +31,9 @@ test: $(VENV)/.installed-test ## run the tests, two files at a time; what fails,
 	@$(BIN)/python -m pytest -q -n 2 --dist loadfile $(ARGS) || { test $$? -eq 1 && \
 		echo "Once more, one after the other: a machine at its limit must not decide." && \
 		$(BIN)/python -m pytest -q --last-failed --last-failed-no-failures none $(ARGS); }
+
+test-cluster: $(VENV)/.installed-test ## run the claims about Kubernetes on ML_ASSETS_TEST_KUBECONFIG's cluster
+	@$(BIN)/python -m pytest -q $(ARGS) ml_assets_tests/launch/kubernetes/test_claims_*.py
 
 long: $(VENV)/.installed-test ## run the long tests: a real daemon, planted faults, 200 days, 100 storms
 	@$(BIN)/python -m pytest -q -m "daemon or plants" $(ARGS)

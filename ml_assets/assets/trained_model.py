@@ -62,7 +62,7 @@ def trained_model(graph: PipelineGraph) -> dg.AssetsDefinition:
         name=f"{graph.name}__train",
         specs=_specs(graph),
         can_subset=False,
-        pool=graph.pool,
+        pool=graph.pool(STAGE),
     )
     @chronicled(graph, STAGE)
     def materialize(

@@ -10,6 +10,7 @@ from ml_assets.settings import Cluster
 from ml_assets.spec.cluster import MAX_NODES, over_nodes
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.program import World, training_world
+from ml_assets.spec.staging import REQUEST, attempt_of
 
 Verb = Literal["train", "score", "sanity"]
 UNKNOWN_DIGEST = "0" * 20
@@ -43,7 +44,7 @@ def job_order(
         world=world,
         cluster=spec.cluster,
         spot=verb == "train" and spec.training.spot is not None,
-        request=f"{settings.objects}/sessions/{session}/attempts/{attempt}/request.json",
+        request=f"{settings.objects}/{attempt_of(session, attempt)}/{REQUEST}",
         grace_seconds=save_seconds(spec.training if verb == "train" else None),
     )
 

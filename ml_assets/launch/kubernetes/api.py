@@ -128,11 +128,11 @@ class KubernetesApi:
 
     def jobs(self, selector: str) -> list[JobState]:
         """The Jobs with these labels."""
-        return [job_state(item) for item in self._all("jobs", selector).items]
+        return [job_state(item) for item in self.all_of("jobs", selector).items]
 
     def pods(self, selector: str) -> list[PodState]:
         """The pods with these labels."""
-        return [pod_state(item) for item in self._all("pods", selector).items]
+        return [pod_state(item) for item in self.all_of("pods", selector).items]
 
     def delete(self, selector: str, within: float) -> None:
         """Delete the Jobs with these labels, their pods and Services, and wait until all are gone.
@@ -159,6 +159,10 @@ class KubernetesApi:
                 )
 
     # --- what goes on -----------------------------------------------------------------------------
+
+    def all_of(self, kind: Listed, selector: str) -> Page:
+        """All objects now, asked for until there is an answer."""
+        return self.calls.ask(f"list {kind}", lambda client: self._list(client, kind, selector))
 
     def page(self, kind: Watched, selector: str) -> Page:
         """All objects now, asked for once."""
@@ -264,9 +268,6 @@ class KubernetesApi:
 
     # --- single calls -----------------------------------------------------------------------------
 
-    def _all(self, kind: Listed, selector: str) -> Page:
-        return self.calls.ask(f"list {kind}", lambda client: self._list(client, kind, selector))
-
     def _list(self, client: Any, kind: Listed, selector: str) -> Page:
         found = decoded(lister(client, kind)(self.namespace, label_selector=selector, **RAW))
         return Page(found["items"], found["metadata"]["resourceVersion"])
@@ -282,7 +283,7 @@ class KubernetesApi:
             raise
 
     def _delete_all(self, kind: Listed, selector: str, grace: int | None = None) -> None:
-        for item in self._all(kind, selector).items:
+        for item in self.all_of(kind, selector).items:
             meta = item["metadata"]
             if grace is None and meta.get("deletionTimestamp"):
                 continue
@@ -313,5 +314,5 @@ class KubernetesApi:
         return [
             f"{kind[:-1]} {item['metadata']['name']}"
             for kind in kinds
-            for item in self._all(kind, selector).items
+            for item in self.all_of(kind, selector).items
         ]

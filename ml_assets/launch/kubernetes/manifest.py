@@ -18,12 +18,13 @@ from ml_assets.launch.kubernetes.names import (
     pod_host,
     slug_of,
 )
-from ml_assets.launch.process import environment
 from ml_assets.settings import Cluster
 from ml_assets.settings.cluster import Taint
 from ml_assets.spec.cluster import ClusterSpec, Toleration
 from ml_assets.spec.notice import notice_seconds
 from ml_assets.spec.program import VERDICTS, World
+from ml_assets.spec.staging import SAVE_SECONDS, UPLOAD_SECONDS
+from ml_assets.spec.torchrun import variables
 from ml_assets.spec.training import TrainingSpec
 
 Manifest = dict[str, Any]
@@ -37,8 +38,8 @@ SCRATCH = "/scratch"
 SHARED_MEMORY = "/dev/shm"
 TTL_SECONDS = 24 * 3600
 """A Job that ended with nobody to clear it away stays as long, for people who look after it."""
-HAND_OVER_SECONDS = 30
-"""After the program: the last events, the result and the last word go to the store."""
+HAND_OVER_SECONDS = UPLOAD_SECONDS + 5
+"""After the program; longer than the pod itself takes for it."""
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 QUEUE_PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
 SESSION_ANNOTATION = "ml-assets.io/session"
@@ -46,7 +47,7 @@ REQUEST_ANNOTATION = "ml-assets.io/request"
 
 _USUAL_MB_PER_SECOND = 100.0
 _USUAL_STATE_BYTES = 10**9
-_LEAST_SAVE_SECONDS, _MOST_SAVE_SECONDS = 20, 3600
+_MOST_SAVE_SECONDS = 3600
 _STAYS = {
     "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
     "karpenter.sh/do-not-disrupt": "true",
@@ -89,10 +90,10 @@ def save_seconds(training: TrainingSpec | None, state_bytes: int | None = None) 
         Seconds from 20 to 3600. Without ``spot`` the store is taken to write 100 MB a second.
     """
     if training is None:
-        return _LEAST_SAVE_SECONDS
+        return SAVE_SECONDS
     rate = training.spot.write_mb_per_second if training.spot else _USUAL_MB_PER_SECOND
     needed = notice_seconds(_USUAL_STATE_BYTES if state_bytes is None else state_bytes, rate)
-    return math.ceil(min(max(needed, _LEAST_SAVE_SECONDS), _MOST_SAVE_SECONDS))
+    return math.ceil(min(max(needed, SAVE_SECONDS), _MOST_SAVE_SECONDS))
 
 
 def job_manifest(order: JobOrder, settings: Cluster) -> Manifest:
@@ -297,7 +298,7 @@ def _variables(order: JobOrder, settings: Cluster) -> list[tuple[str, str]]:
         "AWS_DEFAULT_REGION": settings.s3_region,  # the one that boto3 reads
     }
     given = {
-        **environment(order.world.threads, {}),
+        **variables(order.world.threads),
         # the root file system is read-only, and the user has no home
         "HOME": SCRATCH,
         "TMPDIR": f"{SCRATCH}/tmp",

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ml_assets.errors import ClusterRefused
+from ml_assets.launch.kubernetes.retries import broken_by
 from ml_assets.launch.kubernetes.states import Json
 
 Watched = Literal["jobs", "pods"]
 Listed = Literal["jobs", "pods", "services"]
-SILENCE_SECONDS = 90.0
-"""A watch that says nothing for so long is taken for broken: bookmarks come every minute."""
 LOG_SILENCE_SECONDS = 600.0
 TIMEOUT = (10.0, 60.0)
 """Seconds to connect, and between two bytes of an answer."""
@@ -33,16 +32,32 @@ class Lines:
 
     def __init__(self, response: Any) -> None:
         self._response = response
+        self._closed = False
 
     def __iter__(self) -> Iterator[bytes]:
-        """Whole lines without their ends; one that broke off is dropped."""
+        """Lines without their ends; one that broke off is dropped.
+
+        Raises:
+            Lost, Silent: it broke off.
+        """
         rest = b""
-        for chunk in self._response.stream(amt=None, decode_content=False):
-            *lines, rest = (rest + chunk).split(b"\n")
-            yield from lines
+        try:
+            for chunk in self._response.stream(amt=None, decode_content=False):
+                *lines, rest = (rest + chunk).split(b"\n")
+                yield from lines
+            if rest:
+                yield rest
+        except Exception as error:
+            if self._closed:  # by us: whatever the client makes of that
+                return
+            told = broken_by(error)
+            if told is None:
+                raise
+            raise told from error
 
     def close(self) -> None:
         """End it; who is reading finds the end."""
+        self._closed = True
         with suppress(Exception):  # it may have ended by itself
             self._response.shutdown()
         with suppress(Exception):

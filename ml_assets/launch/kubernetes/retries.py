@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from ml_assets.errors import ClusterAway, ClusterRefused, MlAssetsError
-from ml_assets.launch.kubernetes.connection import Connections
+from ml_assets.errors import ClusterAway, ClusterRefused, MlAssetsError, SettingsError
+from ml_assets.launch.kubernetes.connection import Connection, Connections
 
 BUDGET_SECONDS = 300.0
 """Within which a call is tried again: an API server that is replaced is away for a minute."""
@@ -65,6 +65,10 @@ class Lost(ClusterAway):
     def __init__(self, message: str, trouble: Trouble) -> None:
         super().__init__(message)
         self.trouble = trouble
+
+
+class Silent(Lost):
+    """An answer that goes on said nothing for long."""
 
 
 class Calls:
@@ -143,11 +147,18 @@ class Calls:
                     raise
                 if trouble.status != 401 or renewed:
                     raise self._told(doing, trouble) from error
-                self._connections.renew(connection)
+                self._renew(doing, connection, trouble)
                 renewed = True
             else:
                 self._known = True
                 return found
+
+    def _renew(self, doing: str, failed: Connection, trouble: Trouble) -> None:
+        try:
+            self._connections.renew(failed)
+        except SettingsError as error:  # the file is being written, where it could be read before
+            told = f"{self.where} could not {doing}: {trouble.told}, and {error}"
+            raise Lost(told, trouble) from error
 
     def _told(self, doing: str, trouble: Trouble) -> MlAssetsError:
         awaited = trouble.status == 401 and self._known  # it knew us: a new token is on its way
@@ -157,6 +168,25 @@ class Calls:
         what = trouble.what or what
         said = f"{self.where} refused to {doing}: {what} ({trouble.told}). "
         return ClusterRefused(said + (trouble.remedy or remedy), trouble.status)
+
+
+def told_by(status: Any) -> MlAssetsError:
+    """What a ``Status`` in the midst of a watch means; 410: what we know is too old."""
+    code, reason = status.get("code") or 0, status.get("reason") or ""
+    trouble = _answered(code, reason, status.get("message") or "", 0.0)
+    told = f"The watch was ended: {trouble.told}."
+    return ClusterRefused(told, code) if code and trouble.final else Lost(told, trouble)
+
+
+def broken_by(error: Exception) -> MlAssetsError | None:
+    """What ended an answer that goes on; None: the error is not the cluster's."""
+    from urllib3.exceptions import ReadTimeoutError
+
+    trouble = trouble_of(error)
+    if trouble is None:
+        return None
+    kind = Silent if isinstance(error, ReadTimeoutError) else Lost
+    return kind(f"The answer broke off: {trouble.told}.", trouble)
 
 
 def trouble_of(error: Exception) -> Trouble | None:

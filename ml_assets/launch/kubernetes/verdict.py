@@ -55,6 +55,7 @@ _OWN = {
 """Ends that nothing outside explains: the program says what is wrong with what it was given."""
 _LIMITS = re.compile(r"exceed(?:s|ed) (?:the (?:total )?limit|its local ephemeral storage limit)")
 """Of an eviction for the pod's own use, not for the node's need."""
+_PRESSURE = re.compile(r"node was low on resource|node had condition: ")
 _TAKEN = {
     "PreemptionByScheduler": "Preempted",
     "EvictionByEvictionAPI": "NodeShutdown",
@@ -117,10 +118,13 @@ def _out_of_memory(scene: Scene) -> Verdict | None:
 
 
 def _evicted(scene: Scene) -> Verdict | None:
-    pod = _first(scene, lambda pod: pod.reason == "Evicted")
-    if pod is None:
-        return None
-    return of_cause("ScratchFull" if _LIMITS.search(pod.message) else "Evicted", pod.message, pod)
+    """The kubelet says it in the condition first, and then as the pod's own reason."""
+    for pod in scene.pods:
+        words = pod.message or (pod.disrupted.message if pod.disrupted else "")
+        full = _LIMITS.search(words) is not None
+        if pod.reason == "Evicted" or (pod.disrupted and (full or _PRESSURE.search(words))):
+            return of_cause("ScratchFull" if full else "Evicted", words, pod)
+    return None
 
 
 def _taken(scene: Scene) -> Verdict | None:

@@ -55,16 +55,23 @@ def job(
 class Namespace:
     """The calls of the claims: the official client, in one namespace."""
 
-    def __init__(self, cluster: TestCluster) -> None:
+    def __init__(self, cluster: TestCluster, *, retries: bool = True) -> None:
+        """Without `retries` a connection that breaks is an error at once."""
         from kubernetes import client
 
         self.name = cluster.namespace
         api = cluster.client()
+        if not retries:
+            api.configuration.retries = False
+            api = client.ApiClient(api.configuration)
         self.batch = client.BatchV1Api(api)
         self.core = client.CoreV1Api(api)
 
     def create(self, manifest: dict[str, Any]) -> Any:
         return self.batch.create_namespaced_job(self.name, manifest)
+
+    def read(self, name: str = "claim") -> Any:
+        return self.batch.read_namespaced_job(name, self.name)
 
     def pods(self, selector: str = "") -> list[Any]:
         """Sorted by their index."""
@@ -102,8 +109,8 @@ class Namespace:
 
     def quota_is_counted(self, name: str) -> bool:
         """A quota counts from when its status is written."""
-        status = self.core.read_namespaced_resource_quota(name, self.name).status
-        return bool(status and status.hard)
+        quota: Any = self.core.read_namespaced_resource_quota(name, self.name)
+        return bool(quota.status and quota.status.hard)
 
     def job_where(self, condition: Callable[[Any], Any], name: str = "claim") -> Any:
         """The first state of a Job that meets the condition."""

@@ -6,6 +6,8 @@
 import dataclasses
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +31,7 @@ from ml_assets.settings.cluster import Taint
 from ml_assets.settings.kubernetes_syntax import bytes_of
 from ml_assets.spec.cluster import ClusterSpec, Toleration
 from ml_assets.spec.pipeline import PipelineSpec
-from ml_assets.spec.program import VERDICTS
+from ml_assets.spec.program import EXIT_BAD_REQUEST, VERDICTS
 from ml_assets.spec.training import Spot, TrainingSpec
 from ml_assets_tests.launch.kubernetes.orders import (
     MANY,
@@ -313,6 +315,18 @@ def test_pods_of_several_nodes_find_each_other_by_name() -> None:
     said = dict(zip(arguments[::2], arguments[1::2], strict=True))
     assert said["--rendezvous"] == f"{name}-0.{name}:{service['spec']['ports'][0]['port']}"
     assert said["--address"] == f"{name}-$(JOB_COMPLETION_INDEX).{name}"
+
+
+@pytest.mark.parametrize("case", [one_pod_score, two_nodes])
+def test_the_program_of_a_pod_takes_its_arguments(case: Any) -> None:
+    container = container_of(job_manifest(*case()))
+    python, *program = container["command"]
+    assert python == "python"
+    arguments = ["nowhere" if one.startswith("s3://") else one for one in container["args"]]
+    given = [sys.executable, *program, *arguments]
+    done = subprocess.run(given, capture_output=True, text=True)
+    assert done.returncode == EXIT_BAD_REQUEST, done.stderr  # wrong usage would be 2
+    assert "names no bucket" in done.stderr
 
 
 def test_the_service_goes_with_its_job() -> None:

@@ -84,6 +84,11 @@ def test_an_eviction_tells_what_the_node_ran_short_of():
     assert "ephemeral-storage" in found.report("attempt 1")
 
 
+def test_an_eviction_is_told_as_soon_as_its_condition_is_there():
+    pods = [taken("TerminationByKubelet", "The node was low on resource: memory. ")]
+    assert verdict(Scene(a_job(), pods, spot=True)).cause == "Evicted"
+
+
 @pytest.mark.parametrize(
     "message",
     [

@@ -51,21 +51,21 @@ class ApiServer:
         self.store = Store(self.clock)
         self.access = Access(self.clock)
         self.namespace = "ml-assets"
-        self._root = Path(tempfile.mkdtemp(prefix="k8s-"))
-        self._loop = Loop(self.clock)
+        self.root = Path(tempfile.mkdtemp(prefix="k8s-"))
+        self.loop = Loop(self.clock)
         events = EventRecorder(self.store)
         carried = {"PYTHONPATH": str(_REPOSITORY), **(image_environment or {})}
-        starter = Starter(self.store, self._loop, events, self._root, carried)
-        self.kubelet = Kubelet(self.store, self._loop, events, starter)
+        starter = Starter(self.store, self.loop, events, self.root, carried)
+        self.kubelet = Kubelet(self.store, self.loop, events, starter)
         self.images = starter.images
-        self.kueue = Kueue(self.store, self._loop, events)
+        self.kueue = Kueue(self.store, self.loop, events)
         for controller in (
-            JobController(self.store, self._loop, events),
-            Scheduler(self.store, self._loop, events),
+            JobController(self.store, self.loop, events),
+            Scheduler(self.store, self.loop, events),
             self.kubelet,
-            GarbageCollector(self.store, self._loop),
-            NamespaceController(self.store, self._loop),
-            QuotaController(self.store, self._loop),
+            GarbageCollector(self.store, self.loop),
+            NamespaceController(self.store, self.loop),
+            QuotaController(self.store, self.loop),
             self.kueue,
         ):
             self.store.subscribe(controller.notice)
@@ -79,7 +79,7 @@ class ApiServer:
         for name in ("default", "kube-system", "kube-public", self.namespace):
             self.create_namespace(name)
         self.add_node("node-1")
-        program = self._root / "bin" / "python"
+        program = self.root / "bin" / "python"
         program.parent.mkdir()
         program.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
         program.chmod(0o755)
@@ -87,7 +87,7 @@ class ApiServer:
     # --- life -------------------------------------------------------------------------------------
 
     def __enter__(self) -> "ApiServer":
-        self._loop.start()
+        self.loop.start()
         self._front.start()
         return self
 
@@ -97,15 +97,15 @@ class ApiServer:
     def stop(self) -> None:
         """End all: watches, connections, controllers, processes, threads, folders."""
         self.store.close()
-        self._loop.stop()
+        self.loop.stop()
         self.kubelet.stop()
         self._front.stop()
-        shutil.rmtree(self._root, ignore_errors=True)
+        shutil.rmtree(self.root, ignore_errors=True)
 
     @property
     def failures(self) -> list[BaseException]:
         """What went wrong in the server itself; a test that sees any has found a bug here."""
-        return list(self._loop.failures)
+        return [*self.loop.failures, *self._front.failures]
 
     @property
     def url(self) -> str:

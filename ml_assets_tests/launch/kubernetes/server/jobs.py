@@ -194,7 +194,7 @@ class JobController:
             most = min(most, wanted - done)
         elif done:
             most = min(most, len(found.active))
-        keep = [pod for pod in found.active if pod not in surplus]
+        keep = [p for p in found.active if p not in surplus and not _is_kept_twice(p)]
         for pod in [*surplus, *keep[max(0, most) :]]:
             self._delete(job, pod, keep_counting=False)
         blocked = len(found.terminating) if spec["podReplacementPolicy"] == "Failed" else 0

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from ml_assets_tests.launch.kubernetes.server import deletion, errors, logs, volumes
+from ml_assets_tests.launch.kubernetes.server.clock import read_stamp
 from ml_assets_tests.launch.kubernetes.server.errors import ApiError, Json
 from ml_assets_tests.launch.kubernetes.server.events import EventRecorder
 from ml_assets_tests.launch.kubernetes.server.job_rules import TERMINAL
@@ -205,10 +206,10 @@ class Kubelet:
             "CrashLoopBackOff", f"back-off {wait:.0f}s restarting failed container={name}"
         )
         container.previous = container.ended
-        message = f"Back-off restarting failed container {name} in pod {run.key[1]}"
-        self._events.warning(run.pod, _SOURCE, "BackOff", message, part_of(container))
         key = ("restart", run.uid, name)
         self._loop.after(wait, key, lambda: self._restart(run, container))
+        message = f"Back-off restarting failed container {name} in pod {run.key[1]}"
+        self._events.warning(run.pod, _SOURCE, "BackOff", message, part_of(container))
 
     def _restart(self, run: PodRun, container: Container) -> None:
         if run.ending or container.waiting[0] != "CrashLoopBackOff":
@@ -232,8 +233,16 @@ class Kubelet:
                     container.process.terminate()
                     message = f"Stopping container {container.name}"
                     self._events.normal(run.pod, _SOURCE, "Killing", message, part_of(container))
-            self._loop.after(grace, ("kill", run.uid), lambda: _kill(left))
+            self._loop.after(self._left(run, grace), ("kill", run.uid), lambda: _kill(left))
         run.finished = not run.running
+
+    def _left(self, run: PodRun, grace: float) -> float:
+        """What is left of the grace if time was moved since the deletion; stamps are rounded."""
+        end = run.pod["metadata"].get("deletionTimestamp")
+        if end is None:
+            return grace
+        left = (read_stamp(end) - self._store.clock.now()).total_seconds() + 1
+        return min(grace, left)
 
     # --- what a test does to a pod ----------------------------------------------------------------
 

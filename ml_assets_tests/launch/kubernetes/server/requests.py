@@ -1,7 +1,7 @@
 """One request, read: which resource, which verb, which parameters."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -27,6 +27,15 @@ class Request:
     media: str
     """The content type of the body, without parameters."""
     accept: str
+    warnings: list[str] = field(default_factory=list)
+    """What the answer warns of, in headers."""
+
+    def number(self, name: str) -> int:
+        """A parameter that is a number; 0 where it is missing."""
+        said = self.query.get(name) or "0"
+        if not said.isdigit():
+            raise errors.bad_request(f'invalid value for "{name}": "{said}" is no number')
+        return int(said)
 
     def flag(self, name: str) -> bool:
         return is_true(self.query.get(name))

@@ -54,6 +54,9 @@ SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount", short
 JOBS = Resource("batch", "v1", "jobs", "Job", subresources=("status",), categories=("all",))
 LOCAL_QUEUES = Resource(*_KUEUE, "localqueues", "LocalQueue", short=("queue", "queues", "lq"))
 WORKLOADS = Resource(*_KUEUE, "workloads", "Workload", short=("wl",), subresources=("status",))
+PRIORITY_CLASSES = Resource(
+    "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False, ("pc",)
+)
 ACCESS_REVIEWS = Resource(
     "authorization.k8s.io",
     "v1",
@@ -78,7 +81,7 @@ RESOURCES = (
     WORKLOADS,
     ACCESS_REVIEWS,
     # Kept and served; on a real cluster, too, nothing happens to them by themselves.
-    Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False, ("pc",)),
+    PRIORITY_CLASSES,
     Resource("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", short=("netpol",)),
     Resource(*_RBAC, "roles", "Role"),
     Resource(*_RBAC, "rolebindings", "RoleBinding"),

@@ -21,7 +21,7 @@ from ml_assets_tests.launch.kubernetes.server.images import Images
 from ml_assets_tests.launch.kubernetes.server.loop import Loop
 from ml_assets_tests.launch.kubernetes.server.pod_run import Container, PodRun
 from ml_assets_tests.launch.kubernetes.server.processes import ContainerProcess
-from ml_assets_tests.launch.kubernetes.server.resources import SERVICES
+from ml_assets_tests.launch.kubernetes.server.resources import SECRETS, SERVICES
 from ml_assets_tests.launch.kubernetes.server.store import Store, owners
 
 _SOURCE = "kubelet"
@@ -80,8 +80,9 @@ class Starter:
 
     def _has_image(self, run: PodRun, container: Container, again: Callable[[], None]) -> bool:
         image, policy = container.spec["image"], container.spec["imagePullPolicy"]
-        if container.waiting[0] == "ImagePullBackOff" and not self._is_due(container):
+        if container.image_tries and not self._is_due(container):
             return False
+        self._look_for_pull_secrets(run)
         field = part_of(container)
         problem = self.images.problem(image, policy)
         if problem is None:
@@ -93,19 +94,29 @@ class Starter:
             container.wait_for(reason, message)
             self._events.warning(run.pod, _SOURCE, "Failed", f"Error: {reason}", field)
             return False
-        self._events.normal(run.pod, _SOURCE, "Pulling", f'Pulling image "{image}"', field)
-        told = f'Failed to pull image "{image}": {message}'
-        self._events.warning(run.pod, _SOURCE, "Failed", told, field)
-        self._events.warning(run.pod, _SOURCE, "Failed", "Error: ErrImagePull", field)
-        if container.waiting[0] != "ImagePullBackOff":
-            container.wait_for(reason, message)
         wait = min(300.0, 10.0 * 2**container.image_tries)
         container.image_tries += 1
         container.image_due = self._store.clock.seconds() + wait
         key = ("back off", run.uid, container.name)
         self._loop.after(1, key, lambda: self._back_off(run, container, again))
         self._loop.after(wait + 0.001, ("pull", run.uid, container.name), again)
+        if container.waiting[0] != "ImagePullBackOff":
+            container.wait_for(reason, message)
+        self._events.normal(run.pod, _SOURCE, "Pulling", f'Pulling image "{image}"', field)
+        told = f'Failed to pull image "{image}": {message}'
+        self._events.warning(run.pod, _SOURCE, "Failed", told, field)
+        self._events.warning(run.pod, _SOURCE, "Failed", "Error: ErrImagePull", field)
         return False
+
+    def _look_for_pull_secrets(self, run: PodRun) -> None:
+        wanted = [ref["name"] for ref in run.pod["spec"].get("imagePullSecrets") or []]
+        missing = [n for n in wanted if self._store.find(SECRETS, run.key[0], n) is None]
+        if missing:
+            message = (
+                f"Unable to retrieve some image pull secrets ({', '.join(missing)}); attempting"
+                " to pull the image may not succeed."
+            )
+            self._events.warning(run.pod, _SOURCE, "FailedToRetrieveImagePullSecret", message)
 
     def _is_due(self, container: Container) -> bool:
         return self._store.clock.seconds() >= container.image_due

@@ -1,0 +1,267 @@
+"""Follows the Jobs and pods of a selector: by two watches, and by looking now and then without.
+
+Calls stay in the tens an hour: a watch is asked for anew every few minutes from where the last one
+ended, and where watches fail, the looks come at growing intervals.
+"""
+
+import json
+import random
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import Protocol, Self
+
+from ml_assets.errors import ClusterRefused, MlAssetsError
+from ml_assets.launch.kubernetes.board import Board
+from ml_assets.launch.kubernetes.resources import Page, Watched
+from ml_assets.launch.kubernetes.retries import Lost, Silent, Trouble, told_by
+from ml_assets.launch.kubernetes.states import Json, Seen
+
+WATCH_SECONDS = 600
+"""Most of one watch, half of it least: then it is asked for anew, from where it ended."""
+SILENCE_SECONDS = 90.0
+"""A watch that says nothing for so long may be broken: Kubernetes sends a bookmark every minute."""
+REFUSED_SECONDS = 900.0
+"""For so long a refusal of what was allowed before may be a passing one."""
+STEADY_SECONDS = 30.0
+"""A watch that lasted so long was a good one."""
+LONGEST_WAIT = 240.0
+"""Between two looks where no watch lasts."""
+_LONGEST_SILENCE = 600.0
+_JOIN_SECONDS = 5.0
+_GONE = 410
+_UNKNOWN_US = 401
+
+
+class Stream(Iterable[bytes], Protocol):
+    """An answer that goes on, line by line."""
+
+    def close(self) -> None:
+        """End it, from any thread."""
+        ...
+
+
+class Source(Protocol):
+    """Whom to ask: ``api.KubernetesApi``."""
+
+    def all_of(self, kind: Watched, selector: str) -> Page:
+        """All objects now, asked for until there is an answer."""
+        ...
+
+    def page(self, kind: Watched, selector: str) -> Page:
+        """All objects now, asked for once."""
+        ...
+
+    def stream(
+        self, kind: Watched, selector: str, version: str, seconds: int, silence: float
+    ) -> Stream:
+        """Changes since a version."""
+        ...
+
+
+def wait_after(failures: int, longest: float) -> float:
+    """Seconds to wait after so many failures in a row, not the same for everybody."""
+    return min(longest, 2.0 ** min(failures - 1, 16)) * random.uniform(0.5, 1.0)
+
+
+class Feed:
+    """Keeps a board up to date on one kind of object.
+
+    Args:
+        clock: monotonic seconds.
+        pause: waits so many seconds, or until it is to stop.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        kind: Watched,
+        selector: str,
+        board: Board,
+        clock: Callable[[], float] = time.monotonic,
+        pause: Callable[[float], object] = time.sleep,
+    ) -> None:
+        self._source = source
+        self._kind: Watched = kind
+        self._selector = selector
+        self._board = board
+        self._clock = clock
+        self._pause = pause
+        self._version: str | None = None
+        """Of the last change that is known; None: a look is due."""
+        self._silence = SILENCE_SECONDS
+        self._was_silent = False
+        self._broken = 0
+        """Watches in a row that did not last."""
+        self._away = 0
+        """Looks in a row that failed."""
+        self._heard = clock()
+        self._stream: Stream | None = None
+        self._stopped = False
+
+    def begin(self) -> None:
+        """The first look; its errors are the caller's."""
+        self._take(self._source.all_of(self._kind, self._selector))
+
+    def run(self) -> None:
+        """Follow until it is stopped."""
+        try:
+            while not self._stopped:
+                self.turn()
+        except Exception as error:
+            if not self._stopped:
+                self._board.fail(error)
+
+    def stop(self) -> None:
+        """End it, from any thread."""
+        self._stopped = True
+        if self._stream is not None:
+            self._stream.close()
+
+    def silent(self) -> float:
+        """Seconds since the cluster last said something."""
+        return self._clock() - self._heard
+
+    def turn(self) -> None:
+        """Look, where a watch cannot go on from what is known; then watch while it lasts.
+
+        Raises:
+            ClusterRefused, Lost: it has refused us for longer than that can be a passing thing.
+        """
+        if self._version is not None or self._look():
+            began = self._clock()
+            error = self._follow(self._version or "")
+            self._after(error, self._clock() - began)
+
+    def _look(self) -> bool:
+        try:
+            self._take(self._source.page(self._kind, self._selector))
+        except (ClusterRefused, Lost) as error:
+            self._bear(error)
+            self._away += 1
+            unreachable = isinstance(error, Lost) and not error.trouble.status
+            self._rest(error, wait_after(self._away, 10 if unreachable else 60))
+            return False
+        self._away = 0
+        return True
+
+    def _take(self, page: Page) -> None:
+        news = self._board.put_all(self._kind, page.items)
+        self._version, self._heard = page.version, self._clock()
+        if self._was_silent:  # rightly, where nothing had happened: then be more patient
+            longer = min(self._silence * 2, _LONGEST_SILENCE)
+            self._silence, self._was_silent = SILENCE_SECONDS if news else longer, False
+
+    def _follow(self, version: str) -> MlAssetsError | None:
+        """Watch until it ends; why, if that was before its time."""
+        seconds = int(WATCH_SECONDS * random.uniform(0.5, 1.0))
+        try:
+            stream = self._source.stream(
+                self._kind, self._selector, version, seconds, self._silence
+            )
+            self._stream, self._heard = stream, self._clock()
+            try:
+                if self._stopped:  # while it was opened: nobody else will close it
+                    return None
+                for line in stream:
+                    self._read(json.loads(line))
+            finally:
+                stream.close()
+        except (ClusterRefused, Lost) as error:
+            return error
+        except json.JSONDecodeError as error:
+            trouble = Trouble(f"a line is no JSON ({error})", done=True)
+            return Lost(f"The watch of {self._kind} broke off: {trouble.told}.", trouble)
+        return None
+
+    def _read(self, change: Json) -> None:
+        kind, item = change["type"], change["object"]
+        if kind == "ERROR":
+            raise told_by(item)
+        if kind == "DELETED":
+            self._board.drop(self._kind, item)
+        elif kind != "BOOKMARK":
+            self._board.put(self._kind, item)
+        self._version, self._heard = item["metadata"]["resourceVersion"], self._clock()
+
+    def _after(self, error: MlAssetsError | None, lasted: float) -> None:
+        """What a watch that ended means for the next one."""
+        if self._stopped:
+            return
+        if isinstance(error, Silent):
+            self._version, self._was_silent = None, True
+            return
+        if lasted >= STEADY_SECONDS:
+            self._broken = 0
+            if error is None:  # its time was over
+                return
+        self._broken += 1
+        gone = isinstance(error, ClusterRefused) and error.status == _GONE
+        if gone or self._broken > 1:  # what is known is too old, or watches do not last
+            self._version = None
+        if gone and self._broken == 1:
+            return
+        if not gone:
+            self._bear(error)
+        self._rest(error, wait_after(self._broken, LONGEST_WAIT))
+
+    def _rest(self, error: MlAssetsError | None, seconds: float) -> None:
+        asked = error.trouble.wait if isinstance(error, Lost) else 0.0
+        self._pause(max(asked, seconds))
+
+    def _bear(self, error: MlAssetsError | None) -> None:
+        """A refusal of what was allowed before may pass: a role that is replaced, a new token."""
+        refused = isinstance(error, ClusterRefused)
+        refused = refused or (isinstance(error, Lost) and error.trouble.status == _UNKNOWN_US)
+        if refused and error is not None and self.silent() > REFUSED_SECONDS:
+            raise error
+
+
+class JobWatch:
+    """The Jobs and pods of a selector as they are now; a context manager.
+
+    Raises:
+        ClusterRefused, ClusterAway: the first look failed.
+    """
+
+    def __init__(self, source: Source, selector: str) -> None:
+        self._board = Board()
+        self._stopping = threading.Event()
+        kinds: tuple[Watched, ...] = ("jobs", "pods")
+        self._feeds = [
+            Feed(source, kind, selector, self._board, pause=self._stopping.wait) for kind in kinds
+        ]
+        self._threads = [
+            threading.Thread(target=feed.run, name=f"watch {kind}", daemon=True)
+            for feed, kind in zip(self._feeds, kinds, strict=True)
+        ]
+
+    def __enter__(self) -> Self:
+        for feed in self._feeds:
+            feed.begin()
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        for feed in self._feeds:
+            feed.stop()
+        for thread in self._threads:
+            thread.join(_JOIN_SECONDS)
+
+    def now(self) -> Seen:
+        """What is known; it costs no call.
+
+        Raises:
+            ClusterRefused: it has refused us for a quarter of an hour.
+        """
+        return self._board.now()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for a change, so long at most; whether there was one."""
+        return self._board.wait(seconds)
+
+    def silent(self) -> float:
+        """Seconds since the cluster last said something of one of them: what is known is as old."""
+        return max(feed.silent() for feed in self._feeds)

@@ -1,0 +1,82 @@
+"""deploy/kueue: what a cluster with Kueue is given is what Kueue's own schemas allow."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+KUEUE = Path(__file__).parents[3] / "deploy" / "kueue"
+SCHEMAS = {file.stem: json.loads(file.read_text()) for file in KUEUE.glob("schemas/*.json")}
+
+
+def declared() -> list[dict[str, Any]]:
+    names = yaml.safe_load((KUEUE / "kustomization.yaml").read_text())["resources"]
+    return [one for name in names for one in yaml.safe_load_all((KUEUE / name).read_text())]
+
+
+def of_kind(kind: str) -> dict[str, dict[str, Any]]:
+    return {one["metadata"]["name"]: one for one in declared() if one["kind"] == kind}
+
+
+def strict(schema: Any) -> Any:
+    """The schema with no room for fields that it does not name: a typo is one."""
+    if isinstance(schema, list):
+        return [strict(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {key: strict(value) for key, value in schema.items()}
+    closed = isinstance(schema.get("properties"), dict) and schema.get("type") == "object"
+    return {"additionalProperties": False, **found} if closed else found
+
+
+@pytest.mark.parametrize("one", declared(), ids=lambda o: f"{o['kind']}-{o['metadata']['name']}")
+def test_every_object_is_what_its_schema_allows(one: dict[str, Any]) -> None:
+    assert one["apiVersion"] == "kueue.x-k8s.io/v1beta2"
+    jsonschema.validate(one, strict(SCHEMAS[one["kind"]]))
+
+
+@pytest.mark.parametrize(
+    ("path", "wrong"),
+    [
+        (("queueingStrategy",), "FIFO"),
+        (("cohort",), "training"),
+        (("preemption", "reclaimWithinCohort"), "Always"),
+        (("resourceGroups", 0, "flavors", 0, "resources", 0, "nominalQuota"), "many"),
+    ],
+)
+def test_the_schemas_find_what_is_wrong(path: tuple[Any, ...], wrong: str) -> None:
+    queue = json.loads(json.dumps(of_kind("ClusterQueue")["search"]))
+    inner: Any = queue["spec"]
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = wrong
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(queue, strict(SCHEMAS["ClusterQueue"]))
+
+
+def test_each_schema_names_its_source() -> None:
+    assert set(SCHEMAS) == {one["kind"] for one in declared()}
+    for schema in SCHEMAS.values():
+        assert "kubernetes-sigs/kueue at " in schema["$comment"]
+        assert "Apache-2.0" in schema["$comment"]
+
+
+def test_three_teams_share_128_gpus_and_every_name_leads_somewhere() -> None:
+    queues, flavors = of_kind("ClusterQueue"), of_kind("ResourceFlavor")
+    gpus = 0
+    for queue in queues.values():
+        assert queue["spec"]["cohortName"] == "training"
+        for flavor in queue["spec"]["resourceGroups"][0]["flavors"]:
+            assert flavor["name"] in flavors
+            covered = {
+                resource["name"]: resource["nominalQuota"] for resource in flavor["resources"]
+            }
+            assert set(covered) == set(queue["spec"]["resourceGroups"][0]["coveredResources"])
+            gpus += covered["nvidia.com/gpu"]
+    assert gpus == 128
+    assert {name.removesuffix("-spot") for name in queues} == {"forecasting", "search", "research"}
+    local = of_kind("LocalQueue")
+    assert {one["spec"]["clusterQueue"] for one in local.values()} == set(queues)

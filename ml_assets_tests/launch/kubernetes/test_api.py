@@ -1,0 +1,340 @@
+"""The real client against the tests' API server: what is asked, what is refused, what is left."""
+
+import pytest
+import yaml
+
+from ml_assets.errors import ClusterAway, ClusterRefused
+from ml_assets.launch.kubernetes.api import AlreadyThere, Created, KubernetesApi
+from ml_assets.launch.kubernetes.causes import Verdict
+from ml_assets.launch.kubernetes.starting import StartUp
+from ml_assets.launch.kubernetes.verdict import Scene, verdict
+from ml_assets.launch.kubernetes.watch import JobWatch
+from ml_assets_tests.launch.kubernetes.sample_jobs import OBEDIENT, job, until
+
+SELECTOR = "claim=claim"
+LABELS = {"claim": "claim"}
+
+
+@pytest.fixture
+def api(cluster):
+    return KubernetesApi(cluster.namespace, 30.0, {"KUBECONFIG": str(cluster.kubeconfig)})
+
+
+@pytest.fixture
+def a_job(cluster):
+    """A Job of one pod that sleeps; its container and its spec may be changed."""
+
+    def a_job(script=OBEDIENT, **how):
+        return job(cluster, script, **how)
+
+    return a_job
+
+
+def left(api):
+    return [*api.jobs(SELECTOR), *api.pods(SELECTOR)]
+
+
+# --- once -----------------------------------------------------------------------------------------
+
+
+def test_a_job_is_created_once_and_found_by_the_next(api, a_job):
+    first, second = api.create_job(a_job()), api.create_job(a_job())
+    assert isinstance(first, Created) and isinstance(second, AlreadyThere)
+    assert first.job.uid == second.job.uid
+    assert api.job("claim").uid == first.job.uid and api.job("other") is None
+
+
+@pytest.mark.parametrize("code", [429, 500, 503])
+def test_a_create_gets_through_a_busy_server(cluster, api, a_job, code):
+    cluster.server.faults.refuse(code, times=2, verb="create", resource="jobs")
+    assert isinstance(api.create_job(a_job()), Created)
+
+
+def test_a_create_whose_answer_was_cut_off_is_found_not_repeated(cluster, api, a_job):
+    cluster.server.faults.reset(verb="create", resource="jobs", after=True)
+    assert isinstance(api.create_job(a_job()), Created)
+    calls = cluster.server.calls
+    until(lambda: calls.of("get", "jobs"))  # a call is written down after its answer
+    assert len(calls.of("create", "jobs")) == 1
+
+
+def test_a_create_that_was_cut_off_before_is_repeated(cluster, api, a_job):
+    cluster.server.faults.reset(verb="create", resource="jobs")
+    assert isinstance(api.create_job(a_job()), Created)
+    assert len(api.jobs(SELECTOR)) == 1
+
+
+def test_a_service_that_is_there_is_ours(api):
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "claim", "labels": LABELS},
+        "spec": {"clusterIP": "None", "selector": LABELS, "ports": [{"port": 29500}]},
+    }
+    api.create_service(service)
+    api.create_service(service)
+    api.delete(SELECTOR, 20)
+
+
+# --- bad input: one message, quickly, nothing left ------------------------------------------------
+
+
+def test_a_forbidden_verb_is_named_and_nothing_is_made(cluster, api, a_job, tmp_path):
+    server = cluster.server
+    rules = [{"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["get", "list", "watch"]}]
+    token = server.access.token("reader", rules=rules)
+    file = server.write_kubeconfig(tmp_path / "reader", token=token)
+    reader = KubernetesApi(cluster.namespace, 30.0, {"KUBECONFIG": str(file)})
+    with pytest.raises(ClusterRefused, match=r'reader.*cannot create resource "jobs".*Bind the'):
+        reader.create_job(a_job())
+    assert left(api) == []
+    assert len(server.calls.of("create", "jobs")) == 1
+
+
+def test_a_missing_namespace_is_named(cluster, a_job):
+    elsewhere = KubernetesApi("nowhere", 30.0, {"KUBECONFIG": str(cluster.kubeconfig)})
+    with pytest.raises(
+        ClusterRefused, match=r'namespaces "nowhere" not found.*ML_ASSETS_NAMESPACE'
+    ):
+        elsewhere.create_job(a_job())
+
+
+def test_a_job_that_is_not_valid_is_told_with_the_field(api, a_job):
+    wrong = a_job(template={"restartPolicy": "Always"})
+    with pytest.raises(ClusterRefused, match=r"is not valid.*restartPolicy"):
+        api.create_job(wrong)
+    assert left(api) == []
+
+
+def test_a_token_that_is_none_is_told(cluster, tmp_path):
+    file = cluster.server.write_kubeconfig(tmp_path / "wrong", token="guessed")
+    with pytest.raises(ClusterRefused, match="does not know us"):
+        KubernetesApi(cluster.namespace, 30.0, {"KUBECONFIG": str(file)}).jobs(SELECTOR)
+
+
+def test_a_certificate_of_somebody_else_is_told(cluster, tmp_path):
+    import certifi
+
+    config = yaml.safe_load(cluster.kubeconfig.read_text())
+    entry = config["clusters"][0]["cluster"]
+    del entry["certificate-authority-data"]
+    entry["certificate-authority"] = certifi.where()
+    file = tmp_path / "other-authority"
+    file.write_text(yaml.safe_dump(config))
+    with pytest.raises(ClusterRefused, match=r"certificate.*certificate-authority"):
+        KubernetesApi(cluster.namespace, 30.0, {"KUBECONFIG": str(file)}).jobs(SELECTOR)
+
+
+def test_a_server_that_is_not_there_is_told(cluster, tmp_path):
+    config = yaml.safe_load(cluster.kubeconfig.read_text())
+    config["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:1"
+    file = tmp_path / "nobody"
+    file.write_text(yaml.safe_dump(config))
+    nobody = KubernetesApi(cluster.namespace, 1.0, {"KUBECONFIG": str(file)})
+    with pytest.raises(ClusterAway, match=r"127\.0\.0\.1:1 .*cannot be reached"):
+        nobody.jobs(SELECTOR)
+
+
+def refused_start(api, manifest, patience=0.0):
+    """What an attempt that cannot start ends with, and that nothing is left of it then."""
+    api.create_job(manifest)
+    waited = Elapsed(patience)
+    start = StartUp(api, 0.0, waited)
+    with JobWatch(api, SELECTOR) as watch:
+
+        def looked():
+            seen = watch.now()
+            waited.seconds += 10
+            found = start.look(seen.jobs[0], seen.pods)
+            return found if isinstance(found, Verdict) else watch.wait(0.05) and None
+
+        found = until(looked)
+    api.delete(SELECTOR, 30)
+    assert left(api) == []
+    return found
+
+
+class Elapsed:
+    """Ten seconds pass between two looks: a person's patience is not tested here."""
+
+    def __init__(self, seconds):
+        self.seconds = seconds
+
+    def __call__(self):
+        return self.seconds
+
+
+def test_an_image_that_cannot_be_pulled_is_told_with_the_registrys_words(cluster, api, a_job):
+    cluster.server.images.failing["registry.test/nope"] = "registry.test/nope: not found"
+    found = refused_start(api, a_job(container={"image": "registry.test/nope"}))
+    assert (found.cause, found.then) == ("ImagePull", "stop")
+    assert "registry.test/nope" in found.report("attempt 1")
+
+
+def test_a_missing_secret_is_named(api, a_job):
+    source = [{"secretRef": {"name": "keys-of-nobody"}}]
+    found = refused_start(api, a_job(container={"envFrom": source}))
+    assert (found.cause, found.then) == ("CreateContainerConfigError", "stop")
+    assert "keys-of-nobody" in found.report("attempt 1")
+
+
+def test_a_quota_that_is_too_small_is_told_with_its_numbers(cluster, api, a_job):
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "team"},
+        "spec": {"hard": {"requests.cpu": "1"}},
+    }
+    cluster.server.apply(quota)
+    asked = {"requests": {"cpu": "4"}, "limits": {"cpu": "4"}}
+    found = refused_start(api, a_job(container={"resources": asked}))
+    assert (found.cause, found.then) == ("QuotaTooSmall", "stop")
+    assert "exceeded quota: team" in found.words
+
+
+def test_no_room_is_told_in_the_schedulers_words(api, a_job):
+    asked = {"limits": {"nvidia.com/gpu": "64"}}
+    found = refused_start(api, a_job(container={"resources": asked}))
+    assert (found.cause, found.room) == ("Unschedulable", 0)
+    assert "Insufficient nvidia.com/gpu" in found.words
+
+
+def test_a_queue_that_is_not_there_is_named(api, a_job):
+    manifest = a_job(suspend=True)
+    manifest["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = "flights"
+    found = refused_start(api, manifest)
+    assert (found.cause, found.then) == ("QueueMissing", "stop")
+    assert "flights" in found.words
+
+
+# --- what happens to a Job that runs --------------------------------------------------------------
+
+
+@pytest.fixture
+def running(api, a_job):
+    """A Job of two pods that run, and the watch that sees it."""
+    api.create_job(a_job(pods=2))
+    with JobWatch(api, SELECTOR) as watch:
+
+        def both():
+            pods = watch.now().pods
+            return len(pods) == 2 and all(pod.phase == "Running" for pod in pods)
+
+        until(both)
+        yield watch
+
+
+def lost(watch):
+    return until(lambda: [pod for pod in watch.now().pods if pod.lost])
+
+
+def ending(watch):
+    seen = watch.now()
+    return verdict(Scene(next(iter(seen.jobs), None), seen.pods))
+
+
+@pytest.mark.parametrize(
+    ("happens", "cause"),
+    [
+        (lambda server, pod: server.preempt(pod), "Preempted"),
+        (lambda server, pod: server.drain(pod), "NodeLost"),
+        (lambda server, pod: server.evict_for_pressure(pod), "Evicted"),
+    ],
+    ids=["preempted", "taint", "evicted"],
+)
+def test_a_pod_that_is_taken_away_is_seen_and_told(cluster, running, happens, cause):
+    happens(cluster.server, running.now().pods[1].name)
+    assert [pod.index for pod in lost(running)][:1] == [1]
+    assert (ending(running).cause, ending(running).then) == (cause, "lost")
+
+
+def test_a_pod_that_runs_out_of_memory_is_seen_and_told(cluster, running):
+    cluster.server.run_out_of_memory(running.now().pods[0].name)
+    until(lambda: any(pod.ended for pod in running.now().pods))
+    assert (ending(running).cause, ending(running).then) == ("OOMKilled", "again")
+
+
+def test_a_plain_delete_is_seen_and_told(cluster, running):
+    from kubernetes import client
+
+    victim = running.now().pods[1]
+    core = client.CoreV1Api(cluster.client())
+    core.delete_namespaced_pod(victim.name, cluster.namespace)
+    assert lost(running)[0].name == victim.name
+    assert (ending(running).cause, ending(running).pod) == ("PodDeleted", victim.name)
+
+
+def test_watches_that_end_and_versions_that_grow_old_hide_nothing(cluster, running):
+    server = cluster.server
+    server.faults.expire_watch(times=2)
+    server.faults.drop_watches()
+    server.store.compact()
+    server.preempt(running.now().pods[0].name)
+    assert lost(running)[0].disrupted.reason == "PreemptionByScheduler"
+
+
+def test_an_api_that_is_down_for_a_while_hides_nothing(cluster, running):
+    server = cluster.server
+    with server.faults.api_down():
+        server.preempt(running.now().pods[0].name)
+        assert not running.wait(0.5)
+        assert len(running.now().pods) == 2
+    assert lost(running)[0].disrupted is not None
+
+
+def test_a_token_that_expires_is_read_again_and_nothing_is_lost(cluster, a_job, tmp_path):
+    server = cluster.server
+    old, new = server.access.token("worker"), server.access.token("worker")
+    file = server.write_kubeconfig(tmp_path / "worker", token=old)
+    api = KubernetesApi(cluster.namespace, 30.0, {"KUBECONFIG": str(file)})
+    api.create_job(a_job())
+    with JobWatch(api, SELECTOR) as watch:
+        server.write_kubeconfig(tmp_path / "worker", token=new)
+        server.access.revoke(old)
+        server.faults.drop_watches()
+        until(lambda: any(pod.phase == "Running" for pod in watch.now().pods))
+        server.preempt(watch.now().pods[0].name)
+        assert lost(watch)
+    api.delete(SELECTOR, 30)
+
+
+def test_a_watch_ends_at_once_when_nobody_follows_any_more(api, a_job):
+    api.create_job(a_job())
+    with JobWatch(api, SELECTOR) as watch:
+        threads = list(watch._threads)
+    assert not any(thread.is_alive() for thread in threads)
+
+
+# --- what is left ---------------------------------------------------------------------------------
+
+
+def test_a_deleted_job_leaves_nothing_and_its_pods_had_their_grace(cluster, api, running):
+    api.delete(SELECTOR, 30)
+    assert left(api) == []
+    until(lambda: running.now().jobs == ())
+
+
+def test_a_delete_of_nothing_is_fine(api):
+    api.delete(SELECTOR, 5)
+
+
+def test_a_delete_whose_answer_was_cut_off_is_finished(cluster, api, running):
+    cluster.server.faults.reset(verb="delete", resource="jobs", after=True)
+    api.delete(SELECTOR, 30)
+    assert left(api) == []
+
+
+def test_pods_that_will_not_end_are_deleted_by_force(api, a_job):
+    deaf = "import signal, time\nsignal.signal(15, signal.SIG_IGN)\nprint('up', flush=True)\n"
+    grace = {"terminationGracePeriodSeconds": 3600}
+    api.create_job(a_job(deaf + "time.sleep(3600)", template=grace))
+    until(lambda: any("up" in api.tail(pod.name, 5) for pod in api.pods(SELECTOR)))
+    api.delete(SELECTOR, 2)
+    assert left(api) == []
+
+
+def test_the_end_of_a_log_is_read_and_none_is_none(api, a_job):
+    api.create_job(a_job("print('one'); print('two'); print('three')"))
+    until(lambda: [pod for pod in api.pods(SELECTOR) if pod.phase == "Succeeded"])
+    assert api.tail(api.pods(SELECTOR)[0].name, 2) == "two\nthree\n"
+    assert api.tail("nobody", 2) == ""
