@@ -1,4 +1,4 @@
-"""The code location with the settings of an overlay: it loads, lightly, with the cluster profile."""
+"""The code location with the settings of an overlay: it loads, with the profile of a cluster."""
 
 import json
 import os
