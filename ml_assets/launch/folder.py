@@ -167,8 +167,10 @@ class SessionFolder:
         """The countersigned result of a session whose predictions are still what it says."""
         for result in self._results(ScoreResult, keys):
             # an absolute path is itself, whatever folder it is joined to
-            if _verified(self.root, result.predictions):
-                return result
+            made = result.predictions
+            if _verified(self.root, made):  # of an attempt elsewhere it is named in this folder
+                own = made.model_copy(update={"path": str(self.root / made.path)})
+                return result.model_copy(update={"predictions": own})
         return None
 
     def finished_measuring(self) -> MeasureResult | None:
