@@ -124,11 +124,16 @@ def _pieces(
     yield from found
 
 
+_WHAT = r"[^:\[]*(\[[^\]]*\])?"
+"""``sources [2024-01-15]``: of a wish without its reason, which one try may change for the next."""
+
+
 def _asked(run: dg.DagsterRun) -> _Asked:
     ends = ("dagster/asset_partition_range_start", "dagster/asset_partition_range_end")
     partitions = tuple(run.tags.get(tag) for tag in ends)
     due = run.tags.get(SCHEDULED_EXECUTION_TIME_TAG, "")
-    return _Asked(_asked_by(run), run.job_name, run.tags.get("why", ""), due, partitions)
+    what = re.match(_WHAT, run.tags.get("why", ""))
+    return _Asked(_asked_by(run), run.job_name, what[0] if what else "", due, partitions)
 
 
 def _asked_by(run: dg.DagsterRun) -> str:

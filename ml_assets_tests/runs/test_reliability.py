@@ -90,7 +90,7 @@ def test_what_was_tried_until_it_succeeded_counts_once(
     spec: PipelineSpec, instance: dg.DagsterInstance
 ):
     first = _run(instance, SourceError("the database is away"))
-    second = _run(instance, None)
+    second = _run(instance, None, why="sources [2024-01-15]: an input changed")
     (work,) = _of(spec, instance).work
     assert (work.end, work.runs) == ("well", (first.run_id, second.run_id))
     assert work.cause == "at try 2: source error in validated_table"
