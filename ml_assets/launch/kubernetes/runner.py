@@ -22,6 +22,7 @@ from ml_assets.launch.folder import SessionFolder
 from ml_assets.launch.kubernetes.api import KubernetesApi
 from ml_assets.launch.kubernetes.ending import Evidence, ending_of, held_by
 from ml_assets.launch.kubernetes.following import Following, Over
+from ml_assets.launch.kubernetes.logs import tails
 from ml_assets.launch.kubernetes.manifest import (
     HAND_OVER_SECONDS,
     JobOrder,
@@ -40,7 +41,6 @@ from ml_assets.storage.objects import write_whole
 from ml_assets.storage.s3_objects import S3Objects
 
 _REQUEST: TypeAdapter[Request] = TypeAdapter(Request)
-_TAIL_LINES = 50
 _SLACK_SECONDS = 10
 _LEAVE_SECONDS = 120.0
 """For what the last attempts left to be gone; each has had its own time before."""
@@ -180,7 +180,7 @@ class KubernetesRunner:
         return Evidence(
             over,
             words,
-            tuple(self._api.tail(pod.name, _TAIL_LINES) for pod in dumb),
+            tails(self._api, dumb),
             tuple(self._api.happenings(over.job.uid)) if over.job and failed else (),
             order.spot,
         )
