@@ -161,7 +161,7 @@ class KubernetesRunner:
             # what is left of it can write nothing that counts: the next attempt need not wait
             threading.Thread(target=self._clear_behind, args=[order], daemon=True).start()
         else:
-            self._clear(order)
+            self._clear(order, began=over.verdict is None)
             seen = replace(seen, words=mirror.exits(order.attempt))
         mirror.pull(order.attempt)
         follower.pass_on()
@@ -185,10 +185,14 @@ class KubernetesRunner:
             order.spot,
         )
 
-    def _clear(self, order: JobOrder) -> None:
-        """Delete an attempt's Job, pods and Service, and wait until they have ended in peace."""
+    def _clear(self, order: JobOrder, *, began: bool = True) -> None:
+        """Delete an attempt's Job, pods and Service, and wait until they have ended in peace.
+
+        What never began has nothing to save, and gets no time for it.
+        """
         selector = f"{selector_of(order.session)},{ATTEMPT_LABEL}={order.attempt}"
-        self._api.delete(selector, order.grace_seconds + HAND_OVER_SECONDS + _SLACK_SECONDS)
+        grace = order.grace_seconds + HAND_OVER_SECONDS if began else 0
+        self._api.delete(selector, grace + _SLACK_SECONDS)
 
     def _clear_behind(self, order: JobOrder) -> None:
         with suppress(MlAssetsError):  # ``leave`` sees to what is left
