@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -41,6 +40,7 @@ from ml_assets.spec.program import Ref, TrainResult, World
 from ml_assets.spec.records import StageRecord
 from ml_assets.spec.training import LightGbm, ModelSpec
 from ml_assets.storage.layout import Address
+from ml_assets.storage.object_places import open_objects
 from ml_assets.storage.objects import LocalObjects
 
 STAGE = "trained_model"
@@ -199,7 +199,8 @@ def data_ref(record: StageRecord) -> Ref:
         StorageError: the record leads out of the object store.
     """
     named = Ref(uri=record.attributes["uri"], digest=record.attributes["digest"])
-    objects = LocalObjects(Path(read_settings().objects))
+    settings = read_settings()
+    objects = open_objects(settings.objects, settings.cache)
     return objects.own(named, "shards", record.key.split("/")[0])
 
 
