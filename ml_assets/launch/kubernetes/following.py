@@ -14,6 +14,7 @@ from ml_assets.launch.attempts import Follower, Work
 from ml_assets.launch.events import append_warning
 from ml_assets.launch.kubernetes.api import KubernetesApi
 from ml_assets.launch.kubernetes.causes import Verdict
+from ml_assets.launch.kubernetes.logs import LogFollower
 from ml_assets.launch.kubernetes.manifest import HAND_OVER_SECONDS, JobOrder
 from ml_assets.launch.kubernetes.names import selector_of
 from ml_assets.launch.kubernetes.starting import StartUp, Stuck
@@ -73,6 +74,7 @@ class Following:
         self._follower = follower
         self._clock = clock
         self._folder = work.folder.attempt(order.attempt)
+        self._log = work.folder.log(order.attempt)
         self._standstill = Standstill(self._folder, order.world.processes, clock)
         self._limits = Limits.of(order)
         self._start = StartUp(api, self._limits.room_seconds, clock)
@@ -89,10 +91,13 @@ class Following:
             ClusterRefused, ClusterAway: the cluster does not let us see it any more.
             StoreRefuses: the object store does not.
         """
-        with JobWatch(self._api, selector_of(self._order.session)) as watch:
+        selector = selector_of(self._order.session)
+        with JobWatch(self._api, selector) as watch, LogFollower(self._api, self._log) as log:
             while True:
                 seen = watch.now()
                 pods = tuple(pod for pod in seen.pods if pod.job == self._order.name)
+                for pod in (pod for pod in pods if pod.index == 0 and pod.started):
+                    log.follow(pod.name)
                 self._pull()
                 over = self._over(seen.job(self._order.name), pods)
                 if over is not None:

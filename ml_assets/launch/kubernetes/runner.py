@@ -168,7 +168,8 @@ class KubernetesRunner:
         follower.pass_on()
         mirror.collect(order.attempt)
         log = work.folder.log(order.attempt)
-        write_whole(log, seen.log.encode())
+        followed = log.read_bytes() if log.is_file() else b""  # of the first pod
+        write_whole(log, followed + seen.log.encode())
         events = follower.of_attempt(order.attempt)
         ending = ending_of(work.name(order.attempt), seen, events, log)
         return replace(ending, held=held_by(order, over, self._bought(order)))

@@ -38,3 +38,5 @@ def test_two_pods_train_the_weights_of_two_local_processes_bit_for_bit(stage, un
     assert again == stage.events
     assert len(list(stage.cluster.server.calls)) == calls, "what is finished asks no cluster"
     assert named(stage.events, "warning") == []
+    log = (stage.folder(job) / "attempts" / "1" / "log.txt").read_text()
+    assert log.startswith("[staging] pod 0 ends with 0: done\n"), "the first pod's was followed"

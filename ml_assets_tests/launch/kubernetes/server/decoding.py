@@ -25,7 +25,7 @@ def decode(resource: Resource, obj: Json) -> tuple[Json, list[str]]:
     400 where a value has the wrong type. What the client has no model for passes as it is.
     """
     model = _model(_MODELS.get(resource.kind, f"V1{resource.kind}"))
-    if model is None or ("." in resource.group and not resource.group.endswith("k8s.io")):
+    if model is None or resource.is_custom:
         return obj, []
     warnings: list[str] = []
     try:

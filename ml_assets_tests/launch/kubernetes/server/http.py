@@ -20,6 +20,7 @@ from ml_assets_tests.launch.kubernetes.server import (
     errors,
     faults,
     logs,
+    openapi,
     requests,
     tables,
     verbs,
@@ -175,7 +176,7 @@ class Handler(BaseHTTPRequestHandler):
         if path in ("/healthz", "/livez", "/readyz"):
             self._send(200, b"ok", "text/plain")
             return True
-        found = discovery.document(path)
+        found = discovery.document(path) or openapi.document(path)
         if found is not None:
             self._send_json(200, found)
         return found is not None
@@ -219,6 +220,7 @@ class Handler(BaseHTTPRequestHandler):
             code, found = verbs.answer(self.server.store, request)
             if tables.is_wanted(request.accept) and request.verb in ("get", "list"):
                 found = self._as_table(request, found)
+        found = request.resource.as_version(found, request.version)
         if fault and fault.kind == "reset after":
             raise Cut
         self._send_json(code, found, warnings=request.warnings)

@@ -19,6 +19,7 @@ _TRUE = ("1", "t", "T", "true", "TRUE", "True")
 class Request:
     method: str
     resource: Resource
+    version: str
     namespace: str
     name: str
     subresource: str
@@ -97,9 +98,17 @@ def read(method: str, target: str, headers: dict[str, str], body: bytes) -> Requ
     if subresource and subresource not in resource.subresources:
         raise errors.no_such_path()
     media = headers.get("content-type", "").partition(";")[0].strip()
-    accept = headers.get("accept", "")
     return Request(
-        method, resource, namespace, name, subresource, query, _body(body, media), media, accept
+        method=method,
+        resource=resource,
+        version=version,
+        namespace=namespace,
+        name=name,
+        subresource=subresource,
+        query=query,
+        body=_body(body, media),
+        media=media,
+        accept=headers.get("accept", ""),
     )
 
 

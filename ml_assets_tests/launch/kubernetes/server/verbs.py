@@ -10,6 +10,7 @@ from ml_assets_tests.launch.kubernetes.server import (
     deletion,
     errors,
     patches,
+    resources,
     selectors,
     validation,
 )
@@ -80,10 +81,15 @@ def listing(store: Store, request: Request) -> Answer:
         if not labels and not fields:
             meta["remainingItemCount"] = len(chosen) - limit
         chosen = chosen[:limit]
-    items = [{k: v for k, v in obj.items() if k not in ("kind", "apiVersion")} for obj in chosen]
+    items = chosen if resource.is_custom else [_bare(obj) for obj in chosen]
     kind = f"{resource.kind}List"
     body = {"kind": kind, "apiVersion": resource.api_version, "metadata": meta, "items": items}
     return 200, body
+
+
+def _bare(obj: Json) -> Json:
+    """In lists of built-in kinds an item does not say what it is."""
+    return {key: value for key, value in obj.items() if key not in ("kind", "apiVersion")}
 
 
 def _token(version: int, last: Json) -> str:
@@ -123,7 +129,7 @@ def _body(request: Request) -> Json:
     if not isinstance(obj, dict):
         raise errors.bad_request("the object provided is unrecognized: it is no object")
     said = (obj.get("apiVersion", resource.api_version), obj.get("kind", resource.kind))
-    if said != (resource.api_version, resource.kind):
+    if resources.of_kind(*said) is not resource:
         raise errors.bad_request(
             f"the API version and kind in the data ({said[0]}, {said[1]}) does not match the"
             f" expected ({resource.api_version}, {resource.kind})"

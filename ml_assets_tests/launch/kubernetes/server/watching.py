@@ -100,6 +100,7 @@ class Watch:
         if tables.is_wanted(self._request.accept):
             now = self._store.clock.now()
             obj = tables.table(self._request.resource, [obj], {}, now)
+        obj = self._request.resource.as_version(obj, self._request.version)
         return _line(kind, obj)
 
     def _bookmark(self, version: int) -> bytes:
