@@ -7,6 +7,7 @@ from typing import Any
 import dagster as dg
 
 from ml_assets.assets.chronicle import chronicled
+from ml_assets.assets.cost import costs
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.initial_weights import KEY, InitialWeights, initial_weights
 from ml_assets.assets.inputs import require_record, resolve_base
@@ -99,7 +100,7 @@ def trained_model(graph: PipelineGraph) -> dg.AssetsDefinition:
         versions = {"checkpoints": saved, STAGE: model.digest}
         seen = (init.as_input(),) if init else ()
         record = finished_record(begun, result)
-        measured = sinks.measurements(result, world)
+        measured = sinks.measurements(result, world) | costs(objects.store(), result.session)
         for stage, version in versions.items():
             address = Address(graph.name, stage)
             work = Work(address, code_version, inputs, context.run_id, config.fresh, seen)

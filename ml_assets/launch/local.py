@@ -83,11 +83,10 @@ class LocalRunner:
 
     def adopt(self, work: Work[Any]) -> Request | None:
         """See ``AttemptRunner.adopt``."""
-        self.recall(work.folder)
         return None
 
     def recall(self, folder: SessionFolder) -> None:
-        """What other homes left of a session, where they share its store."""
+        """See ``AttemptRunner.recall``: what other homes left, where they share its store."""
         if self._shared is not None:
             SessionMirror(folder, self._shared).adopt()
 
