@@ -166,9 +166,11 @@ class SessionFolder:
     def finished_scoring(self, keys: Keys) -> ScoreResult | None:
         """The countersigned result of a session whose predictions are still what it says."""
         for result in self._results(ScoreResult, keys):
-            # an absolute path is itself, whatever folder it is joined to
+            # an absolute path is itself, whatever folder it is joined to; a pod's is of its own
             if _verified(self.root, result.predictions):
-                return result
+                here = {"path": str(self.root / result.predictions.path)}
+                made = result.predictions.model_copy(update=here)
+                return result.model_copy(update={"predictions": made})
         return None
 
     def finished_measuring(self) -> MeasureResult | None:
