@@ -409,3 +409,14 @@ def test_days_pass_in_no_time(server, cluster, there):
     assert not ended(there.read())
     server.clock.advance(60)
     assert ended(there.job_where(ended)).reason == "DeadlineExceeded"
+
+
+def test_a_fast_clock_shortens_every_wait(tmp_path):
+    with ApiServer(speed=1000) as server:
+        own = TestCluster(server.write_kubeconfig(tmp_path / "k"), server.namespace, "any", server)
+        there = Namespace(own)
+        there.create(job(own, "raise SystemExit(3)", backoffLimit=3))
+        over = there.job_where(ended)
+        assert over.status.failed == 4
+        started, end = over.status.start_time, ended(over).last_transition_time
+        assert (end - started).total_seconds() >= 10 + 20 + 40
