@@ -171,7 +171,7 @@ class KubernetesRunner:
         write_whole(log, followed + seen.log.encode())
         events = follower.of_attempt(order.attempt)
         ending = ending_of(work.name(order.attempt), seen, events, log)
-        return replace(ending, held=held_by(order, over, self._bought(order)))
+        return replace(ending, held=held_by(order, seen, self._bought(order)))
 
     def _looked_at(self, order: JobOrder, over: Over, mirror: SessionMirror) -> Evidence:
         """What tells why it ended, as long as it is there."""
