@@ -30,7 +30,7 @@ class Evidence:
 
     over: Over
     words: Words
-    tails: tuple[str, ...]
+    tails: str
     """Ends of the logs of pods that failed and had no last word."""
     happenings: tuple[Happening, ...]
     """The cluster's events about its Job."""
@@ -45,7 +45,7 @@ class Evidence:
     def log(self) -> str:
         """The ends of its pods' logs."""
         said = [f"--- pod {index}: {w.reason}\n{w.log}" for index, w in sorted(self.words.items())]
-        return "\n".join([*said, *self.tails])
+        return "\n".join([*said, self.tails])
 
     def verdict(self, events: Sequence[Event]) -> Verdict:
         """Why it ended, if nobody was told to stop it.
