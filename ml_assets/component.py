@@ -65,17 +65,19 @@ class TrainingPipeline(dg.Component):
         return cls(attributes, path if path.is_dir() else path.parent)
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        return build_pipeline(self.spec, self.folder)
+        on_cluster = read_settings().launcher == "kubernetes"
+        return build_pipeline(self.spec, self.folder, on_cluster=on_cluster)
 
 
-def build_pipeline(spec: PipelineSpec, folder: Path) -> dg.Definitions:
+def build_pipeline(spec: PipelineSpec, folder: Path, *, on_cluster: bool = False) -> dg.Definitions:
     """The asset graph, checks, jobs, schedules and sensors of one pipeline.
 
     Args:
         spec: the checked spec.
         folder: holds the feature function and the contracts that the spec names.
+        on_cluster: each partition of the data is a run of its own, and GPUs are queued for.
     """
-    graph = PipelineGraph(spec, folder)
+    graph = PipelineGraph(spec, folder, on_cluster)
     jobs = pipeline_jobs(graph)
     watched = [beginnings_sensor(graph)] if runs_by_itself(spec.automation) else []
     drilled = [drill_check(graph)] if spec.automation.resume_drill else []

@@ -8,6 +8,7 @@ from types import ModuleType
 import dagster as dg
 
 from ml_assets.automation import alerts, housekeeping
+from ml_assets.resources.executor import executor
 from ml_assets.resources.launcher import LauncherResource
 from ml_assets.resources.objects import ObjectsResource
 from ml_assets.resources.online import OnlineResource
@@ -36,8 +37,7 @@ def build(settings: Settings, only: str | None = None) -> dg.Definitions:
     known = pipeline_folders(settings)
     wanted = known.values() if only is None else [find_pipeline(known, only)]
     pipelines = [_load(folder) for folder in wanted]
-    # a process for each step would cost two seconds of imports a step
-    shared = dg.Definitions(resources=resources(settings), executor=dg.in_process_executor)
+    shared = dg.Definitions(resources=resources(settings), executor=executor(settings.launcher))
     ours = [housekeeping.definitions(), alerts.definitions(settings)]
     return dg.Definitions.merge(*pipelines, *ours, shared)
 

@@ -30,7 +30,6 @@ def derived_table(graph: PipelineGraph, table: str) -> dg.AssetsDefinition:
         kinds={"polars"},
         deps=reads.deps(),
         partitions_def=partitions,
-        backfill_policy=dg.BackfillPolicy.single_run() if partitions else None,
     )
     def materialize(context: dg.AssetExecutionContext, snapshots: SnapshotsResource) -> Events:
         store = snapshots.store()

@@ -203,8 +203,7 @@ def _predictions(
         data = write_rows_to_score(rows, manifest, shards)
     except RowsRefused as error:
         return f"predictions and performance are not judged: {error}"
-    threads = graph.spec.training.threads
-    found = score(scorer.context, scorer.launcher, graph.name, ref, data, "holdout", threads)
+    found = score(scorer.context, scorer.launcher, graph.spec, ref, data, "holdout")
     return found.predictions
 
 

@@ -46,7 +46,6 @@ def feature_set(graph: PipelineGraph) -> dg.AssetsDefinition:
         kinds={"polars"},
         deps=reads.deps(),
         partitions_def=partitions,
-        backfill_policy=dg.BackfillPolicy.single_run() if partitions else None,
         check_specs=[parity_spec(graph), *leak_specs(graph, STAGE, ROWS_CHECKS)],
     )
     def materialize(context: dg.AssetExecutionContext, snapshots: SnapshotsResource) -> Events:

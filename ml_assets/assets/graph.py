@@ -39,6 +39,8 @@ CANARY_STAGES = ("canary_report", "promoted_model")
 """Of pipelines that ask for canary evidence."""
 DRIFT_STAGE = DRIFT_REPORT
 """Of pipelines that watch for drift."""
+GPU_POOL = "gpu"
+"""On a cluster: what every run that trains on GPUs waits for in the queue."""
 STAGES = (*DATA_STAGES, *MODEL_STAGES, *CANARY_STAGES, DRIFT_STAGE)
 
 
@@ -48,6 +50,8 @@ class PipelineGraph:
 
     spec: PipelineSpec
     folder: Path
+    on_cluster: bool = False
+    """The cluster profile: each partition is a run of its own, and work on GPUs queues for them."""
 
     @property
     def name(self) -> str:
@@ -56,10 +60,27 @@ class PipelineGraph:
     def key(self, stage: str, source: str | None = None) -> dg.AssetKey:
         return dg.AssetKey([self.name, stage, *([source] if source else [])])
 
-    @property
-    def pool(self) -> str:
-        """What every step of the pipeline holds: one run at a time writes it."""
-        return self.name
+    def pool(self, stage: str = "", *, partitioned: bool = False) -> str | None:
+        """What the runs of a stage hold while they work; the others wait in the queue.
+
+        On a laptop the pipeline: one run at a time writes it. On a cluster partitions are made side
+        by side (each is published on its own), and GPUs are waited for by all pipelines together.
+        """
+        if not self.on_cluster:
+            return self.name
+        if partitioned:
+            return None
+        on_gpus = stage == "trained_model" and self.spec.cluster.gpus_per_node > 0
+        return GPU_POOL if on_gpus else self.name
+
+    def backfill_policy(
+        self, partitions: dg.PartitionsDefinition | None
+    ) -> dg.BackfillPolicy | None:
+        """How many runs make a range: one on a laptop, one for each partition on a cluster."""
+        if partitions is None:
+            return None
+        one_each = dg.BackfillPolicy.multi_run(max_partitions_per_run=1)
+        return one_each if self.on_cluster else dg.BackfillPolicy.single_run()
 
     def partitions(self, source: SourceSpec | None = None) -> dg.PartitionsDefinition | None:
         """The partitions of a data stage; None where the data is read whole."""
@@ -111,7 +132,13 @@ class PipelineGraph:
 
     def asset(self, stage: str, source: str | None = None, **more: Any) -> Decorator:
         """``dg.asset`` with the attributes that every asset of the pipeline declares."""
-        decorator: Any = dg.asset(**self.attributes(stage, source), pool=self.pool, **more)
+        partitions: dg.PartitionsDefinition | None = more.get("partitions_def")
+        decorator: Any = dg.asset(
+            **self.attributes(stage, source),
+            pool=self.pool(stage, partitioned=partitions is not None),
+            backfill_policy=self.backfill_policy(partitions),
+            **more,
+        )
         return decorator
 
     def attributes(self, stage: str, source: str | None = None) -> dict[str, Any]:

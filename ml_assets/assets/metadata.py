@@ -9,6 +9,8 @@ from ml_assets.assets.publish import Published
 from ml_assets.pictures.card import Card, card_pictures
 from ml_assets.pictures.picture import Picture, Table, album
 from ml_assets.registry.tracking.links import Links
+from ml_assets.spec.events import Lost
+from ml_assets.spec.program import World
 from ml_assets.spec.records import StageRecord
 from ml_assets.storage.layout import Address, recent_records
 from ml_assets.storage.snapshots import SnapshotStore
@@ -49,6 +51,17 @@ def table_metadata(store: SnapshotStore, published: Published, address: Address)
         "dagster/column_schema": dg.TableSchema(columns),
         "preview": dg.MetadataValue.md(preview_markdown(frame, rows=5)),
     }
+
+
+def recovery_metadata(attempts: int, lost: Sequence[Lost], asked: World) -> dict[str, Any]:
+    """What it took to get there: attempts, what ended the others, and what the last one ran on.
+
+    Args:
+        asked: where the first attempt ran.
+    """
+    world = lost[-1].goes_on if lost else asked
+    causes = {"causes": ", ".join(one.cause for one in lost)} if lost else {}
+    return {"attempts": attempts, **causes, "nodes": world.nodes, "processes": world.processes}
 
 
 def tracking_link(mlflow_run: str | None) -> dict[str, Any]:

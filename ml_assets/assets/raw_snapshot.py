@@ -32,7 +32,6 @@ def raw_snapshot(graph: PipelineGraph, source_name: str) -> dg.AssetsDefinition:
         description=f"`{source_name}` as it was read: {_origin(source)}",
         kinds={"polars", source.kind if source.kind != "events" else "jsonl"},
         partitions_def=graph.partitions(source),
-        backfill_policy=dg.BackfillPolicy.single_run() if source.partitioned else None,
         check_specs=[schema_check_spec(graph.key(STAGE, source_name))],
     )
     def materialize(

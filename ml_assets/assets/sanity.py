@@ -18,7 +18,8 @@ def checks_of(graph: PipelineGraph) -> tuple[SanityName, ...]:
 
 
 def sanity_job(graph: PipelineGraph, data: Ref) -> SanityJob:
-    return SanityJob(graph.name, graph.spec.model, graph.spec.training, data)
+    spec = graph.spec
+    return SanityJob(graph.name, spec.model, spec.training, data, spec.cluster)
 
 
 def examine(

@@ -61,10 +61,7 @@ class Scorer:
         data = write_scoring_set(rows, model.manifest, self.spec.label, shards)
         if isinstance(data, NotComparable):
             return data
-        threads = self.spec.training.threads
-        return score(
-            self.context, self.launcher, self.spec.name, model.ref, data, "holdout", threads
-        )
+        return score(self.context, self.launcher, self.spec, model.ref, data, "holdout")
 
     def champion(self, rival: Subject, rows: pl.DataFrame) -> ChampionScores:
         """A released model on the same rows as another one."""
@@ -77,11 +74,10 @@ class Scorer:
 def score(
     context: dg.AssetExecutionContext,
     launcher: Launcher,
-    pipeline: str,
+    spec: PipelineSpec,
     model: Ref,
     data: Ref,
     split: Split,
-    threads: int,
 ) -> Scored:
     """Score one split with one model.
 
@@ -89,7 +85,7 @@ def score(
         TrainingFailed: the program failed; the message gives its reason.
         StorageError: the predictions are not what the program wrote.
     """
-    job = ScoreJob(pipeline, model, data, split, threads)
+    job = ScoreJob(spec.name, model, data, split, spec.training.threads, spec.cluster)
     remember_session(context.instance, context.run_id, score_session(job))
     result = launcher.score(job, teller(context.log))
     content = read_verified(result.predictions)

@@ -67,7 +67,8 @@ class Seeds:
         training = spec.training.model_copy(update={"seed": seed})
         begun = self.model.attributes.get("init")
         init = Ref.model_validate(begun) if begun else None
-        job = TrainJob(self.graph.name, spec.model, training, data_ref(self.data), None, init)
+        data = data_ref(self.data)
+        job = TrainJob(spec.name, spec.model, training, data, init=init, cluster=spec.cluster)
         remember_session(self.context.instance, self.context.run_id, train_session(job))
         return self.launcher.train(job, teller(self.context.log)).model
 

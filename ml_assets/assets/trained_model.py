@@ -11,7 +11,11 @@ from ml_assets.assets.chronicle import chronicled
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.initial_weights import KEY, InitialWeights, initial_weights
 from ml_assets.assets.inputs import require_record, resolve_base
-from ml_assets.assets.metadata import numbers, record_metadata, tracking_link
+from ml_assets.assets.metadata import (
+    numbers,
+    record_metadata,
+    tracking_link,
+)
 from ml_assets.assets.publish import Draft, Published, Work, input_version
 from ml_assets.assets.sanity import require_sane
 from ml_assets.assets.training_events import EventSinks
@@ -33,7 +37,7 @@ from ml_assets.resources.objects import ObjectsResource
 from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.resources.tracking import TrackingResource
 from ml_assets.settings import read_settings
-from ml_assets.spec.program import Ref, TrainResult, training_world
+from ml_assets.spec.program import Ref, TrainResult, World
 from ml_assets.spec.records import StageRecord
 from ml_assets.spec.training import LightGbm, ModelSpec
 from ml_assets.storage.layout import Address
@@ -62,7 +66,7 @@ def trained_model(graph: PipelineGraph) -> dg.AssetsDefinition:
         name=f"{graph.name}__train",
         specs=_specs(graph),
         can_subset=False,
-        pool=graph.pool,
+        pool=graph.pool(STAGE),
     )
     @chronicled(graph, STAGE)
     def materialize(
@@ -80,28 +84,22 @@ def trained_model(graph: PipelineGraph) -> dg.AssetsDefinition:
         data = require_record(store, base, Address(graph.name, "training_set"))
         init = initial_weights(context.log, asked, store, objects.store(), base)
         job = train_job(asked, data, config.fresh, init)
-        begun = keep_run_record(store, begun_record(asked, context.run_id, job, data, base, init))
-        require_sane(context, asked, launcher.launcher(), data_ref(data))
+        runner = launcher.launcher()
+        world = runner.world(job)
+        record = begun_record(asked, context.run_id, job, data, base, init, world)
+        begun = keep_run_record(store, record)
+        require_sane(context, asked, runner, data_ref(data))
         debts = Debts(read_settings().home, objects.store().path("sessions"))
         with EventSinks.open(context, graph, tracking.tracking(), job, debts) as sinks:
-            result = launcher.launcher().train(job, sinks.receive)
+            result = runner.train(job, sinks.receive)
         model = adopt_model(objects.store(), result.model)
-        attributes = {
-            "session": result.session,
-            "model": model.model_dump(),
-            "data": data_ref(data).model_dump(),
-            **({"init": init.ref.model_dump()} if init else {}),
-            "metrics": result.metrics,
-            "best_step": result.best_step,
-            "stopped": result.stopped,
-            "mlflow_run": sinks.mlflow_run,
-        }
+        attributes = _attributes(result, model, data, init, sinks.mlflow_run)
         inputs = (input_version(data, base),)
         saved = sinks.last_checkpoint_digest or model.digest
         versions = {"checkpoints": saved, STAGE: model.digest}
         seen = (init.as_input(),) if init else ()
         record = finished_record(begun, result)
-        measured = sinks.measurements(result.seconds)
+        measured = sinks.measurements(result, world)
         for stage, version in versions.items():
             address = Address(graph.name, stage)
             work = Work(address, code_version, inputs, context.run_id, config.fresh, seen)
@@ -153,6 +151,7 @@ def begun_record(
     data: StageRecord,
     commit: str,
     init: InitialWeights | None,
+    world: World,
 ) -> RunRecord:
     """All it takes to repeat a training that is about to begin: code, lock, spec, inputs, seed."""
     return run_record(
@@ -165,7 +164,7 @@ def begun_record(
         inputs=[run_input(data, commit), *([init.as_run_input()] if init else [])],
         outputs={"training_set": data.data_version},
         metrics={},
-        world=training_world(graph.spec.model, graph.spec.training),
+        world=world,
         salt=job.salt,
     )
 
@@ -182,7 +181,10 @@ def train_job(
 ) -> TrainJob:
     """The training that the spec asks for, on exactly this set, from exactly these weights."""
     spec, begin = graph.spec, init.ref if init else None
-    return TrainJob(graph.name, spec.model, spec.training, data_ref(data), fresh, begin)
+    where = data_ref(data)
+    return TrainJob(
+        graph.name, spec.model, spec.training, where, fresh, begin, cluster=spec.cluster
+    )
 
 
 def began_with(init: InitialWeights | None) -> dict[str, str]:
@@ -204,6 +206,26 @@ def data_ref(record: StageRecord) -> Ref:
 def adopt_model(objects: LocalObjects, produced: Ref) -> Ref:
     """Copy a session's model to its content address: ``models/<digest>``; safe to repeat."""
     return objects.adopt(produced, "models", "model.json")
+
+
+def _attributes(
+    result: TrainResult,
+    model: Ref,
+    data: StageRecord,
+    init: InitialWeights | None,
+    mlflow_run: str | None,
+) -> dict[str, Any]:
+    """What the records of the model and its checkpoints keep of the session."""
+    return {
+        "session": result.session,
+        "model": model.model_dump(),
+        "data": data_ref(data).model_dump(),
+        **({"init": init.ref.model_dump()} if init else {}),
+        "metrics": result.metrics,
+        "best_step": result.best_step,
+        "stopped": result.stopped,
+        "mlflow_run": mlflow_run,
+    }
 
 
 def _listed(advice: Sequence[str]) -> str:

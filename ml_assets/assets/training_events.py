@@ -10,7 +10,7 @@ import dagster as dg
 
 from ml_assets.assets.chronicle import words_of
 from ml_assets.assets.graph import PipelineGraph
-from ml_assets.assets.metadata import pictures
+from ml_assets.assets.metadata import pictures, recovery_metadata
 from ml_assets.assets.sessions import remember_session
 from ml_assets.dataset.shards import load_schema
 from ml_assets.launch.launcher import TrainJob
@@ -40,6 +40,7 @@ from ml_assets.spec.events import (
     Trace,
     Warning,
 )
+from ml_assets.spec.program import TrainResult, World
 from ml_assets.spec.training import without_meaning
 
 
@@ -162,11 +163,11 @@ class EventSinks:
         debt = self._debt("FINISHED")
         return self.tracking.open_run(debt.pipeline, debt.session, debt.tags, debt.params)
 
-    def measurements(self, seconds: float) -> dict[str, Any]:
-        """The pace of the whole training, in numbers, and its trace if there is one.
+    def measurements(self, result: TrainResult, world: World) -> dict[str, Any]:
+        """The pace of the whole training, in numbers, what it recovered from, and its trace.
 
         Args:
-            seconds: that it took.
+            world: of its first attempt.
         """
         asked, trace = self.job.training.profile, self.story.trace
         if asked is not None and trace is None:
@@ -175,7 +176,9 @@ class EventSinks:
                 f" for, or has no step {asked.at}. Train again for it: ml-assets run --fresh"
             )
         there = {} if trace is None else {"trace": dg.MetadataValue.path(trace.uri)}
-        return {"seconds": seconds, **pace_numbers(self.story.metrics), **there}
+        recovered = recovery_metadata(result.attempt, self.story.lost, world)
+        pace = pace_numbers(self.story.metrics)
+        return {"seconds": result.seconds, **pace, **recovered, **there}
 
     def _debt(self, status: Literal["FINISHED", "FAILED"]) -> Debt:
         left_out = set(without_meaning(self.job.model))

@@ -51,7 +51,6 @@ def validated_table(graph: PipelineGraph, source_name: str) -> dg.AssetsDefiniti
         kinds={"polars", "greatexpectations"},
         deps=[graph.key("raw_snapshot", source_name)],
         partitions_def=graph.partitions(source),
-        backfill_policy=dg.BackfillPolicy.single_run() if source.partitioned else None,
         check_specs=[
             dg.AssetCheckSpec(
                 e.check_name,

@@ -90,10 +90,13 @@ def requests(
     order: Sequence[str],
     cursor: Cursor,
 ) -> tuple[list[dg.RunRequest], Cursor]:
-    """One run request per range of partitions without a gap (or for the model), and the cursor."""
+    """One run request per range of partitions without a gap (or for the model), and the cursor.
+
+    On a cluster there is one for each partition: they are made side by side, each in its own pod.
+    """
     asked = dict(cursor.asked)
     found: list[dg.RunRequest] = []
-    for group in _groups(fresh, order):
+    for group in _groups(fresh, order, apart=graph.on_cluster):
         wishes = [wish for wish, _ in group]
         attempt = max(number for _, number in group)
         run_key = digest_of([[w.place, w.wanted, w.replaces] for w in wishes] + [attempt])[:32]
@@ -135,11 +138,12 @@ def span(wishes: Sequence[Wish]) -> str:
 
 
 def _groups(
-    fresh: Sequence[tuple[Wish, int]], order: Sequence[str]
+    fresh: Sequence[tuple[Wish, int]], order: Sequence[str], *, apart: bool
 ) -> list[list[tuple[Wish, int]]]:
     by_key = {wish.partition: (wish, n) for wish, n in fresh if not wish.model and wish.partition}
     alone = [[(wish, n)] for wish, n in fresh if wish.model or not wish.partition]
-    ranges = contiguous(sorted(k for k in by_key if k), order)
+    keys = sorted(k for k in by_key if k)
+    ranges = [(key, key) for key in keys] if apart else contiguous(keys, order)
     place = {key: number for number, key in enumerate(order)}
     return alone + [
         [by_key[key] for key in order[place[first] : place[last] + 1]] for first, last in ranges

@@ -37,7 +37,7 @@ def canary(graph: PipelineGraph) -> dg.AssetChecksDefinition:
                 description=f"The gate `{gate.name}` on exactly the rows behind the holdout.",
             )
         ],
-        pool=graph.pool,
+        pool=graph.pool(),
     )
     def check(
         context: dg.AssetCheckExecutionContext, snapshots: SnapshotsResource

@@ -39,7 +39,7 @@ def gates(graph: PipelineGraph) -> dg.AssetChecksDefinition:
             for gate in graph.spec.gates
         ],
         can_subset=False,
-        pool=graph.pool,
+        pool=graph.pool(),
     )
     def check(
         context: dg.AssetCheckExecutionContext,

@@ -27,7 +27,7 @@ def sanity(graph: PipelineGraph) -> list[dg.AssetChecksDefinition]:
             for name in names
         ],
         can_subset=False,
-        pool=graph.pool,
+        pool=graph.pool(),
     )
     def check(
         context: dg.AssetCheckExecutionContext,

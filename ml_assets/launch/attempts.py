@@ -18,6 +18,7 @@ from ml_assets.launch.folder import SessionFolder
 from ml_assets.launch.launcher import OnEvent, ShouldStop
 from ml_assets.launch.recovery import Budgets, Decision, Ended, next_attempt
 from ml_assets.launch.usage import end_of, held_here, keep_usage, usage_of
+from ml_assets.spec.cluster import ClusterSpec
 from ml_assets.spec.events import Checkpoint, Event, Lost
 from ml_assets.spec.program import (
     MeasureResult,
@@ -44,10 +45,12 @@ class Work(Generic[ResultT]):
     request: Callable[[int, World], Request]
     """The request of an attempt, from its number and its processes."""
     finished: Callable[[], ResultT | None]
+    cluster: ClusterSpec
+    """Where it runs if that is a cluster."""
     keys: Keys | None = None
     """Countersign the result with; None: it needs no signature."""
-    min_nodes: int | None = None
-    """Fewer nodes than this are not worth it; None: all of them, or none."""
+    spot: bool = False
+    """It may run on machines that are taken away."""
 
     def name(self, attempt: int) -> str:
         """What an operator calls an attempt."""
@@ -98,20 +101,35 @@ class Follower:
 class AttemptRunner(Protocol):
     """Runs one attempt at a time, wherever that is."""
 
-    def adopt(self, work: Work[Any]) -> Request | None:
-        """Bring what is known of the session elsewhere into its folder.
+    def spread(self, world: World, cluster: ClusterSpec) -> World:
+        """The processes of a training, as many of them on each node as run there.
 
-        Returns:
-            The request of an attempt that goes on there, or ended there with nobody watching.
+        Args:
+            world: all on one node.
+        """
+        ...
+
+    def recall(self, folder: SessionFolder) -> None:
+        """Bring what is known of a session elsewhere into its folder."""
+        ...
+
+    def adopt(self, work: Work[Any]) -> Request | None:
+        """The request of an attempt that goes on elsewhere, or ended there with nobody watching.
+
+        Its folder is here then, as are those of all attempts that are known.
         """
         ...
 
     def run(self, work: Work[Any], request: Request, follower: Follower) -> Ending:
-        """Run an attempt, or go on following it, until it is over and nothing of it is left.
+        """Run an attempt, or go on following it, until it is over.
 
         A result that it has lies in the session's folder then. A follower who is told to stop ends
         it; what happens to it when an exception ends the follower is the runner's to say.
         """
+        ...
+
+    def leave(self, work: Work[Any]) -> None:
+        """No attempt follows: see that nothing of the session's goes on anywhere."""
         ...
 
 
@@ -145,9 +163,9 @@ def _attempts(
     world, ended = work.world, list[Ended]()
     while True:
         request = runner.adopt(work)
+        follower.pass_on()
         if request is None:
             if (done := work.finished()) is not None:  # elsewhere, and now known here
-                follower.pass_on()
                 return done
             request = work.request(work.folder.next_attempt(), world)
             work.folder.begin(request)
@@ -161,22 +179,24 @@ def _attempts(
         end = "done" if done is not None else end_of(ending)
         held = ending.held or held_here(request, began, datetime.now(UTC), told)
         keep_usage(work.folder, usage_of(work.pipeline, request, held, end, told))
-        if done is not None:
-            return done
-        if follower.told_to_stop():
-            raise TrainingInterrupted(str(ending.error))
         saved = any(isinstance(event, Checkpoint) for event in told)
         ended.append(Ended(request.world, ending.code, ending.then, saved, ending.room))
-        decision = next_attempt(ended, budgets, work.min_nodes)
-        if not decision.go_on:
-            raise _final(ending, decision)
+        decision = next_attempt(ended, budgets, work.cluster.min_nodes)
+        if done is not None or follower.told_to_stop() or not decision.go_on:
+            runner.leave(work)
+            follower.pass_on()
+            if done is not None:
+                return done
+            raise _final(ending, decision, told_to_stop=follower.told_to_stop())
         _warn(work.folder, request, ending, decision)
         follower.pass_on()
         world = decision.world
 
 
-def _final(ending: Ending, decision: Decision) -> MlAssetsError:
+def _final(ending: Ending, decision: Decision, *, told_to_stop: bool) -> MlAssetsError:
     """The error of the last attempt, and why there is none after it where that is not plain."""
+    if told_to_stop:
+        return TrainingInterrupted(str(ending.error))
     if ending.then in ("stop", "interrupted"):
         return ending.error
     return type(ending.error)(f"{ending.error}\n  No other attempt is made: {decision.reason}.")

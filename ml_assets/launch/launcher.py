@@ -4,12 +4,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from ml_assets.spec.cluster import ClusterSpec
 from ml_assets.spec.events import Event
-from ml_assets.spec.program import Ref, SanityResult, ScoreResult, Split, TrainResult
+from ml_assets.spec.program import Ref, SanityResult, ScoreResult, Split, TrainResult, World
 from ml_assets.spec.training import ModelSpec, TrainingSpec
 
 OnEvent = Callable[[Event], None]
 ShouldStop = Callable[[], bool]
+ONE_NODE = ClusterSpec()
 
 
 def never() -> bool:
@@ -31,6 +33,8 @@ class TrainJob:
     """Weights to begin with; None: fresh ones."""
     steps: int | None = None
     """Most steps: a drill takes a few; None: as many as the spec says."""
+    cluster: ClusterSpec = ONE_NODE
+    """Where it runs if that is a cluster; decides no number, and is not in the session's name."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,7 @@ class ScoreJob:
     data: Ref
     split: Split
     threads: int = 1
+    cluster: ClusterSpec = ONE_NODE
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,7 @@ class MeasureJob:
     training: TrainingSpec
     data: Ref
     steps: int
+    cluster: ClusterSpec = ONE_NODE
 
 
 @dataclass(frozen=True)
@@ -63,10 +69,15 @@ class SanityJob:
     model: ModelSpec
     training: TrainingSpec
     data: Ref
+    cluster: ClusterSpec = ONE_NODE
 
 
 class Launcher(Protocol):
     """Creates or adopts: finished -> its result, running -> followed, interrupted -> resumed."""
+
+    def world(self, job: TrainJob) -> World:
+        """The processes of a training's first attempt."""
+        ...
 
     def train(
         self, job: TrainJob, on_event: OnEvent, should_stop: ShouldStop = never

@@ -9,11 +9,13 @@ from typing import Any
 
 from ml_assets.launch.attempts import POLL_SECONDS, Follower, Work
 from ml_assets.launch.failure import Ending, judge, stood_still
+from ml_assets.launch.folder import SessionFolder
 from ml_assets.launch.process import GRACE_SECONDS, ChildProcess
 from ml_assets.launch.recovery import ERROR_BUDGET, Budgets
 from ml_assets.launch.session_launcher import SessionLauncher
 from ml_assets.launch.standstill import Standstill
-from ml_assets.spec.program import Request
+from ml_assets.spec.cluster import ClusterSpec
+from ml_assets.spec.program import Request, World
 from ml_assets.spec.torchrun import RESTARTS, Start
 from ml_assets.storage.objects import LocalObjects
 from ml_assets.storage.s3 import S3_SCHEME
@@ -68,6 +70,13 @@ class LocalRunner:
         self._grace = grace
         self._restarts = restarts
 
+    def spread(self, world: World, cluster: ClusterSpec) -> World:
+        """See ``AttemptRunner.spread``."""
+        return world
+
+    def recall(self, folder: SessionFolder) -> None:
+        """See ``AttemptRunner.recall``."""
+
     def adopt(self, work: Work[Any]) -> Request | None:
         """See ``AttemptRunner.adopt``."""
         return None
@@ -92,6 +101,9 @@ class LocalRunner:
             return stood_still(name, noticed, log)
         events = follower.of_attempt(request.attempt)
         return judge(name, code, events, log, workers=request.world.procs > 1)
+
+    def leave(self, work: Work[Any]) -> None:
+        """See ``AttemptRunner.leave``: what ran below this process is gone."""
 
     def command(self, request: Request, path: Path) -> list[str]:
         """What starts the processes of an attempt.

@@ -64,54 +64,85 @@ class SessionLauncher:
         self._budgets = budgets
         self._checkpoints = checkpoints
 
+    def world(self, job: TrainJob) -> World:
+        """See ``Launcher.world``."""
+        return self._runner.spread(training_world(job.model, job.training), job.cluster)
+
     def train(
         self, job: TrainJob, on_event: OnEvent, should_stop: ShouldStop = never
     ) -> TrainResult:
         """See ``Launcher.train``."""
         name = train_session(job)
         folder = SessionFolder(self._objects.path("sessions", name), self._checkpoints)
-        world = training_world(job.model, job.training)
-        request = partial(train_request, job, folder)
-        work = Work(job.pipeline, "train", folder, world, request, folder.finished_training)
+        work = Work(
+            job.pipeline,
+            "train",
+            folder,
+            self.world(job),
+            partial(train_request, job, folder),
+            folder.finished_training,
+            job.cluster,
+            spot=job.training.spot is not None,
+        )
         return run_session(work, self._runner, self._budgets, on_event, should_stop)
 
     def score(
         self, job: ScoreJob, on_event: OnEvent, should_stop: ShouldStop = never
     ) -> ScoreResult:
         """See ``Launcher.score``."""
-        folder = self._folder(score_session(job))
-        world, keys = World(threads=job.threads), self._keys()
-        request, finished = (
+        folder, keys = self._folder(score_session(job)), self._keys()
+        work = Work(
+            job.pipeline,
+            "score",
+            folder,
+            World(threads=job.threads),
             partial(score_request, job, folder),
             partial(folder.finished_scoring, keys),
+            job.cluster,
+            keys,
         )
-        work = Work(job.pipeline, "score", folder, world, request, finished, keys)
         return run_session(work, self._runner, self._budgets, on_event, should_stop)
 
     def measure(self, job: MeasureJob) -> MeasureResult:
         """Take a few steps of a training and say how fast they were; errors are those of train."""
         folder = self._folder(measure_session(job))
-        world = training_world(job.model, job.training)
-        request = partial(measure_request, job, folder)
-        work = Work(job.pipeline, "measure", folder, world, request, folder.finished_measuring)
+        work = Work(
+            job.pipeline,
+            "measure",
+            folder,
+            self._runner.spread(training_world(job.model, job.training), job.cluster),
+            partial(measure_request, job, folder),
+            folder.finished_measuring,
+            job.cluster,
+            spot=job.training.spot is not None,
+        )
         return run_session(work, self._runner, self._budgets, lambda _: None, never)
 
     def sanity(
         self, job: SanityJob, on_event: OnEvent, should_stop: ShouldStop = never
     ) -> SanityResult:
         """See ``Launcher.sanity``."""
-        folder = self._folder(sanity_session(job))
-        world, keys = World(threads=job.training.threads), self._keys()
-        request, finished = (
+        folder, keys = self._folder(sanity_session(job)), self._keys()
+        work = Work(
+            job.pipeline,
+            "sanity",
+            folder,
+            World(threads=job.training.threads),
             partial(sanity_request, job, folder),
             partial(folder.finished_sanity, keys),
+            job.cluster,
+            keys,
         )
-        work = Work(job.pipeline, "sanity", folder, world, request, finished, keys)
         return run_session(work, self._runner, self._budgets, on_event, should_stop)
 
     def known_sanity(self, job: SanityJob) -> SanityResult | None:
         """See ``Launcher.known_sanity``."""
-        return self._folder(sanity_session(job)).finished_sanity(self._keys())
+        folder, keys = self._folder(sanity_session(job)), self._keys()
+        known = folder.finished_sanity(keys)
+        if known is None:
+            self._runner.recall(folder)
+            known = folder.finished_sanity(keys)
+        return known
 
     def _folder(self, session: str) -> SessionFolder:
         return SessionFolder(self._objects.path("sessions", session))

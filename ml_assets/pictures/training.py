@@ -10,7 +10,16 @@ from ml_assets.dataset.encoding import decode_rows
 from ml_assets.pictures.drawing import Axis, Series, Tone, line_chart
 from ml_assets.pictures.pace import pace_pictures
 from ml_assets.pictures.picture import Picture, Table
-from ml_assets.spec.events import Checkpoint, Event, FirstRows, FixedBatch, Metrics, Trace
+from ml_assets.spec.events import (
+    Checkpoint,
+    Event,
+    FirstRows,
+    FixedBatch,
+    Lost,
+    Metrics,
+    Trace,
+    Warning,
+)
 from ml_assets.spec.program import Preprocessing
 from ml_assets.spec.training import Task
 
@@ -31,6 +40,8 @@ class TrainingStory:
     batches: dict[int, FixedBatch] = field(default_factory=dict)
     first_rows: FirstRows | None = None
     trace: Trace | None = None
+    lost: list[Lost] = field(default_factory=list)
+    """Attempts that ended without a result, oldest first."""
 
     def take(self, event: Event) -> None:
         """Add one event, in the order they were told."""
@@ -46,6 +57,8 @@ class TrainingStory:
                 self._measured(event, took)
             case Trace():
                 self.trace = event
+            case Warning(lost=Lost() as lost):
+                self.lost.append(lost)
             case _:
                 pass
 

@@ -6,6 +6,7 @@ types at once. Every verb and resource here is in the Role of deploy/.
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,7 @@ from ml_assets.launch.kubernetes.resources import (
     core,
     decoded,
     deleter,
+    extensions,
     lister,
     streaming,
     taking_for_done,
@@ -39,7 +41,8 @@ from ml_assets.launch.kubernetes.states import (
 )
 
 _KUEUE = "kueue.x-k8s.io"
-_KUEUE_VERSION = "v1beta1"
+_KUEUE_VERSIONS = ("v1beta2", "v1beta1")
+"""From 0.15 on, and before."""
 _JOB_UID = "kueue.x-k8s.io/job-uid"
 _BETWEEN_LOOKS = (0.2, 2.0)
 """Seconds between two looks at what is left of a deletion: the first, and the longest."""
@@ -216,54 +219,59 @@ class KubernetesApi:
 
         return self.calls.once(f"read the log of {pod}", follow)
 
+    # --- why something happened: an explanation that cannot be had is none, and no error ----------
+
     def tail(self, pod: str, lines: int) -> str:
-        """The end of a pod's log; empty where there is none (any more)."""
+        """The end of a pod's log; empty where there is none (any more), or none to be had."""
 
         def read(client: Any) -> str:
             how = {**RAW, "tail_lines": lines}
             answer = core(client).read_namespaced_pod_log(pod, self.namespace, **how)
             return bytes(answer.data).decode(errors="replace")
 
-        with taking_for_done(400, 404):
+        with suppress(ClusterAway, ClusterRefused):
             return self.calls.ask(f"read the log of {pod}", read)
         return ""
 
-    # --- why nothing happens ----------------------------------------------------------------------
-
     def happenings(self, uid: str) -> Sequence[Happening]:
-        """The events about an object, oldest first."""
+        """The events about an object, oldest first; asked for once."""
 
         def read(client: Any) -> Json:
             how = {**RAW, "field_selector": f"involvedObject.uid={uid}"}
             return decoded(core(client).list_namespaced_event(self.namespace, **how))
 
-        found = [happening(item) for item in self.calls.ask("list events", read)["items"]]
-        return sorted(found, key=lambda one: one.last.timestamp() if one.last else 0.0)
+        with suppress(ClusterAway, ClusterRefused):
+            found = [happening(item) for item in self.calls.once("list events", read)["items"]]
+            return sorted(found, key=lambda one: one.last.timestamp() if one.last else 0.0)
+        return ()
 
     def queue_word(self, job: JobState, queue: str) -> QueueWord | None:
-        """What Kueue says of a Job that it has not admitted; None: nothing."""
-        workloads = self._kueue("workloads", label_selector=f"{_JOB_UID}={job.uid}")
-        for workload in (workloads or {}).get("items", ()):
-            for one in (workload.get("status") or {}).get("conditions") or ():
-                if one["type"] == "QuotaReserved" and one["status"] == "False":
-                    said = one.get("message") or ""
-                    return QueueWord(said, missing="doesn't exist" in said)
-        if self._kueue("localqueues", queue) is None:
-            return QueueWord(f"there is no LocalQueue {queue} in {self.namespace}", missing=True)
+        """What Kueue says of a Job that it has not admitted; None: nothing; asked for once."""
+        with suppress(ClusterAway, ClusterRefused):
+            workloads = self._kueue("workloads", label_selector=f"{_JOB_UID}={job.uid}")
+            for workload in workloads["items"] if workloads else ():
+                for one in (workload.get("status") or {}).get("conditions") or ():
+                    if one["type"] == "QuotaReserved" and one["status"] == "False":
+                        said = one.get("message") or ""
+                        return QueueWord(said, missing="doesn't exist" in said)
+            if self._kueue("localqueues", queue) is None:
+                said = f"there is no LocalQueue {queue} in {self.namespace}"
+                return QueueWord(said, missing=True)
         return None
 
     def _kueue(self, plural: str, name: str | None = None, **asked: str) -> Json | None:
-        def read(client: Any) -> Json:
-            from kubernetes.client import CustomObjectsApi
+        """An object of Kueue, or a list of them, in the newest version that is served."""
+        for version in _KUEUE_VERSIONS:
+            where = (_KUEUE, version, self.namespace, plural)
 
-            custom = CustomObjectsApi(client)
-            where = (_KUEUE, _KUEUE_VERSION, self.namespace, plural)
-            if name is not None:
-                return decoded(custom.get_namespaced_custom_object(*where, name, **RAW))
-            return decoded(custom.list_namespaced_custom_object(*where, **asked, **RAW))
+            def read(client: Any, where: tuple[str, ...] = where) -> Json:
+                custom = extensions(client)
+                if name is not None:
+                    return decoded(custom.get_namespaced_custom_object(*where, name, **RAW))
+                return decoded(custom.list_namespaced_custom_object(*where, **asked, **RAW))
 
-        with taking_for_done(404):
-            return self.calls.ask(f"read {plural} of Kueue", read)
+            with taking_for_done(404):
+                return self.calls.once(f"read {plural} of Kueue", read)
         return None
 
     # --- single calls -----------------------------------------------------------------------------

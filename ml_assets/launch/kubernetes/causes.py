@@ -173,7 +173,7 @@ CAUSES: dict[str, Cause] = {
     "QuotaExceeded": Cause(
         "the quota of the namespace does not allow its pods",
         "Ask for less, wait until others end, or have the ResourceQuota raised.",
-        "unstarted",
+        "no_room",
     ),
     "QuotaTooSmall": Cause(
         "the whole quota of the namespace is too small for its pods, even if nobody else ran",

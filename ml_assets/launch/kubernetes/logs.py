@@ -18,8 +18,9 @@ LONGEST_WAIT = 60.0
 """Seconds between two looks at a log that does not grow or cannot be read."""
 _MARGIN_SECONDS = 10
 """Asked for again at a reconnection; what was written already is left out."""
-_LAST_SECONDS = 5.0
-"""For the end of a log, when nobody follows it any more."""
+_LAST_SECONDS = 1.0
+"""For the end of a log, when nobody follows it any more: an attempt that is lost does not wait."""
+_JOIN_SECONDS = 5.0
 _TAILS = 4
 """Pods whose ends are read: of hundreds that failed, the first ones say why."""
 _NOT_YET, _GONE = 400, 404
@@ -69,7 +70,7 @@ class LogFollower:
             self._closed = True
             if self._stream is not None:
                 self._stream.close()
-            self._thread.join(_LAST_SECONDS)
+            self._thread.join(_JOIN_SECONDS)
 
     def follow(self, pod: str) -> None:
         """Begin to follow a pod, whose container may be to come; once begun, nothing more."""

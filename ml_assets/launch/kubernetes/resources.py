@@ -78,6 +78,13 @@ def core(client: Any) -> Any:
     return CoreV1Api(client)
 
 
+def extensions(client: Any) -> Any:
+    """What is not Kubernetes's own: Kueue's workloads and queues."""
+    from kubernetes.client import CustomObjectsApi
+
+    return CustomObjectsApi(client)
+
+
 def lister(client: Any, kind: Listed) -> Callable[..., Any]:
     """Lists, or watches."""
     match kind:

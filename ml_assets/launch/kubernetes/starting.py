@@ -197,7 +197,7 @@ def _uncreated(
     if "exceeded quota" not in words:
         return Stuck("PodsForbidden", words)
     small = too_small(words, job.parallelism)
-    return Stuck("QuotaTooSmall" if small else "QuotaExceeded", words)
+    return Stuck("QuotaTooSmall" if small else "QuotaExceeded", words, room=len(pods))
 
 
 def _unscheduled(job: JobState, pods: Sequence[PodState]) -> Stuck | None:

@@ -73,7 +73,7 @@ class Simulated:
         self.now += 0.01
         self.reached += error is not AWAY
         if error is not None:
-            raise error
+            raise error.with_traceback(None)  # one instance for all: it would collect them
         if self.now - client.read_at > self.token_seconds:
             raise ApiException(status=401, reason="Unauthorized")
 
@@ -108,7 +108,7 @@ class Watch:
                 status = {"code": error.status, "reason": error.reason, "message": "told"}
                 yield json.dumps({"type": "ERROR", "object": status}).encode()
             elif error is not None:
-                raise broken_by(error) or error
+                raise broken_by(error.with_traceback(None)) or error
             for change in cluster.catch_up():
                 said = cluster.now
                 yield json.dumps(change).encode()

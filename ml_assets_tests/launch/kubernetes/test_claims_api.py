@@ -329,3 +329,53 @@ def test_who_may_not_is_told_what_and_where(cluster, there, tmp_path):
         'jobs.batch is forbidden: User "trainer" cannot list resource "jobs" in API group "batch"'
         f' in the namespace "{there.name}"'
     )
+
+
+# --- what a manifest says -------------------------------------------------------------------------
+
+
+def test_a_value_of_the_wrong_type_is_refused(cluster, there):
+    manifest = job(cluster, "pass", container={"env": [{"name": "A", "value": 5}]})
+    with pytest.raises(ApiException, match="cannot unmarshal number into Go") as refused:
+        there.create(manifest)
+    assert refused.value.status == 400 and status_of(refused)["reason"] == "BadRequest"
+
+
+def test_an_unknown_field_is_dropped_with_a_warning_or_refused_if_asked(cluster, there):
+    manifest = job(cluster, "pass", suspend=True, complections=3)
+    with pytest.raises(ApiException, match="strict decoding error") as refused:
+        there.batch.create_namespaced_job(there.name, manifest, field_validation="Strict")
+    assert refused.value.status == 400
+    _, _, headers = there.batch.create_namespaced_job_with_http_info(there.name, manifest)
+    assert "unknown field" in headers["Warning"] and "complections" in headers["Warning"]
+
+
+def test_a_pod_whose_account_is_not_there_is_not_made(cluster, there):
+    there.create(job(cluster, "pass", template={"serviceAccountName": "nobody"}))
+    told = until(lambda: there.warnings("claim"))
+    assert f"error looking up service account {there.name}/nobody" in told
+
+
+def test_a_pod_whose_priority_class_is_not_there_is_not_made(cluster, there):
+    there.create(job(cluster, "pass", template={"priorityClassName": "no-such-class"}))
+    told = until(lambda: there.warnings("claim"))
+    assert "no PriorityClass with name no-such-class was found" in told
+
+
+def test_a_restricted_namespace_takes_only_restricted_pods(cluster, there):
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    there.core.patch_namespace(there.name, {"metadata": {"labels": labels}})
+    there.create(job(cluster, "pass", name="loose"))
+    told = until(lambda: there.warnings("loose"))
+    assert 'violates PodSecurity "restricted:latest": allowPrivilegeEscalation != false' in told
+    assert "runAsNonRoot != true" in told and "seccompProfile" in told
+
+    context = {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "runAsNonRoot": True,
+        "runAsUser": 10001,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    there.create(job(cluster, "pass", name="tight", container={"securityContext": context}))
+    until(lambda: there.pods("claim=tight"))

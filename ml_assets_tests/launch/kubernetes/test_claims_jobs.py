@@ -270,3 +270,35 @@ def test_what_a_job_owns_goes_with_it(cluster, there):
 
     until(lambda: not there.batch.list_namespaced_job(there.name).items)
     until(lambda: not there.core.list_namespaced_service(there.name).items)
+
+
+# --- other kinds of Jobs --------------------------------------------------------------------------
+
+
+def test_a_job_without_indexes_counts_its_pods(cluster, there):
+    manifest = job(cluster, "pass", pods=2)
+    del manifest["spec"]["completionMode"]
+    there.create(manifest)
+
+    done = there.job_where(ended)
+
+    assert done.status.succeeded == 2 and done.status.completed_indexes is None
+    assert all(len(pod.metadata.name) == len("claim-") + 5 for pod in there.pods())
+    assert there.pods()[0].spec.hostname is None
+
+
+def test_a_container_may_be_started_again_in_its_pod(cluster, there):
+    again = {"restartPolicy": "OnFailure"}
+    there.create(job(cluster, "raise SystemExit(4)", template=again, backoffLimit=6))
+    waits = there.pod_where(lambda seen: waiting_for(seen) == "CrashLoopBackOff")
+    assert waits.status.container_statuses[0].last_state.terminated.exit_code == 4
+
+    cluster.pass_time(10)
+
+    there.pod_where(lambda seen: seen.status.container_statuses[0].restart_count == 1)
+    assert len(there.pods()) == 1
+
+
+def waiting_for(pod):
+    states = [status.state.waiting for status in pod.status.container_statuses or []]
+    return states[0].reason if states and states[0] else None

@@ -9,7 +9,7 @@ from ml_assets.launch.kubernetes.api import KubernetesApi
 from ml_assets.launch.kubernetes.logs import LogFollower, tails
 from ml_assets.launch.kubernetes.retries import Lost, Trouble
 from ml_assets_tests.launch.kubernetes.objects import a_pod
-from ml_assets_tests.launch.kubernetes.sample_jobs import job, until
+from ml_assets_tests.launch.kubernetes.sample_jobs import SLEEP, job, until
 
 BROKEN = Lost("broke off", Trouble("reset", done=True))
 
@@ -152,8 +152,9 @@ def test_the_log_of_a_pod_arrives_whole_though_the_api_goes_away(cluster, tmp_pa
 
 def test_the_ends_of_the_logs_of_others_come_under_their_names(cluster):
     api = KubernetesApi(cluster.namespace, 30.0, {"KUBECONFIG": str(cluster.kubeconfig)})
-    script = "import os; print('rank', os.environ['JOB_COMPLETION_INDEX']); raise SystemExit(1)"
-    api.create_job(job(cluster, script, pods=2))
+    script = "import os; print('rank', os.environ['JOB_COMPLETION_INDEX'], flush=True)"
+    grace = {"terminationGracePeriodSeconds": 1}
+    api.create_job(job(cluster, f"{script}\n{SLEEP}", pods=2, template=grace))
 
     def both_have_spoken():
         spoken = [pod for pod in api.pods("claim=claim") if api.tail(pod.name, 5)]

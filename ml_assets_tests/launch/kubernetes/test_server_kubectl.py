@@ -3,12 +3,14 @@
 import json
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
 from ml_assets_tests.launch.kubernetes.conftest import TestCluster
 from ml_assets_tests.launch.kubernetes.sample_jobs import job
 
+DEPLOY = Path(__file__).parents[3] / "deploy"
 pytestmark = pytest.mark.skipif(not shutil.which("kubectl"), reason="kubectl is not installed")
 
 
@@ -16,7 +18,7 @@ pytestmark = pytest.mark.skipif(not shutil.which("kubectl"), reason="kubectl is 
 def kubectl(cluster: TestCluster):
     def run(*arguments, code=0, **options):
         done = subprocess.run(
-            ["kubectl", f"--kubeconfig={cluster.kubeconfig}", "-n", cluster.namespace, *arguments],
+            ["kubectl", f"--kubeconfig={cluster.kubeconfig}", *arguments],
             capture_output=True,
             text=True,
             check=False,
@@ -55,3 +57,17 @@ def test_a_refusal_is_told_in_its_words(kubectl):
     assert told == 'Error from server (NotFound): jobs.batch "nothing" not found\n'
     told = kubectl("get", "widgets", code=1)
     assert 'the server doesn\'t have a resource type "widgets"' in told
+
+
+def test_a_field_that_is_spelt_wrong_is_refused_before_anything_is_made(cluster, kubectl):
+    manifest = json.dumps(job(cluster, "pass", complections=2))
+    told = kubectl("apply", "-f", "-", input=manifest, code=1)
+    assert 'strict decoding error: unknown field "spec.complections"' in told
+    assert kubectl("get", "jobs", "-o", "name") == ""
+
+
+@pytest.mark.parametrize("folder", ["base", "dagster", "overlays/dev", "overlays/spot", "kueue"])
+def test_what_deploy_holds_is_taken(kubectl, folder):
+    apply = ("apply", "-k", str(DEPLOY / folder), "-o", "name")
+    made = kubectl(*apply).splitlines()
+    assert made and kubectl(*apply).splitlines() == made

@@ -138,8 +138,8 @@ def test_no_room_is_waited_for_as_long_as_the_spec_says_and_tells_how_many_fit(s
 def test_a_quota_that_is_spent_for_now_is_waited_for(start_up, clock):
     words = "exceeded quota: team, requested: cpu=2, used: cpu=7, limited: cpu=8"
     start = start_up(an_event("FailedCreate", f'pods "a" is forbidden: {words}'), room=300.0)
-    found, seconds = ended_after(start, clock, a_job(), [])
-    assert (found.cause, found.kind, seconds) == ("QuotaExceeded", "start", 300)
+    found, seconds = ended_after(start, clock, a_job(), [a_pod(0)])
+    assert (found.cause, found.then, found.room, seconds) == ("QuotaExceeded", "no_room", 1, 300)
     assert words in found.words
 
 

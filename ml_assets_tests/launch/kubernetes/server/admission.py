@@ -4,7 +4,14 @@ import re
 import uuid
 from decimal import Decimal
 
-from ml_assets_tests.launch.kubernetes.server import defaults, errors, quantities, validation
+from ml_assets_tests.launch.kubernetes.server import (
+    defaults,
+    errors,
+    pod_references,
+    pod_security,
+    quantities,
+    validation,
+)
 from ml_assets_tests.launch.kubernetes.server.clock import stamp
 from ml_assets_tests.launch.kubernetes.server.errors import Json
 from ml_assets_tests.launch.kubernetes.server.resources import (
@@ -35,6 +42,9 @@ def create(store: Store, resource: Resource, obj: Json, dry_run: bool = False) -
         if resource is JOBS and (obj["metadata"].get("labels") or {}).get(_QUEUE):
             obj["spec"]["suspend"] = True  # Kueue's webhook
         if resource is PODS:
+            pod_references.check(store, obj)
+            namespace = store.get(NAMESPACES, "", obj["metadata"]["namespace"])
+            pod_security.check(namespace, obj)
             _check_quota(store, obj)
         elif store.find(resource, *_key(obj)) is None:
             _check_counts(store, resource, obj)

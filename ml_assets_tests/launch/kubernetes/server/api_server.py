@@ -105,7 +105,7 @@ class ApiServer:
     @property
     def failures(self) -> list[BaseException]:
         """What went wrong in the server itself; a test that sees any has found a bug here."""
-        return list(self.loop.failures)
+        return [*self.loop.failures, *self._front.failures]
 
     @property
     def url(self) -> str:

@@ -24,32 +24,32 @@ def document(path: str) -> Json | None:
     if words == ["api"]:
         return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
     if words == ["apis"]:
-        groups = [_group(*pair) for pair in _groups()]
+        groups = [_group(name, versions) for name, versions in _groups().items()]
         return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
     if words == ["api", "v1"]:
         return _resource_list("", "v1")
-    if words[0] == "apis" and len(words) == 2:
-        for group, version in _groups():
-            if group == words[1]:
-                return {"kind": "APIGroup", "apiVersion": "v1", **_group(group, version)}
-    if words[0] == "apis" and len(words) == 3 and (words[1], words[2]) in _groups():
+    if words[0] == "apis" and len(words) == 2 and words[1] in _groups():
+        group = _group(words[1], _groups()[words[1]])
+        return {"kind": "APIGroup", "apiVersion": "v1", **group}
+    if words[0] == "apis" and len(words) == 3 and words[2] in _groups().get(words[1], ()):
         return _resource_list(words[1], words[2])
     return None
 
 
-def _groups() -> list[tuple[str, str]]:
-    return list(dict.fromkeys((r.group, r.version) for r in RESOURCES if r.group))
+def _groups() -> dict[str, tuple[str, ...]]:
+    """The versions of each group but the first, which has no name; the preferred one first."""
+    return {resource.group: resource.versions for resource in RESOURCES if resource.group}
 
 
-def _group(group: str, version: str) -> Json:
-    served = {"groupVersion": f"{group}/{version}", "version": version}
-    return {"name": group, "versions": [served], "preferredVersion": served}
+def _group(group: str, versions: tuple[str, ...]) -> Json:
+    served = [{"groupVersion": f"{group}/{version}", "version": version} for version in versions]
+    return {"name": group, "versions": served, "preferredVersion": served[0]}
 
 
 def _resource_list(group: str, version: str) -> Json:
     found = []
     for resource in RESOURCES:
-        if (resource.group, resource.version) == (group, version):
+        if resource.group == group and version in resource.versions:
             found.append(_entry(resource))
             found += [_subresource(resource, name) for name in resource.subresources]
     name = f"{group}/{version}" if group else version

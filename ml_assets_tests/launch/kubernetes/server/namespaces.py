@@ -1,9 +1,14 @@
-"""Namespaces that are being deleted: what is in them goes first."""
+"""Namespaces: a service account with the first moment; what is in one goes before it does."""
 
+from ml_assets_tests.launch.kubernetes.server import admission
 from ml_assets_tests.launch.kubernetes.server.deletion import delete
 from ml_assets_tests.launch.kubernetes.server.errors import ApiError
 from ml_assets_tests.launch.kubernetes.server.loop import Loop
-from ml_assets_tests.launch.kubernetes.server.resources import NAMESPACES, RESOURCES
+from ml_assets_tests.launch.kubernetes.server.resources import (
+    NAMESPACES,
+    RESOURCES,
+    SERVICE_ACCOUNTS,
+)
 from ml_assets_tests.launch.kubernetes.server.store import Change, Store, key_of
 
 
@@ -13,10 +18,21 @@ class NamespaceController:
         self._loop = loop
 
     def notice(self, change: Change) -> None:
-        if change.resource is NAMESPACES and change.type == "MODIFIED":
+        if change.resource is NAMESPACES and change.type == "ADDED":
+            self._give_account(change.obj["metadata"]["name"])
+        elif change.resource is NAMESPACES and change.type == "MODIFIED":
             self._soon(change.obj["metadata"]["name"])
         elif change.type == "DELETED" and change.obj["metadata"].get("namespace"):
             self._soon(change.obj["metadata"]["namespace"])
+
+    def _give_account(self, name: str) -> None:
+        """Every namespace has the service account `default`; here from its first moment."""
+        account = {
+            "apiVersion": "v1",
+            "kind": "ServiceAccount",
+            "metadata": {"name": "default", "namespace": name},
+        }
+        admission.create(self._store, SERVICE_ACCOUNTS, account)
 
     def _soon(self, name: str) -> None:
         self._loop.soon(("namespace", name), lambda: self._sync(name))

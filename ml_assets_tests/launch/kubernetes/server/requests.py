@@ -1,7 +1,7 @@
 """One request, read: which resource, which verb, which parameters."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -19,6 +19,7 @@ _TRUE = ("1", "t", "T", "true", "TRUE", "True")
 class Request:
     method: str
     resource: Resource
+    version: str
     namespace: str
     name: str
     subresource: str
@@ -27,6 +28,15 @@ class Request:
     media: str
     """The content type of the body, without parameters."""
     accept: str
+    warnings: list[str] = field(default_factory=list)
+    """What the answer warns of, in headers."""
+
+    def number(self, name: str) -> int:
+        """A parameter that is a number; 0 where it is missing."""
+        said = self.query.get(name) or "0"
+        if not said.isdigit():
+            raise errors.bad_request(f'invalid value for "{name}": "{said}" is no number')
+        return int(said)
 
     def flag(self, name: str) -> bool:
         return is_true(self.query.get(name))
@@ -88,9 +98,17 @@ def read(method: str, target: str, headers: dict[str, str], body: bytes) -> Requ
     if subresource and subresource not in resource.subresources:
         raise errors.no_such_path()
     media = headers.get("content-type", "").partition(";")[0].strip()
-    accept = headers.get("accept", "")
     return Request(
-        method, resource, namespace, name, subresource, query, _body(body, media), media, accept
+        method=method,
+        resource=resource,
+        version=version,
+        namespace=namespace,
+        name=name,
+        subresource=subresource,
+        query=query,
+        body=_body(body, media),
+        media=media,
+        accept=headers.get("accept", ""),
     )
 
 

@@ -1,6 +1,7 @@
 """Which resources the server serves."""
 
 from dataclasses import dataclass
+from typing import Any
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
@@ -18,6 +19,26 @@ class Resource:
     graceful: bool = False
     """Deleted only once the kubelet says that nothing runs any more."""
     categories: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()
+    """Other versions under which the same objects are served."""
+
+    @property
+    def versions(self) -> tuple[str, ...]:
+        return (self.version, *self.also)
+
+    @property
+    def is_custom(self) -> bool:
+        """Defined by a CustomResourceDefinition, not built in."""
+        return self.group == "kueue.x-k8s.io"
+
+    def as_version(self, obj: dict[str, Any], version: str) -> dict[str, Any]:
+        """An object, or a list of them, as it is served under another version."""
+        if version == self.version or obj.get("apiVersion") != self.api_version:
+            return obj
+        shown = {**obj, "apiVersion": f"{self.group}/{version}"}
+        if "items" in obj:
+            shown["items"] = [self.as_version(item, version) for item in obj["items"]]
+        return shown
 
     @property
     def api_version(self) -> str:
@@ -52,8 +73,15 @@ QUOTAS = Resource(
 NODES = Resource("", "v1", "nodes", "Node", False, ("no",), ("status",))
 SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount", short=("sa",))
 JOBS = Resource("batch", "v1", "jobs", "Job", subresources=("status",), categories=("all",))
-LOCAL_QUEUES = Resource(*_KUEUE, "localqueues", "LocalQueue", short=("queue", "queues", "lq"))
-WORKLOADS = Resource(*_KUEUE, "workloads", "Workload", short=("wl",), subresources=("status",))
+LOCAL_QUEUES = Resource(
+    *_KUEUE, "localqueues", "LocalQueue", short=("queue", "queues", "lq"), also=("v1beta2",)
+)
+WORKLOADS = Resource(
+    *_KUEUE, "workloads", "Workload", short=("wl",), subresources=("status",), also=("v1beta2",)
+)
+PRIORITY_CLASSES = Resource(
+    "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False, ("pc",)
+)
 ACCESS_REVIEWS = Resource(
     "authorization.k8s.io",
     "v1",
@@ -77,8 +105,15 @@ RESOURCES = (
     LOCAL_QUEUES,
     WORKLOADS,
     ACCESS_REVIEWS,
-    # Kept and served; on a real cluster, too, nothing happens to them by themselves.
-    Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False, ("pc",)),
+    PRIORITY_CLASSES,
+    # Kept and served; nothing comes of them here.
+    Resource("", "v1", "limitranges", "LimitRange", short=("limits",)),
+    Resource("", "v1", "podtemplates", "PodTemplate"),
+    Resource("apps", "v1", "deployments", "Deployment", short=("deploy",)),
+    Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", short=("pdb",)),
+    Resource(*_KUEUE, "clusterqueues", "ClusterQueue", False, ("cq",), also=("v1beta2",)),
+    Resource(*_KUEUE, "resourceflavors", "ResourceFlavor", False, ("flavor",), also=("v1beta2",)),
+    Resource(*_KUEUE, "workloadpriorityclasses", "WorkloadPriorityClass", False, also=("v1beta2",)),
     Resource("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", short=("netpol",)),
     Resource(*_RBAC, "roles", "Role"),
     Resource(*_RBAC, "rolebindings", "RoleBinding"),
@@ -87,13 +122,14 @@ RESOURCES = (
 
 def find(group: str, version: str, plural: str) -> Resource | None:
     for resource in RESOURCES:
-        if (resource.group, resource.version, resource.plural) == (group, version, plural):
+        if (resource.group, resource.plural) == (group, plural) and version in resource.versions:
             return resource
     return None
 
 
 def of_kind(api_version: str, kind: str) -> Resource | None:
     for resource in RESOURCES:
-        if (resource.api_version, resource.kind) == (api_version, kind):
+        group, _, version = api_version.rpartition("/")
+        if (resource.group, resource.kind) == (group, kind) and version in resource.versions:
             return resource
     return None

@@ -21,7 +21,7 @@ from ml_assets_tests.launch.kubernetes.server.images import Images
 from ml_assets_tests.launch.kubernetes.server.loop import Loop
 from ml_assets_tests.launch.kubernetes.server.pod_run import Container, PodRun
 from ml_assets_tests.launch.kubernetes.server.processes import ContainerProcess
-from ml_assets_tests.launch.kubernetes.server.resources import SERVICES
+from ml_assets_tests.launch.kubernetes.server.resources import SECRETS, SERVICES
 from ml_assets_tests.launch.kubernetes.server.store import Store, owners
 
 _SOURCE = "kubelet"
@@ -82,6 +82,7 @@ class Starter:
         image, policy = container.spec["image"], container.spec["imagePullPolicy"]
         if container.image_tries and not self._is_due(container):
             return False
+        self._look_for_pull_secrets(run)
         field = part_of(container)
         problem = self.images.problem(image, policy)
         if problem is None:
@@ -106,6 +107,16 @@ class Starter:
         self._events.warning(run.pod, _SOURCE, "Failed", told, field)
         self._events.warning(run.pod, _SOURCE, "Failed", "Error: ErrImagePull", field)
         return False
+
+    def _look_for_pull_secrets(self, run: PodRun) -> None:
+        wanted = [ref["name"] for ref in run.pod["spec"].get("imagePullSecrets") or []]
+        missing = [n for n in wanted if self._store.find(SECRETS, run.key[0], n) is None]
+        if missing:
+            message = (
+                f"Unable to retrieve some image pull secrets ({', '.join(missing)}); attempting"
+                " to pull the image may not succeed."
+            )
+            self._events.warning(run.pod, _SOURCE, "FailedToRetrieveImagePullSecret", message)
 
     def _is_due(self, container: Container) -> bool:
         return self._store.clock.seconds() >= container.image_due

@@ -6,9 +6,11 @@ from collections.abc import Callable
 
 from ml_assets_tests.launch.kubernetes.server import (
     admission,
+    decoding,
     deletion,
     errors,
     patches,
+    resources,
     selectors,
     validation,
 )
@@ -50,7 +52,7 @@ def listing(store: Store, request: Request) -> Answer:
     resource, query = request.resource, request.query
     labels = selectors.labels_of(query.get("labelSelector", ""))
     fields = selectors.fields_of(query.get("fieldSelector", ""), resource.plural)
-    limit = int(query.get("limit") or 0)
+    limit = request.number("limit")
     with store.lock:
         version, start = store.version, None
         if token := query.get("continue"):
@@ -61,8 +63,8 @@ def listing(store: Store, request: Request) -> Answer:
                     " result. You must start a new list without the continue parameter."
                 )
         elif query.get("resourceVersionMatch") == "Exact":
-            version = int(query["resourceVersion"])
-        elif int(query.get("resourceVersion") or 0) > version:
+            version = request.number("resourceVersion")
+        elif request.number("resourceVersion") > version:
             message = f"Too large resource version: {query['resourceVersion']}, current: {version}"
             raise errors.ApiError(504, "Timeout", message, wait=1)
         found = store.all_at(resource, request.namespace, version)
@@ -79,10 +81,15 @@ def listing(store: Store, request: Request) -> Answer:
         if not labels and not fields:
             meta["remainingItemCount"] = len(chosen) - limit
         chosen = chosen[:limit]
-    items = [{k: v for k, v in obj.items() if k not in ("kind", "apiVersion")} for obj in chosen]
+    items = chosen if resource.is_custom else [_bare(obj) for obj in chosen]
     kind = f"{resource.kind}List"
     body = {"kind": kind, "apiVersion": resource.api_version, "metadata": meta, "items": items}
     return 200, body
+
+
+def _bare(obj: Json) -> Json:
+    """In lists of built-in kinds an item does not say what it is."""
+    return {key: value for key, value in obj.items() if key not in ("kind", "apiVersion")}
 
 
 def _token(version: int, last: Json) -> str:
@@ -122,12 +129,12 @@ def _body(request: Request) -> Json:
     if not isinstance(obj, dict):
         raise errors.bad_request("the object provided is unrecognized: it is no object")
     said = (obj.get("apiVersion", resource.api_version), obj.get("kind", resource.kind))
-    if said != (resource.api_version, resource.kind):
+    if resources.of_kind(*said) is not resource:
         raise errors.bad_request(
             f"the API version and kind in the data ({said[0]}, {said[1]}) does not match the"
             f" expected ({resource.api_version}, {resource.kind})"
         )
-    obj = clone(obj)
+    obj = _decoded(request, clone(obj))
     obj["apiVersion"], obj["kind"] = resource.api_version, resource.kind
     meta = obj.setdefault("metadata", {})
     if not isinstance(meta, dict):
@@ -135,6 +142,16 @@ def _body(request: Request) -> Json:
     if resource.plural in ("pods", "jobs", "services", "resourcequotas"):
         obj.setdefault("spec", {})
     return obj
+
+
+def _decoded(request: Request, obj: Json) -> Json:
+    """Unknown fields are dropped with a warning, or refused where the caller is strict."""
+    found, unknown = decoding.decode(request.resource, obj)
+    if unknown and request.query.get("fieldValidation") == "Strict":
+        raise errors.bad_request(f"strict decoding error: {', '.join(unknown)}")
+    if request.query.get("fieldValidation") != "Ignore":
+        request.warnings.extend(unknown)
+    return found
 
 
 def update(store: Store, request: Request) -> Answer:
@@ -151,7 +168,8 @@ def update(store: Store, request: Request) -> Answer:
 def patch(store: Store, request: Request) -> Answer:
     with store.lock:
         old = store.get(request.resource, request.namespace, request.name)
-        new = patches.apply(old, request.body, request.media)
+        new = _decoded(request, patches.apply(old, request.body, request.media))
+        new["apiVersion"], new["kind"] = old["apiVersion"], old["kind"]
         return 200, _keep(store, request, old, new)
 
 
@@ -205,7 +223,7 @@ def _options(request: Request) -> Json:
     if query.get("propagationPolicy"):
         options["propagationPolicy"] = query["propagationPolicy"]
     if query.get("gracePeriodSeconds"):
-        options["gracePeriodSeconds"] = int(query["gracePeriodSeconds"])
+        options["gracePeriodSeconds"] = request.number("gracePeriodSeconds")
     return options
 
 

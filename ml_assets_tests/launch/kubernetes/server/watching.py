@@ -26,21 +26,20 @@ class Watch:
         if request.name:
             self._fields.append(("metadata.name", "in", (request.name,)))
         self._bookmarks = request.flag("allowWatchBookmarks")
-        seconds = query.get("timeoutSeconds")
-        self._seconds = float(seconds) if seconds else random.uniform(1800, 3600)
+        self._seconds = request.number("timeoutSeconds") or random.uniform(1800, 3600)
+        self._since = request.number("resourceVersion")
         self._generation = store.generation
 
     def __iter__(self) -> Iterator[bytes]:
         clock = self._store.clock
         end = clock.seconds() + self._seconds
         bookmark = clock.seconds() + _BOOKMARK_EVERY
-        said = self._request.query.get("resourceVersion", "")
-        if said in ("", "0"):
+        if not self._since:
             found, version = self._now()
             for obj in found:
                 yield self._line("ADDED", obj)
         else:
-            version = int(said)
+            version = self._since
         while not self._is_over(end):
             try:
                 changes = self._wait(version, min(end, bookmark))
@@ -101,6 +100,7 @@ class Watch:
         if tables.is_wanted(self._request.accept):
             now = self._store.clock.now()
             obj = tables.table(self._request.resource, [obj], {}, now)
+        obj = self._request.resource.as_version(obj, self._request.version)
         return _line(kind, obj)
 
     def _bookmark(self, version: int) -> bytes:

@@ -1,0 +1,104 @@
+"""How an attempt on a cluster ended: what Kubernetes saw and what its pods said, in one."""
+
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from ml_assets.errors import TrainingFailed, TrainingInterrupted
+from ml_assets.launch.failure import Ending, judge, stood_still
+from ml_assets.launch.kubernetes.causes import Verdict
+from ml_assets.launch.kubernetes.following import Over
+from ml_assets.launch.kubernetes.manifest import JobOrder
+from ml_assets.launch.kubernetes.states import Happening
+from ml_assets.launch.kubernetes.verdict import LastWord, Scene, verdict
+from ml_assets.settings import PriceClass
+from ml_assets.spec.endings import true_code
+from ml_assets.spec.events import Event, Failed
+from ml_assets.spec.program import EXIT_DONE, EXIT_SUPERSEDED
+from ml_assets.spec.staging import ExitWord
+from ml_assets.spec.usage import Held
+
+Words = Mapping[int, ExitWord]
+"""Index of a pod -> its last word."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """All that is known of an attempt that is over."""
+
+    over: Over
+    words: Words
+    tails: tuple[str, ...]
+    """Ends of the logs of pods that failed and had no last word."""
+    happenings: tuple[Happening, ...]
+    """The cluster's events about its Job."""
+    spot: bool
+
+    @property
+    def code(self) -> int:
+        """The true one of all its pods, as far as they told it."""
+        return true_code(0, [word.code for word in self.words.values()])
+
+    @property
+    def log(self) -> str:
+        """The ends of its pods' logs."""
+        said = [f"--- pod {index}: {w.reason}\n{w.log}" for index, w in sorted(self.words.items())]
+        return "\n".join([*said, *self.tails])
+
+    def verdict(self, events: Sequence[Event]) -> Verdict:
+        """Why it ended, if nobody was told to stop it.
+
+        Args:
+            events: that it told.
+        """
+        if self.over.verdict is not None:
+            return self.over.verdict
+        reasons = [event.reason for event in events if isinstance(event, Failed)]
+        last = [LastWord(i, word.code, word.reason) for i, word in sorted(self.words.items())]
+        said = "\n".join([*reasons, self.log])
+        scene = Scene(self.over.job, self.over.pods, self.happenings, last, said, self.spot)
+        return verdict(scene)
+
+
+def ending_of(name: str, seen: Evidence, events: Sequence[Event], log: Path) -> Ending:
+    """What follows, and the error that says why.
+
+    Args:
+        name: of the attempt, for an operator.
+        log: of the attempt.
+    """
+    over = seen.over
+    if over.noticed is not None:
+        return stood_still(name, over.noticed, log)
+    if over.told:
+        return judge(name, seen.code or -signal.SIGTERM, events, log, workers=False)
+    if over.complete:
+        return judge(name, EXIT_DONE, events, log, workers=False)
+    found = seen.verdict(events)
+    if found.code == EXIT_SUPERSEDED:  # another launcher went on: follow it
+        return Ending(found.code, "lost", TrainingFailed(found.report(name)), "Superseded")
+    if found.of_program:
+        return judge(name, found.code, events, log, workers=False)
+    error = TrainingInterrupted if found.then == "interrupted" else TrainingFailed
+    report = f"{found.report(name)}\n  Log: {log}"
+    return Ending(found.code, found.then, error(report), found.cause, found.room)
+
+
+def held_by(order: JobOrder, over: Over, bought: PriceClass) -> Held:
+    """The machines of an attempt that is over, and since when."""
+    now = datetime.now(UTC)
+    created = over.job.created if over.job and over.job.created else now
+    scheduled = [pod.scheduled for pod in over.pods if pod.scheduled is not None]
+    started = [pod.started for pod in over.pods if pod.started is not None]
+    computes = order.verb in ("train", "measure")
+    return Held(
+        nodes=order.world.nodes,
+        gpus_per_node=order.cluster.gpus_per_node if computes else 0,
+        price_class=bought,
+        created=created,
+        scheduled=min(scheduled, default=None),
+        started=max(started) if len(started) >= order.world.nodes else None,
+        ended=max(now, created),
+    )

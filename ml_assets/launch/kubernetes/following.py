@@ -1,0 +1,205 @@
+"""One attempt on a cluster, followed until it is over.
+
+Kubernetes says how its Job and pods are; the object store has what its program tells. Either may be
+away for a while: the attempt goes on meanwhile, and so does whoever follows it.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ml_assets.errors import StoreAway, StoreRefuses
+from ml_assets.launch.attempts import Follower, Work
+from ml_assets.launch.events import append_warning
+from ml_assets.launch.kubernetes.api import KubernetesApi
+from ml_assets.launch.kubernetes.causes import Verdict
+from ml_assets.launch.kubernetes.logs import LogFollower
+from ml_assets.launch.kubernetes.manifest import HAND_OVER_SECONDS, JobOrder
+from ml_assets.launch.kubernetes.names import selector_of
+from ml_assets.launch.kubernetes.starting import StartUp, Stuck
+from ml_assets.launch.kubernetes.states import JobState, PodState
+from ml_assets.launch.kubernetes.watch import JobWatch
+from ml_assets.launch.staging.mirror import SessionMirror
+from ml_assets.launch.standstill import Standstill
+
+_TURN_SECONDS = 0.5
+"""Between two turns, unless the cluster says something."""
+_PULL_SECONDS = (1.0, 10.0)
+"""Between two looks for new events: while they come, and at most. Each look is a few requests."""
+_LAST_WORDS_SECONDS = 2.0
+"""After the first lost pod, for the others to say what they saw. None of them can go on."""
+_UNREACHABLE = {"DeletionByTaintManager", "DeletionByPodGC"}
+"""Why a pod goes whose node does not answer: nobody there will end it, or say why."""
+
+
+@dataclass(frozen=True)
+class Over:
+    """How an attempt was seen last, and why it is not followed any more."""
+
+    job: JobState | None
+    pods: tuple[PodState, ...]
+    """In the order in which they were lost, then by index."""
+    verdict: Verdict | None = None
+    """It never came to run."""
+    noticed: str | None = None
+    """It stood still."""
+    told: bool = False
+    """Whoever followed it was told to stop."""
+
+    @property
+    def complete(self) -> bool:
+        return self.job is not None and self.job.complete
+
+
+class Following:
+    """Follows one attempt.
+
+    Args:
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        api: KubernetesApi,
+        work: Work[Any],
+        order: JobOrder,
+        mirror: SessionMirror,
+        follower: Follower,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._api = api
+        self._order = order
+        self._mirror = mirror
+        self._follower = follower
+        self._clock = clock
+        self._folder = work.folder.attempt(order.attempt)
+        self._log = work.folder.log(order.attempt)
+        self._standstill = Standstill(self._folder, order.world.processes, clock)
+        self._limits = Limits.of(order)
+        self._start = StartUp(api, self._limits.room_seconds, clock)
+        self._began = clock()
+        self._lost_since: float | None = None
+        self._waits = _PULL_SECONDS[0]
+        self._pulls_at = float("-inf")
+        self._said: set[str] = set()
+
+    def until_over(self) -> Over:
+        """Pass on what it tells until it is over.
+
+        Raises:
+            ClusterRefused, ClusterAway: the cluster does not let us see it any more.
+            StoreRefuses: the object store does not.
+        """
+        selector = selector_of(self._order.session)
+        with JobWatch(self._api, selector) as watch, LogFollower(self._api, self._log) as log:
+            while True:
+                seen = watch.now()
+                pods = tuple(pod for pod in seen.pods if pod.job == self._order.name)
+                for pod in (pod for pod in pods if pod.index == 0 and pod.started):
+                    log.follow(pod.name)
+                self._pull()
+                over = self._over(seen.job(self._order.name), pods)
+                if over is not None:
+                    return over
+                watch.wait(_TURN_SECONDS)
+
+    def _over(self, job: JobState | None, pods: tuple[PodState, ...]) -> Over | None:
+        if self._follower.told_to_stop():
+            return Over(job, pods, told=True)
+        if job is None or job.deleting or job.complete:
+            return Over(job, pods)
+        if job.failure is not None or any(pod.lost for pod in pods):
+            return Over(job, pods) if self._settled(pods) else None
+        noticed = self._standstill.noticed(self._follower.passed_on)
+        if noticed:
+            return Over(job, pods, noticed=noticed)
+        waits = self._start.look(job, pods)
+        if isinstance(waits, Verdict) and self._limits.reached(waits, self._clock() - self._began):
+            return Over(job, pods, verdict=waits)
+        if waits is not None:
+            self._say(waits)
+        return None
+
+    def _settled(self, pods: Sequence[PodState]) -> bool:
+        """Whether there is nothing more to wait for before the rest of the attempt is ended.
+
+        A pod that was told to go has its grace, and with its notice all of them save the same step.
+        Where one is gone without a word the others cannot go on, and are given a moment to say so.
+        """
+        now = self._clock()
+        self._lost_since = now if self._lost_since is None else self._lost_since
+        if all(_ended(pod) for pod in pods):
+            return True
+        lost = [pod for pod in pods if pod.lost]
+        leaving = lost and all(_leaves_with_grace(pod) for pod in lost)
+        grace = self._order.grace_seconds + HAND_OVER_SECONDS
+        return now - self._lost_since > (grace if leaving else _LAST_WORDS_SECONDS)
+
+    def _pull(self) -> None:
+        """Fetch what was told since, seldom where nothing is."""
+        now = self._clock()
+        if now < self._pulls_at:
+            return
+        try:
+            came = self._mirror.pull(self._order.attempt)
+        except StoreRefuses:
+            raise
+        except StoreAway as error:  # what is told meanwhile waits in the pods
+            came = 0
+            self._warn("store", f"The object store is away; the training goes on: {error}")
+        shortest, longest = _PULL_SECONDS
+        self._waits = shortest if came else min(self._waits * 1.5, longest)
+        self._pulls_at = now + self._waits
+        self._follower.pass_on()
+
+    def _say(self, waits: Stuck | Verdict) -> None:
+        """Each cause once; that a container is being made is nothing to speak of."""
+        if waits.cause != "NotStarted":
+            words = f": {waits.words}" if waits.words else ""
+            name = f"{self._order.pipeline}: attempt {self._order.attempt}"
+            self._warn(waits.cause, f"{name} waits ({waits.cause}){words}")
+
+    def _warn(self, about: str, message: str) -> None:
+        if about not in self._said:
+            self._said.add(about)
+            append_warning(self._folder, self._order.session, self._order.attempt, message)
+            self._follower.pass_on()
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How long room is waited for."""
+
+    room_seconds: float
+    """After so long it is looked at whether fewer nodes will do."""
+    longest: float
+    """After so long nothing more is waited for."""
+    fewest: int | None
+    """Nodes that will do after ``room_seconds``; None: all of them, or none."""
+
+    @classmethod
+    def of(cls, order: JobOrder) -> "Limits":
+        """A first attempt waits for all its nodes; a later one lost some, and may do with fewer."""
+        cluster = order.cluster
+        longest = cluster.unschedulable_minutes * 60
+        least = cluster.min_nodes
+        if order.attempt == 1 or least is None or least >= order.world.nodes:
+            return cls(longest, longest, None)
+        return cls(min(longest, cluster.shrink_after_minutes * 60), longest, least)
+
+    def reached(self, verdict: Verdict, seconds: float) -> bool:
+        """Whether a verdict on an attempt that has waited so long stands."""
+        if verdict.then != "no_room" or self.fewest is None:
+            return True
+        return (verdict.room or 0) >= self.fewest or seconds > self.longest
+
+
+def _ended(pod: PodState) -> bool:
+    return pod.gone or pod.phase in ("Succeeded", "Failed")
+
+
+def _leaves_with_grace(pod: PodState) -> bool:
+    if _ended(pod):
+        return pod.ended is not None  # it did so by itself, within its grace
+    return pod.disrupted is None or pod.disrupted.reason not in _UNREACHABLE

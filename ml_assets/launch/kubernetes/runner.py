@@ -1,0 +1,209 @@
+"""Attempts as Jobs of a cluster: they outlive who launched them, and are adopted by who comes next.
+
+A Job is named by its session and attempt, so it is created once, whoever asks. At the first lost
+pod it is deleted whole and the next attempt begins at once: left to Kubernetes, the others would
+wait for the one that is gone, and the Job for its back-off (docs/cluster.md).
+"""
+
+import shutil
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from ml_assets.errors import ClusterAway, ClusterRefused, MlAssetsError, StoreAway
+from ml_assets.launch.attempts import Follower, Work
+from ml_assets.launch.events import append_warning, session_events
+from ml_assets.launch.failure import Ending
+from ml_assets.launch.folder import SessionFolder
+from ml_assets.launch.kubernetes.api import KubernetesApi
+from ml_assets.launch.kubernetes.ending import Evidence, ending_of, held_by
+from ml_assets.launch.kubernetes.following import Following, Over
+from ml_assets.launch.kubernetes.manifest import (
+    HAND_OVER_SECONDS,
+    JobOrder,
+    job_manifest,
+    save_seconds,
+    service_manifest,
+)
+from ml_assets.launch.kubernetes.names import ATTEMPT_LABEL, selector_of
+from ml_assets.launch.staging.mirror import AttemptTaken, SessionMirror
+from ml_assets.settings import Cluster, PriceClass
+from ml_assets.spec.cluster import ClusterSpec, over_nodes
+from ml_assets.spec.events import Checkpoint
+from ml_assets.spec.program import Request, TrainRequest, World
+from ml_assets.spec.staging import REQUEST, attempt_of
+from ml_assets.storage.objects import write_whole
+from ml_assets.storage.s3_objects import S3Objects
+
+_REQUEST: TypeAdapter[Request] = TypeAdapter(Request)
+_TAIL_LINES = 50
+_SLACK_SECONDS = 10
+_LEAVE_SECONDS = 120.0
+"""For what the last attempts left to be gone; each has had its own time before."""
+
+
+class KubernetesRunner:
+    """Runs attempts on one cluster.
+
+    Args:
+        settings: what every pod is given.
+        objects: the store that the pods share with us.
+        goes_on: asked when this process is interrupted: whether the Job goes on without it, to be
+            adopted by who comes next; else it is ended, and saves.
+    """
+
+    def __init__(
+        self,
+        api: KubernetesApi,
+        settings: Cluster,
+        objects: S3Objects,
+        goes_on: Callable[[], bool],
+    ) -> None:
+        self._api = api
+        self._settings = settings
+        self._objects = objects
+        self._goes_on = goes_on
+
+    def spread(self, world: World, cluster: ClusterSpec) -> World:
+        """See ``AttemptRunner.spread``."""
+        return over_nodes(world, cluster)
+
+    def recall(self, folder: SessionFolder) -> None:
+        """See ``AttemptRunner.recall``."""
+        SessionMirror(folder, self._objects).adopt()
+
+    def adopt(self, work: Work[Any]) -> Request | None:
+        """See ``AttemptRunner.adopt``: the newest attempt, if its Job is there."""
+        numbers = SessionMirror(work.folder, self._objects).adopt()
+        jobs = self._api.jobs(selector_of(work.folder.session))
+        there = {job.labels.get(ATTEMPT_LABEL) for job in jobs if not job.deleting}
+        if not numbers or str(numbers[-1]) not in there:
+            return None
+        return _begun(work.folder, numbers[-1])
+
+    def run(self, work: Work[Any], request: Request, follower: Follower) -> Ending:
+        """See ``AttemptRunner.run``. Where cluster or store are out of reach the Job goes on."""
+        mirror = SessionMirror(work.folder, self._objects)
+        request, address = self._sent(mirror, request)
+        order = self._order(work, request, address)
+        try:
+            self._create(order)
+            over = Following(self._api, work, order, mirror, follower).until_over()
+        except (ClusterAway, StoreAway):
+            raise
+        except BaseException:
+            if not self._goes_on():
+                with suppress(MlAssetsError):  # what went wrong first is what counts
+                    self._clear(order)
+            raise
+        return self._ended(work, order, over, mirror, follower)
+
+    def leave(self, work: Work[Any]) -> None:
+        """See ``AttemptRunner.leave``."""
+        try:
+            self._api.delete(selector_of(work.folder.session), _LEAVE_SECONDS)
+        except (ClusterAway, ClusterRefused) as error:
+            number = work.folder.next_attempt() - 1
+            folder = work.folder.attempt(number)
+            append_warning(folder, work.folder.session, number, f"Something is left: {error}")
+
+    # --- the beginning ----------------------------------------------------------------------------
+
+    def _sent(self, mirror: SessionMirror, request: Request) -> tuple[Request, str]:
+        """The request that counts, and its address: that of whoever began the attempt first."""
+        try:
+            return request, mirror.send(request)
+        except AttemptTaken:
+            number = request.attempt
+            shutil.rmtree(mirror.folder.attempt(number))
+            mirror.pull(number)
+            folder = attempt_of(request.session, number)
+            return _begun(mirror.folder, number), f"{self._objects.place.uri}/{folder}/{REQUEST}"
+
+    def _order(self, work: Work[Any], request: Request, address: str) -> JobOrder:
+        training = request.training if isinstance(request, TrainRequest) else None
+        return JobOrder(
+            pipeline=work.pipeline,
+            session=request.session,
+            attempt=request.attempt,
+            verb=work.verb,
+            world=request.world,
+            cluster=work.cluster,
+            spot=work.spot,
+            request=address,
+            grace_seconds=save_seconds(training, _largest_checkpoint(work.folder)),
+        )
+
+    def _create(self, order: JobOrder) -> None:
+        """The Job, by us or by whoever was first; then its Service, which goes with it."""
+        job = self._api.create_job(job_manifest(order, self._settings)).job
+        if order.world.nodes > 1:
+            self._api.create_service(service_manifest(order, self._settings, job.uid))
+
+    # --- the end ----------------------------------------------------------------------------------
+
+    def _ended(
+        self,
+        work: Work[Any],
+        order: JobOrder,
+        over: Over,
+        mirror: SessionMirror,
+        follower: Follower,
+    ) -> Ending:
+        """Clear away what ended, bring what it left, and say what it means."""
+        seen = self._looked_at(order, over, mirror)
+        lost = seen.verdict(follower.of_attempt(order.attempt)).then == "lost"
+        if lost and not over.complete and not over.told:
+            # what is left of it can write nothing that counts: the next attempt need not wait
+            threading.Thread(target=self._clear_behind, args=[order], daemon=True).start()
+        else:
+            self._clear(order)
+            seen = replace(seen, words=mirror.exits(order.attempt))
+        mirror.pull(order.attempt)
+        follower.pass_on()
+        mirror.collect(order.attempt)
+        log = work.folder.log(order.attempt)
+        followed = log.read_bytes() if log.is_file() else b""  # of the first pod
+        write_whole(log, followed + seen.log.encode())
+        events = follower.of_attempt(order.attempt)
+        ending = ending_of(work.name(order.attempt), seen, events, log)
+        return replace(ending, held=held_by(order, over, self._bought(order)))
+
+    def _looked_at(self, order: JobOrder, over: Over, mirror: SessionMirror) -> Evidence:
+        """What tells why it ended, as long as it is there."""
+        words, failed = mirror.exits(order.attempt), over.job is not None and not over.complete
+        dumb = [p for p in over.pods if p.phase == "Failed" and not p.gone and p.index not in words]
+        return Evidence(
+            over,
+            words,
+            tuple(self._api.tail(pod.name, _TAIL_LINES) for pod in dumb),
+            tuple(self._api.happenings(over.job.uid)) if over.job and failed else (),
+            order.spot,
+        )
+
+    def _clear(self, order: JobOrder) -> None:
+        """Delete an attempt's Job, pods and Service, and wait until they have ended in peace."""
+        selector = f"{selector_of(order.session)},{ATTEMPT_LABEL}={order.attempt}"
+        self._api.delete(selector, order.grace_seconds + HAND_OVER_SECONDS + _SLACK_SECONDS)
+
+    def _clear_behind(self, order: JobOrder) -> None:
+        with suppress(MlAssetsError):  # ``leave`` sees to what is left
+            self._clear(order)
+
+    def _bought(self, order: JobOrder) -> PriceClass:
+        return "spot" if order.spot else self._settings.bought
+
+
+def _begun(folder: SessionFolder, number: int) -> Request:
+    """The request of an attempt that was begun, by us or by another launcher."""
+    return _REQUEST.validate_json((folder.attempt(number) / REQUEST).read_bytes())
+
+
+def _largest_checkpoint(folder: SessionFolder) -> int | None:
+    """Bytes, as told so far; None: none was told."""
+    told = (event for event in session_events(folder.root) if isinstance(event, Checkpoint))
+    return max((event.size for event in told), default=None)

@@ -1,0 +1,171 @@
+"""The Kustomize base and overlays: they build, validate, and keep the rules of the house."""
+
+import copy
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ml_assets_tests.deploy import rules
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+OVERLAYS = ["dev", "staging", "production", "spot"]
+KUBERNETES = "1.34"
+RULES = [
+    rules.not_restricted,
+    rules.unpinned,
+    rules.unbounded,
+    rules.loose_tokens,
+    rules.dangling,
+    rules.selects_nothing,
+    rules.secrets_written_down,
+    rules.open_namespaces,
+    rules.too_much_power,
+]
+
+
+@cache
+def built(place: str) -> tuple[dict[str, Any], ...]:
+    """What `kubectl apply -k` would send."""
+    kubectl = shutil.which("kubectl")
+    if kubectl is None:
+        pytest.skip("kubectl is not installed: there is no Kustomize")
+    done = subprocess.run(
+        [kubectl, "kustomize", str(DEPLOY / place)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return tuple(yaml.safe_load_all(done.stdout))
+
+
+def objects(overlay: str) -> list[dict[str, Any]]:
+    return copy.deepcopy(list(built(f"overlays/{overlay}")))
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_every_object_validates_by_the_published_schemas(overlay: str) -> None:
+    validate = pytest.importorskip("kubernetes_validate", reason="pip install '.[test]'").validate
+    for one in objects(overlay):
+        validate(one, KUBERNETES, strict=True)
+
+
+def test_a_misspelt_field_does_not_validate() -> None:
+    found = pytest.importorskip("kubernetes_validate", reason="pip install '.[test]'")
+    service = next(one for one in objects("dev") if one["kind"] == "Service")
+    service["spec"]["selectors"] = service["spec"].pop("selector")
+    with pytest.raises(found.ValidationError):
+        found.validate(service, KUBERNETES, strict=True)
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_an_overlay_keeps_the_rule(rule: rules.Rule, overlay: str) -> None:
+    assert rule(objects(overlay)) == []
+
+
+def deployment(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    return next(o for o in found if o["kind"] == "Deployment")["spec"]["template"]["spec"]
+
+
+def named(found: Sequence[dict[str, Any]], kind: str, name: str) -> dict[str, Any]:
+    return next(o for o in found if (o["kind"], o["metadata"]["name"]) == (kind, name))
+
+
+def a_policy(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    return named(found, "NetworkPolicy", "training")["spec"]
+
+
+Spoil = Callable[[list[dict[str, Any]]], object]
+FAULTS: list[tuple[rules.Rule, Spoil]] = [
+    (rules.not_restricted, lambda o: deployment(o)["securityContext"].update(runAsNonRoot=False)),
+    (rules.not_restricted, lambda o: deployment(o)["securityContext"].pop("seccompProfile")),
+    (rules.not_restricted, lambda o: deployment(o).update(hostNetwork=True)),
+    (
+        rules.not_restricted,
+        lambda o: deployment(o)["containers"][0]["securityContext"].pop("capabilities"),
+    ),
+    (rules.unpinned, lambda o: deployment(o)["containers"][0].update(image="a/b:latest")),
+    (rules.unpinned, lambda o: deployment(o)["containers"][0].update(image="r/ml-assets/a:1.2.3")),
+    (rules.unbounded, lambda o: deployment(o)["containers"][0]["resources"].pop("limits")),
+    (
+        rules.loose_tokens,
+        lambda o: named(o, "Deployment", "ml-assets-code")["spec"]["template"]["spec"].pop(
+            "automountServiceAccountToken"
+        ),
+    ),
+    (rules.dangling, lambda o: deployment(o).update(serviceAccountName="nobody")),
+    (
+        rules.dangling,
+        lambda o: deployment(o)["containers"][0]["envFrom"][0].update(configMapRef={"name": "x"}),
+    ),
+    (rules.selects_nothing, lambda o: a_policy(o).update(podSelector={"matchLabels": {"a": "b"}})),
+    (
+        rules.secrets_written_down,
+        lambda o: named(o, "ConfigMap", "ml-assets-settings")["data"].update(A="redis://me:pw@r"),
+    ),
+    (
+        rules.open_namespaces,
+        lambda o: o.remove(named(o, "NetworkPolicy", "default-deny")),
+    ),
+    (
+        rules.too_much_power,
+        lambda o: named(o, "Role", "training-launcher")["rules"][0].update(verbs=["*"]),
+    ),
+    (
+        rules.too_much_power,
+        lambda o: named(o, "Role", "training-launcher")["rules"][0].update(resources=["secrets"]),
+    ),
+]
+
+
+@pytest.mark.parametrize(("rule", "spoil"), FAULTS)
+def test_a_planted_fault_is_found(rule: rules.Rule, spoil: Spoil) -> None:
+    found = objects("dev")
+    spoil(found)
+    assert len(rule(found)) == 1
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_the_digest_of_an_image_reaches_all_that_name_it(overlay: str) -> None:
+    found = objects(overlay)
+    images = {name: container["image"] for name, container in rules.containers(found)}
+    settings = named(found, "ConfigMap", "ml-assets-settings")["data"]
+    code = named(found, "Deployment", "ml-assets-code")["spec"]["template"]["spec"]["containers"][0]
+    assert settings["ML_ASSETS_TRAINING_IMAGE"] == images["training-image/training"]
+    assert {"name": "DAGSTER_CURRENT_IMAGE", "value": images["ml-assets-code/code"]} in code["env"]
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_everything_is_in_the_namespace_that_the_settings_name(overlay: str) -> None:
+    found = objects(overlay)
+    (namespace,) = [one["metadata"]["name"] for one in found if one["kind"] == "Namespace"]
+    settings = named(found, "ConfigMap", "ml-assets-settings")["data"]
+    wide = ("Namespace", "PriorityClass")
+    assert settings["ML_ASSETS_NAMESPACE"] == namespace
+    assert {o["metadata"]["namespace"] for o in found if o["kind"] not in wide} == {namespace}
+    subjects = [s for o in found if o["kind"] == "RoleBinding" for s in o["subjects"]]
+    assert {(s["name"], s["namespace"]) for s in subjects} == {
+        ("ml-assets-orchestrator", namespace)
+    }
+
+
+def test_dagster_itself_is_reached_through_the_login_only() -> None:
+    for ui in ("dagster-readers-ui", "dagster-operators-ui"):
+        found = objects("production")
+        server, login = named(found, "Deployment", ui)["spec"]["template"]["spec"]["containers"]
+        arguments = server["args"]
+        assert arguments[arguments.index("--host") + 1] == "127.0.0.1"
+        assert "ports" not in server
+        (port,) = named(found, "Service", ui)["spec"]["ports"]
+        assert port["targetPort"] == login["ports"][0]["name"]
+        assert ("--read-only" in arguments) == (ui == "dagster-readers-ui")
+
+
+def test_the_base_alone_is_what_the_helm_chart_needs_beside_it() -> None:
+    kinds = {one["kind"] for one in built("base")}
+    assert "Deployment" not in kinds
+    assert {"Namespace", "ServiceAccount", "Role", "NetworkPolicy", "ConfigMap"} <= kinds

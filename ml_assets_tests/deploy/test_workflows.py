@@ -1,0 +1,99 @@
+"""The workflows of CI: what they may do, what they run, and the way a digest goes. None is run."""
+
+import re
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+PROJECT = Path(__file__).parents[2]
+FOLDER = PROJECT / ".github" / "workflows"
+WORKFLOWS = {file.stem: yaml.safe_load(file.read_text()) for file in FOLDER.glob("*.yaml")}
+RELEASE = WORKFLOWS["release"]["jobs"]
+MAY_WRITE = {
+    "images": {"packages", "id-token"},
+    "dev": {"contents"},
+    "staging": {"contents"},
+    "production": {"contents"},
+    "move": {"contents"},
+}
+
+
+def problems(workflow: dict[str, Any]) -> list[str]:
+    """What breaks a rule, one line a finding."""
+    found = [] if workflow.get("permissions") == {} else ["the token may do anything by default"]
+    events = workflow.get("on", workflow.get(True, {}))  # YAML 1.1 reads `on` as true
+    found += [f"on {event}" for event in events if event in ("pull_request_target", "workflow_run")]
+    for name, job in workflow["jobs"].items():
+        written = {scope for scope, may in job.get("permissions", {}).items() if may == "write"}
+        found += [f"{name} may write {scope}" for scope in written - MAY_WRITE.get(name, set())]
+        if "permissions" not in job:
+            found.append(f"{name} says not what it may do")
+        if "uses" not in job and "timeout-minutes" not in job:
+            found.append(f"{name} may hang")
+        for step in job.get("steps", ()):
+            uses = step.get("uses", "")
+            if uses and not re.fullmatch(r"[\w./-]+@(v\d+\.\d+\.\d+|[0-9a-f]{40})", uses):
+                found.append(f"{name} uses {uses}")
+            if "${{" in step.get("run", ""):
+                found.append(f"{name} pastes an expression into a shell")
+    return found
+
+
+@pytest.mark.parametrize("name", sorted(WORKFLOWS))
+def test_a_workflow_keeps_the_rules(name: str) -> None:
+    assert problems(WORKFLOWS[name]) == []
+
+
+@pytest.mark.parametrize(
+    ("was", "becomes"),
+    [
+        ("permissions: {} # each", "permissions: write-all # each"),
+        ("actions/checkout@v4.2.2", "actions/checkout@v4"),
+        ("  pull_request:", "  pull_request_target:"),
+        ("run: make test check", "run: make test ${{ github.head_ref }}"),
+        ("    permissions:\n      contents: read\n    steps", "    steps"),
+        ("      contents: read\n    steps", "      contents: write\n    steps"),
+    ],
+)
+def test_a_planted_fault_is_found(was: str, becomes: str) -> None:
+    text = (FOLDER / "release.yaml").read_text()
+    assert was in text
+    assert problems(yaml.safe_load(text.replace(was, becomes))) != []
+
+
+def test_a_digest_goes_from_the_build_to_dev_to_staging_to_production() -> None:
+    way = ["images", "dev", "staging", "production"]
+    assert RELEASE["images"]["needs"] == "test"
+    for before, here in pairwise(way):
+        needs = RELEASE[here]["needs"]
+        assert before in ([needs] if isinstance(needs, str) else needs)
+        given = RELEASE[here]["with"]
+        assert given["overlay"] == here
+        assert (PROJECT / "deploy" / "overlays" / here / "kustomization.yaml").is_file()
+        for image in ("orchestrator", "training"):
+            assert given[image] == f"${{{{ needs.images.outputs.{image} }}}}"
+
+
+def test_each_image_is_built_once_from_the_same_base_and_signed() -> None:
+    steps = RELEASE["images"]["steps"]
+    builds = [step for step in steps if step.get("uses", "").startswith("docker/build-push")]
+    files = sorted(step["with"]["file"] for step in builds)
+    assert files == [f"deploy/images/{n}.Dockerfile" for n in ("orchestrator", "training")]
+    assert all((PROJECT / file).is_file() for file in files)
+    bases = {step["with"]["build-args"].splitlines()[0] for step in builds}
+    assert bases == {"BASE=${{ steps.names.outputs.base }}"}
+    (sign,) = [step for step in steps if step.get("name") == "sign"]
+    assert set(sign["env"]) == {"ORCHESTRATOR", "TRAINING"}
+
+
+def test_the_names_that_are_moved_are_those_that_the_overlays_have() -> None:
+    (move,) = [
+        s for s in WORKFLOWS["move"]["jobs"]["move"]["steps"] if "kustomize" in s.get("run", "")
+    ]
+    moved = set(re.findall(r'set image "([\w/-]+)=', move["run"]))
+    for overlay in ("dev", "staging", "production"):
+        file = PROJECT / "deploy" / "overlays" / overlay / "kustomization.yaml"
+        assert {image["name"] for image in yaml.safe_load(file.read_text())["images"]} == moved

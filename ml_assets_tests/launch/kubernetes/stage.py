@@ -1,0 +1,88 @@
+"""A launcher on the tests' cluster, its objects on an S3 server, and what it told."""
+
+import base64
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ml_assets.launch.events import session_events
+from ml_assets.launch.kubernetes.api import KubernetesApi
+from ml_assets.launch.kubernetes.launcher import KubernetesLauncher
+from ml_assets.launch.kubernetes.names import selector_of
+from ml_assets.launch.launcher import TrainJob
+from ml_assets.launch.session import train_session
+from ml_assets.settings import Cluster
+from ml_assets.spec.cluster import ClusterSpec
+from ml_assets.storage.s3_objects import S3Objects
+from ml_assets.storage.trust import keys_of
+from ml_assets_tests.launch.kubernetes.conftest import TestCluster
+from ml_assets_tests.launch.real import train_job, write_set
+from ml_assets_tests.storage.s3_server import BUCKET, S3Server
+
+URI = f"s3://{BUCKET}/state"
+IMAGE = "registry.example/training@sha256:" + "5" * 64
+TWO_NODES = ClusterSpec(nodes=2, cpu="100m", memory="2Gi")
+SECRET = "ml-assets-training"
+
+
+@dataclass
+class Stage:
+    """One home of an orchestrator; another one shares the cluster and the store."""
+
+    home: Path
+    cluster: TestCluster
+    store: S3Server
+    events: list[Any] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        keys = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+        data = {key: base64.b64encode(os.environ[key].encode()).decode() for key in keys}
+        self.cluster.server.apply(
+            {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": SECRET}, "data": data}
+        )
+
+    @property
+    def settings(self) -> Cluster:
+        return Cluster(
+            objects=URI,
+            image=IMAGE,
+            namespace=self.cluster.namespace,
+            secret=SECRET,
+            s3_endpoint=self.store.endpoint,
+            s3_region="us-east-1",
+        )
+
+    @property
+    def objects(self) -> S3Objects:
+        return S3Objects(self.home / "objects", URI)
+
+    def api(self, **more: Any) -> KubernetesApi:
+        where = {"KUBECONFIG": str(self.cluster.kubeconfig)}
+        return KubernetesApi(self.cluster.namespace, environment=where, **more)
+
+    def launcher(self, **more: Any) -> KubernetesLauncher:
+        def keys():
+            return keys_of(self.home / "objects")
+
+        return KubernetesLauncher(self.objects, self.settings, keys, api=self.api(), **more)
+
+    def job(self, *, cluster: ClusterSpec = TWO_NODES, **changes: Any) -> TrainJob:
+        job = train_job(write_set(self.home / "objects" / "shards" / "demo"), **changes)
+        return TrainJob(job.pipeline, job.model, job.training, job.data, cluster=cluster)
+
+    def folder(self, job: TrainJob) -> Path:
+        return self.objects.path("sessions", train_session(job))
+
+    def told(self, job: TrainJob) -> list[Any]:
+        return session_events(self.folder(job))
+
+    def left(self) -> list[str]:
+        """What carries our label on the cluster."""
+        api = self.api()
+        return api._left(selector_of())
+
+    def pod(self, index: int) -> str:
+        """The name of the newest attempt's pod of this index."""
+        pods = [pod for pod in self.api().pods(selector_of()) if pod.index == index]
+        return max(pods, key=lambda pod: int(pod.labels["ml-assets.io/attempt"])).name
