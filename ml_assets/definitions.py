@@ -46,10 +46,12 @@ def resources(settings: Settings) -> dict[str, dg.ConfigurableResource]:
     """The adapters that the settings ask for."""
     return {
         "snapshots": SnapshotsResource(location=settings.snapshots),
-        "objects": ObjectsResource(location=settings.objects),
+        "objects": ObjectsResource(location=settings.objects, cache=str(settings.cache)),
         "online": OnlineResource(),
         "sources": SourcesResource(root=str(settings.sources), seen=str(settings.seen)),
-        "launcher": LauncherResource(objects=settings.objects, checkpoints=settings.checkpoints),
+        "launcher": LauncherResource(
+            objects=settings.objects, cache=str(settings.cache), checkpoints=settings.checkpoints
+        ),
         "tracking": TrackingResource(),
     }
 

@@ -68,10 +68,31 @@ def test_a_file_where_the_home_should_be_is_named(tmp_path: Path) -> None:
     assert "Move the file away" in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["ML_ASSETS_SNAPSHOTS", "ML_ASSETS_OBJECTS"])
-def test_a_store_that_this_version_cannot_use_is_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(SettingsError, match=f"{name} has the scheme 's3'"):
-        read_settings({"ML_ASSETS_HOME": str(tmp_path), name: "s3://bucket/prefix"})
+def test_a_store_that_this_version_cannot_use_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="ML_ASSETS_SNAPSHOTS has the scheme 's3'"):
+        read_settings(
+            {"ML_ASSETS_HOME": str(tmp_path), "ML_ASSETS_SNAPSHOTS": "s3://bucket/prefix"}
+        )
+
+
+def test_objects_on_s3_have_a_cache_here_and_take_the_checkpoints_along(tmp_path: Path) -> None:
+    home = {"ML_ASSETS_HOME": str(tmp_path)}
+    local = read_settings({**home, "ML_ASSETS_OBJECTS": str(tmp_path / "elsewhere")})
+    assert (local.cache, local.checkpoints) == (tmp_path / "elsewhere", None)
+    there = {**home, "ML_ASSETS_OBJECTS": "s3://bucket/prefix/"}
+    found = read_settings(there)
+    assert (found.objects, found.cache) == ("s3://bucket/prefix", tmp_path / "objects")
+    assert found.checkpoints == "s3://bucket/prefix/sessions/{session}/checkpoints"
+    assert read_settings({**there, "ML_ASSETS_CHECKPOINTS": "s3://b/c"}).checkpoints == "s3://b/c"
+
+
+@pytest.mark.parametrize("value", ["gs://bucket/prefix", "s3:///prefix", "s3://key:hush@bucket/x"])
+def test_another_place_for_objects_is_refused_and_no_secret_told(
+    tmp_path: Path, value: str
+) -> None:
+    with pytest.raises(SettingsError, match="ML_ASSETS_OBJECTS") as caught:
+        read_settings({"ML_ASSETS_HOME": str(tmp_path), "ML_ASSETS_OBJECTS": value})
+    assert "hush" not in str(caught.value)
 
 
 def test_checkpoints_lie_beside_their_session_in_a_folder_or_on_s3(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ from ml_assets.registry.records.experiments import (
     add,
     begin,
 )
-from ml_assets.registry.records.run_usage import RunUsage, usage_files
+from ml_assets.registry.records.run_usage import Whose, usage_files
 from ml_assets.registry.records.training_cost import spent
 from ml_assets.registry.tracking.links import Links
 from ml_assets.settings import price_class, read_settings
@@ -184,15 +184,13 @@ class _Chronicle:
         """Of every session that the run asked for so far."""
         if self.objects is None:
             return {}
-        about = RunUsage(
-            pipeline=self.graph.name,
+        whose = Whose(
             run=self.run.run_id,
             owner=self.graph.spec.owner,
             trigger=_trigger(self.run),
             prices=read_settings().prices.said(),
-            attempts=(),
         )
-        return usage_files(self.store, self.objects, about, self._sessions())
+        return usage_files(self.store, self.objects, self.graph.name, whose, self._sessions())
 
     def _sessions(self) -> list[str]:
         """The names of those that the run asked for so far."""

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from random import Random
 
 import dagster as dg
@@ -16,7 +15,7 @@ from ml_assets.operations.replay import replay
 from ml_assets.operations.workplace import Workplace
 from ml_assets.settings import read_settings
 from ml_assets.storage.layout import Address
-from ml_assets.storage.objects import LocalObjects
+from ml_assets.storage.object_places import open_objects
 from ml_assets.storage.snapshots import CommitId, SnapshotStore
 
 CHECK_NAME = "parity"
@@ -85,7 +84,7 @@ class Replays:
 
     def _replay(self, base: CommitId, partition: str | None, rows: pl.DataFrame) -> CheckOutcome:
         settings = read_settings()
-        objects = LocalObjects(Path(settings.objects))
+        objects = open_objects(settings.objects, settings.cache)
         place = Workplace(self.graph.spec, self.graph.folder, self.store, objects, settings.scratch)
         found = replay(place, base, partition, rows, Random(f"{base}{partition}"))
         return CheckOutcome(

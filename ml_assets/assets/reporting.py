@@ -7,6 +7,7 @@ from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.inputs import require_record
 from ml_assets.assets.last_release import read_changes, read_report
 from ml_assets.launch.events import session_events
+from ml_assets.launch.staging.shared import session_here
 from ml_assets.operations.suspects import read_suspects
 from ml_assets.pictures.report import Background, render
 from ml_assets.pictures.training import TrainingStory
@@ -101,7 +102,7 @@ def report_ways(graph: PipelineGraph, record: StageRecord, model: StageRecord) -
 def training_story(objects: LocalObjects, session: str) -> TrainingStory:
     """What a session's own events tell of it."""
     story = TrainingStory()
-    for event in session_events(objects.folder("sessions", session)):
+    for event in session_events(session_here(objects, session)):
         story.take(event)
     return story
 

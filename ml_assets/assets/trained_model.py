@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import dagster as dg
 
 from ml_assets.assets.chronicle import chronicled
+from ml_assets.assets.cost import costs
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.initial_weights import KEY, InitialWeights, initial_weights
 from ml_assets.assets.inputs import require_record, resolve_base
@@ -41,6 +41,7 @@ from ml_assets.spec.program import Ref, TrainResult, World
 from ml_assets.spec.records import StageRecord
 from ml_assets.spec.training import LightGbm, ModelSpec
 from ml_assets.storage.layout import Address
+from ml_assets.storage.object_places import open_objects
 from ml_assets.storage.objects import LocalObjects
 
 STAGE = "trained_model"
@@ -99,7 +100,7 @@ def trained_model(graph: PipelineGraph) -> dg.AssetsDefinition:
         versions = {"checkpoints": saved, STAGE: model.digest}
         seen = (init.as_input(),) if init else ()
         record = finished_record(begun, result)
-        measured = sinks.measurements(result, world)
+        measured = sinks.measurements(result, world) | costs(objects.store(), result.session)
         for stage, version in versions.items():
             address = Address(graph.name, stage)
             work = Work(address, code_version, inputs, context.run_id, config.fresh, seen)
@@ -199,7 +200,8 @@ def data_ref(record: StageRecord) -> Ref:
         StorageError: the record leads out of the object store.
     """
     named = Ref(uri=record.attributes["uri"], digest=record.attributes["digest"])
-    objects = LocalObjects(Path(read_settings().objects))
+    settings = read_settings()
+    objects = open_objects(settings.objects, settings.cache)
     return objects.own(named, "shards", record.key.split("/")[0])
 
 

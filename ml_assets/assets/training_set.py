@@ -67,6 +67,7 @@ def training_set(graph: PipelineGraph) -> dg.AssetsDefinition:
         frames = keep_apart(context, graph, read_splits(graph, store, base, window))
         folder = objects.store().folder("shards", graph.name)
         ref = write_labelled(frames, graph.spec.features, graph.spec.label, folder)
+        objects.store().publish(ref)
         schema = load_schema(ref)
         found = examine_set(graph, frames, schema, window)
         yield from (check_result(graph, STAGE, one) for one in found)

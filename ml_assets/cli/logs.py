@@ -2,7 +2,6 @@
 
 import argparse
 import time
-from pathlib import Path
 
 from ml_assets.cli.exit_codes import DONE, ERROR
 from ml_assets.cli.session import prepared_settings
@@ -31,7 +30,7 @@ def call(arguments: argparse.Namespace) -> int:
 
     with dg.DagsterInstance.get() as instance:
         run = find_run(instance, arguments.run)
-        log = RunLog(instance, run.run_id, Path(settings.objects) / "sessions")
+        log = RunLog(instance, run.run_id, settings.cache / "sessions")
         while True:
             ended = log.has_ended  # asked first: what was said before the end is then read
             for line in log.new():

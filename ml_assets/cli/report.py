@@ -16,16 +16,15 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 def call(arguments: argparse.Namespace) -> int:
     settings = prepared_settings()
-    from pathlib import Path
 
     from ml_assets.assets.reporting import write_report
     from ml_assets.runs.run import pipeline_graph
     from ml_assets.spec.load import pipeline_folders
-    from ml_assets.storage.objects import LocalObjects
+    from ml_assets.storage.object_places import open_objects
     from ml_assets.storage.stores import open_snapshots
 
     graph = pipeline_graph(pipeline_folders(settings), arguments.pipeline)
-    objects = LocalObjects(Path(settings.objects))
+    objects = open_objects(settings.objects, settings.cache)
     page = write_report(graph, open_snapshots(settings.snapshots), objects)
     print(page)
     if arguments.open:

@@ -4,7 +4,6 @@ import argparse
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from urllib.parse import urlsplit
 
 from ml_assets.cli.exit_codes import DONE, ERROR
@@ -39,7 +38,7 @@ def call(arguments: argparse.Namespace) -> int:
             from ml_assets.operations.experiments import page_of
             from ml_assets.operations.report_server import serving_reports
 
-            reports = Path(settings.objects) / "reports"
+            reports = settings.cache / "reports"
             stack.enter_context(
                 serving_reports(reports, settings.reports_url, page_of, served_card)
             )

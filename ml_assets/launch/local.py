@@ -13,12 +13,14 @@ from ml_assets.launch.folder import SessionFolder
 from ml_assets.launch.process import GRACE_SECONDS, ChildProcess
 from ml_assets.launch.recovery import ERROR_BUDGET, Budgets
 from ml_assets.launch.session_launcher import SessionLauncher
+from ml_assets.launch.staging.mirror import SessionMirror
 from ml_assets.launch.standstill import Standstill
 from ml_assets.spec.cluster import ClusterSpec
 from ml_assets.spec.program import Request, World
 from ml_assets.spec.torchrun import RESTARTS, Start
 from ml_assets.storage.objects import LocalObjects
 from ml_assets.storage.s3 import S3_SCHEME
+from ml_assets.storage.s3_objects import S3Objects
 from ml_assets.storage.signing import Keys
 from ml_assets.storage.trust import keys_of
 
@@ -29,7 +31,7 @@ class LocalLauncher(SessionLauncher):
     """The launcher of a laptop: plain Python for one process, torchrun for more.
 
     Args:
-        objects: root of the object store; sessions lie in its ``sessions/``.
+        objects: the object store, or the folder of one; sessions lie in its ``sessions/``.
         program: how the training program is started, the interpreter first.
         grace: seconds from the notice to stop to the end of a program that does not.
         retries: attempts after the first, where running again may mend it.
@@ -40,7 +42,7 @@ class LocalLauncher(SessionLauncher):
 
     def __init__(
         self,
-        objects: Path,
+        objects: Path | LocalObjects,
         program: Sequence[str] = PROGRAM,
         grace: float = GRACE_SECONDS,
         retries: int = ERROR_BUDGET,
@@ -48,10 +50,12 @@ class LocalLauncher(SessionLauncher):
         restarts: int = RESTARTS,
         keys: Callable[[], Keys] | None = None,
     ) -> None:
+        store = LocalObjects(objects) if isinstance(objects, Path) else objects
+        shared = store if isinstance(store, S3Objects) else None
         super().__init__(
-            LocalObjects(objects),
-            LocalRunner(program, grace, restarts),
-            keys or partial(keys_of, objects),
+            store,
+            LocalRunner(program, grace, restarts, shared),
+            keys or partial(keys_of, store.root),
             Budgets(errors=retries),
             checkpoints,
         )
@@ -65,7 +69,9 @@ class LocalRunner:
         program: Sequence[str] = PROGRAM,
         grace: float = GRACE_SECONDS,
         restarts: int = RESTARTS,
+        shared: S3Objects | None = None,
     ) -> None:
+        self._shared = shared
         self._program = tuple(program)
         self._grace = grace
         self._restarts = restarts
@@ -74,12 +80,14 @@ class LocalRunner:
         """See ``AttemptRunner.spread``."""
         return world
 
-    def recall(self, folder: SessionFolder) -> None:
-        """See ``AttemptRunner.recall``."""
-
     def adopt(self, work: Work[Any]) -> Request | None:
         """See ``AttemptRunner.adopt``."""
         return None
+
+    def recall(self, folder: SessionFolder) -> None:
+        """See ``AttemptRunner.recall``: what other homes left, where they share its store."""
+        if self._shared is not None:
+            SessionMirror(folder, self._shared).adopt()
 
     def run(self, work: Work[Any], request: Request, follower: Follower) -> Ending:
         """See ``AttemptRunner.run``; an exception ends the processes, too."""
@@ -96,6 +104,8 @@ class LocalRunner:
                 else:
                     time.sleep(POLL_SECONDS)
         follower.pass_on()
+        if self._shared is not None:
+            SessionMirror(work.folder, self._shared).publish(request)
         name = work.name(request.attempt)
         if noticed:
             return stood_still(name, noticed, log)

@@ -24,7 +24,7 @@ from ml_assets.registry.release.tags import tag_releases
 from ml_assets.settings import Settings
 from ml_assets.storage.checkpoint_places import discard_all, lying_at
 from ml_assets.storage.locks import exclusive
-from ml_assets.storage.objects import LocalObjects
+from ml_assets.storage.object_places import open_objects
 from ml_assets.storage.snapshots import MAIN, Busy, ByServer, Conflict, SnapshotStore, utc_now
 from ml_assets.storage.stores import open_snapshots
 
@@ -72,7 +72,7 @@ class Housekeeping:
         self.settings = settings
         self.instance = instance
         self.store: SnapshotStore = open_snapshots(settings.snapshots, clock)
-        self.objects = LocalObjects(Path(settings.objects))
+        self.objects = open_objects(settings.objects, settings.cache)
         self._run = run
         self._now = clock()
         self._left: list[str] = []

@@ -61,13 +61,13 @@ def _row(place: Workplace, story: RunStory, entries: Sequence[LedgerEntry]) -> R
     training, model = config.get("training", {}), config.get("model", {})
     trees = model.get("family") == "lightgbm"
     data, told = story.data, story.data.attributes if story.data else {}
-    page = place.objects.path("reports", place.name, report_name(digest)) if digest else None
+    page = digest and place.objects.exists("reports", place.name, report_name(digest))
     verdict = next((n.verdict for n in reversed(story.notes) if n.verdict), None)
     return Row(
         run=story.folder.run,
         time=story.folder.begun,
         model=digest,
-        report=report_name(digest) if digest and page and page.is_file() else None,
+        report=report_name(digest) if digest and page else None,
         outcome=_outcome(story, entries),
         stage=stage_of(entries, digest) if digest else None,
         words=begun.words.said() if begun else {},

@@ -1,7 +1,6 @@
 """Writing down what somebody made of a run: in its records, and as tags of its MLflow run."""
 
 from datetime import UTC, datetime
-from pathlib import Path
 
 from ml_assets.operations.run_stories import find
 from ml_assets.operations.workplace import Workplace
@@ -56,7 +55,7 @@ def tell_mlflow(settings: Settings, story: RunStory, note: Note) -> str:
     said = tracking.set_tags(run, tags) if run else Unavailable("its MLflow run is not known yet")
     if not isinstance(said, Unavailable):
         return ""
-    debts = Debts(settings.home, Path(settings.objects) / "sessions")
+    debts = Debts(settings.home, settings.cache / "sessions")
     known = next((debt for debt in debts.all() if debt.session == session), None)
     if known is None:
         known = Debt(

@@ -10,7 +10,6 @@ In a notebook::
 import difflib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import polars as pl
 
@@ -21,6 +20,7 @@ from ml_assets.settings import Settings, read_settings
 from ml_assets.spec.program import Ref
 from ml_assets.spec.records import StageRecord
 from ml_assets.storage.layout import Address, read_records
+from ml_assets.storage.object_places import open_objects
 from ml_assets.storage.objects import LocalObjects
 from ml_assets.storage.snapshots import MAIN, CommitId, SnapshotStore
 from ml_assets.storage.stores import open_snapshots
@@ -64,7 +64,8 @@ def read_table(
     store = open_snapshots((settings or read_settings()).snapshots)
     wanted = key.strip("/")
     commit, only = (store.resolve(MAIN), None) if version is None else _at(store, wanted, version)
-    objects = LocalObjects(Path((settings or read_settings()).objects))
+    found = settings or read_settings()
+    objects = open_objects(found.objects, found.cache)
     tables = [table for table in stored_tables(store, commit, objects) if table.key == wanted]
     if not tables:
         raise StorageError(_no_such_key(wanted, {t.key for t in stored_tables(store, commit)}))
@@ -111,7 +112,8 @@ def _of_record(
         yield _stored(store, commit, kept, record.partition, path)
     if stage == "training_set":
         ref = Ref(uri=record.attributes["uri"], digest=record.attributes["digest"])
-        where = objects or LocalObjects(Path(read_settings().objects))
+        settings = read_settings()
+        where = objects or open_objects(settings.objects, settings.cache)
         own = where.own(ref, "shards", pipeline)
         yield StoredTable(record.key, None, lambda: scan_rows(own, load_schema(own)), record)
 

@@ -14,6 +14,7 @@ from ml_assets.registry.release.bundle import Check, check_bundle
 from ml_assets.registry.release.loading import certificate_of, load_release
 from ml_assets.settings import Settings, read_signing
 from ml_assets.spec.records import LedgerEntry
+from ml_assets.storage.object_places import open_objects
 from ml_assets.storage.objects import LocalObjects
 from ml_assets.storage.signing import Keys, key_name, public_key
 from ml_assets.storage.snapshots import CommitId, SnapshotStore
@@ -62,7 +63,10 @@ def verify_pipelines(
     if not has_snapshots(settings.snapshots):
         raise SettingsError(f"There is no snapshot store {settings.snapshots}: nothing is decided.")
     noted = _noted(witness) if witness else None
-    store, objects = open_snapshots(settings.snapshots), LocalObjects(Path(settings.objects))
+    store, objects = (
+        open_snapshots(settings.snapshots),
+        open_objects(settings.objects, settings.cache),
+    )
     try:
         commit = store.resolve()
         names = sorted({entry.path.split("/")[1] for entry in store.list(commit, "ledger/")})

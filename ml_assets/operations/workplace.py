@@ -6,6 +6,7 @@ from pathlib import Path
 from ml_assets.settings import Settings, read_settings
 from ml_assets.spec.load import find_pipeline, load_spec, pipeline_folders
 from ml_assets.spec.pipeline import PipelineSpec
+from ml_assets.storage.object_places import open_objects
 from ml_assets.storage.objects import LocalObjects
 from ml_assets.storage.snapshots import SnapshotStore
 from ml_assets.storage.stores import open_snapshots
@@ -39,6 +40,6 @@ def open_pipeline(name: str, settings: Settings | None = None) -> Workplace:
         spec=load_spec(folder),
         folder=folder,
         store=open_snapshots(found.snapshots),
-        objects=LocalObjects(Path(found.objects)),
+        objects=open_objects(found.objects, found.cache),
         scratch=found.scratch,
     )

@@ -14,7 +14,7 @@ from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.program import Ref
 from ml_assets.spec.training import INSTALL_LIGHTGBM, RELEASE, LightGbm
 from ml_assets.storage.layout import Address, read_record
-from ml_assets.storage.objects import LocalObjects
+from ml_assets.storage.object_places import open_objects
 from ml_assets.storage.s3 import INSTALL_S3, S3_SCHEME
 from ml_assets.storage.snapshots import MAIN
 from ml_assets.storage.stores import has_snapshots, open_snapshots
@@ -87,7 +87,7 @@ def _size(spec: PipelineSpec, settings: Settings) -> StateSize:
         return state_size(spec)
     try:
         data = Ref(uri=record.attributes["uri"], digest=record.attributes["digest"])
-        own = LocalObjects(Path(settings.objects)).own(data, "shards", spec.name)
+        own = open_objects(settings.objects, settings.cache).own(data, "shards", spec.name)
         columns = load_schema(own).preprocessing
     except StorageError:  # collected since: it is not what is checked here
         return state_size(spec)

@@ -1,7 +1,5 @@
 """An override from the command line: the line in the ledger, and the report's page in red."""
 
-from pathlib import Path
-
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.inputs import require_record
 from ml_assets.assets.reporting import write_report
@@ -12,7 +10,7 @@ from ml_assets.settings import Settings
 from ml_assets.spec.load import find_pipeline, load_spec, pipeline_folders
 from ml_assets.spec.records import LedgerEntry
 from ml_assets.storage.layout import Address
-from ml_assets.storage.objects import LocalObjects
+from ml_assets.storage.object_places import open_objects
 from ml_assets.storage.stores import open_snapshots
 
 
@@ -37,5 +35,5 @@ def override_refusal(
         raise EvidenceError("\n".join(said.reasons))
     report = require_record(store, store.resolve(), Address(graph.name, "evaluation_report"))
     if any(i.version == said.entry.model for i in report.inputs):  # else its page is of the past
-        write_report(graph, store, LocalObjects(Path(settings.objects)))
+        write_report(graph, store, open_objects(settings.objects, settings.cache))
     return said.entry

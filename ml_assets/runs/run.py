@@ -175,7 +175,7 @@ class PipelineRun:
     def _pay_debts(self) -> None:
         """Tell MLflow what it could not take before; it is not even loaded where it has all."""
         settings = self.settings
-        debts = Debts(settings.home, Path(settings.objects) / "sessions")
+        debts = Debts(settings.home, settings.cache / "sessions")
         for line in sentences(debts.deliver(Tracking(settings.tracking_uri, settings.home))):
             self.tell(line)
         repaired = repair_projection(self.store, settings, self.graph.name)

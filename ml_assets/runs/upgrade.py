@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ml_assets.errors import SettingsError
 from ml_assets.settings import Settings, is_lakefs, read_signing
-from ml_assets.storage.objects import LocalObjects
+from ml_assets.storage.object_places import open_objects
 from ml_assets.storage.refs import Refs
 from ml_assets.storage.stores import has_snapshots
 from ml_assets.storage.trust import PUBLIC_KEY
@@ -30,7 +30,7 @@ def start_retention(settings: Settings) -> None:
     if _is_embedded(settings):
         _copy_database(snapshots / "refs.db", settings.home / "backup" / "format-1")
         Refs(snapshots)  # makes the table of the grafts
-    objects = LocalObjects(Path(settings.objects))
+    objects = open_objects(settings.objects, settings.cache)
     for pattern in _TOLD_BY:
         for path in objects.root.glob(pattern):
             os.utime(path)

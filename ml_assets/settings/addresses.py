@@ -21,6 +21,11 @@ def web_address(env: Mapping[str, str], name: str, default: str) -> str:
     return value
 
 
+def is_s3(location: str) -> bool:
+    """Whether a location is an address on S3, and no folder."""
+    return location.startswith("s3://")
+
+
 def s3_address(name: str, value: str, *, or_else: str = "") -> str:
     """``s3://bucket/prefix``, without its last slash.
 

@@ -11,7 +11,7 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from ml_assets.errors import SettingsError
-from ml_assets.settings.addresses import s3_address, web_address
+from ml_assets.settings.addresses import is_s3, s3_address, web_address
 from ml_assets.settings.cluster import read_cluster
 from ml_assets.settings.lakefs import is_lakefs, lakefs_place
 from ml_assets.settings.prices import Prices, read_prices
@@ -73,8 +73,10 @@ class Settings:
     snapshots: str
     """A folder, or ``lakefs://repository[/branch]``."""
     objects: str
+    """A folder, or ``s3://bucket/prefix``."""
     checkpoints: str | None
-    """A folder or ``s3://bucket/prefix`` that holds those of each session; None: beside it."""
+    """A folder or ``s3://bucket/prefix`` that holds those of each session; with ``{session}`` in
+    it, the place of each; None: beside it."""
     online: str = field(repr=False)
     """A file or a ``redis://`` URL that features are looked up in. A URL may hold a password."""
     launcher: Launcher
@@ -93,6 +95,11 @@ class Settings:
     @property
     def dagster_home(self) -> Path:
         return self.home / "dagster"
+
+    @property
+    def cache(self) -> Path:
+        """Where objects lie on this machine: all of them, or what was fetched from S3."""
+        return self.home / "objects" if is_s3(self.objects) else Path(self.objects)
 
     @property
     def scratch(self) -> Path:
@@ -139,8 +146,8 @@ def read_settings(
         sources=Path(env.get("ML_ASSETS_SOURCES") or home / "demo").expanduser().resolve(),
         pipelines=_folders(env.get("ML_ASSETS_PIPELINES", ""), rooms_to_come),
         snapshots=_snapshots(env, home / "snapshots"),
-        objects=_local_path(env, "ML_ASSETS_OBJECTS", home / "objects"),
-        checkpoints=_checkpoints(env),
+        objects=(objects := _objects(env, home / "objects")),
+        checkpoints=_checkpoints(env, objects),
         online=_online(env, home / "online.db"),
         launcher=launcher,
         tracking_uri=env.get("MLFLOW_TRACKING_URI") or f"sqlite:///{home / 'mlflow.db'}",
@@ -221,10 +228,17 @@ def _online(env: Mapping[str, str], default: Path) -> str:
     return value
 
 
-def _checkpoints(env: Mapping[str, str]) -> str | None:
+def _objects(env: Mapping[str, str], default: Path) -> str:
+    value = env.get("ML_ASSETS_OBJECTS", "")
+    if urlsplit(value).scheme:
+        return s3_address("ML_ASSETS_OBJECTS", value, or_else="a folder, or ")
+    return _local_path(env, "ML_ASSETS_OBJECTS", default)
+
+
+def _checkpoints(env: Mapping[str, str], objects: str) -> str | None:
     value = env.get("ML_ASSETS_CHECKPOINTS")
     if not value:
-        return None
+        return f"{objects}/sessions/{{session}}/checkpoints" if is_s3(objects) else None
     if not urlsplit(value).scheme:
         return str(Path(value).expanduser().resolve())
     return s3_address("ML_ASSETS_CHECKPOINTS", value, or_else="a folder, or ")

@@ -19,7 +19,10 @@ _CHUNK = 1 << 20
 
 
 class LocalObjects:
-    """The object store on a local folder."""
+    """The object store on a local folder; one on S3 is one of these, too, whose folder is a cache.
+
+    So who reads asks ``here``, and who has written a folder says ``publish``.
+    """
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -35,6 +38,24 @@ class LocalObjects:
                 raise StorageError(f"{part!r} is no name of an object: it leads out of {self.root}")
         return self.root.joinpath(*parts)
 
+    def here(self, *parts: str) -> Path:
+        """Where an object lies, to be read; from a store that others share it is brought here.
+
+        Raises:
+            StorageError: a part leads out, or the store has no such object, or a damaged one.
+        """
+        return self.path(*parts)
+
+    def exists(self, *parts: str) -> bool:
+        """Whether there is such a file, here or with others."""
+        return self.path(*parts).is_file()
+
+    def refresh(self, kind: str) -> None:
+        """Know what others have put meanwhile below a top folder of small files."""
+
+    def publish(self, ref: Ref) -> None:
+        """A content-addressed folder was written whole: others may have it."""
+
     def own(self, named: Ref, *kind: str) -> Ref:
         """What a record names, at its address in this store, which may have moved since.
 
@@ -49,7 +70,7 @@ class LocalObjects:
                 f"A record names {named.uri!r}, which is not {'/'.join(place)[:40]} of an object"
                 " store: it is not followed. Make the asset again."
             )
-        folder = self.path(*place)
+        folder = self.here(*place)
         if folder.resolve() != self.root.resolve().joinpath(*place):
             raise StorageError(f"{folder} leads somewhere else by a symbolic link.")
         return Ref(uri=str(folder), digest=named.digest)

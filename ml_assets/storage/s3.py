@@ -49,6 +49,9 @@ class Item:
     """Relative to the address."""
     size: int
     changed: datetime
+    """To the second."""
+    tag: str
+    """Another content has another one."""
 
 
 class S3Place:
@@ -161,7 +164,7 @@ class S3Place:
         with told(self.uri):
             for found in objects_below(self._s3, self._bucket, self._prefix + begin, **more):
                 name = found["Key"].removeprefix(self._prefix)
-                yield Item(name, found["Size"], found["LastModified"])
+                yield Item(name, found["Size"], found["LastModified"], found["ETag"])
 
     def folders(self, begin: str = "") -> list[str]:
         """Names up to the next ``/``, of what begins with these letters."""

@@ -16,8 +16,11 @@ from dagster._daemon.backfill import execute_backfill_iteration
 
 from ml_assets.assets.graph import GPU_POOL
 from ml_assets.component import build_pipeline
+from ml_assets.definitions import resources
+from ml_assets.settings import read_settings
 from ml_assets.spec.cluster import ClusterSpec
 from ml_assets.spec.load import load_spec
+from ml_assets_tests.automation.conftest import World
 from ml_assets_tests.worlds import deliveries
 
 WEEKS = ["2024-01-01", "2024-01-08", "2024-01-15"]
@@ -161,3 +164,26 @@ def test_on_a_laptop_everything_is_in_the_pool_of_its_pipeline(
     pipeline: Callable[..., dg.Definitions],
 ) -> None:
     assert set().union(*pools(pipeline(False, gpus_per_node=2)).values()) == {"deliveries"}
+
+
+class OnCluster(World):
+    """A world whose code location has the cluster profile."""
+
+    @property
+    def defs(self) -> dg.Definitions:
+        built = build_pipeline(load_spec(self.folder), self.folder, on_cluster=True)
+        return dg.Definitions.merge(built, dg.Definitions(resources=resources(read_settings())))
+
+
+def test_on_a_cluster_what_lands_is_taken_in_by_a_run_for_each_partition(
+    plant: Callable[[int, str], World],
+) -> None:
+    planted = plant(3, "{landing: {}}")
+    world = OnCluster(planted.root, planted.instance)
+    whole, *weeks = world.asks_for()
+    ends = [f"dagster/asset_partition_range_{end}" for end in ("start", "end")]
+    assert [[week.tags[end] for end in ends] for week in weeks] == [[key, key] for key in WEEKS]
+    assert len({week.run_key for week in weeks}) == 3
+    assert all(world.execute(request) for request in (whole, *weeks))
+    assert world.published("validated_table", "orders") == WEEKS
+    assert len(world.asks_for()) == 3  # the table that is made of them, again apart

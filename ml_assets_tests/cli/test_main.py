@@ -44,6 +44,7 @@ OPTIONS = {
     "quarantine": {"action"},
     "recall": {"snapshot", "lift", "author", "reason", "dry_run", "json"},
     "reliability": {"pipeline", "days", "json"},
+    "cost": {"pipeline", "by", "json"},
     "render": {"pipeline", "verb", "nodes", "attempt", "json"},
     "report": {"pipeline", "open"},
     "card": {"pipeline", "table", "partition", "open"},

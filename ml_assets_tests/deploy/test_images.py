@@ -25,8 +25,7 @@ for name in sys.argv[1:]:
         if not module.name.endswith("__main__") and ".training" not in module.name[:20]:
             importlib.import_module(module.name)
 """
-ADAPTERS = "boto3 dagster_aws.s3 dagster_k8s dagster_postgres great_expectations kubernetes"
-ADAPTERS += " lakefs_client mlflow psycopg redis sklearn sqlalchemy"
+ADAPTERS = "dagster_aws.s3 dagster_k8s dagster_postgres kubernetes lakefs_client psycopg redis"
 
 
 def python(world: Mapping[str, str], program: str, *arguments: str) -> str:

@@ -1,6 +1,7 @@
 """The Kustomize base and overlays: they build, validate, and keep the rules of the house."""
 
 import copy
+import re
 import shutil
 import subprocess
 from collections.abc import Callable, Sequence
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from ml_assets.settings import read_cluster, read_lakefs
 from ml_assets_tests.deploy import rules
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -151,6 +153,39 @@ def test_everything_is_in_the_namespace_that_the_settings_name(overlay: str) -> 
     assert {(s["name"], s["namespace"]) for s in subjects} == {
         ("ml-assets-orchestrator", namespace)
     }
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_the_settings_are_settings(overlay: str) -> None:
+    """With the keys that docs/cluster.md puts into the Secret they are all that a pod needs."""
+    settings = named(objects(overlay), "ConfigMap", "ml-assets-settings")["data"]
+    environment = settings | dict.fromkeys(secret_keys("ml-assets-orchestrator"), "hush")
+    cluster = read_cluster(environment)
+    assert cluster.image == settings["ML_ASSETS_TRAINING_IMAGE"]
+    assert cluster.secret == "ml-assets-training"
+    assert bool(cluster.spot_selector) == bool(cluster.spot_taints) == (overlay == "spot")
+    assert read_lakefs(environment).endpoint == settings["LAKEFS_ENDPOINT"]
+    missing = [name for name in variables_of_the_instance() if name not in environment]
+    assert missing == []
+
+
+def secret_keys(secret: str) -> set[str]:
+    """The keys that docs/cluster.md says a Secret is made with."""
+    text = (DEPLOY.parent / "docs" / "cluster.md").read_text().replace("\\\n", " ")
+    made = re.findall(rf"secret (?:generic )?{secret} (.*)", text)
+    return {key for line in made for key in re.findall(r"--from-literal=(\w+)=", line)}
+
+
+def variables_of_the_instance() -> set[str]:
+    """What dagster.yaml takes from the environment."""
+    text = (DEPLOY / "dagster" / "dagster.yaml").read_text()
+    return set(re.findall(r"\{env: (\w+)\}", text))
+
+
+def test_the_page_says_how_each_secret_is_made() -> None:
+    logins = {f"ml-assets-{who}-login" for who in ("readers", "operators")}
+    assert all(secret_keys(name) for name in rules.SECRETS - logins)
+    assert "OAUTH2_PROXY_COOKIE_SECRET" in secret_keys(r"ml-assets-\$who-login")
 
 
 def test_dagster_itself_is_reached_through_the_login_only() -> None:

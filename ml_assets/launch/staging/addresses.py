@@ -11,6 +11,7 @@ from ml_assets.spec.program import (
     TrainRequest,
 )
 from ml_assets.spec.staging import EVENTS, MODEL, PREDICTIONS, RESULT, SESSIONS, attempt_of
+from ml_assets.storage.content import MODELS
 from ml_assets.storage.s3 import S3_SCHEME
 from ml_assets.storage.s3_objects import S3Objects
 
@@ -40,7 +41,7 @@ def addressed(request: Request, objects: S3Objects, checkpoints: str) -> Request
                 changed["init"] = _initial(request.init, request.session, objects)
         case ScoreRequest():
             output["predictions"] = f"{there}/{PREDICTIONS}"
-            changed["model"] = _published(request.model, objects)
+            changed["model"] = _adopted(request.model, objects)
         case MeasureRequest() | SanityRequest():
             pass
     changed["output"] = request.output.model_copy(update=output)
@@ -48,13 +49,23 @@ def addressed(request: Request, objects: S3Objects, checkpoints: str) -> Request
 
 
 def _published(ref: Ref, objects: S3Objects) -> Ref:
-    return ref if ref.uri.startswith(S3_SCHEME) else objects.publish(ref)
+    if ref.uri.startswith(S3_SCHEME):
+        return ref
+    objects.publish(ref)
+    return objects.address(ref)
+
+
+def _adopted(model: Ref, objects: S3Objects) -> Ref:
+    """A model, which may still lie in the folder of its session."""
+    if model.uri.startswith(S3_SCHEME):
+        return model
+    return objects.address(objects.adopt(model, "models", MODELS.manifest))
 
 
 def _initial(init: Ref, session: str, objects: S3Objects) -> Ref:
     """The folder of a model; or a file, which lies anywhere and is published with the session."""
     if not init.uri.endswith(".safetensors") or init.uri.startswith(S3_SCHEME):
-        return _published(init, objects)
+        return _adopted(init, objects)
     place, name = objects.place.at(SESSIONS, session), f"init.{init.digest}.safetensors"
     if place.size(name) is None:
         place.upload(name, Path(init.uri))

@@ -40,6 +40,7 @@ from ml_assets.spec.staging import (
     word_of,
 )
 from ml_assets.storage.content import MODELS, fetch_folder
+from ml_assets.storage.handover import put_made, put_result
 from ml_assets.storage.objects import verify, write_whole
 from ml_assets.storage.s3 import S3Place
 from ml_assets.storage.s3_objects import S3Objects
@@ -98,6 +99,23 @@ class SessionMirror:
                 " Follow that one, or begin the next."
             )
         return f"{place.uri}/{REQUEST}"
+
+    def publish(self, request: Request) -> None:
+        """Put an attempt that ran here where pods put theirs; its result last.
+
+        Raises:
+            StorageError: its model or predictions are not what its result says.
+        """
+        number = request.attempt
+        place, folder = self._at(number), self.folder.attempt(number)
+        self.send(request)
+        for file in sorted(folder.glob("events*.jsonl")):
+            begin = f"{EVENTS}{file.name}/"
+            ends = [chunk_at(i.name) and int(i.name[-12:]) + i.size for i in place.items(begin)]
+            _put_lines(place, file, max((end for end in ends if end), default=0))
+        result = self.folder.result(number)
+        if result.is_file() and number == max(self.attempts()):
+            put_result(put_made(_RESULT.validate_json(result.read_bytes()), place), place)
 
     def attempts(self) -> tuple[int, ...]:
         """Numbers of the attempts that were begun by anybody, oldest first."""
@@ -236,6 +254,16 @@ class SessionMirror:
 
     def _warn(self, attempt: int, message: str) -> None:
         append_warning(self.folder.attempt(attempt), self.folder.session, attempt, message)
+
+
+def _put_lines(place: S3Place, file: Path, first: int) -> None:
+    """Whole lines of an events file from a byte on."""
+    with file.open("rb") as handle:
+        handle.seek(first)
+        lines = handle.read()
+    lines = lines[: lines.rfind(b"\n") + 1]
+    if lines:
+        place.write_new(chunk_name(file.name, first), lines)
 
 
 def _append(file: Path, data: bytes) -> None:

@@ -166,9 +166,9 @@ def open_files(objects: LocalObjects, pipeline: str, model: str) -> tuple[Ref, M
     Raises:
         StorageError: one is lost, changed, or leads somewhere else.
     """
-    folder = objects.path("models", model)
     remedy = f"It is not used. {_RUN_AGAIN.format(pipeline)}"
     try:
+        folder = objects.here("models", model)
         manifest = held_manifest(folder, model)
         held_weights(folder, manifest)
     except StorageError as error:

@@ -21,6 +21,7 @@ from ml_assets.settings import Settings, environment_apart, read_settings
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.program import Ref
 from ml_assets.storage.layout import Address
+from ml_assets.storage.object_places import open_objects
 from ml_assets.storage.objects import LocalObjects
 from ml_assets.storage.snapshots import MAIN, CommitId, SnapshotStore
 from ml_assets.storage.stores import open_snapshots
@@ -77,7 +78,7 @@ class CleanHome:
         Raises:
             StorageError: it is not kept any more, or is damaged.
         """
-        folder = self.real_objects.path("models", digest)
+        folder = self.real_objects.here("models", digest)
         if not folder.is_dir():
             raise StorageError(
                 f"The model {digest[:12]} was compared with, or begun from, and is not kept any"
@@ -122,9 +123,9 @@ def clean_home(settings: Settings, keep: Path | None) -> Iterator[CleanHome]:
             apart,
             instance,
             open_snapshots(apart.snapshots),
-            LocalObjects(Path(apart.objects)),
+            open_objects(apart.objects, apart.cache),
             open_snapshots(settings.snapshots),
-            LocalObjects(Path(settings.objects)),
+            open_objects(settings.objects, settings.cache),
         )
 
 

@@ -3,10 +3,10 @@
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.initial_weights import KEY as INIT_FROM
 from ml_assets.assets.trained_model import data_ref
-from ml_assets.errors import StorageError
 from ml_assets.launch.events import attempt_numbers
 from ml_assets.launch.launcher import TrainJob
 from ml_assets.launch.session import train_session
+from ml_assets.launch.staging.shared import session_here
 from ml_assets.operations.reproduction import Verdict
 from ml_assets.registry.records.run_record import RunRecord, contradiction
 from ml_assets.spec.program import Ref, TrainRequest
@@ -51,13 +51,11 @@ def configuration(
 
 def _other_request(graph: PipelineGraph, record: RunRecord, objects: LocalObjects) -> str:
     """Which fields differ from the request that ran, where that is kept."""
-    folder = objects.path("sessions", record.session)
+    folder = session_here(objects, record.session)
     for number in reversed(attempt_numbers(folder)):
         try:
-            data = objects.read_bytes(
-                "sessions", record.session, "attempts", str(number), "request.json"
-            )
-        except StorageError:
+            data = (folder / "attempts" / str(number) / "request.json").read_bytes()
+        except OSError:
             continue
         request = TrainRequest.model_validate_json(data)
         differing = [

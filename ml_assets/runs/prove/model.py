@@ -18,6 +18,7 @@ from ml_assets.errors import Interrupted, MlAssetsError, RefusedByGate, StorageE
 from ml_assets.launch.events import session_events
 from ml_assets.launch.failure import TABLE
 from ml_assets.launch.local import LocalLauncher
+from ml_assets.launch.staging.shared import session_here
 from ml_assets.operations.reproduction import Verdict, decision_difference, metric_outcome
 from ml_assets.planning.selection import Selection, gate_keys, leak_keys
 from ml_assets.registry.ledger.chain import read
@@ -123,11 +124,11 @@ class ModelWalk:
     def _failure(self, objects: LocalObjects, training: RunRecord, data: StageRecord) -> str | None:
         """How a training without a result ended; None where nothing says that it would again."""
         if checks_of(self.graph):
-            launcher = LocalLauncher(objects.root)
+            launcher = LocalLauncher(objects)
             sanity = launcher.known_sanity(sanity_job(self.graph, data_ref(data)))
             if sanity and sanity.failed:
                 return f"not sane: {', '.join(check.name for check in sanity.failed)}"
-        session = objects.path("sessions", training.session)
+        session = session_here(objects, training.session)
         events = session_events(session) if session.is_dir() else []
         told = {event.exit_code for event in events if isinstance(event, Failed)}
         code = next((known for known in TABLE if known in told), None)

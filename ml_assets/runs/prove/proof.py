@@ -32,7 +32,7 @@ from ml_assets.settings import Settings
 from ml_assets.spec.load import find_pipeline, load_spec, pipeline_folders
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.split import WindowSplit
-from ml_assets.storage.objects import LocalObjects
+from ml_assets.storage.object_places import open_objects
 from ml_assets.storage.stores import has_snapshots, open_snapshots
 
 
@@ -99,7 +99,7 @@ class Proof:
         claim, package = self.claim, self._package()
         self._require(package)
         if claim.training and claim.training_set:
-            objects = LocalObjects(Path(self.settings.objects))
+            objects = open_objects(self.settings.objects, self.settings.cache)
             data = claim.training_set.record
             yield configuration(self.graph, claim.training, data, objects, same_code=not package)
         self._require(self._stages())

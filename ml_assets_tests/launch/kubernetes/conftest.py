@@ -72,6 +72,18 @@ def _real(kubeconfig: Path, image: str) -> Iterator[TestCluster]:
     api = client.CoreV1Api(config.new_client_from_config(config_file=str(kubeconfig)))
     api.create_namespace({"metadata": {"name": name}})
     try:
+        _wait_for_account(api, name)
         yield TestCluster(kubeconfig, name, image, None)
     finally:
         api.delete_namespace(name)
+
+
+def _wait_for_account(api: Any, namespace: str) -> None:
+    """A new namespace takes no pod before its account `default` is there."""
+    from kubernetes import watch
+
+    follow = watch.Watch()
+    events: Any = follow.stream(api.list_namespaced_service_account, namespace, timeout_seconds=60)
+    for event in events:
+        if event["object"].metadata.name == "default":
+            follow.stop()

@@ -291,11 +291,12 @@ def test_a_container_may_be_started_again_in_its_pod(cluster, there):
     again = {"restartPolicy": "OnFailure"}
     there.create(job(cluster, "raise SystemExit(4)", template=again, backoffLimit=6))
     waits = there.pod_where(lambda seen: waiting_for(seen) == "CrashLoopBackOff")
-    assert waits.status.container_statuses[0].last_state.terminated.exit_code == 4
+    first = waits.status.container_statuses[0]
+    assert (first.restart_count, first.last_state.terminated.exit_code) == (1, 4)
 
     cluster.pass_time(10)
 
-    there.pod_where(lambda seen: seen.status.container_statuses[0].restart_count == 1)
+    there.pod_where(lambda seen: seen.status.container_statuses[0].restart_count == 2)
     assert len(there.pods()) == 1
 
 

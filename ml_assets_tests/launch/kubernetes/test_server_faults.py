@@ -1,9 +1,9 @@
 """What only the tests' own API server can do: planned faults, a clock to move, its record."""
 
-import os
 import threading
 import time
 
+import psutil
 import pytest
 import urllib3
 from kubernetes import client, watch
@@ -35,11 +35,11 @@ def there(server, cluster: TestCluster) -> Namespace:
 
 
 def alive(pid):
+    """Whether a process runs; one that has ended and that nobody has waited for does not."""
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
         return False
-    return True
 
 
 def jobs(there):
@@ -390,8 +390,6 @@ def test_nothing_is_left_when_the_server_stops(tmp_path):
 
 
 def family(pid):
-    import psutil
-
     return [child.pid for child in psutil.Process(pid).children(recursive=True)]
 
 
@@ -409,3 +407,14 @@ def test_days_pass_in_no_time(server, cluster, there):
     assert not ended(there.read())
     server.clock.advance(60)
     assert ended(there.job_where(ended)).reason == "DeadlineExceeded"
+
+
+def test_a_fast_clock_shortens_every_wait(tmp_path):
+    with ApiServer(speed=1000) as server:
+        own = TestCluster(server.write_kubeconfig(tmp_path / "k"), server.namespace, "any", server)
+        there = Namespace(own)
+        there.create(job(own, "raise SystemExit(3)", backoffLimit=3))
+        over = there.job_where(ended)
+        assert over.status.failed == 4
+        started, end = over.status.start_time, ended(over).last_transition_time
+        assert (end - started).total_seconds() >= 10 + 20 + 40

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ml_assets.operations.cost.split import PARTS, node_time, split_session
@@ -133,6 +133,7 @@ ATTEMPTS = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(ATTEMPTS, st.sampled_from(["useful", "failed", "refused"]))
 def test_the_parts_add_up_to_the_node_time_exactly_whatever_happened(drawn, standing):
     attempts = [

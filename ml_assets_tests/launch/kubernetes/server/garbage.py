@@ -26,14 +26,16 @@ class GarbageCollector:
         elif "deletionTimestamp" in meta:
             if {FOREGROUND, ORPHAN} & set(meta.get("finalizers") or []):
                 self._look_at_owner(meta["uid"])
-        elif change.type == "ADDED" and owners(change.obj):
+        elif owners(change.obj) and (
+            change.before is None or owners(change.before) != owners(change.obj)
+        ):
             self._loop.soon(("owned", meta["uid"]), lambda: self._owned(change))
 
     def _look_at_owner(self, uid: str) -> None:
         self._loop.soon(("deleted owner", uid), lambda: self._deleted_owner(uid))
 
     def _owned(self, change: Change) -> None:
-        """Something new that names an owner: it goes if none of its owners is there."""
+        """Something now names an owner: it goes if none of its owners is there."""
         self._collect(change.resource, key_of(change.obj))
 
     def _owner_gone(self, uid: str) -> None:

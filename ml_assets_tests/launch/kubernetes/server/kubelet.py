@@ -200,12 +200,14 @@ class Kubelet:
         going = run.ending or "deletionTimestamp" in run.pod["metadata"]
         if going or not again or container.is_sidecar:
             return
-        wait = min(300.0, 10.0 * 2**container.restarts)
-        name = container.name
-        container.wait_for(
-            "CrashLoopBackOff", f"back-off {wait:.0f}s restarting failed container={name}"
-        )
         container.previous = container.ended
+        if not container.restarts:  # the first time at once
+            _make_ready(container)
+            return
+        wait = min(300.0, 10.0 * 2 ** (container.restarts - 1))
+        name = container.name
+        told = f"back-off {wait:.0f}s restarting failed container={name}"
+        container.wait_for("CrashLoopBackOff", told)
         key = ("restart", run.uid, name)
         self._loop.after(wait, key, lambda: self._restart(run, container))
         message = f"Back-off restarting failed container {name} in pod {run.key[1]}"
@@ -214,9 +216,7 @@ class Kubelet:
     def _restart(self, run: PodRun, container: Container) -> None:
         if run.ending or container.waiting[0] != "CrashLoopBackOff":
             return
-        container.restarts += 1
-        container.process, container.ended = None, None
-        container.wait_for("ContainerCreating")
+        _make_ready(container)
         self._sync(run.uid, None)
 
     def _end(self, run: PodRun) -> None:
@@ -289,6 +289,13 @@ class Kubelet:
                 raise errors.bad_request(f"{where} is terminated")
             raise errors.bad_request(f"{where} is waiting to start: {reason}")
         return runs[-1].log.read(query)
+
+
+def _make_ready(container: Container) -> None:
+    """For its next start."""
+    container.restarts += 1
+    container.process, container.ended = None, None
+    container.wait_for("ContainerCreating")
 
 
 def _end_all(runs: list[PodRun]) -> None:

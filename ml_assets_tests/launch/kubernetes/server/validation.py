@@ -147,12 +147,10 @@ def _job(job: Json) -> list[Cause]:
     found = _pod_spec("spec.template.spec", template["spec"])
     found += _labels("spec.template.labels", (template.get("metadata") or {}).get("labels"))
     restart = template["spec"].get("restartPolicy")
-    if restart not in ("OnFailure", "Never"):
-        found.append(
-            ("FieldValueRequired", "spec.template.spec.restartPolicy", _RESTART_REQUIRED)
-            if restart is None
-            else unsupported("spec.template.spec.restartPolicy", restart, ("OnFailure", "Never"))
-        )
+    if restart in (None, "Always"):  # a pod's default is Always: for a Job it is as if missing
+        found.append(("FieldValueRequired", f"{_POD}.restartPolicy", _RESTART_REQUIRED))
+    elif restart not in ("OnFailure", "Never"):
+        found.append(unsupported(f"{_POD}.restartPolicy", restart, ("OnFailure", "Never")))
     for name in (
         "parallelism",
         "completions",
@@ -165,6 +163,7 @@ def _job(job: Json) -> list[Cause]:
     return found + _indexed(job) + _failure_policy(spec)
 
 
+_POD = "spec.template.spec"
 _RESTART_REQUIRED = 'Required value: valid values: "OnFailure", "Never"'
 
 
@@ -179,10 +178,7 @@ def _indexed(job: Json) -> list[Cause]:
         return [required("spec.completions", "when completion mode is Indexed")]
     host = f"{job['metadata']['name']}-{spec['completions'] - 1}"
     if not _DNS_LABEL.fullmatch(host):
-        why = (
-            f'will not able to create pod with invalid DNS label: "{host}",'
-            " must be no more than 63 characters"
-        )
+        why = f"will not able to create pod with invalid DNS label: {host}"
         return [wrong("metadata.name", job["metadata"]["name"], why)]
     return []
 
@@ -246,12 +242,17 @@ def _rule(field: str, rule: Json, containers: set[Any]) -> list[Cause]:
 
 
 def job_update_causes(old: Json, new: Json) -> list[Cause]:
-    """What of a Job may not change: all but suspend, parallelism, deadlines and TTL."""
+    """What of a Job may not change; suspend, parallelism, deadlines and TTL may."""
     before, after = old["spec"], new["spec"]
     found = []
-    for name in ("selector", "completionMode", "podFailurePolicy", "completions"):
+    for name in ("selector", "completionMode", "podFailurePolicy"):
         if before.get(name) != after.get(name):
             found.append(wrong(f"spec.{name}", after.get(name), _IMMUTABLE))
+    if before.get("completions") != after.get("completions"):
+        elastic = before["completionMode"] == "Indexed"
+        if not elastic or after.get("completions") != after.get("parallelism"):
+            why = "can only be modified in tandem with spec.parallelism" if elastic else _IMMUTABLE
+            found.append(wrong("spec.completions", after.get("completions"), why))
     if before.get("template") != after.get("template") and not _may_schedule(old, new):
         found.append(wrong("spec.template", after.get("template"), _IMMUTABLE))
     return found

@@ -192,6 +192,11 @@ def _keep(store: Store, request: Request, old: Json, new: Json) -> Json:
         new["metadata"]["resourceVersion"] = meta.get("resourceVersion", "")
     elif "status" in old:
         new["status"] = clone(old["status"])
+    added = set(meta.get("finalizers") or []) - set(before.get("finalizers") or [])
+    if "deletionTimestamp" in before and added:
+        why = "Forbidden: no new finalizers can be added if the object is being deleted"
+        cause = ("FieldValueForbidden", "metadata.finalizers", why)
+        raise errors.invalid(resource.group, resource.kind, request.name, [cause])
     if resource is JOBS:
         causes = validation.job_update_causes(old, new)
     else:

@@ -1,0 +1,113 @@
+"""ml-assets cost: what machines, storage and transfer were used for, and what that costs."""
+
+import argparse
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from ml_assets.cli.exit_codes import DONE
+from ml_assets.cli.history import aligned
+from ml_assets.settings import read_settings
+
+if TYPE_CHECKING:
+    from ml_assets.operations.cost.account import Account, Outlook
+    from ml_assets.operations.cost.bill import Line
+
+_BY = ("pipeline", "owner", "job", "month")
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = commands.add_parser(
+        "cost",
+        help="node-hours, GPU-hours and their cost: useful, recomputed, stalled, queued, failed,"
+        " refused",
+        description="Adds up what every training, scoring and examination held, split into what it"
+        " was used for; holds estimates made before against what was taken, and says what lies in"
+        " the stores and what a schedule costs in a year. Prices come from ML_ASSETS_PRICES.",
+    )
+    parser.add_argument("pipeline", nargs="?", help="default: every pipeline")
+    parser.add_argument("--by", choices=_BY, default="pipeline", help="default: pipeline")
+    parser.add_argument("--json", action="store_true", help="everything, for a program")
+    parser.set_defaults(call=call)
+
+
+def call(arguments: argparse.Namespace) -> int:
+    from ml_assets.operations.cost.account import account
+    from ml_assets.operations.cost.document import document
+    from ml_assets.operations.workplace import open_pipeline
+    from ml_assets.spec.load import pipeline_folders
+
+    settings = read_settings()
+    names = [arguments.pipeline] if arguments.pipeline else sorted(pipeline_folders(settings))
+    places = [open_pipeline(name, settings) for name in names]
+    found = account(places, settings, arguments.by, datetime.now(UTC))
+    if arguments.json:
+        print(json.dumps(document(found), indent=2))
+        return DONE
+    _tell(found, priced=bool(settings.prices.said()))
+    return DONE
+
+
+def _tell(found: "Account", *, priced: bool) -> None:
+    from ml_assets.operations.cost.money import HOUR
+    from ml_assets.operations.cost.split import PARTS
+
+    if not found.lines:
+        print("nothing was trained, scored or examined yet; run: ml-assets run PIPELINE")
+    else:
+        head = (found.by, "jobs", "node-hours", "GPU-hours", *PARTS, "estimated", "cost")
+        for row in aligned([head, *(_cells(one) for one in [*found.lines, found.total])]):
+            print(row)
+    if found.total.unpriced:
+        hours = found.total.unpriced / HOUR
+        why = "has no price for them" if priced else "is not set"
+        print(f"{hours:,.4g} node-hours have no price: ML_ASSETS_PRICES {why}")
+    for outlook in found.outlooks:
+        for line in _outlook(outlook):
+            print(f"{outlook.pipeline}: {line}")
+    if found.left_out:
+        print(f"not counted: {found.left_out}")
+
+
+def _cells(one: "Line") -> tuple[str, ...]:
+    from ml_assets.operations.cost.bill import share
+    from ml_assets.operations.cost.money import HOUR, in_words
+    from ml_assets.operations.cost.split import PARTS
+
+    return (
+        one.name,
+        f"{one.jobs:,}",
+        f"{one.node_time / HOUR:,.4g}",
+        f"{one.gpu_time / HOUR:,.4g}",
+        *(f"{share(one.split, part):.1%}" for part in PARTS),
+        _expected(one.expected),
+        in_words(one.cost),
+    )
+
+
+def _expected(found: Any) -> str:
+    """Node-hours that were estimated, and by how much the trainings took more or less."""
+    from ml_assets.operations.cost.money import HOUR
+
+    if found is None or found.off_by is None:
+        return "–"
+    return f"{found.node_time / HOUR:,.4g} ({found.off_by:+.0%})"
+
+
+def _outlook(one: "Outlook") -> list[str]:
+    from ml_assets.operations.cost.money import HOUR, in_words
+
+    said: list[str] = []
+    if one.next is not None:
+        hours = f"{one.next.node_time / HOUR:,.4g} node-hours"
+        said.append(f"the next training takes about {hours}, {in_words(one.next_cost)}")
+        said.append(f"  ({one.next.how})")
+    if one.year is not None:
+        year = one.year
+        said.append(
+            f"its schedule ({year.cron}) is due {year.ticks} times in a year, each"
+            f" {in_words(year.cost)} (mean of {year.runs}): {in_words(year.a_year)} a year"
+        )
+    if one.bytes:
+        said.append(f"{one.bytes / 1e9:,.4g} GB lie there, {in_words(one.storage)} a month")
+    return said

@@ -1,0 +1,43 @@
+"""Two homes with disks of their own that share an object store on S3 and the snapshot store."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ml_assets_tests.storage.s3_server import BUCKET, SECRET, S3Server, s3_server
+from ml_assets_tests.worlds import irises
+from ml_assets_tests.worlds.world import World
+
+pytestmark = [pytest.mark.daemon, pytest.mark.timeout(900)]  # two walks
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
+    with s3_server(monkeypatch) as server:
+        yield server
+
+
+def test_a_second_home_has_what_the_first_one_made_and_goes_on_with_it(
+    server: S3Server, tmp_path: Path
+) -> None:
+    stores = {
+        "ML_ASSETS_OBJECTS": f"s3://{BUCKET}/state",
+        "ML_ASSETS_SNAPSHOTS": str(tmp_path / "snapshots"),
+    }
+    first = World(tmp_path, {**stores, "ML_ASSETS_HOME": str(tmp_path / "first")})
+    second = World(tmp_path, {**stores, "ML_ASSETS_HOME": str(tmp_path / "second")})
+    irises.plant(first.pipelines, first.sources)
+    first.cli("run", "irises")
+    shutil.rmtree(tmp_path / "first" / "objects")  # its disk was ephemeral
+    assert second.status("irises") == first.status("irises")
+    told = [line for line in second.cli("run", "irises").splitlines() if "irises/" in line]
+    assert told and all(line.startswith("skip") for line in told)
+    second.cli("verify", "irises")
+    page = Path(second.cli("report", "irises").splitlines()[-1])
+    assert page.is_file() and page.is_relative_to(tmp_path / "second")
+    irises.write_flowers(first.sources, "versicolor")
+    second.cli("run", "irises")
+    assert second.status("irises") == first.status("irises")
+    assert SECRET not in "".join(f.read_text() for f in tmp_path.rglob("sessions/**/*.json*"))
