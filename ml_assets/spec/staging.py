@@ -58,6 +58,8 @@ class ExitWord(Frozen):
     """A sentence for an operator."""
     log: str
     """The end of what it printed; empty where all went well."""
+    staged_bytes: Annotated[int, Field(ge=0)] = 0
+    """That the pod fetched and handed over; its ranks' checkpoints are told by their events."""
     time: Annotated[AwareDatetime, Field(strict=False)]
 
 

@@ -4,9 +4,10 @@ The endpoint and the credentials are boto3's own: AWS_ENDPOINT_URL, AWS_ACCESS_K
 environment. boto3 is loaded when the first client is made.
 """
 
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,18 @@ class Item:
     """Another content has another one."""
 
 
+@dataclass
+class Moved:
+    """Bytes that went to a store and came from it, from whichever thread."""
+
+    bytes: int = 0
+    _one_at_a_time: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def add(self, count: int) -> None:
+        with self._one_at_a_time:
+            self.bytes += count
+
+
 class S3Place:
     """What lies below ``s3://bucket/prefix``, named relative to it.
 
@@ -62,23 +75,25 @@ class S3Place:
 
     Args:
         s3: a client to share; None: one of its own.
+        moved: counts what goes through; None: a count of its own.
 
     Raises:
         SettingsError: boto3 is not installed, or the address names no bucket.
     """
 
-    def __init__(self, uri: str, s3: Any = None) -> None:
+    def __init__(self, uri: str, s3: Any = None, moved: Moved | None = None) -> None:
         self.uri = uri.rstrip("/")
+        self.moved = moved or Moved()
         self._bucket, self._prefix = bucket_and_prefix(self.uri)
         self._s3 = s3 or client()
 
     def at(self, *parts: str) -> "S3Place":
         """The place below this one, by the same client."""
-        return S3Place("/".join([self.uri, *parts]), self._s3)
+        return S3Place("/".join([self.uri, *parts]), self._s3, self.moved)
 
     def elsewhere(self, uri: str) -> "S3Place":
         """Another address, by the same client."""
-        return S3Place(uri, self._s3)
+        return S3Place(uri, self._s3, self.moved)
 
     def read(self, name: str) -> bytes | None:
         """Content; None where there is none, or where it is not what was put."""
@@ -87,13 +102,15 @@ class S3Place:
         with told(self.uri):
             try:
                 answer = self._s3.get_object(Bucket=self._bucket, Key=self._prefix + name)
-                return answer["Body"].read()
+                data = answer["Body"].read()
             except FlexibleChecksumError:
                 return None
             except ClientError as error:
                 if code_of(error) in _MISSING:
                     return None
                 raise
+        self.moved.add(len(data))
+        return data
 
     def size(self, name: str) -> int | None:
         """Bytes; None where there is none."""
@@ -112,6 +129,7 @@ class S3Place:
         """Whole at once, in the place of what was there."""
         with told(self.uri):
             self._s3.put_object(Bucket=self._bucket, Key=self._prefix + name, Body=data)
+        self.moved.add(len(data))
 
     def write_new(self, name: str, data: bytes) -> bool:
         """Whole at once, unless there is one; False: there is another one, which stays.
@@ -128,6 +146,7 @@ class S3Place:
                 if code_of(error) not in _THERE:
                     raise
                 return self.read(name) == data
+        self.moved.add(len(data))
         return True
 
     def upload(self, name: str, file: Path) -> None:
@@ -136,6 +155,7 @@ class S3Place:
             self._s3.upload_file(
                 str(file), self._bucket, self._prefix + name, Config=transfer_config()
             )
+        self.moved.add(file.stat().st_size)
 
     def download(self, name: str, file: Path) -> None:
         """Into a file of this machine.
@@ -153,6 +173,7 @@ class S3Place:
                 if code_of(error) not in _MISSING:
                     raise
                 raise StorageError(f"{self.uri}/{name} is lost: it is not there.") from error
+        self.moved.add(file.stat().st_size)
 
     def items(self, begin: str = "", after: str = "") -> Iterator[Item]:
         """What begins with these letters, by name.

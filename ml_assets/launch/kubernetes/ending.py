@@ -30,7 +30,7 @@ class Evidence:
 
     over: Over
     words: Words
-    tails: tuple[str, ...]
+    tails: str
     """Ends of the logs of pods that failed and had no last word."""
     happenings: tuple[Happening, ...]
     """The cluster's events about its Job."""
@@ -45,7 +45,7 @@ class Evidence:
     def log(self) -> str:
         """The ends of its pods' logs."""
         said = [f"--- pod {index}: {w.reason}\n{w.log}" for index, w in sorted(self.words.items())]
-        return "\n".join([*said, *self.tails])
+        return "\n".join([*said, self.tails])
 
     def verdict(self, events: Sequence[Event]) -> Verdict:
         """Why it ended, if nobody was told to stop it.
@@ -86,19 +86,21 @@ def ending_of(name: str, seen: Evidence, events: Sequence[Event], log: Path) -> 
     return Ending(found.code, found.then, error(report), found.cause, found.room)
 
 
-def held_by(order: JobOrder, over: Over, bought: PriceClass) -> Held:
+def held_by(order: JobOrder, seen: Evidence, bought: PriceClass) -> Held:
     """The machines of an attempt that is over, and since when."""
-    now = datetime.now(UTC)
+    now, over = datetime.now(UTC), seen.over
     created = over.job.created if over.job and over.job.created else now
     scheduled = [pod.scheduled for pod in over.pods if pod.scheduled is not None]
     started = [pod.started for pod in over.pods if pod.started is not None]
     computes = order.verb in ("train", "measure")
     return Held(
-        nodes=order.world.nodes,
+        # a machine that a pod never got was held by nobody; a pod may have been replaced
+        nodes=min(len(scheduled), order.world.nodes) or order.world.nodes,
         gpus_per_node=order.cluster.gpus_per_node if computes else 0,
         price_class=bought,
         created=created,
         scheduled=min(scheduled, default=None),
         started=max(started) if len(started) >= order.world.nodes else None,
         ended=max(now, created),
+        staged_bytes=sum(word.staged_bytes for word in seen.words.values()),
     )

@@ -22,6 +22,7 @@ from ml_assets.launch.folder import SessionFolder
 from ml_assets.launch.kubernetes.api import KubernetesApi
 from ml_assets.launch.kubernetes.ending import Evidence, ending_of, held_by
 from ml_assets.launch.kubernetes.following import Following, Over
+from ml_assets.launch.kubernetes.logs import tails
 from ml_assets.launch.kubernetes.manifest import (
     HAND_OVER_SECONDS,
     JobOrder,
@@ -40,7 +41,6 @@ from ml_assets.storage.objects import write_whole
 from ml_assets.storage.s3_objects import S3Objects
 
 _REQUEST: TypeAdapter[Request] = TypeAdapter(Request)
-_TAIL_LINES = 50
 _SLACK_SECONDS = 10
 _LEAVE_SECONDS = 120.0
 """For what the last attempts left to be gone; each has had its own time before."""
@@ -161,7 +161,7 @@ class KubernetesRunner:
             # what is left of it can write nothing that counts: the next attempt need not wait
             threading.Thread(target=self._clear_behind, args=[order], daemon=True).start()
         else:
-            self._clear(order)
+            self._clear(order, began=over.verdict is None)
             seen = replace(seen, words=mirror.exits(order.attempt))
         mirror.pull(order.attempt)
         follower.pass_on()
@@ -171,7 +171,7 @@ class KubernetesRunner:
         write_whole(log, followed + seen.log.encode())
         events = follower.of_attempt(order.attempt)
         ending = ending_of(work.name(order.attempt), seen, events, log)
-        return replace(ending, held=held_by(order, over, self._bought(order)))
+        return replace(ending, held=held_by(order, seen, self._bought(order)))
 
     def _looked_at(self, order: JobOrder, over: Over, mirror: SessionMirror) -> Evidence:
         """What tells why it ended, as long as it is there."""
@@ -180,15 +180,19 @@ class KubernetesRunner:
         return Evidence(
             over,
             words,
-            tuple(self._api.tail(pod.name, _TAIL_LINES) for pod in dumb),
+            tails(self._api, dumb),
             tuple(self._api.happenings(over.job.uid)) if over.job and failed else (),
             order.spot,
         )
 
-    def _clear(self, order: JobOrder) -> None:
-        """Delete an attempt's Job, pods and Service, and wait until they have ended in peace."""
+    def _clear(self, order: JobOrder, *, began: bool = True) -> None:
+        """Delete an attempt's Job, pods and Service, and wait until they have ended in peace.
+
+        What never began has nothing to save, and gets no time for it.
+        """
         selector = f"{selector_of(order.session)},{ATTEMPT_LABEL}={order.attempt}"
-        self._api.delete(selector, order.grace_seconds + HAND_OVER_SECONDS + _SLACK_SECONDS)
+        grace = order.grace_seconds + HAND_OVER_SECONDS if began else 0
+        self._api.delete(selector, grace + _SLACK_SECONDS)
 
     def _clear_behind(self, order: JobOrder) -> None:
         with suppress(MlAssetsError):  # ``leave`` sees to what is left

@@ -30,8 +30,8 @@ PATIENCE: Mapping[str, float] = {
 }
 _OF_SPEC = {"Unschedulable", "QuotaExceeded"}
 """Waiting for room: how long is worth it the spec says."""
-_BETWEEN_QUESTIONS = 15.0
-"""Seconds between two looks at the events: each is a call to the cluster."""
+_BETWEEN_QUESTIONS = (1.0, 15.0)
+"""Seconds between two looks at the events: at first, and at most. Each is a call to the cluster."""
 
 _PULLS = {"ErrImagePull", "ImagePullBackOff", "ErrRegistryUnavailable", "RegistryUnavailable"}
 _BACK_OFF = "Back-off pulling image"
@@ -99,7 +99,8 @@ class StartUp:
         self._asks = asks
         self._room_seconds = room_seconds
         self._clock = clock
-        self._asked = float("-inf")
+        self._ask_at = clock()
+        self._between = _BETWEEN_QUESTIONS[0]
         self._happenings: Sequence[Happening] = ()
         self._queue: QueueWord | None = None
         self._stuck: Stuck | None = None
@@ -124,7 +125,7 @@ class StartUp:
 
     def _ask(self, job: JobState, pods: Sequence[PodState]) -> None:
         """Only where the states alone do not tell, and not all the time."""
-        if self._clock() - self._asked < _BETWEEN_QUESTIONS:
+        if self._clock() < self._ask_at:
             return
         quiet = next((pod for pod in pods if _is_quiet(pod)), None)
         queue = job.labels.get(QUEUE_LABEL)
@@ -136,7 +137,8 @@ class StartUp:
             self._happenings = self._asks.happenings(quiet.uid)
         else:
             return
-        self._asked = self._clock()
+        self._ask_at = self._clock() + self._between
+        self._between = min(self._between * 2, _BETWEEN_QUESTIONS[1])
 
 
 def started(job: JobState, pods: Sequence[PodState]) -> bool:

@@ -82,6 +82,7 @@ class LastWord:
             code=end.code,
             reason=end.reason,
             log=log[-_TAIL_CHARACTERS:],
+            staged_bytes=self._place.moved.bytes,
             time=datetime.now(UTC),
         )
 

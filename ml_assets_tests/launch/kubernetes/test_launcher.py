@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from ml_assets.launch.folder import SessionFolder
+from ml_assets.launch.usage import session_usages
 from ml_assets_tests.launch.kubernetes.stage import Stage
 from ml_assets_tests.launch.real import STEPS, named
 from ml_assets_tests.storage.s3_server import s3_server
@@ -40,3 +42,9 @@ def test_two_pods_train_the_weights_of_two_local_processes_bit_for_bit(stage, un
     assert named(stage.events, "warning") == []
     log = (stage.folder(job) / "attempts" / "1" / "log.txt").read_text()
     assert log.startswith("[staging] pod 0 ends with 0: done\n"), "the first pod's was followed"
+    (used,) = session_usages(SessionFolder(stage.folder(job)))
+    held = used.held
+    assert (used.end, used.last_step, held.nodes, held.gpus_per_node) == ("done", STEPS, 2, 0)
+    assert held.created <= held.scheduled <= held.started <= held.ended
+    rows = sum(f.stat().st_size for f in (Path(job.data.uri) / "train").rglob("*.npy"))
+    assert held.staged_bytes > 2 * rows > 0, "each pod fetched the training set"

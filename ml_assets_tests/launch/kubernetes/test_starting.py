@@ -206,10 +206,10 @@ def test_the_cluster_is_asked_for_words_only_now_and_then(start_up, clock):
     start = StartUp(asked, 600, clock)
     for clock.now in range(600):
         start.look(a_job(), [])
-    assert asked.questions == 600 / 15
+    assert asked.questions == 4 + 585 / 15  # after 0, 1, 3 and 7 seconds, then every fifteen
     for clock.now in range(600, 1200):
         start.look(a_job(), [a_pod(0, RUNNING), a_pod(1, RUNNING)])
-    assert asked.questions == 600 / 15
+    assert asked.questions == 4 + 585 / 15
 
 
 def test_every_patience_is_of_a_line_of_the_table():

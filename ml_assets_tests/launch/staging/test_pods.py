@@ -34,7 +34,10 @@ def test_two_pods_train_the_weights_of_two_local_processes_bit_for_bit(
     events = session_events(mirror.folder.root)
     assert events == session_events(elsewhere.folder.root)
     assert numbered(events)[1] == list(range(len(numbered(events)[1])))
-    assert {word.code for word in mirror.exits(1).values()} == {0}
+    words = mirror.exits(1)
+    assert {word.code for word in words.values()} == {0}
+    rows = sum(f.stat().st_size for f in (Path(data.uri) / "train").rglob("*.npy"))
+    assert all(word.staged_bytes > rows > 0 for word in words.values()), "each fetched its data"
     beats = [json.loads(f.read_text()) for f in mirror.folder.attempt(1).glob("heartbeat.*.json")]
     assert {beat["rank"] for beat in beats} == {0, 1}
     kept = [f.read_text() for f in mirror.folder.root.rglob("*.json*")]

@@ -1,0 +1,88 @@
+"""Through the launcher: what cannot run is one clear message, and nothing is left of it."""
+
+from dataclasses import replace
+
+import pytest
+import yaml
+
+from ml_assets.errors import ClusterRefused, SettingsError, TrainingFailed
+from ml_assets.launch.kubernetes import starting
+from ml_assets.launch.kubernetes.api import KubernetesApi
+from ml_assets.launch.kubernetes.launcher import KubernetesLauncher
+from ml_assets.spec.cluster import ClusterSpec
+from ml_assets.storage.trust import keys_of
+from ml_assets_tests.launch.kubernetes.stage import Stage
+from ml_assets_tests.storage.s3_server import s3_server
+
+SMALL = ClusterSpec(nodes=2, cpu="100m", memory="2Gi", unschedulable_minutes=60)
+
+
+@pytest.fixture
+def stage(tmp_path, cluster, monkeypatch):
+    with s3_server(monkeypatch) as store:
+        for cause in starting.PATIENCE:  # how long is another test's business
+            monkeypatch.setitem(starting.PATIENCE, cause, 0.0)
+        yield Stage(tmp_path / "home", cluster, store)
+
+
+@pytest.fixture
+def refused(stage):
+    """The one message of a training that cannot run, with nothing left of it."""
+
+    def refused(error, *, cluster=SMALL, api=None, **settings):
+        def keys():
+            return keys_of(stage.home / "objects")
+
+        launcher = KubernetesLauncher(
+            stage.objects, replace(stage.settings, **settings), keys, api=api or stage.api()
+        )
+        with pytest.raises(error) as told:
+            launcher.train(stage.job(cluster=cluster), lambda event: None)
+        assert stage.left() == []
+        return str(told.value)
+
+    return refused
+
+
+def test_a_secret_that_is_not_there_is_named(refused):
+    told = refused(TrainingFailed, secret="keys-of-nobody")
+    assert 'secret "keys-of-nobody" not found' in told
+    assert "What to do: Create what is named" in told
+
+
+def test_a_queue_that_is_not_there_is_named(refused):
+    told = refused(TrainingFailed, cluster=SMALL.model_copy(update={"queue": "team-x"}))
+    assert "its Kueue queue is not there" in told and "team-x" in told
+
+
+def test_a_quota_that_is_too_small_is_told_with_its_numbers(stage, refused):
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "team"},
+        "spec": {"hard": {"requests.memory": "3Gi"}},
+    }
+    stage.cluster.server.apply(quota)
+    told = refused(TrainingFailed)
+    assert "quota of the namespace is too small" in told
+    assert "limited: requests.memory=3Gi" in told
+
+
+def test_a_namespace_that_is_not_there_is_named(stage, refused):
+    where = {"KUBECONFIG": str(stage.cluster.kubeconfig)}
+    elsewhere = KubernetesApi("nowhere", environment=where)
+    told = refused(ClusterRefused, api=elsewhere, namespace="nowhere")
+    assert 'namespaces "nowhere" not found' in told and "ML_ASSETS_NAMESPACE" in told
+
+
+def test_a_kubeconfig_without_a_context_is_told(stage, refused, tmp_path):
+    config = yaml.safe_load(stage.cluster.kubeconfig.read_text()) | {"current-context": ""}
+    (tmp_path / "none").write_text(yaml.safe_dump(config))
+    api = KubernetesApi(stage.cluster.namespace, environment={"KUBECONFIG": str(tmp_path / "none")})
+    assert "no current context" in refused(SettingsError, api=api)
+
+
+def test_a_kubeconfig_that_is_not_there_is_told(stage, refused, tmp_path):
+    where = {"KUBECONFIG": str(tmp_path / "nowhere")}
+    api = KubernetesApi(stage.cluster.namespace, environment=where)
+    assert "There is no Kubernetes configuration at" in refused(SettingsError, api=api)
