@@ -4,6 +4,7 @@ import argparse
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from urllib.parse import urlsplit
 
 from ml_assets.cli.exit_codes import DONE, ERROR
@@ -37,10 +38,15 @@ def call(arguments: argparse.Namespace) -> int:
             from ml_assets.assets.card_page import served_card
             from ml_assets.operations.experiments import page_of
             from ml_assets.operations.report_server import serving_reports
+            from ml_assets.storage.object_places import open_objects
 
-            reports = settings.cache / "reports"
+            pages, objects = (
+                settings.cache / "reports",
+                open_objects(settings.objects, settings.cache),
+            )
+            refresh = partial(objects.refresh, "reports")
             stack.enter_context(
-                serving_reports(reports, settings.reports_url, page_of, served_card)
+                serving_reports(pages, settings.reports_url, page_of, served_card, refresh)
             )
         _tell(arguments, settings)
         programs = _programs(arguments, settings)

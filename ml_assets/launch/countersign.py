@@ -20,19 +20,20 @@ def countersign(result: Path, keys: Keys) -> None:
         return
     signature = keys.sign(_RESULT, result.read_bytes())
     signed = {"key": signature.key, "value": signature.value}
-    write_whole(_beside(result), canonical_json(signed))
+    write_whole(signature_of(result), canonical_json(signed))
 
 
 def countersigned(result: Path, keys: Keys) -> bytes | None:
     """What a trusted key countersigned; None where none did."""
     try:
         content = result.read_bytes()
-        signed = json.loads(_beside(result).read_bytes())
+        signed = json.loads(signature_of(result).read_bytes())
         signature = Signature(str(signed["key"]), str(signed["value"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return content if keys.vouched(_RESULT, content, signature) else None
 
 
-def _beside(result: Path) -> Path:
+def signature_of(result: Path) -> Path:
+    """Where the signature of a result lies."""
     return result.with_suffix(".signature.json")

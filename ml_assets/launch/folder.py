@@ -166,11 +166,11 @@ class SessionFolder:
     def finished_scoring(self, keys: Keys) -> ScoreResult | None:
         """The countersigned result of a session whose predictions are still what it says."""
         for result in self._results(ScoreResult, keys):
-            # an absolute path is itself, whatever folder it is joined to
-            made = result.predictions
-            if _verified(self.root, made):  # of an attempt elsewhere it is named in this folder
-                own = made.model_copy(update={"path": str(self.root / made.path)})
-                return result.model_copy(update={"predictions": own})
+            # an absolute path is itself, whatever folder it is joined to; a pod's is of its own
+            if _verified(self.root, result.predictions):
+                here = {"path": str(self.root / result.predictions.path)}
+                made = result.predictions.model_copy(update=here)
+                return result.model_copy(update={"predictions": made})
         return None
 
     def finished_measuring(self) -> MeasureResult | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ml_assets.launch.attempts import POLL_SECONDS, Follower, Work
+from ml_assets.launch.events import attempt_numbers
 from ml_assets.launch.failure import Ending, judge, stood_still
 from ml_assets.launch.folder import SessionFolder
 from ml_assets.launch.process import GRACE_SECONDS, ChildProcess
@@ -114,6 +115,8 @@ class LocalRunner:
 
     def leave(self, work: Work[Any]) -> None:
         """See ``AttemptRunner.leave``: what ran below this process is gone."""
+        if self._shared is not None:
+            SessionMirror(work.folder, self._shared).vouch(max(attempt_numbers(work.folder.root)))
 
     def command(self, request: Request, path: Path) -> list[str]:
         """What starts the processes of an attempt.

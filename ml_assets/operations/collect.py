@@ -5,6 +5,7 @@ protected by what it holds: its session's lock, the states of ``main`` since it 
 what is young. Each deletion is whole or not at all: a kill leaves less to do, and never harm.
 """
 
+import dataclasses
 import fcntl
 import shutil
 from collections.abc import Callable, Mapping
@@ -17,7 +18,8 @@ import dagster as dg
 from ml_assets.errors import StoreAway, counted
 from ml_assets.launch.folder import SessionFolder
 from ml_assets.operations import event_log
-from ml_assets.operations.inventory import last_used, measure, objects
+from ml_assets.operations.inventory import last_used, left_behind, measure, objects
+from ml_assets.operations.inventory_s3 import objects_on_s3
 from ml_assets.operations.reach import reached
 from ml_assets.operations.retention import KINDS, Kind, Plan, Thing, commit_name, decide, run_name
 from ml_assets.registry.release.tags import tag_releases
@@ -25,10 +27,14 @@ from ml_assets.settings import Settings
 from ml_assets.storage.checkpoint_places import discard_all, lying_at
 from ml_assets.storage.locks import exclusive
 from ml_assets.storage.object_places import open_objects
+from ml_assets.storage.s3 import S3Place
+from ml_assets.storage.s3_objects import S3Objects
 from ml_assets.storage.snapshots import MAIN, Busy, ByServer, Conflict, SnapshotStore, utc_now
 from ml_assets.storage.stores import open_snapshots
 
 QUARANTINE = "quarantine/"
+MANIFESTS = ("/schema.json", "/model.json", "/manifest.json", "/result.json", "/request.json")
+"""On S3 these go first: what is half deleted is not whole."""
 
 
 @dataclass(frozen=True)
@@ -144,8 +150,16 @@ class Housekeeping:
         """Where the store of the checkpoints is away, no session is judged."""
         kept_at = self.settings.checkpoints
         try:
+            if isinstance(self.objects, S3Objects):
+                return [
+                    *objects_on_s3(self.objects),
+                    *left_behind(self.objects, self.settings.scratch),
+                ]
             return objects(self.objects, self.settings.scratch, kept_at)
         except StoreAway as error:
+            if isinstance(self.objects, S3Objects):
+                self._left.append(f"objects: {error}")
+                return list(left_behind(self.objects, self.settings.scratch))
             self._left.append(f"sessions and their checkpoints: {error}")
             found = objects(self.objects, self.settings.scratch)
             return [thing for thing in found if thing.kind not in ("sessions", "checkpoints")]
@@ -206,10 +220,15 @@ class Housekeeping:
         """Bytes freed; None where it was taken up again, or somebody works with it now."""
         if thing.kind == "event_log":
             return event_log.prune(self.instance, thing.name.removeprefix(run_name("")))
+        if thing.address is not None and isinstance(self.objects, S3Objects):
+            return self._drop_on_s3(thing, thing.address)
         if thing.address is not None:
             return self._drop_apart(thing, thing.address)
         if thing.path is None:
             return None
+        if thing.kind == "scratch" and (kind := self._cached(thing.path)):
+            as_it_is_there = dataclasses.replace(thing, kind=kind)
+            return thing.bytes if self._discard(as_it_is_there) else None
         if thing.kind == "scratch":
             return thing.bytes if _delete_scratch(thing.path) else None
         session = {"sessions": thing.path, "checkpoints": thing.path.parent}.get(thing.kind)
@@ -231,6 +250,27 @@ class Housekeeping:
                 return None
             discard_all(address)
         return thing.bytes
+
+    def _drop_on_s3(self, thing: Thing, address: str) -> int | None:
+        """What nobody took up again since, manifests first; then what this machine has of it."""
+        if thing.kind == "reports":
+            folder, _, name = address.rpartition("/")
+            S3Place(folder).discard(name)
+        else:
+            place = S3Place(address)
+            if any(item.changed > thing.used for item in place.items()):
+                return None
+            place.discard_below(first=MANIFESTS)
+        if thing.path is not None and thing.path.exists():
+            self._discard(thing)
+        return thing.bytes
+
+    def _cached(self, path: Path) -> Kind | None:
+        """The kind of a folder of the cache; None: it is something else."""
+        if not isinstance(self.objects, S3Objects) or not path.is_relative_to(self.objects.root):
+            return None
+        top = path.relative_to(self.objects.root).parts[0]
+        return next((kind for kind in KINDS if kind == top), None)
 
     def _discard(self, thing: Thing) -> bool:
         assert thing.path is not None

@@ -32,7 +32,7 @@ def objects(store: LocalObjects, scratch: Path, kept_at: str | None = None) -> l
     for pipeline in _folders(store, "reports"):
         for page in _visible(pipeline):
             found.append(_whole("reports", page.stem, page))
-    return [*found, *_left_behind(store, scratch)]
+    return [*found, *left_behind(store, scratch)]
 
 
 def used(path: Path) -> datetime:
@@ -133,7 +133,7 @@ def _whole(kind: Kind, name: str, path: Path, needs: tuple[str, ...] = ()) -> Th
     return Thing(kind, name, *measure(path), last_used(kind, path), needs=needs, path=path)
 
 
-def _left_behind(store: LocalObjects, scratch: Path) -> Iterator[Thing]:
+def left_behind(store: LocalObjects, scratch: Path) -> Iterator[Thing]:
     """Drafts of the dead, what a killed collection had begun to delete, scratch folders."""
     drafts: Iterable[Path] = (
         *_hidden(store.root / "models"),

@@ -40,13 +40,18 @@ def _nothing(*_: str) -> None:
 
 @contextmanager
 def serving_reports(
-    folder: Path, url: str, experiments: Page = _nothing, card: CardPage = _nothing
+    folder: Path,
+    url: str,
+    experiments: Page = _nothing,
+    card: CardPage = _nothing,
+    refresh: Callable[[], None] = lambda: None,
 ) -> Iterator[None]:
     """Serve ``folder/<pipeline>/<model>.html`` at a local address until the block is left.
 
     Args:
         experiments: pipeline -> the page of its runs, made anew each time; None: there is none.
         card: pipeline, table and partition -> its data card, likewise.
+        refresh: brings into the folder what other homes have put meanwhile.
 
     Raises:
         SettingsError: the port is taken.
@@ -60,7 +65,7 @@ def serving_reports(
             f"The reports cannot be served at {url}: {error.strerror}. End what uses the port, or"
             " set ML_ASSETS_REPORTS_URL to another address of this machine."
         ) from error
-    server.experiments, server.card = experiments, card
+    server.experiments, server.card, server.refresh = experiments, card, refresh
     server.folder, server.names = folder.resolve(), {parts.netloc, f"localhost:{port}"}
     thread = Thread(target=server.serve_forever, name="reports", daemon=True)
     thread.start()
@@ -77,6 +82,7 @@ class _Server(ThreadingHTTPServer):
     folder: Path
     experiments: Page
     card: CardPage
+    refresh: Callable[[], None]
     names: set[str]
     """What a browser may call this server: a page elsewhere cannot make it be another's."""
 
@@ -113,6 +119,8 @@ class _Handler(BaseHTTPRequestHandler):
         if not self._is_ours():
             return None
         path = urlsplit(self.path).path
+        if path == "/" or _PAGE.fullmatch(path):
+            self.server.refresh()
         if path == "/":
             return _index(self.server.folder)
         table = _CARD.fullmatch(unquote(path))

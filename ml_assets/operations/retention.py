@@ -63,7 +63,8 @@ class Thing:
     path: Path | None = None
     """Where it lies; None for what is no file of its own: a commit, a run."""
     address: str | None = None
-    """Where checkpoints lie that are not in their session's folder."""
+    """Where it lies on S3, or checkpoints that are not in their session's folder; ``path`` is then
+    what this machine has of it."""
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import dagster as dg
 
+from ml_assets.resources.launcher import PID_TAG
+
 PIPELINE_TAG = "pipeline"
 TRIGGER_TAG = "trigger"
 """Why a run was started: command line, by hand, landing, code change, schedule."""
-PID_TAG = "ml_assets/pid"
-"""The process of a run that the command line executes."""
 
 AT_WORK = (
     dg.DagsterRunStatus.STARTING,

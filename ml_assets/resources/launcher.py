@@ -1,27 +1,61 @@
 """Starts the training program, as a Dagster resource."""
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import dagster as dg
+from pydantic import PrivateAttr
 
+from ml_assets.launch.kubernetes.launcher import KubernetesLauncher
 from ml_assets.launch.launcher import Launcher
 from ml_assets.launch.local import LocalLauncher
-from ml_assets.settings import read_settings
+from ml_assets.settings import read_cluster, read_settings
 from ml_assets.storage.object_places import open_objects
+from ml_assets.storage.s3_objects import S3Objects
 from ml_assets.storage.trust import keys_of
+
+PID_TAG = "ml_assets/pid"
+"""The process of a run that the command line executes."""
+_CANCELLED = (dg.DagsterRunStatus.CANCELING, dg.DagsterRunStatus.CANCELED)
 
 
 class LauncherResource(dg.ConfigurableResource):
-    """Runs training sessions as local processes."""
+    """Runs training sessions as local processes or as Jobs of a cluster: ML_ASSETS_LAUNCHER."""
 
     objects: str
     cache: str = ""
     """Folder of this machine for what is fetched of S3."""
     checkpoints: str | None = None
+    _goes_on: Callable[[], bool] = PrivateAttr(default=lambda: False)
+
+    def setup_for_execution(self, context: dg.InitResourceContext) -> None:
+        """Know the run that asks: what happens to its Jobs hangs on how it ends."""
+        if context.instance is not None and context.run is not None:
+            self._goes_on = partial(outlives, context.instance, context.run.run_id)
 
     def launcher(self) -> Launcher:
+        """The launcher that the settings ask for.
+
+        Raises:
+            SettingsError: one that it needs is missing.
+        """
+        settings = read_settings()
         # not a field: who launches a run may set those, and with them whose signature counts
-        keys = partial(keys_of, read_settings().snapshots)
+        keys = partial(keys_of, settings.snapshots)
         objects = open_objects(self.objects, Path(self.cache))
+        if settings.launcher == "kubernetes" and isinstance(objects, S3Objects):
+            return KubernetesLauncher(
+                objects, read_cluster(), keys, self.checkpoints, self._goes_on
+            )
         return LocalLauncher(objects, checkpoints=self.checkpoints, keys=keys)
+
+
+def outlives(instance: dg.DagsterInstance, run_id: str) -> bool:
+    """Whether a Job goes on when the process of its run is interrupted.
+
+    A run worker that is moved to another machine, or killed, comes back and adopts it. Who cancels
+    a run, or presses Ctrl-C at the command line, means the Job.
+    """
+    run = instance.get_run_by_id(run_id)
+    return run is not None and PID_TAG not in run.tags and run.status not in _CANCELLED

@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 
 from ml_assets.errors import ClusterAway, ClusterRefused, MlAssetsError, StoreAway
 from ml_assets.launch.attempts import Follower, Work
-from ml_assets.launch.events import append_warning, session_events
+from ml_assets.launch.events import append_warning, attempt_numbers, session_events
 from ml_assets.launch.failure import Ending
 from ml_assets.launch.folder import SessionFolder
 from ml_assets.launch.kubernetes.api import KubernetesApi
@@ -103,13 +103,14 @@ class KubernetesRunner:
         return self._ended(work, order, over, mirror, follower)
 
     def leave(self, work: Work[Any]) -> None:
-        """See ``AttemptRunner.leave``."""
+        """See ``AttemptRunner.leave``. What cannot be done now costs no result that is there."""
+        number = max(attempt_numbers(work.folder.root))
         try:
             self._api.delete(selector_of(work.folder.session), _LEAVE_SECONDS)
-        except (ClusterAway, ClusterRefused) as error:
-            number = work.folder.next_attempt() - 1
-            folder = work.folder.attempt(number)
-            append_warning(folder, work.folder.session, number, f"Something is left: {error}")
+            SessionMirror(work.folder, self._objects).vouch(number)
+        except (ClusterAway, ClusterRefused, StoreAway) as error:
+            folder, session = work.folder.attempt(number), work.folder.session
+            append_warning(folder, session, number, f"Not all could be cleared away: {error}")
 
     # --- the beginning ----------------------------------------------------------------------------
 

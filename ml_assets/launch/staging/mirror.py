@@ -15,6 +15,7 @@ from typing import TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from ml_assets.errors import StorageError, StoreAway
+from ml_assets.launch.countersign import signature_of
 from ml_assets.launch.events import LAUNCHER_FILE, append_warning
 from ml_assets.launch.folder import SessionFolder
 from ml_assets.launch.staging.addresses import addressed
@@ -131,8 +132,8 @@ class SessionMirror:
         numbers = self.attempts()
         for number in numbers:
             self.pull(number)
-        if numbers:
-            self.collect(numbers[-1])
+        if numbers and self.collect(numbers[-1]):
+            self._take_signature(numbers[-1])
         return numbers
 
     def pull(self, attempt: int) -> int:
@@ -177,6 +178,19 @@ class SessionMirror:
             return False
         write_whole(self.folder.result(attempt), data)
         return True
+
+    def vouch(self, attempt: int) -> None:
+        """Give our signature of an attempt's result to the homes that trust our key."""
+        file = signature_of(self.folder.result(attempt))
+        if file.is_file():
+            self._at(attempt).write(file.name, file.read_bytes())
+
+    def _take_signature(self, attempt: int) -> None:
+        """Of the home that saw it end; a forged one is worth nothing."""
+        file = signature_of(self.folder.result(attempt))
+        data = None if file.exists() else self._at(attempt).read(file.name)
+        if data is not None:
+            write_whole(file, data)
 
     def _at(self, attempt: int) -> S3Place:
         return self._place.at(str(attempt))

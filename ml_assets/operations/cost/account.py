@@ -57,7 +57,7 @@ def account(places: Sequence[Workplace], settings: Settings, by: By, now: dateti
     """
     jobs = {place.name: jobs_of(place, settings.prices) for place in places}
     estimates = {k: v for own in jobs.values() for k, v in estimated(own).items()}
-    lying = stored(settings, places[0].store) if places else Stored({}, {})
+    lying = stored(places[0], settings.checkpoints) if places else Stored({}, {})
     every = [job for own in jobs.values() for job in own]
     return Account(
         by=by,

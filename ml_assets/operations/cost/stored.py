@@ -3,14 +3,12 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from ml_assets.errors import StoreAway
 from ml_assets.operations.inventory import objects
 from ml_assets.operations.retention import Thing
-from ml_assets.settings import Settings
-from ml_assets.storage.objects import LocalObjects
-from ml_assets.storage.snapshots import MAIN, SnapshotStore
+from ml_assets.operations.workplace import Workplace
+from ml_assets.storage.snapshots import MAIN
 
 _IN_SNAPSHOTS = ("tables", "records", "ledger", "experiments", "quarantine")
 """``<kind>/<pipeline>/...``; what older states of ``main`` alone hold is told by `ml-assets gc`."""
@@ -39,18 +37,21 @@ class _Counts:
         self.by_pipeline.setdefault(pipeline, Counter())[kind] += size
 
 
-def stored(settings: Settings, store: SnapshotStore) -> Stored:
-    """Everything that lies there now."""
+def stored(place: Workplace, kept_at: str | None) -> Stored:
+    """Everything that lies in the stores of a pipeline now, of every pipeline there.
+
+    Args:
+        kept_at: the place that holds the checkpoints of every session; None: beside each.
+    """
     counts, left_out = _Counts(), ""
-    local = LocalObjects(Path(settings.objects))
     try:
-        things = objects(local, settings.scratch, settings.checkpoints)
+        things = objects(place.objects, place.scratch, kept_at)
     except StoreAway as error:
         left_out = f"checkpoints: {error}"
-        things = objects(local, settings.scratch)
+        things = objects(place.objects, place.scratch)
     for thing in things:
         _count(thing, counts)
-    for entry in store.list(store.resolve(MAIN)):
+    for entry in place.store.list(place.store.resolve(MAIN)):
         kind, _, rest = entry.path.partition("/")
         if kind in _IN_SNAPSHOTS:
             counts.add(rest.partition("/")[0], kind, entry.size)

@@ -286,7 +286,8 @@ def _sources() -> str:
 
 
 def _packages() -> dict[str, str]:
-    found = {d.metadata["Name"]: d.version for d in distributions() if d.metadata["Name"]}
+    told = [distribution.metadata for distribution in distributions()]  # each is parsed anew
+    found = {one["Name"]: one["Version"] for one in told if one["Name"]}
     return dict(sorted(found.items(), key=lambda item: item[0].lower()))
 
 

@@ -1,8 +1,13 @@
 """A launcher on the tests' cluster, its objects on an S3 server, and what it told."""
 
 import base64
+import hashlib
+import json
 import os
+import subprocess
+import sys
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +27,7 @@ from ml_assets_tests.storage.s3_server import BUCKET, S3Server
 
 URI = f"s3://{BUCKET}/state"
 IMAGE = "registry.example/training@sha256:" + "5" * 64
+ONE_NODE = ClusterSpec(cpu="100m", memory="2Gi")
 TWO_NODES = ClusterSpec(nodes=2, cpu="100m", memory="2Gi")
 SECRET = "ml-assets-training"
 
@@ -35,12 +41,18 @@ class Stage:
     store: S3Server
     events: list[Any] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
+    def furnish(self) -> "Stage":
+        """The Secret that the pods' variables come from."""
         keys = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
         data = {key: base64.b64encode(os.environ[key].encode()).decode() for key in keys}
         self.cluster.server.apply(
             {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": SECRET}, "data": data}
         )
+        return self
+
+    def other_home(self, folder: Path) -> "Stage":
+        """Another orchestrator: it shares the cluster and the store, and no disk."""
+        return Stage(folder, self.cluster, self.store)
 
     @property
     def settings(self) -> Cluster:
@@ -61,11 +73,38 @@ class Stage:
         where = {"KUBECONFIG": str(self.cluster.kubeconfig)}
         return KubernetesApi(self.cluster.namespace, environment=where, **more)
 
-    def launcher(self, **more: Any) -> KubernetesLauncher:
-        def keys():
-            return keys_of(self.home / "objects")
+    @property
+    def core(self) -> Any:
+        """The official client, for what people do to pods."""
+        from kubernetes.client import CoreV1Api
 
-        return KubernetesLauncher(self.objects, self.settings, keys, api=self.api(), **more)
+        return CoreV1Api(self.cluster.client())
+
+    def launcher(self, keys: Path | None = None, **more: Any) -> KubernetesLauncher:
+        """A launcher of this home, whose word counts by the key in ``keys``."""
+        return KubernetesLauncher(
+            self.objects,
+            self.settings,
+            partial(keys_of, keys or self.home / "objects"),
+            api=self.api(),
+            **more,
+        )
+
+    def launch_elsewhere(self, **changes: Any) -> subprocess.Popen[str]:
+        """The same training launched by another process, on one pod, in this home."""
+        program = Path(__file__).with_name("launching.py")
+        asked = [str(self.home), self.store.endpoint, self.cluster.namespace, json.dumps(changes)]
+        return subprocess.Popen(
+            [sys.executable, str(program), *asked],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={
+                **os.environ,
+                "KUBECONFIG": str(self.cluster.kubeconfig),
+                "PYTHONPATH": str(Path(__file__).parents[3]),
+            },
+        )
 
     def job(self, *, cluster: ClusterSpec = TWO_NODES, **changes: Any) -> TrainJob:
         job = train_job(write_set(self.home / "objects" / "shards" / "demo"), **changes)
@@ -77,6 +116,18 @@ class Stage:
     def told(self, job: TrainJob) -> list[Any]:
         return session_events(self.folder(job))
 
+    def saves_of(self, attempt: int) -> int:
+        """Whole checkpoints of an attempt, as the store has them."""
+        return self.put(f".a{attempt}/manifest.json")
+
+    def put(self, end: str) -> int:
+        """How many objects whose names end so were put into the store."""
+        asked = list(self.store.faults.requests)
+        return sum(method == "PUT" and f"{end}?" in path for method, path in asked)
+
+    def clear(self) -> None:
+        self.api().delete(selector_of(), 60)
+
     def left(self) -> list[str]:
         """What carries our label on the cluster."""
         api = self.api()
@@ -86,3 +137,8 @@ class Stage:
         """The name of the newest attempt's pod of this index."""
         pods = [pod for pod in self.api().pods(selector_of()) if pod.index == index]
         return max(pods, key=lambda pod: int(pod.labels["ml-assets.io/attempt"])).name
+
+
+def weights(result: Any) -> str:
+    """SHA-256 of a result's weights."""
+    return hashlib.sha256((Path(result.model.uri) / "weights.safetensors").read_bytes()).hexdigest()

@@ -1,13 +1,12 @@
 """Training sessions as Jobs of a cluster: faults do not show in the weights, and nothing stays."""
 
-import hashlib
 from pathlib import Path
 
 import pytest
 
 from ml_assets.launch.folder import SessionFolder
 from ml_assets.launch.usage import session_usages
-from ml_assets_tests.launch.kubernetes.stage import Stage
+from ml_assets_tests.launch.kubernetes.stage import Stage, weights
 from ml_assets_tests.launch.real import STEPS, named
 from ml_assets_tests.storage.s3_server import s3_server
 
@@ -20,11 +19,7 @@ def store(monkeypatch):
 
 @pytest.fixture
 def stage(tmp_path, cluster, store):
-    return Stage(tmp_path / "home", cluster, store)
-
-
-def weights(result):
-    return hashlib.sha256((Path(result.model.uri) / "weights.safetensors").read_bytes()).hexdigest()
+    return Stage(tmp_path / "home", cluster, store).furnish()
 
 
 def test_two_pods_train_the_weights_of_two_local_processes_bit_for_bit(stage, undisturbed):

@@ -1,0 +1,190 @@
+"""What a cluster does to a training: it goes on in the same bits, and nothing is left."""
+
+import os
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+
+from ml_assets.errors import TrainingInterrupted
+from ml_assets.launch.kubernetes.names import selector_of
+from ml_assets.launch.tether import descendants
+from ml_assets.spec.program import World
+from ml_assets_tests.launch.kubernetes.sample_jobs import until
+from ml_assets_tests.launch.kubernetes.stage import ONE_NODE, Stage, weights
+from ml_assets_tests.launch.real import STEPS, named
+from ml_assets_tests.storage.s3_server import s3_server
+
+
+@pytest.fixture
+def store(monkeypatch):
+    with s3_server(monkeypatch) as found:
+        yield found
+
+
+@pytest.fixture
+def stage(tmp_path, cluster, store):
+    return Stage(tmp_path / "home", cluster, store).furnish()
+
+
+AFTER = 2
+"""Checkpoints of an attempt before something happens to it."""
+
+
+class Saboteur:
+    """Does one thing to each attempt in turn, when it has saved a few steps."""
+
+    def __init__(self, stage, *faults):
+        self._stage, self._faults = stage, faults
+        self._thread = threading.Thread(target=self._work, daemon=True)
+        self.error = None
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._thread.join(1)
+        assert self.error is None, self.error
+
+    def _work(self):
+        try:
+            for attempt, fault in enumerate(self._faults, 1):
+                until(lambda attempt=attempt: self._stage.saves_of(attempt) >= AFTER)
+                fault(self._stage)
+        except BaseException as error:
+            self.error = error
+
+
+def delete(index):
+    def fault(stage):
+        stage.core.delete_namespaced_pod(stage.pod(index), stage.cluster.namespace)
+
+    return fault
+
+
+def evict(index):
+    def fault(stage):
+        name = stage.pod(index)
+        body = {"metadata": {"name": name, "namespace": stage.cluster.namespace}}
+        stage.core.create_namespaced_pod_eviction(name, stage.cluster.namespace, body)
+
+    return fault
+
+
+def lose(index):
+    return lambda stage: stage.cluster.server.cut_off(stage.pod(index))
+
+
+def test_whichever_pod_is_taken_away_the_next_attempt_goes_on_in_the_same_bits(stage, undisturbed):
+    job = stage.job()
+    with Saboteur(stage, delete(1), evict(0)):
+        result = stage.launcher().train(job, stage.events.append)
+    assert (result.attempt, result.step) == (3, STEPS)
+    assert weights(result) == weights(undisturbed[1])
+    lost = [event.lost for event in named(stage.events, "warning") if event.lost]
+    assert [one.cause for one in lost] == ["PodDeleted", "NodeShutdown"]
+    assert {one.goes_on for one in lost} == {World(nodes=2)}
+    assert stage.left() == []
+    assert stage.events == stage.told(job), "who comes later is told the same"
+
+
+def test_a_killed_run_worker_leaves_the_job_running_and_the_next_one_adopts_it(stage, tmp_path):
+    job = stage.job(cluster=ONE_NODE, processes=1, epochs=12)
+    worker = stage.launch_elsewhere(epochs=12)
+    until(lambda: stage.saves_of(1) >= AFTER or worker.poll() is not None)
+    assert worker.poll() is None, worker.communicate()[1]
+    (there,) = stage.api().jobs(selector_of())
+    worker.kill()
+    worker.communicate()
+    with stage.cluster.server.faults.api_down():
+        until(lambda: stage.saves_of(1) >= 2 * AFTER)
+    (still,) = stage.api().jobs(selector_of())
+    assert (still.uid, still.deleting) == (there.uid, False)
+    result = stage.launcher().train(job, stage.events.append)
+    assert (result.attempt, result.step) == (1, 2 * STEPS)
+    assert len(created(stage)) == 1, "it was adopted"
+    assert stage.left() == []
+
+
+def created(stage):
+    return [call for call in stage.cluster.server.calls.of("create", "jobs") if call.code == 201]
+
+
+def test_while_the_cluster_does_not_answer_the_training_goes_on(stage):
+    job = stage.job(cluster=ONE_NODE, processes=1)
+
+    def cut(stage):
+        with stage.cluster.server.faults.api_down():
+            until(lambda: stage.put("/result.json"))
+
+    with Saboteur(stage, cut):
+        result = stage.launcher().train(job, stage.events.append)
+    assert (result.attempt, result.step) == (1, STEPS)
+    assert stage.left() == []
+
+
+def test_who_is_told_to_stop_ends_it_with_its_steps_saved_and_nothing_left(stage):
+    job = stage.job(cluster=ONE_NODE, processes=1, epochs=12)
+    stop = threading.Event()
+    with (
+        Saboteur(stage, lambda _: stop.set()),
+        pytest.raises(TrainingInterrupted, match="saved at step"),
+    ):
+        stage.launcher().train(job, stage.events.append, stop.is_set)
+    assert stage.left() == []
+    saved = named(stage.events, "checkpoint")[-1].step
+    again = []
+    result = stage.launcher().train(job, again.append)
+    resumed = [event.step for event in named(again, "progress") if "resumed" in event.message]
+    assert (result.attempt, resumed) == (2, [saved])
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_an_interrupted_process_leaves_the_job_or_ends_it_as_it_is_told(stage, goes_on):
+    class Cancelled(BaseException):
+        """As Dagster's interrupt: no Exception."""
+
+    def interrupt(event):
+        raise Cancelled
+
+    job = stage.job(cluster=ONE_NODE, processes=1, epochs=12)
+    with pytest.raises(Cancelled):
+        stage.launcher(goes_on=lambda: goes_on).train(job, interrupt)
+    assert bool(stage.left()) is goes_on
+    stage.clear()
+
+
+def test_two_launchers_at_once_run_one_job_and_both_get_its_result(stage, tmp_path):
+    other = stage.other_home(tmp_path / "other")
+    job, found = stage.job(cluster=ONE_NODE, processes=1), []
+    same = other.job(cluster=ONE_NODE, processes=1)
+
+    def run():
+        found.append(other.launcher().train(same, other.events.append))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    result = stage.launcher().train(job, stage.events.append)
+    thread.join()
+    assert [(one.attempt, weights(one)) for one in found] == [(1, weights(result))]
+    assert len(created(stage)) == 1
+    assert other.events == stage.events
+    assert stage.left() == []
+
+
+@pytest.mark.daemon
+def test_ranks_that_stand_still_are_ended_and_the_next_attempt_goes_on(stage):
+    def stop_all(stage):
+        for pid in descendants(os.getpid()):
+            command = Path(f"/proc/{pid}/cmdline").read_bytes()
+            if b"--request" in command and b"staging" not in command:
+                os.kill(pid, signal.SIGSTOP)
+
+    job = stage.job(cluster=ONE_NODE, processes=1, epochs=12, hang_timeout_seconds=0.5)
+    with Saboteur(stage, stop_all):
+        result = stage.launcher().train(job, stage.events.append)
+    assert result.attempt == 2
+    assert "no sign of life for" in named(stage.events, "warning")[0].message
+    assert stage.left() == []
