@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,13 +32,19 @@ def test_a_second_home_has_what_the_first_one_made_and_goes_on_with_it(
     irises.plant(first.pipelines, first.sources)
     first.cli("run", "irises")
     shutil.rmtree(tmp_path / "first" / "objects")  # its disk was ephemeral
-    assert second.status("irises") == first.status("irises")
+    assert known(second) == known(first)
     told = [line for line in second.cli("run", "irises").splitlines() if "irises/" in line]
     assert told and all(line.startswith("skip") for line in told)
     second.cli("verify", "irises")
     page = Path(second.cli("report", "irises").splitlines()[-1])
     assert page.is_file() and page.is_relative_to(tmp_path / "second")
     irises.write_flowers(first.sources, "versicolor")
-    second.cli("run", "irises")
-    assert second.status("irises") == first.status("irises")
+    # the first one's model is fetched, scored again and compared with; here it happens to win
+    assert "log-loss minus that of champion" in second.cli("run", "irises", code=3)
+    assert known(second) == known(first)
     assert SECRET not in "".join(f.read_text() for f in tmp_path.rglob("sessions/**/*.json*"))
+
+
+def known(world: World) -> dict[str, Any]:
+    """What a home knows, but for examinations: those count that it countersigned itself."""
+    return {name: said for name, said in world.status("irises").items() if name != "sanity"}
