@@ -35,10 +35,12 @@ test: $(VENV)/.installed-test ## run the tests, two files at a time; what fails,
 test-cluster: $(VENV)/.installed-test ## run the claims about Kubernetes on ML_ASSETS_TEST_KUBECONFIG's cluster
 	@$(BIN)/python -m pytest -q $(ARGS) ml_assets_tests/launch/kubernetes/test_claims_*.py
 
-long: $(VENV)/.installed-test ## run the long tests: a real daemon, planted faults, 200 days, 100 storms
+long: $(VENV)/.installed-test ## run the long tests: a real daemon, planted faults, 200 days and runs, 100 storms
 	@$(BIN)/python -m pytest -q -m "daemon or plants" $(ARGS)
 	@ML_ASSETS_TEST_RUN_EVERY=1 $(BIN)/python -m pytest -q $(ARGS) \
 		ml_assets_tests/operations/test_two_hundred_days.py
+	@ML_ASSETS_TEST_DAYS=67 $(BIN)/python -m pytest -q $(ARGS) \
+		ml_assets_tests/runs/scheduled
 	@ML_ASSETS_TEST_ROUNDS=100 $(BIN)/python -m pytest -q $(ARGS) \
 		ml_assets_tests/registry/release/test_storm.py
 

@@ -13,7 +13,12 @@ from datetime import UTC, datetime
 from typing import Literal
 
 import dagster as dg
-from dagster._core.storage.tags import ROOT_RUN_ID_TAG, SCHEDULE_NAME_TAG, SENSOR_NAME_TAG
+from dagster._core.storage.tags import (
+    ROOT_RUN_ID_TAG,
+    SCHEDULE_NAME_TAG,
+    SCHEDULED_EXECUTION_TIME_TAG,
+    SENSOR_NAME_TAG,
+)
 from dagster._utils.schedules import cron_string_iterator
 
 from ml_assets.automation.schedules import cron_of
@@ -73,7 +78,7 @@ def reliability(
     filters = dg.RunsFilter(tags={PIPELINE_TAG: spec.name}, created_after=since)
     records = instance.get_run_records(filters=filters, ascending=True)
     by_itself = [r for r in records if _asked_by(r.dagster_run)]
-    pieces = list(_pieces(by_itself))
+    pieces = list(_pieces(instance, by_itself))
     ended = [w for w in (_ended(spec.name, instance, piece) for piece in pieces) if w is not None]
     missed = list(_missed(spec, instance, since, now))
     return Reliability(
@@ -94,10 +99,15 @@ class _Asked:
     by: str
     job: str
     what: str
+    due: str
+    """The tick of a schedule: each is asked for what it finds. Empty for a sensor, which asks for
+    the same thing until it is made."""
     partitions: tuple[str | None, ...]
 
 
-def _pieces(records: Sequence[dg.RunRecord]) -> Iterator[list[dg.RunRecord]]:
+def _pieces(
+    instance: dg.DagsterInstance, records: Sequence[dg.RunRecord]
+) -> Iterator[list[dg.RunRecord]]:
     """Runs that tried the same thing until one ended well; records are oldest first."""
     roots: dict[str, list[dg.RunRecord]] = {}
     open_pieces: dict[_Asked, list[dg.RunRecord]] = {}
@@ -106,7 +116,7 @@ def _pieces(records: Sequence[dg.RunRecord]) -> Iterator[list[dg.RunRecord]]:
         run = record.dagster_run
         root, asked = run.tags.get(ROOT_RUN_ID_TAG, run.run_id), _asked(run)
         piece = roots.get(root) or open_pieces.get(asked)
-        if piece is None or piece[-1].dagster_run.status == dg.DagsterRunStatus.SUCCESS:
+        if piece is None or _end_of(instance, piece[-1].dagster_run)[0] in GOOD:
             piece = []
             found.append(piece)
         piece.append(record)
@@ -114,10 +124,16 @@ def _pieces(records: Sequence[dg.RunRecord]) -> Iterator[list[dg.RunRecord]]:
     yield from found
 
 
+_WHAT = r"[^:\[]*(\[[^\]]*\])?"
+"""``sources [2024-01-15]``: of a wish without its reason, which one try may change for the next."""
+
+
 def _asked(run: dg.DagsterRun) -> _Asked:
     ends = ("dagster/asset_partition_range_start", "dagster/asset_partition_range_end")
     partitions = tuple(run.tags.get(tag) for tag in ends)
-    return _Asked(_asked_by(run), run.job_name, run.tags.get("why", ""), partitions)
+    due = run.tags.get(SCHEDULED_EXECUTION_TIME_TAG, "")
+    what = re.match(_WHAT, run.tags.get("why", ""))
+    return _Asked(_asked_by(run), run.job_name, what[0] if what else "", due, partitions)
 
 
 def _asked_by(run: dg.DagsterRun) -> str:

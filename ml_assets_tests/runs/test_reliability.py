@@ -19,6 +19,7 @@ from dagster._core.scheduler.instigation import (
     TickData,
     TickStatus,
 )
+from dagster._core.storage.tags import SCHEDULED_EXECUTION_TIME_TAG
 from dagster._utils.error import SerializableErrorInfo
 
 from ml_assets.errors import DataRejected, RefusedByGate, SourceError
@@ -89,7 +90,7 @@ def test_what_was_tried_until_it_succeeded_counts_once(
     spec: PipelineSpec, instance: dg.DagsterInstance
 ):
     first = _run(instance, SourceError("the database is away"))
-    second = _run(instance, None)
+    second = _run(instance, None, why="sources [2024-01-15]: an input changed")
     (work,) = _of(spec, instance).work
     assert (work.end, work.runs) == ("well", (first.run_id, second.run_id))
     assert work.cause == "at try 2: source error in validated_table"
@@ -116,6 +117,24 @@ def test_a_refusal_by_a_gate_is_a_good_end(spec: PipelineSpec, instance: dg.Dags
     found = _of(spec, instance)
     assert [work.end for work in found.work] == ["refused"]
     assert (found.share, found.causes) == (1.0, ())
+
+
+def test_what_is_asked_for_after_a_refusal_is_another_thing(
+    spec: PipelineSpec, instance: dg.DagsterInstance
+):
+    _run(instance, RefusedByGate("auc is too low"), step="irises__released_model")
+    _run(instance, None)
+    assert [work.end for work in _of(spec, instance).work] == ["refused", "well"]
+
+
+def test_every_tick_of_a_schedule_counts_though_it_asks_for_the_same(
+    spec: PipelineSpec, instance: dg.DagsterInstance
+):
+    by = {"dagster/sensor_name": "", "dagster/schedule_name": "irises__refresh_schedule"}
+    for day, error in (("02-28", SourceError("away")), ("02-29", None)):
+        due = {SCHEDULED_EXECUTION_TIME_TAG: f"2024-{day}T06:00:00+00:00"}
+        _run(instance, error, why="model [all rows]: an input changed", **by, **due)
+    assert [work.end for work in _of(spec, instance).work] == ["failed", "well"]
 
 
 def test_a_run_that_died_says_so_and_one_at_work_is_not_counted(
