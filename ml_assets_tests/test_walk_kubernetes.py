@@ -42,6 +42,7 @@ def test_a_pipeline_is_released_from_a_cluster_and_nothing_is_left_there(
         assert server.pods() == []
         assert SECRET not in json.dumps(status)
         calls = len(server.calls)
-        assert "Nothing is due" in world.cli("run", "irises")
+        again = world.cli("run", "irises")
+        assert "skip  irises/trained_model" in again and "make  " not in again
         assert len(server.calls) == calls, "what is finished asks no cluster"
         assert server.failures == []
