@@ -41,7 +41,11 @@ from ml_assets.storage.objects import write_whole
 from ml_assets.storage.s3_objects import S3Objects
 
 _REQUEST: TypeAdapter[Request] = TypeAdapter(Request)
-_SLACK_SECONDS = 10
+_SLACK_SECONDS = 40
+"""A pod that never found a node goes when Kubernetes next collects such, every 20 seconds."""
+_MADE_AGAIN = {"lost", "unstarted", "no_room"}
+"""Ends of an attempt that the next one need not wait for: what is left of it can write nothing that
+counts."""
 _LEAVE_SECONDS = 120.0
 """For what the last attempts left to be gone; each has had its own time before."""
 
@@ -157,9 +161,8 @@ class KubernetesRunner:
     ) -> Ending:
         """Clear away what ended, bring what it left, and say what it means."""
         seen = self._looked_at(order, over, mirror)
-        lost = seen.verdict(follower.of_attempt(order.attempt)).then == "lost"
-        if lost and not over.complete and not over.told:
-            # what is left of it can write nothing that counts: the next attempt need not wait
+        then = seen.verdict(follower.of_attempt(order.attempt)).then
+        if then in _MADE_AGAIN and not (over.complete or over.told or over.noticed):
             threading.Thread(target=self._clear_behind, args=[order], daemon=True).start()
         else:
             self._clear(order, began=over.verdict is None)

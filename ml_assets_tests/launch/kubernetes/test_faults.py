@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from ml_assets.errors import TrainingInterrupted
+from ml_assets.errors import ClusterRefused, TrainingFailed, TrainingInterrupted
 from ml_assets.launch.kubernetes.names import selector_of
+from ml_assets.launch.launcher import SanityJob, ScoreJob
 from ml_assets.launch.tether import descendants
+from ml_assets.spec.cluster import ClusterSpec
 from ml_assets.spec.program import World
 from ml_assets_tests.launch.kubernetes.sample_jobs import until
 from ml_assets_tests.launch.kubernetes.stage import ONE_NODE, Stage, weights
@@ -188,3 +190,70 @@ def test_ranks_that_stand_still_are_ended_and_the_next_attempt_goes_on(stage):
     assert result.attempt == 2
     assert "no sign of life for" in named(stage.events, "warning")[0].message
     assert stage.left() == []
+
+
+@pytest.mark.daemon
+def test_where_a_node_does_not_come_back_fewer_go_on_and_the_losses_agree(stage, undisturbed):
+    server = stage.cluster.server
+    server.remove_node("node-1")
+    for name in ("small-1", "small-2"):
+        server.add_node(name, cpu="1")
+    job = stage.job(
+        cluster=ClusterSpec(
+            nodes=2, cpu="1", memory="2Gi", scratch="1Gi", min_nodes=1, shrink_after_minutes=0.02
+        )
+    )
+
+    def take_node(stage):
+        (pod,) = (pod for pod in stage.api().pods(selector_of()) if pod.index == 1)
+        server.cordon(pod.node)
+        server.preempt(pod.name)
+
+    with Saboteur(stage, take_node):
+        result = stage.launcher().train(job, stage.events.append)
+    assert result.step == STEPS
+    lost = [event.lost for event in named(stage.events, "warning") if event.lost]
+    assert [one.cause for one in lost] == ["Preempted", "Unschedulable"]
+    assert (lost[-1].world, lost[-1].goes_on) == (World(nodes=2), World(nodes=1))
+    one, two = losses(stage.events), losses(undisturbed[2])
+    assert two.keys() <= one.keys(), "it may have been evaluated once more: when it was told to go"
+    assert max(abs(one[step] - two[step]) for step in two) < 1e-5
+    assert stage.left() == []
+
+
+def losses(events):
+    return {event.step: event.metrics["validation_loss"] for event in named(events, "metrics")}
+
+
+def test_an_image_that_cannot_be_pulled_is_one_message_and_leaves_nothing(stage):
+    stage.cluster.server.images.failing[stage.settings.image] = "manifest unknown"
+    job = stage.job(cluster=ONE_NODE, processes=1)
+    with pytest.raises(TrainingFailed, match="ML_ASSETS_TRAINING_IMAGE"):
+        stage.launcher().train(job, stage.events.append)
+    assert stage.left() == []
+
+
+def test_a_forbidden_verb_is_one_message_and_leaves_nothing(stage):
+    stage.cluster.server.faults.refuse(403, times=9, verb="create", resource="jobs")
+    job = stage.job(cluster=ONE_NODE, processes=1)
+    with pytest.raises(ClusterRefused, match="does not allow that"):
+        stage.launcher().train(job, stage.events.append)
+    assert stage.left() == []
+
+
+def test_scores_and_examinations_are_jobs_of_one_pod_and_count_everywhere(stage, tmp_path):
+    job = stage.job(cluster=ONE_NODE, processes=1)
+    launcher = stage.launcher()
+    model = launcher.train(job, stage.events.append).model
+    kept = stage.objects.adopt(model, "models", "model.json")
+    score = launcher.score(
+        ScoreJob("demo", kept, job.data, "holdout", cluster=ONE_NODE), stage.events.append
+    )
+    assert score.rows == 120
+    assert Path(score.predictions.path).name == "predictions.npy"
+    examination = SanityJob("demo", job.model, job.training, job.data, ONE_NODE)
+    assert launcher.known_sanity(examination) is None
+    sanity = launcher.sanity(examination, stage.events.append)
+    assert launcher.known_sanity(examination) == sanity
+    assert stage.left() == []
+    assert len(created(stage)) == 3

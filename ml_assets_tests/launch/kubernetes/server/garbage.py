@@ -8,8 +8,11 @@ from ml_assets_tests.launch.kubernetes.server.deletion import (
 )
 from ml_assets_tests.launch.kubernetes.server.errors import ApiError, Json
 from ml_assets_tests.launch.kubernetes.server.loop import Loop
-from ml_assets_tests.launch.kubernetes.server.resources import Resource
+from ml_assets_tests.launch.kubernetes.server.resources import PODS, Resource
 from ml_assets_tests.launch.kubernetes.server.store import Change, Key, Store, key_of, owners
+
+_POD_GC_SECONDS = 20.0
+"""How often Kubernetes collects pods that are deleted and never had a node."""
 
 
 class GarbageCollector:
@@ -19,6 +22,9 @@ class GarbageCollector:
 
     def notice(self, change: Change) -> None:
         meta = change.obj["metadata"]
+        if change.type != "DELETED" and _is_unbound_and_going(change.resource, change.obj):
+            look = ("unbound pod", meta["uid"])
+            self._loop.after(_POD_GC_SECONDS, look, lambda: self._fail_unbound(key_of(change.obj)))
         if change.type == "DELETED":
             self._loop.soon(("owner gone", meta["uid"]), lambda: self._owner_gone(meta["uid"]))
             for owner in owners(change.obj):
@@ -30,6 +36,17 @@ class GarbageCollector:
             change.before is None or owners(change.before) != owners(change.obj)
         ):
             self._loop.soon(("owned", meta["uid"]), lambda: self._owned(change))
+
+    def _fail_unbound(self, key: Key) -> None:
+        """No kubelet ends it: it is marked as failed, so that its Job lets it go."""
+        pod = self._store.find(PODS, *key)
+        if pod is None or not _is_unbound_and_going(PODS, pod):
+            return
+
+        def fail(new: Json) -> None:
+            new["status"]["phase"] = "Failed"
+
+        self._store.change(PODS, *key, fail)
 
     def _look_at_owner(self, uid: str) -> None:
         self._loop.soon(("deleted owner", uid), lambda: self._deleted_owner(uid))
@@ -92,3 +109,9 @@ class GarbageCollector:
         except ApiError as error:
             if error.code not in (404, 409):
                 raise
+
+
+def _is_unbound_and_going(resource: Resource, obj: Json) -> bool:
+    if resource is not PODS or "deletionTimestamp" not in obj["metadata"]:
+        return False
+    return not obj["spec"].get("nodeName") and obj["status"].get("phase") == "Pending"
