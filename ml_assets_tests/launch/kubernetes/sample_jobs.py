@@ -116,10 +116,15 @@ class Namespace:
         """The first state of a Job that meets the condition."""
         return self._first(self.batch.list_namespaced_job, condition, name)
 
-    def pod_where(self, condition: Callable[[Any], Any], name: str | None = None) -> Any:
-        return self._first(self.core.list_namespaced_pod, condition, name)
+    def pod_where(
+        self, condition: Callable[[Any], Any], name: str | None = None, since: str | None = None
+    ) -> Any:
+        """The first pod like that; ``since``: what it was after that version counts, too."""
+        return self._first(self.core.list_namespaced_pod, condition, name, since)
 
-    def _first(self, call: Any, condition: Callable[[Any], Any], name: str | None) -> Any:
+    def _first(
+        self, call: Any, condition: Callable[[Any], Any], name: str | None, since: str | None = None
+    ) -> Any:
         from kubernetes import watch
 
         field = f"metadata.name={name}" if name else ""
@@ -127,13 +132,21 @@ class Namespace:
         seen = None
         while time.monotonic() < end:
             follow = watch.Watch()
-            events: Any = follow.stream(call, self.name, field_selector=field, timeout_seconds=10)
+            begin = {"resource_version": since} if since else {}
+            events: Any = follow.stream(
+                call, self.name, field_selector=field, timeout_seconds=10, **begin
+            )
             for event in events:
                 seen = event["object"]
                 if event["type"] in ("ADDED", "MODIFIED") and condition(seen):
                     follow.stop()
                     return seen
         raise AssertionError(f"nothing met the condition in {PATIENCE} s; last seen: {seen}")
+
+
+def after(pod: Any) -> dict[str, str]:
+    """Names a pod to ``pod_where``, with all that becomes of it from here on."""
+    return {"name": pod.metadata.name, "since": pod.metadata.resource_version}
 
 
 def has(kind: str) -> Callable[[Any], Any]:

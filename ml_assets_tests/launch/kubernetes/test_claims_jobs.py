@@ -7,6 +7,7 @@ from ml_assets_tests.launch.kubernetes.sample_jobs import (
     OBEDIENT,
     SLEEP,
     Namespace,
+    after,
     condition,
     ended,
     exit_code,
@@ -68,7 +69,7 @@ def test_a_pod_that_is_deleted_counts_as_a_failure_and_is_no_disruption(cluster,
     victim = there.pod(1)
     there.core.delete_namespaced_pod(victim.metadata.name, there.name)
 
-    going = there.pod_where(lambda pod: pod.metadata.deletion_timestamp, victim.metadata.name)
+    going = there.pod_where(lambda pod: pod.metadata.deletion_timestamp, **after(victim))
     assert condition(going, "DisruptionTarget") is None
     over = there.job_where(ended)
     assert condition(over, "Failed").reason == "BackoffLimitExceeded"
@@ -92,7 +93,7 @@ def test_term_reaches_the_first_process_and_its_exit_code_is_told(cluster, there
 
     there.core.delete_namespaced_pod(pod.metadata.name, there.name)
 
-    gone = there.pod_where(lambda seen: exit_code(seen) is not None, pod.metadata.name)
+    gone = there.pod_where(lambda seen: exit_code(seen) is not None, **after(pod))
     assert exit_code(gone) == 143 and gone.status.phase == "Failed"
 
 
@@ -121,9 +122,9 @@ def test_an_evicted_pod_is_marked_and_an_ignore_rule_replaces_it(cluster, there)
 
     there.evict(first.metadata.name)
 
-    cause = there.pod_where(has("DisruptionTarget"), first.metadata.name)
+    cause = there.pod_where(has("DisruptionTarget"), **after(first))
     assert condition(cause, "DisruptionTarget").reason == "EvictionByEvictionAPI"
-    there.pod_where(lambda seen: seen.status.phase == "Failed", first.metadata.name)
+    there.pod_where(lambda seen: seen.status.phase == "Failed", **after(first))
     until(lambda: first.metadata.name not in [pod.metadata.name for pod in there.pods()])
     cluster.pass_time(10)
     until(lambda: there.is_up(0))
@@ -190,11 +191,11 @@ def test_no_replacement_comes_while_the_lost_pod_still_ends(cluster, there):
 def test_a_first_process_without_a_handler_is_killed_when_the_grace_is_over(cluster, there):
     there.create(job(cluster, SLEEP, template={"terminationGracePeriodSeconds": 1}))
     until(lambda: there.is_up(0))
-    name = there.pod(0).metadata.name
+    pod = there.pod(0)
 
-    there.core.delete_namespaced_pod(name, there.name)
+    there.core.delete_namespaced_pod(pod.metadata.name, there.name)
 
-    gone = there.pod_where(lambda seen: exit_code(seen) is not None, name)
+    gone = there.pod_where(lambda seen: exit_code(seen) is not None, **after(pod))
     assert exit_code(gone) == 137
     assert gone.status.container_statuses[0].state.terminated.reason == "Error"
 

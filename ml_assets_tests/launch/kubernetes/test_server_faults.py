@@ -14,6 +14,7 @@ from ml_assets_tests.launch.kubernetes.sample_jobs import (
     OBEDIENT,
     SLEEP,
     Namespace,
+    after,
     condition,
     ended,
     has,
@@ -224,22 +225,22 @@ def test_an_access_review_answers_by_the_role(server, cluster, tmp_path):
 def test_a_pod_that_is_taken_away_says_by_whom(server, cluster, there, lose, reason):
     there.create(job(cluster, OBEDIENT))
     until(lambda: there.is_up(0))
-    name = there.pod(0).metadata.name
+    pod = there.pod(0)
 
-    getattr(server, lose)(name)
+    getattr(server, lose)(pod.metadata.name)
 
-    gone = there.pod_where(lambda seen: seen.status.phase == "Failed", name)
+    gone = there.pod_where(lambda seen: seen.status.phase == "Failed", **after(pod))
     assert condition(gone, "DisruptionTarget").reason == reason
 
 
 def test_a_pod_that_the_kubelet_evicts_is_failed_and_says_why(server, cluster, there):
     there.create(job(cluster, SLEEP))
     until(lambda: there.is_up(0))
-    name = there.pod(0).metadata.name
+    pod = there.pod(0)
 
-    server.evict_for_pressure(name)
+    server.evict_for_pressure(pod.metadata.name)
 
-    gone = there.pod_where(lambda seen: seen.status.phase == "Failed", name)
+    gone = there.pod_where(lambda seen: seen.status.phase == "Failed", **after(pod))
     assert gone.status.reason == "Evicted"
     assert gone.status.message == "The node was low on resource: memory. "
     assert condition(gone, "DisruptionTarget").reason == "TerminationByKubelet"
