@@ -60,12 +60,12 @@ def test_a_quota_that_is_too_small_is_told_with_its_numbers(stage, refused):
         "apiVersion": "v1",
         "kind": "ResourceQuota",
         "metadata": {"name": "team"},
-        "spec": {"hard": {"requests.memory": "3Gi"}},
+        "spec": {"hard": {"requests.memory": "1Gi"}},  # not one pod: no other cause may come first
     }
     stage.cluster.server.apply(quota)
     told = refused(TrainingFailed)
     assert "quota of the namespace is too small" in told
-    assert "limited: requests.memory=3Gi" in told
+    assert "limited: requests.memory=1Gi" in told
 
 
 def test_a_namespace_that_is_not_there_is_named(stage, refused):
