@@ -20,7 +20,7 @@ from dagster._core.scheduler.instigation import (
     TickStatus,
 )
 from dagster._core.storage.tags import SCHEDULED_EXECUTION_TIME_TAG
-from dagster._utils.error import SerializableErrorInfo
+from dagster_shared.error import SerializableErrorInfo
 
 from ml_assets.errors import DataRejected, RefusedByGate, SourceError
 from ml_assets.runs.reliability import Reliability, reliability
