@@ -3,37 +3,44 @@
 import base64
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 
 from ml_assets_tests.launch.kubernetes.server import ApiServer
-from ml_assets_tests.storage.s3_server import BUCKET, SECRET, s3_server
+from ml_assets_tests.storage.s3_server import BUCKET, SECRET, S3Server, s3_server
 from ml_assets_tests.worlds import irises
 from ml_assets_tests.worlds.world import World
 
 pytestmark = [pytest.mark.daemon, pytest.mark.timeout(900)]  # a walk, each program in a pod
 
 
+def world_on(store: S3Server, server: ApiServer, folder: Path) -> World:
+    """A home whose programs run in pods."""
+    keys = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+    data = {key: base64.b64encode(os.environ[key].encode()).decode() for key in keys}
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "ml-assets-training"}}
+    server.apply({**secret, "data": data})
+    world = World(
+        folder,
+        {
+            "ML_ASSETS_LAUNCHER": "kubernetes",
+            "ML_ASSETS_OBJECTS": f"s3://{BUCKET}/state",
+            "ML_ASSETS_TRAINING_IMAGE": "registry.example/training@sha256:" + "5" * 64,
+            "KUBECONFIG": str(server.write_kubeconfig(folder / "kubeconfig")),
+            "AWS_ENDPOINT_URL": store.endpoint,
+        },
+    )
+    irises.plant(world.pipelines, world.sources)
+    return world
+
+
 def test_a_pipeline_is_released_from_a_cluster_and_nothing_is_left_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with s3_server(monkeypatch) as store, ApiServer() as server:
-        keys = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
-        data = {key: base64.b64encode(os.environ[key].encode()).decode() for key in keys}
-        secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "ml-assets-training"}}
-        server.apply({**secret, "data": data})
-        world = World(
-            tmp_path,
-            {
-                "ML_ASSETS_LAUNCHER": "kubernetes",
-                "ML_ASSETS_OBJECTS": f"s3://{BUCKET}/state",
-                "ML_ASSETS_TRAINING_IMAGE": "registry.example/training@sha256:" + "5" * 64,
-                "KUBECONFIG": str(server.write_kubeconfig(tmp_path / "kubeconfig")),
-                "AWS_ENDPOINT_URL": store.endpoint,
-            },
-        )
-        irises.plant(world.pipelines, world.sources)
+        world = world_on(store, server, tmp_path)
         world.cli("run", "irises")
         status = world.status("irises")
         assert status["release"]["decision"] == "passed"
@@ -45,4 +52,28 @@ def test_a_pipeline_is_released_from_a_cluster_and_nothing_is_left_there(
         again = world.cli("run", "irises")
         assert "skip  irises/trained_model" in again and "make  " not in again
         assert len(server.calls) == calls, "what is finished asks no cluster"
+        assert server.failures == []
+
+
+def test_what_is_done_with_a_release_is_done_in_pods_and_its_objects_come_from_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with s3_server(monkeypatch) as store, ApiServer() as server:
+        world = world_on(store, server, tmp_path)
+        world.cli("run", "irises")
+        shutil.rmtree(tmp_path / "state" / "objects")  # the disk of its pod was ephemeral
+        world.cli("export", "irises", "--to", str(tmp_path / "card"))
+        world.cli("verify", str(tmp_path / "card"))
+        before = len(server.calls.of("create", "jobs"))
+        flowers = (world.sources / "irises.csv").read_text().splitlines()[:4]
+        (tmp_path / "three.csv").write_text("\n".join(flowers) + "\n")
+        assert "prediction" in world.cli("predict", "irises", str(tmp_path / "three.csv"))
+        world.cli("tune-batch", "irises", "--batch", "24", "--processes", "1")
+        proof = json.loads(world.cli("prove", "irises", "--json"))
+        assert proof["verdict"] == "equal", proof
+        verbs = [call.name.split("-")[1] for call in server.calls.of("create", "jobs")][before:]
+        assert verbs[:2] == ["score", "measure"]
+        assert {*verbs[2:]} == {"sanity", "train", "score"}, "proved by pods"
+        assert server.pods() == []
+        assert [key for key in store.everything() if "/scratch/" in key] == []
         assert server.failures == []

@@ -203,7 +203,7 @@ class _Chronicle:
 
 def _last_runs(graph: PipelineGraph, store: SnapshotStore, objects: LocalObjects) -> dict[str, Any]:
     """The newest runs in short, and where all of them are side by side."""
-    place = Workplace(graph.spec, graph.folder, store, objects, read_settings().scratch)
+    place = Workplace(graph.spec, graph.folder, store, objects, read_settings())
     return {
         "last_runs": dg.MetadataValue.md(short_table(rows(place, SHORT)).markdown()),
         "experiments": dg.MetadataValue.url(Links.of().experiments(graph.name)),

@@ -85,7 +85,7 @@ class Replays:
     def _replay(self, base: CommitId, partition: str | None, rows: pl.DataFrame) -> CheckOutcome:
         settings = read_settings()
         objects = open_objects(settings.objects, settings.cache)
-        place = Workplace(self.graph.spec, self.graph.folder, self.store, objects, settings.scratch)
+        place = Workplace(self.graph.spec, self.graph.folder, self.store, objects, settings)
         found = replay(place, base, partition, rows, Random(f"{base}{partition}"))
         return CheckOutcome(
             CHECK_NAME,

@@ -1,11 +1,10 @@
 """The resume drill of a pipeline: a check on its checkpoints, a job that runs it, a schedule."""
 
 import random
-import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import dagster as dg
@@ -18,6 +17,7 @@ from ml_assets.automation.schedules import cron_of
 from ml_assets.errors import MlAssetsError, SpecError
 from ml_assets.launch.drill import DrillOutcome, resume_drill
 from ml_assets.launch.launcher import TrainJob
+from ml_assets.launch.passing import passing_launcher
 from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.settings import read_settings
 from ml_assets.storage.layout import Address
@@ -62,7 +62,8 @@ def drill_check(graph: PipelineGraph) -> dg.AssetChecksDefinition:
                 CHECK,
                 asset=graph.key("checkpoints"),
                 description="Trains the newest training set for a few steps, twice; one process of"
-                " the second training is killed. Both must end in the same weights, bit for bit.",
+                " the second training is killed, or one pod. Both must end in the same weights, bit"
+                " for bit.",
             )
         ],
         can_subset=True,  # so that it may say nothing
@@ -95,11 +96,9 @@ def drill(graph: PipelineGraph, store: SnapshotStore) -> DrillOutcome:
         TrainingFailed: its training fails without anybody's doing.
     """
     data = require_record(store, store.resolve("main"), Address(graph.name, "training_set"))
-    job = TrainJob(graph.name, graph.spec.model, graph.spec.training, data_ref(data))
-    scratch = read_settings().scratch
-    scratch.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="drill-", dir=scratch) as folder:
-        return resume_drill(job, Path(folder), random.Random())
+    spec = graph.spec
+    job = TrainJob(graph.name, spec.model, spec.training, data_ref(data), cluster=spec.cluster)
+    return resume_drill(job, partial(passing_launcher, read_settings(), "drill"), random.Random())
 
 
 def drill_job_name(graph: PipelineGraph) -> str:

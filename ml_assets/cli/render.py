@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import os
 
 from ml_assets.cli.exit_codes import DONE
 from ml_assets.settings import read_cluster, read_settings
@@ -30,10 +29,7 @@ def call(arguments: argparse.Namespace) -> int:
     from ml_assets.operations.render import as_list, as_yaml, job_order, rendered
     from ml_assets.spec.load import find_pipeline, load_spec, pipeline_folders
 
-    # only the folders of pipelines are looked at: nothing is stored, nothing is launched
-    unused = {"ML_ASSETS_OBJECTS": "", "ML_ASSETS_LAUNCHER": ""}
-    folders = pipeline_folders(read_settings({**os.environ, **unused}))
-    folder = find_pipeline(folders, arguments.pipeline)
+    folder = find_pipeline(pipeline_folders(read_settings()), arguments.pipeline)
     spec, cluster = load_spec(folder), read_cluster()
     order = job_order(spec, cluster, arguments.verb, arguments.nodes, arguments.attempt)
     said, made = rendered(order, cluster)

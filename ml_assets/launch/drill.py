@@ -1,24 +1,20 @@
-"""The resume drill: train a little twice, kill a process of the second one, compare the weights."""
+"""The resume drill: train a little twice, kill a part of the second one, compare the weights.
 
-import os
+Killed is what may go at any time: a process of this machine, or a pod of a cluster.
+"""
+
 import random
-import signal
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from ml_assets.errors import TrainingFailed
 from ml_assets.launch.launcher import TrainJob
-from ml_assets.launch.local import LocalLauncher
+from ml_assets.launch.passing import Passing
 from ml_assets.spec.events import Checkpoint, Event, Progress
-from ml_assets.spec.heartbeat import Heartbeat, heartbeat_file
-from ml_assets.spec.program import (
-    ModelManifest,
-    TrainResult,
-    training_world,
-)
+from ml_assets.spec.program import ModelManifest, TrainResult
 from ml_assets.spec.training import LightGbm
 
 SALT = "drill"
@@ -26,6 +22,7 @@ _STEPS = (60, 240, 960)
 """Steps of a drill; more where training was over before the kill came."""
 _EVERY_STEP = 1e-9
 """Minutes between checkpoints."""
+Opened = Callable[[], AbstractContextManager[Passing]]
 
 
 @dataclass(frozen=True)
@@ -45,12 +42,12 @@ class DrillOutcome:
     """From the kill to the next step that was saved."""
 
 
-def resume_drill(job: TrainJob, folder: Path, draw: random.Random) -> DrillOutcome:
+def resume_drill(job: TrainJob, opened: Opened, draw: random.Random) -> DrillOutcome:
     """Hold a training, cut to a few steps, to its promise: a kill does not show in the weights.
 
     Args:
         job: what is trained in earnest; its session is not touched.
-        folder: for the two trainings, each with an object store of its own; the caller's to delete.
+        opened: a launcher for each of the two trainings, and a store of its own.
         draw: chooses the rank and the step.
 
     Raises:
@@ -58,23 +55,27 @@ def resume_drill(job: TrainJob, folder: Path, draw: random.Random) -> DrillOutco
         TrainingInterrupted: it was told to stop.
     """
     for steps in _STEPS[:-1]:
-        outcome = _turn(job, folder / str(steps), steps, draw)
+        outcome = _turn(job, opened, steps, draw)
         if outcome.seconds is not None or outcome.resumed is None:
             return outcome
-    return _turn(job, folder / str(_STEPS[-1]), _STEPS[-1], draw)
+    return _turn(job, opened, _STEPS[-1], draw)
 
 
-def _turn(job: TrainJob, folder: Path, steps: int, draw: random.Random) -> DrillOutcome:
+def _turn(job: TrainJob, opened: Opened, steps: int, draw: random.Random) -> DrillOutcome:
     """One drill of so many steps."""
-    short = short_job(job, steps)
-    whole = LocalLauncher(folder / "undisturbed").train(short, lambda _: None)
-    procs = training_world(job.model, job.training).procs
-    killer = Killer(folder / "killed", draw.randint(1, steps // 3), draw.randrange(procs))
-    try:
-        resumed = LocalLauncher(folder / "killed").train(short, killer.follow)
-    except TrainingFailed as error:
-        return judged(whole, None, killer, str(error))
-    return judged(whole, resumed, killer)
+    with opened() as undisturbed, opened() as hurt:
+        whole = undisturbed.launcher.train(_in(undisturbed, job, steps), lambda _: None)
+        ranks = hurt.launcher.world(job).processes
+        killer = Killer(hurt.launcher.kill, draw.randint(1, steps // 3), draw.randrange(ranks))
+        try:
+            resumed = hurt.launcher.train(_in(hurt, job, steps), killer.follow)
+        except TrainingFailed as error:
+            return judged(whole, None, killer, str(error))
+        return judged(whole, resumed, killer)
+
+
+def _in(room: Passing, job: TrainJob, steps: int) -> TrainJob:
+    return short_job(replace(job, data=room.lent(job.data)), steps)
 
 
 def short_job(job: TrainJob, steps: int) -> TrainJob:
@@ -91,14 +92,18 @@ def short_job(job: TrainJob, steps: int) -> TrainJob:
 
 
 class Killer:
-    """Follows a training, and ends one of its processes when it has saved so many steps."""
+    """Follows a training, and kills one of its ranks when it has saved so many steps.
 
-    def __init__(self, objects: Path, step: int, rank: int) -> None:
+    Args:
+        kill: session, attempt, rank -> whether that was there to be killed.
+    """
+
+    def __init__(self, kill: Callable[[str, int, int], bool], step: int, rank: int) -> None:
         self.rank = rank
         self.step = step
         self.killed: datetime | None = None
         self.went_on: datetime | None = None
-        self._objects = objects
+        self._kill_rank = kill
         self._resumed = False
 
     def follow(self, event: Event) -> None:
@@ -111,13 +116,8 @@ class Killer:
                 self.went_on = event.time
 
     def _kill(self, event: Checkpoint) -> None:
-        attempt = self._objects / "sessions" / event.session / "attempts" / str(event.attempt)
-        try:
-            data = heartbeat_file(attempt, self.rank).read_bytes()
-            os.kill(Heartbeat.model_validate_json(data).pid, signal.SIGKILL)
-        except (OSError, ValidationError):  # it is not there yet, or no longer
-            return
-        self.step, self.killed = event.step, datetime.now(UTC)
+        if self._kill_rank(event.session, event.attempt, self.rank):
+            self.step, self.killed = event.step, datetime.now(UTC)
 
 
 def judged(

@@ -1,11 +1,15 @@
 """Training sessions as local processes: one attempt's processes, followed to their end."""
 
+import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from pydantic import ValidationError
 
 from ml_assets.launch.attempts import POLL_SECONDS, Follower, Work
 from ml_assets.launch.events import attempt_numbers
@@ -17,6 +21,7 @@ from ml_assets.launch.session_launcher import SessionLauncher
 from ml_assets.launch.staging.mirror import SessionMirror
 from ml_assets.launch.standstill import Standstill
 from ml_assets.spec.cluster import ClusterSpec
+from ml_assets.spec.heartbeat import Heartbeat, heartbeat_file
 from ml_assets.spec.program import Request, World
 from ml_assets.spec.torchrun import RESTARTS, Start
 from ml_assets.storage.objects import LocalObjects
@@ -60,6 +65,16 @@ class LocalLauncher(SessionLauncher):
             Budgets(errors=retries),
             checkpoints,
         )
+
+    def kill(self, session: str, attempt: int, rank: int) -> bool:
+        """SIGKILL the process of a rank, for a drill; False: it does not run now."""
+        folder = SessionFolder(self._objects.path("sessions", session)).attempt(attempt)
+        try:
+            beat = Heartbeat.model_validate_json(heartbeat_file(folder, rank).read_bytes())
+            os.kill(beat.pid, signal.SIGKILL)
+        except (OSError, ValidationError):  # it is not there yet, or no longer
+            return False
+        return True
 
 
 class LocalRunner:

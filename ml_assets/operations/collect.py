@@ -9,6 +9,7 @@ import dataclasses
 import fcntl
 import shutil
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -31,6 +32,7 @@ from ml_assets.storage.s3 import S3Place
 from ml_assets.storage.s3_objects import S3Objects
 from ml_assets.storage.snapshots import MAIN, Busy, ByServer, Conflict, SnapshotStore, utc_now
 from ml_assets.storage.stores import open_snapshots
+from ml_assets.storage.tenants import enroll, told_of_others
 
 QUARANTINE = "quarantine/"
 MANIFESTS = ("/schema.json", "/model.json", "/manifest.json", "/result.json", "/request.json")
@@ -112,6 +114,8 @@ class Housekeeping:
         with exclusive(self.settings.home / "housekeeping.lock", "house-keeping", remedy):
             if not dry_run:
                 self._tag_releases()
+                with suppress(StoreAway):  # told below, where the objects are judged
+                    enroll(self.objects, self.settings.snapshots, again=True)
             plan = self.plan()
             tallies: dict[Kind, Tally] = {}
             for kind in KINDS:
@@ -157,7 +161,7 @@ class Housekeeping:
         try:
             if isinstance(self.objects, S3Objects):
                 return [
-                    *objects_on_s3(self.objects),
+                    *self._judged_here(self.objects),
                     *left_behind(self.objects, self.settings.scratch),
                 ]
             return objects(self.objects, self.settings.scratch, kept_at)
@@ -168,6 +172,15 @@ class Housekeeping:
             self._left.append(f"sessions and their checkpoints: {error}")
             found = objects(self.objects, self.settings.scratch)
             return [thing for thing in found if thing.kind not in ("sessions", "checkpoints")]
+
+    def _judged_here(self, store: S3Objects) -> list[Thing]:
+        """What lies on S3, as far as this house can tell whether anybody needs it."""
+        found = objects_on_s3(store)
+        told = told_of_others(store, self.settings.snapshots)
+        if not told:
+            return found
+        self._left.append(f"objects: {told}")
+        return [thing for thing in found if thing.kind == "scratch"]
 
     def _mlflow_locks(self) -> list[Thing]:
         """One for each training session: they pile up."""

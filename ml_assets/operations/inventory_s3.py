@@ -11,11 +11,12 @@ from ml_assets.operations.inventory import last_used, measure, session_used
 from ml_assets.operations.retention import Kind, Thing, checkpoints_of, report_of
 from ml_assets.spec.program import ModelManifest, Request
 from ml_assets.spec.staging import REQUEST, RESULT
+from ml_assets.storage.object_places import PASSING
 from ml_assets.storage.s3 import Item
 from ml_assets.storage.s3_objects import S3Objects
 
 _REQUEST: TypeAdapter[Request] = TypeAdapter(Request)
-_DEPTH = {"shards": 3, "models": 2, "reports": 3, "sessions": 2}
+_DEPTH = {"shards": 3, "models": 2, "reports": 3, "sessions": 2, PASSING: 2}
 """How many names lead to a thing."""
 _MANIFESTS = {"shards": "schema.json", "models": "model.json"}
 _CHECKPOINTS = "checkpoints/"
@@ -46,6 +47,9 @@ def _things(store: S3Objects, place: tuple[str, ...], items: Items) -> list[Thin
             return [_whole(store, "models", place, items, _needed_by_model(store, place))]
         case "shards":
             return [_whole(store, "shards", place, items)]
+        case "scratch":  # a command's own store: it was killed before it could delete it
+            name = f"{store.place.uri}/{'/'.join(place)}"
+            return [_thing(store, "scratch", name, place, items, _newest(items))]
         case _:
             return [_whole(store, "reports", place, items)]
 

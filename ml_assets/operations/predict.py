@@ -7,11 +7,9 @@ In a notebook::
     open_release("flight_delays").predict(frame)
 """
 
-import tempfile
 import warnings
 from dataclasses import dataclass, replace
 from io import BytesIO
-from pathlib import Path
 from typing import assert_never
 
 import numpy as np
@@ -21,7 +19,7 @@ from numpy.typing import NDArray
 from ml_assets.dataset.shards import write_rows_to_score
 from ml_assets.errors import RowsRefused
 from ml_assets.launch.launcher import ScoreJob
-from ml_assets.launch.local import LocalLauncher
+from ml_assets.launch.passing import passing_launcher
 from ml_assets.operations.feature_rows import make_feature_rows, meet_contract
 from ml_assets.operations.released import find_release, refusal_since
 from ml_assets.operations.rows import Rows, check_keys, check_rows, of_frame
@@ -169,12 +167,13 @@ class Predictor:
 
 def score(place: Workplace, release: LoadedModel, features: pl.DataFrame) -> NDArray[np.float64]:
     """What a model says of feature rows, by the program that trained and judged it."""
-    place.scratch.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="predict-", dir=place.scratch) as folder:
-        data = write_rows_to_score(features, release.manifest, Path(folder))
-        threads = place.spec.training.threads
-        job = ScoreJob(place.name, release.model, data, "holdout", threads)
-        return _read(LocalLauncher(Path(folder)).score(job, _ignore))
+    with passing_launcher(place.settings, "predict") as passing:
+        shards = passing.objects.folder("shards", place.name)
+        data = write_rows_to_score(features, release.manifest, shards)
+        model = passing.lent(release.model)
+        spec = place.spec
+        job = ScoreJob(place.name, model, data, "holdout", spec.training.threads, spec.cluster)
+        return _read(passing.launcher.score(job, _ignore))
 
 
 def feature_columns(manifest: ModelManifest) -> Columns:

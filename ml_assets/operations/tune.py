@@ -1,7 +1,6 @@
 """Which batch size, processes and threads train fastest here: short runs of the real program."""
 
 import os
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -12,8 +11,9 @@ from pydantic import ValidationError
 
 from ml_assets.errors import SpecError, StorageError, TrainingFailed
 from ml_assets.launch.launcher import MeasureJob
-from ml_assets.launch.local import LocalLauncher
+from ml_assets.launch.passing import Passing, passing_launcher
 from ml_assets.operations.workplace import Workplace
+from ml_assets.spec.cluster import cluster_problems
 from ml_assets.spec.program import MeasureResult, Ref
 from ml_assets.spec.records import StageRecord
 from ml_assets.spec.training import LightGbm, TrainingSpec
@@ -63,15 +63,17 @@ class Sweep:
     settings: tuple[Setting, ...]
     steps: int = STEPS
 
+    @property
+    def on_cluster(self) -> bool:
+        return self.place.settings.launcher == "kubernetes"
+
     def cells(self) -> Iterator[Cell]:
         """Each setting by itself, one after the other; nothing of them stays on disk."""
-        self.place.scratch.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix="tune-", dir=self.place.scratch) as folder:
-            launcher = LocalLauncher(Path(folder), retries=0, restarts=0)
+        with passing_launcher(self.place.settings, "tune", retries=0, restarts=0) as passing:
             for setting in self.settings:
-                yield self._cell(launcher, setting)
+                yield self._cell(passing, setting)
 
-    def _cell(self, launcher: LocalLauncher, setting: Setting) -> Cell:
+    def _cell(self, passing: Passing, setting: Setting) -> Cell:
         spec = self.place.spec
         asked = {
             **spec.training.model_dump(),
@@ -83,9 +85,13 @@ class Sweep:
             training = TrainingSpec.model_validate(asked)
         except ValidationError as error:
             return Cell(setting, None, error.errors()[0]["msg"].removeprefix("Value error, "))
-        job = MeasureJob(spec.name, spec.model, training, self.data, self.steps)
+        wrong = cluster_problems(spec.cluster, spec.model, training) if self.on_cluster else ()
+        if wrong:
+            return Cell(setting, None, wrong[0].said)
+        data = passing.lent(self.data)
+        job = MeasureJob(spec.name, spec.model, training, data, self.steps, spec.cluster)
         try:
-            return Cell(setting, launcher.measure(job), "")
+            return Cell(setting, passing.launcher.measure(job), "")
         except TrainingFailed as error:
             return Cell(setting, None, why_not(str(error)))
 
@@ -111,7 +117,7 @@ def open_sweep(
         )
     training = spec.training
     chosen = product(
-        sorted({*processes} or {1, min(os.cpu_count() or 1, training.microbatches)}),
+        sorted({*processes} or _processes(place)),
         sorted({*threads} or {training.threads}),
         sorted({*batches} or _around(training.batch_size, training.microbatches)),
     )
@@ -158,6 +164,14 @@ def _row(cell: Cell) -> dict[str, Any]:
         return {**row, "why_not": cell.why_not}
     left_out = {"schema_version", "verb", "session", "attempt", "outcome"}
     return {**row, **cell.measured.model_dump(exclude=left_out)}
+
+
+def _processes(place: Workplace) -> set[int]:
+    """One, and as many as this machine has cores; on a cluster as many as the spec spreads."""
+    training = place.spec.training
+    if place.settings.launcher == "kubernetes":
+        return {training.processes}
+    return {1, min(os.cpu_count() or 1, training.microbatches)}
 
 
 def _around(batch: int, microbatches: int) -> set[int]:

@@ -21,7 +21,7 @@ class Workplace:
     """Holds the feature function and the contracts that the spec names."""
     store: SnapshotStore
     objects: LocalObjects
-    scratch: Path
+    settings: Settings
 
     @property
     def name(self) -> str:
@@ -41,5 +41,5 @@ def open_pipeline(name: str, settings: Settings | None = None) -> Workplace:
         folder=folder,
         store=open_snapshots(found.snapshots),
         objects=open_objects(found.objects, found.cache),
-        scratch=found.scratch,
+        settings=found,
     )

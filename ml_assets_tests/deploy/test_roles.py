@@ -89,6 +89,7 @@ def test_the_launcher_may_do_what_it_does_and_no_more(server: ApiServer, tmp_pat
     every.ask("tail", pod.name, 5)
     every.ask("happenings", job.uid)
     every.ask("queue_word", job, "nowhere")
+    every.ask("delete_pod", pod.name)
     every.ask("delete", SELECTOR, within=1.0)  # by force: the pod takes no notice of TERM
 
     assert every.left == set()

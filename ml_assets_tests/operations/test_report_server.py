@@ -2,12 +2,15 @@
 
 import http.client
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from ml_assets.errors import SettingsError
 from ml_assets.operations.report_server import serving_reports
+from ml_assets.storage.s3_objects import S3Objects
+from ml_assets_tests.storage.s3_server import BUCKET, s3_server
 from ml_assets_tests.worlds.world import free_ports
 
 PAGE = "0123456789abcdef.html"
@@ -113,3 +116,19 @@ def test_the_page_of_runs_is_made_when_it_is_asked_for(tmp_path: Path) -> None:
         assert ask(port, "/irises/experiments.html", host="evil.example")[0] == 404
         assert ask(port, "/../experiments.html")[0] == 404
     assert made == ["irises", "tulips"]
+
+
+def test_a_page_that_another_home_put_into_the_store_is_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (port,) = free_ports(1)
+    with s3_server(monkeypatch):
+        other, own = (S3Objects(tmp_path / n, f"s3://{BUCKET}/state") for n in ("other", "own"))
+        refresh = partial(own.refresh, "reports")
+        url = f"http://127.0.0.1:{port}"
+        with serving_reports(own.root / "reports", url, refresh=refresh):
+            assert ask(port, f"/irises/{PAGE}")[0] == 404
+            for page in ("<p>released</p>", "<p>rolled back</p>"):
+                other.write_bytes(page.encode(), "reports", "irises", PAGE)
+                assert PAGE in ask(port, "/")[1]
+                assert ask(port, f"/irises/{PAGE}")[1] == page

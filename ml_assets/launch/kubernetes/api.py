@@ -161,6 +161,10 @@ class KubernetesApi:
                     f" nodes; `kubectl delete jobs,pods,services -l {selector}`."
                 )
 
+    def delete_pod(self, name: str) -> None:
+        """Delete a pod without a grace, as if its node were gone; nothing where there is none."""
+        self._delete("pods", name, {"propagationPolicy": "Background", "gracePeriodSeconds": 0})
+
     # --- what goes on -----------------------------------------------------------------------------
 
     def all_of(self, kind: Listed, selector: str) -> Page:

@@ -91,7 +91,7 @@ class Following:
             ClusterRefused, ClusterAway: the cluster does not let us see it any more.
             StoreRefuses: the object store does not.
         """
-        selector = selector_of(self._order.session)
+        selector = selector_of(self._order.session, self._order.mark)
         with JobWatch(self._api, selector) as watch, LogFollower(self._api, self._log) as log:
             while True:
                 seen = watch.now()

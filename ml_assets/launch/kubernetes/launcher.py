@@ -38,10 +38,9 @@ class KubernetesLauncher(SessionLauncher):
     ) -> None:
         api = api or KubernetesApi(settings.namespace)
         beside = f"{objects.place.uri}/{SESSIONS}/{{session}}/checkpoints"
-        super().__init__(
-            objects,
-            KubernetesRunner(api, settings, objects, goes_on),
-            keys,
-            budgets or Budgets(),
-            checkpoints or beside,
-        )
+        self._pods = KubernetesRunner(api, settings, objects, goes_on)
+        super().__init__(objects, self._pods, keys, budgets or Budgets(), checkpoints or beside)
+
+    def kill(self, session: str, attempt: int, rank: int) -> bool:
+        """Delete the pod of a rank without a grace, for a drill; False: it does not run now."""
+        return self._pods.kill(session, attempt, rank)

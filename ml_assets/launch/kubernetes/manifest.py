@@ -72,11 +72,13 @@ class JobOrder:
     """``s3://``: where the pods find what they are asked."""
     grace_seconds: int
     """From the notice to the end of the program: see ``save_seconds``."""
+    mark: str = ""
+    """Of a passing store: see ``names.slug_of``."""
 
     @property
     def name(self) -> str:
         """Of the Job and of the Service."""
-        return job_name(self.session, self.attempt)
+        return job_name(self.session, self.attempt, self.mark)
 
 
 def save_seconds(training: TrainingSpec | None, state_bytes: int | None = None) -> int:
@@ -200,12 +202,12 @@ def _failure_policy() -> Manifest:
 
 def _labels(order: JobOrder, settings: Cluster) -> dict[str, str]:
     bought = "spot" if order.spot else settings.bought
-    return labels(order.pipeline, order.session, order.attempt, order.verb, bought)
+    return labels(order.pipeline, order.session, order.attempt, order.verb, bought, order.mark)
 
 
 def _of_attempt(order: JobOrder) -> dict[str, str]:
     """Selects its pods and no others."""
-    return {SESSION_LABEL: slug_of(order.session), ATTEMPT_LABEL: str(order.attempt)}
+    return {SESSION_LABEL: slug_of(order.session, order.mark), ATTEMPT_LABEL: str(order.attempt)}
 
 
 def _annotations(order: JobOrder) -> dict[str, str]:

@@ -25,10 +25,14 @@ _SLUG_LENGTH = _LABEL_LENGTH - len(f"-a{MAX_ATTEMPT}") - len(f"-{MAX_NODES}")
 _SESSION = re.compile(r"([a-z][a-z0-9_]{0,62})-([a-z]{1,12})-([0-9a-f]{20})")
 
 
-def slug_of(session: str) -> str:
+def slug_of(session: str, mark: str = "") -> str:
     """A session's name as a DNS label that leaves room for the attempt and a pod's index.
 
     Two sessions never share one: the digest in it is of the pipeline's whole name, too.
+
+    Args:
+        mark: of the store that it lies in, where that is a passing one: the same work in another
+            store is another Job.
 
     Raises:
         ValueError: it is no name of a session.
@@ -37,20 +41,24 @@ def slug_of(session: str) -> str:
     if found is None:
         raise ValueError(f"{session!r} is no session: it is <pipeline>-<verb>-<20 hexadecimal>")
     pipeline, verb, digest = found[1], found[2], found[3]
-    room = _SLUG_LENGTH - len(f"-{verb}-{digest}")
+    rest = f"-{verb}-{digest}" + (f"-{mark}" if mark else "")
+    room = _SLUG_LENGTH - len(rest)
     kept = pipeline if len(pipeline) <= room else _marked(pipeline, room)
-    return f"{kept}-{verb}-{digest}".replace("_", "-")
+    return f"{kept}{rest}".replace("_", "-")
 
 
-def job_name(session: str, attempt: int) -> str:
+def job_name(session: str, attempt: int, mark: str = "") -> str:
     """The name of an attempt's Job and of its Service: it cannot be created twice.
+
+    Args:
+        mark: see ``slug_of``.
 
     Raises:
         ValueError: it is no name of a session, or no number of an attempt.
     """
     if not 1 <= attempt <= MAX_ATTEMPT:
         raise ValueError(f"attempt {attempt} of {session} is none from 1 to {MAX_ATTEMPT}")
-    return f"{slug_of(session)}-a{attempt}"
+    return f"{slug_of(session, mark)}-a{attempt}"
 
 
 def pod_host(job: str, index: int) -> str:
@@ -63,21 +71,21 @@ def pipeline_label(pipeline: str) -> str:
     return _marked(pipeline, _LABEL_LENGTH) if pipeline.endswith("_") else pipeline
 
 
-def selector_of(session: str | None = None) -> str:
+def selector_of(session: str | None = None, mark: str = "") -> str:
     """Selects what a session has on the cluster; None: what every session has."""
     ours = f"{NAME_LABEL}={APPLICATION},{MANAGED_BY_LABEL}={MANAGED_BY}"
-    return ours if session is None else f"{ours},{SESSION_LABEL}={slug_of(session)}"
+    return ours if session is None else f"{ours},{SESSION_LABEL}={slug_of(session, mark)}"
 
 
 def labels(
-    pipeline: str, session: str, attempt: int, verb: str, price_class: str
+    pipeline: str, session: str, attempt: int, verb: str, price_class: str, mark: str = ""
 ) -> dict[str, str]:
     """Of the Job, its pods and its Service alike."""
     return {
         NAME_LABEL: APPLICATION,
         MANAGED_BY_LABEL: MANAGED_BY,
         PIPELINE_LABEL: pipeline_label(pipeline),
-        SESSION_LABEL: slug_of(session),
+        SESSION_LABEL: slug_of(session, mark),
         ATTEMPT_LABEL: str(attempt),
         VERB_LABEL: verb,
         PRICE_CLASS_LABEL: price_class,

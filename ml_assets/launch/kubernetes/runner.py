@@ -37,6 +37,7 @@ from ml_assets.spec.cluster import ClusterSpec, over_nodes
 from ml_assets.spec.events import Checkpoint
 from ml_assets.spec.program import Request, TrainRequest, World
 from ml_assets.spec.staging import REQUEST, attempt_of
+from ml_assets.storage.object_places import mark_of
 from ml_assets.storage.objects import write_whole
 from ml_assets.storage.s3_objects import S3Objects
 
@@ -70,6 +71,7 @@ class KubernetesRunner:
         self._api = api
         self._settings = settings
         self._objects = objects
+        self._mark = mark_of(objects.place.uri)
         self._goes_on = goes_on
 
     def spread(self, world: World, cluster: ClusterSpec) -> World:
@@ -83,7 +85,7 @@ class KubernetesRunner:
     def adopt(self, work: Work[Any]) -> Request | None:
         """See ``AttemptRunner.adopt``: the newest attempt, if its Job is there."""
         numbers = SessionMirror(work.folder, self._objects).adopt()
-        jobs = self._api.jobs(selector_of(work.folder.session))
+        jobs = self._api.jobs(selector_of(work.folder.session, self._mark))
         there = {job.labels.get(ATTEMPT_LABEL) for job in jobs if not job.deleting}
         if not numbers or str(numbers[-1]) not in there:
             return None
@@ -110,11 +112,21 @@ class KubernetesRunner:
         """See ``AttemptRunner.leave``. What cannot be done now costs no result that is there."""
         number = max(attempt_numbers(work.folder.root))
         try:
-            self._api.delete(selector_of(work.folder.session), _LEAVE_SECONDS)
+            self._api.delete(selector_of(work.folder.session, self._mark), _LEAVE_SECONDS)
             SessionMirror(work.folder, self._objects).vouch(number)
         except (ClusterAway, ClusterRefused, StoreAway) as error:
             folder, session = work.folder.attempt(number), work.folder.session
             append_warning(folder, session, number, f"Not all could be cleared away: {error}")
+
+    def kill(self, session: str, attempt: int, rank: int) -> bool:
+        """Delete the pod that a rank of an attempt runs in, without a grace; False: none does."""
+        request = _begun(SessionFolder(self._objects.path("sessions", session)), attempt)
+        index = rank // request.world.procs
+        for pod in self._api.pods(self._selector(session, attempt)):
+            if pod.index == index and pod.started and not pod.lost:
+                self._api.delete_pod(pod.name)
+                return True
+        return False
 
     # --- the beginning ----------------------------------------------------------------------------
 
@@ -141,6 +153,7 @@ class KubernetesRunner:
             spot=work.spot,
             request=address,
             grace_seconds=save_seconds(training, _largest_checkpoint(work.folder)),
+            mark=self._mark,
         )
 
     def _create(self, order: JobOrder) -> None:
@@ -194,13 +207,16 @@ class KubernetesRunner:
 
         What never began has nothing to save, and gets no time for it.
         """
-        selector = f"{selector_of(order.session)},{ATTEMPT_LABEL}={order.attempt}"
+        selector = self._selector(order.session, order.attempt)
         grace = order.grace_seconds + HAND_OVER_SECONDS if began else 0
         self._api.delete(selector, grace + _SLACK_SECONDS)
 
     def _clear_behind(self, order: JobOrder) -> None:
         with suppress(MlAssetsError):  # ``leave`` sees to what is left
             self._clear(order)
+
+    def _selector(self, session: str, attempt: int) -> str:
+        return f"{selector_of(session, self._mark)},{ATTEMPT_LABEL}={attempt}"
 
     def _bought(self, order: JobOrder) -> PriceClass:
         return "spot" if order.spot else self._settings.bought

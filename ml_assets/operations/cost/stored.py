@@ -45,10 +45,10 @@ def stored(place: Workplace, kept_at: str | None) -> Stored:
     """
     counts, left_out = _Counts(), ""
     try:
-        things = objects(place.objects, place.scratch, kept_at)
+        things = objects(place.objects, place.settings.scratch, kept_at)
     except StoreAway as error:
         left_out = f"checkpoints: {error}"
-        things = objects(place.objects, place.scratch)
+        things = objects(place.objects, place.settings.scratch)
     for thing in things:
         _count(thing, counts)
     for entry in place.store.list(place.store.resolve(MAIN)):

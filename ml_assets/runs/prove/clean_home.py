@@ -7,13 +7,13 @@ snapshots, the ledger as it was, a model that was compared with or begun from.
 import os
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import dagster as dg
 
-from ml_assets.errors import SettingsError, StorageError
+from ml_assets.errors import SettingsError, StorageError, StoreAway
 from ml_assets.registry.records.run_history import Made
 from ml_assets.runs import home
 from ml_assets.runs.prove.claim import address_of
@@ -21,8 +21,9 @@ from ml_assets.settings import Settings, environment_apart, read_settings
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.program import Ref
 from ml_assets.storage.layout import Address
-from ml_assets.storage.object_places import open_objects
+from ml_assets.storage.object_places import open_objects, passing_place
 from ml_assets.storage.objects import LocalObjects
+from ml_assets.storage.s3 import S3Place
 from ml_assets.storage.snapshots import MAIN, CommitId, SnapshotStore
 from ml_assets.storage.stores import open_snapshots
 from ml_assets.storage.trust import local_public_key
@@ -114,8 +115,10 @@ def clean_home(settings: Settings, keep: Path | None) -> Iterator[CleanHome]:
             folder = Path(stack.enter_context(temporary))
         else:
             folder = _empty(keep.expanduser().resolve())
-        trusted = local_public_key(settings.snapshots)
-        stack.enter_context(_environment(environment_apart(settings, folder, trusted)))
+        wanted = environment_apart(settings, folder, local_public_key(settings.snapshots))
+        if settings.launcher == "kubernetes":
+            wanted["ML_ASSETS_OBJECTS"] = stack.enter_context(_place_of_pods(settings, keep))
+        stack.enter_context(_environment(wanted))
         apart = read_settings()
         home.prepare(apart)
         instance = stack.enter_context(dg.DagsterInstance.get())
@@ -127,6 +130,18 @@ def clean_home(settings: Settings, keep: Path | None) -> Iterator[CleanHome]:
             open_snapshots(settings.snapshots),
             open_objects(settings.objects, settings.cache),
         )
+
+
+@contextmanager
+def _place_of_pods(settings: Settings, keep: Path | None) -> Iterator[str]:
+    """The clean home's objects where its pods reach them, too; kept ones stay a day."""
+    address = passing_place(settings.objects, "prove")
+    try:
+        yield address
+    finally:
+        if keep is None:
+            with suppress(StoreAway):  # then house-keeping deletes it
+                S3Place(address).discard_below()
 
 
 def _empty(folder: Path) -> Path:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ from ml_assets.spec.training import RELEASE
 from ml_assets.storage.layout import Address, read_record
 from ml_assets.storage.objects import LocalObjects
 from ml_assets.storage.snapshots import MAIN
+from ml_assets.storage.trust import keys_of
 
 
 @dataclass(frozen=True)
@@ -124,8 +126,10 @@ class ModelWalk:
     def _failure(self, objects: LocalObjects, training: RunRecord, data: StageRecord) -> str | None:
         """How a training without a result ended; None where nothing says that it would again."""
         if checks_of(self.graph):
-            launcher = LocalLauncher(objects)
-            sanity = launcher.known_sanity(sanity_job(self.graph, data_ref(data)))
+            # asked, not started: wherever it was examined, what it left is read here
+            keys = partial(keys_of, self.home.settings.snapshots)
+            known = LocalLauncher(objects, keys=keys)
+            sanity = known.known_sanity(sanity_job(self.graph, data_ref(data)))
             if sanity and sanity.failed:
                 return f"not sane: {', '.join(check.name for check in sanity.failed)}"
         session = session_here(objects, training.session)

@@ -1,0 +1,41 @@
+"""Two homes on one cluster and one store: whose word counts for a score that is there."""
+
+import pytest
+
+from ml_assets.launch.launcher import ScoreJob
+from ml_assets.storage.trust import local_public_key
+from ml_assets_tests.launch.kubernetes.stage import ONE_NODE, Stage
+from ml_assets_tests.storage.s3_server import s3_server
+
+pytestmark = [pytest.mark.daemon, pytest.mark.timeout(900)]
+
+
+@pytest.fixture
+def store(monkeypatch):
+    with s3_server(monkeypatch) as found:
+        yield found
+
+
+def test_a_score_counts_in_a_home_that_trusts_its_key_and_in_no_other(
+    tmp_path, cluster, store, undisturbed, monkeypatch
+):
+    first = Stage(tmp_path / "first", cluster, store).furnish()
+
+    def score(home: Stage) -> str:
+        data = home.job().data
+        job = ScoreJob("demo", undisturbed[1].model, data, "holdout", cluster=ONE_NODE)
+        made = home.launcher(keys=home.home / "keys").score(job, lambda _: None)
+        return made.predictions.sha256
+
+    def jobs() -> list[str]:
+        return [call.name[-3:] for call in cluster.server.calls.of("create", "jobs")]
+
+    scored = score(first)
+    assert jobs() == ["-a1"]
+    with monkeypatch.context() as trusting:
+        trusting.setenv("ML_ASSETS_TRUSTED_KEYS", local_public_key(first.home / "keys"))
+        assert score(first.other_home(tmp_path / "trusting")) == scored
+    assert jobs() == ["-a1"], "it was taken over, and not scored again"
+    assert score(first.other_home(tmp_path / "stranger")) == scored
+    assert jobs() == ["-a1", "-a2"]
+    assert first.left() == []
