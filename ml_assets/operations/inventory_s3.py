@@ -18,7 +18,7 @@ from ml_assets.storage.s3_objects import S3Objects
 _REQUEST: TypeAdapter[Request] = TypeAdapter(Request)
 _DEPTH = {"shards": 3, "models": 2, "reports": 3, "sessions": 2, PASSING: 2}
 """How many names lead to a thing."""
-_MANIFESTS = {"shards": "schema.json", "models": "model.json"}
+_MODEL = "model.json"
 _CHECKPOINTS = "checkpoints/"
 Items = Sequence[Item]
 
@@ -57,11 +57,11 @@ def _things(store: S3Objects, place: tuple[str, ...], items: Items) -> list[Thin
 def _whole(
     store: S3Objects, kind: Kind, place: tuple[str, ...], items: Items, needs: tuple[str, ...] = ()
 ) -> Thing:
-    """A folder is as old as its manifest, which is written again when it is used again."""
-    manifest = f"/{_MANIFESTS.get(kind, '')}"
-    marks = [item for item in items if kind in _MANIFESTS and item.name.endswith(manifest)]
+    """As old as what was put there last: its manifest, which is written again when it is used
+    again, or a file of somebody who put the same there at the same time.
+    """
     name = PurePosixPath(place[-1]).stem if kind == "reports" else place[-1]
-    return _thing(store, kind, name, place, items, _newest(marks or items), needs=needs)
+    return _thing(store, kind, name, place, items, _newest(items), needs=needs)
 
 
 def _session(store: S3Objects, place: tuple[str, ...], items: Items) -> list[Thing]:
@@ -128,7 +128,7 @@ def _needed_by_model(store: S3Objects, place: tuple[str, ...]) -> tuple[str, ...
     """Its session has its curves, and its page tells of it."""
     page = report_of(place[-1])
     try:
-        data = store.place.read("/".join([*place, _MANIFESTS["models"]]))
+        data = store.place.read("/".join([*place, _MODEL]))
         return page, ModelManifest.model_validate_json(data or b"").session
     except ValidationError:
         return (page,)
