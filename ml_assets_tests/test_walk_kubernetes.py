@@ -55,6 +55,7 @@ def test_a_pipeline_is_released_from_a_cluster_and_nothing_is_left_there(
         assert server.failures == []
 
 
+@pytest.mark.timeout(1800)  # two walks and more
 def test_what_is_done_with_a_release_is_done_in_pods_and_its_objects_come_from_the_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -64,14 +65,15 @@ def test_what_is_done_with_a_release_is_done_in_pods_and_its_objects_come_from_t
         shutil.rmtree(tmp_path / "state" / "objects")  # the disk of its pod was ephemeral
         world.cli("export", "irises", "--to", str(tmp_path / "card"))
         world.cli("verify", str(tmp_path / "card"))
-        before = len(server.calls.of("create", "jobs"))
+        before = len(server.calls.of("delete", "jobs"))
         flowers = (world.sources / "irises.csv").read_text().splitlines()[:4]
         (tmp_path / "three.csv").write_text("\n".join(flowers) + "\n")
         assert "prediction" in world.cli("predict", "irises", str(tmp_path / "three.csv"))
         world.cli("tune-batch", "irises", "--batch", "24", "--processes", "1")
         proof = json.loads(world.cli("prove", "irises", "--json"))
         assert proof["verdict"] == "equal", proof
-        verbs = [call.name.split("-")[1] for call in server.calls.of("create", "jobs")][before:]
+        cleared = server.calls.of("delete", "jobs")[before:]
+        verbs = [call.name.split("-")[1] for call in cleared]
         assert verbs[:2] == ["score", "measure"]
         assert {*verbs[2:]} == {"sanity", "train", "score"}, "proved by pods"
         assert server.pods() == []

@@ -46,8 +46,8 @@ def scratch(stage: Stage) -> list[str]:
     return [*there, *map(str, (stage.home / "scratch").glob("*"))]
 
 
-def made(stage: Stage) -> list[str]:
-    return [call.name for call in stage.cluster.server.calls.of("create", "jobs")]
+def cleared(stage: Stage) -> list[str]:
+    return [call.name for call in stage.cluster.server.calls.of("delete", "jobs")]
 
 
 def test_a_drill_deletes_a_pod_and_the_weights_are_the_same(stage):
@@ -77,7 +77,7 @@ def test_the_same_score_twice_at_once_is_two_jobs_and_equals_that_of_this_machin
         ScoreJob("demo", model, data, "holdout"), lambda _: None
     )
     assert scores == [here.predictions.sha256] * 2
-    assert len(set(made(stage))) == 2
+    assert len(set(cleared(stage))) == 2
     assert stage.left() == [] and scratch(stage) == []
 
 
