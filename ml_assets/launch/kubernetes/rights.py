@@ -1,6 +1,6 @@
 """What we have to be allowed in our namespace, asked before anything is made there.
 
-A training that may be begun but not followed, or not ended, would be found out hours later, and stay.
+A training that may be begun but not followed, or not ended, would be found out hours later.
 """
 
 from dataclasses import dataclass
@@ -28,8 +28,8 @@ NEEDED = (
     *(Right(verb, "pods") for verb in ("list", "watch", "delete")),
     *(Right(verb, "services") for verb in ("create", "list", "delete")),
 )
-"""Those without which an attempt cannot be made, followed and cleared away. What the Role of deploy/
-grants beside them (logs, events, Kueue's queues) explains an end, and is no condition of it."""
+"""Those without which an attempt cannot be made, followed and cleared away. What the Role of
+deploy/ grants beside them (logs, events, Kueue's queues) explains an end, and is no condition."""
 
 
 def require_rights(calls: Calls, namespace: str) -> None:

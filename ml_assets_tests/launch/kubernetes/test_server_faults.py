@@ -279,11 +279,19 @@ def test_the_processes_of_a_pod_on_a_node_that_is_cut_off_run_on(server, cluster
     assert not alive(process)
 
 
+def waits(pod):
+    return pod.status.container_statuses[0].state.waiting
+
+
 def test_an_image_that_comes_back_is_pulled_at_the_next_try(server, cluster, there):
     server.images.failing[cluster.image] = "unauthorized: authentication required"
     there.create(job(cluster, "pass"))
     pod = there.pod_where(lambda seen: seen.status.container_statuses)
     until(lambda: "unauthorized" in there.warnings(pod.metadata.name))
+    server.clock.advance(1)
+    backs_off = there.pod_where(lambda seen: waits(seen).reason == "ImagePullBackOff")
+    assert waits(backs_off).message.startswith(f'Back-off pulling image "{cluster.image}": ErrImag')
+    assert "unauthorized" in waits(backs_off).message
     server.images.failing.clear()
     server.clock.advance(11)
     assert there.job_where(ended).status.succeeded == 1
