@@ -1,4 +1,4 @@
-"""`make test-cluster` holds whatever cluster KUBECONFIG names to the claims: here, our own server."""
+"""`make test-cluster` holds the cluster that KUBECONFIG names to the claims: here, our own."""
 
 import os
 import subprocess

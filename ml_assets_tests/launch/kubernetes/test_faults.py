@@ -76,8 +76,12 @@ def evict(index):
     return fault
 
 
-def lose(index):
+def cut_off(index):
     return lambda stage: stage.cluster.server.cut_off(stage.pod(index))
+
+
+def double(index):
+    return lambda stage: stage.cluster.server.double(stage.pod(index))
 
 
 def test_whichever_pod_is_taken_away_the_next_attempt_goes_on_in_the_same_bits(stage, undisturbed):
@@ -91,6 +95,18 @@ def test_whichever_pod_is_taken_away_the_next_attempt_goes_on_in_the_same_bits(s
     assert {one.goes_on for one in lost} == {World(nodes=2)}
     assert stage.left() == []
     assert stage.events == stage.told(job), "who comes later is told the same"
+
+
+@pytest.mark.daemon
+def test_a_pod_that_runs_on_beside_its_successor_changes_no_bit(stage, undisturbed):
+    job = stage.job()
+    with Saboteur(stage, cut_off(1), double(0)):
+        result = stage.launcher().train(job, stage.events.append)
+    assert (result.attempt, result.step) == (3, STEPS)
+    assert weights(result) == weights(undisturbed[1])
+    lost = [event.lost for event in named(stage.events, "warning") if event.lost]
+    assert [one.cause for one in lost] == ["NodeLost", "Superseded"]
+    assert stage.left() == []
 
 
 def test_a_killed_run_worker_leaves_the_job_running_and_the_next_one_adopts_it(stage, tmp_path):

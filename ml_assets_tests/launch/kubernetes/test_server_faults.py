@@ -341,8 +341,8 @@ def test_a_job_whose_service_never_comes_does_not_find_its_peers(server, cluster
 # --- Kueue ----------------------------------------------------------------------------------------
 
 
-def queued(cluster):
-    manifest = job(cluster, OBEDIENT)
+def queued(cluster, **how):
+    manifest = job(cluster, OBEDIENT, **how)
     manifest["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = "team-a"
     return manifest
 
@@ -355,7 +355,15 @@ def workload(there):
 
 
 def test_a_job_waits_for_its_queue_and_runs_when_that_is_there(server, cluster, there):
-    there.create(queued(cluster))
+    server.add_node("gpu-1", labels={"pool": "gpu", "zone": "a"})
+    flavors = {"resourceGroups": [{"coveredResources": [], "flavors": [{"name": "gpu"}]}]}
+    for kind, name, spec in (
+        ("ResourceFlavor", "gpu", {"nodeLabels": {"pool": "gpu"}}),
+        ("ClusterQueue", "training", flavors),
+    ):
+        meta = {"apiVersion": "kueue.x-k8s.io/v1beta1", "metadata": {"name": name}}
+        server.apply({**meta, "kind": kind, "spec": spec})
+    there.create(queued(cluster, template={"nodeSelector": {"zone": "a"}}))
     there.job_where(has("Suspended"))
     told = until(lambda: workload(there).get("QuotaReserved"))
     assert (told["status"], told["reason"]) == ("False", "Inadmissible")
@@ -370,8 +378,10 @@ def test_a_job_waits_for_its_queue_and_runs_when_that_is_there(server, cluster, 
     server.apply(queue)
     until(lambda: there.is_up(0))
     assert workload(there)["Admitted"]["status"] == "True"
+    assert there.pod(0).spec.node_name == "gpu-1", "the flavor says where it runs"
 
     server.kueue_preempt("claim")
+    assert there.read().spec.template.spec.node_selector == {"zone": "a"}, "as it was made"
     there.job_where(has("Suspended"))
     assert workload(there)["Evicted"]["reason"] == "Preempted"
 
