@@ -9,6 +9,7 @@ import yaml
 from kubernetes.config import incluster_config
 
 from ml_assets.errors import ClusterAway, ClusterRefused
+from ml_assets.launch.kubernetes import watch as watching
 from ml_assets.launch.kubernetes.api import AlreadyThere, Created, KubernetesApi
 from ml_assets.launch.kubernetes.causes import Verdict
 from ml_assets.launch.kubernetes.starting import StartUp, Stuck
@@ -311,6 +312,24 @@ def test_watches_that_end_and_versions_that_grow_old_hide_nothing(cluster, runni
     server.store.compact()
     server.preempt(running.now().pods[0].name)
     assert lost(running)[0].disrupted.reason == "PreemptionByScheduler"
+
+
+@pytest.mark.parametrize(
+    "slow",
+    [
+        lambda faults: faults.delay(0.1, times=8, verb="watch"),
+        lambda faults: faults.stall_watch(times=4),
+    ],
+    ids=["late", "stalled"],
+)
+def test_watches_that_come_late_or_say_nothing_hide_nothing(cluster, api, a_job, monkeypatch, slow):
+    monkeypatch.setattr(watching, "SILENCE_SECONDS", 0.5)
+    slow(cluster.server.faults)
+    api.create_job(a_job())
+    with JobWatch(api, SELECTOR) as watch:
+        until(lambda: any(pod.phase == "Running" for pod in watch.now().pods))
+        cluster.server.preempt(watch.now().pods[0].name)
+        assert lost(watch)[0].index == 0
 
 
 def test_an_api_that_is_down_for_a_while_hides_nothing(cluster, running):

@@ -157,6 +157,14 @@ def test_a_stalled_watch_says_nothing_until_its_time_is_over(server, cluster, th
     assert b"ADDED" in lines_of(there, timeout_seconds=1)
 
 
+def test_a_slow_watch_tells_all_of_it_late(server, cluster, there):
+    there.create(job(cluster, "pass", suspend=True))
+    server.faults.delay(0.2, verb="watch")
+    start = time.monotonic()
+    assert b"ADDED" in lines_of(there, timeout_seconds=1)
+    assert time.monotonic() - start >= 0.4, "the answer, and its first event"
+
+
 def test_dropped_watches_end(server, there):
     calls = len(server.calls)
     read = []
