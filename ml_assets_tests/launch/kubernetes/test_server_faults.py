@@ -277,12 +277,13 @@ def test_two_pods_of_one_index_can_live(server, cluster, there):
 def test_the_processes_of_a_pod_on_a_node_that_is_cut_off_run_on(server, cluster, there):
     there.create(job(cluster, SLEEP))
     until(lambda: there.is_up(0))
-    name = there.pod(0).metadata.name
+    name, folder = there.pod(0).metadata.name, server.root / there.pod(0).metadata.uid[:8]
 
     (process,) = server.cut_off(name)
 
     assert ended(there.job_where(ended)).reason == "BackoffLimitExceeded"
     assert name not in [pod.metadata.name for pod in there.pods()] and alive(process)
+    assert folder.is_dir(), "its volumes are its own as long as it runs"
     server.end_cut_off()
     assert not alive(process)
 
