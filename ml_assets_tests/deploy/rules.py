@@ -12,6 +12,9 @@ Rule = Callable[[Sequence[Object]], list[str]]
 
 OURS = "ml-assets/"
 MAY_HAVE_A_TOKEN = {"dagster-daemon", "dagster-operators-ui", "dagster-readers-ui"}
+MAY_HAVE_A_TOKEN |= {"dagster-webserver", "dagster-webserver-read-only"}
+MAY_HAVE_A_TOKEN |= {"dagster-dagster-user-deployments-ml-assets-code"}
+"""The last three: of the Helm chart, which gives one to all that it makes."""
 TRAINING = {"app.kubernetes.io/name": "ml-assets-training"}
 RUN = {"ml-assets.io/part": "run"}
 """Labels of pods that are not declared but created: by the launcher, and by Dagster's."""
