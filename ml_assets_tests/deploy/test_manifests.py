@@ -24,6 +24,7 @@ RULES = [
     rules.not_restricted,
     rules.unpinned,
     rules.unbounded,
+    rules.cramped,
     rules.loose_tokens,
     rules.dangling,
     rules.selects_nothing,
@@ -97,6 +98,12 @@ FAULTS: list[tuple[rules.Rule, Spoil]] = [
     (rules.unpinned, lambda o: deployment(o)["containers"][0].update(image="a/b:latest")),
     (rules.unpinned, lambda o: deployment(o)["containers"][0].update(image="r/ml-assets/a:1.2.3")),
     (rules.unbounded, lambda o: deployment(o)["containers"][0]["resources"].pop("limits")),
+    (
+        rules.cramped,
+        lambda o: named(o, "Deployment", "ml-assets-code")["spec"]["template"]["spec"][
+            "containers"
+        ][0]["resources"]["limits"].pop("ephemeral-storage"),
+    ),
     (
         rules.loose_tokens,
         lambda o: named(o, "Deployment", "ml-assets-code")["spec"]["template"]["spec"].pop(
