@@ -27,6 +27,10 @@ class Workplace:
     def name(self) -> str:
         return self.spec.name
 
+    @property
+    def scratch(self) -> Path:
+        return self.settings.scratch
+
 
 def open_pipeline(name: str, settings: Settings | None = None) -> Workplace:
     """Open a pipeline by its name; ``settings`` are read from the environment by default.

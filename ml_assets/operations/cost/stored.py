@@ -62,11 +62,11 @@ def _things(place: Workplace, kept_at: str | None) -> tuple[Sequence[Thing], str
     try:
         if isinstance(place.objects, S3Objects):
             return objects_on_s3(place.objects), ""
-        return objects(place.objects, place.settings.scratch, kept_at), ""
+        return objects(place.objects, place.scratch, kept_at), ""
     except StoreAway as error:
         if isinstance(place.objects, S3Objects):
             return [], f"objects: {error}"
-        return objects(place.objects, place.settings.scratch), f"checkpoints: {error}"
+        return objects(place.objects, place.scratch), f"checkpoints: {error}"
 
 
 def _count(thing: Thing, counts: _Counts) -> None:
