@@ -55,8 +55,8 @@ def test_a_pipeline_is_released_from_a_cluster_and_nothing_is_left_there(
         assert server.failures == []
 
 
-@pytest.mark.timeout(1800)  # two walks and more
-def test_what_is_done_with_a_release_is_done_in_pods_and_its_objects_come_from_the_store(
+@pytest.mark.timeout(1800)  # a walk, and what follows it
+def test_a_release_predicts_and_is_measured_in_pods_and_is_exported_from_the_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with s3_server(monkeypatch) as store, ApiServer() as server:
@@ -70,12 +70,9 @@ def test_what_is_done_with_a_release_is_done_in_pods_and_its_objects_come_from_t
         (tmp_path / "three.csv").write_text("\n".join(flowers) + "\n")
         assert "prediction" in world.cli("predict", "irises", str(tmp_path / "three.csv"))
         world.cli("tune-batch", "irises", "--batch", "24", "--processes", "1")
-        proof = json.loads(world.cli("prove", "irises", "--json"))
-        assert proof["verdict"] == "equal", proof
         cleared = server.calls.of("delete", "jobs")[before:]
         verbs = [call.name.split("-")[1] for call in cleared]
-        assert verbs[:2] == ["score", "measure"]
-        assert {*verbs[2:]} == {"sanity", "train", "score"}, "proved by pods"
+        assert list(dict.fromkeys(verbs)) == ["score", "measure"]
         assert server.pods() == []
         assert [key for key in store.everything() if "/scratch/" in key] == []
         assert server.failures == []
