@@ -1,4 +1,4 @@
-"""Making the data stages: what fails is set apart with all that is made from it, the rest goes on."""
+"""Making the data stages: what fails is set apart, with all that is made from it."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 
