@@ -15,6 +15,7 @@ from dagster._core.storage.asset_check_execution_record import (
 )
 
 from ml_assets.automation.beginnings import CHECK as BEGINNINGS
+from ml_assets.automation.freshness import CHECK as FRESHNESS
 from ml_assets.errors import MlAssetsError
 from ml_assets.operations.alerts.message import Cause, Kind
 from ml_assets.planning.in_flight import PIPELINE_TAG, name_of
@@ -25,7 +26,7 @@ LAST_EVALUATIONS = 120
 """Of one check: a partition that failed before them and was left so is not told of any more."""
 LAST_RUNS = 200
 DRIFT = "drift_report"
-"""The stage whose warnings are alerts too: nothing else would act on them."""
+"""Its warnings are alerts too, as are those of freshness: nothing else would act on them."""
 _ANSWERED = {AssetCheckExecutionRecordStatus.SUCCEEDED, AssetCheckExecutionRecordStatus.FAILED}
 _PARTITION = "dagster/partition"
 _RANGE = ("dagster/asset_partition_range_start", "dagster/asset_partition_range_end")
@@ -78,7 +79,8 @@ def _is_told(record: AssetCheckExecutionRecord) -> bool:
     evaluation = record.evaluation
     if record.status is not AssetCheckExecutionRecordStatus.FAILED or evaluation is None:
         return False
-    return evaluation.severity is dg.AssetCheckSeverity.ERROR or _stage(record.key) == DRIFT
+    warns = _kind(record.key) in ("drift", "stale data")
+    return warns or evaluation.severity is dg.AssetCheckSeverity.ERROR
 
 
 def _check_cause(record: AssetCheckExecutionRecord, links: Links) -> Cause:
@@ -98,7 +100,13 @@ def _check_cause(record: AssetCheckExecutionRecord, links: Links) -> Cause:
 def _kind(key: dg.AssetCheckKey) -> Kind:
     if key.name == BEGINNINGS:
         return "run that never started"
-    stages: Mapping[str, Kind] = {"validated_table": "failed contract", DRIFT: "drift"}
+    if key.name == FRESHNESS:
+        return "stale data"
+    stages: Mapping[str, Kind] = {
+        "raw_snapshot": "failed contract",  # its schema
+        "validated_table": "failed contract",
+        DRIFT: "drift",
+    }
     return stages.get(_stage(key), "failed check")
 
 
