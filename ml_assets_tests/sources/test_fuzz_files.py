@@ -11,6 +11,8 @@ from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -209,6 +211,18 @@ def _parquet_bomb() -> bytes:
     return buffer.getvalue()
 
 
+def _parquet_of_one_long_word() -> bytes:
+    """3 GB of text in some kilobytes: one word, and as many references to it as there are rows."""
+    rows = 300_000
+    word = pa.DictionaryArray.from_arrays(
+        pa.array([0] * rows, pa.int32()), pa.array(["x" * 10_000])
+    )
+    table = pa.table({"order": pa.array(range(rows)), "shop": word})
+    buffer = io.BytesIO()
+    pq.write_table(table, buffer, compression="zstd", store_schema=False)
+    return buffer.getvalue()
+
+
 _READ = """
 import resource, sys
 from pathlib import Path
@@ -229,6 +243,7 @@ print(int(peak[0]) // 1024)
         ("{partition}.csv.gz", _gzip_bomb, "unpack to more than"),
         ("{partition}.csv.gz", _many_members, "does not have the columns"),
         ("{partition}.parquet", _parquet_bomb, "bytes of Parquet unpack to"),
+        ("{partition}.parquet", _parquet_of_one_long_word, "text that unpacks to 3,000,000,000"),
     ],
 )
 def test_a_bomb_is_refused_in_bounded_memory(
