@@ -16,7 +16,7 @@ from dagster._core.storage.asset_check_execution_record import (
 
 from ml_assets.automation.beginnings import CHECK as BEGINNINGS
 from ml_assets.automation.freshness import CHECK as FRESHNESS
-from ml_assets.errors import MlAssetsError
+from ml_assets.automation.looks import blind, error_words
 from ml_assets.operations.alerts.message import Cause, Kind
 from ml_assets.planning.in_flight import PIPELINE_TAG, name_of
 from ml_assets.registry.tracking.links import Links
@@ -47,6 +47,7 @@ def causes_now(
     return [
         *(_check_cause(record, links) for record in failed),
         *_run_causes(instance, explained, links),
+        *_blind_causes(instance, repository, links),
         *_stale_causes(instance, repository, links, now),
     ]
 
@@ -156,21 +157,23 @@ def _reason(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str:
     for entry in instance.all_logs(run.run_id, of_type=dg.DagsterEventType.STEP_FAILURE):
         event = entry.dagster_event
         error = event.step_failure_data.error if event else None
-        while error and error.cause and error.cls_name not in _ours():
-            error = error.cause
-        if error and error.cls_name in _ours():
-            text = error.message.strip()
-            return text.split(": ", 1)[-1] if text.startswith("ml_assets.") else text
         if error:
-            return f"{error.cls_name} in step {event.step_key if event else ''}"
+            return error_words(error, f"step {event.step_key if event else ''}")
     return "no step of it did; its process was ended, or never began"
 
 
-def _ours() -> set[str]:
-    def names(cls: type) -> set[str]:
-        return {cls.__name__}.union(*(names(sub) for sub in cls.__subclasses__()))
-
-    return names(MlAssetsError)
+def _blind_causes(
+    instance: dg.DagsterInstance, repository: dg.RepositoryDefinition, links: Links
+) -> Iterator[Cause]:
+    """Sensors and schedules that cannot see what is to be run."""
+    for name, said in blind(instance, repository):
+        yield Cause(
+            id=f"tick {name}",
+            kind="run that never started",
+            pipeline=name.partition("__")[0],
+            what=f"{name} {said}",
+            link=links.automation(),
+        )
 
 
 def _stale_causes(
