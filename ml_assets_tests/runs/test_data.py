@@ -58,6 +58,7 @@ def spoil(file: Path, before: str, after: str) -> None:
     file.write_text(text.replace(before, after, 1))
 
 
+@pytest.mark.timeout(900)  # some ten runs: on a machine at work they take their time
 def test_what_cannot_be_made_is_named_and_the_rest_of_the_range_goes_on(line: CommandLine) -> None:
     spoil(line.sources / "orders" / f"{NO_TABLE}.csv", ",north", ",north,too,many")
     spoil(line.sources / "arrivals" / f"{NO_CONTRACT}.jsonl", '"late": false', '"late": null')
