@@ -180,10 +180,13 @@ class Limits:
 
     @classmethod
     def of(cls, order: JobOrder) -> "Limits":
-        """A first attempt waits for all its nodes; a later one lost some, and may do with fewer."""
+        """A first attempt waits for all its nodes; a later one lost some, and may do with fewer.
+
+        One that stays away from nodes does not wait for long: those will do, too.
+        """
         cluster = order.cluster
         longest = cluster.unschedulable_minutes * 60
-        least = cluster.min_nodes
+        least = 0 if order.avoid else cluster.min_nodes
         if order.attempt == 1 or least is None or least >= order.world.nodes:
             return cls(longest, longest, None)
         return cls(min(longest, cluster.shrink_after_minutes * 60), longest, least)

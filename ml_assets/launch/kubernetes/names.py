@@ -19,6 +19,8 @@ SESSION_LABEL = "ml-assets.io/session"
 ATTEMPT_LABEL = "ml-assets.io/attempt"
 VERB_LABEL = "ml-assets.io/verb"
 PRICE_CLASS_LABEL = "ml-assets.io/price-class"
+QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+"""On a Job that Kueue admits: it is created suspended."""
 
 _LABEL_LENGTH = 63
 _SLUG_LENGTH = _LABEL_LENGTH - len(f"-a{MAX_ATTEMPT}") - len(f"-{MAX_NODES}")

@@ -7,7 +7,7 @@ wait for the one that is gone, and the Job for its back-off (docs/cluster.md).
 
 import shutil
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -16,7 +16,12 @@ from pydantic import TypeAdapter
 
 from ml_assets.errors import ClusterAway, ClusterRefused, MlAssetsError, StoreAway
 from ml_assets.launch.attempts import Follower, Work
-from ml_assets.launch.events import append_warning, attempt_numbers, session_events
+from ml_assets.launch.events import (
+    append_warning,
+    attempt_numbers,
+    avoided_nodes,
+    session_events,
+)
 from ml_assets.launch.failure import Ending
 from ml_assets.launch.folder import SessionFolder
 from ml_assets.launch.kubernetes.api import KubernetesApi
@@ -34,7 +39,7 @@ from ml_assets.launch.kubernetes.names import ATTEMPT_LABEL, selector_of
 from ml_assets.launch.staging.mirror import AttemptTaken, SessionMirror
 from ml_assets.settings import Cluster, PriceClass
 from ml_assets.spec.cluster import ClusterSpec, over_nodes
-from ml_assets.spec.events import Checkpoint
+from ml_assets.spec.events import Checkpoint, Event
 from ml_assets.spec.program import Request, TrainRequest, World
 from ml_assets.spec.staging import REQUEST, attempt_of
 from ml_assets.storage.objects import write_whole
@@ -131,6 +136,7 @@ class KubernetesRunner:
 
     def _order(self, work: Work[Any], request: Request, address: str) -> JobOrder:
         training = request.training if isinstance(request, TrainRequest) else None
+        told = session_events(work.folder.root)
         return JobOrder(
             pipeline=work.pipeline,
             session=request.session,
@@ -140,7 +146,8 @@ class KubernetesRunner:
             cluster=work.cluster,
             spot=work.spot,
             request=address,
-            grace_seconds=save_seconds(training, _largest_checkpoint(work.folder)),
+            grace_seconds=save_seconds(training, _largest_checkpoint(told)),
+            avoid=avoided_nodes(told),
         )
 
     def _create(self, order: JobOrder) -> None:
@@ -211,7 +218,6 @@ def _begun(folder: SessionFolder, number: int) -> Request:
     return _REQUEST.validate_json((folder.attempt(number) / REQUEST).read_bytes())
 
 
-def _largest_checkpoint(folder: SessionFolder) -> int | None:
+def _largest_checkpoint(told: Sequence[Event]) -> int | None:
     """Bytes, as told so far; None: none was told."""
-    told = (event for event in session_events(folder.root) if isinstance(event, Checkpoint))
-    return max((event.size for event in told), default=None)
+    return max((event.size for event in told if isinstance(event, Checkpoint)), default=None)
