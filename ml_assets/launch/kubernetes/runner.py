@@ -76,6 +76,8 @@ class KubernetesRunner:
         self._settings = settings
         self._objects = objects
         self._goes_on = goes_on
+        self._over: dict[str, set[int]] = {}
+        """Session -> its attempts that this runner saw end."""
 
     def spread(self, world: World, cluster: ClusterSpec) -> World:
         """See ``AttemptRunner.spread``."""
@@ -87,7 +89,8 @@ class KubernetesRunner:
 
     def adopt(self, work: Work[Any]) -> Request | None:
         """See ``AttemptRunner.adopt``: the newest attempt, if its Job is there."""
-        numbers = SessionMirror(work.folder, self._objects).adopt()
+        known = self._over.get(work.folder.session, ())
+        numbers = SessionMirror(work.folder, self._objects).adopt(known)
         jobs = self._api.jobs(selector_of(work.folder.session))
         there = {job.labels.get(ATTEMPT_LABEL) for job in jobs if not job.deleting}
         if not numbers or str(numbers[-1]) not in there:
@@ -177,6 +180,7 @@ class KubernetesRunner:
         mirror.pull(order.attempt)
         follower.pass_on()
         mirror.collect(order.attempt)
+        self._over.setdefault(order.session, set()).add(order.attempt)
         log = work.folder.log(order.attempt)
         followed = log.read_bytes() if log.is_file() else b""  # of the first pod
         write_whole(log, followed + seen.log.encode())
