@@ -13,6 +13,7 @@ from ml_assets.errors import SettingsError
 from ml_assets.launch.kubernetes.names import (
     ATTEMPT_LABEL,
     QUEUE_LABEL,
+    REQUEST_ANNOTATION,
     SESSION_LABEL,
     job_name,
     labels,
@@ -45,7 +46,6 @@ HOST_LABEL = "kubernetes.io/hostname"
 """Of a node: its name, which the kubelet sets."""
 QUEUE_PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
 SESSION_ANNOTATION = "ml-assets.io/session"
-REQUEST_ANNOTATION = "ml-assets.io/request"
 
 _USUAL_MB_PER_SECOND = 100.0
 _USUAL_STATE_BYTES = 10**9

@@ -21,6 +21,8 @@ VERB_LABEL = "ml-assets.io/verb"
 PRICE_CLASS_LABEL = "ml-assets.io/price-class"
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 """On a Job that Kueue admits: it is created suspended."""
+REQUEST_ANNOTATION = "ml-assets.io/request"
+"""The address of what a Job is asked, and so of the store that it works for."""
 
 _LABEL_LENGTH = 63
 _SLUG_LENGTH = _LABEL_LENGTH - len(f"-a{MAX_ATTEMPT}") - len(f"-{MAX_NODES}")
