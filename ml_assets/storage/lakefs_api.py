@@ -79,13 +79,23 @@ class LakeFsApi:
         return {tag.id: tag.commit_id for tag in found}
 
     def create_tag(self, tag: str, commit: str) -> str:
-        """Make a tag where the name is free; the commit that it names then."""
+        """Make a tag where the name is free; the commit that it names then.
+
+        Raises:
+            StorageError: a branch or a commit has that name.
+        """
         from lakefs_client.models import TagCreation
 
         made = TagCreation(id=tag, ref=commit)
         create = self._client.tags_api.create_tag
         done = self._calls.ask(f"make the tag {tag}", create, made, answers={409: None})
-        return done.commit_id if done else self.tagged(tag) or commit
+        named = done.commit_id if done else self.tagged(tag)
+        if named is None:
+            raise StorageError(
+                f"{self._calls.where} makes no tag {tag!r}: a branch or a commit there has that"
+                " name. Choose another one."
+            )
+        return named
 
     def create_branch(self, branch: str, source: str) -> None:
         """Make a hidden branch with a name that nobody else has."""

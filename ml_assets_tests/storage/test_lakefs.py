@@ -217,6 +217,16 @@ def test_a_protected_branch_is_no_hindrance(lakefs: LakeFSServer, store: LakeFsS
     assert isinstance(publish(store, {"t/a": b"1"}), Published)
 
 
+def test_a_tag_with_the_name_of_a_branch_is_refused_and_never_taken_for_made(
+    lakefs: LakeFSServer, store: LakeFsStore
+) -> None:
+    commit = published(store, {"t/a": b"1"})
+    lakefs.catalog.repository(repository(store)).create_branch("storm", "main")
+    with pytest.raises(StorageError, match="no tag 'storm': a branch"):
+        store.tag("storm", commit)
+    assert "storm" not in store.tags()
+
+
 def test_files_that_somebody_left_uncommitted_are_named_as_what_is_in_the_way(
     lakefs: LakeFSServer, store: LakeFsStore
 ) -> None:

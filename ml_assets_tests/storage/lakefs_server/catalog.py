@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from ml_assets_tests.storage.lakefs_server import names, staging
 from ml_assets_tests.storage.lakefs_server.hooks import Hooks
+from ml_assets_tests.storage.lakefs_server.imports import Imports
 from ml_assets_tests.storage.lakefs_server.object_store import ObjectStore, md5
 from ml_assets_tests.storage.lakefs_server.refusals import Conflict, Invalid, Missing
 from ml_assets_tests.storage.lakefs_server.repository import Repository
@@ -33,6 +34,10 @@ class Setup:
     def presigns(self) -> bool:
         return self.blockstore == "s3"
 
+    @property
+    def imports(self) -> bool:
+        return self.blockstore == "s3"
+
     def check_presigns(self) -> None:
         if not self.presigns:
             raise Invalid("operation not supported")
@@ -48,10 +53,12 @@ class Catalog:
     clock: Callable[[], float] = time.time
     """What signatures are as old against."""
     hooks: Hooks = field(init=False)
+    imports: Imports = field(init=False)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
         self.hooks = Hooks(self.store)
+        self.imports = Imports(self.store, self.hooks)
 
     def repository(self, name: str) -> Repository:
         names.check_repository(name)
