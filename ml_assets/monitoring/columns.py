@@ -141,7 +141,7 @@ def hold(reference: Reference, new: Counts, rows: int, effects: DriftBounds, alp
     null = _Shares(_taken(reference.counts, columns.null), reference.rows, rows, alpha)
     once = np.array([getattr(one, "once", 0) for one in columns.bins])
     fresh = _Shares(once, reference.rows, rows, alpha)
-    matter = np.maximum(null.rate * effects.null_ratio, null.rate + SMALLEST_RISE)
+    matter = np.maximum(_risen(null.rate, effects.null_ratio), null.rate + SMALLEST_RISE)
     return Held(
         values={
             "psi": found.psi,
@@ -154,10 +154,15 @@ def hold(reference: Reference, new: Counts, rows: int, effects: DriftBounds, alp
             "psi": distance_bounds.psi,
             "ks": distance_bounds.ks,
             "js": distance_bounds.js,
-            "null_share": np.maximum(matter, null.bound(back.null)),
+            "null_share": np.clip(null.bound(back.null), matter, 1.0),
             "new_share": np.maximum(effects.new_share, fresh.bound(back.new)),
         },
     )
+
+
+def _risen(rate: Floats, ratio: float) -> Floats:
+    """A null rate so many times as high; where most is null, so many times fewer values."""
+    return np.minimum(rate * ratio, 1 - (1 - rate) / ratio)
 
 
 class _Shares:

@@ -127,10 +127,15 @@ class Housekeeping:
     # --- what is there --------------------------------------------------------------------------
 
     def _history(self) -> list[Thing]:
-        """The states of ``main``; the bytes that each one alone reaches are told by the store."""
+        """The states of ``main``, each used until the next one took its place.
+
+        The bytes that each one alone reaches are told by the store.
+        """
+        states = self.store.history()
+        replaced = (states[:1] + states)[: len(states)]
         return [
-            Thing("history", commit_name(commit.id), 0, 0, commit.time)
-            for commit in self.store.history()
+            Thing("history", commit_name(state.id), 0, 0, newer.time)
+            for state, newer in zip(states, replaced, strict=True)
         ]
 
     def _quarantine(self) -> list[Thing]:

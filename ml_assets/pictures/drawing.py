@@ -23,6 +23,8 @@ POINTED, POINTED_END = '<g class="pointed">', "</g>"
 _NO_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 """Characters that no XML may hold; a category's name may."""
 _BARS_WIDTH, _LABEL_WIDTH, _BAR_HEIGHT, _ROW_HEIGHT = 420, 132, 16, 32
+_LETTER = 7
+"""Width of a letter of a bar's label, in px, on the wide side."""
 
 
 @dataclass(frozen=True)
@@ -137,15 +139,17 @@ def column_chart(name: str, stacks: Sequence[Stack], x: Axis, y: Axis) -> str:
 def bar_chart(name: str, bars: Sequence[Bar], *, start: float, digits: int = 4) -> str:
     """An SVG of horizontal bars that begin at ``start``, each with its value at its end."""
     ends = [end for bar in bars for end in (bar.value, bar.high) if end is not None]
-    scale = Scale(start, max([*ends, start + 1e-9]), _LABEL_WIDTH, _BARS_WIDTH - 66)
+    left = max([_LABEL_WIDTH, *(9 + _LETTER * len(bar.label) for bar in bars)])
+    width = _BARS_WIDTH + left - _LABEL_WIDTH
+    scale = Scale(start, max([*ends, start + 1e-9]), left, width - 66)
     height = _ROW_HEIGHT * len(bars) + 10
     parts: list[str] = []
     for index, bar in enumerate(bars):
         middle = index * _ROW_HEIGHT + _ROW_HEIGHT / 2 + 5
         parts += _bar(bar, scale, middle, digits)
-    axis = f'x1="{_LABEL_WIDTH}" y1="3" x2="{_LABEL_WIDTH}" y2="{height - 3}"'
+    axis = f'x1="{left}" y1="3" x2="{left}" y2="{height - 3}"'
     parts.append(f'<line class="axis" {axis}/>')
-    return svg(name, _BARS_WIDTH, height, parts)
+    return svg(name, width, height, parts)
 
 
 def number(value: float) -> str:
@@ -301,7 +305,7 @@ def _bar(bar: Bar, scale: Scale, middle: float, digits: int) -> list[str]:
     round_ = min(4.0, width)
     said = f"{bar.label}: {bar.value:.{digits}f}"
     parts = [
-        f'<text class="name" x="{_LABEL_WIDTH - 9}" y="{middle + 4}" text-anchor="end">'
+        f'<text class="name" x="{left - 9}" y="{middle + 4}" text-anchor="end">'
         f"{escape(bar.label)}</text>",
         f'<path class="bar {bar.tone}" d="M{left} {top}h{width - round_:.1f}'
         f"q{round_} 0 {round_} {round_}v{_BAR_HEIGHT - 2 * round_:g}"

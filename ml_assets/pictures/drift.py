@@ -38,7 +38,8 @@ def drift_pictures(report: DriftReport) -> list[Picture | Table]:
 
 def outcomes_table(report: DriftReport) -> Table:
     """A line for each kind of drift, and what could not be judged."""
-    words = " ".join([f"{said(report)}.", *(f"{note}." for note in report.notes)])
+    sentences = [said(report), *report.notes]
+    words = " ".join(f"{sentence[:1].upper()}{sentence[1:]}." for sentence in sentences)
     rows = [[TITLES[one.kind], _word(one), one.reason] for one in report.outcomes]
     return Table("Drift", words, ["kind", "", "why"], rows)
 

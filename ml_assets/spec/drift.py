@@ -42,7 +42,8 @@ class DriftBounds(Frozen):
     js: Annotated[float, Field(gt=0, lt=1)] = 0.1
     """Jensen-Shannon distance (base 2) of a column."""
     null_ratio: Annotated[float, Field(gt=1)] = 1.5
-    """A null rate over that of the training rows."""
+    """A null rate over that of the training rows; where most is null, the share of values there
+    over that of the new rows."""
     new_share: Annotated[float, Field(gt=0, lt=1)] = 0.002
     """Share of rows whose category was in no training row."""
     domain_auc: Annotated[float, Field(gt=0.5, lt=1)] = 0.65

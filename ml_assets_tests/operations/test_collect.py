@@ -258,6 +258,22 @@ def test_rejected_rows_go_in_their_time_and_their_bytes_with_the_history(house: 
     assert not [file for file in files if file.is_file() and file.stat().st_size == 3000]
 
 
+def test_a_state_is_kept_its_time_from_when_another_took_its_place(house: House) -> None:
+    house.land("2026-001")
+    long_the_head = house.store.resolve()
+    house.pass_days(100)
+    house.land("2026-002")
+
+    def there() -> set[str]:
+        house.collect()
+        return {commit.id for commit in house.store.history()}
+
+    house.pass_days(29)
+    assert long_the_head in there()
+    house.pass_days(3)
+    assert long_the_head not in there()
+
+
 def test_an_input_made_again_since_can_still_be_read_at_its_commit(house: House) -> None:
     """A release remembers the commit of its training set; a later one took its place before."""
     house.train()

@@ -262,6 +262,17 @@ def test_flat_and_single_values_can_be_drawn():
     ElementTree.fromstring(bar_chart("n", [Bar("worse than guessing", 0.4)], start=0.5))
 
 
+def test_a_long_label_makes_a_wider_picture_of_bars() -> None:
+    def left_and_width(label: str) -> tuple[float, float]:
+        drawn = ElementTree.fromstring(bar_chart("n", [Bar(label, 1.0)], start=0.0))
+        (text,) = [one for one in drawn.iter() if one.text == label]
+        return float(text.attrib["x"]), float(drawn.attrib["viewBox"].split()[2])
+
+    short, long = left_and_width("dest"), left_and_width("origin_scheduled_minutes: shape")
+    assert long[0] >= 6.8 * len("origin_scheduled_minutes: shape"), "its first letter is drawn"
+    assert long[1] - short[1] == long[0] - short[0], "the bars keep their room"
+
+
 def test_a_recommendation_is_on_the_page_and_blocks_nothing(spec, report, measured):
     found = Recommendation(
         baseline="gradient_boosting",
