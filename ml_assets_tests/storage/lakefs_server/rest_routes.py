@@ -30,7 +30,8 @@ class Routes:
         self._routes: list[tuple[str, re.Pattern[str], Answer]] = []
 
     def __call__(self, method: str, template: str) -> Callable[[Answer], Answer]:
-        pattern = re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", template))
+        named = re.sub(r"\{(repository|branch)\}(?=/)", r"(?P<\1>[^/]*)", template)
+        pattern = re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", named))
 
         def register(function: Answer) -> Answer:
             self._routes.append((method, pattern, function))

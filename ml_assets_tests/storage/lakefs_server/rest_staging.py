@@ -5,7 +5,13 @@ from typing import Any
 
 from ml_assets_tests.storage.lakefs_server import names, staging
 from ml_assets_tests.storage.lakefs_server.catalog import Catalog
-from ml_assets_tests.storage.lakefs_server.exchange import Request, Response, as_json
+from ml_assets_tests.storage.lakefs_server.exchange import (
+    BadRange,
+    Request,
+    Response,
+    as_json,
+    byte_range,
+)
 from ml_assets_tests.storage.lakefs_server.object_store import Upload
 from ml_assets_tests.storage.lakefs_server.presigned import presigned_url
 from ml_assets_tests.storage.lakefs_server.refusals import Invalid, NotImplementedHere, Refused
@@ -90,17 +96,36 @@ def presign_part(
     return as_json({"presigned_url": _part_url(catalog, upload.address, name, int(number))})
 
 
+@route("PUT", _PMPU + "/{name}/parts/{number}/copy")
+def copy_part(
+    catalog: Catalog, request: Request, repository: Repository, branch: str, name: str, number: str
+) -> Response:
+    """A part that lies in lakeFS already: the whole of an object, or a range of it."""
+    _check_presigns(catalog)
+    body = request.json(physical_address=str, copy_source=dict)
+    said = body["copy_source"]
+    _check_address(catalog, request, repository, branch, body["physical_address"])
+    entry, content = catalog.read(catalog.repository(said["repository"]), said["ref"], said["path"])
+    if optional(said, "range", ""):
+        try:
+            first, last = byte_range(said["range"], entry.size)
+        except BadRange as bad:
+            raise Refused(f"parse range {said['range']!r}") from bad
+        content = content[first : last + 1]
+    etag = catalog.store.put_part(name, int(number), content)
+    return Response(204, b"", {"ETag": f'"{etag}"'})
+
+
 @route("PUT", _PMPU + "/{name}")
 def complete_multipart(
     catalog: Catalog, request: Request, repository: Repository, branch: str, name: str
 ) -> Response:
     _check_presigns(catalog)
-    path = request.required("path")
     body = request.json(physical_address=str, parts=list)
     address = body["physical_address"]
     if not body["parts"]:
         raise Invalid("parts are required")
-    catalog.store.check_handed_out(address, repository.name, branch, path)
+    path = _check_address(catalog, request, repository, branch, address)
     parts = [(int(part["part_number"]), str(part["etag"])) for part in body["parts"]]
     checksum, size = catalog.store.complete(name, parts)
     entry = Entry(
@@ -120,8 +145,20 @@ def abort_multipart(
     catalog: Catalog, request: Request, repository: Repository, branch: str, name: str
 ) -> Response:
     _check_presigns(catalog)
+    address = request.json(physical_address=str)["physical_address"]
+    _check_address(catalog, request, repository, branch, address)
     catalog.store.abort(name)
     return empty()
+
+
+def _check_address(
+    catalog: Catalog, request: Request, repository: Repository, branch: str, address: str
+) -> str:
+    """The path that the request is about; the address was handed out for it."""
+    path = request.required("path")
+    names.check_path(path)
+    catalog.store.check_handed_out(address, repository.name, branch, path)
+    return path
 
 
 def _check_presigns(catalog: Catalog) -> None:

@@ -184,7 +184,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _answer(catalog: Catalog, request: Request) -> Response:
-    if request.path.startswith(rest_routes.PREFIX + "/"):
+    if request.path.startswith(rest_routes.PREFIX + "/") and not s3_gateway.is_signed(request):
         return rest_routes.answer(catalog, request)
     return s3_gateway.answer(catalog, request)
 
