@@ -24,7 +24,7 @@ from ml_assets.storage.snapshots import AlreadyPublished, ByServer, Conflict, Ou
 from ml_assets.storage.tables import write_table
 from ml_assets_tests.storage.conftest import OpenLakeFs
 from ml_assets_tests.storage.lakefs_clients import rest_client, s3_client
-from ml_assets_tests.storage.lakefs_server import Fault, LakeFSServer
+from ml_assets_tests.storage.lakefs_server import Fault, LakeFSServer, Setup, lakefs_server
 
 THEIRS = Keys.of(base64.b64encode(b"the key of somebody else, really").decode(), (), Path())
 
@@ -89,6 +89,13 @@ def test_a_step_that_fails_or_whose_answer_is_lost_is_done_once(
         workspace.put_bytes("t/a", b"1")
         workspace.commit("k", {})
         assert workspace.publish() == AlreadyPublished(outcome.commit)
+
+
+def test_a_store_of_azure_gets_the_header_that_it_asks_for(open_lakefs: OpenLakeFs) -> None:
+    with lakefs_server(Setup(blockstore="azure")) as server:
+        store = open_lakefs(server)
+        assert store.read_bytes(published(store, {"t/a": b"1"}), "t/a") == b"1"
+        assert server.faults.count("PUT", "X-Amz-Signature") == 2, "the file and the manifest"
 
 
 def test_a_server_that_stays_away_is_given_up_after_some_tries(

@@ -23,6 +23,7 @@ parser.add_argument("port", type=int, nargs="?", default=0, help="default: one t
 parser.add_argument("--quickstart", action="store_true", help="as lakeFS's own quickstart")
 wish = parser.parse_args()
 
-with lakefs_server(QUICKSTART if wish.quickstart else Setup(), wish.port) as server:
+setup = QUICKSTART if wish.quickstart else Setup(import_seconds=2)
+with lakefs_server(setup, wish.port) as server:
     print(server.endpoint, server.access_key, server.secret_key, flush=True)
     threading.Event().wait()

@@ -22,17 +22,19 @@ class Setup:
     secret_key: str = "not/a/secret+only/for/the/tests+of/ml_assets"
     user: str = "admin"
     blockstore: str = "s3"
-    """``s3`` can presign, ``local`` and ``mem`` cannot."""
+    """``s3`` and ``azure`` can presign, ``local`` and ``mem`` cannot."""
     store_key: str = "AKIASTOREOFTHETESTS"
     """Presigned URLs are signed with the object store's own keys."""
     store_secret: str = "not/a/secret/either+the/store/below"
     presign_expires: int = 900
     """Seconds."""
+    import_seconds: float = 0.0
+    """What an import takes at least; of lakeFS a second, until it says that it is done."""
     version: str = "1.84.0"
 
     @property
     def presigns(self) -> bool:
-        return self.blockstore == "s3"
+        return self.blockstore in {"s3", "azure"}
 
     @property
     def imports(self) -> bool:
@@ -58,7 +60,7 @@ class Catalog:
 
     def __post_init__(self) -> None:
         self.hooks = Hooks(self.store)
-        self.imports = Imports(self.store, self.hooks)
+        self.imports = Imports(self.store, self.hooks, self.setup.import_seconds)
 
     def repository(self, name: str) -> Repository:
         names.check_repository(name)

@@ -2,6 +2,7 @@
 
 import secrets
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -49,8 +50,8 @@ class Import:
 class Imports:
     """All imports of a server. Tests clear ``may_go_on`` to see one that is under way."""
 
-    def __init__(self, store: ObjectStore, hooks: Hooks) -> None:
-        self._store, self._hooks = store, hooks
+    def __init__(self, store: ObjectStore, hooks: Hooks, seconds: float = 0.0) -> None:
+        self._store, self._hooks, self._seconds = store, hooks, seconds
         self._known: dict[tuple[str, str], Import] = {}
         self._lock = threading.Lock()
         self.may_go_on = threading.Event()
@@ -101,6 +102,7 @@ class Imports:
             found = self._walk(source)
             made.ingested += len(found)
             entries |= found
+        time.sleep(self._seconds)
         self.may_go_on.wait()
         with self._lock:
             if made.error:
