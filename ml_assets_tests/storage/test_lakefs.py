@@ -17,6 +17,7 @@ import pytest
 
 from ml_assets.errors import SettingsError, StorageError, StoreAway, UntrustedState
 from ml_assets.settings import read_settings
+from ml_assets.storage import lakefs_repository
 from ml_assets.storage.lakefs import LakeFsStore
 from ml_assets.storage.manifest import MANIFEST, State, seal, unseal
 from ml_assets.storage.signing import Keys
@@ -96,6 +97,17 @@ def test_a_store_of_azure_gets_the_header_that_it_asks_for(open_lakefs: OpenLake
         store = open_lakefs(server)
         assert store.read_bytes(published(store, {"t/a": b"1"}), "t/a") == b"1"
         assert server.faults.count("PUT", "X-Amz-Signature") == 2, "the file and the manifest"
+
+
+def test_a_file_too_large_for_one_request_goes_through_the_gateway(
+    presigning_server: LakeFSServer, open_lakefs: OpenLakeFs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lakefs_repository, "PRESIGNED_BYTES", 1000)
+    store, size = open_lakefs(presigning_server), 1001
+    commit = published(store, {"t/large": b"x" * size, "t/small": b"x"})
+    assert len(store.read_bytes(commit, "t/large")) == size
+    through = [presigning_server.faults.count("PUT", f"/t/{name}$") for name in ("large", "small")]
+    assert through == [1, 0]
 
 
 def test_a_server_that_stays_away_is_given_up_after_some_tries(
