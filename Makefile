@@ -32,8 +32,10 @@ test: $(VENV)/.installed-test ## run the tests, two files at a time; what fails,
 		echo "Once more, one after the other: a machine at its limit must not decide." && \
 		$(BIN)/python -m pytest -q --last-failed --last-failed-no-failures none $(ARGS); }
 
-test-cluster: $(VENV)/.installed-test ## run the claims about Kubernetes on ML_ASSETS_TEST_KUBECONFIG's cluster
-	@$(BIN)/python -m pytest -q $(ARGS) ml_assets_tests/launch/kubernetes/test_claims_*.py
+test-cluster: $(VENV)/.installed-test ## hold the cluster of KUBECONFIG to what we claim of Kubernetes, and our client to it
+	@ML_ASSETS_TEST_KUBECONFIG="$${KUBECONFIG:?names no cluster: set it to the file that kubectl uses}" \
+		$(BIN)/python -m pytest -q $(ARGS) ml_assets_tests/launch/kubernetes/test_claims_*.py \
+		ml_assets_tests/launch/kubernetes/test_api.py
 
 long: $(VENV)/.installed-test ## run the long tests: a real daemon, planted faults, 200 days and runs, 100 storms
 	@$(BIN)/python -m pytest -q -m "daemon or plants" $(ARGS)

@@ -80,7 +80,7 @@ class FeaturesDiffer(MlAssetsError):
 
 
 class ClusterAway(MlAssetsError):
-    """A cluster's API does not answer: what runs there goes on, and nothing is lost."""
+    """A cluster's API does not answer, or refuses what it allowed before: what runs goes on."""
 
 
 class ClusterRefused(MlAssetsError):

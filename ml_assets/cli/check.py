@@ -17,7 +17,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 def call(arguments: argparse.Namespace) -> int:
     from ml_assets.errors import SpecError, counted
-    from ml_assets.runs.check import check_folder, missing_here, spot_mistakes
+    from ml_assets.runs.check import check_folder, cluster_trouble, missing_here, spot_mistakes
     from ml_assets.spec.load import pipeline_folders
 
     settings = read_settings()
@@ -34,4 +34,7 @@ def call(arguments: argparse.Namespace) -> int:
             print(f"  {mistake}")
         for warning in missing_here(folders[name], settings):
             print(f"  warning: {warning}")
+    if trouble := cluster_trouble(settings):
+        mistakes += 1
+        print(f"cluster: {trouble}")
     return ERROR if mistakes else DONE

@@ -1,4 +1,4 @@
-"""Everything that can be wrong in a pipeline's folder, found without running it."""
+"""Everything that can be wrong in a pipeline's folder, or keep it from training: without a run."""
 
 import importlib.util
 from pathlib import Path
@@ -7,8 +7,9 @@ from ml_assets.assets.initial_weights import initial_file
 from ml_assets.dataset.shards import load_schema
 from ml_assets.errors import MlAssetsError, StorageError
 from ml_assets.features.function import load_function
+from ml_assets.launch.kubernetes.api import KubernetesApi
 from ml_assets.operations.spot import StateSize, judge_spot, state_size
-from ml_assets.settings import Settings
+from ml_assets.settings import Settings, read_cluster
 from ml_assets.spec.load import SPEC_FILE, Mistake, check_spec
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.program import Ref
@@ -74,6 +75,20 @@ def spot_mistakes(folder: Path, settings: Settings) -> tuple[str, ...]:
     rule = "saves fit the notice, and come often enough for a kill without one"
     value = spec.training.spot.model_dump_json()
     return (str(Mistake(folder / SPEC_FILE, 1, "training.spot", value, rule, verdict.reason)),)
+
+
+def cluster_trouble(settings: Settings) -> str | None:
+    """Why nothing could be trained on the cluster of the settings; None: it can, or there is none.
+
+    It is asked, and nothing is made there.
+    """
+    if settings.launcher != "kubernetes":
+        return None
+    try:
+        KubernetesApi(read_cluster().namespace).require_rights()
+    except MlAssetsError as error:
+        return str(error)
+    return None
 
 
 def _size(spec: PipelineSpec, settings: Settings) -> StateSize:

@@ -15,6 +15,7 @@ from kubernetes.client import ApiException
 
 from ml_assets.errors import MlAssetsError
 from ml_assets.launch.kubernetes.api import KubernetesApi
+from ml_assets.launch.kubernetes.rights import NEEDED
 from ml_assets_tests.deploy import rules
 from ml_assets_tests.launch.kubernetes.server import ApiServer
 from ml_assets_tests.launch.kubernetes.server.resources import JOBS
@@ -25,6 +26,8 @@ ROLES = {
     for one in yaml.safe_load_all((DEPLOY / "base" / "roles.yaml").read_text())
     if one["kind"] == "Role"
 }
+OF_EVERYBODY = {("authorization.k8s.io", "selfsubjectaccessreviews", "create")}
+"""Kubernetes lets every user ask what they may (``system:basic-user``)."""
 LABELS = {"role": "test"}
 SELECTOR = "role=test"
 STUBBORN = "import signal, time; signal.signal(15, signal.SIG_IGN); print('up'); time.sleep(600)"
@@ -90,9 +93,11 @@ def test_the_launcher_may_do_what_it_does_and_no_more(server: ApiServer, tmp_pat
     every.ask("happenings", job.uid)
     every.ask("queue_word", job, "nowhere")
     every.ask("delete", SELECTOR, within=1.0)  # by force: the pod takes no notice of TERM
+    every.ask("require_rights")
 
     assert every.left == set()
-    assert called(server) == granted("training-launcher")
+    assert called(server) - OF_EVERYBODY == granted("training-launcher")
+    assert {(one.group, one.resource, one.verb) for one in NEEDED} <= granted("training-launcher")
 
 
 def running(every: Everything) -> Any:

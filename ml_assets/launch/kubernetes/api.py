@@ -29,6 +29,7 @@ from ml_assets.launch.kubernetes.resources import (
     taking_for_done,
 )
 from ml_assets.launch.kubernetes.retries import BUDGET_SECONDS, Calls
+from ml_assets.launch.kubernetes.rights import require_rights
 from ml_assets.launch.kubernetes.starting import QueueWord
 from ml_assets.launch.kubernetes.states import (
     Happening,
@@ -84,6 +85,19 @@ class KubernetesApi:
         self.calls = Calls(Connections(lambda: connect(environment)), budget_seconds, clock, pause)
         self._clock = clock
         self._pause = pause
+        self._allowed = False
+        """To do all that is needed; False: it was not asked yet."""
+
+    def require_rights(self) -> None:
+        """See ``rights.require_rights``; asked once.
+
+        Raises:
+            ClusterRefused: we may not do all that it takes to make, follow and end an attempt.
+            ClusterAway: no answer within the budget.
+        """
+        if not self._allowed:
+            require_rights(self.calls, self.namespace)
+            self._allowed = True
 
     # --- Jobs and Services ------------------------------------------------------------------------
 

@@ -11,6 +11,10 @@ from urllib.request import getproxies_environment
 from ml_assets.errors import SettingsError
 
 _DEFAULT = "~/.kube/config"
+_INSTALL = (
+    "pip install -c requirements.lock -e '.[kubernetes]' in the project's folder, or"
+    " pip install 'ml_assets[kubernetes]'"
+)
 _HOW = "Set KUBECONFIG to the file that kubectl uses, or run in the cluster with a service account."
 
 
@@ -58,10 +62,15 @@ def connect(environment: Mapping[str, str] | None = None) -> Any:
     """A client of the official package, from KUBECONFIG, else the pod we are, else kubectl's file.
 
     Raises:
-        SettingsError: there is no configuration, or it cannot be used.
+        SettingsError: there is no configuration, or it cannot be used; or no such package.
     """
-    from kubernetes import client, config
-
+    try:
+        from kubernetes import client, config
+    except ImportError as error:
+        raise SettingsError(
+            "ML_ASSETS_LAUNCHER is kubernetes, and the official client is not installed here."
+            f" Remedy: {_INSTALL}; or ML_ASSETS_LAUNCHER=local."
+        ) from error
     env = os.environ if environment is None else environment
     configuration: Any = client.Configuration()
     if env.get("KUBECONFIG") or "KUBERNETES_SERVICE_HOST" not in env:

@@ -88,7 +88,8 @@ class Following:
         """Pass on what it tells until it is over.
 
         Raises:
-            ClusterRefused, ClusterAway: the cluster does not let us see it any more.
+            ClusterRefused: the cluster does not let us see it.
+            ClusterAway: it does so no more, and the attempt goes on.
             StoreRefuses: the object store does not.
         """
         selector = selector_of(self._order.session)

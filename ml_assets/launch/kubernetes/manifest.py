@@ -12,6 +12,7 @@ from typing import Any
 from ml_assets.errors import SettingsError
 from ml_assets.launch.kubernetes.names import (
     ATTEMPT_LABEL,
+    REQUEST_ANNOTATION,
     SESSION_LABEL,
     job_name,
     labels,
@@ -43,7 +44,6 @@ HAND_OVER_SECONDS = UPLOAD_SECONDS + 5
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 QUEUE_PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
 SESSION_ANNOTATION = "ml-assets.io/session"
-REQUEST_ANNOTATION = "ml-assets.io/request"
 
 _USUAL_MB_PER_SECOND = 100.0
 _USUAL_STATE_BYTES = 10**9

@@ -19,6 +19,8 @@ SESSION_LABEL = "ml-assets.io/session"
 ATTEMPT_LABEL = "ml-assets.io/attempt"
 VERB_LABEL = "ml-assets.io/verb"
 PRICE_CLASS_LABEL = "ml-assets.io/price-class"
+REQUEST_ANNOTATION = "ml-assets.io/request"
+"""The address of what a Job is asked, and so of the store that it works for."""
 
 _LABEL_LENGTH = 63
 _SLUG_LENGTH = _LABEL_LENGTH - len(f"-a{MAX_ATTEMPT}") - len(f"-{MAX_NODES}")

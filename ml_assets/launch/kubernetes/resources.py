@@ -78,6 +78,13 @@ def core(client: Any) -> Any:
     return CoreV1Api(client)
 
 
+def authorization(client: Any) -> Any:
+    """What we may do."""
+    from kubernetes.client import AuthorizationV1Api
+
+    return AuthorizationV1Api(client)
+
+
 def extensions(client: Any) -> Any:
     """What is not Kubernetes's own: Kueue's workloads and queues."""
     from kubernetes.client import CustomObjectsApi

@@ -7,7 +7,7 @@ wait for the one that is gone, and the Job for its back-off (docs/cluster.md).
 
 import shutil
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -31,6 +31,7 @@ from ml_assets.launch.kubernetes.manifest import (
     service_manifest,
 )
 from ml_assets.launch.kubernetes.names import ATTEMPT_LABEL, selector_of
+from ml_assets.launch.kubernetes.states import JobState
 from ml_assets.launch.staging.mirror import AttemptTaken, SessionMirror
 from ml_assets.settings import Cluster, PriceClass
 from ml_assets.spec.cluster import ClusterSpec, over_nodes
@@ -81,10 +82,16 @@ class KubernetesRunner:
         SessionMirror(folder, self._objects).adopt()
 
     def adopt(self, work: Work[Any]) -> Request | None:
-        """See ``AttemptRunner.adopt``: the newest attempt, if its Job is there."""
+        """See ``AttemptRunner.adopt``: the newest attempt, if its Job is there.
+
+        Raises:
+            ClusterRefused: not all is allowed that it takes, or the session's Job is not ours.
+        """
+        self._api.require_rights()
         numbers = SessionMirror(work.folder, self._objects).adopt()
-        jobs = self._api.jobs(selector_of(work.folder.session))
-        there = {job.labels.get(ATTEMPT_LABEL) for job in jobs if not job.deleting}
+        jobs = [job for job in self._api.jobs(selector_of(work.folder.session)) if not job.deleting]
+        self._require_ours(jobs)
+        there = {job.labels.get(ATTEMPT_LABEL) for job in jobs}
         if not numbers or str(numbers[-1]) not in there:
             return None
         return _begun(work.folder, numbers[-1])
@@ -115,6 +122,18 @@ class KubernetesRunner:
         except (ClusterAway, ClusterRefused, StoreAway) as error:
             folder, session = work.folder.attempt(number), work.folder.session
             append_warning(folder, session, number, f"Not all could be cleared away: {error}")
+
+    def _require_ours(self, jobs: Sequence[JobState]) -> None:
+        """The same training for another store has the same names; its result would never come."""
+        store = f"{self._objects.place.uri}/"
+        for job in jobs:
+            if not job.request.startswith(store):
+                raise ClusterRefused(
+                    f"Job {job.name} in namespace {self._settings.namespace} does the same work for"
+                    f" another store: its request is {job.request or '(not told)'}, and ours would"
+                    f" be below {store}. Wait until it has ended, or give each store a namespace"
+                    " of its own (ML_ASSETS_NAMESPACE)."
+                )
 
     # --- the beginning ----------------------------------------------------------------------------
 
@@ -165,7 +184,10 @@ class KubernetesRunner:
         if then in _MADE_AGAIN and not (over.complete or over.told or over.noticed):
             threading.Thread(target=self._clear_behind, args=[order], daemon=True).start()
         else:
-            self._clear(order, began=over.verdict is None)
+            if over.complete:  # the result counts, whatever cannot be cleared away now
+                self._clear_behind(order)
+            else:
+                self._clear(order, began=over.verdict is None)
             seen = replace(seen, words=mirror.exits(order.attempt))
         mirror.pull(order.attempt)
         follower.pass_on()

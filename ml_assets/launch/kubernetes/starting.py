@@ -39,10 +39,10 @@ _STARTS = {"CreateContainerError", "RunContainerError", "StartError", "Container
 _MOUNTS = {"FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox", "FailedMapVolume"}
 _DENIED = re.compile(
     r"not ?found|manifest unknown|unauthorized|denied|forbidden|authentication required"
-    r"|does not exist|invalid reference|no match for platform",
+    r"|does not exist|invalid reference|no match for platform|no such host",
     re.IGNORECASE,
 )
-"""A registry's answer that asking again does not change."""
+"""An answer that asking again does not change: of the registry, or of DNS about its name."""
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from ml_assets.launch.kubernetes.names import REQUEST_ANNOTATION
+
 Json = Mapping[str, Any]
 """An object of the Kubernetes API, decoded."""
 
@@ -29,6 +31,8 @@ class JobState:
     name: str
     uid: str
     labels: Mapping[str, str]
+    request: str
+    """Where it finds what it is asked; empty: it does not say."""
     parallelism: int
     suspended: bool
     deleting: bool
@@ -167,6 +171,7 @@ def job_state(job: Json) -> JobState:
         name=meta["name"],
         uid=meta.get("uid", ""),
         labels=meta.get("labels") or {},
+        request=(meta.get("annotations") or {}).get(REQUEST_ANNOTATION, ""),
         parallelism=spec.get("parallelism", 1),
         suspended=bool(spec.get("suspend")),
         deleting=bool(meta.get("deletionTimestamp")),

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Protocol, Self
 
-from ml_assets.errors import ClusterRefused, MlAssetsError
+from ml_assets.errors import ClusterAway, ClusterRefused, MlAssetsError
 from ml_assets.launch.kubernetes.board import Board
 from ml_assets.launch.kubernetes.resources import Page, Watched
 from ml_assets.launch.kubernetes.retries import Lost, Silent, Trouble, told_by
@@ -126,7 +126,7 @@ class Feed:
         """Look, where a watch cannot go on from what is known; then watch while it lasts.
 
         Raises:
-            ClusterRefused, Lost: it has refused us for longer than that can be a passing thing.
+            ClusterAway: it has refused us for longer than that can be a passing thing.
         """
         if self._version is not None or self._look():
             began = self._clock()
@@ -213,8 +213,11 @@ class Feed:
         """A refusal of what was allowed before may pass: a role that is replaced, a new token."""
         refused = isinstance(error, ClusterRefused)
         refused = refused or (isinstance(error, Lost) and error.trouble.status == _UNKNOWN_US)
-        if refused and error is not None and self.silent() > REFUSED_SECONDS:
-            raise error
+        if refused and self.silent() > REFUSED_SECONDS:
+            raise ClusterAway(
+                f"{error} That has been so for {REFUSED_SECONDS / 60:.0f} minutes. What runs in the"
+                " cluster goes on: run again to follow it, once we may see it."
+            ) from error
 
 
 class JobWatch:
@@ -254,7 +257,7 @@ class JobWatch:
         """What is known; it costs no call.
 
         Raises:
-            ClusterRefused: it has refused us for a quarter of an hour.
+            ClusterAway: it has refused us for a quarter of an hour.
         """
         return self._board.now()
 

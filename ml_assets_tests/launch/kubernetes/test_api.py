@@ -1,9 +1,15 @@
 """The real client against the tests' API server: what is asked, what is refused, what is left."""
 
+import base64
+import sys
+from urllib.parse import urlsplit
+
 import pytest
 import yaml
+from kubernetes.config import incluster_config
 
 from ml_assets.errors import ClusterAway, ClusterRefused
+from ml_assets.launch.kubernetes import watch as watching
 from ml_assets.launch.kubernetes.api import AlreadyThere, Created, KubernetesApi
 from ml_assets.launch.kubernetes.causes import Verdict
 from ml_assets.launch.kubernetes.starting import StartUp, Stuck
@@ -146,7 +152,9 @@ def refused_start(api, manifest, patience=0.0):
             seen = watch.now()
             waited.seconds += 10
             found = start.look(seen.jobs[0], seen.pods)
-            return found if isinstance(found, Verdict) else watch.wait(0.05) and None
+            # a real cluster pulls the image first, for as long as that takes
+            done = isinstance(found, Verdict) and found.cause != "NotStarted"
+            return found if done else watch.wait(0.05) and None
 
         found = until(looked)
     api.delete(SELECTOR, 30)
@@ -306,6 +314,24 @@ def test_watches_that_end_and_versions_that_grow_old_hide_nothing(cluster, runni
     assert lost(running)[0].disrupted.reason == "PreemptionByScheduler"
 
 
+@pytest.mark.parametrize(
+    "slow",
+    [
+        lambda faults: faults.delay(0.1, times=8, verb="watch"),
+        lambda faults: faults.stall_watch(times=4),
+    ],
+    ids=["late", "stalled"],
+)
+def test_watches_that_come_late_or_say_nothing_hide_nothing(cluster, api, a_job, monkeypatch, slow):
+    monkeypatch.setattr(watching, "SILENCE_SECONDS", 0.5)
+    slow(cluster.server.faults)
+    api.create_job(a_job())
+    with JobWatch(api, SELECTOR) as watch:
+        until(lambda: any(pod.phase == "Running" for pod in watch.now().pods))
+        cluster.server.preempt(watch.now().pods[0].name)
+        assert lost(watch)[0].index == 0
+
+
 def test_an_api_that_is_down_for_a_while_hides_nothing(cluster, running):
     server = cluster.server
     with server.faults.api_down():
@@ -330,6 +356,49 @@ def test_a_token_that_expires_is_read_again_and_nothing_is_lost(cluster, a_job, 
         server.preempt(watch.now().pods[0].name)
         assert lost(watch)
     api.delete(SELECTOR, 30)
+
+
+def as_a_pod(cluster, file, monkeypatch):
+    """The token of a service account, which Kubernetes writes anew before it expires."""
+    config = yaml.safe_load(cluster.kubeconfig.read_text())["clusters"][0]["cluster"]
+    authority = file.with_name("ca.crt")
+    authority.write_bytes(base64.b64decode(config["certificate-authority-data"]))
+    address = urlsplit(config["server"])
+    where = {"KUBERNETES_SERVICE_HOST": address.hostname, "KUBERNETES_SERVICE_PORT": address.port}
+    for name, value in where.items():
+        monkeypatch.setenv(name, str(value))
+    monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(file))
+    monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(authority))
+    return where
+
+
+def with_a_plugin(cluster, file, _):
+    """A program that gets one, as those of the clouds do: it is run again."""
+    version = "client.authentication.k8s.io/v1"
+    program = (
+        "import json, pathlib, sys; print(json.dumps({'kind': 'ExecCredential', 'apiVersion':"
+        " sys.argv[2], 'status': {'token': pathlib.Path(sys.argv[1]).read_text()}}))"
+    )
+    run = {"apiVersion": version, "interactiveMode": "Never", "command": sys.executable}
+    config = yaml.safe_load(cluster.kubeconfig.read_text())
+    config["users"][0]["user"] = {"exec": {**run, "args": ["-c", program, str(file), version]}}
+    kubeconfig = file.with_name("with-a-plugin")
+    kubeconfig.write_text(yaml.safe_dump(config))
+    return {"KUBECONFIG": str(kubeconfig)}
+
+
+@pytest.mark.parametrize("configured", [as_a_pod, with_a_plugin])
+def test_whoever_makes_tokens_is_asked_for_another_when_one_expires(
+    cluster, tmp_path, monkeypatch, configured
+):
+    access, file = cluster.server.access, tmp_path / "token"
+    old, new = access.token("worker"), access.token("worker")
+    file.write_text(old)
+    api = KubernetesApi(cluster.namespace, 30.0, configured(cluster, file, monkeypatch))
+    assert api.jobs(SELECTOR) == []
+    file.write_text(new)
+    access.revoke(old)
+    assert api.jobs(SELECTOR) == []
 
 
 def test_a_watch_ends_at_once_when_nobody_follows_any_more(api, a_job):

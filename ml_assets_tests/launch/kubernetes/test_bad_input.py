@@ -9,9 +9,13 @@ from ml_assets.errors import ClusterRefused, SettingsError, TrainingFailed
 from ml_assets.launch.kubernetes import starting
 from ml_assets.launch.kubernetes.api import KubernetesApi
 from ml_assets.launch.kubernetes.launcher import KubernetesLauncher
+from ml_assets.launch.kubernetes.names import REQUEST_ANNOTATION, job_name, selector_of
+from ml_assets.launch.kubernetes.rights import NEEDED
+from ml_assets.launch.session import train_session
 from ml_assets.spec.cluster import ClusterSpec
 from ml_assets.storage.trust import keys_of
-from ml_assets_tests.launch.kubernetes.stage import Stage
+from ml_assets_tests.launch.kubernetes.sample_jobs import job as sample_job
+from ml_assets_tests.launch.kubernetes.stage import URI, Stage
 from ml_assets_tests.storage.s3_server import s3_server
 
 SMALL = ClusterSpec(nodes=2, cpu="100m", memory="2Gi", unschedulable_minutes=60)
@@ -29,7 +33,7 @@ def stage(tmp_path, cluster, monkeypatch):
 def refused(stage):
     """The one message of a training that cannot run, with nothing left of it."""
 
-    def refused(error, *, cluster=SMALL, api=None, **settings):
+    def refused(error, *, cluster=SMALL, api=None, left=(), **settings):
         def keys():
             return keys_of(stage.home / "objects")
 
@@ -38,7 +42,7 @@ def refused(stage):
         )
         with pytest.raises(error) as told:
             launcher.train(stage.job(cluster=cluster), lambda event: None)
-        assert stage.left() == []
+        assert stage.left() == list(left)
         return str(told.value)
 
     return refused
@@ -73,6 +77,44 @@ def test_a_namespace_that_is_not_there_is_named(stage, refused):
     elsewhere = KubernetesApi("nowhere", environment=where)
     told = refused(ClusterRefused, api=elsewhere, namespace="nowhere")
     assert 'namespaces "nowhere" not found' in told and "ML_ASSETS_NAMESPACE" in told
+
+
+def test_verbs_that_are_missing_are_named_before_anything_is_begun(stage, refused, tmp_path):
+    server = stage.cluster.server
+    for allowed, missing in (NEEDED[::2], NEEDED[1::2]), (NEEDED[1::2], NEEDED[::2]):
+        rules = [
+            {"apiGroups": [right.group], "resources": [right.resource], "verbs": [right.verb]}
+            for right in allowed
+        ]
+        token = server.access.token("trainer", rules=rules, namespace=server.namespace)
+        few = server.write_kubeconfig(tmp_path / "few", token=token)
+        api = KubernetesApi(server.namespace, environment={"KUBECONFIG": str(few)})
+        told = refused(ClusterRefused, api=api)
+        named = ", ".join(str(right) for right in missing)
+        assert f"does not allow us to {named} in namespace {server.namespace};" in told
+        assert "bind the Role training-launcher" in told
+    assert server.calls.of("create", "jobs") == []
+    assert stage.objects.place.folders("sessions/") == [], "no attempt was begun"
+
+
+def test_who_may_not_even_ask_is_told_by_the_call_itself(stage, refused):
+    faults = stage.cluster.server.faults
+    faults.refuse(403, times=len(NEEDED), verb="create", resource="selfsubjectaccessreviews")
+    faults.refuse(403, times=9, verb="create", resource="jobs")
+    assert "refused to create Job" in refused(ClusterRefused)
+
+
+def test_the_same_training_for_another_store_is_left_alone(stage, refused):
+    job = stage.job(cluster=SMALL)
+    name = job_name(train_session(job), 1)
+    labels = dict(pair.split("=") for pair in selector_of(train_session(job)).split(","))
+    other = sample_job(stage.cluster, "pass", name=name, suspend=True)
+    other["metadata"]["labels"] = labels
+    other["metadata"]["annotations"] = {REQUEST_ANNOTATION: "s3://elsewhere/request.json"}
+    stage.cluster.server.apply(other)
+    told = refused(ClusterRefused, left=[f"job {name}"])
+    assert "another store" in told and "s3://elsewhere/request.json" in told
+    assert f"below {URI}/" in told
 
 
 def test_a_kubeconfig_without_a_context_is_told(stage, refused, tmp_path):

@@ -1,6 +1,7 @@
 """A configuration that cannot be used is told in one sentence, with what to do; no secret in it."""
 
 import os
+import sys
 import threading
 from pathlib import Path
 
@@ -77,6 +78,12 @@ def test_a_pod_without_a_service_account_is_told_so():
     inside = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
     with pytest.raises(SettingsError, match="service account"):
         connect(inside)
+
+
+def test_a_client_that_is_not_installed_is_told_with_the_command(monkeypatch, kubeconfig):
+    monkeypatch.setitem(sys.modules, "kubernetes", None)
+    with pytest.raises(SettingsError, match=r"not installed here.*\[kubernetes\]"):
+        connect(kubeconfig())
 
 
 def test_the_environment_says_which_addresses_need_no_proxy(kubeconfig, monkeypatch):

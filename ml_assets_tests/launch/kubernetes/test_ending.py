@@ -23,7 +23,7 @@ ORDER = JobOrder(
     request="s3://store/request.json",
     grace_seconds=60,
 )
-JOB = JobState("job", "1", {}, 4, False, False, 0, 0, 0, 0, (), CREATED, CREATED)
+JOB = JobState("job", "1", {}, "", 4, False, False, 0, 0, 0, 0, (), CREATED, CREATED)
 
 
 def pod(index, scheduled, started):

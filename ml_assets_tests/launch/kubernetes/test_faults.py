@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ml_assets.errors import ClusterRefused, TrainingFailed, TrainingInterrupted
+from ml_assets.errors import ClusterAway, ClusterRefused, TrainingFailed, TrainingInterrupted
+from ml_assets.launch.kubernetes import watch
 from ml_assets.launch.kubernetes.names import selector_of
 from ml_assets.launch.launcher import SanityJob, ScoreJob
 from ml_assets.launch.tether import descendants
@@ -75,7 +76,7 @@ def evict(index):
     return fault
 
 
-def lose(index):
+def cut_off(index):
     return lambda stage: stage.cluster.server.cut_off(stage.pod(index))
 
 
@@ -90,6 +91,18 @@ def test_whichever_pod_is_taken_away_the_next_attempt_goes_on_in_the_same_bits(s
     assert {one.goes_on for one in lost} == {World(nodes=2)}
     assert stage.left() == []
     assert stage.events == stage.told(job), "who comes later is told the same"
+
+
+@pytest.mark.daemon
+def test_pods_that_run_on_beside_their_successors_change_no_bit(stage, undisturbed):
+    job = stage.job()
+    with Saboteur(stage, cut_off(1), cut_off(0)):
+        result = stage.launcher().train(job, stage.events.append)
+    assert (result.attempt, result.step) == (3, STEPS)
+    assert weights(result) == weights(undisturbed[1])
+    lost = [event.lost for event in named(stage.events, "warning") if event.lost]
+    assert [one.cause for one in lost] == ["NodeLost", "NodeLost"]
+    assert stage.left() == []
 
 
 def test_a_killed_run_worker_leaves_the_job_running_and_the_next_one_adopts_it(stage, tmp_path):
@@ -125,6 +138,42 @@ def test_while_the_cluster_does_not_answer_the_training_goes_on(stage):
         result = stage.launcher().train(job, stage.events.append)
     assert (result.attempt, result.step) == (1, STEPS)
     assert stage.left() == []
+
+
+def test_a_cluster_that_no_longer_lets_us_see_costs_the_follower_and_not_the_job(
+    stage, monkeypatch
+):
+    monkeypatch.setattr(watch, "REFUSED_SECONDS", 0.0)
+    server = stage.cluster.server
+    server.images.failing[stage.settings.image] = "i/o timeout"  # it never begins to run
+
+    def forbid():
+        until(lambda: stage.api().pods(selector_of()))
+        for verb in ("watch", "list"):
+            server.faults.refuse(403, times=10**6, verb=verb)
+        server.faults.drop_watches()
+
+    thread = threading.Thread(target=forbid)
+    thread.start()
+    with pytest.raises(ClusterAway, match="What runs in the cluster goes on"):
+        stage.launcher().train(stage.job(cluster=ONE_NODE, processes=1), stage.events.append)
+    thread.join()
+    server.faults.clear()
+    assert [job.deleting for job in stage.api().jobs(selector_of())] == [False]
+    stage.clear()
+
+
+@pytest.mark.daemon
+def test_what_cannot_be_cleared_away_costs_no_result(stage):
+    faults = stage.cluster.server.faults
+    faults.refuse(403, times=2, verb="delete", resource="jobs")
+    job = stage.job(cluster=ONE_NODE, processes=1)
+    result = stage.launcher().train(job, stage.events.append)
+    assert (result.attempt, result.step) == (1, STEPS)
+    (warned,) = named(stage.events, "warning")
+    assert "Not all could be cleared away" in warned.message
+    assert len(stage.left()) == 2, "the Job and its pod, until somebody may"
+    stage.clear()
 
 
 def test_who_is_told_to_stop_ends_it_with_its_steps_saved_and_nothing_left(stage):

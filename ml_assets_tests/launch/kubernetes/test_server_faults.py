@@ -157,6 +157,14 @@ def test_a_stalled_watch_says_nothing_until_its_time_is_over(server, cluster, th
     assert b"ADDED" in lines_of(there, timeout_seconds=1)
 
 
+def test_a_slow_watch_tells_all_of_it_late(server, cluster, there):
+    there.create(job(cluster, "pass", suspend=True))
+    server.faults.delay(0.2, verb="watch")
+    start = time.monotonic()
+    assert b"ADDED" in lines_of(there, timeout_seconds=1)
+    assert time.monotonic() - start >= 0.4, "the answer, and its first event"
+
+
 def test_dropped_watches_end(server, there):
     calls = len(server.calls)
     read = []
@@ -269,14 +277,19 @@ def test_two_pods_of_one_index_can_live(server, cluster, there):
 def test_the_processes_of_a_pod_on_a_node_that_is_cut_off_run_on(server, cluster, there):
     there.create(job(cluster, SLEEP))
     until(lambda: there.is_up(0))
-    name = there.pod(0).metadata.name
+    name, folder = there.pod(0).metadata.name, server.root / there.pod(0).metadata.uid[:8]
 
     (process,) = server.cut_off(name)
 
     assert ended(there.job_where(ended)).reason == "BackoffLimitExceeded"
     assert name not in [pod.metadata.name for pod in there.pods()] and alive(process)
+    assert folder.is_dir(), "its volumes are its own as long as it runs"
     server.end_cut_off()
     assert not alive(process)
+
+
+def waits(pod):
+    return pod.status.container_statuses[0].state.waiting
 
 
 def test_an_image_that_comes_back_is_pulled_at_the_next_try(server, cluster, there):
@@ -284,6 +297,10 @@ def test_an_image_that_comes_back_is_pulled_at_the_next_try(server, cluster, the
     there.create(job(cluster, "pass"))
     pod = there.pod_where(lambda seen: seen.status.container_statuses)
     until(lambda: "unauthorized" in there.warnings(pod.metadata.name))
+    server.clock.advance(1)
+    backs_off = there.pod_where(lambda seen: waits(seen).reason == "ImagePullBackOff")
+    assert waits(backs_off).message.startswith(f'Back-off pulling image "{cluster.image}": ErrImag')
+    assert "unauthorized" in waits(backs_off).message
     server.images.failing.clear()
     server.clock.advance(11)
     assert there.job_where(ended).status.succeeded == 1
@@ -333,8 +350,8 @@ def test_a_job_whose_service_never_comes_does_not_find_its_peers(server, cluster
 # --- Kueue ----------------------------------------------------------------------------------------
 
 
-def queued(cluster):
-    manifest = job(cluster, OBEDIENT)
+def queued(cluster, **how):
+    manifest = job(cluster, OBEDIENT, **how)
     manifest["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = "team-a"
     return manifest
 
@@ -347,7 +364,15 @@ def workload(there):
 
 
 def test_a_job_waits_for_its_queue_and_runs_when_that_is_there(server, cluster, there):
-    there.create(queued(cluster))
+    server.add_node("gpu-1", labels={"pool": "gpu", "zone": "a"})
+    flavors = {"resourceGroups": [{"coveredResources": [], "flavors": [{"name": "gpu"}]}]}
+    for kind, name, spec in (
+        ("ResourceFlavor", "gpu", {"nodeLabels": {"pool": "gpu"}}),
+        ("ClusterQueue", "training", flavors),
+    ):
+        meta = {"apiVersion": "kueue.x-k8s.io/v1beta1", "metadata": {"name": name}}
+        server.apply({**meta, "kind": kind, "spec": spec})
+    there.create(queued(cluster, template={"nodeSelector": {"zone": "a"}}))
     there.job_where(has("Suspended"))
     told = until(lambda: workload(there).get("QuotaReserved"))
     assert (told["status"], told["reason"]) == ("False", "Inadmissible")
@@ -362,8 +387,10 @@ def test_a_job_waits_for_its_queue_and_runs_when_that_is_there(server, cluster, 
     server.apply(queue)
     until(lambda: there.is_up(0))
     assert workload(there)["Admitted"]["status"] == "True"
+    assert there.pod(0).spec.node_name == "gpu-1", "the flavor says where it runs"
 
     server.kueue_preempt("claim")
+    assert there.read().spec.template.spec.node_selector == {"zone": "a"}, "as it was made"
     there.job_where(has("Suspended"))
     assert workload(there)["Evicted"]["reason"] == "Preempted"
 

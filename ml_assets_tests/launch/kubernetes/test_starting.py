@@ -85,6 +85,7 @@ def test_once_all_pods_run_there_is_nothing_to_wait_for(start_up):
         ("ErrImagePull", 'failed to resolve reference "x@sha256:0": not found', "ImagePull"),
         ("ErrImagePull", "pull access denied, repository does not exist", "ImagePull"),
         ("ErrImagePull", "401 Unauthorized", "ImagePull"),
+        ("ErrImagePull", "dial tcp: lookup registry.exmaple: no such host", "ImagePull"),
         ("InvalidImageName", "couldn't parse image name", "InvalidImageName"),
         ("ErrImageNeverPull", "Container image is not present", "ErrImageNeverPull"),
         ("CreateContainerConfigError", 'secret "keys" not found', "CreateContainerConfigError"),

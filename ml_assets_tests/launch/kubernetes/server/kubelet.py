@@ -66,6 +66,8 @@ class Kubelet:
         if run is None:
             if bound is None or bound["status"].get("phase") in TERMINAL:
                 return
+            if uid in {abandoned.uid for abandoned in self._abandoned}:
+                return
             run = PodRun(bound, self._starter.root / uid[:8], self._store.clock)
             self._runs[uid] = run
         pod = self._store.find(PODS, *run.key)
@@ -262,8 +264,9 @@ class Kubelet:
 
     def abandon(self, uid: str) -> list[int]:
         """Lose sight of a pod, whose processes run on; returns their ids."""
-        run = self._runs.pop(uid)
-        self._abandoned.append(run)
+        run = self._runs[uid]
+        self._abandoned.append(run)  # before it is forgotten: nothing may run it anew
+        del self._runs[uid]
         return [c.process.pid for c in run.running if c.process]
 
     def end_abandoned(self) -> None:

@@ -1,6 +1,7 @@
 """Kueue's side of a Job with a queue name: suspended until its LocalQueue lets it run.
 
-There is no quota here: a LocalQueue that exists and is not stopped admits what comes.
+There is no quota here: a LocalQueue that exists and is not stopped admits what comes, to the nodes
+of the first flavor of its ClusterQueue, as far as those two exist.
 """
 
 import hashlib
@@ -11,11 +12,26 @@ from ml_assets_tests.launch.kubernetes.server.errors import ApiError, Json
 from ml_assets_tests.launch.kubernetes.server.events import EventRecorder
 from ml_assets_tests.launch.kubernetes.server.job_rules import condition, finished
 from ml_assets_tests.launch.kubernetes.server.loop import Loop
-from ml_assets_tests.launch.kubernetes.server.resources import JOBS, LOCAL_QUEUES, WORKLOADS
-from ml_assets_tests.launch.kubernetes.server.store import Change, Key, Store, key_of
+from ml_assets_tests.launch.kubernetes.server.resources import (
+    CLUSTER_QUEUES,
+    FLAVORS,
+    JOBS,
+    LOCAL_QUEUES,
+    WORKLOADS,
+)
+from ml_assets_tests.launch.kubernetes.server.store import Change, Key, Store, clone, key_of
 
 QUEUE = "kueue.x-k8s.io/queue-name"
 _SOURCE = "batch/job-kueue-controller"
+
+
+_OF_FLAVORS = ("nodeSelector", "tolerations")
+"""What of a pod a flavor decides."""
+
+
+def _pods_of(job: Json) -> Json:
+    spec = job["spec"]
+    return {"name": "main", "count": spec["parallelism"], "template": clone(spec["template"])}
 
 
 def queue_of(job: Json) -> str:
@@ -46,7 +62,16 @@ class Kueue:
             ("Admitted", "False", "NoReservation", "The workload has no reservation"),
         )
         self._say(job, *facts)
-        self._suspend(key, True)
+        before = self._workload(job)["spec"]["podSets"][0]["template"]["spec"]
+
+        def stop(new: Json) -> None:
+            new["spec"]["suspend"] = True
+            for field in _OF_FLAVORS:  # as whoever made the Job said
+                new["spec"]["template"]["spec"].pop(field, None)
+            kept = {field: clone(before[field]) for field in _OF_FLAVORS if field in before}
+            new["spec"]["template"]["spec"].update(kept)
+
+        self._store.change(JOBS, *key, stop)
 
     def _sync_all(self) -> None:
         for job in self._store.all(JOBS):
@@ -77,14 +102,29 @@ class Kueue:
             self._events.normal(
                 job, _SOURCE, "Started", f"Admitted by clusterQueue {cluster_queue}"
             )
-            self._suspend(key, False)
+            self._start(key, self._flavor(cluster_queue))
 
     def _inadmissible(self, job: Json, why: str) -> None:
         self._say(job, ("QuotaReserved", "False", "Inadmissible", why))
 
-    def _suspend(self, key: Key, suspend: bool) -> None:
+    def _flavor(self, cluster_queue: str) -> Json:
+        """The spec of a ClusterQueue's first flavor; empty where one of them is not there."""
+        queue = self._store.find(CLUSTER_QUEUES, "", cluster_queue) or {"spec": {}}
+        groups = queue["spec"].get("resourceGroups") or []
+        names = [flavor["name"] for group in groups for flavor in group["flavors"]]
+        flavor = self._store.find(FLAVORS, "", names[0]) if names else None
+        return flavor["spec"] if flavor else {}
+
+    def _start(self, key: Key, flavor: Json) -> None:
+        """Told where to run while it is still suspended, then released: in one change."""
+
         def edit(job: Json) -> None:
-            job["spec"]["suspend"] = suspend
+            pod = job["spec"]["template"]["spec"]
+            if labels := flavor.get("nodeLabels"):
+                pod["nodeSelector"] = {**(pod.get("nodeSelector") or {}), **labels}
+            if tolerations := flavor.get("tolerations"):
+                pod["tolerations"] = [*(pod.get("tolerations") or []), *tolerations]
+            job["spec"]["suspend"] = False
 
         self._store.change(JOBS, *key, edit)
 
@@ -105,7 +145,7 @@ class Kueue:
                 "labels": {"kueue.x-k8s.io/job-uid": meta["uid"]},
                 "ownerReferences": [{**owner, "controller": True, "blockOwnerDeletion": True}],
             },
-            "spec": {"queueName": queue_of(job), "active": True, "podSets": []},
+            "spec": {"queueName": queue_of(job), "active": True, "podSets": [_pods_of(job)]},
             "status": {},
         }
         try:

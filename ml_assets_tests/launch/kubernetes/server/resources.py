@@ -76,6 +76,12 @@ JOBS = Resource("batch", "v1", "jobs", "Job", subresources=("status",), categori
 LOCAL_QUEUES = Resource(
     *_KUEUE, "localqueues", "LocalQueue", short=("queue", "queues", "lq"), also=("v1beta2",)
 )
+CLUSTER_QUEUES = Resource(
+    *_KUEUE, "clusterqueues", "ClusterQueue", False, ("cq",), also=("v1beta2",)
+)
+FLAVORS = Resource(
+    *_KUEUE, "resourceflavors", "ResourceFlavor", False, ("flavor",), also=("v1beta2",)
+)
 WORKLOADS = Resource(
     *_KUEUE, "workloads", "Workload", short=("wl",), subresources=("status",), also=("v1beta2",)
 )
@@ -103,6 +109,8 @@ RESOURCES = (
     SERVICE_ACCOUNTS,
     JOBS,
     LOCAL_QUEUES,
+    CLUSTER_QUEUES,
+    FLAVORS,
     WORKLOADS,
     ACCESS_REVIEWS,
     PRIORITY_CLASSES,
@@ -111,8 +119,6 @@ RESOURCES = (
     Resource("", "v1", "podtemplates", "PodTemplate"),
     Resource("apps", "v1", "deployments", "Deployment", short=("deploy",)),
     Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", short=("pdb",)),
-    Resource(*_KUEUE, "clusterqueues", "ClusterQueue", False, ("cq",), also=("v1beta2",)),
-    Resource(*_KUEUE, "resourceflavors", "ResourceFlavor", False, ("flavor",), also=("v1beta2",)),
     Resource(*_KUEUE, "workloadpriorityclasses", "WorkloadPriorityClass", False, also=("v1beta2",)),
     Resource("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", short=("netpol",)),
     Resource(*_RBAC, "roles", "Role"),

@@ -125,9 +125,11 @@ class Starter:
         if container.process or run.ending:
             return
         image = container.spec["image"]
-        container.wait_for("ImagePullBackOff", f'Back-off pulling image "{image}"')
+        told, (reason, why) = f'Back-off pulling image "{image}"', container.waiting
+        if reason == "ErrImagePull":  # which stays in sight since 1.32
+            container.wait_for("ImagePullBackOff", f"{told}: {reason}: {why}")
         field = part_of(container)
-        self._events.normal(run.pod, _SOURCE, "BackOff", f'Back-off pulling image "{image}"', field)
+        self._events.normal(run.pod, _SOURCE, "BackOff", told, field)
         self._events.warning(run.pod, _SOURCE, "Failed", "Error: ImagePullBackOff", field)
         again()
 
