@@ -12,8 +12,22 @@ from ml_assets_tests.storage.lakefs_server import commits, staging
 from ml_assets_tests.storage.lakefs_server.catalog import Catalog
 from ml_assets_tests.storage.lakefs_server.repository import Repository
 
-_IMAGES = 29
-"""As many as lakeFS has since 1.60."""
+_IMAGES = (
+    *(f"commit-change{part}.png" for part in ("-02", "")),
+    "create-lakefs-branch.png",
+    *(f"duckdb-editor-{number:02}.png" for number in range(2, 7)),
+    *(f"duckdb-main-{number:02}.png" for number in range(1, 4)),
+    *(f"hooks-{number:02}.png" for number in range(9)),
+    *(f"merge{number:02}.png" for number in (1, 2)),
+    "quickstart-step-01-query.png",
+    "quickstart-step-02-branch.png",
+    "quickstart-step-03-merge.png",
+    "quickstart-step-04-rollback.png",
+    "quickstart-step-05-actions.png",
+    "repo-contents.png",
+    "waving-axolotl-transparent-w90.gif",
+)
+"""Those that lakeFS has since 1.60."""
 _LAKES = 100_000
 
 
@@ -29,7 +43,7 @@ def populate(catalog: Catalog, repository: Repository) -> None:
 
 def _files(repository: str, branch: str) -> Mapping[str, bytes]:
     readme = f"# Welcome to {repository}\n\nIts lakes are on the branch {branch}.\n"
-    images = {f"images/step-{number:02}.png": _image(number) for number in range(_IMAGES)}
+    images = {f"images/{name}": _image(number) for number, name in enumerate(_IMAGES)}
     return {
         "README.md": readme.encode(),
         "data/lakes.source.md": b"Made up: numbers without a lake.\n",
