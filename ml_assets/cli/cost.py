@@ -10,6 +10,8 @@ from ml_assets.cli.history import aligned
 from ml_assets.settings import read_settings
 
 if TYPE_CHECKING:
+    from fractions import Fraction
+
     from ml_assets.operations.cost.account import Account, Outlook
     from ml_assets.operations.cost.bill import Line
 
@@ -95,19 +97,32 @@ def _expected(found: Any) -> str:
 
 
 def _outlook(one: "Outlook") -> list[str]:
-    from ml_assets.operations.cost.money import HOUR, in_words
+    from ml_assets.operations.cost.money import in_words
 
     said: list[str] = []
     if one.next is not None:
-        hours = f"{one.next.node_time / HOUR:,.4g} node-hours"
-        said.append(f"the next training takes about {hours}, {in_words(one.next_cost)}")
+        takes = _priced(one.next.node_time, one.next_cost)
+        said.append(f"the next training takes about {takes}")
         said.append(f"  ({one.next.how})")
     if one.year is not None:
         year = one.year
+        each, whole = (
+            _priced(year.node_time, year.cost),
+            _priced(year.node_time_a_year, year.a_year),
+        )
         said.append(
-            f"its schedule ({year.cron}) is due {year.ticks} times in a year, each"
-            f" {in_words(year.cost)} (mean of {year.runs}): {in_words(year.a_year)} a year"
+            f"its schedule ({year.cron}) is due {year.ticks} times in a year, each {each} (mean of"
+            f" {year.runs}): {whole} a year"
         )
     if one.bytes:
-        said.append(f"{one.bytes / 1e9:,.4g} GB lie there, {in_words(one.storage)} a month")
+        a_month = f", {in_words(one.storage)} a month" if one.storage is not None else ""
+        said.append(f"{one.bytes / 1e9:,.4g} GB lie there{a_month}")
     return said
+
+
+def _priced(node_time: int, cost: "Fraction | None") -> str:
+    """Machine time, and what it costs where a price is known."""
+    from ml_assets.operations.cost.money import HOUR, in_words
+
+    hours = f"{node_time / HOUR:,.4g} node-hours"
+    return hours if cost is None else f"{in_words(cost)} ({hours})"

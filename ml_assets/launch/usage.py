@@ -54,6 +54,7 @@ def usage_of(
     finished = (e.result for e in events if isinstance(e, Finished))
     result = next((r for r in finished if isinstance(r, TrainResult)), None)
     trains = isinstance(request, TrainRequest)
+    saved = [e for e in events if isinstance(e, Checkpoint)]
     return AttemptUsage(
         pipeline=pipeline,
         session=request.session,
@@ -63,7 +64,8 @@ def usage_of(
         end=end,
         steps=max((e.steps for e in events if isinstance(e, Progress)), default=None),
         marks=tuple(thinned(marks_of(events, held.created))) if trains else (),
-        checkpoint_bytes=sum(e.size for e in events if isinstance(e, Checkpoint)),
+        checkpoint_bytes=sum(e.size for e in saved),
+        checkpoint_bytes_sent=sum(e.size for e in saved if e.checkpoint.uri.startswith("s3://")),
         model=result.model.digest if result and end == "done" else None,
     )
 

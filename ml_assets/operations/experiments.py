@@ -7,6 +7,7 @@ from typing import Any
 
 from ml_assets.errors import MlAssetsError
 from ml_assets.evaluation.changes import differences
+from ml_assets.operations.cost.months import pictures_of
 from ml_assets.operations.run_stories import LAST, by_model, candidate, stories
 from ml_assets.operations.workplace import Workplace, open_pipeline
 from ml_assets.pictures.experiments import render
@@ -15,6 +16,7 @@ from ml_assets.registry.ledger.chain import read
 from ml_assets.registry.ledger.stages import moves, override_line, stage_of
 from ml_assets.registry.records.experiments import RunStory
 from ml_assets.registry.tracking.links import EXPERIMENTS_PAGE, Links, report_name
+from ml_assets.settings import read_prices
 from ml_assets.spec.records import Decision, LedgerEntry
 
 SCHEMA = 1
@@ -31,7 +33,8 @@ def page(place: Workplace, last: int = LAST) -> str:
     found = rows(place, last)
     links = Links.of()
     ways = {"Lineage in Dagster": links.asset(f"{place.name}/trained_model")}
-    return render(place.name, found, _releases(place, found), ways)
+    machines = pictures_of(place, read_prices())
+    return render(place.name, found, _releases(place, found), ways, machines)
 
 
 def page_of(pipeline: str) -> str | None:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from ml_assets.pictures.page import order, section, table
+from ml_assets.pictures.page import cards, order, section, table
+from ml_assets.pictures.picture import Picture
 from ml_assets.pictures.run_rows import ReleaseStep, Row, plain_loss, span
 from ml_assets.pictures.sortable import POLICY, SCRIPT
 from ml_assets.pictures.style import STYLE
@@ -35,6 +36,7 @@ def render(
     rows: Sequence[Row],
     releases: Sequence[ReleaseStep],
     ways: Mapping[str, str],
+    machines: Sequence[Picture] = (),
 ) -> str:
     """The page.
 
@@ -42,6 +44,7 @@ def render(
         rows: newest first.
         releases: newest first.
         ways: what a link says -> its address; nothing is loaded from there.
+        machines: what machines were used for.
     """
     links = " · ".join(f'<a href="{escape(to)}">{escape(says)}</a>' for says, to in ways.items())
     count = "1 run" if len(rows) == 1 else f"the last {len(rows)} runs"
@@ -51,6 +54,7 @@ def render(
         f'<p class="ways">{links}</p><br>',
         _runs(rows),
         _footnotes(rows),
+        _machines(machines),
         _releases(releases),
     ]
     return (
@@ -200,6 +204,12 @@ def _footnotes(rows: Sequence[Row]) -> str:
             " an hour of a machine costs."
         )
     return "".join(f'<p class="about foot">{escape(words)}</p>' for words in said)
+
+
+def _machines(shown: Sequence[Picture]) -> str:
+    about = "Of every training, score and examination, from asking for machines to their end."
+    body = cards(shown, wide=True)
+    return section("What the machines were used for", about, body) if shown else ""
 
 
 def _releases(releases: Sequence[ReleaseStep]) -> str:

@@ -9,10 +9,11 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Literal
 
 import dagster as dg
+from dagster._core.definitions.run_request import InstigatorType
 from dagster._core.storage.tags import (
     ROOT_RUN_ID_TAG,
     SCHEDULE_NAME_TAG,
@@ -220,7 +221,7 @@ def _missed(
     begun = getattr(states[0].instigator_data, "start_timestamp", None)
     if begun is None:
         return
-    from_then = max(float(begun), since.timestamp())
+    from_then = max(float(begun), since.timestamp(), _ticks_kept_since(instance, now).timestamp())
     ticks = instance.get_ticks(
         states[0].instigator_origin_id, states[0].selector_id, after=from_then - 1
     )
@@ -243,6 +244,13 @@ def _missed(
                 cause=why,
                 runs=(),
             )
+
+
+def _ticks_kept_since(instance: dg.DagsterInstance, now: datetime) -> datetime:
+    """A tick before then may have come: the daemon has purged its record (``retention``)."""
+    days = instance.get_tick_retention_settings(InstigatorType.SCHEDULE).values()
+    purged = [kept for kept in days if kept >= 0]  # -1: kept for ever
+    return now - timedelta(days=min(purged)) if purged else datetime.min.replace(tzinfo=UTC)
 
 
 _NO_DAEMON = "its tick never came: Dagster's daemon was not at work"

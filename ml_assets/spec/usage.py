@@ -31,7 +31,7 @@ class Held(Frozen):
     ended: Time
     """When nothing of it was left."""
     staged_bytes: Count = Field(default=0, exclude_if=unset)
-    """That its machines fetched from the object store and put there."""
+    """That its machines fetched from the object store and put there, but for checkpoints."""
 
 
 class Mark(Frozen):
@@ -60,8 +60,16 @@ class AttemptUsage(Frozen):
     """Of a training, in the order of time; a step that goes back began again from a checkpoint."""
     checkpoint_bytes: Count = Field(default=0, exclude_if=unset)
     """Of the checkpoints that it saved."""
+    checkpoint_bytes_sent: Count = Field(default=0, exclude_if=unset)
+    """Of those, that went to an object store."""
     model: Digest | None = Field(default=None, exclude_if=unset)
     """That it made."""
+
+    @property
+    def moved_bytes(self) -> int:
+        """That went between its machines and the object store; a checkpoint that it went on from
+        is not in it."""
+        return self.held.staged_bytes + self.checkpoint_bytes_sent
 
     @property
     def first_step(self) -> int | None:

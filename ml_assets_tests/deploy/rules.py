@@ -7,11 +7,16 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from ml_assets.settings.kubernetes_syntax import bytes_of
+
 Object = Mapping[str, Any]
 Rule = Callable[[Sequence[Object]], list[str]]
 
 OURS = "ml-assets/"
 MAY_HAVE_A_TOKEN = {"dagster-daemon", "dagster-operators-ui", "dagster-readers-ui"}
+MAY_HAVE_A_TOKEN |= {"dagster-webserver", "dagster-webserver-read-only"}
+MAY_HAVE_A_TOKEN |= {"dagster-dagster-user-deployments-ml-assets-code"}
+"""The last three: of the Helm chart, which gives one to all that it makes."""
 TRAINING = {"app.kubernetes.io/name": "ml-assets-training"}
 RUN = {"ml-assets.io/part": "run"}
 """Labels of pods that are not declared but created: by the launcher, and by Dagster's."""
@@ -85,6 +90,27 @@ def unbounded(objects: Sequence[Object]) -> list[str]:
         if not {"cpu", "memory"} <= set(container.get("resources", {}).get("requests", {}))
         or "memory" not in container["resources"].get("limits", {})
     ]
+
+
+def cramped(objects: Sequence[Object]) -> list[str]:
+    """Pods that are evicted before their own volumes are full: those lie on the disk that a limit
+    is set to, which a LimitRange sets where a container says nothing."""
+    given = [
+        limits["default"].get("ephemeral-storage", "0")
+        for one in objects
+        if one["kind"] == "LimitRange"
+        for limits in one["spec"]["limits"]
+    ]
+    found = []
+    for name, template in templates(objects):
+        spec = template["spec"]
+        disks = [v.get("emptyDir", {}) for v in spec.get("volumes", ())]
+        asked = sum(bytes_of(d["sizeLimit"]) for d in disks if "sizeLimit" in d)
+        limits = [c.get("resources", {}).get("limits", {}) for c in spec["containers"]]
+        said = [one.get("ephemeral-storage") or next(iter(given), "") for one in limits]
+        if all(said) and asked > sum(bytes_of(one) for one in said):
+            found.append(f"{name}: {asked / 2**30:g} GiB of volumes")
+    return found
 
 
 def loose_tokens(objects: Sequence[Object]) -> list[str]:

@@ -3,29 +3,33 @@
 The chart itself is not here; the workflow of CI renders it, which holds the values to its schema.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from ml_assets_tests.deploy import rules
+from ml_assets_tests.deploy import chart
+from ml_assets_tests.deploy.test_manifests import built as kustomized
+from ml_assets_tests.deploy.test_manifests import named
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
-VALUES = yaml.safe_load((DEPLOY / "helm" / "values.yaml").read_text())
+VALUES = chart.VALUES
 INSTANCE = yaml.safe_load((DEPLOY / "dagster" / "dagster.yaml").read_text())
 LAUNCHER = INSTANCE["run_launcher"]["config"]
 OURS = VALUES["runLauncher"]["config"]["k8sRunLauncher"]
-(CODE,) = VALUES["dagster-user-deployments"]["deployments"]
+CODE = chart.CODE
 
 POD = "image envConfigMaps envSecrets labels podSecurityContext securityContext resources"
 POD += " volumes volumeMounts env annotations nodeSelector affinity tolerations"
+POD += " checkDbReadyInitContainer"
 KEYS: dict[str, str] = {
     "": "global serviceAccount rbacEnabled dagster-user-deployments dagsterWebserver dagsterDaemon"
     " postgresql generatePostgresqlPasswordSecret computeLogManager runLauncher retention telemetry"
-    " additionalInstanceConfig",
+    " busybox additionalInstanceConfig",
     "global": "postgresqlSecretName dagsterHome serviceAccountName",
-    "dagsterWebserver": f"{POD} replicaCount service enableReadOnly dbPoolRecycle logLevel",
+    "dagsterWebserver": f"{POD} replicaCount service enableReadOnly nameOverride readinessProbe",
     "dagsterDaemon": f"{POD} enabled runCoordinator runMonitoring runRetries heartbeatTolerance",
     "postgresql": "enabled postgresqlHost postgresqlUsername postgresqlDatabase postgresqlScheme"
     " postgresqlParams service",
@@ -107,31 +111,41 @@ def test_storage_logs_monitoring_and_retention_are_ours() -> None:
         assert VALUES["retention"][kind]["purgeAfterDays"] == days
 
 
-@pytest.mark.parametrize(
-    "part",
-    [CODE, VALUES["dagsterWebserver"], VALUES["dagsterDaemon"]],
-    ids=["code", "ui", "daemon"],
-)
-def test_pods_of_the_chart_are_as_the_namespace_wants_them(part: dict[str, Any]) -> None:
-    image = f"{part['image']['repository']}:{part['image']['tag']}"
-    container = {
-        "name": "chart",
-        "image": image,
-        "resources": part["resources"],
-        "securityContext": part["securityContext"],
-    }
-    spec = {
-        "containers": [container],
-        "securityContext": part["podSecurityContext"],
-        "automountServiceAccountToken": False,
-    }
-    pod = {
-        "kind": "Deployment",
-        "metadata": {"name": "chart"},
-        "spec": {"template": {"spec": spec}},
-    }
-    for rule in (rules.not_restricted, rules.unpinned, rules.unbounded):
-        assert rule([pod]) == []
+def test_each_webserver_of_the_chart_is_behind_a_login_of_its_own() -> None:
+    """Readers and operators each have a webserver of the chart's and a login of ours."""
+    found = [*kustomized("helm"), *chart.made()]
+    for who, server in (
+        ("readers", "dagster-webserver-read-only"),
+        ("operators", "dagster-webserver"),
+    ):
+        (container,) = spec(found, f"{who}-login")["containers"]
+        assert f"--upstream=http://{server}:3000" in container["args"]
+        assert any(arg.startswith("--allowed-group=") for arg in container["args"]) == (
+            who == "operators"
+        )
+        (port,) = named(found, "Service", server)["spec"]["ports"]
+        (web,) = spec(found, server)["containers"]
+        assert port["port"] == web["ports"][0]["containerPort"] == 3000
+        assert web["readinessProbe"]["httpGet"]["port"] == 3000
+        (way_in,) = named(found, "Service", f"dagster-{who}-ui")["spec"]["ports"]
+        assert way_in["targetPort"] == container["ports"][0]["name"]
+
+
+def test_the_logins_of_the_chart_are_those_without_it() -> None:
+    """But for what they lead to: beside a webserver it is the pod itself."""
+    for who in ("readers", "operators"):
+        beside = spec(kustomized("overlays/production"), f"dagster-{who}-ui")["containers"][1]
+        (alone,) = spec(kustomized("helm"), f"{who}-login")["containers"]
+        assert without_upstream(alone) == without_upstream(beside)
+
+
+def without_upstream(container: dict[str, Any]) -> dict[str, Any]:
+    kept = [arg for arg in container["args"] if not arg.startswith("--upstream=")]
+    return container | {"args": kept}
+
+
+def spec(found: Sequence[dict[str, Any]], name: str) -> dict[str, Any]:
+    return named(found, "Deployment", name)["spec"]["template"]["spec"]
 
 
 def test_the_account_and_the_labels_are_those_of_the_base() -> None:
@@ -145,8 +159,5 @@ def test_the_account_and_the_labels_are_those_of_the_base() -> None:
     parts |= {
         VALUES[p]["labels"]["ml-assets.io/part"] for p in ("dagsterWebserver", "dagsterDaemon")
     }
-    assert parts == {"code-location", "run", "operators-ui", "daemon"}
+    assert parts == {"code-location", "run", "webserver", "daemon"}
     assert VALUES["global"]["dagsterHome"] == LAUNCHER["dagster_home"]
-    (ui,) = [o for o in base if (o["kind"], o["metadata"]["name"]) == ("NetworkPolicy", "ui")]
-    (port,) = ui["spec"]["ingress"][0]["ports"]
-    assert VALUES["dagsterWebserver"]["service"]["port"] == port["port"]

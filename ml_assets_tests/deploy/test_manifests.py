@@ -13,15 +13,18 @@ import pytest
 import yaml
 
 from ml_assets.settings import read_cluster, read_lakefs
-from ml_assets_tests.deploy import rules
+from ml_assets_tests.deploy import chart, rules
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
-OVERLAYS = ["dev", "staging", "production", "spot"]
+OVERLAYS = ["dev", "staging", "production", "spot", "helm"]
+"""What there is on a cluster; ``helm``: what the chart makes, and what stands beside it."""
+WITH_SERVICES = OVERLAYS[:-1]
 KUBERNETES = "1.34"
 RULES = [
     rules.not_restricted,
     rules.unpinned,
     rules.unbounded,
+    rules.cramped,
     rules.loose_tokens,
     rules.dangling,
     rules.selects_nothing,
@@ -45,6 +48,8 @@ def built(place: str) -> tuple[dict[str, Any], ...]:
 
 
 def objects(overlay: str) -> list[dict[str, Any]]:
+    if overlay == "helm":
+        return copy.deepcopy([*built("helm"), *chart.made()])
     return copy.deepcopy(list(built(f"overlays/{overlay}")))
 
 
@@ -94,6 +99,12 @@ FAULTS: list[tuple[rules.Rule, Spoil]] = [
     (rules.unpinned, lambda o: deployment(o)["containers"][0].update(image="r/ml-assets/a:1.2.3")),
     (rules.unbounded, lambda o: deployment(o)["containers"][0]["resources"].pop("limits")),
     (
+        rules.cramped,
+        lambda o: named(o, "Deployment", "ml-assets-code")["spec"]["template"]["spec"][
+            "containers"
+        ][0]["resources"]["limits"].pop("ephemeral-storage"),
+    ),
+    (
         rules.loose_tokens,
         lambda o: named(o, "Deployment", "ml-assets-code")["spec"]["template"]["spec"].pop(
             "automountServiceAccountToken"
@@ -131,7 +142,7 @@ def test_a_planted_fault_is_found(rule: rules.Rule, spoil: Spoil) -> None:
     assert len(rule(found)) == 1
 
 
-@pytest.mark.parametrize("overlay", OVERLAYS)
+@pytest.mark.parametrize("overlay", WITH_SERVICES)
 def test_the_digest_of_an_image_reaches_all_that_name_it(overlay: str) -> None:
     found = objects(overlay)
     images = {name: container["image"] for name, container in rules.containers(found)}
@@ -148,7 +159,9 @@ def test_everything_is_in_the_namespace_that_the_settings_name(overlay: str) -> 
     settings = named(found, "ConfigMap", "ml-assets-settings")["data"]
     wide = ("Namespace", "PriorityClass")
     assert settings["ML_ASSETS_NAMESPACE"] == namespace
-    assert {o["metadata"]["namespace"] for o in found if o["kind"] not in wide} == {namespace}
+    named_by_helm = {(o["kind"], o["metadata"]["name"]) for o in chart.made()}
+    inside = [o for o in found if (o["kind"], o["metadata"]["name"]) not in named_by_helm]
+    assert {o["metadata"]["namespace"] for o in inside if o["kind"] not in wide} == {namespace}
     subjects = [s for o in found if o["kind"] == "RoleBinding" for s in o["subjects"]]
     assert {(s["name"], s["namespace"]) for s in subjects} == {
         ("ml-assets-orchestrator", namespace)
@@ -198,9 +211,3 @@ def test_dagster_itself_is_reached_through_the_login_only() -> None:
         (port,) = named(found, "Service", ui)["spec"]["ports"]
         assert port["targetPort"] == login["ports"][0]["name"]
         assert ("--read-only" in arguments) == (ui == "dagster-readers-ui")
-
-
-def test_the_base_alone_is_what_the_helm_chart_needs_beside_it() -> None:
-    kinds = {one["kind"] for one in built("base")}
-    assert "Deployment" not in kinds
-    assert {"Namespace", "ServiceAccount", "Role", "NetworkPolicy", "ConfigMap"} <= kinds

@@ -24,6 +24,8 @@ __all__ = ["cluster"]  # the fixture
 PROJECT = Path(__file__).parents[2]
 PAGE = (PROJECT / "docs" / "cluster.md").read_text()
 ELSEWHERE = ("pip install", "ml-assets demo", "ml-assets run", "ml-assets status", "ml-assets logs")
+ELSEWHERE += ("helm repo", "helm upgrade")
+DIGEST = "sha256:" + "1f" * 32
 
 
 def shell(heading: str) -> list[str]:
@@ -43,11 +45,11 @@ def commands(heading: str) -> str:
     """The same, filled in."""
     lines = "\n".join(shell(heading)).replace("\\\n", " ").splitlines()
     kept = [one for one in lines if not any(words in one for words in ELSEWHERE)]
-    filled = "\n".join(kept).replace("sha256:...", "sha256:" + "0" * 64)
+    filled = "\n".join(kept).replace("sha256:...", DIGEST)
     return re.sub(r"=\.\.\.", "=http://127.0.0.1:1", filled).replace(".venv/bin/", "")
 
 
-def followed(heading: str, server: ApiServer, folder: Path) -> str:
+def followed(heading: str, server: ApiServer, folder: Path, where: Path = PROJECT) -> str:
     """What the commands print; each has to end well."""
     for needed in ("kubectl", "openssl"):
         if shutil.which(needed) is None:
@@ -67,7 +69,7 @@ def followed(heading: str, server: ApiServer, folder: Path) -> str:
     done = subprocess.run(
         ["sh", "-euc", commands(heading)],
         env=environment,
-        cwd=PROJECT,
+        cwd=where,
         capture_output=True,
         text=True,
         check=False,
@@ -98,6 +100,31 @@ def test_the_base_and_the_secrets_are_made_as_it_is_written(
     assert kind is not None
     policies = cluster.server.store.all(kind, "ml-assets")
     assert "default-deny" in {one["metadata"]["name"] for one in policies}
+
+
+@pytest.mark.parametrize(
+    ("heading", "ours"),
+    [("With Kustomize", {"orchestrator", "training"}), ("With the Helm chart", {"training"})],
+)
+def test_dagster_is_brought_to_the_cluster_as_it_is_written(
+    heading: str, ours: set[str], cluster: TestCluster, tmp_path: Path
+) -> None:
+    """But for the chart itself; the digests that are asked for reach what runs."""
+    shutil.copytree(PROJECT / "deploy", tmp_path / "deploy")
+    followed(heading, cluster.server, tmp_path, tmp_path)
+    kinds = ("apps/v1", "Deployment"), ("v1", "PodTemplate")
+    found = [
+        one
+        for kind in filter(None, (of_kind(*names) for names in kinds))
+        for one in cluster.server.store.all(kind, "ml-assets")
+    ]
+    images = {container["image"] for _, container in rules.containers(found)}
+    by_digest = {image for image in images if image.endswith(f"@{DIGEST}")}
+    assert {image.split("/")[-1].split("@")[0] for image in by_digest} == ours
+    services = of_kind("v1", "Service")
+    assert services is not None
+    made = {one["metadata"]["name"] for one in cluster.server.store.all(services, "ml-assets")}
+    assert {"dagster-readers-ui", "dagster-operators-ui"} <= made
 
 
 def test_every_variable_on_the_page_is_one_that_is_read() -> None:

@@ -204,8 +204,9 @@ def test_the_pod_of_a_run_is_as_the_namespace_wants_it(
     (job,) = server.store.all(JOBS, server.namespace)
     pod = job["spec"]["template"]
     assert job["spec"]["backoffLimit"] == 0
-    for rule in (rules.not_restricted, rules.unpinned, rules.unbounded):
-        assert rule([job]) == []
+    limits = yaml.safe_load_all((DEPLOY / "base" / "quota.yaml").read_text())
+    for rule in (rules.not_restricted, rules.unpinned, rules.unbounded, rules.cramped):
+        assert rule([job, *limits]) == []
     assert pod["metadata"]["labels"]["ml-assets.io/part"] == "run"
     assert pod["spec"]["serviceAccountName"] == "ml-assets-orchestrator"
     names = [

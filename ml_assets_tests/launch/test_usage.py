@@ -8,10 +8,10 @@ import pytest
 from ml_assets.errors import TrainingFailed, TrainingInterrupted
 from ml_assets.launch.folder import SessionFolder
 from ml_assets.launch.launcher import ScoreJob
-from ml_assets.launch.usage import MOST_MARKS, marks_of, session_usages, thinned
-from ml_assets.spec.events import Metrics, Progress
-from ml_assets.spec.program import Ref
-from ml_assets.spec.usage import AttemptUsage, Mark
+from ml_assets.launch.usage import MOST_MARKS, marks_of, session_usages, thinned, usage_of
+from ml_assets.spec.events import Checkpoint, Metrics, Progress
+from ml_assets.spec.program import Ref, TrainRequest
+from ml_assets.spec.usage import AttemptUsage, Held, Mark
 
 START = datetime(2026, 1, 5, tzinfo=UTC)
 
@@ -33,6 +33,32 @@ def test_an_attempt_leaves_what_it_used_beside_its_events(stage):
     assert before <= held.created == held.scheduled == held.started < held.ended
     assert (found.first_step, found.last_step) == (1, 3)
     assert found.checkpoint_bytes > 0
+
+
+@pytest.mark.parametrize(("where", "sent"), [("s3://bucket/sessions", 300), ("/home/sessions", 0)])
+def test_checkpoints_that_went_to_an_object_store_are_transfer(stage, where, sent):
+    stage.train()
+    request = TrainRequest.model_validate_json(
+        (stage.session / "attempts/1/request.json").read_bytes()
+    )
+    told = dict(session="s", attempt=1, time=START, best=False, metrics={})
+    saved = [
+        Checkpoint(
+            seq=seq,
+            step=seq,
+            size=100 * seq,
+            checkpoint=Ref(uri=f"{where}/step-{seq}", digest="e" * 64),
+            **told,
+        )
+        for seq in (1, 2)
+    ]
+    held = Held(
+        nodes=1, price_class="spot", created=START, scheduled=START, started=START, ended=START
+    )
+    staged = held.model_copy(update={"staged_bytes": 7})
+    found = usage_of("demo", request, staged, "done", saved)
+    assert (found.checkpoint_bytes, found.checkpoint_bytes_sent) == (300, sent)
+    assert found.moved_bytes == 7 + sent
 
 
 def test_each_attempt_has_its_own_end_and_where_it_went_on_from(stage):

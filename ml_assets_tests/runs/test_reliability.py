@@ -182,6 +182,16 @@ def test_a_refresh_that_was_due_and_did_not_come_is_a_miss(
         assert work.cause.startswith(said)
 
 
+def test_a_tick_whose_record_is_purged_by_now_was_not_missed(spec: PipelineSpec):
+    kept = {"retention": {"schedule": {"purge_after_days": 2}}}
+    due = datetime(2024, 2, 29, 6, 0, tzinfo=UTC)
+    with dg.instance_for_test(overrides=kept) as instance:
+        state = _switched_on(instance, since=due - timedelta(days=10))
+        _tick(instance, state, due, TickStatus.SUCCESS)
+        found = reliability(_refreshed_daily(spec), instance, LONG_AGO, due + timedelta(hours=1))
+    assert [work.time for work in found.work] == [due - timedelta(days=1)]
+
+
 def _refreshed_daily(spec: PipelineSpec) -> PipelineSpec:
     document = spec.model_dump(mode="json", by_alias=True)
     document["automation"]["refresh"] = {"every": "day", "at": "06:00", "timezone": "UTC"}

@@ -58,7 +58,8 @@ class Line:
     """Those that there are."""
     unpriced: int
     """Microseconds of held machines whose price is not known."""
-    staged_bytes: int
+    moved_bytes: int
+    """To the object store and from it."""
     transfer: Fraction | None
     checkpoint_bytes: int
     """That were written; most of them are gone again."""
@@ -82,7 +83,7 @@ class Line:
     @property
     def cost(self) -> Fraction | None:
         """Of machines and transfer."""
-        return added([self.machines, self.transfer if self.staged_bytes else None])
+        return added([self.machines, self.transfer if self.moved_bytes else None])
 
 
 def bill(jobs: Sequence[Job], by: By, estimates: Mapping[str, Estimate]) -> tuple[Line, ...]:
@@ -119,7 +120,7 @@ def line(name: str, members: Sequence[tuple[Job, Use]], estimates: Mapping[str, 
         },
         bought=bought,
         unpriced=sum(use.paid for use in uses if use.node_hour is None),
-        staged_bytes=sum(use.usage.held.staged_bytes for use in uses),
+        moved_bytes=sum(use.usage.moved_bytes for use in uses),
         transfer=added(use.transfer for use in uses),
         checkpoint_bytes=sum(use.usage.checkpoint_bytes for use in uses),
         expected=_expected(members, estimates),

@@ -40,7 +40,7 @@ def _line(one: Line) -> dict[str, Any]:
         },
         "price_classes": {name: _bought(bought) for name, bought in one.bought.items()},
         "unpriced_node_seconds": one.unpriced / _SECOND,
-        "transfer": {"bytes": one.staged_bytes, "cost": exact(one.transfer)},
+        "transfer": {"bytes": one.moved_bytes, "cost": exact(one.transfer)},
         "checkpoint_bytes": one.checkpoint_bytes,
         "cost": exact(one.cost),
         "estimate": None if one.expected is None else _expected(one.expected),

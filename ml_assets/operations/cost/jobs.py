@@ -29,7 +29,7 @@ class Use:
     node_hour: Decimal | None
     """Of one of its machines; None: not known."""
     transfer: Fraction | None
-    """What its staged bytes cost; None: not known."""
+    """What the bytes that it moved cost; None: not known."""
 
     @property
     def paid(self) -> int:
@@ -152,4 +152,4 @@ def _use(usage: AttemptUsage, split: Split, whose: Whose | None, now: Prices) ->
     hour = then.node_hour(*asked)
     hour = now.node_hour(*asked) if hour is None else hour
     gb = now.transfer if then.transfer is None else then.transfer
-    return Use(usage, split, hour, of_bytes(usage.held.staged_bytes, gb))
+    return Use(usage, split, hour, of_bytes(usage.moved_bytes, gb))

@@ -32,6 +32,10 @@ class Projection:
     """Of a run, mean; None: no price is known."""
 
     @property
+    def node_time_a_year(self) -> int:
+        return self.node_time * self.ticks
+
+    @property
     def a_year(self) -> Fraction | None:
         return None if self.cost is None else self.cost * self.ticks
 

@@ -1,13 +1,15 @@
 """What lies in the stores because of a pipeline, in bytes."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ml_assets.errors import StoreAway
 from ml_assets.operations.inventory import objects
+from ml_assets.operations.inventory_s3 import objects_on_s3
 from ml_assets.operations.retention import Thing
 from ml_assets.operations.workplace import Workplace
+from ml_assets.storage.s3_objects import S3Objects
 from ml_assets.storage.snapshots import MAIN
 
 _IN_SNAPSHOTS = ("tables", "records", "ledger", "experiments", "quarantine")
@@ -43,12 +45,8 @@ def stored(place: Workplace, kept_at: str | None) -> Stored:
     Args:
         kept_at: the place that holds the checkpoints of every session; None: beside each.
     """
-    counts, left_out = _Counts(), ""
-    try:
-        things = objects(place.objects, place.scratch, kept_at)
-    except StoreAway as error:
-        left_out = f"checkpoints: {error}"
-        things = objects(place.objects, place.scratch)
+    counts = _Counts()
+    things, left_out = _things(place, kept_at)
     for thing in things:
         _count(thing, counts)
     for entry in place.store.list(place.store.resolve(MAIN)):
@@ -56,6 +54,19 @@ def stored(place: Workplace, kept_at: str | None) -> Stored:
         if kind in _IN_SNAPSHOTS:
             counts.add(rest.partition("/")[0], kind, entry.size)
     return Stored(counts.by_pipeline, counts.by_job, left_out)
+
+
+def _things(place: Workplace, kept_at: str | None) -> tuple[Sequence[Thing], str]:
+    """What lies in the object store, and what of it cannot be told now: on S3 what lies there, not
+    what this machine has fetched of it."""
+    try:
+        if isinstance(place.objects, S3Objects):
+            return objects_on_s3(place.objects), ""
+        return objects(place.objects, place.scratch, kept_at), ""
+    except StoreAway as error:
+        if isinstance(place.objects, S3Objects):
+            return [], f"objects: {error}"
+        return objects(place.objects, place.scratch), f"checkpoints: {error}"
 
 
 def _count(thing: Thing, counts: _Counts) -> None:
