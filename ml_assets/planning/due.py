@@ -251,6 +251,8 @@ def _online_nodes(graph: PipelineGraph, arrived: Landed) -> list[Node]:
     if online is None:
         return []
     newest = reader_partitions(graph, arrived, "feature_set")[-online.look_back - 1 :]
+    if not newest:  # before the first look-back is whole there is nothing to serve
+        return []
     features = tuple(Address(graph.name, "feature_set", partition=key) for key in newest)
     name = "online_features"
     return [Node(Address(graph.name, name), graph.code_version(name), features)]
