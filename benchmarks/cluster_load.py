@@ -202,6 +202,7 @@ def calls_of_one_run() -> int:
     with ApiServer() as server, tempfile.TemporaryDirectory() as folder:
         file = server.write_kubeconfig(Path(folder) / "kubeconfig")
         api = KubernetesApi(server.namespace, environment={"KUBECONFIG": str(file)})
+        api.require_rights()
         made = api.create_job(a_small_job()).job
         with JobWatch(api, "run=one") as watch:
             while not any(job.complete for job in watch.now().jobs):

@@ -6,7 +6,7 @@ these, cause chained. A message never holds a secret. If callers branch on an ou
 type instead of raising (see ``storage.snapshots.Published``).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 
 def counted(number: int, noun: str) -> str:
@@ -137,7 +137,15 @@ class UnknownRun(MlAssetsError):
 
 
 class RunFailed(MlAssetsError):
-    """A run of the graph failed; the message gives the step's own error."""
+    """A run of the graph failed; the message gives the step's own error.
+
+    Args:
+        steps: keys of the steps that failed; those that were skipped for it are not among them.
+    """
+
+    def __init__(self, message: str, steps: Iterable[str] = ()) -> None:
+        super().__init__(message)
+        self.steps = frozenset(steps)
 
 
 class Interrupted(MlAssetsError):

@@ -15,7 +15,8 @@ from dagster._core.storage.asset_check_execution_record import (
 )
 
 from ml_assets.automation.beginnings import CHECK as BEGINNINGS
-from ml_assets.errors import MlAssetsError
+from ml_assets.automation.freshness import CHECK as FRESHNESS
+from ml_assets.automation.looks import blind, error_words
 from ml_assets.operations.alerts.message import Cause, Kind
 from ml_assets.planning.in_flight import PIPELINE_TAG, name_of
 from ml_assets.registry.tracking.links import Links
@@ -25,7 +26,7 @@ LAST_EVALUATIONS = 120
 """Of one check: a partition that failed before them and was left so is not told of any more."""
 LAST_RUNS = 200
 DRIFT = "drift_report"
-"""The stage whose warnings are alerts too: nothing else would act on them."""
+"""Its warnings are alerts too, as are those of freshness: nothing else would act on them."""
 _ANSWERED = {AssetCheckExecutionRecordStatus.SUCCEEDED, AssetCheckExecutionRecordStatus.FAILED}
 _PARTITION = "dagster/partition"
 _RANGE = ("dagster/asset_partition_range_start", "dagster/asset_partition_range_end")
@@ -46,6 +47,7 @@ def causes_now(
     return [
         *(_check_cause(record, links) for record in failed),
         *_run_causes(instance, explained, links),
+        *_blind_causes(instance, repository, links),
         *_stale_causes(instance, repository, links, now),
     ]
 
@@ -78,7 +80,8 @@ def _is_told(record: AssetCheckExecutionRecord) -> bool:
     evaluation = record.evaluation
     if record.status is not AssetCheckExecutionRecordStatus.FAILED or evaluation is None:
         return False
-    return evaluation.severity is dg.AssetCheckSeverity.ERROR or _stage(record.key) == DRIFT
+    warns = _kind(record.key) in ("drift", "stale data")
+    return warns or evaluation.severity is dg.AssetCheckSeverity.ERROR
 
 
 def _check_cause(record: AssetCheckExecutionRecord, links: Links) -> Cause:
@@ -98,7 +101,13 @@ def _check_cause(record: AssetCheckExecutionRecord, links: Links) -> Cause:
 def _kind(key: dg.AssetCheckKey) -> Kind:
     if key.name == BEGINNINGS:
         return "run that never started"
-    stages: Mapping[str, Kind] = {"validated_table": "failed contract", DRIFT: "drift"}
+    if key.name == FRESHNESS:
+        return "stale data"
+    stages: Mapping[str, Kind] = {
+        "raw_snapshot": "failed contract",  # its schema
+        "validated_table": "failed contract",
+        DRIFT: "drift",
+    }
     return stages.get(_stage(key), "failed check")
 
 
@@ -148,21 +157,23 @@ def _reason(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str:
     for entry in instance.all_logs(run.run_id, of_type=dg.DagsterEventType.STEP_FAILURE):
         event = entry.dagster_event
         error = event.step_failure_data.error if event else None
-        while error and error.cause and error.cls_name not in _ours():
-            error = error.cause
-        if error and error.cls_name in _ours():
-            text = error.message.strip()
-            return text.split(": ", 1)[-1] if text.startswith("ml_assets.") else text
         if error:
-            return f"{error.cls_name} in step {event.step_key if event else ''}"
+            return error_words(error, f"step {event.step_key if event else ''}")
     return "no step of it did; its process was ended, or never began"
 
 
-def _ours() -> set[str]:
-    def names(cls: type) -> set[str]:
-        return {cls.__name__}.union(*(names(sub) for sub in cls.__subclasses__()))
-
-    return names(MlAssetsError)
+def _blind_causes(
+    instance: dg.DagsterInstance, repository: dg.RepositoryDefinition, links: Links
+) -> Iterator[Cause]:
+    """Sensors and schedules that cannot see what is to be run."""
+    for name, said in blind(instance, repository):
+        yield Cause(
+            id=f"tick {name}",
+            kind="run that never started",
+            pipeline=name.partition("__")[0],
+            what=f"{name} {said}",
+            link=links.automation(),
+        )
 
 
 def _stale_causes(

@@ -11,6 +11,7 @@ import dagster as dg
 
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.automation.jobs import PipelineJobs
+from ml_assets.automation.looks import why_not
 from ml_assets.automation.requests import Cursor, requests, sort_out
 from ml_assets.automation.sensors import SECONDS_BETWEEN_TICKS, at_work, skip
 from ml_assets.automation.wishes import DRIFT, MODEL, Wish, drift_wish, model_wish
@@ -94,7 +95,7 @@ def drift_tick(
             return asked
         return skip(f"{decided.reason}; {asked}", cursor.text)
     except MlAssetsError as error:
-        return skip(" ".join(str(error).split()), text)
+        return skip(why_not(error), text)
 
 
 def trainings(

@@ -4,6 +4,7 @@ import dagster as dg
 
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.automation.jobs import AssetJob, run_tags
+from ml_assets.automation.looks import why_not
 from ml_assets.errors import MlAssetsError
 from ml_assets.planning.decided import standing_refusal
 from ml_assets.planning.selection import model_run
@@ -58,7 +59,7 @@ def refresh_tick(graph: PipelineGraph, store: SnapshotStore) -> dg.RunRequest | 
         if refusal:
             return dg.SkipReason(f"The model of {window} stands refused: {refusal}.")
     except MlAssetsError as error:
-        return dg.SkipReason(" ".join(str(error).split()))
+        return dg.SkipReason(why_not(error))
     reason = found.plan.due[0].reason if found.plan.due else found.gates
     return dg.RunRequest(
         asset_selection=list(selection.assets),

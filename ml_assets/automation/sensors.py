@@ -11,6 +11,7 @@ import dagster as dg
 
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.automation.jobs import AssetJob, PipelineJobs
+from ml_assets.automation.looks import why_not
 from ml_assets.automation.requests import Cursor, requests, sort_out
 from ml_assets.automation.wishes import (
     CANARY,
@@ -138,7 +139,7 @@ def tick(
         watch = look(graph, store, sources, records)
         return _ask(graph, jobs, instance, records, watch, _between(graph, jobs, store), text)
     except MlAssetsError as error:
-        return skip(" ".join(str(error).split()), text)
+        return skip(why_not(error), text)
 
 
 def at_work(instance: dg.DagsterInstance, graph: PipelineGraph) -> str:

@@ -1,6 +1,7 @@
 """The pictures of the data stages, from the statistics in their records: no table is read again."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 from ml_assets.pictures.drawing import (
     Axis,
@@ -18,6 +19,8 @@ from ml_assets.spec.records import StageRecord
 
 COLUMNS = 8
 """Most columns whose missing values are drawn, those with the most first."""
+REASONS = 8
+"""Most reasons of the quarantine that are drawn, those with the most rows first."""
 CLASSES = 4
 _TONES: tuple[Tone, ...] = ("one", "two", "three", "four")
 _LAST = "unlabelled_share"
@@ -38,8 +41,13 @@ def table_pictures(records: Sequence[StageRecord]) -> list[Picture]:
 
 
 def contract_pictures(records: Sequence[StageRecord]) -> list[Picture]:
-    """How the rows met their contract: passed, warned and quarantined, by partition."""
-    return [*_contract(records), *_rows_kept_back(records), *_missing(records)]
+    """How the rows met their contract: passed, warned and quarantined, for which reasons."""
+    return [
+        *_contract(records),
+        *_rows_kept_back(records),
+        *_reasons(records),
+        *_missing(records),
+    ]
 
 
 def feature_pictures(records: Sequence[StageRecord]) -> list[Picture]:
@@ -89,6 +97,32 @@ def _rows_kept_back(records: Sequence[StageRecord]) -> list[Picture]:
         "Rows that broke the contract, by partition", stacks, _time(records), Axis("rows", 0.0)
     )
     return [Picture("Rows that broke the contract", "The same, without those that passed.", chart)]
+
+
+def _reasons(records: Sequence[StageRecord]) -> list[Picture]:
+    """The checks that keep rows back, by partition; a row that breaks two counts for both."""
+    told: list[Mapping[str, int]] = [record.attributes.get("reasons", {}) for record in records]
+    total = Counter[str]()
+    for counts in told:
+        total.update(counts)
+    ranked = sorted(total, key=lambda name: (-total[name], name))[:REASONS]
+    if not ranked:
+        return []
+    left = f" The first {REASONS} of {len(total)} reasons." if len(total) > REASONS else ""
+    if _partitioned(records):
+        rows = {name: [float(counts.get(name, 0)) for counts in told] for name in ranked}
+        sparks = [
+            Spark(name, rows[name], f"{rows[name][-1]:,.0f} (Σ {total[name]:,})", "four")
+            for name in ranked
+        ]
+        span = (records[0].partition or "", records[-1].partition or "")
+        chart = spark_chart("Quarantined rows by reason and partition", sparks, span)
+        words = "Rows that each check keeps back, each on a scale of its own: the last, and all."
+    else:
+        bars = [Bar(name, float(total[name]), tone="bad") for name in ranked]
+        chart = bar_chart("Quarantined rows by reason", bars, start=0.0, digits=0)
+        words = "Rows that each check keeps back."
+    return [Picture("Why rows are in quarantine", words + left, chart)]
 
 
 def _missing(records: Sequence[StageRecord]) -> list[Picture]:

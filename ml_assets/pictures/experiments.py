@@ -13,7 +13,7 @@ from ml_assets.pictures.page import cards, order, section, table
 from ml_assets.pictures.picture import Picture
 from ml_assets.pictures.run_rows import ReleaseStep, Row, plain_loss, span
 from ml_assets.pictures.sortable import POLICY, SCRIPT
-from ml_assets.pictures.style import STYLE
+from ml_assets.pictures.style import DRAWING, STYLE
 from ml_assets.pictures.wording import digits, title
 
 _CHANGES = 60
@@ -61,7 +61,8 @@ def render(
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(pipeline)}: experiments</title><style>{STYLE}{_STYLE}</style></head>"
+        f"<title>{escape(pipeline)}: experiments</title>"
+        f"<style>{STYLE}{DRAWING}{_STYLE}</style></head>"
         f"<body><main>{''.join(body)}</main><script>{SCRIPT}</script></body></html>\n"
     )
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ml_assets.pictures.drawing import Axis, Stack, Tone, column_chart
+from ml_assets.pictures.drawing import Axis, Stack, Tone, column_chart, number
 from ml_assets.pictures.picture import Picture
 
 TONES: Mapping[str, Tone] = {
@@ -37,13 +37,12 @@ def machine_pictures(months: Sequence[Month]) -> list[Picture]:
         return []
     names = [month.name for month in months]
     time = sum(sum(one.values()) for one in hours)
-    shown = [
-        _picture("Machine time by month", "node-hours", f"{time:,.4g} node-hours", names, hours)
-    ]
+    words = f"{number(time)} node-hours"
+    shown = [_picture("Machine time by month", "node-hours", words, names, hours)]
     if all(month.cost for month in months if set(month.hours) - {_FREE}):
         costs = [month.cost for month in months]
         paid = sum(sum(one.values()) for one in costs)
-        shown.append(_picture("Cost by month", "cost of machines", f"{paid:,.4g}", names, costs))
+        shown.append(_picture("Cost by month", "cost of machines", f"{paid:,.2f}", names, costs))
     return shown
 
 

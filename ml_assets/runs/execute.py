@@ -144,7 +144,8 @@ def _failure(result: dg.ExecuteInProcessResult) -> MlAssetsError:
     reasons = "\n".join(f"{event.step_key}: {_reason(event)}" for event in failures)
     if any("EvidenceError" in str(event.step_failure_data.error) for event in failures):
         return RefusedByGate(reasons)
-    return RunFailed(f"Run {result.run_id} failed.\n{reasons}")
+    steps = [event.step_key for event in failures if event.step_key]
+    return RunFailed(f"Run {result.run_id} failed.\n{reasons}", steps)
 
 
 def _blocked(

@@ -16,14 +16,14 @@ from ml_assets.errors import EvidenceError, SpecError
 from ml_assets.operations.repair import repair_projection
 from ml_assets.planning.canary import canary_step
 from ml_assets.planning.drift import drift_step
-from ml_assets.planning.due import Landed, calendar, landed, plan_data
+from ml_assets.planning.due import Landed, landed, plan_data
 from ml_assets.planning.plan import Plan
-from ml_assets.planning.selection import Selection, data_runs, model_run
-from ml_assets.planning.steps import data_steps
+from ml_assets.planning.selection import Selection, model_run
 from ml_assets.registry.records.experiments import Words
 from ml_assets.registry.tracking.mlflow import Tracking
 from ml_assets.registry.tracking.owed import Debts, sentences
 from ml_assets.resources.sources import SourcesResource
+from ml_assets.runs.data import DataStages, failure_of
 from ml_assets.runs.execute import Tell, execute, mark_dead_runs, wait_for_others
 from ml_assets.settings import Settings
 from ml_assets.spec.load import find_pipeline, load_spec
@@ -80,7 +80,8 @@ class PipelineRun:
         """Make everything that is due for the request.
 
         Raises:
-            MlAssetsError: something could not be made; what was made before stays published.
+            MlAssetsError: something could not be made; what was made stays published. Data that
+                could not be made keeps no other data back, but the model.
         """
         for run_id in mark_dead_runs(self.instance):
             self.tell(f"run {run_id[:8]} was interrupted; it is marked as failed")
@@ -99,12 +100,18 @@ class PipelineRun:
         self._pay_debts()
 
     def _make_data(self, wanted: tuple[str, ...], arrived: Landed) -> None:
-        plan = plan_data(self.graph, self.store, arrived)
+        def look() -> Plan:
+            return plan_data(self.graph, self.store, arrived)
+
+        plan = look()
         self._tell_plan(plan, wanted)
-        for step in data_steps(self.graph):
-            due = [item for item in step.of(plan.due) if item.node.address.stage in wanted]
-            for selection in data_runs(self.graph, due, calendar(self.graph)):
-                self._execute(selection)
+        stages = DataStages(self.graph, look, self._execute)
+        stages.run(plan, wanted)
+        for address in stages.left:
+            if address.stage in wanted:
+                self.tell(f"leave {address}: what it is made from could not be made")
+        if stages.failures:
+            raise failure_of(stages.failures)
 
     def promote(self) -> None:
         """Judge the model in canary on the rows that came after its holdout, and move it on.

@@ -1,14 +1,23 @@
 """JSON lines: one event an object a line. A key that some lines leave out is no value there."""
 
+import io
+import itertools
 import json
 import re
-from collections.abc import Sequence
+from array import array
+from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 import polars as pl
 
 from ml_assets.errors import SourceError
+from ml_assets.sources.places import MOST_BYTES
 from ml_assets.sources.schema import JSON_VALUES, TYPES, Columns, check_names, from_values
+
+_AT_ONCE = 20_000
+"""Lines that are Python objects at the same time; the rest are columns already."""
+_CELL = 8
+"""Bytes of a value in memory, about."""
 
 
 def parse_lines(content: bytes, declared: Columns, where: str) -> pl.DataFrame:
@@ -17,22 +26,41 @@ def parse_lines(content: bytes, declared: Columns, where: str) -> pl.DataFrame:
     Raises:
         SourceError: a line is not a JSON object, or does not hold what is declared; names the line.
     """
-    lines = {
-        number: stripped
-        for number, line in enumerate(content.split(b"\n"), start=1)
-        if (stripped := line.strip())
-    }
-    numbers = list(lines)
-    events = _parse_all(list(lines.values())) or [
-        _parse_line(line, f"{where}, line {number}") for number, line in lines.items()
-    ]
-    if not events:
+    numbers = array("q")
+    columns: dict[str, list[Any]] = {name: [] for name in declared}
+    keys: dict[str, None] = {}
+    for lines in _some_lines(content):
+        events = _parse_all(list(lines.values())) or [
+            _parse_line(line, f"{where}, line {number}") for number, line in lines.items()
+        ]
+        keys |= _keys(events, list(lines), declared, where)
+        numbers.extend(lines)
+        _check_size(len(numbers) * len(declared), where)
+        for name, values in columns.items():
+            values += [event.get(name) for event in events]
+    if not numbers:
         return pl.DataFrame(schema={name: TYPES[dtype] for name, dtype in declared.items()})
-    _check_keys(events, numbers, declared, where)
-    columns = {name: [event.get(name) for event in events] for name in declared}
+    check_names(list(keys), declared, where)
     return from_values(
         columns, declared, where, lambda row: f"line {numbers[row]}", accept=JSON_VALUES
     )
+
+
+def _some_lines(content: bytes) -> Iterator[dict[int, bytes]]:
+    """Line number -> line, for a few lines that are not blank at a time."""
+    stripped = ((n, line.strip()) for n, line in enumerate(io.BytesIO(content), start=1))
+    there = ((number, line) for number, line in stripped if line)
+    while some := dict(itertools.islice(there, _AT_ONCE)):
+        yield some
+
+
+def _check_size(cells: int, where: str) -> None:
+    """A line may leave out every key: its row takes more than it does."""
+    if cells * _CELL > MOST_BYTES:
+        raise SourceError(
+            f"{where} has more than {MOST_BYTES // _CELL:,} values, those that are left out"
+            " included: they are read at once. Write smaller partitions."
+        )
 
 
 def _parse_all(lines: Sequence[bytes]) -> list[dict[str, Any]] | None:
@@ -87,13 +115,13 @@ _KEY = re.compile(rb'"[ \t]*:')
 """The end of a key; now and then also of text in a value, which is then looked at line by line."""
 
 
-def _check_keys(
+def _keys(
     events: Sequence[dict[str, Any]], numbers: Sequence[int], declared: Columns, where: str
-) -> None:
-    """Every line has declared keys only, and every declared key is on some line."""
+) -> dict[str, None]:
+    """The keys of the lines, in their order; each is a declared one."""
     known = declared.keys()
     for number, event in zip(numbers, events, strict=True):
         if not event.keys() <= known:
             # Named with the line: the others may well be right.
             check_names(list(event), declared, f"{where}, line {number}")
-    check_names(list({key: None for event in events for key in event}), declared, where)
+    return {key: None for event in events for key in event}

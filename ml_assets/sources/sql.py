@@ -19,7 +19,7 @@ from ml_assets.errors import SourceError
 from ml_assets.sources.look import Key, Looked
 from ml_assets.sources.schema import SQL_VALUES, Reading, check_names, from_values
 from ml_assets.sources.seen import Seen
-from ml_assets.sources.sql_stamp import stamp
+from ml_assets.sources.sql_stamp import day_of, stamp
 from ml_assets.spec.partitions import PartitionWindow
 from ml_assets.spec.sources import SqlSource
 
@@ -81,7 +81,9 @@ def look_at_sql(
     seen: Seen | None,
     now: datetime,
 ) -> Looked:
-    """Ask the database how much there is of each partition; rows are read only where that changed.
+    """Ask the database how much there is of each partition; rows are read where that changed.
+
+    Where counts may not tell all (see ``sql_stamp``), they are read once a day as well.
 
     Raises:
         SourceError: the database cannot be used, or the table has other columns than declared.
@@ -89,16 +91,16 @@ def look_at_sql(
     spans = {window.key if window else None: window for window in partitions or [None]}
     stamps: dict[Key, str] = {}
     with _open(name, source, sql_url) as database:
-        table = _reflect(database, source)
-        for key, window in spans.items():
-            found = stamp(database.connection, table, source, _in_window(table, source, window))
-            if found or key is None:
-                stamps[key] = found or ""
-        url = database.connection.engine.url.set(password=None, query={})
-        place = f"{url} {source.table}"
+        table, connection = _reflect(database, source), database.connection
+        place = f"{connection.engine.url.set(password=None, query={})} {source.table}"
 
-    def named(key: Key) -> str:
-        return f"{place} {_range(spans[key])} {sorted(source.columns)}"
+        def named(key: Key) -> str:
+            return f"{place} {_range(spans[key])} {sorted(source.columns)}"
+
+        for key, window in spans.items():
+            found = stamp(connection, table, source, _in_window(table, source, window))
+            if found or key is None:
+                stamps[key] = f"{found or ''}{day_of(named(key), connection, now)}"
 
     if seen:
         seen.look({named(key): found for key, found in stamps.items()}, now)

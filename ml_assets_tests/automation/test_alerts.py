@@ -10,6 +10,7 @@ import pytest
 from ml_assets.automation.alerts import alerts_tick
 from ml_assets.automation.beginnings import beginnings_tick
 from ml_assets.automation.causes import causes_now
+from ml_assets.automation.freshness import CHECK as FRESHNESS
 from ml_assets.definitions import build
 from ml_assets.operations.alerts.recipients import recipients
 from ml_assets.operations.alerts.told import KEY
@@ -117,18 +118,20 @@ def test_stale_data_is_told_until_it_is_made_again(plant: Plant, hook: Webhook) 
     assert look(world) == "0 open; 1 gone."
 
 
-def scene(severity: dg.AssetCheckSeverity, stage: str) -> tuple[dg.RepositoryDefinition, Any]:
+def scene(
+    severity: dg.AssetCheckSeverity, stage: str, name: str = "moved"
+) -> tuple[dg.RepositoryDefinition, Any]:
     """One asset with one check, and a function that reports what the check says."""
     key = dg.AssetKey(["flights", stage])
 
-    @dg.asset_check(asset=key, name="moved")
+    @dg.asset_check(asset=key, name=name)
     def check() -> dg.AssetCheckResult:
         return dg.AssetCheckResult(passed=True)
 
     def evaluation(passed: bool, partition: str | None = None) -> dg.AssetCheckEvaluation:
         said = "PSI of distance is 0.4"
         return dg.AssetCheckEvaluation(
-            key, "moved", passed, {}, severity=severity, description=said, partition=partition
+            key, name, passed, {}, severity=severity, description=said, partition=partition
         )
 
     return dg.Definitions(
@@ -140,18 +143,24 @@ WARN, ERROR = dg.AssetCheckSeverity.WARN, dg.AssetCheckSeverity.ERROR
 
 
 @pytest.mark.parametrize(
-    ("stage", "severity", "kind"),
+    ("stage", "name", "severity", "kind"),
     [
-        ("drift_report", WARN, ["drift"]),
-        ("drift_report", ERROR, ["drift"]),
-        ("evaluation_report", ERROR, ["failed check"]),
-        ("evaluation_report", WARN, []),
+        ("drift_report", "moved", WARN, ["drift"]),
+        ("drift_report", "moved", ERROR, ["drift"]),
+        ("validated_table", FRESHNESS, WARN, ["stale data"]),
+        ("validated_table", FRESHNESS, ERROR, ["stale data"]),
+        ("validated_table", "moved", ERROR, ["failed contract"]),
+        ("validated_table", "moved", WARN, []),
+        ("raw_snapshot", "schema", ERROR, ["failed contract"]),
+        ("raw_snapshot", "schema", WARN, []),
+        ("evaluation_report", "moved", ERROR, ["failed check"]),
+        ("evaluation_report", "moved", WARN, []),
     ],
 )
-def test_errors_are_told_and_of_warnings_those_of_drift(
-    stage: str, severity: dg.AssetCheckSeverity, kind: list[str]
+def test_errors_are_told_and_of_warnings_those_of_drift_and_freshness(
+    stage: str, name: str, severity: dg.AssetCheckSeverity, kind: list[str]
 ) -> None:
-    repository, evaluation = scene(severity, stage)
+    repository, evaluation = scene(severity, stage, name)
     with dg.instance_for_test() as instance:
         instance.report_runless_asset_event(evaluation(False))
         found = causes_now(instance, repository, Links("d", "r", "m"), now())

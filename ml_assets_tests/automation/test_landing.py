@@ -8,6 +8,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from ml_assets.automation.looks import COULD_NOT
 from ml_assets.runs.reliability import reliability
 from ml_assets.settings import read_settings
 from ml_assets.storage.layout import Address
@@ -128,6 +129,7 @@ def test_a_source_that_is_missing_is_named_and_the_cursor_stays(plant: Plant):
     orders = world.sources / "orders"
     orders.rename(world.sources / "moved")
     before = world.cursors["landing"]
+    assert world.says().startswith(COULD_NOT)
     assert str(orders) in world.says()
     assert world.cursors["landing"] == before
 

@@ -22,7 +22,7 @@ def test_each_part_is_a_colour_of_its_own_and_a_month_without_it_has_none() -> N
     assert columns(time.svg) == {"three": 2, "warn": 1, "plain": 1}
     assert columns(cost.svg) == {"three": 2, "warn": 1}, "nobody pays for what is queued"
     assert time.words == "8 node-hours: 62.5% useful, 12.5% stalled, 25.0% queued."
-    assert cost.words == "12: 83.3% useful, 16.7% stalled."
+    assert cost.words == "12.00: 83.3% useful, 16.7% stalled."
     for one in (time, cost):
         ElementTree.fromstring(one.svg)
         assert ">2026-01<" in one.svg and ">2026-03<" in one.svg

@@ -121,6 +121,27 @@ def test_a_table_that_is_read_whole_has_bars_in_place_of_a_history():
     assert "97" in words(files(contract_pictures(whole))[0])
 
 
+def test_the_reasons_of_the_quarantine_are_drawn_over_its_partitions():
+    weeks = [
+        record(
+            f"w{n}",
+            quarantined=n + 1,
+            reasons={"gusts": n + 1} | ({"late": 2000} if n == 2 else {}),
+        )
+        for n in range(3)
+    ]
+    (picture,) = [one for one in contract_pictures(weeks) if "quarantine" in one.title]
+    told = words(files([picture])[0])
+    assert told.index("late") < told.index("gusts"), "those with the most rows first"
+    assert "2,000 (Σ 2,000)" in told and "3 (Σ 6)" in told
+    assert "w0" in told and "w2" in told
+    whole = [record(None, quarantined=12, reasons={f"check_{n}": n for n in range(1, 13)})]
+    (picture,) = [one for one in contract_pictures(whole) if "quarantine" in one.title]
+    assert "check_12" in words(files([picture])[0])
+    assert "The first 8 of 12 reasons" in picture.words
+    assert "Why rows" not in " ".join(titles(contract_pictures([record("w1"), record("w2")])))
+
+
 def test_records_without_statistics_still_have_their_rows():
     assert titles(table_pictures([record("w1"), record("w2")])) == ["Rows"]
     assert titles(feature_pictures([record("w1"), record("w2")])) == ["Rows"]
@@ -372,7 +393,13 @@ def hostile_pictures(report, spec):
     )
     gate = GateResult(name=HOSTILE, passed=True, value=1.0, bound=0.5, reason=HOSTILE)
     cut = [
-        record(HOSTILE, missing={HOSTILE: 0.1}, class_shares={HOSTILE: 1.0}, quarantined=1)
+        record(
+            HOSTILE,
+            missing={HOSTILE: 0.1},
+            class_shares={HOSTILE: 1.0},
+            quarantined=1,
+            reasons={HOSTILE: 1},
+        )
         for _ in range(3)
     ]
     return [

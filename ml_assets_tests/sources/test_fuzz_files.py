@@ -5,17 +5,21 @@ import io
 import json
 import subprocess
 import sys
+import tracemalloc
 import zipfile
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ml_assets.errors import SourceError
+from ml_assets.sources import events
 from ml_assets.sources.csv_text import parse_csv
 from ml_assets.sources.events import parse_lines
 from ml_assets.sources.parquet import parse_parquet
@@ -209,6 +213,18 @@ def _parquet_bomb() -> bytes:
     return buffer.getvalue()
 
 
+def _parquet_of_one_long_word() -> bytes:
+    """3 GB of text in some kilobytes: one word, and as many references to it as there are rows."""
+    rows = 300_000
+    word = pa.DictionaryArray.from_arrays(
+        pa.array([0] * rows, pa.int32()), pa.array(["x" * 10_000])
+    )
+    table = pa.table({"order": pa.array(range(rows)), "shop": word})
+    buffer = io.BytesIO()
+    pq.write_table(table, buffer, compression="zstd", store_schema=False)
+    return buffer.getvalue()
+
+
 _READ = """
 import resource, sys
 from pathlib import Path
@@ -229,6 +245,7 @@ print(int(peak[0]) // 1024)
         ("{partition}.csv.gz", _gzip_bomb, "unpack to more than"),
         ("{partition}.csv.gz", _many_members, "does not have the columns"),
         ("{partition}.parquet", _parquet_bomb, "bytes of Parquet unpack to"),
+        ("{partition}.parquet", _parquet_of_one_long_word, "text that unpacks to 3,000,000,000"),
     ],
 )
 def test_a_bomb_is_refused_in_bounded_memory(
@@ -247,6 +264,44 @@ def test_a_bomb_is_refused_in_bounded_memory(
     assert said in "\n".join(message)
     assert int(peak) < BOUND_MEGABYTES
     assert [p.name for p in tmp_path.iterdir()] == ["sources"], "nothing is unpacked beside it"
+
+
+def test_lines_that_hold_nothing_take_little_more_memory_than_they_are() -> None:
+    """64 KB of gzip may be twenty million of them."""
+    lines = 200_000
+    content = JSONL.splitlines(keepends=True)[0] + b"{}\n" * lines
+    tracemalloc.start()
+    try:
+        frame = PARSERS["jsonl"][0](content)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (len(frame), frame["id"].null_count()) == (lines + 1, lines)
+    assert peak < 100 * lines, "a Python object for each takes three times that"
+
+
+def test_a_file_is_judged_whole_however_few_of_its_lines_are_objects_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(events, "_AT_ONCE", 2)
+    columns: Columns = {"id": "int64", "s": "string"}
+    text = b'{"id": 1}\n\n{"id": 2}\n{"id": 3}\n\n{"id": 4}\n{"id": 5, "s": "late"}\n'
+    frame = parse_lines(text, columns, "the file")
+    assert frame.rows() == [(1, None), (2, None), (3, None), (4, None), (5, "late")]
+    with pytest.raises(SourceError, match=r"line 3, column 'id'.*and 1 more such value"):
+        parse_lines(text.replace(b"2", b'"b"').replace(b"4", b'"d"'), columns, "the file")
+    with pytest.raises(SourceError, match="column 's' is declared but not there"):
+        parse_lines(text.replace(b', "s": "late"', b""), columns, "the file")
+    with pytest.raises(SourceError, match="the file, line 7"):
+        parse_lines(text.replace(b'"s":', b'"other":'), columns, "the file")
+
+
+def test_too_many_empty_lines_for_the_columns_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "MOST_BYTES", 8 * 5 * 100)
+    first = JSONL.splitlines(keepends=True)[0]
+    assert len(PARSERS["jsonl"][0](first + b"{}\n" * 99)) == 100
+    with pytest.raises(SourceError, match="more than 500 values"):
+        PARSERS["jsonl"][0](first + b"{}\n" * 100)
 
 
 def test_a_partition_that_climbs_out_is_never_a_path(tmp_path: Path):

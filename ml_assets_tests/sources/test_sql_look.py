@@ -3,7 +3,7 @@
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -110,10 +110,10 @@ def change(url: str, statement: str) -> None:
         connection.execute(sa.text(statement))
 
 
-def receipts(url: str, seen: Seen) -> tuple[dict[str | None, Any], int]:
+def receipts(url: str, seen: Seen, now: datetime = NOW) -> tuple[dict[str | None, Any], int]:
     """The receipt of each week that is there, and how many of them were read for it."""
     with Statements() as statements:
-        found = look("stock", SOURCE, NOWHERE, lambda _: url, WEEKS, seen, NOW)
+        found = look("stock", SOURCE, NOWHERE, lambda _: url, WEEKS, seen, now)
         return {key: found.receipt(key) for key in found.keys}, statements.reading_rows
 
 
@@ -143,6 +143,19 @@ def test_a_look_at_sqlite_reads_only_what_changed(lite: str, tmp_path: Path):
     hold_to_its_claim(lite, tmp_path)
 
 
+def test_what_sqlite_does_not_count_is_seen_within_a_day(lite: str, tmp_path: Path):
+    seen = Seen(tmp_path / "seen.db")
+    first, _ = receipts(lite, seen)
+    swap = "CASE shop WHEN 'north' THEN 'south' ELSE 'north' END"
+    change(lite, f"UPDATE stock SET shop = {swap} WHERE counted < '2024-01-08'")
+    assert receipts(lite, seen) == (first, 0), "every count, end and sum is as it was"
+    then = [NOW + timedelta(hours=hours) for hours in range(25)]
+    looks = [receipts(lite, seen, now) for now in then]
+    assert sum(read for _, read in looks) == 2, "each of the two weeks once"
+    assert looks[-1][0]["2024-01-01"] != first["2024-01-01"]
+    assert looks[-1][0]["2024-01-15"] == first["2024-01-15"]
+
+
 def test_a_look_at_postgres_reads_only_what_changed(big: str, tmp_path: Path):
     hold_to_its_claim(big, tmp_path)
     seen = Seen(tmp_path / "swap.db")
@@ -153,6 +166,8 @@ def test_a_look_at_postgres_reads_only_what_changed(big: str, tmp_path: Path):
     later, read = receipts(big, seen)
     assert read == 1, "two values that changed places leave every sum as it was"
     assert later != first
+    later, read = receipts(big, seen, NOW + timedelta(days=2))
+    assert read == 0, "its hash tells all: nothing is read again for its age"
 
 
 def test_postgres_is_read_by_its_watermark_whatever_its_types(big: str):

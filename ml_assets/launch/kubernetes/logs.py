@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, Protocol, Self
 
-from ml_assets.errors import ClusterAway, ClusterRefused
+from ml_assets.errors import ClusterRefused
 from ml_assets.launch.kubernetes.retries import Lost
 from ml_assets.launch.kubernetes.states import PodState
 from ml_assets.launch.kubernetes.watch import Stream, wait_after
@@ -35,7 +35,7 @@ class Source(Protocol):
         ...
 
     def tail(self, pod: str, lines: int) -> str:
-        """The end of a pod's log."""
+        """The end of a pod's log; empty where none can be had."""
         ...
 
 
@@ -165,12 +165,12 @@ def tails(source: Source, pods: Sequence[PodState], lines: int = 50) -> str:
 
     What cannot be read is left out: it is wanted for an explanation, and is none itself.
     """
-    read = []
-    for pod in pods[:_TAILS]:
-        with suppress(ClusterAway, ClusterRefused):
-            if end := source.tail(pod.name, lines):
-                read.append(f"--- the end of the log of {pod.name} (on {pod.node}) ---\n{end}")
-    return "\n".join(read)
+    read = [(pod, source.tail(pod.name, lines)) for pod in pods[:_TAILS]]
+    return "\n".join(
+        f"--- the end of the log of {pod.name} (on {pod.node}) ---\n{end}"
+        for pod, end in read
+        if end
+    )
 
 
 def _split(line: bytes) -> tuple[bytes, bytes]:

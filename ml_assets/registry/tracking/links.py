@@ -33,6 +33,10 @@ class Links:
         """The page of a Dagster run."""
         return f"{self.dagster}/runs/{run_id}"
 
+    def automation(self) -> str:
+        """The page of the sensors and schedules, and of their ticks."""
+        return f"{self.dagster}/automation"
+
     def report(self, pipeline: str, model: str) -> str:
         """The evaluation report of a model, which is named by its digest."""
         return f"{self.reports}/{pipeline}/{report_name(model)}"

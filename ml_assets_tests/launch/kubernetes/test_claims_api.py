@@ -370,10 +370,12 @@ def test_a_pod_whose_priority_class_is_not_there_is_not_made(cluster, there):
 def test_a_restricted_namespace_takes_only_restricted_pods(cluster, there):
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
     there.core.patch_namespace(there.name, {"metadata": {"labels": labels}})
-    there.create(job(cluster, "pass", name="loose"))
+    root = {"securityContext": {"runAsUser": 0}}
+    there.create(job(cluster, "pass", name="loose", template=root))
     told = until(lambda: there.warnings("loose"))
     assert 'violates PodSecurity "restricted:latest": allowPrivilegeEscalation != false' in told
     assert "runAsNonRoot != true" in told and "seccompProfile" in told
+    assert "runAsUser=0 (pod must not set runAsUser=0)" in told
 
     context = {
         "allowPrivilegeEscalation": False,

@@ -15,7 +15,7 @@ from ml_assets.launch.tether import descendants
 from ml_assets.spec.cluster import ClusterSpec
 from ml_assets.spec.program import World
 from ml_assets_tests.launch.kubernetes.sample_jobs import until
-from ml_assets_tests.launch.kubernetes.stage import ONE_NODE, Stage, weights
+from ml_assets_tests.launch.kubernetes.stage import ONE_NODE, TWO_NODES, Stage, weights
 from ml_assets_tests.launch.real import STEPS, named
 from ml_assets_tests.storage.s3_server import s3_server
 
@@ -279,6 +279,32 @@ def test_an_image_that_cannot_be_pulled_is_one_message_and_leaves_nothing(stage)
     job = stage.job(cluster=ONE_NODE, processes=1)
     with pytest.raises(TrainingFailed, match="ML_ASSETS_TRAINING_IMAGE"):
         stage.launcher().train(job, stage.events.append)
+    assert stage.left() == []
+
+
+WITH_GPUS = TWO_NODES.model_copy(update={"gpus_per_node": 1, "deadline_hours": 1.0})
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [(TrainingInterrupted, "told to stop"), (TrainingFailed, "cluster.deadline_hours")],
+    ids=["cancelled", "its time is over"],
+)
+def test_whoever_ends_it_no_pod_service_or_gpu_is_left(stage, error, words):
+    server = stage.cluster.server
+    server.images.failing[stage.settings.image] = "i/o timeout"  # they hold, and wait
+
+    def holds():
+        given = [pod for pod in server.pods() if pod["spec"].get("nodeName")]
+        return len(given) == 2 and bool(server.calls.of("create", "services"))
+
+    def over():
+        if holds() and error is TrainingFailed:
+            server.clock.advance(3601)
+        return holds() and error is TrainingInterrupted
+
+    with pytest.raises(error, match=words):
+        stage.launcher().train(stage.job(cluster=WITH_GPUS), stage.events.append, over)
     assert stage.left() == []
 
 

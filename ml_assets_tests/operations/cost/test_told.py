@@ -106,6 +106,8 @@ def test_the_page_of_the_runs_draws_the_months(tell: Tell) -> None:
     section = html[html.index("<h2>What the machines were used for</h2>") :]
     drawn = re.findall(r'aria-label="([^"]*by month)"', section)
     assert drawn == ["Machine time by month", "Cost by month"]
+    for tone in re.findall(r'<path class="bar (\w+)"', section):
+        assert f"svg .{tone}{{" in html, "without its rule a column is black"
     useful, stalled = (
         float(share) for share in re.findall(r"([\d.]+)% (?:useful|stalled)", section)[:2]
     )

@@ -51,6 +51,13 @@ def _non_root(pod: Json) -> str:
     return f"runAsNonRoot != true (pod or {_named(bad)} {must})" if bad else ""
 
 
+def _root(pod: Json) -> str:
+    whole = (pod["spec"].get("securityContext") or {}).get("runAsUser") == 0
+    bad = [name for name, context in _containers(pod) if context.get("runAsUser") == 0]
+    found = (["pod"] if whole else []) + ([_named(bad)] if bad else [])
+    return f"runAsUser=0 ({' and '.join(found)} must not set runAsUser=0)" if found else ""
+
+
 def _seccomp(pod: Json) -> str:
     whole = ((pod["spec"].get("securityContext") or {}).get("seccompProfile") or {}).get("type")
     good = ("RuntimeDefault", "Localhost")
@@ -79,4 +86,4 @@ def _volumes(pod: Json) -> str:
     return f"restricted volume types (volumes {listed} use a restricted type)" if bad else ""
 
 
-_RULES = (_escalation, _capabilities, _volumes, _non_root, _seccomp)
+_RULES = (_escalation, _capabilities, _volumes, _non_root, _root, _seccomp)

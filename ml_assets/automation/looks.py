@@ -1,0 +1,70 @@
+"""Ticks that could not look: nothing runs then, and nothing fails, so an alert tells of it."""
+
+from collections.abc import Iterator
+
+import dagster as dg
+from dagster._core.definitions.run_request import InstigatorType
+from dagster._core.scheduler.instigation import InstigatorState, InstigatorTick, TickStatus
+from dagster_shared.error import SerializableErrorInfo
+
+from ml_assets.errors import MlAssetsError, WindowError
+
+COULD_NOT = "could not look: "
+_IN_A_ROW = 2
+"""Ticks of a sensor: what one alone could not see, the next may."""
+
+
+def why_not(error: MlAssetsError) -> str:
+    """The reason of a tick that asks for nothing because of an error.
+
+    That there is not enough data yet is no trouble: it is what a tick looks for.
+    """
+    said = " ".join(str(error).split())
+    return said if isinstance(error, WindowError) else f"{COULD_NOT}{said}"
+
+
+def blind(
+    instance: dg.DagsterInstance, repository: dg.RepositoryDefinition
+) -> Iterator[tuple[str, str]]:
+    """The sensors and schedules whose last ticks could not look or broke, and what they said."""
+    for state in instance.all_instigator_state():
+        name = state.instigator_name
+        known = repository.has_sensor_def(name) or repository.has_schedule_def(name)
+        if known and state.is_running:
+            said = [_trouble(tick) for tick in _last(instance, state)]
+            if said and all(said):
+                yield name, said[0]
+
+
+def error_words(error: SerializableErrorInfo, where: str) -> str:
+    """Our own error's words, which hold no secret; of any other its name, and where it was."""
+    while error.cause and error.cls_name not in _ours():
+        error = error.cause
+    if error.cls_name not in _ours():
+        return f"{error.cls_name} in {where}"
+    text = error.message.strip()
+    return text.split(": ", 1)[-1] if text.startswith("ml_assets.") else text
+
+
+def _last(instance: dg.DagsterInstance, state: InstigatorState) -> list[InstigatorTick]:
+    """Ticks that have ended, the newest first."""
+    ticks = instance.get_ticks(state.instigator_origin_id, state.selector_id, limit=_IN_A_ROW + 1)
+    ended = [tick for tick in ticks if tick.status is not TickStatus.STARTED]
+    of_a_schedule = state.instigator_type is InstigatorType.SCHEDULE
+    return ended[: 1 if of_a_schedule else _IN_A_ROW]
+
+
+def _trouble(tick: InstigatorTick) -> str:
+    """What was wrong with a tick; empty where nothing was."""
+    if tick.status is TickStatus.FAILURE:
+        said = error_words(tick.error, "its tick") if tick.error else "its tick failed"
+        return f"{COULD_NOT}{said}"
+    said = tick.skip_reason or ""
+    return said if said.startswith(COULD_NOT) else ""
+
+
+def _ours() -> set[str]:
+    def names(cls: type) -> set[str]:
+        return {cls.__name__}.union(*(names(sub) for sub in cls.__subclasses__()))
+
+    return names(MlAssetsError)
