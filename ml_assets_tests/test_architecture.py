@@ -119,6 +119,12 @@ def test_importing_the_training_program_loads_only_what_its_image_carries() -> N
     assert found & NOT_IN_THE_TRAINING_IMAGE == set()
 
 
+def test_the_first_process_of_a_pod_loads_no_torch() -> None:
+    """It fetches and hands over; torch would cost it seconds, and memory to the end."""
+    found = loaded_by("import ml_assets.training.staging.__main__")
+    assert found & {"torch", "numpy", "boto3"} == set()
+
+
 def test_importing_the_spec_loads_no_engine() -> None:
     found = loaded_by(IMPORT_ALL, "ml_assets.spec")
     assert found & {*HEAVY, "dagster", "numpy", "polars", "pyarrow"} == set()

@@ -8,6 +8,7 @@ import dagster as dg
 from ml_assets.assets.publish import Published
 from ml_assets.pictures.card import Card, card_pictures
 from ml_assets.pictures.picture import Picture, Table, album
+from ml_assets.pictures.recovery import lost_attempts
 from ml_assets.registry.tracking.links import Links
 from ml_assets.spec.events import Lost
 from ml_assets.spec.program import World
@@ -60,8 +61,15 @@ def recovery_metadata(attempts: int, lost: Sequence[Lost], asked: World) -> dict
         asked: where the first attempt ran.
     """
     world = lost[-1].goes_on if lost else asked
-    causes = {"causes": ", ".join(one.cause for one in lost)} if lost else {}
-    return {"attempts": attempts, **causes, "nodes": world.nodes, "processes": world.processes}
+    ran = {"attempts": attempts, "nodes": world.nodes, "processes": world.processes}
+    if not lost:
+        return ran
+    told = lost_attempts(lost)
+    ended = dg.MetadataValue.table(
+        records=[dg.TableRecord(dict(zip(told.head, row, strict=True))) for row in told.rows[:200]],
+        schema=dg.TableSchema([dg.TableColumn(name) for name in told.head]),
+    )
+    return {**ran, "causes": ", ".join(one.cause for one in lost), "lost_attempts": ended}
 
 
 def tracking_link(mlflow_run: str | None) -> dict[str, Any]:

@@ -37,6 +37,7 @@ from ml_assets.resources.objects import ObjectsResource
 from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.resources.tracking import TrackingResource
 from ml_assets.settings import read_settings
+from ml_assets.spec.events import Lost
 from ml_assets.spec.program import Ref, TrainResult, World
 from ml_assets.spec.records import StageRecord
 from ml_assets.spec.training import LightGbm, ModelSpec
@@ -99,7 +100,7 @@ def trained_model(graph: PipelineGraph) -> dg.AssetsDefinition:
         saved = sinks.last_checkpoint_digest or model.digest
         versions = {"checkpoints": saved, STAGE: model.digest}
         seen = (init.as_input(),) if init else ()
-        record = finished_record(begun, result)
+        record = finished_record(begun, result, sinks.story.lost)
         measured = sinks.measurements(result, world) | costs(objects.store(), result.session)
         for stage, version in versions.items():
             address = Address(graph.name, stage)
@@ -170,10 +171,15 @@ def begun_record(
     )
 
 
-def finished_record(begun: RunRecord, result: TrainResult) -> RunRecord:
-    """The same training with what it made."""
+def finished_record(begun: RunRecord, result: TrainResult, lost: Sequence[Lost]) -> RunRecord:
+    """The same training with what it made, and what ended the attempts before the last."""
     outputs = {**begun.outputs, "model": result.model.digest}
-    made = {"outputs": outputs, "metrics": result.metrics, "time": datetime.now(UTC)}
+    made = {
+        "outputs": outputs,
+        "metrics": result.metrics,
+        "lost": tuple(lost),
+        "time": datetime.now(UTC),
+    }
     return begun.model_copy(update=made)
 
 

@@ -12,8 +12,13 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from ml_assets.errors import MlAssetsError, TrainingInterrupted
 from ml_assets.launch.countersign import countersign
-from ml_assets.launch.events import SessionReader, append_warning
-from ml_assets.launch.failure import Ending
+from ml_assets.launch.events import (
+    SessionReader,
+    append_warning,
+    avoided_nodes,
+    session_events,
+)
+from ml_assets.launch.failure import KINDS, Ending
 from ml_assets.launch.folder import SessionFolder
 from ml_assets.launch.launcher import OnEvent, ShouldStop
 from ml_assets.launch.recovery import Budgets, Decision, Ended, next_attempt
@@ -180,8 +185,11 @@ def _attempts(
         held = ending.held or held_here(request, began, datetime.now(UTC), told)
         keep_usage(work.folder, usage_of(work.pipeline, request, held, end, told))
         saved = any(isinstance(event, Checkpoint) for event in told)
-        ended.append(Ended(request.world, ending.code, ending.then, saved, ending.room))
-        decision = next_attempt(ended, budgets, work.cluster.min_nodes)
+        ended.append(
+            Ended(request.world, ending.code, ending.then, saved, ending.room, ending.avoid)
+        )
+        avoided = avoided_nodes(session_events(work.folder.root))
+        decision = next_attempt(ended, budgets, work.cluster.min_nodes, avoided)
         if done is not None or follower.told_to_stop() or not decision.go_on:
             runner.leave(work)
             follower.pass_on()
@@ -208,6 +216,17 @@ def _warn(folder: SessionFolder, request: Request, ending: Ending, decision: Dec
         f"{ending.error}\n  Attempt {request.attempt + 1} goes on from the last whole checkpoint"
         f" ({decision.reason})."
     )
-    lost = Lost(cause=ending.cause, world=request.world, goes_on=decision.world)
     attempt = request.attempt
+    lost = Lost(
+        attempt=attempt,
+        cause=ending.cause,
+        kind=KINDS[ending.then],
+        what=ending.what,
+        exit_code=ending.code or None,
+        pod=ending.pod,
+        node=ending.node,
+        world=request.world,
+        goes_on=decision.world,
+        avoid=decision.avoid,
+    )
     append_warning(folder.attempt(attempt), folder.session, attempt, message, lost)

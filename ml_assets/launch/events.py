@@ -1,7 +1,7 @@
 """The event stream's reader: typed, in order, each event once, whatever was read before."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -72,6 +72,12 @@ def attempt_numbers(session: Path) -> list[int]:
 def session_events(session: Path) -> list[Event]:
     """Every event of a session's attempts, oldest attempt first: the last one wins per step."""
     return list(SessionReader(session).new())
+
+
+def avoided_nodes(events: Sequence[Event]) -> tuple[str, ...]:
+    """Nodes that a session's newest attempt stays away from, as whoever made it wrote down."""
+    lost = [e.lost for e in events if isinstance(e, Warning) and e.lost is not None]
+    return lost[-1].avoid if lost else ()
 
 
 def append_warning(

@@ -8,7 +8,7 @@ from typing import Literal
 
 from ml_assets.errors import MlAssetsError, TrainingFailed, TrainingInterrupted
 from ml_assets.spec.endings import codes_in, of_last_start, true_code
-from ml_assets.spec.events import Event, Failed
+from ml_assets.spec.events import EndKind, Event, Failed
 from ml_assets.spec.program import (
     EXIT_BAD_DATA,
     EXIT_BAD_REQUEST,
@@ -31,6 +31,16 @@ Next = Literal["stop", "again", "lost", "unstarted", "no_room", "interrupted"]
 program ran. ``no_room``: not all nodes could be placed: fewer, if that is allowed. ``interrupted``:
 it was asked to end, so nothing goes on by itself."""
 
+KINDS: dict[Next, EndKind] = {
+    "stop": "error",
+    "again": "error",
+    "interrupted": "error",
+    "lost": "infrastructure",
+    "unstarted": "start",
+    "no_room": "start",
+}
+"""Whose budget an end is."""
+
 
 @dataclass(frozen=True)
 class Meaning:
@@ -50,6 +60,13 @@ class Ending:
     error: MlAssetsError
     cause: str
     """The kind of end in one word, for people who count them."""
+    what: str = ""
+    """What happened, in words that end a sentence."""
+    pod: str | None = None
+    """On which it began, where that is known; so is its node."""
+    node: str | None = None
+    avoid: str | None = None
+    """A node that the next attempt should not run on."""
     room: int | None = None
     """Nodes that there was room for, where not all could be placed."""
     held: Held | None = None
@@ -177,7 +194,7 @@ def judge(
     said = next((event for event in failed if event.exit_code == code), None)
     error = TrainingInterrupted if meaning.then == "interrupted" else TrainingFailed
     report = error(_report(attempt, meaning, said, log, text))
-    return Ending(code, meaning.then, report, cause_of(code))
+    return Ending(code, meaning.then, report, cause_of(code), meaning.what)
 
 
 def stood_still(attempt: str, noticed: str, log: Path) -> Ending:
@@ -185,7 +202,7 @@ def stood_still(attempt: str, noticed: str, log: Path) -> Ending:
     meaning = TABLE[EXIT_PEER_SILENT]
     lines = [f"{attempt} stopped: {noticed}.", f"  What to do: {meaning.remedy}", f"  Log: {log}"]
     error = TrainingFailed("\n".join(lines))
-    return Ending(EXIT_PEER_SILENT, meaning.then, error, cause_of(EXIT_PEER_SILENT))
+    return Ending(EXIT_PEER_SILENT, meaning.then, error, cause_of(EXIT_PEER_SILENT), noticed)
 
 
 def cause_of(code: int) -> str:

@@ -2,7 +2,7 @@
 
 import signal
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 
 from ml_assets.launch.failure import Next
@@ -18,6 +18,9 @@ START_BUDGET = 3
 """Attempts in a row that ended before the program ran."""
 KILLS_TO_SHRINK = 2
 """Attempts in a row that SIGKILL ended before one with fewer processes is tried."""
+MOST_AVOIDED = 16
+"""Nodes that a session stays away from at a time, the newest: where more have failed it is hardly
+the nodes."""
 
 
 @dataclass(frozen=True)
@@ -40,39 +43,57 @@ class Ended:
     """It left a checkpoint: the next one goes on from there."""
     room: int | None = None
     """Nodes that there was room for, where not all could be placed."""
+    avoid: str | None = None
+    """A node that failed it."""
 
 
 @dataclass(frozen=True)
 class Decision:
-    """Whether another attempt is made, with which processes, and why."""
+    """Whether another attempt is made, with which processes, where, and why."""
 
     go_on: bool
     world: World
     reason: str
+    avoid: tuple[str, ...] = ()
+    """Nodes that it stays away from."""
 
 
 def next_attempt(
-    ended: Sequence[Ended], budgets: Budgets | None = None, min_nodes: int | None = None
+    ended: Sequence[Ended],
+    budgets: Budgets | None = None,
+    min_nodes: int | None = None,
+    avoided: Sequence[str] = (),
 ) -> Decision:
     """Decide what follows the attempts that this launcher has made, oldest first.
 
     Args:
         min_nodes: fewer nodes than this are not worth it; None: only as many as there were.
+        avoided: nodes that the last one stayed away from, whoever made it.
     """
     budgets, last = budgets or Budgets(), ended[-1]
+    if last.then == "no_room":
+        return _after_no_room(last, min_nodes, tuple(avoided))
+    others = [node for node in avoided if node != last.avoid]
+    avoid = (*others, *([last.avoid] if last.avoid else []))[-MOST_AVOIDED:]
+    return replace(_in_its_place(ended, budgets), avoid=avoid)
+
+
+def _in_its_place(ended: Sequence[Ended], budgets: Budgets) -> Decision:
+    """What follows an attempt that had room."""
+    last = ended[-1]
     match last.then:
         case "again":
             return _after_error(ended, budgets.errors)
         case "lost":
-            row = _in_a_row(ended, lambda one: one.then == "lost" and not one.saved)
+            # one that found no room in between may have been for the nodes that were avoided
+            ran = [one for one in ended if one.then != "no_room"]
+            row = _in_a_row(ran, lambda one: one.then == "lost" and not one.saved)
             told = "the machines were lost, which is nobody's error"
             return _within(row, budgets.losses, last.world, told)
         case "unstarted":
             row = _in_a_row(ended, lambda one: one.then == "unstarted")
             return _within(row, budgets.starts, last.world, "it did not come to run")
-        case "no_room":
-            return _after_no_room(last, min_nodes)
-        case "stop" | "interrupted":
+        case "stop" | "interrupted" | "no_room":
             return Decision(False, last.world, "running again would not mend it")
 
 
@@ -96,12 +117,18 @@ def _after_error(ended: Sequence[Ended], budget: int) -> Decision:
     return Decision(True, world, f"retry {len(alike)} of {budget}")
 
 
-def _after_no_room(last: Ended, min_nodes: int | None) -> Decision:
-    """Fewer nodes, each with as many processes: what a machine holds does not change."""
+def _after_no_room(last: Ended, min_nodes: int | None, avoided: tuple[str, ...]) -> Decision:
+    """Fewer nodes, each with as many processes: what a machine holds does not change.
+
+    Nodes that failed are left out as long as others will do, and are better than none.
+    """
     nodes, room = last.world.nodes, last.room or 0
     if min_nodes is not None and min_nodes <= room < nodes:
         reason = f"{room} instead of {nodes} nodes: there was no room for more"
-        return Decision(True, last.world.model_copy(update={"nodes": room}), reason)
+        return Decision(True, last.world.model_copy(update={"nodes": room}), reason, avoided)
+    if avoided:
+        reason = f"there was no room without {', '.join(avoided)}: they will do again"
+        return Decision(True, last.world, reason)
     least = nodes if min_nodes is None else min_nodes
     return Decision(False, last.world, f"there was room for {room} nodes, and it needs {least}")
 

@@ -24,6 +24,7 @@ from ml_assets.pictures.evaluation import (
 from ml_assets.pictures.lineage import lineage_section
 from ml_assets.pictures.page import cards, cell, order, section, table
 from ml_assets.pictures.quality import label_words, quality
+from ml_assets.pictures.recovery import lost_attempts
 from ml_assets.pictures.release import (
     changes_table,
     decisions_picture,
@@ -322,6 +323,9 @@ def _training(background: Background, spec: PipelineSpec) -> str:
     shown = training_pictures(story, label.task, label.classes)
     about = "As the training program told it, step by step; of a resumed run the last attempt's."
     found = section("Training", about, cards(shown, wide=True)) if shown else ""
+    if story.lost:
+        lost = lost_attempts(story.lost)
+        found += section(lost.title, "", lost.card())
     if story.first_rows is None:
         return found
     rows = decoded_rows(story.first_rows, background.preprocessing, label.classes)

@@ -74,15 +74,31 @@ class Trace(_Event):
     """A gzipped file of Chrome's trace format."""
 
 
-class Lost(Frozen):
-    """An attempt that ended without a result, and what goes on instead."""
+EndKind = Literal["error", "infrastructure", "start"]
+"""The program's own error, what was taken away from it, what kept it from beginning."""
 
+
+class Lost(Frozen):
+    """An attempt that ended without a result, why, and what goes on instead."""
+
+    attempt: Positive | None = Field(default=None, exclude_if=unset)
+    """None: a version before did not say it here."""
     cause: str
     """The kind of end in one word, such as ``SIGKILL`` or ``Evicted``."""
+    kind: EndKind | None = Field(default=None, exclude_if=unset)
+    what: str = Field(default="", exclude_if=unset)
+    """What happened, in words that end a sentence."""
+    exit_code: int | None = Field(default=None, exclude_if=unset)
+    """The program's; negative: a signal. None: it gave none."""
+    pod: str | None = Field(default=None, exclude_if=unset)
+    """On which it began."""
+    node: str | None = Field(default=None, exclude_if=unset)
     world: World
     """That it ran on."""
     goes_on: World
     """That the next attempt runs on."""
+    avoid: tuple[str, ...] = Field(default=(), strict=False, exclude_if=unset)
+    """Nodes that the next attempt stays away from."""
 
 
 class Warning(_Event):

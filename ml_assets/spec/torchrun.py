@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ml_assets.spec.program import World
 
+TORCHRUN = ("-m", "torch.distributed.run")
 RESTARTS = 3
 """How often torchrun starts the processes of one attempt again."""
 JOIN_SECONDS = 86_400
@@ -57,7 +58,7 @@ class Start:
         if not self.workers:
             return [*self.program, *arguments]
         python, *program = self.program
-        torchrun = [python, "-m", "torch.distributed.run", *self._meeting()]
+        torchrun = [python, *TORCHRUN, *self._meeting()]
         procs = f"--nproc-per-node={self.world.procs}"
         again = [
             f"--max-restarts={self.restarts}",

@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from ml_assets.launch.recovery import Budgets, Ended, next_attempt, spread_over
+from ml_assets.launch.recovery import MOST_AVOIDED, Budgets, Ended, next_attempt, spread_over
 from ml_assets.spec.program import World
 from ml_assets.spec.training import TrainingSpec
 
@@ -106,3 +106,50 @@ def test_where_there_is_room_for_fewer_nodes_fewer_run_if_that_is_allowed(room, 
     assert (decision.world.nodes if decision.go_on else None) == nodes
     assert decision.world.procs == 2
     assert f"{room} " in decision.reason
+
+
+# --- nodes that failed ----------------------------------------------------------------------------
+
+
+def failing_on(node, **more):
+    return Ended(EIGHT, 1, "lost", avoid=node, **more)
+
+
+def test_a_node_that_failed_is_left_alone_by_every_attempt_after_it():
+    first = next_attempt([failing_on("bad")])
+    assert (first.go_on, first.avoid) == (True, ("bad",))
+    lost = next_attempt(stories("lost"), avoided=first.avoid)
+    assert lost.avoid == ("bad",), "whatever ends an attempt, and whoever made the first one"
+    assert next_attempt([failing_on("worse")], avoided=("bad",)).avoid == ("bad", "worse")
+    assert next_attempt([failing_on("bad")], avoided=("bad", "worse")).avoid == ("worse", "bad")
+
+
+def test_so_many_nodes_are_never_left_alone_that_it_is_hardly_the_nodes():
+    avoided = ()
+    for number in range(3 * MOST_AVOIDED):
+        avoided = next_attempt([failing_on(f"node-{number}", saved=True)], avoided=avoided).avoid
+    assert len(avoided) == MOST_AVOIDED
+    assert avoided[-1] == f"node-{3 * MOST_AVOIDED - 1}"
+
+
+def test_where_there_is_no_room_without_them_they_will_do_again():
+    decision = next_attempt(stories("no_room", room=3), avoided=("bad", "worse"))
+    assert (decision.go_on, decision.world, decision.avoid) == (True, EIGHT, ())
+    assert "no room without bad, worse" in decision.reason
+    again = next_attempt(stories("no_room", "no_room", room=3), avoided=decision.avoid)
+    assert not again.go_on
+
+
+def test_fewer_nodes_are_better_than_one_that_failed():
+    decision = next_attempt(stories("no_room", room=3), min_nodes=2, avoided=("bad",))
+    assert (decision.world.nodes, decision.avoid) == (3, ("bad",))
+
+
+def test_a_node_that_fails_whenever_it_will_do_again_ends_it_all_the_same():
+    ended = []
+    for _ in range(3):
+        ended += [failing_on("only"), *stories("no_room", room=0)]
+    assert next_attempt(ended, Budgets(losses=3), avoided=("only",)).go_on
+    spent = next_attempt([*ended, failing_on("only")], Budgets(losses=3))
+    assert not spent.go_on
+    assert "4 times in a row with nothing saved" in spent.reason

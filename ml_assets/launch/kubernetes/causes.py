@@ -5,22 +5,11 @@ The words are Kubernetes's own where it has some. What the training program says
 """
 
 from dataclasses import dataclass
-from typing import Literal
 
-from ml_assets.launch.failure import TABLE, Next
+from ml_assets.launch.failure import KINDS, TABLE, Next
 from ml_assets.launch.kubernetes.states import PodState
+from ml_assets.spec.events import EndKind
 from ml_assets.spec.program import EXIT_OUT_OF_MEMORY
-
-Kind = Literal["error", "infrastructure", "start"]
-"""Whose budget it is: the program's errors, what the cluster takes away, what never began."""
-_KINDS: dict[Next, Kind] = {
-    "stop": "error",
-    "again": "error",
-    "interrupted": "error",
-    "lost": "infrastructure",
-    "unstarted": "start",
-    "no_room": "start",
-}
 
 
 @dataclass(frozen=True)
@@ -222,9 +211,9 @@ class Verdict:
     """The program ended by itself: its events and ``launch.failure.judge`` tell more."""
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> EndKind:
         """Whose budget it is."""
-        return _KINDS[self.then]
+        return KINDS[self.then]
 
     def report(self, attempt: str) -> str:
         """For an operator: what happened, what was said, what to do."""
@@ -235,18 +224,9 @@ class Verdict:
         return "\n".join([*lines, f"  What to do: {self.remedy}"])
 
     @property
-    def metadata(self) -> dict[str, str | int]:
-        """For the record of the run; nothing that is not known."""
-        known: dict[str, str | int | None] = {
-            "cause": self.cause,
-            "kind": self.kind,
-            "pod": self.pod,
-            "node": self.node,
-            "exit_code": self.code or None,
-            "words": self.words or None,
-            "room": self.room,
-        }
-        return {key: value for key, value in known.items() if value is not None}
+    def said(self) -> str:
+        """What happened and what was said of it, in one line."""
+        return f"{self.what}: {self.words}" if self.words else self.what
 
 
 def of_cause(

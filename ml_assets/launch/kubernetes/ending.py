@@ -2,7 +2,7 @@
 
 import signal
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -78,12 +78,23 @@ def ending_of(name: str, seen: Evidence, events: Sequence[Event], log: Path) -> 
         return judge(name, EXIT_DONE, events, log, workers=False)
     found = seen.verdict(events)
     if found.code == EXIT_SUPERSEDED:  # another launcher went on: follow it
-        return Ending(found.code, "lost", TrainingFailed(found.report(name)), "Superseded")
+        error = TrainingFailed(found.report(name))
+        return Ending(found.code, "lost", error, "Superseded", found.said)
     if found.of_program:
-        return judge(name, found.code, events, log, workers=False)
+        judged = judge(name, found.code, events, log, workers=False)
+        return replace(judged, pod=found.pod, node=found.node)
     error = TrainingInterrupted if found.then == "interrupted" else TrainingFailed
-    report = f"{found.report(name)}\n  Log: {log}"
-    return Ending(found.code, found.then, error(report), found.cause, found.room)
+    return Ending(
+        found.code,
+        found.then,
+        error(f"{found.report(name)}\n  Log: {log}"),
+        found.cause,
+        found.said,
+        found.pod,
+        found.node,
+        found.avoid,
+        found.room,
+    )
 
 
 def held_by(order: JobOrder, seen: Evidence, bought: PriceClass) -> Held:

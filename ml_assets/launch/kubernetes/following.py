@@ -22,13 +22,15 @@ from ml_assets.launch.kubernetes.states import JobState, PodState
 from ml_assets.launch.kubernetes.watch import JobWatch
 from ml_assets.launch.staging.mirror import SessionMirror
 from ml_assets.launch.standstill import Standstill
+from ml_assets.spec.events import Failed
+from ml_assets.spec.program import EXIT_SAVED_AFTER_NOTICE
 
 _TURN_SECONDS = 0.5
 """Between two turns, unless the cluster says something."""
 _PULL_SECONDS = (1.0, 10.0)
 """Between two looks for new events: while they come, and at most. Each look is a few requests."""
 _LAST_WORDS_SECONDS = 2.0
-"""After the first lost pod, for the others to say what they saw. None of them can go on."""
+"""For the pods to say their last words, where none of them can go on."""
 _UNREACHABLE = {"DeletionByTaintManager", "DeletionByPodGC"}
 """Why a pod goes whose node does not answer: nobody there will end it, or say why."""
 
@@ -80,6 +82,7 @@ class Following:
         self._start = StartUp(api, self._limits.room_seconds, clock)
         self._began = clock()
         self._lost_since: float | None = None
+        self._saved_since: float | None = None
         self._waits = _PULL_SECONDS[0]
         self._pulls_at = float("-inf")
         self._said: set[str] = set()
@@ -100,6 +103,8 @@ class Following:
                 for pod in (pod for pod in pods if pod.index == 0 and pod.started):
                     log.follow(pod.name)
                 self._pull()
+                if (trouble := watch.trouble()) is not None:
+                    self._warn("cluster", f"The training goes on; who follows it waits: {trouble}")
                 over = self._over(seen.job(self._order.name), pods)
                 if over is not None:
                     return over
@@ -126,21 +131,31 @@ class Following:
         """Whether there is nothing more to wait for before the rest of the attempt is ended.
 
         A pod that was told to go has its grace, and with its notice all of them save the same step.
-        Where one is gone without a word the others cannot go on, and are given a moment to say so.
+        Where one is gone without a word the others cannot go on, and are given a moment to say so;
+        so are all of them once they have saved.
         """
         now = self._clock()
         self._lost_since = now if self._lost_since is None else self._lost_since
         if all(_ended(pod) for pod in pods):
             return True
         lost = [pod for pod in pods if pod.lost]
-        leaving = lost and all(_leaves_with_grace(pod) for pod in lost)
-        grace = self._order.grace_seconds + HAND_OVER_SECONDS
-        return now - self._lost_since > (grace if leaving else _LAST_WORDS_SECONDS)
+        if lost and all(_leaves_with_grace(pod) for pod in lost):
+            if self._saved_since is None and not self._has_saved():
+                return now - self._lost_since > self._order.grace_seconds + HAND_OVER_SECONDS
+            self._saved_since = now if self._saved_since is None else self._saved_since
+            return now - self._saved_since > _LAST_WORDS_SECONDS
+        return now - self._lost_since > _LAST_WORDS_SECONDS
+
+    def _has_saved(self) -> bool:
+        """Whether what was to be saved after a notice lies there whole: the first rank says so."""
+        told = self._follower.of_attempt(self._order.attempt)
+        failed = (event for event in told if isinstance(event, Failed) and event.rank == 0)
+        return any(event.exit_code == EXIT_SAVED_AFTER_NOTICE for event in failed)
 
     def _pull(self) -> None:
-        """Fetch what was told since, seldom where nothing is."""
+        """Fetch what was told since, seldom where nothing is, and often at the end."""
         now = self._clock()
-        if now < self._pulls_at:
+        if now < self._pulls_at and self._lost_since is None:
             return
         try:
             came = self._mirror.pull(self._order.attempt)
@@ -181,10 +196,13 @@ class Limits:
 
     @classmethod
     def of(cls, order: JobOrder) -> "Limits":
-        """A first attempt waits for all its nodes; a later one lost some, and may do with fewer."""
+        """A first attempt waits for all its nodes; a later one lost some, and may do with fewer.
+
+        One that stays away from nodes does not wait for long: those will do, too.
+        """
         cluster = order.cluster
         longest = cluster.unschedulable_minutes * 60
-        least = cluster.min_nodes
+        least = 0 if order.avoid else cluster.min_nodes
         if order.attempt == 1 or least is None or least >= order.world.nodes:
             return cls(longest, longest, None)
         return cls(min(longest, cluster.shrink_after_minutes * 60), longest, least)

@@ -5,13 +5,14 @@ that whoever launches it again finds what is there already.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ml_assets.errors import SettingsError
 from ml_assets.launch.kubernetes.names import (
     ATTEMPT_LABEL,
+    QUEUE_LABEL,
     REQUEST_ANNOTATION,
     SESSION_LABEL,
     job_name,
@@ -41,7 +42,8 @@ TTL_SECONDS = 24 * 3600
 """A Job that ended with nobody to clear it away stays as long, for people who look after it."""
 HAND_OVER_SECONDS = UPLOAD_SECONDS + 5
 """After the program; longer than the pod itself takes for it."""
-QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+HOST_LABEL = "kubernetes.io/hostname"
+"""Of a node: its name, which the kubelet sets."""
 QUEUE_PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
 SESSION_ANNOTATION = "ml-assets.io/session"
 
@@ -72,6 +74,8 @@ class JobOrder:
     """``s3://``: where the pods find what they are asked."""
     grace_seconds: int
     """From the notice to the end of the program: see ``save_seconds``."""
+    avoid: tuple[str, ...] = ()
+    """Nodes that failed an attempt before."""
 
     @property
     def name(self) -> str:
@@ -226,6 +230,7 @@ def _pod_spec(order: JobOrder, settings: Cluster) -> Manifest:
     optional: Manifest = {
         "subdomain": order.name if order.world.nodes > 1 else None,
         "nodeSelector": {**cluster.node_selector, **spot},
+        "affinity": _elsewhere(order.avoid),
         "tolerations": tolerations,
         "priorityClassName": cluster.priority_class,
         "topologySpreadConstraints": _spread(order),
@@ -332,6 +337,15 @@ def _toleration(declared: Toleration) -> Manifest:
 def _tolerates(taint: Taint) -> Manifest:
     value = {"operator": "Exists"} if taint.value is None else _equal(taint.value)
     return {"key": taint.key, **value, "effect": taint.effect}
+
+
+def _elsewhere(avoid: Sequence[str]) -> Manifest:
+    """A rule, no wish: a node with a broken GPU has the most room, and the image already."""
+    if not avoid:
+        return {}
+    others = {"key": HOST_LABEL, "operator": "NotIn", "values": sorted(avoid)}
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [others]}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
 
 
 def _equal(value: str) -> Manifest:

@@ -19,6 +19,8 @@ SESSION_LABEL = "ml-assets.io/session"
 ATTEMPT_LABEL = "ml-assets.io/attempt"
 VERB_LABEL = "ml-assets.io/verb"
 PRICE_CLASS_LABEL = "ml-assets.io/price-class"
+QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+"""On a Job that Kueue admits: it is created suspended."""
 REQUEST_ANNOTATION = "ml-assets.io/request"
 """The address of what a Job is asked, and so of the store that it works for."""
 

@@ -16,7 +16,12 @@ from pydantic import TypeAdapter
 
 from ml_assets.errors import ClusterAway, ClusterRefused, MlAssetsError, StoreAway
 from ml_assets.launch.attempts import Follower, Work
-from ml_assets.launch.events import append_warning, attempt_numbers, session_events
+from ml_assets.launch.events import (
+    append_warning,
+    attempt_numbers,
+    avoided_nodes,
+    session_events,
+)
 from ml_assets.launch.failure import Ending
 from ml_assets.launch.folder import SessionFolder
 from ml_assets.launch.kubernetes.api import KubernetesApi
@@ -35,7 +40,7 @@ from ml_assets.launch.kubernetes.states import JobState
 from ml_assets.launch.staging.mirror import AttemptTaken, SessionMirror
 from ml_assets.settings import Cluster, PriceClass
 from ml_assets.spec.cluster import ClusterSpec, over_nodes
-from ml_assets.spec.events import Checkpoint
+from ml_assets.spec.events import Checkpoint, Event
 from ml_assets.spec.program import Request, TrainRequest, World
 from ml_assets.spec.staging import REQUEST, attempt_of
 from ml_assets.storage.objects import write_whole
@@ -72,6 +77,8 @@ class KubernetesRunner:
         self._settings = settings
         self._objects = objects
         self._goes_on = goes_on
+        self._over: dict[str, set[int]] = {}
+        """Session -> its attempts that this runner saw end."""
 
     def spread(self, world: World, cluster: ClusterSpec) -> World:
         """See ``AttemptRunner.spread``."""
@@ -88,7 +95,8 @@ class KubernetesRunner:
             ClusterRefused: not all is allowed that it takes, or the session's Job is not ours.
         """
         self._api.require_rights()
-        numbers = SessionMirror(work.folder, self._objects).adopt()
+        known = self._over.get(work.folder.session, ())
+        numbers = SessionMirror(work.folder, self._objects).adopt(known)
         jobs = [job for job in self._api.jobs(selector_of(work.folder.session)) if not job.deleting]
         self._require_ours(jobs)
         there = {job.labels.get(ATTEMPT_LABEL) for job in jobs}
@@ -150,6 +158,7 @@ class KubernetesRunner:
 
     def _order(self, work: Work[Any], request: Request, address: str) -> JobOrder:
         training = request.training if isinstance(request, TrainRequest) else None
+        told = session_events(work.folder.root)
         return JobOrder(
             pipeline=work.pipeline,
             session=request.session,
@@ -159,7 +168,8 @@ class KubernetesRunner:
             cluster=work.cluster,
             spot=work.spot,
             request=address,
-            grace_seconds=save_seconds(training, _largest_checkpoint(work.folder)),
+            grace_seconds=save_seconds(training, _largest_checkpoint(told)),
+            avoid=avoided_nodes(told),
         )
 
     def _create(self, order: JobOrder) -> None:
@@ -192,6 +202,7 @@ class KubernetesRunner:
         mirror.pull(order.attempt)
         follower.pass_on()
         mirror.collect(order.attempt)
+        self._over.setdefault(order.session, set()).add(order.attempt)
         log = work.folder.log(order.attempt)
         followed = log.read_bytes() if log.is_file() else b""  # of the first pod
         write_whole(log, followed + seen.log.encode())
@@ -233,7 +244,6 @@ def _begun(folder: SessionFolder, number: int) -> Request:
     return _REQUEST.validate_json((folder.attempt(number) / REQUEST).read_bytes())
 
 
-def _largest_checkpoint(folder: SessionFolder) -> int | None:
+def _largest_checkpoint(told: Sequence[Event]) -> int | None:
     """Bytes, as told so far; None: none was told."""
-    told = (event for event in session_events(folder.root) if isinstance(event, Checkpoint))
-    return max((event.size for event in told), default=None)
+    return max((event.size for event in told if isinstance(event, Checkpoint)), default=None)

@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ml_assets.launch.kubernetes.causes import Verdict, of_cause, one_line
+from ml_assets.launch.kubernetes.names import QUEUE_LABEL
 from ml_assets.launch.kubernetes.quota import too_small
 from ml_assets.launch.kubernetes.states import Happening, JobState, PodState
-
-QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
-"""On a Job that Kueue admits: it is created suspended."""
 
 # seconds that a cause may last before it ends the attempt. What only a person can mend is told
 # quickly; a cause that comes and goes gets the time that it usually takes to go.

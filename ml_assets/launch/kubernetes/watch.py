@@ -96,6 +96,8 @@ class Feed:
         self._away = 0
         """Looks in a row that failed."""
         self._heard = clock()
+        self.trouble: MlAssetsError | None = None
+        """Why the last look failed; None: the cluster answers."""
         self._stream: Stream | None = None
         self._stopped = False
 
@@ -138,6 +140,7 @@ class Feed:
             self._take(self._source.page(self._kind, self._selector))
         except (ClusterRefused, Lost) as error:
             self._bear(error)
+            self.trouble = error
             self._away += 1
             unreachable = isinstance(error, Lost) and not error.trouble.status
             self._rest(error, wait_after(self._away, 10 if unreachable else 60))
@@ -147,7 +150,7 @@ class Feed:
 
     def _take(self, page: Page) -> None:
         news = self._board.put_all(self._kind, page.items)
-        self._version, self._heard = page.version, self._clock()
+        self._version, self._heard, self.trouble = page.version, self._clock(), None
         if self._was_silent:  # rightly, where nothing had happened: then be more patient
             longer = min(self._silence * 2, _LONGEST_SILENCE)
             self._silence, self._was_silent = SILENCE_SECONDS if news else longer, False
@@ -264,6 +267,10 @@ class JobWatch:
     def wait(self, seconds: float) -> bool:
         """Wait for a change, so long at most; whether there was one."""
         return self._board.wait(seconds)
+
+    def trouble(self) -> MlAssetsError | None:
+        """Why what is known is old: the cluster does not answer; None: it does."""
+        return next((feed.trouble for feed in self._feeds if feed.trouble is not None), None)
 
     def silent(self) -> float:
         """Seconds since the cluster last said something of one of them: what is known is as old."""

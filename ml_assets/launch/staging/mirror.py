@@ -8,6 +8,7 @@ import os
 import shutil
 import time
 import uuid
+from collections.abc import Collection
 from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
@@ -124,14 +125,18 @@ class SessionMirror:
 
     # --- from the pods to here ------------------------------------------------------------------
 
-    def adopt(self) -> tuple[int, ...]:
+    def adopt(self, known: Collection[int] = ()) -> tuple[int, ...]:
         """Bring all that other homes and their pods left of this session; its attempts.
 
         The newest attempt's result is collected, if it has one.
+
+        Args:
+            known: attempts that are over and here; to ask for them again is some requests each.
         """
         numbers = self.attempts()
         for number in numbers:
-            self.pull(number)
+            if number not in known:
+                self.pull(number)
         if numbers and self.collect(numbers[-1]):
             self._take_signature(numbers[-1])
         return numbers

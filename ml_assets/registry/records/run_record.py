@@ -19,6 +19,7 @@ from pydantic import BaseModel, Field
 import ml_assets
 from ml_assets.spec.base import Digest, Frozen, unset
 from ml_assets.spec.canonical import digest_of
+from ml_assets.spec.events import Lost
 from ml_assets.spec.program import World
 from ml_assets.spec.records import InputVersion, StageRecord, Time
 from ml_assets.storage.layout import Address
@@ -103,6 +104,8 @@ class RunRecord(Frozen):
     metrics: dict[str, float]
     salt: str | None = Field(default=None, exclude_if=unset)
     """Of a training that was asked for afresh: it is in the session's name, and in no result."""
+    lost: tuple[Lost, ...] = Field(default=(), strict=False, exclude_if=unset)
+    """Attempts that ended without a result, oldest first, and why."""
     time: Time
 
 

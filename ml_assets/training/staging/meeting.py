@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ml_assets.spec.torchrun import Rendezvous
 
-_BETWEEN_TRIES = 1.0
+_BETWEEN_TRIES = 0.2
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,8 @@ from ml_assets.training.stop import Superseded
 
 _MOST_BYTES = 8 << 20
 _BETWEEN_BEATS = 5.0
+_BETWEEN_LOOKS = 0.5
+"""Here, where a look costs no request: what went wrong is acted on, and told, at once."""
 
 
 def pause(age: float) -> float:
@@ -77,6 +79,7 @@ class Outbox:
             raise self.superseded
         self._look()
         persist(self._carry, deadline)
+        persist(self._put_beats, deadline)
 
     def _bring(self) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -94,8 +97,14 @@ class Outbox:
 
     def _work(self) -> None:
         began = time.monotonic()
-        while not self._done.wait(pause(time.monotonic() - began)):
+        carried = began
+        while not self._done.wait(_BETWEEN_LOOKS):
+            known = len(self.failed)
             self._look()
+            now = time.monotonic()
+            if len(self.failed) == known and now - carried < pause(now - began):
+                continue
+            carried = now
             try:
                 self._carry()
                 self._carry_beats()
@@ -137,6 +146,9 @@ class Outbox:
         if time.monotonic() - self._beaten < _BETWEEN_BEATS:
             return
         self._beaten = time.monotonic()
+        self._put_beats()
+
+    def _put_beats(self) -> None:
         found = [_beat(file) for file in sorted(self._folder.glob("heartbeat.*.json"))]
         beats = Beats(beats=tuple(beat for beat in found if beat is not None))
         if beats != self._beats:

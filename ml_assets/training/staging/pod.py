@@ -31,7 +31,7 @@ from ml_assets.training.stop import Stopped
 T = TypeVar("T")
 PROGRAM = (sys.executable, "-m", "ml_assets.training")
 _POLL_SECONDS = 0.1
-_VERDICT_SECONDS = 3.0
+_VERDICT_SECONDS = 1.0
 """From a rank's verdict to the end of a torchrun that would only start it again."""
 
 
@@ -83,6 +83,8 @@ class Pod:
         Returns:
             The program's true exit code; negative: the signal that ended it.
         """
+        if self.orders.meeting is not None:  # there will be a torchrun: it loads meanwhile
+            self._program = Program(None, 1, self.orders.grace)
         try:
             end = self._worked(self._beside(self._prepared))
         except _Told:
@@ -164,17 +166,25 @@ class Pod:
             grace=self.orders.grace,
             rendezvous=meeting.rendezvous(request.session, request.attempt) if meeting else None,
         )
-        arguments = [request.verb, "--request", str(self._folder / self._file)]
-        self._program = Program(start.command(arguments), request.world.threads, self.orders.grace)
+        program = self._started(start, request)
         if self._told:  # it came while the program was started
-            self._program.stop()
-        code = self._followed(self._program)
-        log = self._program.log()
+            program.stop()
+        code = self._followed(program)
+        log = program.log()
         self._outbox.end(self._deadline)
         end = self._judged(code, log, workers=start.workers)
         if deliver(request, self._place, self._deadline):
             return End(EXIT_DONE, "done")
         return end
+
+    def _started(self, start: Start, request: Request) -> Program:
+        arguments = [request.verb, "--request", str(self._folder / self._file)]
+        command, threads = start.command(arguments), request.world.threads
+        if self._program is None:
+            self._program = Program(command, threads, self.orders.grace)
+        else:
+            self._program.begin(command, threads)
+        return self._program
 
     def _followed(self, program: Program) -> int:
         """The code of the process that was started; it is ended where it would go on in vain."""

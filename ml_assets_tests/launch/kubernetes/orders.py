@@ -1,5 +1,6 @@
 """Orders for attempts on a cluster: whole specs, read as a team writes them."""
 
+from dataclasses import replace
 from typing import Any
 
 from ml_assets.operations.render import job_order
@@ -57,3 +58,8 @@ def two_nodes():
 def many_nodes():
     spec = spec_of(MANY, processes=2048, strategy="hybrid", spot=SPOT)
     return job_order(spec, WHOLE, "train", attempt=7), WHOLE
+
+
+def two_nodes_elsewhere():
+    order, settings = two_nodes()
+    return replace(order, attempt=2, avoid=("node-7", "node-12")), settings

@@ -3,17 +3,24 @@
 import os
 import signal
 import threading
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from ml_assets.errors import ClusterAway, ClusterRefused, TrainingFailed, TrainingInterrupted
+from ml_assets.launch.events import avoided_nodes
+from ml_assets.launch.folder import SessionFolder
 from ml_assets.launch.kubernetes import watch
-from ml_assets.launch.kubernetes.names import selector_of
+from ml_assets.launch.kubernetes.names import ATTEMPT_LABEL, selector_of
 from ml_assets.launch.launcher import SanityJob, ScoreJob
+from ml_assets.launch.session import train_session
+from ml_assets.launch.staging.mirror import SessionMirror
 from ml_assets.launch.tether import descendants
+from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.cluster import ClusterSpec
 from ml_assets.spec.program import World
+from ml_assets.spec.staging import ExitWord, attempt_of, word_name
 from ml_assets_tests.launch.kubernetes.sample_jobs import until
 from ml_assets_tests.launch.kubernetes.stage import ONE_NODE, TWO_NODES, Stage, weights
 from ml_assets_tests.launch.real import STEPS, named
@@ -272,6 +279,55 @@ def test_where_a_node_does_not_come_back_fewer_go_on_and_the_losses_agree(stage,
 
 def losses(events):
     return {event.step: event.metrics["validation_loss"] for event in named(events, "metrics")}
+
+
+@pytest.mark.daemon
+def test_a_node_whose_gpu_failed_is_left_alone_until_there_is_no_other(stage, tmp_path):
+    server, met = stage.cluster.server, []
+    server.remove_node("node-1")
+    for name in ("small-1", "small-2"):
+        server.add_node(name, cpu="1")
+    alone = ClusterSpec(cpu="1", memory="2Gi", scratch="1Gi", shrink_after_minutes=0.02)
+    job = stage.job(cluster=alone, processes=1)
+
+    def gpu_fails(stage):
+        """The pod says so and is gone: no GPU of this machine can be broken."""
+        (pod,) = stage.api().pods(selector_of())
+        met.append(pod.node)
+        word = ExitWord(
+            session=train_session(job),
+            attempt=1,
+            index=0,
+            host=pod.name,
+            code=70,
+            reason="NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.",
+            log="",
+            time=datetime.now(UTC),
+        )
+        place = stage.objects.place.at(attempt_of(word.session, 1))
+        place.write(word_name(0), canonical_json(word))
+        stage.core.delete_namespaced_pod(pod.name, stage.cluster.namespace, grace_period_seconds=0)
+
+    def drain_the_other(stage):
+        (pod,) = stage.api().pods(f"{selector_of()},{ATTEMPT_LABEL}=2")
+        met.append(pod.node)
+        other = stage.other_home(tmp_path / "other")
+        SessionMirror(SessionFolder(other.folder(job)), other.objects).adopt()
+        met.append(avoided_nodes(other.told(job)))
+        server.cordon(pod.node)
+        evict(0)(stage)
+
+    with Saboteur(stage, gpu_fails, drain_the_other):
+        result = stage.launcher().train(job, stage.events.append)
+    bad, good, known = met
+    assert bad != good
+    assert known == (bad,), "who takes the session over knows it, too"
+    lost = [event.lost for event in named(stage.events, "warning") if event.lost]
+    assert [one.cause for one in lost] == ["GpuFault", "NodeShutdown", "Unschedulable"]
+    assert [one.node for one in lost] == [bad, good, None]
+    assert [one.avoid for one in lost] == [(bad,), (bad,), ()]
+    assert (result.attempt, result.step) == (4, STEPS)
+    assert stage.left() == []
 
 
 def test_an_image_that_cannot_be_pulled_is_one_message_and_leaves_nothing(stage):

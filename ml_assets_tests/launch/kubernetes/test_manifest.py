@@ -42,6 +42,7 @@ from ml_assets_tests.launch.kubernetes.orders import (
     one_pod_score,
     spec_of,
     two_nodes,
+    two_nodes_elsewhere,
 )
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -49,6 +50,7 @@ KUBERNETES = ("1.31", "1.34", kubernetes_validate.latest_version())
 CASES = {
     "one-pod-score": one_pod_score,
     "two-nodes-cpu": two_nodes,
+    "two-nodes-elsewhere": two_nodes_elsewhere,
     "256-nodes-gpu-spot": many_nodes,
 }
 

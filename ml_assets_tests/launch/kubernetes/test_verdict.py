@@ -46,7 +46,7 @@ def test_a_disruption_is_nobodys_error_whoever_caused_it(reason, cause):
     found = verdict(Scene(a_job(), [a_pod(0), taken(reason, "the words")]))
     assert (found.cause, found.kind, found.then) == (cause, "infrastructure", "lost")
     assert found.words == "the words"
-    assert found.metadata["node"] == "node-1"
+    assert found.node == "node-1"
 
 
 def test_a_node_that_is_drained_of_spot_pods_was_taken_back():
@@ -249,7 +249,7 @@ def test_a_report_says_what_where_and_what_to_do_and_nothing_that_is_not_known()
     assert first.endswith("(flights-train-1a2b-a1-1-x7k2p, on node-1).")
     assert said == "  It said: a b"
     assert remedy.startswith("  What to do: Raise cluster.memory")
-    assert set(of_cause("JobDeleted").metadata) == {"cause", "kind"}
+    assert len(of_cause("JobDeleted").report("flights").splitlines()) == 2
 
 
 def test_the_table_in_the_docs_is_the_table():

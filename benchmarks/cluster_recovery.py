@@ -1,0 +1,173 @@
+"""From a deleted pod to the next training step: python benchmarks/cluster_recovery.py [TURNS]
+
+Two pods train by FSDP on the tests' API server, their objects on an S3 server of this machine; one
+pod is deleted as `kubectl delete pod` does it. Nodes and images are there at once, so that what is
+measured is ours: the notice, the save, the next Job, its processes, the checkpoint, the step. Wall
+time, the medians, and the processor time of the new pods. One figure a line: NAME VALUE AIM
+holds|short.
+"""
+
+import os
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from figures import tell
+from generated import training_set
+
+from ml_assets.errors import TrainingInterrupted
+from ml_assets.launch.kubernetes.names import job_name
+from ml_assets.launch.launcher import TrainJob
+from ml_assets.launch.session import train_session
+from ml_assets.launch.tether import descendants
+from ml_assets.spec.events import Checkpoint, Event, Metrics, Progress
+from ml_assets.spec.training import Mlp, TrainingSpec
+from ml_assets_tests.launch.kubernetes.conftest import TestCluster
+from ml_assets_tests.launch.kubernetes.server import ApiServer
+from ml_assets_tests.launch.kubernetes.server.resources import JOBS
+from ml_assets_tests.launch.kubernetes.stage import IMAGE, TWO_NODES, Stage
+from ml_assets_tests.storage.s3_server import s3_server
+
+MODEL = Mlp(family="mlp", width=128, depth=2)
+SPEC = TrainingSpec(
+    epochs=4000, batch_size=960, microbatches=24, evaluate_every=10, patience=4000, processes=2
+)
+DELETED_AT = 20
+"""Step; hours of steps follow, which nobody waits for."""
+DELETED = 1
+"""Index of the pod."""
+AIM_SECONDS = 15.0
+PARTS = ("saved", "ended", "made_again", "pods_begun", "ranks_begun", "resumed", "stepped")
+"""Moments, in the order in which they come."""
+
+
+def main() -> None:
+    """Print each figure with its aim."""
+    turns = int((sys.argv[1:] or ["2"])[0])
+    told = [one_loss() for _ in range(turns)]
+    before = "deleted"
+    for part in PARTS:
+        took = statistics.median(one.moments[part] - one.moments[before] for one in told)
+        print(f"{before}_to_{part}_seconds {took:.2f}", flush=True)
+        before = part
+    for kind in ("pod", "torchrun", "rank"):
+        spent = statistics.median(one.spent[kind] for one in told)
+        print(f"processor_seconds_of_each_{kind} {spent:.2f}", flush=True)
+    tell("recovery_seconds", statistics.median(one.recovered for one in told), AIM_SECONDS)
+
+
+@dataclass
+class Story:
+    """When the things of one loss happened, in seconds of this machine's clock."""
+
+    stage: Stage
+    job: TrainJob
+    moments: dict[str, float] = field(default_factory=dict)
+    spent: dict[str, float] = field(default_factory=dict)
+    over: bool = False
+
+    @property
+    def recovered(self) -> float:
+        return self.moments["stepped"] - self.moments["deleted"]
+
+    def take(self, event: Event) -> None:
+        """Delete a pod at its step; note when what follows happened, as it is told."""
+        at = event.time.timestamp()
+        if event.attempt == 1:
+            if isinstance(event, Checkpoint):
+                self.moments["saved"] = at  # the last one is that of the notice
+            if isinstance(event, Metrics) and event.step >= DELETED_AT and not self._deleted:
+                self._delete()
+        elif isinstance(event, Progress) and event.message.startswith("resumed"):
+            self.moments["resumed"] = at
+        elif isinstance(event, Metrics) and not self.over:
+            self.moments["stepped"] = at
+            self._look_at_processes()
+            self.over = True
+
+    @property
+    def _deleted(self) -> bool:
+        return "deleted" in self.moments
+
+    def _delete(self) -> None:
+        threading.Thread(target=self._watch_jobs, daemon=True).start()
+        self.moments["deleted"] = time.time()
+        self.stage.core.delete_namespaced_pod(self.stage.pod(DELETED), self.stage.cluster.namespace)
+
+    def _watch_jobs(self) -> None:
+        """When the last pod of the old Job had ended, and when the new Job was there."""
+        server, second = self.stage.cluster.server, job_name(train_session(self.job), 2)
+        while "made_again" not in self.moments:
+            if all(_has_ended(pod) for pod in server.pods()):
+                self.moments.setdefault("ended", time.time())
+            if any(job["metadata"]["name"] == second for job in server.store.all(JOBS)):
+                self.moments["made_again"] = time.time()
+                self.moments.setdefault("ended", self.moments["made_again"])
+            time.sleep(0.01)
+
+    def _look_at_processes(self) -> None:
+        """When the newest pods began, and what each kind of process has used since."""
+        found: dict[str, list[tuple[float, float]]] = {"pod": [], "torchrun": [], "rank": []}
+        for pid in descendants(os.getpid()):
+            with suppress(OSError):  # it ended while we looked
+                command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+                seen = _began_and_spent(pid)
+                if (kind := _kind(command)) and seen[0] > self.moments["made_again"] - 1:
+                    found[kind].append(seen)
+        self.moments["pods_begun"] = max(began for began, _ in found["pod"])
+        self.moments["ranks_begun"] = max(began for began, _ in found["rank"])
+        for kind, seen in found.items():
+            self.spent[kind] = statistics.mean(spent for _, spent in seen)
+
+
+def one_loss() -> Story:
+    """Train, lose a pod, and go on until the first step after it."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        pytest.MonkeyPatch.context() as patch,
+        s3_server(patch) as store,
+        ApiServer() as server,
+    ):
+        kubeconfig = server.write_kubeconfig(Path(folder) / "kubeconfig")
+        cluster = TestCluster(kubeconfig, server.namespace, IMAGE, server)
+        stage = Stage(Path(folder) / "home", cluster, store).furnish()
+        data = training_set(9600, stage.home / "objects" / "shards" / "benchmark")
+        job = TrainJob("benchmark", MODEL, SPEC, data, cluster=TWO_NODES)
+        story = Story(stage, job)
+        with suppress(TrainingInterrupted):  # that is how it ends: the rest is not waited for
+            stage.launcher().train(job, story.take, lambda: story.over)
+        return story
+
+
+def _has_ended(pod: dict[str, object]) -> bool:
+    status = pod["status"]
+    assert isinstance(status, dict)
+    return status.get("phase") in ("Succeeded", "Failed")
+
+
+def _kind(command: Sequence[bytes]) -> str | None:
+    if b"ml_assets.training.staging" in command:
+        return "pod"
+    if b"ml_assets.training.staging.bound" in command or b"torch.distributed.run" in command:
+        return "torchrun"
+    return "rank" if b"ml_assets.training" in command else None
+
+
+def _began_and_spent(pid: int) -> tuple[float, float]:
+    """When a process began, and its processor seconds (proc(5), ``/proc/pid/stat``)."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    tick = os.sysconf("SC_CLK_TCK")
+    up = float(Path("/proc/uptime").read_text().split()[0])
+    began = time.time() - up + int(fields[19]) / tick
+    return began, (int(fields[11]) + int(fields[12])) / tick
+
+
+if __name__ == "__main__":
+    main()
