@@ -3,12 +3,16 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from ml_assets.errors import StorageError
+from ml_assets.monitoring.baseline import BASELINE_FILE
 from ml_assets.operations.released import find_release
 from ml_assets.operations.workplace import Workplace
 from ml_assets.registry.ledger.certificate import certificate_path
 from ml_assets.registry.ledger.chain import path_of
-from ml_assets.registry.release.bundle import write_bundle
+from ml_assets.registry.ledger.origin import find_origin
+from ml_assets.registry.release.bundle import Evidence, write_bundle
 from ml_assets.registry.release.loading import LoadedRelease
+from ml_assets.storage.layout import Address
 from ml_assets.storage.snapshots import MAIN
 
 
@@ -40,5 +44,21 @@ def export_release(place: Workplace, to: Path | None) -> Exported:
         return place.store.read_bytes(commit, path_of(place.name, seq))
 
     overridden = line(release.line.seq) if release.override else None
-    new = write_bundle(release, envelope, line(said.seq), overridden, folder)
-    return Exported(folder, release, new)
+    evidence = Evidence(envelope, line(said.seq), overridden, _baseline(place, release))
+    return Exported(folder, release, write_bundle(release, evidence, folder))
+
+
+def _baseline(place: Workplace, release: LoadedRelease) -> bytes | None:
+    """As it was stored; the folder holds it to the certificate."""
+    provenance = release.certificate.provenance
+    if provenance is None or provenance.baseline is None:
+        return None
+    origin = find_origin(place.store, place.name, release.model.digest)
+    if origin is None:
+        raise StorageError(
+            f"{place.name}: the baseline of model {release.model.digest[:12]} is lost: no commit"
+            " has its report any more. Release a model again: ml-assets run"
+            f" {place.name} --fresh"
+        )
+    path = Address(place.name, "evaluation_report").file(BASELINE_FILE)
+    return place.store.read_bytes(origin.commit, path)

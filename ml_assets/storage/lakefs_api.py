@@ -25,6 +25,8 @@ Unmerged = Literal["conflict", "no changes"]
 Pause = Callable[[float], None]
 ReceivedT = TypeVar("ReceivedT")
 _CHUNK = 1 << 20
+_WANTED_BY_STORE = {"azure": {"x-ms-blob-type": "BlockBlob"}}
+"""Headers without which an object store refuses a presigned upload."""
 
 
 @dataclass(frozen=True)
@@ -79,13 +81,23 @@ class LakeFsApi:
         return {tag.id: tag.commit_id for tag in found}
 
     def create_tag(self, tag: str, commit: str) -> str:
-        """Make a tag where the name is free; the commit that it names then."""
+        """Make a tag where the name is free; the commit that it names then.
+
+        Raises:
+            StorageError: a branch or a commit has that name.
+        """
         from lakefs_client.models import TagCreation
 
         made = TagCreation(id=tag, ref=commit)
         create = self._client.tags_api.create_tag
         done = self._calls.ask(f"make the tag {tag}", create, made, answers={409: None})
-        return done.commit_id if done else self.tagged(tag) or commit
+        named = done.commit_id if done else self.tagged(tag)
+        if named is None:
+            raise StorageError(
+                f"{self._calls.where} makes no tag {tag!r}: a branch or a commit there has that"
+                " name. Choose another one."
+            )
+        return named
 
     def create_branch(self, branch: str, source: str) -> None:
         """Make a hidden branch with a name that nobody else has."""
@@ -173,12 +185,16 @@ class LakeFsApi:
 
     # --- objects ----------------------------------------------------------------------------
 
-    @cached_property
+    @property
     def presigns(self) -> bool:
         """Whether the server hands out addresses to upload to."""
+        return bool(self._storage.pre_sign_support)
+
+    @cached_property
+    def _storage(self) -> Any:
         get = self._client.config_api.get_config
         found = self._calls.again("read its configuration", lambda: get(_request_timeout=TIMEOUT))
-        return bool(found.storage_config.pre_sign_support)
+        return found.storage_config
 
     def read(
         self, ref: str, path: str, receive: Callable[[Iterator[bytes]], ReceivedT]
@@ -203,12 +219,13 @@ class LakeFsApi:
 
         staging, size = self._client.staging_api, file.stat().st_size
         asked: dict[str, Any] = {"_request_timeout": TIMEOUT}
+        wanted = _WANTED_BY_STORE.get(self._storage.blockstore_type, {})
 
         def upload() -> None:
             place = staging.get_physical_address(
                 self.repository, branch, path, presign=True, **asked
             )
-            checksum = _put(place.presigned_url, file, size)
+            checksum = _put(place.presigned_url, file, size, wanted)
             linked = StagingMetadata(staging=place, checksum=checksum, size_bytes=size)
             staging.link_physical_address(self.repository, branch, path, linked, **asked)
 
@@ -267,7 +284,7 @@ def _client(server: LakeFs) -> Any:
     return LakeFSClient(configuration)
 
 
-def _put(url: str, file: Path, size: int) -> str:
+def _put(url: str, file: Path, size: int, wanted: Mapping[str, str]) -> str:
     """Stream a file to a presigned address; the checksum that the object store gives it."""
     import urllib3
 
@@ -276,7 +293,7 @@ def _put(url: str, file: Path, size: int) -> str:
             "PUT",
             url,
             body=content,
-            headers={"Content-Length": str(size)},
+            headers={"Content-Length": str(size), **wanted},
             retries=False,
             timeout=urllib3.Timeout(connect=TIMEOUT[0], read=TIMEOUT[1]),
         )

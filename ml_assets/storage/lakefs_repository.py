@@ -18,6 +18,8 @@ from ml_assets.storage.snapshots import MAIN, RUN_KEY, CommitId
 from ml_assets.storage.trees import Tree
 from ml_assets.storage.trust import keys_of
 
+PRESIGNED_BYTES = 5 << 30
+"""A larger file goes through the S3 gateway, in parts: S3 takes no more in one request."""
 _SMALL = 1 << 16
 """Bytes up to which a file that was read is remembered: records are read again and again."""
 _REMEMBERED = 4096
@@ -109,7 +111,8 @@ class LakeFsRepository:
 
     def upload(self, branch: str, path: str, file: Path) -> None:
         """Stage a file on a branch: to the object store itself where the server allows it."""
-        upload = self.api.upload_presigned if self.api.presigns else self._gateway.upload
+        direct = file.stat().st_size <= PRESIGNED_BYTES and self.api.presigns
+        upload = self.api.upload_presigned if direct else self._gateway.upload
         upload(branch, path, file)
 
     def published_since(self, base: CommitId, head: CommitId, run_key: str) -> Recorded | None:

@@ -21,6 +21,7 @@ from ml_assets.errors import StorageError
 from ml_assets.monitoring.baseline import BASELINE_FILE, Baseline
 from ml_assets.monitoring.findings import DriftReport
 from ml_assets.operations.drift import last_report
+from ml_assets.operations.verify import verify_folder
 from ml_assets.registry.ledger.chain import read
 from ml_assets.registry.ledger.origin import find_origin
 from ml_assets.registry.ledger.stages import champion
@@ -122,6 +123,22 @@ def test_the_baseline_is_stored_with_the_release_and_certified(world: World) -> 
     # nothing has come since: there is nothing to judge, by nobody
     assert "no period has come since 2024-04-01" in world.says(SENSOR)
     assert main(["drift", "deliveries"]) == 1
+
+
+def test_an_exported_release_carries_the_baseline_that_was_certified(
+    world: World, tmp_path: Path
+) -> None:
+    folder = tmp_path / "release"
+    assert main(["export", "deliveries", "--to", str(folder)]) == 0
+    file = folder / BASELINE_FILE
+    whole = file.read_bytes()
+    baseline = Baseline.model_validate_json(whole)
+    assert baseline.model == champion(read(open_snapshots(read_settings().snapshots), "deliveries"))
+    assert verify_folder(folder, None).holds
+    file.write_bytes(whole.replace(b'"rows":', b'"rows": ', 1))
+    assert "not the one that was certified" in verify_folder(folder, None).checks[-1].reason
+    file.unlink()
+    assert not verify_folder(folder, None).holds
 
 
 def test_an_unchanged_week_is_judged_once_when_it_lands_and_trains_nothing(

@@ -4,15 +4,16 @@ Large windows are drawn as counts (a multinomial over the bins' true shares): ex
 so many rows gives, at the price of one draw.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 
 from ml_assets.monitoring.columns import Reference, judge_columns
-from ml_assets.monitoring.findings import Finding
+from ml_assets.monitoring.findings import Finding, Outcome, Window
 from ml_assets.monitoring.profile import Period, Profile, count, make_profile
-from ml_assets.monitoring.verdict import KINDS
+from ml_assets.monitoring.verdict import KINDS, conclude
 from ml_assets.spec.drift import DriftBounds, DriftSpec
 
 NUMBERS = [f"x{n}" for n in range(15)]
@@ -94,6 +95,22 @@ class Stream:
     def judge(self, window: Period) -> list[Finding]:
         return judge_columns(self.reference, None, window, DriftBounds(), ALPHA, "features")
 
+    def seen(self, window: Period) -> Window:
+        """A window as a report holds it."""
+        return Window(period=window.period, rows=window.rows, findings=tuple(self.judge(window)))
+
     def drifted(self, window: Period) -> set[tuple[str, str]]:
         """(kind, column) of what is beyond its bound."""
-        return {(one.kind, one.column) for one in self.judge(window) if one.drifted}
+        return drifted(self.seen(window))
+
+
+def drifted(window: Window) -> set[tuple[str, str]]:
+    """(kind, column) of what is beyond its bound."""
+    return {(one.kind, one.column) for one in window.findings if one.drifted}
+
+
+def alarms(windows: Sequence[Window], spec: DriftSpec) -> list[tuple[Outcome, ...]]:
+    """After each window, the kinds that alarm then: by the rule that a pipeline declares."""
+    ends = range(1, len(windows) + 1)
+    told = (conclude(windows[max(end - spec.windows, 0) : end], spec, {}) for end in ends)
+    return [tuple(outcome for outcome in outcomes if outcome.alarm) for outcomes in told]

@@ -29,18 +29,19 @@ def sdk_client(server: LakeFSServer) -> lakefs_sdk.ApiClient:
     return lakefs_sdk.ApiClient(settings)
 
 
-def s3_client(server: LakeFSServer, secret: str = "", **settings: Any) -> Any:
+def s3_client(
+    server: LakeFSServer, secret: str = "", *, endpoint: str = "", **settings: Any
+) -> Any:
     return boto3.Session().client(
         "s3",
-        endpoint_url=server.endpoint,
+        endpoint_url=endpoint or server.endpoint,
         region_name="us-east-1",
         aws_access_key_id=server.access_key,
         aws_secret_access_key=secret or server.secret_key,
         config=Config(
-            signature_version="s3v4",
             s3={"addressing_style": "path"},
             retries={"total_max_attempts": 1},
-            **settings,
+            **{"signature_version": "s3v4", **settings},
         ),
     )
 

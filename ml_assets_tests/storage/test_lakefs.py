@@ -17,6 +17,7 @@ import pytest
 
 from ml_assets.errors import SettingsError, StorageError, StoreAway, UntrustedState
 from ml_assets.settings import read_settings
+from ml_assets.storage import lakefs_repository
 from ml_assets.storage.lakefs import LakeFsStore
 from ml_assets.storage.manifest import MANIFEST, State, seal, unseal
 from ml_assets.storage.signing import Keys
@@ -24,7 +25,7 @@ from ml_assets.storage.snapshots import AlreadyPublished, ByServer, Conflict, Ou
 from ml_assets.storage.tables import write_table
 from ml_assets_tests.storage.conftest import OpenLakeFs
 from ml_assets_tests.storage.lakefs_clients import rest_client, s3_client
-from ml_assets_tests.storage.lakefs_server import Fault, LakeFSServer
+from ml_assets_tests.storage.lakefs_server import Fault, LakeFSServer, Setup, lakefs_server
 
 THEIRS = Keys.of(base64.b64encode(b"the key of somebody else, really").decode(), (), Path())
 
@@ -89,6 +90,24 @@ def test_a_step_that_fails_or_whose_answer_is_lost_is_done_once(
         workspace.put_bytes("t/a", b"1")
         workspace.commit("k", {})
         assert workspace.publish() == AlreadyPublished(outcome.commit)
+
+
+def test_a_store_of_azure_gets_the_header_that_it_asks_for(open_lakefs: OpenLakeFs) -> None:
+    with lakefs_server(Setup(blockstore="azure")) as server:
+        store = open_lakefs(server)
+        assert store.read_bytes(published(store, {"t/a": b"1"}), "t/a") == b"1"
+        assert server.faults.count("PUT", "X-Amz-Signature") == 2, "the file and the manifest"
+
+
+def test_a_file_too_large_for_one_request_goes_through_the_gateway(
+    presigning_server: LakeFSServer, open_lakefs: OpenLakeFs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lakefs_repository, "PRESIGNED_BYTES", 1000)
+    store, size = open_lakefs(presigning_server), 1001
+    commit = published(store, {"t/large": b"x" * size, "t/small": b"x"})
+    assert len(store.read_bytes(commit, "t/large")) == size
+    through = [presigning_server.faults.count("PUT", f"/t/{name}$") for name in ("large", "small")]
+    assert through == [1, 0]
 
 
 def test_a_server_that_stays_away_is_given_up_after_some_tries(
@@ -215,6 +234,16 @@ def test_a_protected_branch_is_no_hindrance(lakefs: LakeFSServer, store: LakeFsS
     """Nobody commits to it directly, we do not either."""
     lakefs.catalog.repository(repository(store)).settings.protected.append("main")
     assert isinstance(publish(store, {"t/a": b"1"}), Published)
+
+
+def test_a_tag_with_the_name_of_a_branch_is_refused_and_never_taken_for_made(
+    lakefs: LakeFSServer, store: LakeFsStore
+) -> None:
+    commit = published(store, {"t/a": b"1"})
+    lakefs.catalog.repository(repository(store)).create_branch("storm", "main")
+    with pytest.raises(StorageError, match="no tag 'storm': a branch"):
+        store.tag("storm", commit)
+    assert "storm" not in store.tags()
 
 
 def test_files_that_somebody_left_uncommitted_are_named_as_what_is_in_the_way(

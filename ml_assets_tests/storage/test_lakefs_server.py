@@ -44,7 +44,7 @@ def test_the_configuration_says_whether_urls_can_be_presigned(server: LakeFSServ
         assert not config.storage_config.pre_sign_support
         demo = Demo(local)
         call = demo.client.staging_api.get_physical_address
-        assert demo.refused(call, "main", "a", presign=True)[0] == 400
+        assert demo.refused(call, "main", "a", presign=True)[0] == 500
 
 
 # --- repositories ---------------------------------------------------------------------------------
@@ -67,6 +67,19 @@ def test_a_repository_begins_with_one_commit_and_its_name_is_taken(demo: Demo) -
         assert demo.refused(lambda _, wish=wrong: repositories.create_repository(wish))[0] == 400
     demo.client.repositories_api.delete_repository(made.id)
     assert demo.refused(lambda _: repositories.get_repository(made.id))[0] == 404
+
+
+def test_a_sample_comes_where_it_is_asked_for_on_a_branch_that_is_protected(demo: Demo) -> None:
+    wish = models.RepositoryCreation(f"{demo.repo}-s", f"s3://b/{demo.repo}", sample_data=True)
+    demo.repo = demo.client.repositories_api.create_repository(wish).id
+    folders = demo.ask(demo.client.objects_api.list_objects, "main", delimiter="/").results
+    assert [each.path for each in folders] == ["README.md", "data/", "images/", "lakes.parquet"]
+    assert folders[3].size_bytes > 500_000
+    assert len(demo.paths("main", prefix="images/")) == 29
+    assert demo.repo in demo.read("main", "README.md")
+    assert demo.log() == ["Add sample data", "Repository created"]
+    upload = demo.client.objects_api.upload_object
+    assert demo.refused(upload, "main", "a", content=Content(b"1"))[0] == 403
 
 
 def test_lists_come_in_pages_with_prefix_and_after(demo: Demo) -> None:

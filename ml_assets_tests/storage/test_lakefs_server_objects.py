@@ -221,3 +221,42 @@ def test_a_presigned_multipart_upload_is_put_together(demo: Demo) -> None:
     stats = demo.ask(call, "main", begun.upload_id, "big", complete_presign_multipart_upload=done)
     assert (stats.size_bytes, stats.checksum[-2:]) == (8, "-2")
     assert demo.read("main", "big") == "01234567"
+
+
+def test_a_part_may_be_copied_from_an_object(demo: Demo) -> None:
+    demo.put("main", {"small": "0123456789"})
+    begun = demo.ask(demo.client.experimental_api.create_presign_multipart_upload, "main", "big")
+    path = f"/branches/main/staging/pmpu/{begun.upload_id}"
+    parts = []
+    for number, span in enumerate(({"range": "bytes=2-4"}, {}), start=1):
+        source = {"repository": demo.repo, "ref": "main", "path": "small", **span}
+        body = {"physical_address": begun.physical_address, "copy_source": source}
+        done = demo.http("PUT", f"{path}/parts/{number}/copy?path=big", json=body)
+        assert done.status == 204
+        parts.append({"part_number": number, "etag": done.headers["ETag"]})
+    body = {"physical_address": begun.physical_address, "parts": parts}
+    assert demo.http("PUT", f"{path}?path=big", json=body).status == 200
+    assert demo.read("main", "big") == "2340123456789"
+
+
+@pytest.mark.parametrize(
+    ("path", "address", "status"),
+    [("", "", 400), ("big", "", 400), ("big", "s3://elsewhere/x", 400), ("other", "own", 400)],
+)
+def test_an_upload_in_parts_ends_at_the_address_that_was_handed_out(
+    demo: Demo, path: str, address: str, status: int
+) -> None:
+    begun = demo.ask(demo.client.experimental_api.create_presign_multipart_upload, "main", "big")
+    place = f"/branches/main/staging/pmpu/{begun.upload_id}"
+    said = begun.physical_address if address == "own" else address
+    parts = [{"part_number": 1, "etag": "x"}]
+    for method, body in (("DELETE", {}), ("PUT", {"parts": parts})):
+        answer = demo.http(method, f"{place}?path={path}", json={"physical_address": said, **body})
+        assert answer.status == status, (method, answer.data)
+    right = {"physical_address": begun.physical_address}
+    assert demo.http("DELETE", f"{place}?path=big", json=right).status == 204
+
+
+def test_an_empty_name_of_a_branch_is_refused_and_no_unknown_endpoint(demo: Demo) -> None:
+    assert demo.http("POST", "/branches//staging/pmpu?path=a").status == 400
+    assert demo.http("POST", "/branches/unknown/staging/pmpu?path=a").status == 404

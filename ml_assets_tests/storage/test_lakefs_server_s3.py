@@ -61,6 +61,31 @@ def test_a_signature_of_another_key_is_refused(demo: Demo) -> None:
     assert urllib3.request("GET", f"{demo.server.endpoint}/{demo.repo}").status == 403
 
 
+def test_a_signature_of_version_two_is_taken_and_held_to_key_and_time(demo: Demo) -> None:
+    old = s3_client(demo.server, signature_version="s3")
+    where = {"Bucket": demo.repo, "Key": "main/a b/ü=1&2+3.txt"}
+    old.put_object(**where, Body=b"1", Metadata={"k": "v"}, ContentType="text/plain")
+    found = old.get_object(**where, ResponseContentType="text/html")
+    assert (found["Body"].read(), found["Metadata"]) == (b"1", {"k": "v"})
+    begun = old.create_multipart_upload(**where)["UploadId"]
+    old.upload_part(**where, UploadId=begun, PartNumber=1, Body=b"x")
+    stranger = s3_client(demo.server, "wrong", signature_version="s3")
+    assert refused(stranger.get_object, **where) == (403, "SignatureDoesNotMatch")
+    url, headers = f"{demo.server.endpoint}/{demo.repo}/main/a", {"Date": "yesterday"}
+    asked = urllib3.request(
+        "GET", url, headers={**headers, "Authorization": f"AWS {demo.server.access_key}:c2ln"}
+    )
+    assert b"<Code>MalformedDate</Code>" in asked.data
+
+
+def test_a_client_of_the_gateway_that_was_sent_to_the_api_is_told_so(demo: Demo) -> None:
+    astray = s3_client(demo.server, endpoint=f"{demo.server.endpoint}/api/v1")
+    assert refused(astray.list_objects_v2, Bucket=demo.repo) == (
+        404,
+        "ErrNoSuchBucketPossibleAPIEndpoint",
+    )
+
+
 def test_a_presigned_url_of_the_gateway_is_good_for_its_method(s3: Any, demo: Demo) -> None:
     where = {"Bucket": demo.repo, "Key": "main/a b/ü=1&2+3.txt"}
     put = s3.generate_presigned_url("put_object", Params=where)
@@ -236,6 +261,19 @@ def test_an_object_is_copied_with_its_metadata_or_new(s3: Any, demo: Demo) -> No
     assert refused(s3.copy_object, **copy) == (404, "NoSuchKey")
 
 
+def test_what_the_gateway_does_not_do_it_says(s3: Any, demo: Demo) -> None:
+    where = {"Bucket": demo.repo, "Key": "main/a"}
+    s3.put_object(**where, Body=b"1")
+    tags = {"TagSet": [{"Key": "k", "Value": "v"}]}
+    asked = refused(s3.put_object_tagging, **where, Tagging=tags)
+    assert asked == (405, "ERRLakeFSNotSupported")
+    assert refused(s3.put_object_acl, **where, ACL="private") == (405, "ERRLakeFSNotSupported")
+    demo.server.collect(demo.repo, "main", "a")
+    source = {"Bucket": demo.repo, "Key": "main/a"}
+    copied = refused(s3.copy_object, Bucket=demo.repo, Key="main/b", CopySource=source)
+    assert copied == (400, "InvalidRequest")
+
+
 # --- in parts -------------------------------------------------------------------------------------
 
 
@@ -267,6 +305,23 @@ def test_parts_are_listed_checked_and_given_up(s3: Any, demo: Demo) -> None:
     assert refused(s3.abort_multipart_upload, **upload) == (404, "NoSuchKey")
 
 
+def test_uploads_that_are_under_way_are_listed_in_pages(s3: Any, demo: Demo) -> None:
+    for name in ("b", "a", "c"):
+        s3.create_multipart_upload(Bucket=demo.repo, Key=f"main/{name}")
+    seen, marker = [], {}
+    while True:
+        page = s3.list_multipart_uploads(Bucket=demo.repo, MaxUploads=1, **marker)
+        seen += [each["Key"] for each in page["Uploads"]]
+        if not page["IsTruncated"]:
+            break
+        names = ("KeyMarker", "UploadIdMarker")
+        marker = {name: page[f"Next{name}"] for name in names}
+    assert seen == ["b", "a", "c"]  # in the order of their addresses, as the store lists them
+    for unknown in ({"Prefix": "main/"}, {"Delimiter": "/"}, {"EncodingType": "url"}):
+        asked = refused(s3.list_multipart_uploads, Bucket=demo.repo, **unknown)
+        assert asked == (501, "NotImplemented")
+
+
 def test_a_multipart_upload_may_ask_that_nothing_is_there(s3: Any, demo: Demo) -> None:
     where = {"Bucket": demo.repo, "Key": "main/big"}
     upload = {**where, "UploadId": s3.create_multipart_upload(**where)["UploadId"]}
@@ -284,6 +339,7 @@ def test_a_multipart_upload_may_ask_that_nothing_is_there(s3: Any, demo: Demo) -
 
 def test_a_bucket_lists_branches_and_a_branch_its_objects(s3: Any, demo: Demo) -> None:
     assert demo.repo in [each["Name"] for each in s3.list_buckets()["Buckets"]]
+    assert [each["Name"] for each in s3.list_buckets(Prefix=demo.repo)["Buckets"]] == [demo.repo]
     s3.head_bucket(Bucket=demo.repo)
     demo.branch("work")
     demo.branch("quiet", hidden=True)

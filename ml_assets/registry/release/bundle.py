@@ -1,4 +1,7 @@
-"""A released model as a folder that proves itself: its files, certificate, ledger line and key."""
+"""A released model as a folder that proves itself: its files, certificate, ledger line and key.
+
+The baseline that new data is held to goes with it: whoever serves the model can watch for drift.
+"""
 
 import os
 import shutil
@@ -11,6 +14,7 @@ from typing import Literal
 from pydantic import ValidationError
 
 from ml_assets.errors import EvidenceError, MlAssetsError, SettingsError, StorageError
+from ml_assets.monitoring.baseline import BASELINE_FILE
 from ml_assets.registry.ledger.certificate import open_envelope, read_envelope, require_about
 from ml_assets.registry.release.loading import (
     MANIFEST,
@@ -23,7 +27,7 @@ from ml_assets.registry.release.model_card import model_card
 from ml_assets.spec.certificate import Certificate
 from ml_assets.spec.program import ModelManifest
 from ml_assets.spec.records import LedgerEntry
-from ml_assets.storage.objects import inside
+from ml_assets.storage.objects import file_digest, inside
 from ml_assets.storage.signing import key_name
 
 CERTIFICATE, LINE, KEY, CARD = (
@@ -34,8 +38,9 @@ CERTIFICATE, LINE, KEY, CARD = (
 )
 OVERRIDDEN = "overridden_line.json"
 """Only of a model that a person answers for, against the gates."""
+_OPTIONAL = {OVERRIDDEN, BASELINE_FILE}
 _MOST_BYTES = 16 << 20
-"""Of any file but the weights."""
+"""Of any file but the weights and the baseline, which are not read whole."""
 
 
 @dataclass(frozen=True)
@@ -47,30 +52,38 @@ class Check:
     reason: str
 
 
-def write_bundle(
-    loaded: LoadedModel, envelope: bytes, line: bytes, overridden: bytes | None, target: Path
-) -> bool:
-    """Write the folder, whole or not at all; False where it is there already, the same.
+@dataclass(frozen=True)
+class Evidence:
+    """What is stored about a release besides its model, byte for byte."""
 
-    Args:
-        envelope: of the certificate, as stored.
-        line: the ledger line that it is about, as stored.
-        overridden: the line of the decision that it is set against, where it is an override.
+    envelope: bytes
+    """Of the certificate."""
+    line: bytes
+    """The ledger line that it is about."""
+    overridden: bytes | None
+    """The line of the decision that it is set against, where it is an override."""
+    baseline: bytes | None
+    """What new data is held to; None: the certificate names none."""
+
+
+def write_bundle(loaded: LoadedModel, evidence: Evidence, target: Path) -> bool:
+    """Write the folder, whole or not at all; False where it is there already, the same.
 
     Raises:
         SettingsError: something else lies there, or it cannot be written.
         StorageError: a file changed while it was copied.
     """
-    key = read_envelope(envelope).signatures[0].keyid
+    key = read_envelope(evidence.envelope).signatures[0].keyid
     source = Path(loaded.model.uri)
-    small = {
-        CERTIFICATE: envelope,
-        LINE: line,
+    wanted = {
+        CERTIFICATE: evidence.envelope,
+        LINE: evidence.line,
         KEY: f"{key}\n".encode(),
         CARD: model_card(loaded.certificate, loaded.manifest).encode(),
+        OVERRIDDEN: evidence.overridden,
+        BASELINE_FILE: evidence.baseline,
     }
-    if overridden is not None:
-        small[OVERRIDDEN] = overridden
+    small = {name: content for name, content in wanted.items() if content is not None}
     if target.exists():
         if _is_this(target, small):
             return False
@@ -123,6 +136,7 @@ class _Bundle:
             ("model", self._model),
             ("weights", self._weights),
             ("model card", self._card),
+            ("baseline", self._baseline),
         )
         for name, step in steps:
             try:
@@ -139,7 +153,7 @@ class _Bundle:
             if file.is_symlink() or not file.is_file():
                 raise StorageError(f"{file} is no plain file.")
         known = {CERTIFICATE, LINE, KEY, CARD, MANIFEST}
-        lost, weights = sorted(known - set(names)), sorted(set(names) - known - {OVERRIDDEN})
+        lost, weights = sorted(known - set(names)), sorted(set(names) - known - _OPTIONAL)
         if lost:
             raise StorageError(f"{self._folder} lacks {', '.join(lost)}.")
         if len(weights) != 1:
@@ -193,6 +207,16 @@ class _Bundle:
         if self._read(CARD) != model_card(self._held, self._manifest).encode():
             raise StorageError(f"{CARD} says something else than what is signed.")
         return f"{CARD} says what is signed"
+
+    def _baseline(self) -> str:
+        named = self._held.provenance.baseline if self._held.provenance else None
+        if named is None:
+            if (self._folder / BASELINE_FILE).exists():
+                raise StorageError(f"{BASELINE_FILE} is there, and the certificate names none.")
+            return "none: the certificate names none"
+        if file_digest(self._folder / BASELINE_FILE) != named:
+            raise StorageError(f"{BASELINE_FILE} is not the one that was certified.")
+        return f"{BASELINE_FILE} is the one that was certified"
 
     def _authorship(self) -> Check:
         if not self._trusted:

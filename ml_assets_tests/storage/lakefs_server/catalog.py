@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from ml_assets_tests.storage.lakefs_server import names, staging
 from ml_assets_tests.storage.lakefs_server.hooks import Hooks
+from ml_assets_tests.storage.lakefs_server.imports import Imports
 from ml_assets_tests.storage.lakefs_server.object_store import ObjectStore, md5
 from ml_assets_tests.storage.lakefs_server.refusals import Conflict, Invalid, Missing
 from ml_assets_tests.storage.lakefs_server.repository import Repository
@@ -21,16 +22,22 @@ class Setup:
     secret_key: str = "not/a/secret+only/for/the/tests+of/ml_assets"
     user: str = "admin"
     blockstore: str = "s3"
-    """``s3`` can presign, ``local`` and ``mem`` cannot."""
+    """``s3`` and ``azure`` can presign, ``local`` and ``mem`` cannot."""
     store_key: str = "AKIASTOREOFTHETESTS"
     """Presigned URLs are signed with the object store's own keys."""
     store_secret: str = "not/a/secret/either+the/store/below"
     presign_expires: int = 900
     """Seconds."""
+    import_seconds: float = 0.0
+    """What an import takes at least; of lakeFS a second, until it says that it is done."""
     version: str = "1.84.0"
 
     @property
     def presigns(self) -> bool:
+        return self.blockstore in {"s3", "azure"}
+
+    @property
+    def imports(self) -> bool:
         return self.blockstore == "s3"
 
     def check_presigns(self) -> None:
@@ -48,10 +55,12 @@ class Catalog:
     clock: Callable[[], float] = time.time
     """What signatures are as old against."""
     hooks: Hooks = field(init=False)
+    imports: Imports = field(init=False)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
         self.hooks = Hooks(self.store)
+        self.imports = Imports(self.store, self.hooks, self.setup.import_seconds)
 
     def repository(self, name: str) -> Repository:
         names.check_repository(name)

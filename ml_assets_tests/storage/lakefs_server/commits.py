@@ -152,6 +152,45 @@ def cherry_pick(
     return _replay(repository, hooks, branch, "cherry-pick", picked, base, wish)
 
 
+def take_in(
+    repository: Repository,
+    hooks: Hooks,
+    branch: str,
+    imported: Tree,
+    prefixes: tuple[str, ...],
+    wish: Wish,
+) -> Commit:
+    """Puts what was imported in the place of all that lies under ``prefixes``, on a clean branch.
+
+    Raises:
+        Dirty: the branch has uncommitted changes.
+    """
+    repository.check_writable(force=wish.force)
+    said = _Said(repository, hooks, branch)
+    _prepare(repository, branch)
+    made = _draft(wish)
+
+    def change(before: Branch) -> Branch:
+        nonlocal made
+        _check_clean(repository, branch, before)
+        ours = repository.commits[before.commit]
+        kept = {path: each for path, each in ours.tree.items() if not path.startswith(prefixes)}
+        made = replace(
+            made,
+            tree={**kept, **imported},
+            parents=(ours.id,),
+            metadata={**wish.metadata, ".lakefs.merge.strategy": "source-wins"},
+            generation=ours.generation + 1,
+        )
+        said.before("pre-commit", made, source=branch)
+        return _moved(repository, before, made)
+
+    before, _ = repository.update(branch, change)
+    repository.drop(*before.sealed)
+    said.after("post-commit", made)
+    return made
+
+
 def hard_reset(repository: Repository, branch: str, reference: str, *, force: bool) -> None:
     """Points a clean branch to another commit."""
     repository.check_unprotected(branch, "protected branch")

@@ -70,6 +70,8 @@ def _carried_out(catalog: Catalog, request: Request, address: str) -> Response:
             raise S3Error("NoSuchUpload") from missing
         return Response(200, b"", {"ETag": f'"{etag}"'})
     if request.method == "PUT":
+        if catalog.setup.blockstore == "azure" and not request.header("x-ms-blob-type"):
+            raise S3Error("InvalidRequest", "An HTTP header that's mandatory is not specified.")
         catalog.store.put_at(address, request.body)
         return Response(200, b"", {"ETag": f'"{md5(request.body)}"'})
     if request.method not in {"GET", "HEAD"}:

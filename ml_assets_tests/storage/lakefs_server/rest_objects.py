@@ -17,7 +17,6 @@ from ml_assets_tests.storage.lakefs_server.exchange import (
     http_time,
 )
 from ml_assets_tests.storage.lakefs_server.listing import DEFAULT_PAGE, folded, shown
-from ml_assets_tests.storage.lakefs_server.object_store import Upload
 from ml_assets_tests.storage.lakefs_server.presigned import presigned_url
 from ml_assets_tests.storage.lakefs_server.refusals import (
     Invalid,
@@ -32,13 +31,11 @@ from ml_assets_tests.storage.lakefs_server.trees import Entry
 
 _BRANCH = "/repositories/{repository}/branches/{branch}"
 _REF = "/repositories/{repository}/refs/{reference}"
-_PMPU = _BRANCH + "/staging/pmpu"
 
 _META = "x-lakefs-meta-"
 _INTERNAL_META = "x-lakefs-internal-"
 _SHOWN_INLINE = {"image/jpeg", "image/png", "image/gif", "image/webp", "application/pdf"}
 _LARGEST_DELETE = 1000
-_MOST_PARTS = 10_000
 
 
 # --- write ----------------------------------------------------------------------------------------
@@ -47,8 +44,8 @@ _MOST_PARTS = 10_000
 @route("POST", _BRANCH + "/objects")
 def upload(catalog: Catalog, request: Request, repository: Repository, branch: str) -> Response:
     path = request.required("path")
-    _check_branch(repository, branch)
-    if_absent = _if_absent(request)
+    check_branch(repository, branch)
+    if_absent = if_absent_of(request)
     if if_absent and staging.holds(repository, branch, path):
         raise PreconditionFailed("path already exists")
     content, content_type = _content(request)
@@ -59,7 +56,33 @@ def upload(catalog: Catalog, request: Request, repository: Repository, branch: s
     except PreconditionFailed as failed:
         failed.message = "path already exists"
         raise
-    return as_json({**_stats(path, entry), "content_type": content_type}, 201)
+    return as_json({**stats(path, entry), "content_type": content_type}, 201)
+
+
+@route("GET", _BRANCH + "/objects/stage_allowed")
+def may_upload(catalog: Catalog, request: Request, repository: Repository, branch: str) -> Response:
+    request.required("path")
+    return empty()
+
+
+@route("PUT", _BRANCH + "/objects")
+def stage(catalog: Catalog, request: Request, repository: Repository, branch: str) -> Response:
+    """An object that lies in the object store already, wherever that is."""
+    path = request.required("path")
+    body = request.json(physical_address=str, checksum=str, size_bytes=int)
+    if not body["physical_address"].startswith(f"{catalog.setup.blockstore}://"):
+        kind = catalog.setup.blockstore
+        raise Invalid(f"physical address is not valid for block adapter: {kind}")
+    entry = Entry(
+        body["physical_address"],
+        body["checksum"],
+        body["size_bytes"],
+        optional(body, "mtime", int(time.time())),
+        optional(body, "content_type", "") or "application/octet-stream",
+        optional(body, "metadata", {}),
+    )
+    staging.write(repository, branch, path, entry, force=optional(body, "force", False))
+    return as_json(stats(path, entry), 201)
 
 
 @route("DELETE", _BRANCH + "/objects")
@@ -94,12 +117,12 @@ def copy(catalog: Catalog, request: Request, repository: Repository, branch: str
     body = request.json(src_path=str)
     if optional(body, "shallow", False):
         raise NotImplementedHere
-    _check_branch(repository, branch)
+    check_branch(repository, branch)
     source = optional(body, "src_ref", "") or branch
     made = catalog.copy(repository, staging.read(repository, source, body["src_path"]))
     force = optional(body, "force", False)
     staging.write(repository, branch, target, made, force=force)
-    return as_json(_stats(target, made), 201)
+    return as_json(stats(target, made), 201)
 
 
 @route("PUT", _BRANCH + "/objects/stat/user_metadata")
@@ -108,115 +131,10 @@ def set_user_metadata(
 ) -> Response:
     path = request.required("path")
     metadata = request.json(set=dict)["set"]
-    _check_branch(repository, branch)
+    check_branch(repository, branch)
     old = staging.read(repository, branch, path)
     entry = Entry(old.address, old.checksum, old.size, old.modified, old.content_type, metadata)
     staging.write(repository, branch, path, entry)
-    return empty()
-
-
-# --- addresses that a client fills ----------------------------------------------------------------
-
-
-@route("GET", _BRANCH + "/staging/backing")
-def get_physical_address(
-    catalog: Catalog, request: Request, repository: Repository, branch: str
-) -> Response:
-    path = request.required("path")
-    address = catalog.store.handed_out(repository.namespace, repository.name, branch, path)
-    answer: dict[str, Any] = {"physical_address": address}
-    if request.flag("presign"):
-        url, expires = presigned_url(catalog, "PUT", address)
-        answer |= {"presigned_url": url, "presigned_url_expiry": expires}
-    return as_json(answer)
-
-
-@route("PUT", _BRANCH + "/staging/backing")
-def link_physical_address(
-    catalog: Catalog, request: Request, repository: Repository, branch: str
-) -> Response:
-    path = request.required("path")
-    body = request.json(staging=dict, checksum=str, size_bytes=int)
-    address = optional(body["staging"], "physical_address", "")
-    if address.startswith(f"{repository.namespace.rstrip('/')}/data/"):
-        catalog.store.check_handed_out(address, repository.name, branch, path)
-    checksum = body["checksum"].strip().strip('"')
-    if not checksum:
-        raise Invalid("checksum is required")
-    entry = Entry(
-        address,
-        checksum,
-        body["size_bytes"],
-        optional(body, "mtime", int(time.time())),
-        optional(body, "content_type", "") or "application/octet-stream",
-        optional(body, "user_metadata", {}),
-    )
-    if_absent = _if_absent(request)
-    force = optional(body, "force", False)
-    staging.write(repository, branch, path, entry, if_absent=if_absent, force=force)
-    return as_json(_stats(path, entry))
-
-
-@route("POST", _PMPU)
-def begin_multipart(
-    catalog: Catalog, request: Request, repository: Repository, branch: str
-) -> Response:
-    _check_presigns(catalog)
-    path, parts = request.required("path"), request.number("parts", 0)
-    _check_branch(repository, branch)
-    names.check_path(path)
-    if not 0 <= parts <= _MOST_PARTS:
-        raise Invalid(f"parts can be between 0 and {_MOST_PARTS}")
-    address = catalog.store.handed_out(repository.namespace, repository.name, branch, path)
-    name = catalog.store.begin(Upload(address, path))
-    answer: dict[str, Any] = {"physical_address": address, "upload_id": name}
-    if parts:
-        answer["presigned_urls"] = [
-            _part_url(catalog, address, name, number) for number in range(1, parts + 1)
-        ]
-    return as_json(answer, 201)
-
-
-@route("PUT", _PMPU + "/{name}/parts/{number}")
-def presign_part(
-    catalog: Catalog, request: Request, repository: Repository, branch: str, name: str, number: str
-) -> Response:
-    _check_presigns(catalog)
-    upload = catalog.store.upload(name)
-    return as_json({"presigned_url": _part_url(catalog, upload.address, name, int(number))})
-
-
-@route("PUT", _PMPU + "/{name}")
-def complete_multipart(
-    catalog: Catalog, request: Request, repository: Repository, branch: str, name: str
-) -> Response:
-    _check_presigns(catalog)
-    path = request.required("path")
-    body = request.json(physical_address=str, parts=list)
-    address = body["physical_address"]
-    if not body["parts"]:
-        raise Invalid("parts are required")
-    catalog.store.check_handed_out(address, repository.name, branch, path)
-    parts = [(int(part["part_number"]), str(part["etag"])) for part in body["parts"]]
-    checksum, size = catalog.store.complete(name, parts)
-    entry = Entry(
-        address,
-        checksum,
-        size,
-        int(time.time()),
-        optional(body, "content_type", "") or "application/octet-stream",
-        optional(body, "user_metadata", {}),
-    )
-    staging.write(repository, branch, path, entry)
-    return as_json(_stats(path, entry))
-
-
-@route("DELETE", _PMPU + "/{name}")
-def abort_multipart(
-    catalog: Catalog, request: Request, repository: Repository, branch: str, name: str
-) -> Response:
-    _check_presigns(catalog)
-    catalog.store.abort(name)
     return empty()
 
 
@@ -315,18 +233,13 @@ def list_objects(
 # --- what they share ------------------------------------------------------------------------------
 
 
-def _check_branch(repository: Repository, branch: str) -> None:
+def check_branch(repository: Repository, branch: str) -> None:
     names.check_branch(branch)
     if branch not in repository.branches:
         raise Missing(f"branch '{branch}'")
 
 
-def _check_presigns(catalog: Catalog) -> None:
-    if not catalog.setup.presigns:
-        raise NotImplementedHere("presign multipart upload API is not supported")
-
-
-def _if_absent(request: Request) -> bool:
+def if_absent_of(request: Request) -> bool:
     said = request.header("If-None-Match")
     if request.header("If-Match") or said not in {"", "*"}:
         raise NotImplementedHere
@@ -359,7 +272,7 @@ def _metadata(request: Request) -> dict[str, str]:
     return metadata
 
 
-def _stats(path: str, entry: Entry) -> dict[str, Any]:
+def stats(path: str, entry: Entry) -> dict[str, Any]:
     return {
         "path": path,
         "path_type": "object",
@@ -374,18 +287,13 @@ def _stats(path: str, entry: Entry) -> dict[str, Any]:
 
 def _seen(catalog: Catalog, request: Request, path: str, entry: Entry) -> dict[str, Any]:
     """Of a reader who may ask for a presigned URL, or for no metadata."""
-    stats = _stats(path, entry)
+    seen = stats(path, entry)
     if request.one("user_metadata", "true") == "false":
-        stats["metadata"] = {}
+        seen["metadata"] = {}
     if request.flag("presign"):
-        stats["physical_address"], stats["physical_address_expiry"] = _url(catalog, entry)
-    return stats
+        seen["physical_address"], seen["physical_address_expiry"] = _url(catalog, entry)
+    return seen
 
 
 def _url(catalog: Catalog, entry: Entry) -> tuple[str, int]:
     return presigned_url(catalog, "GET", entry.address)
-
-
-def _part_url(catalog: Catalog, address: str, name: str, number: int) -> str:
-    query = {"partNumber": str(number), "uploadId": name}
-    return presigned_url(catalog, "PUT", address, query)[0]

@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from ml_assets_tests.storage.lakefs_server import names, staging
+from ml_assets_tests.storage.lakefs_server import names, sample_data, staging
 from ml_assets_tests.storage.lakefs_server.catalog import Catalog
 from ml_assets_tests.storage.lakefs_server.commits import hard_reset
 from ml_assets_tests.storage.lakefs_server.exchange import Request, Response, as_json
@@ -45,12 +45,6 @@ def storage(catalog: Catalog, request: Request) -> Response:
     return as_json(_storage(catalog))
 
 
-@route("GET", "/user")
-def user(catalog: Catalog, request: Request) -> Response:
-    name = catalog.setup.user
-    return as_json({"user": {"id": name, "creation_date": 0, "friendly_name": name}})
-
-
 # --- repositories ---------------------------------------------------------------------------------
 
 
@@ -77,6 +71,8 @@ def create_repository(catalog: Catalog, request: Request) -> Response:
         optional(body, "default_branch", "") or "main",
         read_only=optional(body, "read_only", False),
     )
+    if optional(body, "sample_data", False):
+        sample_data.populate(catalog, made)
     return as_json(_repository(made), 201)
 
 
@@ -338,7 +334,7 @@ def _storage(catalog: Catalog) -> dict[str, Any]:
         "pre_sign_support": catalog.setup.presigns,
         "pre_sign_support_ui": catalog.setup.presigns,
         "pre_sign_multipart_upload": catalog.setup.presigns,
-        "import_support": False,
+        "import_support": catalog.setup.imports,
         "import_validity_regex": f"^{scheme}",
         "blockstore_description": "",
         "blockstore_id": "",

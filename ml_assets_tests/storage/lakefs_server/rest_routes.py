@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import unquote
 
+from ml_assets_tests.storage.lakefs_server import tokens
 from ml_assets_tests.storage.lakefs_server.catalog import Catalog
 from ml_assets_tests.storage.lakefs_server.exchange import Request, Response, as_json
 from ml_assets_tests.storage.lakefs_server.refusals import (
@@ -19,7 +20,7 @@ PREFIX = "/api/v1"
 
 Answer = Callable[..., Response]
 
-_open = {"/healthcheck"}
+_open = {"/healthcheck", "/setup_lakefs", "/setup_comm_prefs", "/auth/login"}
 
 
 class Routes:
@@ -29,7 +30,8 @@ class Routes:
         self._routes: list[tuple[str, re.Pattern[str], Answer]] = []
 
     def __call__(self, method: str, template: str) -> Callable[[Answer], Answer]:
-        pattern = re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", template))
+        named = re.sub(r"\{(repository|branch)\}(?=/)", r"(?P<\1>[^/]*)", template)
+        pattern = re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", named))
 
         def register(function: Answer) -> Answer:
             self._routes.append((method, pattern, function))
@@ -86,6 +88,10 @@ def optional(body: dict[str, Any], name: str, default: Any) -> Any:
 def _authenticate(catalog: Catalog, request: Request) -> None:
     scheme, _, token = request.header("Authorization").partition(" ")
     said = b""
+    if scheme.lower() == "bearer":
+        if not tokens.is_valid(catalog.setup.secret_key, token, catalog.clock()):
+            raise Unauthorized
+        return
     if scheme.lower() == "basic":
         try:
             said = base64.b64decode(token, validate=True)

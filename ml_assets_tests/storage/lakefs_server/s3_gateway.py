@@ -1,6 +1,6 @@
 """The S3 side, path-style: who may ask, which operation a request is, how a refusal looks."""
 
-from ml_assets_tests.storage.lakefs_server import s3_listing, s3_objects, sigv4
+from ml_assets_tests.storage.lakefs_server import s3_listing, s3_objects, sigv2, sigv4
 from ml_assets_tests.storage.lakefs_server.catalog import Catalog
 from ml_assets_tests.storage.lakefs_server.exchange import Request, Response, Unsatisfiable
 from ml_assets_tests.storage.lakefs_server.refusals import (
@@ -28,11 +28,19 @@ _CODES: list[tuple[type[Refused], str]] = [  # the first that fits
 ]
 
 
+def is_signed(request: Request) -> bool:
+    """Whether a request is meant for the gateway, whatever its path."""
+    scheme = request.header("Authorization")
+    in_query = request.has("X-Amz-Credential") or request.has("AWSAccessKeyId")
+    return scheme.startswith(("AWS4", sigv2.SCHEME)) or in_query
+
+
 def answer(catalog: Catalog, request: Request) -> Response:
     try:
         setup = catalog.setup
         keys = setup.access_key, setup.secret_key
-        request.body = sigv4.verify(request, *keys, catalog.clock())
+        old = request.header("Authorization").startswith(sigv2.SCHEME)
+        request.body = (sigv2 if old else sigv4).verify(request, *keys, catalog.clock())
         return _operation(catalog, request)
     except S3Error as refused:
         return error(refused, request)
@@ -44,10 +52,12 @@ def answer(catalog: Catalog, request: Request) -> Response:
 def _operation(catalog: Catalog, request: Request) -> Response:
     bucket, _, rest = request.path.lstrip("/").partition("/")
     if not bucket:
-        return s3_listing.list_buckets(catalog)
+        return s3_listing.list_buckets(request, catalog)
     try:
         repository = catalog.repository(bucket)
     except Refused as refused:
+        if request.path.startswith("/api/v1"):
+            raise S3Error("ErrNoSuchBucketPossibleAPIEndpoint") from refused
         creates = request.method == "PUT" and not rest
         raise S3Error("NotImplemented" if creates else "NoSuchBucket") from refused
     if not rest:

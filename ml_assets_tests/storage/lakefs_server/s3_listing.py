@@ -27,10 +27,11 @@ class _Page:
     last: str
 
 
-def list_buckets(catalog: Catalog) -> Response:
+def list_buckets(request: Request, catalog: Catalog) -> Response:
     buckets = [
         {"Name": name, "CreationDate": timestamp(catalog.repositories[name].created)}
         for name in sorted(catalog.repositories)
+        if name.startswith(request.one("prefix"))
     ]
     owner: Value = {"ID": catalog.setup.user, "DisplayName": catalog.setup.user}
     return document("ListAllMyBucketsResult", {"Owner": owner, "Buckets": {"Bucket": buckets}})
@@ -42,7 +43,7 @@ def list_bucket(request: Request, bucket: Bucket) -> Response:
     if request.has("versioning"):
         return document("VersioningConfiguration", "")
     if request.has("uploads"):
-        return _uploads(bucket)
+        return _uploads(request, bucket)
     if request.one("list-type", "1") not in {"1", "2"}:
         raise S3Error("BadRequest")
     second = request.one("list-type") == "2"
@@ -110,11 +111,33 @@ def _branches(repository: Repository, prefix: str, after: str, amount: int) -> _
     return _Page([], [f"{name}/" for name in some], more, some[-1] if some else "")
 
 
-def _uploads(bucket: Bucket) -> Response:
-    uploads: list[Value] = [
-        {"Key": upload.path, "UploadId": name}
-        for name, upload in sorted(bucket.catalog.store.uploads().items())
-        if upload.address.startswith(bucket.repository.namespace)
+def _uploads(request: Request, bucket: Bucket) -> Response:
+    """Those under way, in the order of their beginning; the markers of a page begin the next."""
+    if any(request.one(name) for name in ("prefix", "delimiter", "encoding-type")):
+        raise S3Error("NotImplemented")
+    text = request.one("max-uploads", str(LARGEST_PAGE))
+    if not text.isdigit():
+        words = "Argument max-uploads must be an integer between 0 and 2147483647"
+        raise S3Error("InvalidArgument", words)
+    amount, namespace = min(int(text), LARGEST_PAGE), bucket.repository.namespace
+    found = [
+        (name, upload)
+        for name, upload in bucket.catalog.store.uploads().items()
+        if upload.address.startswith(namespace)
     ]
-    name = bucket.repository.name
-    return document("ListMultipartUploadsResult", {"Bucket": name, "Upload": uploads})
+    marker = request.one("key-marker")
+    addresses = [upload.address for _, upload in found]
+    if marker:  # without it, that of the upload means nothing, as on S3
+        found = found[addresses.index(marker) + 1 :] if marker in addresses else []
+    some, more = page(found, amount)
+    uploads: list[Value] = [{"Key": upload.path, "UploadId": name} for name, upload in some]
+    result: dict[str, Value] = {
+        "Bucket": bucket.repository.name,
+        "MaxUploads": amount,
+        "IsTruncated": more,
+        "Upload": uploads,
+    }
+    if more and some:
+        name, upload = some[-1]
+        result |= {"NextKeyMarker": upload.address, "NextUploadIdMarker": name}
+    return document("ListMultipartUploadsResult", result)

@@ -108,7 +108,7 @@ def put(request: Request, place: Place) -> Response:
     if request.header("x-amz-copy-source"):
         return _copy(request, place)
     if request.has("tagging") or request.has("acl"):
-        raise S3Error("NotImplemented")
+        raise S3Error("ERRLakeFSNotSupported")
     if_absent = place.check_condition(request)
     entry = place.catalog.put(
         place.repository, request.body, request.header("Content-Type"), _metadata(request)
@@ -247,7 +247,7 @@ def _copy(request: Request, place: Place) -> Response:
     try:
         made = place.catalog.copy(place.repository, source.read()[0])
     except Collected as collected:
-        raise S3Error("NoSuchKey") from collected
+        raise S3Error("InvalidRequest", "This copy request is illegal") from collected
     if request.header("x-amz-metadata-directive") == "REPLACE":
         said = _metadata(request)
         made = Entry(made.address, made.checksum, made.size, made.modified, made.content_type, said)

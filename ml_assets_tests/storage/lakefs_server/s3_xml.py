@@ -14,6 +14,11 @@ _ERRORS = {
     "BadRequest": (400, "400 BadRequest"),
     "BucketAlreadyExists": (409, "The requested bucket name is not available."),
     "ERRLakeFSNotSupported": (405, "This operation is not supported in LakeFS"),
+    "ErrNoSuchBucketPossibleAPIEndpoint": (
+        404,
+        'Repository "api" not found; this can happen if your endpoint URL mistakenly ends in'
+        ' "/api/v1".',
+    ),
     "IncompleteBody": (400, "The body is not as long as its headers say."),
     "InternalError": (500, "We encountered an internal error, please try again."),
     "InvalidAccessKeyId": (403, "The access key is not known."),

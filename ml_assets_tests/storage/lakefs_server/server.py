@@ -13,10 +13,13 @@ from typing import Any, cast
 from ml_assets_tests.storage.lakefs_server import (
     garbage,
     presigned,
+    rest_access,
     rest_history,
+    rest_imports,
     rest_objects,
     rest_repositories,
     rest_routes,
+    rest_staging,
     s3_gateway,
 )
 from ml_assets_tests.storage.lakefs_server.catalog import Catalog, Setup
@@ -24,7 +27,14 @@ from ml_assets_tests.storage.lakefs_server.exchange import Request, Response, as
 from ml_assets_tests.storage.lakefs_server.faults import Fault, Faults
 from ml_assets_tests.storage.lakefs_server.s3_xml import S3Error, error
 
-REST = (rest_repositories, rest_history, rest_objects)
+REST = (
+    rest_access,
+    rest_repositories,
+    rest_history,
+    rest_objects,
+    rest_staging,
+    rest_imports,
+)
 """Their import registers what they answer."""
 
 
@@ -174,7 +184,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _answer(catalog: Catalog, request: Request) -> Response:
-    if request.path.startswith(rest_routes.PREFIX + "/"):
+    if request.path.startswith(rest_routes.PREFIX + "/") and not s3_gateway.is_signed(request):
         return rest_routes.answer(catalog, request)
     return s3_gateway.answer(catalog, request)
 
