@@ -6,7 +6,6 @@ cluster of its own.
 
 import base64
 import hashlib
-import json
 import os
 import shutil
 import subprocess
@@ -23,6 +22,7 @@ import dagster as dg
 import yaml
 
 import ml_assets.pipelines
+from ml_assets.launch.events import session_events
 from ml_assets.launch.kubernetes.names import (
     ATTEMPT_LABEL,
     MANAGED_BY,
@@ -34,6 +34,7 @@ from ml_assets.operations.workplace import open_pipeline
 from ml_assets.registry.records.run_record import RunRecord
 from ml_assets.runs.outside_world import lay_out
 from ml_assets.runs.plants.ground import WEEKS, shorten
+from ml_assets.spec.events import Warning
 from ml_assets.spec.program import ModelManifest
 from ml_assets.storage.layout import Address
 from ml_assets.storage.snapshots import MAIN
@@ -229,6 +230,12 @@ class Pods:
         file = Address(NAME, "trained_model").file("run.json")
         return RunRecord.model_validate_json(store.read_bytes(store.resolve(MAIN), file))
 
+    def warned(self) -> str:
+        """What the launcher said of the training on the way."""
+        sessions = self.world.settings.cache / "sessions"
+        told = session_events(sessions / self.record().session)
+        return "\n".join(event.message for event in told if isinstance(event, Warning))
+
     def page(self) -> dict[str, Any]:
         """What the page of the model shows in the UI."""
         with self.world.instance() as instance:
@@ -260,4 +267,4 @@ def pods(base: World, store: S3Server, root: Path) -> Iterator[Pods]:
 
 def table(metadata: Any) -> list[dict[str, Any]]:
     """The rows of a table on an asset page."""
-    return [json.loads(json.dumps(record.data)) for record in metadata]
+    return [dict(record.data) for record in metadata.records]
