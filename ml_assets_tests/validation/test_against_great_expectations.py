@@ -22,9 +22,12 @@ from ml_assets.validation.whole_rules import whole_rule
 
 EXAMPLES = int(os.environ.get("ML_ASSETS_TEST_EXAMPLES", "8"))
 SCHEMA = {"a": pl.Float64, "b": pl.Float64, "c": pl.String}
+WHOLE_NUMBERS = SCHEMA | {"a": pl.Int64, "b": pl.Int64}
 NUMBERS = st.sampled_from([None, float("nan"), -0.0, 0.0, 1.0, 2.0])
 WORDS = st.sampled_from([None, "", "a", "ab\n", "é1", "a-b"])
 TABLES = st.lists(st.tuples(NUMBERS, NUMBERS, WORDS), max_size=12)
+COUNTS = st.sampled_from([None, 0, 1, 2, 2**53 - 1])
+TABLES_OF_COUNTS = st.lists(st.tuples(COUNTS, COUNTS, WORDS), max_size=12)
 MOSTLY = st.sampled_from([0.0, 0.25, 0.5, 2 / 3, 0.75, 0.9, 1.0])
 COLUMN = st.sampled_from(["a", "c"])
 EDGE = st.sampled_from([0, 0.5, 1, 2])
@@ -297,9 +300,9 @@ def expectations(*statements: Statement) -> list[Expectation]:
     ]
 
 
-def held(oracle: Any, rows: list[Any], *statements: Statement) -> None:
+def held(oracle: Any, rows: list[Any], *statements: Statement, schema: Any = SCHEMA) -> None:
     """Compiled, and of the same answers."""
-    frame = pl.DataFrame(rows, schema=SCHEMA, orient="row")
+    frame = pl.DataFrame(rows, schema=schema, orient="row")
     for expectation in expectations(*statements):
         compiled = row_rule if COMPILED[expectation.type].about == "row" else whole_rule
         assert compiled(expectation, frame.schema) is not None, "judged by the engine itself"
@@ -340,6 +343,13 @@ CHECKED = settings(
 @given(rows=TABLES, data=st.data())
 def test_an_expectation_answers_as_great_expectations(oracle, rows, data):
     held(oracle, rows, *((kind, data.draw(kwargs)) for kind, kwargs in NARROWED.items()))
+
+
+@settings(CHECKED, max_examples=max(EXAMPLES // 2, 1))
+@given(rows=TABLES_OF_COUNTS, data=st.data())
+def test_whole_numbers_are_judged_alike(oracle, rows, data):
+    drawn = [(kind, data.draw(kwargs)) for kind, kwargs in NARROWED.items()]
+    held(oracle, rows, *drawn, schema=WHOLE_NUMBERS)
 
 
 @CHECKED
