@@ -38,7 +38,7 @@ CORRECTED = FIRST_WEEK + timedelta(weeks=2)
 FIRST_MODEL = FIRST_WEEK + timedelta(weeks=16)
 """Four weeks to look back at, and twelve to learn from and to be judged by."""
 
-pytestmark = [pytest.mark.daemon, pytest.mark.timeout(5400)]
+pytestmark = [pytest.mark.daemon, pytest.mark.timeout(600 + 240 * REPLAYED)]
 
 
 @dataclass
