@@ -34,7 +34,9 @@ class S3Checkpoints:
         self.place = scratch or Path("nowhere")  # who has no scratch writes and fetches nothing
 
     def names(self) -> tuple[str, ...]:
-        return tuple(name for name in self._s3.folders("step-") if is_checkpoint(name))
+        here = (folder.name for folder in self.place.glob("step-*"))  # left by one that was killed
+        found = {*self._s3.folders("step-"), *here}
+        return tuple(name for name in found if is_checkpoint(name))
 
     def sizes(self, name: str) -> dict[str, int]:
         begin = f"{name}/"

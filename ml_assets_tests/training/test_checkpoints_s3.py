@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,14 +12,16 @@ import pytest
 
 from ml_assets.launch.launcher import TrainJob
 from ml_assets.launch.local import LocalLauncher
-from ml_assets.spec.events import Event, Progress
-from ml_assets.spec.program import Ref
+from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.events import Checkpoint, Event, Progress
+from ml_assets.spec.program import Ref, World
 from ml_assets.storage.checkpoint_places import open_checkpoints
-from ml_assets.storage.checkpoints import whole_checkpoints
+from ml_assets.storage.checkpoints import checkpoint_name, whole_checkpoints
 from ml_assets_tests.storage.s3_server import BUCKET, SECRET, S3Server, s3_server
 from ml_assets_tests.training.conftest import MODEL, SPEC, Attempt, Sessions
 from ml_assets_tests.training.test_checkpoints import warnings
 from ml_assets_tests.training.test_exactness import wait_for_step
+from ml_assets_tests.worlds.world import free_ports
 
 
 @pytest.fixture
@@ -30,6 +34,17 @@ def on_s3(attempt: Attempt) -> Attempt:
     uri = f"s3://{BUCKET}/checkpoints/session"
     output = attempt.request.output.model_copy(update={"checkpoints": uri})
     return Attempt(attempt.folder, attempt.request.model_copy(update={"output": output}))
+
+
+def as_node(machine: Attempt, rank: int, port: int) -> list[str]:
+    """The command of one of two machines of one process each, as torchrun is started in a pod."""
+    world = World(nodes=2, procs=1)
+    request = machine.folder / "request.json"
+    request.write_bytes(canonical_json(machine.request.model_copy(update={"world": world})))
+    place = [f"--node-rank={rank}", "--master-addr=127.0.0.1", f"--master-port={port}"]
+    torchrun = ["-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1", *place]
+    program = ["-m", "ml_assets.training", "train", "--request", str(request)]
+    return [sys.executable, *torchrun, *program]
 
 
 def test_a_kill_in_mid_upload_and_a_flipped_bit_on_s3_do_not_show(
@@ -59,6 +74,35 @@ def test_a_kill_in_mid_upload_and_a_flipped_bit_on_s3_do_not_show(
     assert len(kept) <= spec.keep_last + spec.keep_best
     assert not list((again.folder / "checkpoints").glob("*"))  # nothing is left on the machine
     assert SECRET not in "".join(file.read_text() for file in again.folder.glob("*.json*"))
+
+
+def test_nothing_of_a_checkpoint_stays_on_any_of_two_machines(
+    sessions: Sessions, whole: Attempt, server: S3Server
+) -> None:
+    machines = [on_s3(sessions.attempt(name, procs=1)) for name in ("first", "second")]
+    (port,) = free_ports(1)
+    processes = [
+        subprocess.Popen(as_node(machine, rank, port), stderr=subprocess.DEVNULL)
+        for rank, machine in enumerate(machines)
+    ]
+    assert [process.wait(120) for process in processes] == [0, 0]
+    assert machines[0].weights() == whole.weights()
+    assert sum(isinstance(event, Checkpoint) for event in machines[0].events()) > 1
+    for machine in machines:
+        scratch = machine.folder / "checkpoints"
+        assert scratch.is_dir() and not list(scratch.iterdir())
+
+
+def test_what_a_killed_attempt_had_not_begun_to_upload_is_cleared_away(
+    sessions: Sessions, server: S3Server
+) -> None:
+    once = SPEC.model_copy(update={"epochs": 1})
+    attempt = on_s3(sessions.attempt("cleared", number=2, spec=once))
+    draft = attempt.folder / "checkpoints" / checkpoint_name(5, 1)
+    draft.mkdir(parents=True)
+    (draft / "__0_0.distcp").write_bytes(b"half")
+    assert attempt.run() == 0
+    assert not list(draft.parent.glob("*"))
 
 
 def wait_for_strikes(server: S3Server) -> str:

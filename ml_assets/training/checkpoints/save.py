@@ -136,7 +136,19 @@ class Checkpoints:
         except (OSError, StorageError) as error:
             why, needed = error, whole_size(staged)
             return self._on_first(lambda: self.files.not_saved(step, why, needed))
+        finally:
+            self._release(self.files.name(step))
         return None
+
+    def _release(self, name: str) -> None:
+        """Leave nothing of it on this machine: a long run would fill the disks of its nodes."""
+        if self._first_here:
+            self.files.store.release(name)
+
+    @property
+    def _first_here(self) -> bool:
+        """Whether this rank is the first one of its machine."""
+        return int(os.environ.get("LOCAL_RANK", "0")) == 0
 
     def _write(self, staged: Any, step: int, packed: bool) -> None:
         folder = self.files.store.draft(self.files.name(step))
@@ -209,11 +221,11 @@ class Checkpoints:
     @contextmanager
     def _first_whole(self, found: Sequence[Found], instead: str) -> Iterator["_Held | None"]:
         """The first one that is what its manifest says, on each machine; the others are told."""
-        nearest = int(os.environ.get("LOCAL_RANK", "0")) == 0
         for one in found:
             try:
                 folder, *_ = agreed(
-                    self.ranks, lambda one=one: self.files.fetch(one) if nearest else Path()
+                    self.ranks,
+                    lambda one=one: self.files.fetch(one) if self._first_here else Path(),
                 )
             except StoreAway:
                 raise
@@ -222,8 +234,7 @@ class Checkpoints:
                 continue
             yield _Held(one, folder)
             agreed(self.ranks, lambda: None)  # all have read it
-            if nearest:
-                self.files.store.release(one.name)
+            self._release(one.name)
             return
         yield None
 

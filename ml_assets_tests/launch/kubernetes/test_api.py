@@ -15,7 +15,7 @@ from ml_assets.launch.kubernetes.causes import Verdict
 from ml_assets.launch.kubernetes.starting import StartUp, Stuck
 from ml_assets.launch.kubernetes.verdict import Scene, verdict
 from ml_assets.launch.kubernetes.watch import JobWatch
-from ml_assets_tests.launch.kubernetes.sample_jobs import OBEDIENT, job, until
+from ml_assets_tests.launch.kubernetes.sample_jobs import OBEDIENT, SLEEP, job, until
 
 SELECTOR = "claim=claim"
 LABELS = {"claim": "claim"}
@@ -60,8 +60,7 @@ def test_a_create_whose_answer_was_cut_off_is_found_not_repeated(cluster, api, a
     cluster.server.faults.reset(verb="create", resource="jobs", after=True)
     assert isinstance(api.create_job(a_job()), Created)
     calls = cluster.server.calls
-    until(lambda: calls.of("get", "jobs"))  # a call is written down after its answer
-    assert len(calls.of("create", "jobs")) == 1
+    assert len(calls.of("create", "jobs")) == 1 and calls.of("get", "jobs")
 
 
 def test_a_create_that_was_cut_off_before_is_repeated(cluster, api, a_job):
@@ -305,13 +304,16 @@ def test_a_plain_delete_is_seen_and_told(cluster, running):
     assert (ending(running).cause, ending(running).pod) == ("PodDeleted", victim.name)
 
 
-def test_watches_that_end_and_versions_that_grow_old_hide_nothing(cluster, running):
+def test_watches_that_end_and_versions_that_grow_old_hide_nothing(cluster, api, a_job):
     server = cluster.server
-    server.faults.expire_watch(times=2)
-    server.faults.drop_watches()
-    server.store.compact()
-    server.preempt(running.now().pods[0].name)
-    assert lost(running)[0].disrupted.reason == "PreemptionByScheduler"
+    api.create_job(a_job(SLEEP))  # a pod that takes its whole grace to end: the next look sees it
+    with JobWatch(api, SELECTOR) as watch:
+        until(lambda: any(pod.phase == "Running" for pod in watch.now().pods))
+        server.faults.expire_watch(times=2)
+        server.faults.drop_watches()
+        server.store.compact()
+        server.preempt(watch.now().pods[0].name)
+        assert lost(watch)[0].disrupted.reason == "PreemptionByScheduler"
 
 
 @pytest.mark.parametrize(

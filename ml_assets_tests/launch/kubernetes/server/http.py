@@ -9,7 +9,8 @@ import ssl
 import struct
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
@@ -182,22 +183,19 @@ class Handler(BaseHTTPRequestHandler):
         return found is not None
 
     def _call(self, user: access.User, request: Request) -> None:
-        wish = request.wish
-        if request.verb == "watch":
-            self.server.calls.add(_call_of(wish, user, 200))
-        code = 0
+        """Written down before it is answered: whoever has the answer finds the call."""
+        wish, code = request.wish, 0
         try:
             fault = self.server.faults.take(wish)
             if fault:
                 self._suffer(fault)
             self.server.access.check(user, wish)
-            code = self._carry_out(user, request, fault)
+            code, send = self._carry_out(user, request, fault)
         except ApiError as error:
-            code = error.code
-            self._refuse(error)
+            code, send = error.code, partial(self._refuse, error)
         finally:
-            if request.verb != "watch":
-                self.server.calls.add(_call_of(wish, user, code))
+            self.server.calls.add(_call_of(wish, user, code))
+        send()
 
     def _suffer(self, fault: Fault) -> None:
         if fault.kind == "refuse":
@@ -207,13 +205,14 @@ class Handler(BaseHTTPRequestHandler):
         if fault.kind == "late":
             time.sleep(fault.seconds)
 
-    def _carry_out(self, user: access.User, request: Request, fault: Fault | None) -> int:
+    def _carry_out(
+        self, user: access.User, request: Request, fault: Fault | None
+    ) -> tuple[int, Callable[[], None]]:
+        """The status, and what sends the answer."""
         if request.verb == "watch":
-            self._watch(request, fault)
-            return 200
+            return 200, self._watch(request, fault)
         if request.subresource == "log":
-            self._log(request)
-            return 200
+            return 200, self._log(request)
         if request.resource.kind == "SelfSubjectAccessReview":
             code, found = 201, review(user, request.body)
         else:
@@ -223,8 +222,7 @@ class Handler(BaseHTTPRequestHandler):
         found = request.resource.as_version(found, request.version)
         if fault and fault.kind == "reset after":
             raise Cut
-        self._send_json(code, found, warnings=request.warnings)
-        return code
+        return code, partial(self._send_json, code, found, warnings=request.warnings)
 
     def _as_table(self, request: Request, found: Json) -> Json:
         now = self.server.store.clock.now()
@@ -232,22 +230,20 @@ class Handler(BaseHTTPRequestHandler):
         meta = found["metadata"] if request.verb == "list" else {}
         return tables.table(request.resource, objects, meta, now)
 
-    def _watch(self, request: Request, fault: Fault | None) -> None:
+    def _watch(self, request: Request, fault: Fault | None) -> Callable[[], None]:
         if "watch" not in request.resource.verbs:
             raise errors.method_not_allowed()
-        watch = Watch(self.server.store, request)
-        self._begin_stream("application/json")
+        events: Iterable[bytes] = Watch(self.server.store, request)
         if fault and fault.kind == "gone":
             event = {"type": "ERROR", "object": faults.gone().status}
-            self._stream([json.dumps(event).encode() + b"\n"])
+            events = [json.dumps(event).encode() + b"\n"]
         elif fault and fault.kind == "stall":
-            self._stream(b"" for _ in watch)
+            events = (b"" for _ in events)
         elif fault and fault.kind == "late":
-            self._stream(_late(watch, fault.seconds))
-        else:
-            self._stream(watch)
+            events = _late(events, fault.seconds)
+        return partial(self._stream, "application/json", events)
 
-    def _log(self, request: Request) -> None:
+    def _log(self, request: Request) -> Callable[[], None]:
         store, query = self.server.store, request.query
         pod = store.get(request.resource, request.namespace, request.name)
         try:
@@ -257,10 +253,8 @@ class Handler(BaseHTTPRequestHandler):
             raise errors.bad_request(str(error)) from None
         lines = self.server.kubelet.log(pod, name, asked, request.flag("previous"))
         if asked.follow:
-            self._begin_stream("text/plain")
-            self._stream(lines)
-        else:
-            self._send(200, b"".join(lines), "text/plain")
+            return partial(self._stream, "text/plain", lines)
+        return partial(self._send, 200, b"".join(lines), "text/plain")
 
     # --- the wire ---------------------------------------------------------------------------------
 
@@ -292,15 +286,13 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
         self.wfile.flush()
 
-    def _begin_stream(self, kind: str) -> None:
+    def _stream(self, kind: str, pieces: Iterable[bytes]) -> None:
+        """Send pieces as they come; with an empty one only look whether the client is there."""
         self.send_response(200)
         self.send_header("Content-Type", kind)
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
         self.wfile.flush()
-
-    def _stream(self, pieces: Iterable[bytes]) -> None:
-        """Send pieces as they come; with an empty one only look whether the client is there."""
         for piece in pieces:
             if piece:
                 self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
@@ -330,8 +322,8 @@ def _call_of(wish: Wish, user: access.User, code: int) -> Call:
     return Call(wish.verb, wish.group, wish.resource, wish.subresource, *where, code)
 
 
-def _late(watch: Watch, seconds: float) -> Iterable[bytes]:
-    for piece in watch:
+def _late(events: Iterable[bytes], seconds: float) -> Iterable[bytes]:
+    for piece in events:
         if piece:
             time.sleep(seconds)
         yield piece
