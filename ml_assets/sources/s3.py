@@ -13,20 +13,23 @@ from typing import Any
 from ml_assets.errors import MlAssetsError, SettingsError, SourceError
 from ml_assets.sources.listing import Found, Refusal, odd_key
 from ml_assets.sources.pattern import Pattern
+from ml_assets.storage.s3 import (
+    CREDENTIAL_REFUSALS,
+    NO_CREDENTIALS,
+    UP_AND_WHERE,
+    client,
+    code_of,
+)
 
 CHUNK = 1 << 20
 # what S3 answers -> what it means, and what to do
-_REFUSALS = {
+_REFUSALS = CREDENTIAL_REFUSALS | {
     "NoSuchBucket": ("there is no such bucket", "Correct 'path' of this source in defs.yaml."),
     "NoSuchKey": ("it was taken away meanwhile", "Deliver it again."),
     "PreconditionFailed": ("it was replaced meanwhile", "Try again."),
     "AccessDenied": ("access is denied", "Allow these credentials to list and read there."),
     "403": ("access is denied", "Allow these credentials to list and read there."),
-    "InvalidAccessKeyId": ("the access key is unknown", "Set AWS_ACCESS_KEY_ID to one that is."),
-    "SignatureDoesNotMatch": ("the secret key is wrong", "Set AWS_SECRET_ACCESS_KEY anew."),
-    "ExpiredToken": ("the credentials have expired", "Renew them (AWS_SESSION_TOKEN)."),
 }
-_WHERE = "See that it is up and that AWS_ENDPOINT_URL (unset: AWS itself) leads there."
 
 
 @dataclass(frozen=True)
@@ -67,8 +70,6 @@ class Bucket:
 
     @cached_property
     def _s3(self) -> Any:
-        from ml_assets.storage.s3 import client
-
         try:
             return client()
         except SettingsError as error:
@@ -92,14 +93,11 @@ def _said(error: Exception) -> str:
     from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 
     if isinstance(error, ClientError):
-        code = str(error.response.get("Error", {}).get("Code", "?"))
-        what, remedy = _REFUSALS.get(code, (f"it answered {code}", _WHERE))
+        code = code_of(error)
+        what, remedy = _REFUSALS.get(code, (f"it answered {code}", UP_AND_WHERE))
         return f"{what} ({error.operation_name}). {remedy}"
     if isinstance(error, NoCredentialsError):
-        return (
-            "no credentials were found. Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the"
-            " environment."
-        )
+        return NO_CREDENTIALS
     if isinstance(error, BotoCoreError):
-        return f"it does not answer: {error}. {_WHERE}"
+        return f"it does not answer: {error}. {UP_AND_WHERE}"
     raise error

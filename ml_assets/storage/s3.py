@@ -30,16 +30,21 @@ _MISSING = {"404", "NoSuchKey"}
 _THERE = {"412", "PreconditionFailed", "ConditionalRequestConflict"}
 _ADDRESS = "Create it, or correct the address (ML_ASSETS_OBJECTS or ML_ASSETS_CHECKPOINTS)."
 # what S3 answers -> what it means, and what to do; asking again would change none of it
-_REFUSALS = {
-    "NoSuchBucket": ("there is no such bucket", _ADDRESS),
-    "AccessDenied": ("access is denied", "Allow these credentials to list, read, write, delete."),
-    "403": ("access is denied", "Allow these credentials to list, read, write and delete there."),
+CREDENTIAL_REFUSALS = {
     "InvalidAccessKeyId": ("the access key is unknown", "Set AWS_ACCESS_KEY_ID to one that is."),
     "SignatureDoesNotMatch": ("the secret key is wrong", "Set AWS_SECRET_ACCESS_KEY anew."),
     "ExpiredToken": ("the credentials have expired", "Renew them (AWS_SESSION_TOKEN)."),
+}
+NO_CREDENTIALS = (
+    "no credentials were found. Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment."
+)
+_REFUSALS = CREDENTIAL_REFUSALS | {
+    "NoSuchBucket": ("there is no such bucket", _ADDRESS),
+    "AccessDenied": ("access is denied", "Allow these credentials to list, read, write, delete."),
+    "403": ("access is denied", "Allow these credentials to list, read, write and delete there."),
     "NotImplemented": ("it lacks conditional writes", "Use a store that has If-None-Match."),
 }
-_WHERE = "See that it is up and that AWS_ENDPOINT_URL (unset: AWS itself) leads there."
+UP_AND_WHERE = "See that it is up and that AWS_ENDPOINT_URL (unset: AWS itself) leads there."
 
 
 @dataclass(frozen=True)
@@ -291,19 +296,16 @@ def told(uri: str) -> Iterator[None]:
     except ClientError as error:
         raise _refused(uri, error) from error
     except NoCredentialsError as error:
-        raise StoreRefuses(
-            f"{uri} cannot be used: no credentials were found. Set AWS_ACCESS_KEY_ID and"
-            " AWS_SECRET_ACCESS_KEY in the environment."
-        ) from error
+        raise StoreRefuses(f"{uri} cannot be used: {NO_CREDENTIALS}") from error
     except FlexibleChecksumError as error:
         raise StorageError(f"A file below {uri} is damaged: {error}") from error
     except Boto3Error as error:  # an upload's: what S3 answered is below it
         below = error.__context__ or error.__cause__
         if isinstance(below, ClientError):
             raise _refused(uri, below) from error
-        raise StoreAway(f"{uri} cannot be used: {error}. {_WHERE}") from error
+        raise StoreAway(f"{uri} cannot be used: {error}. {UP_AND_WHERE}") from error
     except BotoCoreError as error:
-        raise StoreAway(f"{uri} does not answer: {error}. {_WHERE}") from error
+        raise StoreAway(f"{uri} does not answer: {error}. {UP_AND_WHERE}") from error
 
 
 def _refused(uri: str, error: Any) -> StoreAway:
@@ -312,7 +314,7 @@ def _refused(uri: str, error: Any) -> StoreAway:
         what, remedy = _REFUSALS[code]
         return StoreRefuses(f"{uri} cannot be used: {what} ({error.operation_name}). {remedy}")
     what = f"it answered {code} again and again"
-    return StoreAway(f"{uri} cannot be used: {what} ({error.operation_name}). {_WHERE}")
+    return StoreAway(f"{uri} cannot be used: {what} ({error.operation_name}). {UP_AND_WHERE}")
 
 
 def code_of(error: Any) -> str:
