@@ -3,9 +3,7 @@
 More examples than the few by default: ML_ASSETS_TEST_EXAMPLES=300.
 """
 
-import logging
 import os
-import warnings
 from typing import Any
 
 import polars as pl
@@ -15,10 +13,11 @@ from hypothesis import strategies as st
 
 from ml_assets.validation.compiled import audit
 from ml_assets.validation.contract import Contract, Expectation
-from ml_assets.validation.kinds import BY_ENGINE, COMPILED, SUPPORTED, about
+from ml_assets.validation.kinds import BY_ENGINE, COMPILED, SUPPORTED
 from ml_assets.validation.patterns import translated
 from ml_assets.validation.row_rules import row_rule
 from ml_assets.validation.whole_rules import whole_rule
+from ml_assets_tests.validation.conftest import Answer, Statement
 
 EXAMPLES = int(os.environ.get("ML_ASSETS_TEST_EXAMPLES", "8"))
 SCHEMA = {"a": pl.Float64, "b": pl.Float64, "c": pl.String}
@@ -243,49 +242,6 @@ SAMPLE = pl.DataFrame(
         "j": ['{"a":1}', "{}", None, '{"b":2}'],
     }
 )
-
-
-Statement = tuple[str, dict[str, Any]]
-Answer = tuple[bool, int]
-
-
-@pytest.fixture(scope="module")
-def oracle():
-    """Great Expectations' own answers: (success, rows that break it) for each statement."""
-    os.environ["GX_ANALYTICS_ENABLED"] = "False"
-    import great_expectations as gx
-    from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
-
-    logging.getLogger("great_expectations").setLevel(logging.ERROR)
-    context = gx.get_context(mode="ephemeral")
-    context.variables.progress_bars = {"globally": False}  # pyright: ignore[reportAttributeAccessIssue]
-    asset = context.data_sources.add_pandas("p").add_dataframe_asset("t")
-    definition = asset.add_batch_definition_whole_dataframe("all")
-
-    def judge(frame: pl.DataFrame, *statements: Statement) -> list[Answer]:
-        batch = definition.get_batch(batch_parameters={"dataframe": frame.to_pandas()})
-        suite = gx.ExpectationSuite(name="t")
-        for number, (kind, kwargs) in enumerate(statements):
-            meta = {"number": number}
-            own = ExpectationConfiguration(type=kind, kwargs=kwargs, meta=meta).to_domain_obj()
-            suite.expectations.append(own)  # its own way to add one stores the suite each time
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            found = batch.validate(suite).results
-        for one in found:
-            info = one.exception_info
-            assert not info or info.get("raised_exception") is False, (one.expectation_config, info)
-        ordered = sorted(found, key=lambda one: one.expectation_config.meta["number"])
-        return [
-            (bool(one.success), rows_of(one.expectation_config.type, one.result)) for one in ordered
-        ]
-
-    return judge
-
-
-def rows_of(kind: str, result: dict[str, Any]) -> int:
-    """Of a column as a whole, what it counts is not rows."""
-    return int(result.get("unexpected_count") or 0) if about(kind) == "row" else 0
 
 
 def answered(frame: pl.DataFrame, *statements: Statement) -> list[Answer]:
