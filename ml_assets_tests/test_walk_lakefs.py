@@ -1,6 +1,6 @@
 """The whole walk with its snapshots on a lakeFS server: bit for bit what the embedded one gives."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +8,8 @@ import pytest
 
 from ml_assets_tests.storage.lakefs_server import LakeFSServer, lakefs_server
 from ml_assets_tests.storage.lakefs_server.repository import Repository
-from ml_assets_tests.worlds import deliveries, irises
+from ml_assets_tests.worlds import deliveries, flight_pods, irises
+from ml_assets_tests.worlds.flight_pods import begin
 from ml_assets_tests.worlds.lakefs import new_repository
 from ml_assets_tests.worlds.world import World
 
@@ -111,22 +112,38 @@ def test_the_state_on_the_server_is_verified_and_no_secret_lies_anywhere(
         assert server.secret_key.encode() not in file.read_bytes(), file
 
 
+def plant_deliveries(world: World) -> None:
+    deliveries.plant(world.pipelines, world.sources)
+
+
 @pytest.mark.daemon
-@pytest.mark.timeout(1200)
-def test_twelve_weeks_of_three_sources_are_the_same_too(
-    server: LakeFSServer, tmp_path: Path
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(
+    ("pipeline", "plant", "table"),
+    [
+        ("deliveries", plant_deliveries, "orders"),
+        (flight_pods.NAME, flight_pods.plant, "flights"),
+    ],
+    ids=["twelve weeks of three sources", "ten weeks of the real flights"],
+)
+def test_partitions_events_look_back_and_bad_rows_are_the_same_too(
+    server: LakeFSServer,
+    tmp_path: Path,
+    pipeline: str,
+    plant: Callable[[World], None],
+    table: str,
 ) -> None:
-    """Partitions, events, look-back, a bad row; and a proof from the snapshots on the server."""
+    """And a proof from the snapshots on the server."""
     one = World(tmp_path / "one", new_repository(server, tmp_path / "one" / "state"))
-    deliveries.plant(one.pipelines, one.sources)
+    plant(one)
     same = {"ML_ASSETS_SOURCES": str(one.sources), "ML_ASSETS_PIPELINES": str(one.pipelines)}
     other = World(tmp_path / "other", same)
     other.root.mkdir()
     for world in (one, other):
-        world.cli("run", "deliveries")
-    found = [versions(world.status("deliveries")) for world in (one, other)]
+        begin(world, "run", pipeline).ends()
+    found = [versions(world.status(pipeline)) for world in (one, other)]
     assert found[0] == found[1]
     assert weights(one) == weights(other)
-    one.cli("prove", "deliveries", "--from-snapshots")
-    kept = [world.cli("read", "deliveries/quarantine/orders") for world in (one, other)]
+    begin(one, "prove", pipeline, "--from-snapshots").ends()
+    kept = [world.cli("read", f"{pipeline}/quarantine/{table}") for world in (one, other)]
     assert kept[0] == kept[1]
