@@ -1,6 +1,8 @@
 """The workflows of CI: what they may do, what they run, and the way a digest goes. None is run."""
 
+import os
 import re
+import subprocess
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -63,6 +65,30 @@ def test_a_planted_fault_is_found(was: str, becomes: str) -> None:
     text = (FOLDER / "release.yaml").read_text()
     assert was in text
     assert problems(yaml.safe_load(text.replace(was, becomes))) != []
+
+
+@pytest.mark.parametrize(
+    ("coordinator", "kind", "ends"),
+    [
+        ("QueuedRunCoordinator", "Deployment", 0),
+        ("SyncInMemoryRunCoordinator", "Deployment", 1),
+        ("QueuedRunCoordinator", "RoleBinding", 1),
+    ],
+)
+def test_a_chart_without_a_queue_or_with_rights_of_its_own_fails_the_tests(
+    coordinator: str, kind: str, ends: int, tmp_path: Path
+) -> None:
+    """The step, with a Helm that renders this."""
+    (step,) = [one for one in RELEASE["test"]["steps"] if "helm" in one.get("run", "")]
+    helm = tmp_path / "helm"
+    helm.write_text(f"#!/bin/sh\ncat <<'END'\nkind: {kind}\n  class: \"{coordinator}\"\nEND\n")
+    helm.chmod(0o755)
+    done = subprocess.run(
+        ["bash", "--noprofile", "--norc", "-e", "-c", step["run"]],
+        env={"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", "RUNNER_TEMP": str(tmp_path)},
+        check=False,
+    )
+    assert done.returncode == ends
 
 
 def test_a_digest_goes_from_the_build_to_dev_to_staging_to_production() -> None:
