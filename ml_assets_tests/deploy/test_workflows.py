@@ -29,7 +29,12 @@ def problems(workflow: dict[str, Any]) -> list[str]:
     found = [] if workflow.get("permissions") == {} else ["the token may do anything by default"]
     events = workflow.get("on", workflow.get(True, {}))  # YAML 1.1 reads `on` as true
     found += [f"on {event}" for event in events if event in ("pull_request_target", "workflow_run")]
+    group = workflow.get("concurrency", {}).get("group", "github.sha")
+    if "push" in events and "github.sha" not in group:
+        found.append("commits of a branch wait for each other, and all but the newest are dropped")
     for name, job in workflow["jobs"].items():
+        if "environment" in job and "concurrency" in job:
+            found.append(f"{name} holds up others while it waits for its approval")
         written = {scope for scope, may in job.get("permissions", {}).items() if may == "write"}
         found += [f"{name} may write {scope}" for scope in written - MAY_WRITE.get(name, set())]
         if "permissions" not in job:
@@ -59,10 +64,12 @@ def test_a_workflow_keeps_the_rules(name: str) -> None:
         ("run: make test check", "run: make test ${{ github.head_ref }}"),
         ("    permissions:\n      contents: read\n    steps", "    steps"),
         ("      contents: read\n    steps", "      contents: write\n    steps"),
+        ("&& github.ref || github.sha }}", "}} ${{ github.ref }}"),
+        ("    environment:", "    concurrency: move\n    environment:"),
     ],
 )
 def test_a_planted_fault_is_found(was: str, becomes: str) -> None:
-    text = (FOLDER / "release.yaml").read_text()
+    text = (FOLDER / ("release.yaml" if "environment" not in was else "move.yaml")).read_text()
     assert was in text
     assert problems(yaml.safe_load(text.replace(was, becomes))) != []
 
