@@ -1,7 +1,7 @@
 """The values for Dagster's Helm chart: keys that it has, and what our own dagster.yaml says.
 
 The chart itself is not here, but a model of its templates (``chart.py``). The workflow of CI
-renders it, which holds the values to its schema, and looks in the result for the queue and for rights.
+renders it, which holds the values to its schema, and looks there for the queue and for rights.
 """
 
 from collections.abc import Sequence
