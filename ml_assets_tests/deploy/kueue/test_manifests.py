@@ -2,7 +2,8 @@
 queues hand out finds room in the namespace."""
 
 import json
-from collections import Counter
+from collections import defaultdict
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +91,7 @@ def test_three_teams_share_128_gpus_and_every_name_leads_somewhere() -> None:
 
 def test_the_namespace_has_room_for_all_that_the_queues_hand_out_and_for_the_runs() -> None:
     """Kueue does not look at a ResourceQuota: what it admits and that refuses waits for nothing."""
-    asked = Counter[str]()
+    asked = defaultdict[str, Decimal](Decimal)
     for queue in of_kind("ClusterQueue").values():
         for flavor in queue["spec"]["resourceGroups"][0]["flavors"]:
             for resource in flavor["resources"]:
