@@ -1,6 +1,7 @@
 """The reports over HTTP: a page each, and nothing else of this machine."""
 
 import http.client
+import re
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -132,3 +133,29 @@ def test_a_page_that_another_home_put_into_the_store_is_served(
                 other.write_bytes(page.encode(), "reports", "irises", PAGE)
                 assert PAGE in ask(port, "/")[1]
                 assert ask(port, f"/irises/{PAGE}")[1] == page
+
+
+def test_behind_a_login_it_has_the_logins_name_and_path(tmp_path: Path) -> None:
+    (tmp_path / "irises").mkdir()
+    (tmp_path / "irises" / PAGE).write_text("<p>a page</p>")
+    (port,) = free_ports(1)
+    who, card = "reports.example", "/irises/card/flowers/all"
+    url, cards = f"https://{who}/all/reports", lambda *named: f"<p>{named}</p>"
+    with serving_reports(tmp_path, url, str.upper, cards, port=port):
+        body = ask(port, "/all/reports/", host=who)[1]
+        links = re.findall(r'href="([^"]+)"', body)
+        assert links == [f"/all/reports/irises/{name}" for name in ("experiments.html", PAGE)]
+        assert {ask(port, link, host=who)[:2] for link in links} == {
+            (200, "IRISES"),
+            (200, "<p>a page</p>"),
+        }
+        assert "flowers" in ask(port, f"/all/reports{card}", host=who)[1]
+        for path in (
+            "/",
+            f"/irises/{PAGE}",
+            "/irises/experiments.html",
+            card,
+            "/all/reportsirises",
+        ):
+            assert ask(port, path, host=who)[0] == 404
+        assert ask(port, "/all/reports/", host="evil.example")[0] == 404
