@@ -266,5 +266,5 @@ def _in_words(graph: PipelineGraph, arrived: Landed) -> str:
     span = f"{len(there)} partitions ({there[0]} to {there[-1]})" if there else "no partition"
     said = [f"{span if arrived.keys else 'all that'} landed in the sources of {graph.name}"]
     if as_read:
-        said.append(f"{len(as_read)} more stay as they were read: not all sources have them whole")
+        said.append(f"{len(as_read)} more stay as they were read")
     return "; ".join([*said, *arrived.waiting])

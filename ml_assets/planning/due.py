@@ -44,7 +44,7 @@ class Landed:
 
     @property
     def as_read(self) -> tuple[str, ...]:
-        """The partitions that a source does not have, or not whole: they stay as they were read."""
+        """Partitions that a source does not have, or not whole, or that are settled there."""
         cut = [
             held
             for name, held in self._held.items()
@@ -80,7 +80,7 @@ def landed(
     """
     known = windows(graph.spec.partitions, sources.now())
     looks = {
-        name: sources.look(name, source, known if source.partitioned else None)
+        name: sources.look(name, source, _asked(graph, name, known, records))
         for name, source in graph.spec.sources.items()
     }
     every = Landed(known, looks)
@@ -103,6 +103,27 @@ def landed(
             " world: ml-assets demo"
         )
     return found
+
+
+def _asked(
+    graph: PipelineGraph,
+    name: str,
+    known: Sequence[PartitionWindow],
+    records: Mapping[Address, StageRecord],
+) -> Sequence[PartitionWindow] | None:
+    """The partitions that a source is looked at for: not what was read, is sound, and settled."""
+    source = graph.spec.sources[name]
+    if not source.partitioned:
+        return None
+    if source.settled is None:
+        return known
+    since = SourcesResource.now() - source.settled
+
+    def is_settled(window: PartitionWindow) -> bool:
+        record = records.get(_raw(graph, name, window.key))
+        return window.end <= since and record is not None and RECALLED not in record.attributes
+
+    return [window for window in known if not is_settled(window)]
 
 
 def calendar(graph: PipelineGraph) -> tuple[str, ...]:

@@ -254,8 +254,15 @@ def test_a_source_that_cleans_up_holds_up_nothing_and_is_not_read_again(plant: P
         " 2 more stay as they were read"
     )
 
-    spec = world.folder / "defs.yaml"
-    spec.write_text(spec.read_text().replace("within: 0.2", "within: 0.3"))  # reads orders anew
+    spec, orders = world.folder / "defs.yaml", world.sources / "orders" / "2024-01-15.csv"
+    text, rows = spec.read_text(), orders.read_text()
+    spec.write_text(text.replace("within: 0.2}", "within: 0.2}\n      settled: 1 day", 1))
+    deliveries.deliver(orders, "".join(rows.splitlines(keepends=True)[:9]))
+    assert "all is published" in world.says()  # so old a partition is not looked at again
+    assert "all is published" in world.says("code_change")  # and to say so is no other code
+    deliveries.deliver(orders, rows)
+
+    spec.write_text(text.replace("within: 0.2", "within: 0.3"))  # reads orders anew
     asked = world.asks_for("code_change")
     keys = {request.tags["dagster/asset_partition_range_end"]: request for request in asked}
     raw = dg.AssetKey(["deliveries", "raw_snapshot", "orders"])
