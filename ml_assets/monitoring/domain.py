@@ -70,8 +70,9 @@ class Domain:
         if not self.bins or not self.reference or len(new) < 2 * _STEPS:
             return None
         auc, bound = self._against(new, self._sample())
-        there = season is not None and len(season)
-        beside = self._against(new, evenly(season, ROWS)) if there else None
+        beside = None
+        if season is not None and len(season):
+            beside = self._against(new, evenly(season, ROWS))
         measure = Measure(statistic="auc", value=auc, bound=bound, seasonal=beside)
         return Finding(kind="domain", column=ALL_COLUMNS, measures=(measure,))
 
