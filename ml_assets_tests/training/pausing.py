@@ -33,7 +33,7 @@ def pause(owner: Any, name: str, sign: Path) -> None:
 
 if __name__ == "__main__":
     folder = Path(sys.argv.pop(1))
-    places = {
+    places: dict[str, tuple[Any, str]] = {
         "set": (train, "open_set"),
         "resume": (CheckpointFiles, "claim"),
         "save": (CheckpointFiles, "seal"),

@@ -1,6 +1,6 @@
 """A store of checkpoints that is away for a while costs a training time, and not its end."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -32,7 +32,7 @@ class Away(LocalCheckpoints):
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
-        self.failing = 0
+        self.failing = self.failing_puts = 0
         self.error: type[StoreAway] = StoreAway
         self.fetched: list[str] = []
 
@@ -48,6 +48,9 @@ class Away(LocalCheckpoints):
 
     def put(self, name: str, files: Sequence[str]) -> None:
         self._answer()
+        if self.failing_puts:
+            self.failing_puts -= 1
+            raise StoreAway("it is away")
 
     def _answer(self) -> None:
         if self.failing:
@@ -131,20 +134,9 @@ def test_the_last_save_of_trees_is_made_again_too(sessions: Sessions, data: Ref)
     notice: Any = SimpleNamespace(given=False)
     grower = Grower(request, files.events, notice)
     grower.files = files
-    store.put = once_away()
+    store.failing_puts = 1  # one save is due, the last
     assert grower.grow(*open_set(data)) == "rounds"
     assert [found.manifest.step for found in whole_checkpoints(store, "session")] == [2]
-
-
-def once_away() -> Callable[[str, Sequence[str]], None]:
-    """The first hand-over fails; one save is due, the last."""
-    failing = [StoreAway("it is away")]
-
-    def put(name: str, files: Sequence[str]) -> None:
-        if failing:
-            raise failing.pop()
-
-    return put
 
 
 def test_resuming_and_choosing_the_best_wait_for_the_store_and_leave_bf16_weights_there(
