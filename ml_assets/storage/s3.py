@@ -4,7 +4,9 @@ The endpoint and the credentials are boto3's own: AWS_ENDPOINT_URL, AWS_ACCESS_K
 environment. boto3 is loaded when the first client is made.
 """
 
+import random
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -27,7 +29,11 @@ PART_BYTES = 16 << 20
 _STREAMS = 4
 _CONNECTIONS = 32
 _MISSING = {"404", "NoSuchKey"}
-_THERE = {"412", "PreconditionFailed", "ConditionalRequestConflict"}
+_THERE = {"412", "PreconditionFailed"}
+_UNDECIDED = {*_THERE, "ConditionalRequestConflict"}
+"""It was there and is gone, or another write of it is under way."""
+_CONFLICT_SECONDS = 0.1
+"""To wait until that is decided; twice as long after each try."""
 _ADDRESS = "Create it, or correct the address (ML_ASSETS_OBJECTS or ML_ASSETS_CHECKPOINTS)."
 # what S3 answers -> what it means, and what to do; asking again would change none of it
 CREDENTIAL_REFUSALS = {
@@ -139,18 +145,26 @@ class S3Place:
     def write_new(self, name: str, data: bytes) -> bool:
         """Whole at once, unless there is one; False: there is another one, which stays.
 
-        A request whose answer was lost is tried again: what then lies there is our own.
+        A request whose answer was lost is tried again: what then lies there is our own. One that
+        meets another write of the same name, which may be that lost one, is asked again:
+        https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-writes.html
         """
         from botocore.exceptions import ClientError
 
+        tries = 0
         with told(self.uri):
-            try:
-                key = self._prefix + name
-                self._s3.put_object(Bucket=self._bucket, Key=key, Body=data, IfNoneMatch="*")
-            except ClientError as error:
-                if code_of(error) not in _THERE:
-                    raise
-                return self.read(name) == data
+            while True:
+                try:
+                    key = self._prefix + name
+                    self._s3.put_object(Bucket=self._bucket, Key=key, Body=data, IfNoneMatch="*")
+                    break
+                except ClientError as error:
+                    code, tries = code_of(error), tries + 1
+                    if code in _THERE and (there := self.read(name)) is not None:
+                        return there == data
+                    if code not in _UNDECIDED or tries == TRIES:
+                        raise
+                time.sleep(_CONFLICT_SECONDS * 2**tries * random.uniform(0.5, 1.0))
         self.moved.add(len(data))
         return True
 
