@@ -1,4 +1,4 @@
-"""A real S3 server on this machine, that answers 503 when it is told to."""
+"""A real S3 server on this machine, that answers with an error when it is told to."""
 
 import logging
 import re
@@ -45,9 +45,11 @@ class Faults:
     """What it does instead of answering a request."""
 
     failing: int = 0
-    """So many more requests are answered 503; -1: all of them."""
+    """So many more requests are answered with an error; -1: all of them."""
     at: str = ""
     """Only those whose path holds this."""
+    status: str = "503 Slow Down"
+    code: str = "SlowDown"
     requests: list[tuple[str, str]] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -70,16 +72,16 @@ class Faulty:
         method, path, query = (
             environ[name] for name in ("REQUEST_METHOD", "PATH_INFO", "QUERY_STRING")
         )
-        status, code = "503 Slow Down", b"SlowDown"
+        status, code = self._faults.status, self._faults.code
         if not self._faults.strikes(method, f"{path}?{query}"):
             who = re.search(r"Credential=([^/]+)/", environ.get("HTTP_AUTHORIZATION", ""))
             known = self._rights.get(who[1]) if who else None
             if known is None or known.may(method, path, query):
                 return self._app(environ, start_response)
-            status, code = "403 Forbidden", b"AccessDenied"
+            status, code = "403 Forbidden", "AccessDenied"
         environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
         start_response(status, [("Content-Type", "application/xml")])
-        return [b"<Error><Code>%s</Code><Message>no</Message></Error>" % code]
+        return [f"<Error><Code>{code}</Code><Message>-</Message></Error>".encode()]
 
 
 @contextmanager
