@@ -55,8 +55,7 @@ def serving_reports(
         experiments: pipeline -> the page of its runs, made anew each time; None: there is none.
         card: pipeline, table and partition -> its data card, likewise.
         refresh: brings into the folder what other homes have put meanwhile.
-        port: of the loopback address, which a proxy at ``url`` asks; None: ``url`` is itself of this
-            machine.
+        port: of the loopback address, which a proxy at ``url`` asks; None: ``url`` is local itself.
 
     Raises:
         SettingsError: the port is taken.
