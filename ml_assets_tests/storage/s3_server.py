@@ -45,6 +45,8 @@ class Faults:
     """Only those whose path holds this."""
     status: str = "503 Slow Down"
     code: str = "SlowDown"
+    held: threading.Event | None = None
+    """They wait for this first."""
     requests: list[tuple[str, str]] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -68,6 +70,8 @@ class Faulty:
         if not self._faults.strikes(environ["REQUEST_METHOD"], path):
             return self._app(environ, start_response)
         environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+        if self._faults.held is not None:
+            self._faults.held.wait()
         start_response(self._faults.status, [("Content-Type", "application/xml")])
         return [f"<Error><Code>{self._faults.code}</Code><Message>-</Message></Error>".encode()]
 
