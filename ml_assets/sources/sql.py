@@ -139,7 +139,8 @@ def _open(name: str, source: SqlSource, sql_url: SqlUrl) -> Iterator[_Database]:
     except (exc.NoSuchModuleError, ModuleNotFoundError) as error:
         raise SourceError(
             f"{title} needs a driver that is not installed"
-            f" ({quoted(_scrub(str(error), url))}). Install it, or write a URL for a driver that is."
+            f" ({quoted(_scrub(str(error), url))}). Install it, or write a URL for a driver"
+            " that is."
         ) from None
     try:
         with engine.connect() as connection:

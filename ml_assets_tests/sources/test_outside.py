@@ -88,4 +88,4 @@ def test_a_refused_feed_names_nobody_outside(
         shown = outside(told[-1])
         assert not any(part in shown for part in ("jan", "quu", "exam")), shown
         assert "the file" in shown, "where it lies is told"
-    assert sum("jane" in text for text in told) > len(told) / 3, "inside it is all there"
+    assert sum("jane" in text for text in told) >= len(DECLARED), "inside it is all there"
