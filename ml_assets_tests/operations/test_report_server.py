@@ -11,6 +11,7 @@ import pytest
 from ml_assets.errors import SettingsError
 from ml_assets.operations.report_server import serving_reports
 from ml_assets.storage.s3_objects import S3Objects
+from ml_assets_tests.storage.s3_rights import Rights
 from ml_assets_tests.storage.s3_server import BUCKET, s3_server
 from ml_assets_tests.worlds.world import free_ports
 
@@ -119,12 +120,17 @@ def test_the_page_of_runs_is_made_when_it_is_asked_for(tmp_path: Path) -> None:
     assert made == ["irises", "tulips"]
 
 
-def test_a_page_that_another_home_put_into_the_store_is_served(
+def test_a_page_that_another_home_put_into_the_store_is_served_by_keys_that_only_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (port,) = free_ports(1)
-    with s3_server(monkeypatch):
-        other, own = (S3Objects(tmp_path / n, f"s3://{BUCKET}/state") for n in ("other", "own"))
+    reads = {"Effect": "Allow", "Action": ["s3:ListBucket", "s3:GetObject"]}
+    where = [f"arn:aws:s3:::{BUCKET}", f"arn:aws:s3:::{BUCKET}/state/*"]
+    with s3_server(monkeypatch) as server:
+        other = S3Objects(tmp_path / "other", f"s3://{BUCKET}/state")
+        server.rights["reader"] = Rights([{**reads, "Resource": where}])
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "reader")
+        own = S3Objects(tmp_path / "own", f"s3://{BUCKET}/state")
         refresh = partial(own.refresh, "reports")
         url = f"http://127.0.0.1:{port}"
         with serving_reports(own.root / "reports", url, refresh=refresh):
