@@ -15,7 +15,7 @@ from urllib.parse import quote, quote_plus
 
 import polars as pl
 
-from ml_assets.errors import SourceError
+from ml_assets.errors import SourceError, counted
 from ml_assets.sources.look import Key, Looked
 from ml_assets.sources.schema import SQL_VALUES, Reading, check_names, from_values
 from ml_assets.sources.seen import Seen
@@ -50,6 +50,7 @@ def read_sql(
         raise ValueError(f"partitioned is {source.partitioned} but the window is {window}")
     with _open(name, source, sql_url) as database:
         table = _reflect(database, source)
+        _check_placed(database, table, source)
         query = table.select().with_only_columns(*(table.c[c] for c in source.columns))
         query = query.where(*_in_window(table, source, window))
         rows = database.connection.execute(query).all()
@@ -92,6 +93,7 @@ def look_at_sql(
     stamps: dict[Key, str] = {}
     with _open(name, source, sql_url) as database:
         table, connection = _reflect(database, source), database.connection
+        _check_placed(database, table, source)
         place = f"{connection.engine.url.set(password=None, query={})} {source.table}"
 
         def named(key: Key) -> str:
@@ -199,6 +201,26 @@ def _reflect(database: _Database, source: SqlSource) -> "sa.Table":
             " column. Change its type, or name another watermark in defs.yaml."
         )
     return table
+
+
+def _check_placed(database: _Database, table: "sa.Table", source: SqlSource) -> None:
+    """Every row is of some partition: one without a watermark would never be read."""
+    import sqlalchemy as sa
+
+    if not source.partitioned or source.watermark is None or source.ignore_null_watermark:
+        return
+    column = table.c[source.watermark]
+    if not column.nullable:
+        return
+    query = sa.select(sa.func.count()).select_from(table).where(column.is_(None))
+    lost = database.connection.execute(query).scalar_one()
+    if lost:
+        raise SourceError(
+            f"{database.title}, table {source.table}: {counted(lost, 'row')} without"
+            f" {source.watermark!r}: of no partition, never read. Fill the column in and make it"
+            " NOT NULL; or, to leave such rows out, set ignore_null_watermark: true for this"
+            " source in defs.yaml."
+        )
 
 
 def _in_window(
