@@ -91,6 +91,8 @@ def landing(
     def model() -> Wish | str:
         if not declared or not declared.retrain:
             return ""
+        if not arrived.is_all:
+            return "the model waits until each partition has been looked at"
         return model_wish(graph, store, records, as_of=None, data_only=True)
 
     landed_now = f"{_in_words(arrived)} landed in the sources of {graph.name}"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from ml_assets.assets.graph import SOURCE_STAGES, PipelineGraph
 from ml_assets.assets.raw_snapshot import receipt_version
 from ml_assets.assets.reads import Reads, feature_reads, table_reads
-from ml_assets.errors import SourceError
+from ml_assets.errors import SourceError, counted
 from ml_assets.planning.plan import RECALLED, Node, Plan, plan
 from ml_assets.registry.release.recalls import Quarantine, quarantine
 from ml_assets.resources.sources import SourcesResource
@@ -33,12 +33,21 @@ class Landed:
 
     @property
     def waiting(self) -> list[str]:
-        """What is there and still being written, a sentence each."""
+        """What is there and still being written, and what was not looked at, a sentence each."""
         return [
             f"{name} [{key}] is left for now: {said}" if key else f"{name} is left for now: {said}"
             for name, looked in self.looks.items()
             for key, said in looked.waiting.items()
+        ] + [
+            f"{counted(len(looked.later), 'partition')} of {name} not looked at yet"
+            for name, looked in self.looks.items()
+            if looked.later
         ]
+
+    @property
+    def is_all(self) -> bool:
+        """Whether no partition is unknown: looked at, or published as it was read."""
+        return not any({*looked.later}.difference(self.keys) for looked in self.looks.values())
 
 
 def landed(graph: PipelineGraph, sources: SourcesResource) -> Landed:
