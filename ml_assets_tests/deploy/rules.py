@@ -22,7 +22,9 @@ RUN = {"ml-assets.io/part": "run"}
 """Labels of pods that are not declared but created: by the launcher, and by Dagster's."""
 SECRETS = {
     "ml-assets-orchestrator",
+    "ml-assets-registry",
     "ml-assets-training",
+    "ml-assets-ui",
     "ml-assets-readers-login",
     "ml-assets-operators-login",
 }
@@ -129,11 +131,21 @@ def loose_tokens(objects: Sequence[Object]) -> list[str]:
     ]
 
 
+def without_keys(objects: Sequence[Object]) -> list[str]:
+    """Accounts whose pods cannot pull from a registry that asks who they are."""
+    return [
+        one["metadata"]["name"]
+        for one in objects
+        if one["kind"] == "ServiceAccount" and not one.get("imagePullSecrets")
+    ]
+
+
 def dangling(objects: Sequence[Object]) -> list[str]:
     """Names of ConfigMaps, Secrets and accounts that are used and nowhere declared."""
     declared = {(one["kind"], one["metadata"]["name"]) for one in objects}
     declared |= {("Secret", name) for name in SECRETS}
-    used: set[tuple[str, str]] = set()
+    keys = [key for one in objects for key in one.get("imagePullSecrets", ())]
+    used: set[tuple[str, str]] = {("Secret", key["name"]) for key in keys}
     for _, template in templates(objects):
         spec = template["spec"]
         used.add(("ServiceAccount", spec.get("serviceAccountName", "default")))

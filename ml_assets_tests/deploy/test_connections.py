@@ -1,11 +1,21 @@
 """The network policies, asked who may talk to whom: with our own services, and with the chart's."""
 
+import shutil
+from pathlib import Path
+
 import pytest
 
 from ml_assets_tests.deploy import chart
 from ml_assets_tests.deploy.connections import Place, connects
-from ml_assets_tests.deploy.rules import RUN, TRAINING
-from ml_assets_tests.deploy.test_manifests import WITH_SERVICES, a_policy, named, objects
+from ml_assets_tests.deploy.rules import RUN, TRAINING, matches
+from ml_assets_tests.deploy.test_manifests import (
+    DEPLOY,
+    WITH_SERVICES,
+    a_policy,
+    kustomized,
+    named,
+    objects,
+)
 
 
 def part(name: str) -> Place:
@@ -20,6 +30,8 @@ SERVICES = Place(namespace={"ml-assets.io/services": "true"})
 INGRESS = Place(namespace={"ml-assets.io/ingress": "true"})
 STRANGER = Place(namespace={"kubernetes.io/metadata.name": "default"})
 OUTSIDE, METADATA = Place(address="52.216.0.1"), Place(address="169.254.169.254")
+OUTSIDE_6, METADATA_6 = Place(address="2600:1f68::1"), Place(address="fd00:ec2::254")
+GOOGLE_6 = Place(address="fd20:ce::254")
 
 ALLOWED = {
     "torchrun's rendezvous": (TRAINER, TRAINER, 29500),
@@ -29,6 +41,8 @@ ALLOWED = {
     "the daemon to the API server": (DAEMON, OUTSIDE, 6443),
     "a run to the API server": (RUNS, OUTSIDE, 443),
     "a run to Postgres": (RUNS, OUTSIDE, 5432),
+    "a pod to an S3 by IPv6": (TRAINER, OUTSIDE_6, 443),
+    "the daemon to an API server by IPv6": (DAEMON, OUTSIDE_6, 6443),
     "a run to MLflow": (RUNS, SERVICES, 5000),
     "a run to lakeFS": (RUNS, SERVICES, 8000),
     "the daemon to the code location": (DAEMON, CODE, 4000),
@@ -41,6 +55,8 @@ REFUSED = {
     "a training pod to Postgres": (TRAINER, OUTSIDE, 5432),
     "a training pod to the cloud's metadata": (TRAINER, METADATA, 443),
     "a run to the cloud's metadata": (RUNS, METADATA, 443),
+    "a training pod to Amazon's metadata by IPv6": (TRAINER, METADATA_6, 443),
+    "a run to Google's metadata by IPv6": (RUNS, GOOGLE_6, 443),
     "a run into a training pod": (RUNS, TRAINER, 29500),
     "a stranger into a training pod": (STRANGER, TRAINER, 29500),
     "a stranger to the code location": (STRANGER, CODE, 4000),
@@ -74,6 +90,22 @@ def test_a_policy_that_names_ports_would_cut_training_in_two() -> None:
     found = objects("dev")
     a_policy(found)["ingress"][0]["ports"] = [{"protocol": "TCP", "port": 29500}]
     assert not connects(found, *ALLOWED["gloo and NCCL, on any port"])
+
+
+def test_with_cilium_whoever_calls_the_api_server_reaches_it(tmp_path: Path) -> None:
+    """By a policy of Cilium's own, in an overlay that says so: no range covers a node."""
+    shutil.copytree(DEPLOY, tmp_path / "deploy")
+    production = tmp_path / "deploy" / "overlays" / "production"
+    with (production / "kustomization.yaml").open("a") as file:
+        file.write("components: [../../cilium]\n")
+    policy = named(kustomized(production), "CiliumNetworkPolicy", "api-server")
+    assert policy["metadata"]["namespace"] == "ml-assets"
+    (rule,) = policy["spec"]["egress"]
+    assert rule["toEntities"] == ["kube-apiserver"]
+    assert {one["port"] for one in rule["toPorts"][0]["ports"]} == {"443", "6443"}
+    may = policy["spec"]["endpointSelector"]
+    assert all(matches(may, one.labels) for one in (DAEMON, OPERATORS, RUNS, part("webserver")))
+    assert not any(matches(may, one.labels) for one in (TRAINER, CODE, READERS, Place()))
 
 
 def test_the_charts_webservers_are_reached_by_their_own_login_only() -> None:

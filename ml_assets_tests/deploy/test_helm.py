@@ -1,12 +1,14 @@
 """The values for Dagster's Helm chart: keys that it has, and what our own dagster.yaml says.
 
-The chart itself is not here; the workflow of CI renders it, which holds the values to its schema.
+The chart itself is not here, but a model of its templates (``chart.py``). The workflow of CI
+renders it, which holds the values to its schema, and looks there for the queue and for rights.
 """
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import dagster as dg
 import pytest
 import yaml
 
@@ -29,6 +31,9 @@ KEYS: dict[str, str] = {
     " postgresql generatePostgresqlPasswordSecret computeLogManager runLauncher retention telemetry"
     " busybox additionalInstanceConfig",
     "global": "postgresqlSecretName dagsterHome serviceAccountName",
+    "dagster-user-deployments": "enabled enableSubchart imagePullSecrets serviceAccount rbacEnabled"
+    " deployments",
+    "dagsterDaemon.runCoordinator": "enabled type config",
     "dagsterWebserver": f"{POD} replicaCount service enableReadOnly nameOverride readinessProbe",
     "dagsterDaemon": f"{POD} enabled runCoordinator runMonitoring runRetries heartbeatTolerance",
     "postgresql": "enabled postgresqlHost postgresqlUsername postgresqlDatabase postgresqlScheme"
@@ -65,6 +70,31 @@ def test_what_the_chart_has_no_value_for_is_word_for_word_ours() -> None:
     extra = VALUES["additionalInstanceConfig"]
     assert extra == {part: INSTANCE[part] for part in extra}
     assert set(extra) == {"concurrency", "run_retries", "nux"}
+
+
+def test_runs_wait_in_dagsters_queue_with_our_limits(tmp_path: Path) -> None:
+    """Dagster itself is asked, with what the chart writes and with what we write without it."""
+    parts = {part: INSTANCE[part] for part in VALUES["additionalInstanceConfig"]}
+    with loaded(chart.instance(), tmp_path / "theirs") as theirs:
+        with loaded(parts, tmp_path / "ours") as ours:
+            assert theirs.get_required_daemon_types() == ours.get_required_daemon_types()
+            limits = ours.get_concurrency_config()
+        assert theirs.get_concurrency_config() == limits
+    assert limits.run_queue_config is not None
+    assert limits.run_queue_config.max_concurrent_runs == 50
+
+
+def loaded(instance: dict[str, Any], home: Path) -> dg.DagsterInstance:
+    home.mkdir()
+    (home / "dagster.yaml").write_text(yaml.safe_dump(instance))
+    return dg.DagsterInstance.from_config(str(home))
+
+
+def test_the_chart_adds_no_rights_and_no_accounts() -> None:
+    """What the orchestrator may do is in ../base and nowhere else."""
+    assert {one["kind"] for one in chart.made()} == {"Deployment", "Service"}
+    assert VALUES["serviceAccount"]["create"] is False
+    assert VALUES["global"]["serviceAccountName"]  # with it the chart within makes none either
 
 
 def test_the_run_launcher_is_ours() -> None:

@@ -27,6 +27,7 @@ RULES = [
     rules.unbounded,
     rules.cramped,
     rules.loose_tokens,
+    rules.without_keys,
     rules.dangling,
     rules.selects_nothing,
     rules.secrets_written_down,
@@ -37,12 +38,16 @@ RULES = [
 
 @cache
 def built(place: str) -> tuple[dict[str, Any], ...]:
+    return kustomized(DEPLOY / place)
+
+
+def kustomized(folder: Path) -> tuple[dict[str, Any], ...]:
     """What `kubectl apply -k` would send."""
     kubectl = shutil.which("kubectl")
     if kubectl is None:
         pytest.skip("kubectl is not installed: there is no Kustomize")
     done = subprocess.run(
-        [kubectl, "kustomize", str(DEPLOY / place)], capture_output=True, text=True, check=False
+        [kubectl, "kustomize", str(folder)], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     return tuple(yaml.safe_load_all(done.stdout))
@@ -110,6 +115,14 @@ FAULTS: list[tuple[rules.Rule, Spoil]] = [
         lambda o: named(o, "Deployment", "ml-assets-code")["spec"]["template"]["spec"].pop(
             "automountServiceAccountToken"
         ),
+    ),
+    (
+        rules.without_keys,
+        lambda o: named(o, "ServiceAccount", "ml-assets-orchestrator").pop("imagePullSecrets"),
+    ),
+    (
+        rules.dangling,
+        lambda o: named(o, "ServiceAccount", "default").update(imagePullSecrets=[{"name": "x"}]),
     ),
     (rules.dangling, lambda o: deployment(o).update(serviceAccountName="nobody")),
     (
@@ -218,9 +231,32 @@ def variables_of_the_instance() -> set[str]:
 
 
 def test_the_page_says_how_each_secret_is_made() -> None:
-    logins = {f"ml-assets-{who}-login" for who in ("readers", "operators")}
-    assert all(secret_keys(name) for name in rules.SECRETS - logins)
+    other = {"ml-assets-registry", *(f"ml-assets-{who}-login" for who in ("readers", "operators"))}
+    assert all(secret_keys(name) for name in rules.SECRETS - other)
     assert "OAUTH2_PROXY_COOKIE_SECRET" in secret_keys(r"ml-assets-\$who-login")
+
+
+@pytest.mark.parametrize("overlay", ["production", "helm"])
+def test_a_ui_is_given_what_the_instance_needs_and_no_key_besides(
+    overlay: str,
+) -> None:
+    """A webserver is given what the instance needs: no key that signs releases, none of lakeFS."""
+    found = objects(overlay)
+    servers = [
+        container
+        for name, container in rules.containers(found)
+        if name.startswith(
+            ("dagster-readers-ui/web", "dagster-operators-ui/web", "dagster-webserver")
+        )
+    ]
+    assert len(servers) == 2
+    for server in servers:
+        secrets = [source["secretRef"] for source in server["envFrom"] if "secretRef" in source]
+        assert secrets == [{"name": "ml-assets-ui"}]
+    settings = named(found, "ConfigMap", "ml-assets-settings")["data"]
+    keys = secret_keys("ml-assets-ui")
+    assert set(variables_of_the_instance()) - set(settings) <= keys
+    assert keys - set(variables_of_the_instance()) == {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"}
 
 
 def test_dagster_itself_is_reached_through_the_login_only() -> None:

@@ -16,6 +16,7 @@ MOVE = yaml.safe_load((PROJECT / ".github" / "workflows" / "move.yaml").read_tex
 STEPS = [step["run"] for step in MOVE["jobs"]["move"]["steps"] if "run" in step]
 REGISTRY = "ghcr.io/somebody/ml-assets"
 NEW = {"orchestrator": "sha256:" + "a1" * 32, "training": "sha256:" + "b2" * 32}
+OLD = {"orchestrator": "sha256:" + "c3" * 32, "training": "sha256:" + "d4" * 32}
 NONE = "sha256:" + "0" * 64
 OVERLAYS = ("dev", "staging", "production")
 
@@ -49,11 +50,21 @@ def origin(tmp_path: Path) -> Path:
 
 
 def moved(
-    origin: Path, checkout: Path, overlay: str, digests: dict[str, str]
+    origin: Path,
+    checkout: Path,
+    overlay: str,
+    digests: dict[str, str],
+    commit: str = "",
+    hook: str = "",
 ) -> subprocess.CompletedProcess[str]:
-    """The job `move`, from its checkout to its push."""
+    """The job `move` of a commit (else: of the newest), from its checkout to its push; the hook is
+    run between its commit and that."""
     git(origin.parent, "clone", "--quiet", "--branch=main", str(origin), str(checkout))
-    inputs = {"OVERLAY": overlay, "REPOSITORY": REGISTRY, "GITHUB_SHA": "c0ffee" * 7}
+    between = checkout / ".git" / "hooks" / "post-commit"
+    between.write_text(f"#!/bin/sh\nunset GIT_DIR GIT_INDEX_FILE\n{hook}\n")
+    between.chmod(0o755)
+    commit = commit or git(origin, "rev-parse", "main").strip()
+    inputs = {"OVERLAY": overlay, "REPOSITORY": REGISTRY, "GITHUB_SHA": commit}
     inputs |= {name.upper(): digest for name, digest in digests.items()}
     environment = os.environ | inputs | {"GIT_CONFIG_GLOBAL": os.devnull}
     done = None
@@ -107,6 +118,47 @@ def test_the_same_digest_again_is_no_commit(origin: Path, tmp_path: Path) -> Non
     before = git(origin, "rev-parse", "main")
     assert moved(origin, tmp_path / "two", "dev", NEW).returncode == 0
     assert git(origin, "rev-parse", "main") == before
+
+
+def pushed(origin: Path, file: str) -> str:
+    """A commit of somebody else's."""
+    (origin / file).write_text(file)
+    git(origin, "add", file)
+    git(origin, "commit", "--quiet", "--message", file)
+    return git(origin, "rev-parse", "main").strip()
+
+
+def test_a_commit_that_is_approved_late_does_not_move_an_overlay_back(
+    origin: Path, tmp_path: Path
+) -> None:
+    older = git(origin, "rev-parse", "main").strip()
+    newer = pushed(origin, "newer")
+    assert moved(origin, tmp_path / "newer", "production", NEW, newer).returncode == 0
+    before = git(origin, "rev-parse", "main")
+
+    done = moved(origin, tmp_path / "older", "production", OLD, older)
+    assert done.returncode == 1
+    assert f"production was moved to {newer} already" in done.stdout
+    assert git(origin, "rev-parse", "main") == before
+    assert moved(origin, tmp_path / "staging", "staging", OLD, older).returncode == 0
+    assert moved(origin, tmp_path / "again", "production", OLD, newer).returncode == 0
+
+
+def test_what_was_pushed_meanwhile_is_kept_and_the_move_is_made_on_it(
+    origin: Path, tmp_path: Path
+) -> None:
+    """Even if it is the same overlay, moved by an older commit: git alone could not join them."""
+    older = git(origin, "rev-parse", "main").strip()
+    newer = pushed(origin, "newer")
+    assert moved(origin, tmp_path / "older", "dev", OLD, older).returncode == 0
+    theirs = git(origin, "rev-parse", "main").strip()
+    git(origin, "reset", "--quiet", "--hard", newer)
+    meanwhile = f"git -C {origin} merge --quiet --ff-only {theirs}"
+
+    done = moved(origin, tmp_path / "checkout", "dev", NEW, newer, meanwhile)
+    assert done.returncode == 0, done.stderr
+    assert git(origin, "rev-parse", "main~1").strip() == theirs
+    assert images(origin, "dev") == {f"{REGISTRY}/{name}@{digest}" for name, digest in NEW.items()}
 
 
 @pytest.mark.parametrize(

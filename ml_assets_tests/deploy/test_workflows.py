@@ -1,6 +1,8 @@
 """The workflows of CI: what they may do, what they run, and the way a digest goes. None is run."""
 
+import os
 import re
+import subprocess
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -27,7 +29,12 @@ def problems(workflow: dict[str, Any]) -> list[str]:
     found = [] if workflow.get("permissions") == {} else ["the token may do anything by default"]
     events = workflow.get("on", workflow.get(True, {}))  # YAML 1.1 reads `on` as true
     found += [f"on {event}" for event in events if event in ("pull_request_target", "workflow_run")]
+    group = workflow.get("concurrency", {}).get("group", "github.sha")
+    if "push" in events and "github.sha" not in group:
+        found.append("commits of a branch wait for each other, and all but the newest are dropped")
     for name, job in workflow["jobs"].items():
+        if "environment" in job and "concurrency" in job:
+            found.append(f"{name} holds up others while it waits for its approval")
         written = {scope for scope, may in job.get("permissions", {}).items() if may == "write"}
         found += [f"{name} may write {scope}" for scope in written - MAY_WRITE.get(name, set())]
         if "permissions" not in job:
@@ -57,12 +64,38 @@ def test_a_workflow_keeps_the_rules(name: str) -> None:
         ("run: make test check", "run: make test ${{ github.head_ref }}"),
         ("    permissions:\n      contents: read\n    steps", "    steps"),
         ("      contents: read\n    steps", "      contents: write\n    steps"),
+        ("&& github.ref || github.sha }}", "}} ${{ github.ref }}"),
+        ("    environment:", "    concurrency: move\n    environment:"),
     ],
 )
 def test_a_planted_fault_is_found(was: str, becomes: str) -> None:
-    text = (FOLDER / "release.yaml").read_text()
+    text = (FOLDER / ("release.yaml" if "environment" not in was else "move.yaml")).read_text()
     assert was in text
     assert problems(yaml.safe_load(text.replace(was, becomes))) != []
+
+
+@pytest.mark.parametrize(
+    ("coordinator", "kind", "ends"),
+    [
+        ("QueuedRunCoordinator", "Deployment", 0),
+        ("SyncInMemoryRunCoordinator", "Deployment", 1),
+        ("QueuedRunCoordinator", "RoleBinding", 1),
+    ],
+)
+def test_a_chart_without_a_queue_or_with_rights_of_its_own_fails_the_tests(
+    coordinator: str, kind: str, ends: int, tmp_path: Path
+) -> None:
+    """The step, with a Helm that renders this."""
+    (step,) = [one for one in RELEASE["test"]["steps"] if "helm" in one.get("run", "")]
+    helm = tmp_path / "helm"
+    helm.write_text(f"#!/bin/sh\ncat <<'END'\nkind: {kind}\n  class: \"{coordinator}\"\nEND\n")
+    helm.chmod(0o755)
+    done = subprocess.run(
+        ["bash", "--noprofile", "--norc", "-e", "-c", step["run"]],
+        env={"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", "RUNNER_TEMP": str(tmp_path)},
+        check=False,
+    )
+    assert done.returncode == ends
 
 
 def test_a_digest_goes_from_the_build_to_dev_to_staging_to_production() -> None:

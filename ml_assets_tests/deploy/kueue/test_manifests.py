@@ -1,12 +1,19 @@
-"""deploy/kueue: what a cluster with Kueue is given is what Kueue's own schemas allow."""
+"""deploy/kueue: what a cluster with Kueue is given is what Kueue's own schemas allow, and what its
+queues hand out finds room in the namespace."""
 
 import json
+from collections import defaultdict
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 import yaml
+
+from ml_assets.resources.executor import MOST_STEPS
+from ml_assets_tests.deploy.test_manifests import built, named
+from ml_assets_tests.launch.kubernetes.server import quantities
 
 KUEUE = Path(__file__).parents[3] / "deploy" / "kueue"
 SCHEMAS = {file.stem: json.loads(file.read_text()) for file in KUEUE.glob("schemas/*.json")}
@@ -80,3 +87,20 @@ def test_three_teams_share_128_gpus_and_every_name_leads_somewhere() -> None:
     assert {name.removesuffix("-spot") for name in queues} == {"forecasting", "search", "research"}
     local = of_kind("LocalQueue")
     assert {one["spec"]["clusterQueue"] for one in local.values()} == set(queues)
+
+
+def test_the_namespace_has_room_for_all_that_the_queues_hand_out_and_for_the_runs() -> None:
+    """Kueue does not look at a ResourceQuota: what it admits and that refuses waits for nothing."""
+    asked = defaultdict[str, Decimal](Decimal)
+    for queue in of_kind("ClusterQueue").values():
+        for flavor in queue["spec"]["resourceGroups"][0]["flavors"]:
+            for resource in flavor["resources"]:
+                asked[resource["name"]] += quantities.read(resource["nominalQuota"])
+    instance = yaml.safe_load((KUEUE.parent / "dagster" / "dagster.yaml").read_text())
+    pods = instance["concurrency"]["runs"]["max_concurrent_runs"] * (1 + MOST_STEPS)
+    for name, one in instance["run_launcher"]["config"]["resources"]["requests"].items():
+        asked[name] += pods * quantities.read(one)
+    hard = named(built("overlays/spot"), "ResourceQuota", "ml-assets")["spec"]["hard"]
+    for name, amount in asked.items():
+        assert amount <= quantities.read(hard[f"requests.{name}"]), name
+    assert pods + asked["nvidia.com/gpu"] < quantities.read(hard["pods"])
