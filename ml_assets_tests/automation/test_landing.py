@@ -10,8 +10,6 @@ import dagster as dg
 import pytest
 
 from ml_assets.automation.looks import COULD_NOT
-from ml_assets.automation.sensors import landing
-from ml_assets.definitions import resources
 from ml_assets.automation.sensors import Watch, landing
 from ml_assets.errors import WindowError
 from ml_assets.resources.sources import SourcesResource
@@ -262,24 +260,3 @@ def test_a_table_of_many_partitions_is_taken_in_turn_by_turn_and_the_model_waits
         assert watch.model() == "the model waits until each partition has been looked at"
     with pytest.raises(WindowError, match="no published partition"):  # it is asked about
         found[2].model()
-
-
-def test_a_table_of_many_partitions_is_taken_in_turn_by_turn_and_the_model_waits_for_all(
-    plant: Plant, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr("ml_assets.sources.turns.SECONDS", 0.0)
-    world = plant(5, "{landing: {retrain: true}}")
-    deliveries.move_orders_to_sql(world.folder, world.sources)
-    store, sources = open_snapshots(read_settings().snapshots), resources(read_settings())["sources"]
-    seen: list[tuple[str, int, str]] = []
-    for _ in range(3):
-        watch = landing(world.graph, store, sources, {})
-        orders = [item for item in watch.data.due if item.node.address.source == "orders"]
-        raw = [item for item in orders if item.node.address.stage == "raw_snapshot"]
-        seen.append((watch.seen, len(raw), str(watch.model())))
-    assert [number for _, number, _ in seen] == [3, 4, 5]
-    assert "; 2 partitions of orders wait for their first look" in seen[0][0]
-    assert "; 1 partition of orders wait for their first look" in seen[1][0]
-    assert "first look" not in seen[2][0]
-    waits = "the model of deliveries waits until each partition has been looked at"
-    assert [said == waits for *_, said in seen] == [True, True, False]

@@ -217,26 +217,6 @@ def move_orders_to_sql(folder: Path, sources: Path) -> None:
         connection.executemany(f"INSERT INTO orders VALUES (?, ?, ?, {told})", rows)
 
 
-def move_orders_to_sql(folder: Path, sources: Path) -> None:
-    """The orders that have landed as files are the rows of a table instead."""
-    spec = (folder / "defs.yaml").read_text()
-    table = "kind: sql\n      connection: ORDERS\n      table: orders\n      watermark: ordered_at"
-    files = "kind: files\n      path: orders/{partition}.csv\n      format: csv"
-    (folder / "defs.yaml").write_text(spec.replace(files, table))
-    rows = [
-        line.split(",")
-        for file in sorted((sources / "orders").glob("*.csv"))
-        for line in file.read_text().splitlines()[1:]
-    ]
-    with closing(sqlite3.connect(sources / "orders.db")) as connection, connection:
-        connection.execute(
-            "CREATE TABLE orders"
-            " (\"order\" BIGINT, depot VARCHAR, load REAL, ordered_at DATETIME NOT NULL)"
-        )
-        told = "strftime('%Y-%m-%d %H:%M:%S.000000', ?)"
-        connection.executemany(f"INSERT INTO orders VALUES (?, ?, ?, {told})", rows)
-
-
 def deliver(file: Path, text: str, at: datetime | None = None) -> None:
     """Write a file of ``at``, or of an hour ago: nobody waits for the rest of it."""
     file.write_text(text)
