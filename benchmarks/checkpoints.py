@@ -52,7 +52,9 @@ def seconds(folder: Path, turns: int) -> tuple[list[float], list[float]]:
         optimizer.step()
         request = train_request(folder, data, MODEL, SPEC)
         events = EventWriter(Path(request.output.events), "session", 1, 0)
-        checkpoints = Checkpoints(CheckpointFiles(request, events, ranks.world), ranks)
+        checkpoints = Checkpoints(
+            CheckpointFiles(request, events, ranks.world), ranks, lambda: None
+        )
         waited, stalled = [], []
         for turn in range(turns + 1):
             began = time.monotonic()

@@ -81,7 +81,7 @@ def at_width(width: int, folder: Path, data: Ref, ranks: Ranks) -> float:
     print(f"width_{width}_gpu_memory_peak_mb {torch.cuda.max_memory_allocated() / 1e6:,.0f}")
     tell(f"width_{width}_step_to_plain", statistics.median(ratios), 1.05)
     events = EventWriter(folder / "events.jsonl", "session", 1, 0)
-    checkpoints = Checkpoints(CheckpointFiles(request, events, ranks.world), ranks)
+    checkpoints = Checkpoints(CheckpointFiles(request, events, ranks.world), ranks, lambda: None)
     tell(f"width_{width}_stall_to_save", stall(checkpoints, stepper), 0.15)
     return busy
 

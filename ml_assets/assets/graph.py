@@ -196,8 +196,8 @@ class PipelineGraph:
     def _spec_part(self, stage: str, source: str | None) -> object:
         spec = self.spec
         table = spec.sources.get(source or "")
-        if table is not None:  # how old it may get changes nothing in it
-            table = table.model_copy(update={"freshness": None})
+        if table is not None:  # how old it may get, or is looked at, changes nothing in it
+            table = table.model_copy(update={"freshness": None, "settled": None})
         # what can be predicted does not touch what is trained on
         features = spec.features.model_copy(update={"subject": None})
         # what is made again at the features is not asked of the training set

@@ -1,6 +1,5 @@
 """How a step hands over its result: one record and its files, published together or not at all."""
 
-import hashlib
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,10 +14,11 @@ from ml_assets.errors import StorageError
 from ml_assets.monitoring.statistics import STATISTICS_FILE, TableStatistics
 from ml_assets.monitoring.survey import LabelColumns, survey
 from ml_assets.settings import read_settings
-from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.canonical import canonical_json, digest_of
 from ml_assets.spec.records import InputVersion, StageRecord
 from ml_assets.storage.layout import Address, run_key
-from ml_assets.storage.snapshots import CommitId, Conflict, SnapshotStore
+from ml_assets.storage.objects import file_digest
+from ml_assets.storage.snapshots import CommitId, Conflict, Outcome, SnapshotStore
 from ml_assets.storage.tables import missing_shares, write_table
 
 
@@ -115,8 +115,7 @@ class Draft:
         """The data version that the stage's table will have: the digest of its bytes."""
         file = self._files["data.parquet"]
         assert isinstance(file, Path)
-        with file.open("rb") as content:
-            return hashlib.file_digest(content, "sha256").hexdigest()
+        return file_digest(file)
 
     def text(self, name: str, content: bytes) -> None:
         self._files[name] = content
@@ -127,12 +126,18 @@ class Draft:
             self._removed.append(path)
 
     def keep(self, path: str, frame: pl.DataFrame, key: Sequence[str]) -> None:
-        """Publish one table under a path of its own, with no record: rows that were rejected."""
+        """Publish one table under a path of its own, with no record: rows that were rejected.
+
+        Raises:
+            StorageError: another run kept other rows there meanwhile.
+        """
         self.extra_table("kept.parquet", frame, key)
-        with self.store.open(self.base, self.work.run_key) as workspace:
-            workspace.put(path, Path(self._scratch_name) / "kept.parquet")
+        file = Path(self._scratch_name) / "kept.parquet"
+        work = digest_of([self.work.run_key, file_digest(file)])  # other rows are other work
+        with self.store.open(self.base, work) as workspace:
+            workspace.put(path, file)
             workspace.commit(f"quarantine {self.work.address}", {})
-            workspace.publish()
+            self._require_published(workspace.publish())
 
     def publish(
         self, *, attributes: Mapping[str, Any], data_version: str | None = None
@@ -157,13 +162,16 @@ class Draft:
             workspace.commit(
                 f"{self.work.address}", {"run_key": self.work.run_key, "run": self.work.run}
             )
-            outcome = workspace.publish()
+            commit = self._require_published(workspace.publish())
+        return Published(record, commit)
+
+    def _require_published(self, outcome: Outcome) -> CommitId:
         if isinstance(outcome, Conflict):
             raise StorageError(
                 f"{self.work.address} was published by another run at the same time"
                 f" ({', '.join(outcome.paths[:3])}). Nothing was overwritten; materialize it again."
             )
-        return Published(record, outcome.commit)
+        return outcome.commit
 
     def _record(self, data_version: str, attributes: Mapping[str, Any]) -> StageRecord:
         work = self.work

@@ -21,7 +21,7 @@ from ml_assets.spec.partitions import windows
 from ml_assets.spec.quarantine import RELEASE_REASON, RELEASED_BY, RowsReleased
 from ml_assets.spec.records import StageRecord
 from ml_assets.spec.sources import SourceSpec
-from ml_assets.storage.layout import Address, published_partitions, read_record
+from ml_assets.storage.layout import Address, read_record
 from ml_assets.storage.snapshots import CommitId, SnapshotStore
 from ml_assets.validation.audits import audit_outcome
 from ml_assets.validation.compiled import Audit, audit
@@ -119,10 +119,11 @@ def records_before(
     volume = graph.spec.sources[raw.source or ""].volume
     if volume is None or raw.partition is None:
         return {}
-    published = published_partitions(store, base, raw)
     calendar = [window.key for window in windows(graph.spec.partitions, datetime.now(UTC))]
-    keys = compared_with(raw.partition, list(published), calendar, volume)
-    return {key: published[key] for key in keys}
+    published = [key for key in calendar if store.exists(base, raw.at(key).record)]
+    keys = compared_with(raw.partition, published, calendar, volume)
+    found = {key: read_record(store, base, raw.at(key)) for key in keys}
+    return {key: record for key, record in found.items() if record is not None}
 
 
 def releases(

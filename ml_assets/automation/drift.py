@@ -76,11 +76,12 @@ def drift_tick(
     cursor = Cursor.read(text).keep({DRIFT, MODEL})
     try:
         due = drift_wish(graph, store)
+        held = ""
         if not isinstance(due, str):
             asked = _ask(graph, jobs.drift, due, instance, cursor)
             if isinstance(asked, dg.SensorResult):
                 return asked
-            return skip(asked, cursor.text)
+            due = held = asked  # a report that failed holds up no alarm that stands
         release = champion(read(store, graph.name), graph.spec.release.to)
         report = last_report(store, store.resolve("main"), graph.name)
         begun = trainings(graph, jobs, instance, now - max(retrain.cooldown, DAY))
@@ -89,13 +90,17 @@ def drift_tick(
             return skip(f"{due}; {decided.reason}" if report else due, cursor.text)
         model = _model(graph, store, decided.reason)
         if isinstance(model, str):
-            return skip(f"{decided.reason}; {model}", cursor.keep({DRIFT}).text)
+            return skip(_join(held, decided.reason, model), cursor.keep({DRIFT}).text)
         asked = _ask(graph, jobs.refresh, model, instance, cursor)
         if isinstance(asked, dg.SensorResult):
             return asked
-        return skip(f"{decided.reason}; {asked}", cursor.text)
+        return skip(_join(held, decided.reason, asked), cursor.text)
     except MlAssetsError as error:
         return skip(why_not(error), text)
+
+
+def _join(*said: str) -> str:
+    return "; ".join(filter(None, said))
 
 
 def trainings(

@@ -4,7 +4,7 @@ The cursor holds what was asked for and is still due; a wish that came true is f
 the same one may be asked for again. Losing the cursor costs one repeated attempt, no more.
 """
 
-from collections.abc import Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 import dagster as dg
@@ -140,14 +140,24 @@ def span(wishes: Sequence[Wish]) -> str:
 def _groups(
     fresh: Sequence[tuple[Wish, int]], order: Sequence[str], *, apart: bool
 ) -> list[list[tuple[Wish, int]]]:
-    by_key = {wish.partition: (wish, n) for wish, n in fresh if not wish.model and wish.partition}
-    alone = [[(wish, n)] for wish, n in fresh if wish.model or not wish.partition]
-    keys = sorted(k for k in by_key if k)
-    ranges = [(key, key) for key in keys] if apart else contiguous(keys, order)
+    groups = [[(wish, n)] for wish, n in fresh if wish.model or not wish.partition]
     place = {key: number for number, key in enumerate(order)}
-    return alone + [
-        [by_key[key] for key in order[place[first] : place[last] + 1]] for first, last in ranges
-    ]
+    for by_key in _alike(fresh):
+        keys = sorted(by_key)
+        ranges = [(key, key) for key in keys] if apart else contiguous(keys, order)
+        for first, last in ranges:
+            groups.append([by_key[key] for key in order[place[first] : place[last] + 1]])
+    return groups
+
+
+def _alike(fresh: Sequence[tuple[Wish, int]]) -> Iterable[Mapping[str, tuple[Wish, int]]]:
+    """Wishes for partitions by what is due of each: one range makes the same of all of them."""
+    found: dict[frozenset[str], dict[str, tuple[Wish, int]]] = {}
+    for wish, attempt in fresh:
+        if wish.partition and not wish.model:
+            assets = frozenset(item.node.address.key for item in wish.items)
+            found.setdefault(assets, {})[wish.partition] = (wish, attempt)
+    return found.values()
 
 
 def _selections(

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import dagster as dg
 
 from ml_assets.assets.graph import PipelineGraph
+from ml_assets.assets.raw_snapshot import STAGE as RAW
 from ml_assets.automation.jobs import AssetJob, PipelineJobs
 from ml_assets.automation.looks import why_not
 from ml_assets.automation.requests import Cursor, requests, sort_out
@@ -24,17 +25,19 @@ from ml_assets.automation.wishes import (
     drift_wish,
     model_wish,
 )
-from ml_assets.errors import MlAssetsError
+from ml_assets.errors import MlAssetsError, StoreAway
 from ml_assets.planning.due import (
     Landed,
     calendar,
     data_nodes,
     landed,
     landed_nodes,
+    left_as_read,
     published,
     receipts_published,
     records_by_address,
     under_published_code,
+    with_lost_service,
 )
 from ml_assets.planning.in_flight import AT_WORK, WAITING, mark_dead, name_of, runs_on
 from ml_assets.planning.plan import Plan, plan
@@ -57,6 +60,8 @@ class Watch:
     data: Plan
     model: Callable[[], Wish | str]
     """The model where it is due, else why not; asked only when no data is to be made first."""
+    away: StoreAway | None = None
+    """The online store does not answer: it keeps nothing back, and is told."""
 
 
 Look = Callable[[PipelineGraph, SnapshotStore, SourcesResource, Records], Watch]
@@ -84,8 +89,8 @@ def landing(
     Raises:
         SourceError: a source cannot be read.
     """
-    arrived = landed(graph, sources)
-    nodes = landed_nodes(graph, arrived, records)
+    arrived = landed(graph, sources, records)
+    nodes = under_published_code(landed_nodes(graph, arrived, records), records)
     declared = graph.spec.automation.landing
 
     def model() -> Wish | str:
@@ -95,9 +100,12 @@ def landing(
             return "the model waits until each partition has been looked at"
         return model_wish(graph, store, records, as_of=None, data_only=True)
 
-    landed_now = f"{_in_words(arrived)} landed in the sources of {graph.name}"
-    seen = "; ".join([landed_now, *arrived.waiting])
-    return Watch("landing", seen, plan(under_published_code(nodes, records), records), model)
+    found, away = plan(nodes, records), None
+    try:
+        found = with_lost_service(graph, found, records)
+    except StoreAway as error:
+        away = error
+    return Watch("landing", _in_words(graph, arrived), found, model, away)
 
 
 def code_change(
@@ -116,7 +124,11 @@ def code_change(
         return model_wish(graph, store, records, as_of=as_of, data_only=False)
 
     seen = f"{len(made)} published tables of {graph.name} compared with the present code and spec"
-    return Watch("code change", seen, plan(made, records), model)
+    found = plan(made, records)
+    if any(item.node.address.stage == RAW for item in found.due):
+        there = landed(graph, sources, records)
+        found = plan(left_as_read(there, made, records), records)
+    return Watch("code change", seen, found, model)
 
 
 def tick(
@@ -139,7 +151,10 @@ def tick(
     try:
         records = records_by_address(store, graph.name)
         watch = look(graph, store, sources, records)
-        return _ask(graph, jobs, instance, records, watch, _between(graph, jobs, store), text)
+        asked = _ask(graph, jobs, instance, records, watch, _between(graph, jobs, store), text)
+        if watch.away and not asked.run_requests:
+            return skip(why_not(watch.away), asked.cursor)
+        return asked
     except MlAssetsError as error:
         return skip(why_not(error), text)
 
@@ -247,7 +262,11 @@ def _sensor(
     return evaluate
 
 
-def _in_words(arrived: Landed) -> str:
-    if not arrived.keys:
-        return "all that"
-    return f"{len(arrived.keys)} partitions ({arrived.keys[0]} to {arrived.keys[-1]})"
+def _in_words(graph: PipelineGraph, arrived: Landed) -> str:
+    as_read = frozenset(arrived.as_read)
+    there = [key for key in arrived.keys if key not in as_read]
+    span = f"{len(there)} partitions ({there[0]} to {there[-1]})" if there else "no partition"
+    said = [f"{span if arrived.keys else 'all that'} landed in the sources of {graph.name}"]
+    if as_read:
+        said.append(f"{len(as_read)} more stay as they were read")
+    return "; ".join([*said, *arrived.waiting])

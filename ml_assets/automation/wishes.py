@@ -92,6 +92,7 @@ def _function_wishes(step: DataStep, plan: Plan, records: Records) -> list[Wish]
             if not item.due or any(a in unmade or a not in records for a in node.inputs):
                 continue
             made_from = [node.code_version, _versions(node.inputs, records)]
+            made_from += [node.salt] if node.salt else []
             wishes.append(
                 Wish(
                     _place(step.name, partition),

@@ -5,7 +5,7 @@ fitted to one half of the rows and judged on the other.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import sqrt
 
 import numpy as np
@@ -35,7 +35,7 @@ class Domain:
     bins: tuple[Bins, ...]
     """Without the columns that name the period."""
     reference: Mapping[str | None, pl.DataFrame]
-    """Rows of each training period."""
+    """Rows of each training period that has any."""
     excess: float
     """Highest AUC above one half to expect of a period like those, beyond chance."""
     alpha: float
@@ -56,20 +56,23 @@ class Domain:
             alpha: chance of an alarm on unchanged data.
             floor: the smallest AUC that matters.
         """
-        bare = cls(tuple(bins), reference, 0.0, alpha, floor)
-        periods = list(reference)
+        held = {period: frame for period, frame in reference.items() if len(frame)}
+        bare = cls(tuple(bins), held, 0.0, alpha, floor)
+        periods = list(held)
         if len(periods) < FEWEST_PERIODS or not bins:
             return bare
         every = -(-len(periods) // TESTED_PERIODS)
         roots = [bare._root(period) for period in periods[::every]]
-        return cls(tuple(bins), reference, _prediction(roots, alpha), alpha, floor)
+        return replace(bare, excess=_prediction(roots, alpha))
 
     def judge(self, new: pl.DataFrame, season: pl.DataFrame | None) -> Finding | None:
         """How well new rows are told from training rows; None where there is nothing to tell by."""
-        if not self.bins or len(new) < 2 * _STEPS:
+        if not self.bins or not self.reference or len(new) < 2 * _STEPS:
             return None
         auc, bound = self._against(new, self._sample())
-        beside = self._against(new, evenly(season, ROWS)) if season is not None else None
+        beside = None
+        if season is not None and len(season):
+            beside = self._against(new, evenly(season, ROWS))
         measure = Measure(statistic="auc", value=auc, bound=bound, seasonal=beside)
         return Finding(kind="domain", column=ALL_COLUMNS, measures=(measure,))
 

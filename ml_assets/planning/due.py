@@ -2,8 +2,10 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from ml_assets.assets.graph import SOURCE_STAGES, PipelineGraph
+from ml_assets.assets.raw_snapshot import STAGE as RAW
 from ml_assets.assets.raw_snapshot import receipt_version
 from ml_assets.assets.reads import Reads, feature_reads, table_reads
 from ml_assets.errors import SourceError, counted
@@ -21,28 +23,56 @@ from ml_assets.storage.snapshots import SnapshotStore
 
 @dataclass(frozen=True)
 class Landed:
-    """Which partitions every partitioned source has data for; gaps are kept as gaps."""
+    """The partitions that each partitioned source has, or had when they were read.
+
+    Gaps are kept as gaps. A source that cleans up takes nothing away: what was read is published.
+    """
 
     windows: tuple[PartitionWindow, ...]
     looks: Mapping[str, Looked] = field(default_factory=dict)
     """Source -> what it holds at this moment."""
+    recalled: tuple[str, ...] = ()
+    """Partitions that were bad and are in a source no more: nothing is made of them."""
 
     @property
     def keys(self) -> tuple[str, ...]:
         return tuple(window.key for window in self.windows)
 
+    def holds(self, source: str, partition: str | None) -> bool:
+        """Whether a source has a partition now, and whole."""
+        return partition in self._held[source]
+
+    @property
+    def as_read(self) -> tuple[str, ...]:
+        """Partitions that a source does not have, or not whole, or that are settled there."""
+        cut = [
+            held
+            for name, held in self._held.items()
+            if None not in held and None not in self.looks[name].waiting
+        ]
+        return tuple(key for key in self.keys if not all(key in held for held in cut))
+
+    @cached_property
+    def _held(self) -> Mapping[str, frozenset[str | None]]:
+        return {name: frozenset(looked.keys) for name, looked in self.looks.items()}
+
     @property
     def waiting(self) -> list[str]:
         """What is there and still being written, and what was not looked at, a sentence each."""
-        return [
+        found = [
             f"{name} [{key}] is left for now: {said}" if key else f"{name} is left for now: {said}"
             for name, looked in self.looks.items()
             for key, said in looked.waiting.items()
-        ] + [
+        ]
+        found += [
             f"{counted(len(looked.later), 'partition')} of {name} not looked at yet"
             for name, looked in self.looks.items()
             if looked.later
         ]
+        if self.recalled:
+            said = "recalled and not whole in all sources: deliver again, or lift the recall"
+            found.append(f"{', '.join(self.recalled)} is left: {said}")
+        return found
 
     @property
     def is_all(self) -> bool:
@@ -50,31 +80,60 @@ class Landed:
         return not any({*looked.later}.difference(self.keys) for looked in self.looks.values())
 
 
-def landed(graph: PipelineGraph, sources: SourcesResource) -> Landed:
-    """The partitions for which every partitioned source has data.
+def landed(
+    graph: PipelineGraph, sources: SourcesResource, records: Mapping[Address, StageRecord]
+) -> Landed:
+    """The partitions of which every partitioned source has data, or a snapshot is published.
 
     Raises:
-        SourceError: no partition has all of its sources.
+        SourceError: there is none.
     """
     known = windows(graph.spec.partitions, sources.now())
     looks = {
-        name: sources.look(name, source, known if source.partitioned else None)
+        name: sources.look(name, source, _asked(graph, name, known, records))
         for name, source in graph.spec.sources.items()
     }
-    if not known:
-        return Landed((), looks)
-    keys = {window.key for window in known}
-    for name, source in graph.spec.sources.items():
-        if source.partitioned:
-            keys &= {key for key in looks[name].keys if key is not None}
-    found = Landed(tuple(window for window in known if window.key in keys), looks)
-    if not keys:
+    every = Landed(known, looks)
+    cut = [name for name, source in graph.spec.sources.items() if source.partitioned]
+
+    def gone(window: PartitionWindow) -> list[Address]:
+        return [_raw(graph, name, window.key) for name in cut if not every.holds(name, window.key)]
+
+    ever = [window for window in known if all(raw in records for raw in gone(window))]
+    bad = [w for w in ever if any(RECALLED in records[raw].attributes for raw in gone(w))]
+    found = replace(
+        every,
+        windows=tuple(window for window in ever if window not in bad),
+        recalled=tuple(window.key for window in bad),
+    )
+    if known and not found.windows:
         raise SourceError(
             f"{graph.name}: no partition has data in all of its sources below {sources.root}."
             f" {'; '.join([*found.waiting, ''])}Check ML_ASSETS_SOURCES, or lay out the demo's"
             " world: ml-assets demo"
         )
     return found
+
+
+def _asked(
+    graph: PipelineGraph,
+    name: str,
+    known: Sequence[PartitionWindow],
+    records: Mapping[Address, StageRecord],
+) -> Sequence[PartitionWindow] | None:
+    """The partitions that a source is looked at for: not what was read, is sound, and settled."""
+    source = graph.spec.sources[name]
+    if not source.partitioned:
+        return None
+    if source.settled is None:
+        return known
+    since = SourcesResource.now() - source.settled
+
+    def is_settled(window: PartitionWindow) -> bool:
+        record = records.get(_raw(graph, name, window.key))
+        return window.end <= since and record is not None and RECALLED not in record.attributes
+
+    return [window for window in known if not is_settled(window)]
 
 
 def calendar(graph: PipelineGraph) -> tuple[str, ...]:
@@ -85,8 +144,7 @@ def calendar(graph: PipelineGraph) -> tuple[str, ...]:
 def plan_data(graph: PipelineGraph, store: SnapshotStore, arrived: Landed) -> Plan:
     """The plan of the data stages, from the sources to what is served online."""
     records = records_by_address(store, graph.name)
-    found = plan(data_nodes(graph, arrived, receipts_now(arrived)), records)
-    return _with_lost_service(graph, found, records)
+    return with_lost_service(graph, plan(_nodes(graph, arrived, records), records), records)
 
 
 Receipt = Callable[[str, PartitionWindow | None], InputVersion]
@@ -118,18 +176,37 @@ def landed_nodes(
     graph: PipelineGraph, arrived: Landed, records: Mapping[Address, StageRecord]
 ) -> list[Node]:
     """The data stages of what has landed; a table that is still being written counts as it was."""
-    left = {name for name, looked in arrived.looks.items() if None in looked.waiting}
+    left = {name for name in graph.spec.sources if None in arrived.looks[name].waiting}
+    never_made = {name for name in left if _raw(graph, name, None) not in records}
+    return [
+        node
+        for node in _nodes(graph, arrived, records)
+        if node.address.source not in never_made or node.address.stage not in SOURCE_STAGES
+    ]
+
+
+def _nodes(
+    graph: PipelineGraph, arrived: Landed, records: Mapping[Address, StageRecord]
+) -> list[Node]:
+    """The data stages; what a source does not have, or not whole, stays as it was read."""
     now, then = receipts_now(arrived), receipts_published(graph, records)
 
     def receipt(name: str, span: PartitionWindow | None) -> InputVersion:
-        return (then if name in left else now)(name, span)
+        return (now if arrived.holds(name, span.key if span else None) else then)(name, span)
 
-    never_made = {name for name in left if _raw(graph, name, None) not in records}
-    nodes = data_nodes(graph, arrived, receipt)
+    return left_as_read(arrived, data_nodes(graph, arrived, receipt), records)
+
+
+def left_as_read(
+    arrived: Landed, nodes: Sequence[Node], records: Mapping[Address, StageRecord]
+) -> list[Node]:
+    """The nodes, but that no other code makes a snapshot due that cannot be read again."""
     return [
         node
+        if node.address.stage != RAW
+        or arrived.holds(node.address.source or "", node.address.partition)
+        else _under_published_code(node, records)
         for node in nodes
-        if node.address.source not in never_made or node.address.stage not in SOURCE_STAGES
     ]
 
 
@@ -155,7 +232,7 @@ def receipts_published(graph: PipelineGraph, records: Mapping[Address, StageReco
 
 
 def _raw(graph: PipelineGraph, source: str, partition: str | None) -> Address:
-    return Address(graph.name, "raw_snapshot", source, partition)
+    return Address(graph.name, RAW, source, partition)
 
 
 def data_nodes(graph: PipelineGraph, arrived: Landed, receipt: Receipt) -> list[Node]:
@@ -200,12 +277,12 @@ def under_published_code(
     nodes: Sequence[Node], records: Mapping[Address, StageRecord]
 ) -> list[Node]:
     """The nodes as if no code had changed: what is due then is due because data changed."""
-    return [
-        replace(node, code_version=records[node.address].code_version)
-        if node.address in records
-        else node
-        for node in nodes
-    ]
+    return [_under_published_code(node, records) for node in nodes]
+
+
+def _under_published_code(node: Node, records: Mapping[Address, StageRecord]) -> Node:
+    record = records.get(node.address)
+    return replace(node, code_version=record.code_version) if record else node
 
 
 def records_by_address(store: SnapshotStore, pipeline: str) -> Mapping[Address, StageRecord]:
@@ -236,7 +313,7 @@ def _source_nodes(graph: PipelineGraph, arrived: Landed, receipt: Receipt) -> li
         table_code = graph.code_version("validated_table", name)
         for span in spans:
             key = span.key if span else None
-            raw = Address(graph.name, "raw_snapshot", name, key)
+            raw = Address(graph.name, RAW, name, key)
             table = Address(graph.name, "validated_table", name, key)
             nodes.append(Node(raw, raw_code, fixed=(receipt(name, span),)))
             nodes.append(Node(table, table_code, (raw,)))
@@ -267,17 +344,24 @@ def _online_nodes(graph: PipelineGraph, arrived: Landed) -> list[Node]:
     return [Node(Address(graph.name, name), graph.code_version(name), features)]
 
 
-def _with_lost_service(
+def with_lost_service(
     graph: PipelineGraph, found: Plan, records: Mapping[Address, StageRecord]
 ) -> Plan:
-    """What was served and is not any more is due: the online store is no snapshot store."""
+    """What was served and is not any more is due: the online store is no snapshot store.
+
+    Raises:
+        StoreAway: the online store does not answer.
+    """
     made = records.get(Address(graph.name, "online_features"))
     if graph.spec.online is None or made is None:
         return found
     served = open_online(read_settings().online).current(graph.name)
     if served is not None and served.version == made.data_version:
         return found
-    return found.with_due(address_of_record(made), "the online store serves something else")
+    instead = served.version if served else "nothing"
+    return found.with_due(
+        address_of_record(made), "the online store serves something else", salt=instead
+    )
 
 
 def reader_partitions(graph: PipelineGraph, arrived: Landed, reader: str) -> list[str | None]:

@@ -50,15 +50,19 @@ class Plan:
             )
         )
 
-    def with_due(self, address: Address, reason: str) -> "Plan":
-        """The same, but that one thing is made in any case."""
+    def with_due(self, address: Address, reason: str, salt: str) -> "Plan":
+        """The same, but that one thing is made in any case.
+
+        Args:
+            salt: tells this wish for it from another one, of the same inputs.
+        """
+
+        def wanted(item: Item) -> Item:
+            node = replace(item.node, salt=salt)
+            return Item(node, True, item.reason if item.due else reason)
+
         return Plan(
-            tuple(
-                replace(item, due=True, reason=item.reason if item.due else reason)
-                if item.node.address == address
-                else item
-                for item in self.items
-            )
+            tuple(wanted(item) if item.node.address == address else item for item in self.items)
         )
 
     def due_partitions(self, stages: Iterable[str]) -> tuple[str, ...]:

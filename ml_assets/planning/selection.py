@@ -1,6 +1,6 @@
 """From a plan to runs: what one run makes, in which order, and with which configuration."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -55,7 +55,7 @@ class ModelRun:
 
 
 def data_runs(graph: PipelineGraph, items: Sequence[Item], order: Sequence[str]) -> list[Selection]:
-    """One run for the unpartitioned assets, then one for each range without a gap.
+    """One run for the unpartitioned assets, then one for each range without a gap, of like items.
 
     Args:
         items: what is to be made, all of the same step of the walk (sources, or features).
@@ -63,11 +63,23 @@ def data_runs(graph: PipelineGraph, items: Sequence[Item], order: Sequence[str])
     """
     whole = _keys(graph, [item for item in items if item.node.address.partition is None])
     cut = [item for item in items if item.node.address.partition is not None]
-    partitions = {item.node.address.partition or "" for item in cut}
     runs = [Selection(whole)] if whole else []
-    for span in contiguous(sorted(partitions), order):
-        runs.append(Selection(_keys(graph, cut), partitions=span))
+    for group in alike(cut):
+        partitions = {item.node.address.partition or "" for item in group}
+        for span in contiguous(sorted(partitions), order):
+            runs.append(Selection(_keys(graph, group), partitions=span))
     return runs
+
+
+def alike(items: Sequence[Item]) -> Iterator[list[Item]]:
+    """Partitions of which the same assets are due: a range makes each of its assets throughout,
+    and would read a source again that has a partition no more."""
+    assets: dict[str | None, frozenset[str]] = {}
+    for item in items:
+        address = item.node.address
+        assets[address.partition] = assets.get(address.partition, frozenset()) | {address.key}
+    for together in dict.fromkeys(assets.values()):
+        yield [item for item in items if assets[item.node.address.partition] == together]
 
 
 def model_run(

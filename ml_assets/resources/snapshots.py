@@ -1,7 +1,11 @@
 """Tables, records and the ledger, as a Dagster resource."""
 
+from functools import lru_cache
+from pathlib import Path
+
 import dagster as dg
 
+from ml_assets.settings import LakeFs, Signing, is_lakefs, read_lakefs, read_signing, state_folder
 from ml_assets.storage.snapshots import SnapshotStore
 from ml_assets.storage.stores import open_snapshots
 
@@ -12,4 +16,14 @@ class SnapshotsResource(dg.ConfigurableResource):
     location: str
 
     def store(self) -> SnapshotStore:
+        """The store. A process has one of a server, which remembers what it has read."""
+        if is_lakefs(self.location):
+            return _on_server(self.location, read_lakefs(), read_signing(), state_folder())
         return open_snapshots(self.location)
+
+
+@lru_cache(maxsize=4)
+def _on_server(location: str, server: LakeFs, signing: Signing, state: Path) -> SnapshotStore:
+    """Another server, user, key or folder of keys is another store."""
+    del server, signing, state
+    return open_snapshots(location)

@@ -1,12 +1,12 @@
 """Making the data stages: what fails is set apart, with all that is made from it."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.errors import RunFailed
 from ml_assets.planning.due import calendar
 from ml_assets.planning.plan import Item, Plan
-from ml_assets.planning.selection import Selection, data_runs
+from ml_assets.planning.selection import Selection, alike, data_runs
 from ml_assets.planning.steps import DataStep, data_steps
 from ml_assets.storage.layout import Address
 
@@ -37,7 +37,7 @@ class DataStages:
         for step in data_steps(self._graph):
             while due := self._due(step, plan, stages):
                 before = len(self.failures)
-                for group in _alike(due) if self.failures else [due]:
+                for group in alike(due) if self.failures else [due]:
                     plan = self._runs(group, plan)
                 if len(self.failures) == before:
                     break
@@ -74,16 +74,6 @@ class DataStages:
             if node.address not in self._apart and self._apart.intersection(node.inputs):
                 self._apart.add(node.address)
                 self.left.append(node.address)
-
-
-def _alike(due: Sequence[Item]) -> Iterator[list[Item]]:
-    """Partitions of which the same assets are due: a range makes each of its assets throughout."""
-    assets: dict[str | None, frozenset[str]] = {}
-    for item in due:
-        address = item.node.address
-        assets[address.partition] = assets.get(address.partition, frozenset()) | {address.key}
-    for together in dict.fromkeys(assets.values()):
-        yield [item for item in due if assets[item.node.address.partition] == together]
 
 
 def failure_of(failures: Sequence[RunFailed]) -> RunFailed:

@@ -16,7 +16,7 @@ from ml_assets.errors import EvidenceError, SpecError
 from ml_assets.operations.repair import repair_projection
 from ml_assets.planning.canary import canary_step
 from ml_assets.planning.drift import drift_step
-from ml_assets.planning.due import Landed, landed, plan_data
+from ml_assets.planning.due import Landed, landed, plan_data, records_by_address
 from ml_assets.planning.plan import Plan
 from ml_assets.planning.selection import Selection, model_run
 from ml_assets.registry.records.experiments import Words
@@ -87,7 +87,8 @@ class PipelineRun:
             self.tell(f"run {run_id[:8]} was interrupted; it is marked as failed")
         wanted = STAGES[: STAGES.index(request.through) + 1] if request.through else STAGES
         self._wait_for_others()  # what they make is not planned again
-        arrived = landed(self.graph, self.sources)
+        records = records_by_address(self.store, self.graph.name)
+        arrived = landed(self.graph, self.sources, records)
         for said in arrived.waiting:
             self.tell(f"wait  {said}")
         self._make_data(wanted, arrived)

@@ -91,7 +91,8 @@ def look_at_sql(
     Raises:
         SourceError: the database cannot be used, or the table has other columns than declared.
     """
-    spans = {window.key if window else None: window for window in partitions or [None]}
+    windows = [None] if partitions is None else partitions
+    spans = {window.key if window else None: window for window in windows}
 
     def read(key: Key) -> dict[str, Any]:
         return sql_receipt(name, source, sql_url, spans[key])

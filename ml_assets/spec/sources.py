@@ -4,6 +4,7 @@ from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
+from ml_assets.spec.automation import Duration
 from ml_assets.spec.base import Frozen, Name, unset
 from ml_assets.spec.bounds import FreshnessSpec, VolumeSpec
 from ml_assets.spec.paths import FIELD, PARTITION_FIELD, VERSION_FIELD, inside, source_path
@@ -39,6 +40,8 @@ class _Source(Frozen):
     """A bound on the change from one partition to the next; None: any number of rows."""
     freshness: FreshnessSpec | None = Field(default=None, exclude_if=unset)
     """A bound on the age of the newest row; None: of any age."""
+    settled: Duration | None = Field(default=None, exclude_if=unset)
+    """A partition that was read, and ended so long ago, is not looked at again; None: always."""
 
     @model_validator(mode="after")
     def _columns_exist(self) -> Self:
@@ -51,6 +54,10 @@ class _Source(Frozen):
             raise ValueError(f"after_event {early} tells the rows apart, or when they are known")
         if self.volume and not self.partitioned:
             raise ValueError("volume compares partitions, but partitioned is false: remove it")
+        if self.settled and not self.partitioned:
+            raise ValueError(
+                "settled is the age of a partition, but partitioned is false: remove it"
+            )
         if self.freshness and self.columns.get(self.time_column or "") != "datetime":
             raise ValueError(
                 f"freshness is judged by {self.time_column!r}, which is no declared datetime"

@@ -13,6 +13,7 @@ from ml_assets.errors import StorageError, UntrustedState
 from ml_assets.settings import lakefs_place, read_lakefs
 from ml_assets.storage.lakefs_api import LakeFsApi, Pause, Recorded
 from ml_assets.storage.manifest import MANIFEST, State, unseal
+from ml_assets.storage.remembered import Remembered
 from ml_assets.storage.s3_gateway import S3Gateway
 from ml_assets.storage.snapshots import MAIN, RUN_KEY, CommitId
 from ml_assets.storage.trees import Tree
@@ -21,8 +22,9 @@ from ml_assets.storage.trust import keys_of
 PRESIGNED_BYTES = 5 << 30
 """A larger file goes through the S3 gateway, in parts: S3 takes no more in one request."""
 _SMALL = 1 << 16
-"""Bytes up to which a file that was read is remembered: records are read again and again."""
-_REMEMBERED = 4096
+"""Bytes up to which a file that was read is remembered."""
+_REMEMBERED = 256 << 20
+"""Bytes of them in all: some 70,000 records."""
 ReceivedT = TypeVar("ReceivedT")
 
 
@@ -37,12 +39,13 @@ class LakeFsRepository:
         name, self.branch = lakefs_place(location)
         server = read_lakefs()
         self.location = location
+        self.pause = pause
         self.api = LakeFsApi(server, name, pause)
         self.keys = keys_of(location)
         self._gateway = S3Gateway(server, name)
         self.state = lru_cache(maxsize=64)(self._read_state)
-        self._verified: set[tuple[CommitId, str]] = set()
-        self._small: dict[str, bytes] = {}
+        self._verify = lru_cache(maxsize=4096)(self._verified)
+        self._small = Remembered(_REMEMBERED)
 
     def resolve(self, ref: str) -> CommitId:
         """The commit of ``main`` (our branch), a tag or a commit id, held to its signature."""
@@ -78,21 +81,18 @@ class LakeFsRepository:
     def read_bytes(self, commit: CommitId, path: str) -> bytes:
         """A file's content, held to what was signed."""
         digest, size = self.entry(commit, path)
-        if digest in self._small:
-            return self._small[digest]
+        known = self._small.get(digest)
+        if known is not None:
+            return known
         data = self._received(commit, path, b"".join)
         self._check(commit, path, hashlib.sha256(data).hexdigest())
         if size <= _SMALL:
-            if len(self._small) == _REMEMBERED:
-                self._small.clear()
-            self._small[digest] = data
+            self._small.keep(digest, data)
         return data
 
     def scan(self, commit: CommitId, path: str) -> pl.LazyFrame:
         """A Parquet file through the S3 gateway; read whole once before, to verify it."""
-        if (commit, path) not in self._verified:
-            self._check(commit, path, self._received(commit, path, _digest))
-            self._verified.add((commit, path))
+        self._verify(commit, path)
         return pl.scan_parquet(
             self._gateway.address(commit, path),
             storage_options=self._gateway.options,
@@ -125,6 +125,9 @@ class LakeFsRepository:
             if each.metadata.get(RUN_KEY) == run_key and self.state(each.id).run_key == run_key:
                 return each
         return None
+
+    def _verified(self, commit: CommitId, path: str) -> None:
+        self._check(commit, path, self._received(commit, path, _digest))
 
     def _received(
         self, commit: CommitId, path: str, receive: Callable[[Iterable[bytes]], ReceivedT]

@@ -4,6 +4,7 @@ Whatever answer is lost, the work is published once: it is looked for before any
 """
 
 import contextlib
+import random
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -36,6 +37,9 @@ TIME, BRANCH = "ml_assets_time", "ml_assets_branch"
 _STAMP = "%Y%m%dT%H%M%SZ"
 _ATTEMPTS = 100
 """Of one publish; every one that was lost is somebody else's that got in."""
+_FIRST_WAIT, _LONGEST_WAIT = 0.05, 5.0
+"""Seconds. Between attempts a random part of what doubles up to there: each attempt uploads the
+manifest, and writers that lost together would lose together again."""
 
 
 class LakeFsWorkspace:
@@ -110,7 +114,10 @@ class LakeFsWorkspace:
     def publish(self) -> Outcome:
         if not self._metadata:
             raise ValueError("commit before you publish")
-        for _ in range(_ATTEMPTS):
+        for lost in range(_ATTEMPTS):
+            if lost:
+                longest = min(_FIRST_WAIT * 2**lost, _LONGEST_WAIT)
+                self._repository.pause(random.uniform(0, longest))
             head = self._repository.resolve(MAIN)
             done = self._repository.published_since(self.base, head, self._run_key)
             if done:

@@ -68,6 +68,8 @@ class NotSaved(Stopped):
     """The last checkpoint could not be saved, or none can be read: a full disk, a store away."""
 
     exit_code = EXIT_NOT_SAVED
+    passes: bool = False
+    """The store may answer again: to save once more may do."""
 
 
 class Superseded(Stopped):

@@ -36,10 +36,10 @@ def train(request: TrainRequest, events: EventWriter) -> None:
     torch.set_num_threads(request.world.threads)
     torch.use_deterministic_algorithms(True)
     notice = Notice()
-    folder, schema = open_set(request.data)
     ranks = join()
     watch = Watch(request, ranks)
     try:
+        folder, schema = open_set(request.data)
         network, begun_with = first_values(request, schema)
         stepper = assemble(request, network, folder, schema, ranks)
         expected = calibration.expected(spec, schema.classes, stepper.batches.again)
@@ -47,6 +47,7 @@ def train(request: TrainRequest, events: EventWriter) -> None:
         trainer = Trainer(request, events, ranks, notice, stepper, held_out, expected, watch)
         with trainer.checkpoints.let_go_on_error(), watch.explaining():
             state, stopped = trainer.loop(begun_with)
+            watch.quiet()
             trainer.tracer.close(state.step)
             best = trainer.checkpoints.load_best(stepper.network, stepper.optimizer)
         state = state.model_copy(update={"best": (best,)})
@@ -79,7 +80,7 @@ class Trainer:
         self.spec = self.request.training
         self.steps = self.stepper.steps
         self.files = CheckpointFiles(self.request, self.events, self.ranks.world)
-        self.checkpoints = Checkpoints(self.files, self.ranks)
+        self.checkpoints = Checkpoints(self.files, self.ranks, self.watch.alive)
         self.clock = CheckpointClock(self.spec.checkpoint_minutes)
         self.meter = Meter(self.stepper.network, self.stepper.times)
         self.tracer = Tracer(self.spec.profile, self.ranks.rank, self.events)
@@ -99,9 +100,9 @@ class Trainer:
             done = self._take(state)
             state = state.model_copy(update={"step": state.step + 1, "loss_scale": done.loss_scale})
             self.watch.step_taken(state.step)
-            if self._evaluation_is_due(state.step) or done.notice:
+            if self._evaluation_is_due(state.step):
                 state = self._evaluate(state, done)
-            elif done.checkpoint_due or self._checkpoint_is_due(state.step):
+            elif done.notice or done.checkpoint_due or self._checkpoint_is_due(state.step):
                 self._save(state, {"train_loss": done.loss})
             elif self.meter.silent_long:
                 self._tell(state.step, {**self.meter.live(), **self._of_step(state.step, done)})
@@ -159,11 +160,9 @@ class Trainer:
         measured = {**self.meter.evaluated(), **self._of_step(state.step, done)}
         loss = validation_loss(forward, self.held_out, self.ranks, task, self.expected, alive)
         metrics = {**measured, "validation_loss": loss}
-        # a notice's evaluation is off the schedule: it must not change when training stops
-        if self._evaluation_is_due(state.step):
-            state = state.judged(loss, self.files.name(state.step), self.spec.keep_best)
-            at = Evaluated.of(state.step, first_loss, metrics)
-            state = state.model_copy(update={"history": (*state.history, at)})
+        state = state.judged(loss, self.files.name(state.step), self.spec.keep_best)
+        at = Evaluated.of(state.step, first_loss, metrics)
+        state = state.model_copy(update={"history": (*state.history, at)})
         self.stepper.compare_branches = True
         self._tell(state.step, metrics)
         self.events.fixed_batch(state.step, *fixed_batch(forward, self.held_out, self.ranks, task))

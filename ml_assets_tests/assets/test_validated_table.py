@@ -10,11 +10,16 @@ import dagster as dg
 import polars as pl
 import pytest
 
+from ml_assets.assets.graph import PipelineGraph
+from ml_assets.assets.publish import Draft, Work
+from ml_assets.assets.validated_table import records_before
 from ml_assets.cli.main import main
 from ml_assets.operations.kept_rows import kept_rows
 from ml_assets.operations.tables import read_table
 from ml_assets.settings import read_settings
+from ml_assets.spec.load import load_spec
 from ml_assets.spec.records import StageRecord
+from ml_assets.storage.embedded import EmbeddedStore
 from ml_assets.storage.layout import Address, read_record
 from ml_assets.storage.stores import open_snapshots
 from ml_assets_tests.worlds import deliveries
@@ -212,3 +217,28 @@ def test_the_volume_check_names_the_partition_that_it_compared_with(world: World
         failed.description or ""
     )
     assert failed.metadata["change"].value == "-58.3%"
+
+
+def test_of_the_partitions_before_only_those_that_are_compared_with_are_read(
+    world: World, tmp_path: Path
+) -> None:
+    class Counting(EmbeddedStore):
+        def read_bytes(self, commit: str, path: str) -> bytes:
+            read.append(path)
+            return super().read_bytes(commit, path)
+
+    read: list[str] = []
+    folder = world.pipelines / "deliveries"
+    graph = PipelineGraph(load_spec(folder), folder)
+    store = Counting(tmp_path / "many")
+    raw = Address("deliveries", "raw_snapshot", "orders")
+    weeks = [f"2024-{month:02}-{day:02}" for month, day in ((1, 1), (1, 8), (1, 15), (1, 22))]
+    for number, week in enumerate(weeks):
+        work = Work(raw.at(week), "code", (), "run")
+        with Draft(store, work, store.resolve()) as draft:
+            draft.table(pl.DataFrame({"order": range(number + 1)}), ["order"])
+            draft.publish(attributes={})
+    read.clear()
+    found = records_before(graph, store, store.resolve(), raw.at(weeks[-1]))
+    assert {key: record.rows for key, record in found.items()} == {weeks[-2]: 3}
+    assert read == [raw.at(weeks[-2]).record]

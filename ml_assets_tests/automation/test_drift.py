@@ -90,17 +90,16 @@ def report() -> DriftReport:
     return found
 
 
-def at(world: World, now: datetime) -> dg.SensorResult:
-    """One tick of the drift sensor at another time, with the cursor of the last one."""
+def at(world: World, now: datetime, cursor: str | None = None) -> dg.SensorResult:
+    """One tick of the drift sensor at another time, with this cursor, or that of the last one."""
     graph = world.graph
     declared = graph.spec.drift
     assert declared
     assert declared.retrain
     store = open_snapshots(read_settings().snapshots)
     jobs = pipeline_jobs(graph)
-    return drift_tick(
-        graph, jobs, declared.retrain, world.instance, store, world.cursors.get(SENSOR), now
-    )
+    text = cursor or world.cursors.get(SENSOR)
+    return drift_tick(graph, jobs, declared.retrain, world.instance, store, text, now)
 
 
 def test_the_baseline_is_stored_with_the_release_and_certified(world: World) -> None:
@@ -192,6 +191,29 @@ def test_the_alarm_is_kept_through_cooldown_and_budget(world: World) -> None:
     (request,) = at(world, now + timedelta(hours=25)).run_requests or ()
     assert request.tags["trigger"] == "drift", "after both, the alarm is acted on"
     world.instance.delete_run(earlier)
+
+
+def test_a_report_that_cannot_be_made_holds_up_no_alarm_that_stands(world: World) -> None:
+    spec = world.folder / "defs.yaml"
+    good = spec.read_text()
+    spec.write_text(good.replace("around: 0", "around: 1"))  # the report is due anew
+    now, asked = datetime.now(UTC), at(world, datetime.now(UTC))
+    died: list[str] = []
+    request = next(iter(asked.run_requests or ()))
+    while request.job_name == "deliveries__drift":
+        job = world.defs.resolve_job_def("deliveries__drift")
+        tags = {**request.tags, "dagster/run_key": str(request.run_key)}
+        run = world.instance.create_run_for_job(job, tags=tags)
+        world.instance.report_run_failed(run, "the machine went down")
+        died.append(run.run_id)
+        asked = at(world, now, asked.cursor)
+        request = next(iter(asked.run_requests or ()))
+    assert len(died) == 3
+    assert request.job_name == "deliveries__refresh"
+    assert "drift in" in request.tags["why"]
+    spec.write_text(good)
+    for one in died:
+        world.instance.delete_run(one)
 
 
 def test_the_alarm_trains_a_model_that_says_why_and_then_it_is_quiet(world: World) -> None:

@@ -16,12 +16,15 @@ from ml_assets.resources.sources import SourcesResource
 from ml_assets.runs.reliability import reliability
 from ml_assets.settings import read_settings
 from ml_assets.storage.layout import Address
+from ml_assets.storage.online.open import open_online
+from ml_assets.storage.online.store import Served
 from ml_assets.storage.stores import open_snapshots
 from ml_assets_tests.automation.conftest import World
 from ml_assets_tests.worlds import deliveries
 
 Plant = Callable[[int, str], World]
 LANDING = "{landing: {}}"
+ONLINE = "  online: {entity: [depot], look_back: 1}\n  label: "
 WEEKS = ["2024-01-01", "2024-01-08", "2024-01-15", "2024-01-22"]
 
 
@@ -260,3 +263,77 @@ def test_a_table_of_many_partitions_is_taken_in_turn_by_turn_and_the_model_waits
         assert watch.model() == "the model waits until each partition has been looked at"
     with pytest.raises(WindowError, match="no published partition"):  # it is asked about
         found[2].model()
+
+
+def test_a_source_that_cleans_up_holds_up_nothing_and_is_not_read_again(plant: Plant):
+    world = plant(2, "{landing: {}, on_code_change: true}")
+    world.settle()
+    for file in ("orders/2024-01-01.csv", "orders/2024-01-08.csv", "arrivals/2024-01-08.jsonl"):
+        (world.sources / file).unlink()  # published, and what comes next looks back at it
+    assert (
+        "no partition landed in the sources of deliveries; 2 more stay as they were read"
+        in world.says()
+    )
+    deliveries.land(world.sources, 3)
+    for file in ("orders/2024-01-01.csv", "orders/2024-01-08.csv"):
+        (world.sources / file).unlink()
+    assert world.settle() == ["sources", "table_closed_orders", "features"]
+    assert world.published("feature_set") == WEEKS[1:3]
+    assert world.says().startswith(
+        "1 partitions (2024-01-15 to 2024-01-15) landed in the sources of deliveries;"
+        " 2 more stay as they were read"
+    )
+
+    spec, orders = world.folder / "defs.yaml", world.sources / "orders" / "2024-01-15.csv"
+    text, rows = spec.read_text(), orders.read_text()
+    spec.write_text(text.replace("within: 0.2}", "within: 0.2}\n      settled: 1 day", 1))
+    deliveries.deliver(orders, "".join(rows.splitlines(keepends=True)[:9]))
+    assert "all is published" in world.says()  # so old a partition is not looked at again
+    assert "all is published" in world.says("code_change")  # and to say so is no other code
+    deliveries.deliver(orders, rows)
+
+    spec.write_text(text.replace("within: 0.2", "within: 0.3"))  # reads orders anew
+    asked = world.asks_for("code_change")
+    keys = {request.tags["dagster/asset_partition_range_end"]: request for request in asked}
+    raw = dg.AssetKey(["deliveries", "raw_snapshot", "orders"])
+    assert {week: raw in (r.asset_selection or ()) for week, r in keys.items()} == {
+        "2024-01-08": False,
+        "2024-01-15": True,
+    }
+    assert all(map(world.execute, asked))
+    world.settle("code_change")
+    assert "all is published" in world.says("code_change")
+    assert "all is published" in world.says()
+
+
+def test_what_is_served_no_more_is_served_again_and_a_store_that_is_away_keeps_nothing_back(
+    plant: Plant,
+):
+    world = plant(2, LANDING)
+    spec = world.folder / "defs.yaml"
+    spec.write_text(spec.read_text().replace("  label: ", ONLINE, 1))
+    assert world.settle()[-1] == "online"
+    file = Path(read_settings().online)
+
+    def served() -> str | None:
+        now = open_online(str(file)).current("deliveries")
+        return now.version if now else None
+
+    first = served()
+    assert first
+    file.unlink()  # before a tick has seen that the wish came true
+    (request,) = world.asks_for()
+    assert request.tags["why"] == "online: the online store serves something else"
+    assert world.execute(request)
+    assert served() == first
+    race = Served("deliveries", "another", ("depot",), {"depot": "String"}, 0)
+    open_online(str(file)).serve(race, [])
+    assert world.settle() == ["online"]
+    assert served() == first
+    assert "all is published" in world.says()
+
+    file.write_text("this is no database, and no online store answers from it")
+    assert world.says().startswith(f"{COULD_NOT}The online store {file} cannot be used")
+    deliveries.land(world.sources, 3)
+    (request,) = world.asks_for()
+    assert request.tags["why"] == "sources [2024-01-15]: never made"

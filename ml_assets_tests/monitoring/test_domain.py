@@ -66,6 +66,15 @@ def test_periods_that_differ_by_themselves_raise_the_bound() -> None:
     assert not found.drifted
 
 
+def test_a_period_or_a_season_without_rows_says_nothing(domain: Domain) -> None:
+    draw = np.random.default_rng(7)
+    new = pair(draw, 1000, 0.95)
+    gap: dict[str | None, pl.DataFrame] = {"gap": new.clear()}
+    again = Domain.of(domain.bins, {**domain.reference, **gap}, ALPHA, 0.6)
+    assert again.judge(new, new.clear()) == domain.judge(new, None)
+    assert Domain.of(domain.bins, gap, ALPHA, 0.6).judge(new, None) is None
+
+
 def test_what_is_the_same_has_an_auc_of_one_half() -> None:
     frame = pair(np.random.default_rng(6), 400, 0.0)
     bins = fit_bins(frame, ["x", "y", "z"], ["w"])

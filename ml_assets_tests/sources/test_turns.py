@@ -145,3 +145,14 @@ def test_a_partition_whose_reading_ends_the_process_does_not_keep_the_others_fro
     found, _ = glance(table, memory)
     assert found.keys == ("2024-01-04", *KEYS[-3:])
     assert "2024-01-05" in found.later
+
+
+@pytest.mark.parametrize("remembered", [True, False])
+def test_a_look_for_no_partition_is_not_one_at_the_whole_table(
+    table: str, tmp_path: Path, remembered: bool
+):
+    seen = Seen(tmp_path / "seen.db") if remembered else None
+    with Statements() as statements:
+        found = look("sales", SOURCE, Path("/nowhere"), lambda _: table, [], seen, NOW)
+    assert (found.keys, found.later) == ((), ())
+    assert not any("SELECT sales." in text for text in statements.said)

@@ -1,4 +1,4 @@
-"""A real S3 server on this machine, that answers 503 when it is told to."""
+"""A real S3 server on this machine, that answers with an error when it is told to."""
 
 import logging
 import threading
@@ -40,9 +40,11 @@ class Faults:
     """What it does instead of answering a request."""
 
     failing: int = 0
-    """So many more requests are answered 503; -1: all of them."""
+    """So many more requests are answered with an error; -1: all of them."""
     at: str = ""
     """Only those whose path holds this."""
+    status: str = "503 Slow Down"
+    code: str = "SlowDown"
     requests: list[tuple[str, str]] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -66,8 +68,8 @@ class Faulty:
         if not self._faults.strikes(environ["REQUEST_METHOD"], path):
             return self._app(environ, start_response)
         environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
-        start_response("503 Slow Down", [("Content-Type", "application/xml")])
-        return [b"<Error><Code>SlowDown</Code><Message>later</Message></Error>"]
+        start_response(self._faults.status, [("Content-Type", "application/xml")])
+        return [f"<Error><Code>{self._faults.code}</Code><Message>-</Message></Error>".encode()]
 
 
 @contextmanager

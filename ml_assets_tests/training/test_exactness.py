@@ -134,8 +134,10 @@ def test_a_notice_saves_one_step_on_all_ranks_and_exits_75(
     wait_for_step(first, 5)
     os.killpg(process.pid, signal.SIGTERM)
     process.wait(60)
-    codes = {event.exit_code for event in first.events() if isinstance(event, Failed)}
-    assert codes == {75}
+    failed = [event for event in first.events() if isinstance(event, Failed)]
+    assert {event.exit_code for event in failed} == {75}
+    assert f"step-{failed[0].step:06d}" in newest(first.folder / "checkpoints").uri
+    assert all(step % SPEC.evaluate_every == 0 for step in first.validation_losses())
     again = sessions.attempt("notice", number=2, resume=newest(first.folder / "checkpoints"))
     assert again.run() == 0
     assert again.weights() == whole.weights()

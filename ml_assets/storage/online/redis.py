@@ -49,8 +49,13 @@ class RedisOnline:
         self._failed: type[Exception] = RedisError
 
     def current(self, pipeline: str) -> Served | None:
-        found = self.get(pipeline, ())
-        return found.served if found else None
+        with self._told():
+            named = self._redis.hgetall(_served(pipeline))
+            if not named:
+                return None
+            served = Served.of_json(named["what"])
+            whole = self._redis.hlen(named["hash"]) == served.rows
+        return served if whole else None
 
     def get(self, pipeline: str, entities: Sequence[str]) -> Found | None:
         with self._told():

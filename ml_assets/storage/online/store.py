@@ -58,7 +58,7 @@ class OnlineStore(Protocol):
     """One is for one thread of one process."""
 
     def current(self, pipeline: str) -> Served | None:
-        """What is served; None: nothing yet.
+        """What is served; None: nothing yet, or its rows are lost.
 
         Raises:
             StoreAway: the store does not answer.

@@ -37,6 +37,7 @@ from ml_assets.training.model_folder import write_model
 from ml_assets.training.recovery.heartbeat import Heart
 from ml_assets.training.result import StoppedBy, finish
 from ml_assets.training.rows.arrays import SplitArrays, open_set
+from ml_assets.training.staging.persistence import Patience
 from ml_assets.training.stop import NonFinite, Notice, NotSaved, SavedAfterNotice
 from ml_assets.training.telemetry import memory_peak_mb, milliseconds_since, pace, told
 
@@ -136,7 +137,6 @@ class Grower:
 
     def best(self) -> tuple[Best, Path]:
         """The best checkpoint that is whole, and its files."""
-        self.files.hold()
         held = self.files.first_whole(self.files.best_first(), "next best one")
         if held is None:
             raise StorageError(f"{self.files.store.uri} has no whole checkpoint to choose.")
@@ -218,6 +218,15 @@ class Grower:
         self.events.progress(step, rounds, told("round", step, rounds, metrics))
 
     def _save(self, booster: "Booster", metrics: dict[str, float]) -> None:
+        """Where it is the last one and the store is away, again until that answers."""
+        patience = Patience()
+        self.unsaved = self._tried(booster, metrics)
+        last = self.notice.given or self._lost_patience or self.state.step == self.model.rounds
+        while last and self.unsaved and self.unsaved.passes and patience.wait(self.unsaved):
+            self.unsaved = self._tried(booster, metrics)
+        self.clock.saved()
+
+    def _tried(self, booster: "Booster", metrics: dict[str, float]) -> NotSaved | None:
         began, step, text = time.perf_counter(), self.state.step, trees_as_text(booster).encode()
         try:
             (self.files.draft(step) / TREES).write_bytes(text)
@@ -225,10 +234,8 @@ class Grower:
             took = {"checkpoint_duration_ms": milliseconds_since(began)}
             self.files.seal(self.state, {**metrics, **took}, written)
         except (OSError, StorageError) as error:
-            self.unsaved = self.files.not_saved(step, error, len(text))
-        else:
-            self.unsaved = None
-        self.clock.saved()
+            return self.files.not_saved(step, error, len(text))
+        return None
 
 
 def _losses(env: "CallbackEnv") -> dict[str, float]:

@@ -30,14 +30,31 @@ def agreed(ranks: Ranks, work: Callable[[], T]) -> list[T]:
     Raises:
         MlAssetsError, Stopped, OSError: the work failed on a rank: the first one's error, on all.
     """
-    try:
-        said = _Said(work())
-    except (MlAssetsError, Stopped, OSError) as error:
-        said = _Said(error=error)
     heard: list[_Said | None] = [None] * ranks.world
-    dist.all_gather_object(heard, said, group=ranks.side)
+    dist.all_gather_object(heard, _said(work), group=ranks.side)
     answers = [one for one in heard if one is not None]
     for one in answers:
         if one.error is not None:
             raise one.error
     return [one.value for one in answers]
+
+
+def of_first(ranks: Ranks, work: Callable[[], T]) -> T:
+    """Do the work on the first rank, and hear on all what it came to; see ``agreed``.
+
+    Its words alone travel: gathered, they would be padded for every rank, on every rank.
+    """
+    heard = [_said(work) if ranks.rank == 0 else None]
+    dist.broadcast_object_list(heard, src=0, group=ranks.side)
+    (said,) = heard
+    assert said is not None
+    if said.error is not None:
+        raise said.error
+    return said.value
+
+
+def _said(work: Callable[[], Any]) -> _Said:
+    try:
+        return _Said(work())
+    except (MlAssetsError, Stopped, OSError) as error:
+        return _Said(error=error)

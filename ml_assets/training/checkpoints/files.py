@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ml_assets.errors import StorageError, StoreAway
+from ml_assets.errors import StorageError, StoreAway, StoreRefuses
 from ml_assets.spec.base import Frozen
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.program import CheckpointManifest, File, Ref, TrainRequest
@@ -27,6 +27,7 @@ from ml_assets.storage.objects import bytes_digest, describe
 from ml_assets.training.diagnosis import Evaluated
 from ml_assets.training.events import EventWriter
 from ml_assets.training.loss_scale import LossScale
+from ml_assets.training.staging.persistence import persist
 from ml_assets.training.stop import NotSaved, Superseded
 
 TRAINER = "trainer.json"
@@ -58,7 +59,7 @@ class TrainerState(Frozen):
     loss_scale: LossScale | None = None
     """Of fp16; the other precisions have none."""
     judged_at: int | None = None
-    """Step of the last evaluation that was due; one after a notice is not."""
+    """Step of the last evaluation; a checkpoint between two, or after a notice, is not judged."""
     history: tuple[Evaluated, ...] = ()
     """Every evaluation so far, for the diagnosis at the end."""
 
@@ -118,7 +119,11 @@ class CheckpointFiles:
 
         Raises:
             Superseded: a newer attempt began before this one came so far.
+            StoreAway: nobody can tell, for a quarter of an hour.
         """
+        return persist(self._claimed)
+
+    def _claimed(self) -> list[Found]:
         session, attempt = self.request.session, self.request.attempt
         claim_session(self.store, session, attempt, resume=self.request.resume is not None)
         self.hold()
@@ -139,16 +144,29 @@ class CheckpointFiles:
             )
 
     def best_first(self) -> list[Found]:
-        """What was judged and is whole, by validation loss; the earlier of two equal ones first."""
-        return _best_first(whole_checkpoints(self.store, self.request.session))
+        """What was judged and is whole, by validation loss; the earlier of two equal ones first.
+
+        Raises:
+            Superseded: a newer attempt has the session.
+            StoreAway: see ``claim``.
+        """
+
+        def held() -> list[Found]:
+            self.hold()
+            return _best_first(whole_checkpoints(self.store, self.request.session))
+
+        return persist(held)
 
     def fetch(self, found: Found) -> Path:
-        """A folder with the checkpoint's files.
+        """A folder with the checkpoint's files; the weights for others to read are left there.
 
         Raises:
             StorageError: it is not what its manifest says.
+            StoreAway: see ``claim``.
         """
-        return self.store.fetch(found.name, found.manifest.files)
+        manifest = found.manifest
+        files = [file for file in manifest.files if file.path != manifest.bf16_weights]
+        return persist(lambda: self.store.fetch(found.name, files))
 
     def first_whole(self, candidates: Iterable[Found], instead: str) -> tuple[Found, Path] | None:
         """The first one that is what its manifest says, on this machine; the others are told."""
@@ -231,7 +249,9 @@ class CheckpointFiles:
             f"{said[0].upper()}{said[1:]}, training goes on, and the next save tries again. Free"
             " space, or lower training.keep_last or training.keep_best."
         )
-        return NotSaved(said, step)
+        found = NotSaved(said, step)
+        found.passes = isinstance(why, StoreAway) and not isinstance(why, StoreRefuses)
+        return found
 
     def _retain(self) -> None:
         """Keep the newest and the best whole ones; a half-written one is never counted.

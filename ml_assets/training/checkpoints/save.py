@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import torch
 from torch.distributed.checkpoint.api import CheckpointException
@@ -26,7 +27,7 @@ from torch.optim import Optimizer
 from ml_assets.errors import StorageError, StoreAway
 from ml_assets.spec.program import File
 from ml_assets.storage.checkpoints import Found
-from ml_assets.training.checkpoints.agreement import agreed
+from ml_assets.training.checkpoints.agreement import agreed, of_first
 from ml_assets.training.checkpoints.compression import Planes, pays, whole_size
 from ml_assets.training.checkpoints.files import (
     Best,
@@ -36,12 +37,13 @@ from ml_assets.training.checkpoints.files import (
     read_state,
 )
 from ml_assets.training.checkpoints.read import BF16_WEIGHTS, read_into, write_bf16
-from ml_assets.training.distributed.ranks import Ranks
+from ml_assets.training.distributed.ranks import Ranks, total
 from ml_assets.training.models import Network
+from ml_assets.training.staging.persistence import Patience
 from ml_assets.training.stop import NotSaved, PeerLost, PeerSilent
 from ml_assets.training.telemetry import milliseconds_since
 
-T = TypeVar("T")
+_BETWEEN_BEATS = 1.0
 _LAST_WORD_SECONDS = 30.0
 """How long a save in flight may take to end when training ended in an error."""
 
@@ -52,8 +54,12 @@ class Checkpoints:
 
     files: CheckpointFiles
     ranks: Ranks
+    alive: Callable[[], None]
+    """Called now and then while a save is waited for."""
     _in_flight: Future[NotSaved | None] | None = None
     _unsaved: NotSaved | None = None
+    _again: Callable[[], None] | None = None
+    """Saves once more what was saved last; nothing may have been trained since."""
     _thread: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
     )
@@ -82,24 +88,38 @@ class Checkpoints:
         """
         began = time.perf_counter()
         self.finish()
+        self._again = partial(self.save, network, optimizer, state, metrics)
         model, optim = get_state_dict(network, optimizer)
         staged = self._stager.stage({"model": model, "optimizer": optim})
         durations = {"checkpoint_duration_ms": milliseconds_since(began)}
         self._in_flight = self._thread.submit(self._save, staged, state, {**metrics, **durations})
 
     def finish(self) -> None:
-        """Wait for the save in flight."""
+        """Wait for the save in flight, all in step: one that hangs is noticed as in training."""
         flight, self._in_flight = self._in_flight, None
-        if flight is not None:
-            self._unsaved = flight.result()
+        while flight is not None:
+            wait([flight], _BETWEEN_BEATS)
+            self.alive()
+            done = flight.done()
+            failed = done and flight.exception() is not None
+            waiting, failing = total([float(not done), float(failed)])
+            if failing or not waiting:
+                self._unsaved = flight.result()  # where another failed alone, it comes to an end
+                return
 
     def close(self) -> None:
-        """Wait for the last save.
+        """Wait for the last save; where the store is away, save again until it answers.
 
         Raises:
             NotSaved: it failed.
         """
         self.finish()
+        patience = Patience()
+        while (failed := self._unsaved) is not None and failed.passes and self._again is not None:
+            if not of_first(self.ranks, lambda failed=failed: patience.wait(failed)):
+                break
+            self._again()
+            self.finish()
         self._stager.close()
         if self._unsaved is not None:
             raise self._unsaved
@@ -124,7 +144,7 @@ class Checkpoints:
         """In the thread: from memory to a whole checkpoint, or to one error on all ranks."""
         began, step = time.perf_counter(), state.step
         try:
-            self._on_first(lambda: self.files.draft(step))
+            of_first(self.ranks, lambda: self.files.draft(step))
             agreed(self.ranks, lambda: self.files.store.draft(self.files.name(step)))
             packed = pays(staged)
             self._write(staged, step, packed)
@@ -132,10 +152,10 @@ class Checkpoints:
             files = tuple(file for mine, _ in put for file in mine)
             ratio = _ratio(files, staged) if any(packed for _, packed in put) else None
             metrics = {**metrics, "checkpoint_background_ms": milliseconds_since(began)}
-            self._on_first(lambda: self._seal(state, metrics, Written(files, ratio)))
+            of_first(self.ranks, lambda: self._seal(state, metrics, Written(files, ratio)))
         except (OSError, StorageError) as error:
             why, needed = error, whole_size(staged)
-            return self._on_first(lambda: self.files.not_saved(step, why, needed))
+            return of_first(self.ranks, lambda: self.files.not_saved(step, why, needed))
         finally:
             self._release(self.files.name(step))
         return None
@@ -185,7 +205,7 @@ class Checkpoints:
             Superseded: a newer attempt has the session.
             StoreAway: nobody can tell what is there.
         """
-        found = self._on_first(self.files.claim)
+        found = of_first(self.ranks, self.files.claim)
         with self._first_whole(found, "checkpoint before it") as held:
             if held is None:
                 return None
@@ -208,8 +228,7 @@ class Checkpoints:
             Superseded: a newer attempt has the session.
             StorageError: none is whole.
         """
-        self._on_first(self.files.hold)
-        found = self._on_first(self.files.best_first)
+        found = of_first(self.ranks, self.files.best_first)
         with self._first_whole(found, "next best one") as held:
             if held is None:
                 raise StorageError(f"{self.files.store.uri} has no whole checkpoint to choose.")
@@ -237,11 +256,6 @@ class Checkpoints:
             self._release(one.name)
             return
         yield None
-
-    def _on_first(self, work: Callable[[], T]) -> T:
-        """What the first rank came to, on all of them."""
-        heard = agreed(self.ranks, lambda: work() if self.ranks.rank == 0 else None)
-        return cast(T, heard[0])
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,9 @@ from torch.distributed import distributed_c10d
 from ml_assets.training.stop import PeerLost, peer_trouble
 
 JOIN_SECONDS = 300.0
-"""To find each other, to load, and to take a first step; also what a save may wait for a rank."""
+"""To find each other, and to take a first step."""
+SAVE_SECONDS = 7200.0
+"""How long all may wait in a save or a load for one rank's work: a terabyte takes a while."""
 _TIMEOUT = timedelta(seconds=JOIN_SECONDS)
 
 
@@ -49,6 +51,7 @@ def join() -> Ranks:
         first_line = str(error).partition("\n")[0]
         raise PeerLost(f"the processes did not find each other: {first_line}") from error
     assert isinstance(side, dist.ProcessGroup)
+    distributed_c10d._set_pg_timeout(timedelta(seconds=SAVE_SECONDS), side)
     return Ranks(dist.get_rank(), dist.get_world_size(), side, device)
 
 
@@ -56,7 +59,7 @@ def wait_at_most(seconds: float, ranks: Ranks) -> None:
     """From here on a collective of training fails after so long without a peer.
 
     The group of saves keeps its own: ranks write for different times. A hung peer is noticed by
-    training, which goes on beside the save.
+    training, which goes on beside the save, or waits for it in step.
     """
     for group in list(distributed_c10d._world.pg_map):
         if group is not ranks.side and ranks.world > 1:

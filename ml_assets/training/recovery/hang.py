@@ -19,6 +19,9 @@ from ml_assets.training.distributed.ranks import JOIN_SECONDS, Ranks, wait_at_mo
 from ml_assets.training.recovery.heartbeat import Heart
 from ml_assets.training.stop import PeerLost, PeerSilent, Stopped, peer_trouble
 
+QUIET_SECONDS = 720.0
+"""Patience outside the steps, where ranks are silent while they read and write whole states. The
+launcher takes ten times that for a standstill: as long as a save may wait for a rank."""
 _MEDIAN_STEPS = 20
 _STEPS_REMEMBERED = 64
 
@@ -34,14 +37,15 @@ class Watch:
     def __init__(self, request: TrainRequest, ranks: Ranks) -> None:
         self._least = request.training.hang_timeout_seconds
         self._ranks = ranks
-        self._heart = Heart(request, ranks.rank, JOIN_SECONDS)
+        self._heart = Heart(request, ranks.rank, QUIET_SECONDS)
         self._steps: list[float] = []
         self._taken = 0
         self._since = time.monotonic()
+        self._heart.beat(now=True)  # those of the start before this one are of its steps
 
     def begin(self, step: int) -> None:
         """Training begins, or goes on, at this step."""
-        self._heart.step = step
+        self._heart.patience, self._heart.step = JOIN_SECONDS, step
         self._since = time.monotonic()
         self._heart.beat(now=True)
 
@@ -60,6 +64,11 @@ class Watch:
     def alive(self) -> None:
         """Called now and then by what takes long between two steps."""
         self._heart.beat()
+
+    def quiet(self) -> None:
+        """The steps are over: what comes now may be silent for long."""
+        self._heart.patience = QUIET_SECONDS
+        self._heart.beat(now=True)
 
     @contextmanager
     def explaining(self) -> Iterator[None]:

@@ -1,5 +1,6 @@
 """Asking a store again and again, until a deadline that a notice to stop moves closer."""
 
+import random
 import sys
 import time
 from collections.abc import Callable
@@ -33,26 +34,47 @@ class Deadline:
             time.sleep(min(left, _SLICE))
 
 
-def persist(work: Callable[[], T], deadline: Deadline, patience: float = AWAY_SECONDS) -> T:
+class Patience:
+    """Waits longer and longer between two tries, until its time is over.
+
+    Args:
+        seconds: to ask again; less where the deadline comes before.
+    """
+
+    def __init__(self, seconds: float = AWAY_SECONDS, deadline: Deadline | None = None) -> None:
+        self._deadline = deadline or Deadline()
+        self._until, self._pause = time.monotonic() + seconds, _FIRST_WAIT
+
+    def wait(self, error: Exception) -> bool:
+        """Wait a while, by chance a little less: others ask, too. False: the time is over."""
+        left = min(self._until, self._deadline.at) - time.monotonic()
+        if left <= 0:
+            return False
+        pause = min(left, self._pause * random.uniform(0.5, 1.0))
+        sys.stderr.write(f"[staging] {error} It is asked again in {pause:.1f} s.\n")
+        self._deadline.wait(pause)
+        self._pause = min(2 * self._pause, _LONGEST_WAIT)
+        return True
+
+
+def persist(
+    work: Callable[[], T], deadline: Deadline | None = None, seconds: float = AWAY_SECONDS
+) -> T:
     """What the work comes to, once the store answers.
 
     Args:
-        patience: seconds to ask again; less where the deadline comes before.
+        seconds: see ``Patience``.
 
     Raises:
         StoreRefuses: to ask again is no use.
         StoreAway: it did not answer in time.
     """
-    until, pause = time.monotonic() + patience, _FIRST_WAIT
+    patience = Patience(seconds, deadline)
     while True:
         try:
             return work()
         except StoreRefuses:
             raise
         except StoreAway as error:
-            left = min(until, deadline.at) - time.monotonic()
-            if left <= 0:
+            if not patience.wait(error):
                 raise
-            sys.stderr.write(f"[staging] {error} It is asked again in {min(pause, left):.0f} s.\n")
-            deadline.wait(min(pause, left))
-            pause = min(2 * pause, _LONGEST_WAIT)
