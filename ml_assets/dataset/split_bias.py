@@ -10,6 +10,7 @@ from typing import assert_never
 
 import polars as pl
 
+from ml_assets.errors import quoted
 from ml_assets.spec.leaks import LeakFinding, SplitBias
 from ml_assets.spec.pipeline import FeaturesSpec, LabelSpec
 from ml_assets.spec.program import Split
@@ -102,7 +103,11 @@ class _Spread:
             elif name in self.constants:  # no deviation to measure by: a share instead
                 only = self.constants[name]
                 alike = other.share_of(name, only)
-                yield name, _h(alike, 1.0), f"{only:.3g} in {alike:.1%}, in all of train"
+                yield (
+                    name,
+                    _h(alike, 1.0),
+                    f"{quoted(f'{only:.3g}')} in {alike:.1%}, in all of train",
+                )
             elif mean is not None and deviation:
                 yield name, abs(there - mean) / deviation, f"mean {there:.3g}, {mean:.3g} in train"
             gone, then = other.missing[name], self.missing[name]
@@ -111,7 +116,7 @@ class _Spread:
             there = other.shares[name]
             for word in shares.keys() | there.keys():
                 now, then = there.get(word, 0.0), shares.get(word, 0.0)
-                yield name, _h(now, then), f"{word!r} in {now:.1%}, {then:.1%} in train"
+                yield name, _h(now, then), f"{quoted(repr(word))} in {now:.1%}, {then:.1%} in train"
 
     def share_of(self, name: str, value: float) -> float:
         """The share of a number's values, what is missing left out, that are this one."""

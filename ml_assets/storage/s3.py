@@ -1,9 +1,10 @@
 """S3 as all its users see it: one client, one table of its refusals, and files below an address.
 
 The endpoint and the credentials are boto3's own: AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, ... from the
-environment. boto3 is loaded when the first client is made.
+environment, and AWS_REGION. boto3 is loaded when the first client is made.
 """
 
+import os
 import random
 import threading
 import time
@@ -279,7 +280,9 @@ def client(tries: int | None = None, timeout: float = 60.0) -> Any:
         max_pool_connections=_CONNECTIONS,
     )
     session = boto3.Session()  # the shared one keeps the credentials of its first use
-    return session.client("s3", region_name=session.region_name or "us-east-1", config=config)
+    # boto3 itself reads AWS_DEFAULT_REGION alone
+    region = os.environ.get("AWS_REGION") or session.region_name or "us-east-1"
+    return session.client("s3", region_name=region, config=config)
 
 
 def transfer_config() -> Any:

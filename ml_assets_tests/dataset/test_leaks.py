@@ -132,8 +132,8 @@ def a_flag_of_the_holdout(rows: Rows) -> Rows:
         (a_short_embargo, "split_in_order", "the embargo is 7 days"),
         (copies, "no_shared_rows", "40 of the 480 rows of holdout are in train with the same"),
         (the_answer, "no_target_proxy", "load 1.000: so much of the label"),
-        (another_depot, "splits_alike", "'harbour' in 100.0%, 0.0% in train"),
-        (a_flag_of_the_holdout, "splits_alike", "docks of holdout: 0 in 0.0%, in all of train"),
+        (another_depot, "splits_alike", "«'harbour'» in 100.0%, 0.0% in train"),
+        (a_flag_of_the_holdout, "splits_alike", "docks of holdout: «0» in 0.0%, in all of train"),
     ],
 )
 def test_what_is_planted_trips_its_guard_alone(

@@ -125,7 +125,7 @@ def test_what_is_refused_stays_refused_between_its_turns_until_it_is_mended(
     for _ in range(3):
         found, asked = glance(table, memory)
         assert len(asked) == turns.NEWEST + 1, "nor is it read when it is not its turn"
-        with pytest.raises(SourceError, match="'pieces': 'many' is not int64"):
+        with pytest.raises(SourceError, match="'pieces': «'many'» is not int64"):
             found.receipt("2024-01-01")
     change(table, "UPDATE sales SET pieces = 2 WHERE sold < '2024-01-02'")
     assert glances(table, memory).receipt("2024-01-01")["rows"] == 1
