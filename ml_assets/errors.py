@@ -2,16 +2,36 @@
 
 Policy: an error is a small report - what happened, which object, the value seen, the rule it
 broke, and what to change. Foreign errors stop at the adapter that met them and become one of
-these, cause chained. A message never holds a secret. If callers branch on an outcome, return a
-type instead of raising (see ``storage.snapshots.Published``).
+these, cause chained. A message never holds a secret. What it holds of a row, or of somebody else's
+words, is ``quoted``: people ``outside`` get the message without it. If callers branch on an
+outcome, return a type instead of raising (see ``storage.snapshots.Published``).
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
+
+_QUOTED = re.compile("«[^«»]*»")
+_NOT_SHOWN = "…"
 
 
 def counted(number: int, noun: str) -> str:
     """A number and its noun: 1 mistake, 2 mistakes."""
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def quoted(shown: object) -> str:
+    """A value of a row, or somebody else's words, which may hold one, within a message: «...»."""
+    return f"«{str(shown).replace('«', '‹').replace('»', '›')}»"
+
+
+def outside(message: str) -> str:
+    """A message for people outside: without what is quoted in it, and without all that may be
+    quoted where an end of a quotation was cut off."""
+    told = _QUOTED.sub(_NOT_SHOWN, message)
+    if "»" in told:  # its begin was cut off, so it may be all that came before
+        told = _NOT_SHOWN + told.rpartition("»")[2]
+    begin, cut, _ = told.partition("«")
+    return begin + _NOT_SHOWN if cut else told
 
 
 class MlAssetsError(Exception):

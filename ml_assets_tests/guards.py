@@ -23,6 +23,9 @@ _PICKLERS = {"pickle", "cloudpickle", "dill", "joblib", "shelve", "marshal"}
 _UNPICKLES = "training/checkpoints/metadata.py"
 _RUNS_A_MODULE = "features/function.py"
 _FOR_PIPELINES = {"features", "spec", "resources"}
+_SEE_ROWS = ("sources/", "validation/", "features/", "dataset/")
+_SEE_NO_ROWS = ("sources/s3.py", "sources/seen.py", "validation/contract.py")
+"""Modules of those rooms that meet objects, stamps and the contract's own text."""
 _NAIVE = {"utcnow", "utcfromtimestamp", "today"}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -123,6 +126,26 @@ def prints(package: Path) -> list[str]:
         for call, name in module.calls()
         if name == "print"
     ]
+
+
+def unquoted_words(package: Path) -> list[str]:
+    """Where rows are read, what somebody else's error says is quoted: it may hold a value."""
+    found: list[str] = []
+    for module in modules(package):
+        if not module.path.startswith(_SEE_ROWS) or module.path in _SEE_NO_ROWS:
+            continue
+        calls = [call for call, name in module.calls() if name == "quoted"]
+        safe = {id(part) for call in calls for part in ast.walk(call)}
+        handlers = [n for n in ast.walk(module.tree) if isinstance(n, ast.ExceptHandler) and n.name]
+        for handler in handlers:
+            said = re.compile(rf"^{handler.name}$|\bstr\({handler.name}\)")
+            found += [
+                f"{module.path}:{part.lineno} {ast.unparse(part.value)}"
+                for part in ast.walk(handler)
+                if isinstance(part, ast.FormattedValue) and id(part.value) not in safe
+                if said.search(ast.unparse(part.value))
+            ]
+    return found
 
 
 def naive_times(package: Path) -> list[str]:

@@ -185,6 +185,12 @@ FAULTS = [
     (guards.bare_raises, "runs/a.py", "raise RuntimeError('no')"),
     (guards.bare_raises, "runs/a.py", "raise Exception"),
     (guards.prints, "runs/a.py", "print(1)"),
+    (
+        guards.unquoted_words,
+        "sources/a.py",
+        "try: ...\nexcept A as e:\n    raise B(f'{e} {quoted(e)} {e.strerror}') from e",
+    ),
+    (guards.unquoted_words, "dataset/a.py", "try: ...\nexcept A as e:\n    f'{cut(str(e))}'"),
     (guards.naive_times, "runs/a.py", "datetime.now()"),
     (guards.naive_times, "runs/a.py", "datetime.datetime.utcnow()"),
     (guards.naive_times, "runs/a.py", "datetime.fromtimestamp(0)"),

@@ -1,14 +1,13 @@
 """The whole walk of a small pipeline where training, scores and examinations are Jobs."""
 
-import base64
 import json
-import os
 import shutil
 from pathlib import Path
 
 import pytest
 
 from ml_assets_tests.launch.kubernetes.server import ApiServer
+from ml_assets_tests.storage.s3_rights import PODS, rights_of_pods, secret_of_pods
 from ml_assets_tests.storage.s3_server import BUCKET, SECRET, S3Server, s3_server
 from ml_assets_tests.worlds import irises
 from ml_assets_tests.worlds.world import World
@@ -18,8 +17,8 @@ pytestmark = [pytest.mark.daemon, pytest.mark.timeout(900)]  # a walk, each prog
 
 def world_on(store: S3Server, server: ApiServer, folder: Path) -> World:
     """A home whose programs run in pods."""
-    keys = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
-    data = {key: base64.b64encode(os.environ[key].encode()).decode() for key in keys}
+    store.rights[PODS] = rights_of_pods(f"{BUCKET}/state")
+    data = secret_of_pods(SECRET)
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "ml-assets-training"}}
     server.apply({**secret, "data": data})
     world = World(

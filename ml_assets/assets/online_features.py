@@ -45,7 +45,7 @@ def online_features(graph: PipelineGraph, declared: OnlineSpec) -> dg.AssetsDefi
     def materialize(
         context: dg.AssetExecutionContext, snapshots: SnapshotsResource, online: OnlineResource
     ) -> Iterator[dg.MaterializeResult | dg.AssetCheckResult]:
-        store, shelf = snapshots.store(), online.store()
+        store, shelf = snapshots.store(), online.store(context.instance)
         base = resolve_base(context, store)
         sources = newest_features(graph, store, base, declared)
         inputs = tuple(input_version(require_record(store, base, one), base) for one in sources)

@@ -4,7 +4,7 @@ A cause is seen as long as it lasts, whoever looks and however often: to tell it
 record's business (``operations.alerts.told``).
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 import dagster as dg
@@ -15,21 +15,18 @@ from dagster._core.storage.asset_check_execution_record import (
 )
 
 from ml_assets.automation.beginnings import CHECK as BEGINNINGS
+from ml_assets.automation.failed_runs import Span, failed_runs, span_of, within
 from ml_assets.automation.freshness import CHECK as FRESHNESS
-from ml_assets.automation.looks import blind, error_words
+from ml_assets.automation.looks import blind
 from ml_assets.operations.alerts.message import Cause, Kind
-from ml_assets.planning.in_flight import PIPELINE_TAG, name_of
 from ml_assets.registry.tracking.links import Links
 from ml_assets.spec.automation import duration_text
 
 LAST_EVALUATIONS = 120
 """Of one check: a partition that failed before them and was left so is not told of any more."""
-LAST_RUNS = 200
 DRIFT = "drift_report"
 """Its warnings are alerts too, as are those of freshness: nothing else would act on them."""
 _ANSWERED = {AssetCheckExecutionRecordStatus.SUCCEEDED, AssetCheckExecutionRecordStatus.FAILED}
-_PARTITION = "dagster/partition"
-_RANGE = ("dagster/asset_partition_range_start", "dagster/asset_partition_range_end")
 
 
 def causes_now(
@@ -43,37 +40,42 @@ def causes_now(
             key, limit=LAST_EVALUATIONS, status=_ANSWERED
         )
         explained |= {record.run_id for record in history if _is_told(record)}
-        failed += _failed(instance, history)
+        graph, asset = repository.asset_graph, key.asset_key
+        partitioned = graph.has(asset) and graph.get(asset).is_partitioned
+        failed += _failed(instance, history, partitioned=partitioned)
     return [
         *(_check_cause(record, links) for record in failed),
-        *_run_causes(instance, explained, links),
+        *failed_runs(instance, repository, explained, links),
         *_blind_causes(instance, repository, links),
         *_stale_causes(instance, repository, links, now),
     ]
 
 
 def _failed(
-    instance: dg.DagsterInstance, history: Sequence[AssetCheckExecutionRecord]
+    instance: dg.DagsterInstance, history: Sequence[AssetCheckExecutionRecord], *, partitioned: bool
 ) -> Iterator[AssetCheckExecutionRecord]:
     """Of each partition the newest evaluation, where that is one to tell of."""
     if not any(map(_is_told, history)):
         return
-    seen: set[str | None] = set()
+    newer: list[Span] = []
     for record in history:  # newest first
-        partition = _partition(instance, record)
-        if partition not in seen and _is_told(record):
+        span = _span(instance, record, partitioned=partitioned)
+        if _is_told(record) and not any(within(span, other) for other in newer):
             yield record
-        seen.add(partition)
+        newer.append(span)
 
 
-def _partition(instance: dg.DagsterInstance, record: AssetCheckExecutionRecord) -> str | None:
-    """What an evaluation is about: a run of one partition reports its checks without it."""
+def _span(
+    instance: dg.DagsterInstance, record: AssetCheckExecutionRecord, *, partitioned: bool
+) -> Span:
+    """The partitions that an evaluation is about; empty keys where it is about no single ones.
+
+    A run reports its checks without them: one evaluation for a whole range that passed.
+    """
     if record.partition is not None:
-        return record.partition
-    run = instance.get_run_by_id(record.run_id)
-    tags = run.tags if run else {}
-    first, last = (tags.get(name) for name in _RANGE)
-    return tags.get(_PARTITION) or (first if first == last else None)
+        return record.partition, record.partition
+    run = instance.get_run_by_id(record.run_id) if partitioned else None
+    return span_of(run.tags) if run else ("", "")
 
 
 def _is_told(record: AssetCheckExecutionRecord) -> bool:
@@ -113,53 +115,6 @@ def _kind(key: dg.AssetCheckKey) -> Kind:
 
 def _stage(key: dg.AssetCheckKey) -> str:
     return key.asset_key.path[min(1, len(key.asset_key.path) - 1)]
-
-
-def _run_causes(
-    instance: dg.DagsterInstance, explained: Collection[str], links: Links
-) -> Iterator[Cause]:
-    """Runs that failed, until the same is run again and succeeds."""
-    ended = [dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.SUCCESS]
-    seen: set[str] = set()
-    for run in instance.get_runs(filters=dg.RunsFilter(statuses=ended), limit=LAST_RUNS):
-        same = _work(run)
-        if same in seen:
-            continue
-        seen.add(same)
-        if run.status is dg.DagsterRunStatus.FAILURE and run.run_id not in explained:
-            yield Cause(
-                id=f"run {same}",
-                kind="failed run",
-                pipeline=_pipeline(run),
-                what=f"{name_of(run)} of {run.job_name} failed: {_reason(instance, run)}",
-                link=links.run(run.run_id),
-            )
-
-
-def _work(run: dg.DagsterRun) -> str:
-    """Names what a run was to do: the same for the run that does it again, or what is left of it.
-
-    That is its job and its newest partition; in the asset graph, where all is one job, its assets.
-    """
-    assets = sorted(key.to_user_string() for key in run.asset_selection or ())
-    asked = assets if run.job_name.startswith("__") else []
-    newest = run.tags.get(_PARTITION) or run.tags.get(_RANGE[1], "")
-    return " ".join(filter(None, [run.job_name, newest, *asked]))
-
-
-def _pipeline(run: dg.DagsterRun) -> str:
-    assets = sorted(key.path[0] for key in run.asset_selection or ())
-    return run.tags.get(PIPELINE_TAG) or (assets[0] if assets else run.job_name)
-
-
-def _reason(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str:
-    """Our own error's words, which hold no secret; of any other error its name alone."""
-    for entry in instance.all_logs(run.run_id, of_type=dg.DagsterEventType.STEP_FAILURE):
-        event = entry.dagster_event
-        error = event.step_failure_data.error if event else None
-        if error:
-            return error_words(error, f"step {event.step_key if event else ''}")
-    return "no step of it did; its process was ended, or never began"
 
 
 def _blind_causes(

@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from ml_assets.errors import SpecError
+from ml_assets.errors import SpecError, quoted
 from ml_assets.spec.pipeline import FeaturesSpec, LabelSpec
 from ml_assets.spec.program import CategoricalColumn, LabelScale, NumericColumn, Preprocessing
 
@@ -150,7 +150,7 @@ def _encode_binary(column: pl.Series) -> NDArray[np.float32]:
     numbers = column.cast(pl.Float32)
     if not numbers.is_in([0.0, 1.0]).all():
         raise SpecError(
-            f"The binary label {column.name!r} holds {sorted(set(column.to_list()))[:5]};"
+            f"The binary label {column.name!r} holds {quoted(sorted(set(column.to_list()))[:5])};"
             " expected true and false, or 1 and 0."
         )
     return numbers.to_numpy().astype(np.float32)
@@ -159,7 +159,9 @@ def _encode_binary(column: pl.Series) -> NDArray[np.float32]:
 def _encode_classes(column: pl.Series, label: LabelSpec) -> NDArray[np.int64]:
     unknown = sorted(set(column.cast(pl.String).unique().to_list()) - set(label.classes))
     if unknown:
-        raise SpecError(f"The label {column.name!r} holds {unknown}, which label.classes lacks.")
+        raise SpecError(
+            f"The label {column.name!r} holds {quoted(unknown)}, which label.classes lacks."
+        )
     places = column.cast(pl.String).replace_strict(
         list(label.classes), list(range(len(label.classes))), return_dtype=pl.Int64
     )
@@ -193,7 +195,8 @@ def _numbers(
         rule = "finite" if lowest == -math.inf else f"between {lowest:g} and {highest:g}"
         raise SpecError(
             f"The label {column.name!r}: {wrong.sum()} of {len(values)} values are not {rule}, the"
-            f" first is {values[wrong][0]}. Correct them, or return null where there is no outcome."
+            f" first is {quoted(values[wrong][0])}. Correct them, or return null where there is no"
+            " outcome."
         )
     return values
 

@@ -13,7 +13,7 @@ import polars as pl
 from ml_assets.dataset.shared_rows import find_shared_rows
 from ml_assets.dataset.split_bias import find_bias
 from ml_assets.dataset.target_proxy import find_proxies
-from ml_assets.errors import counted
+from ml_assets.errors import counted, quoted
 from ml_assets.spec.gates import LeakAlarm
 from ml_assets.spec.leaks import LeakFinding, training_set_checks
 from ml_assets.spec.pipeline import PipelineSpec
@@ -87,7 +87,7 @@ def find_shared_keys(rows: Rows, spec: PipelineSpec) -> LeakFinding:
                     named += [str(value) for value in both.head(3).rows()]
                     reasons.append(
                         f"{len(both):,} values of {columns} are in {name} and in {other},"
-                        f" {both.row(0)} for one"
+                        f" {quoted(both.row(0))} for one"
                     )
     said = f"no value of {' or of '.join(str(columns) for columns in apart)} is in two splits"
     if reasons:
@@ -113,14 +113,15 @@ def find_disorder(rows: Rows, column: str, embargo: timedelta) -> LeakFinding:
         least = min(least, first - last)
         if first - last <= timedelta(0):
             reasons.append(
-                f"{name} has a decision at {last}, {other} begins at {first}: a split by time must"
-                " not overlap. Make the feature function return the rows of its window only"
+                f"{name} has a decision at {quoted(last)}, {other} begins at {quoted(first)}: a"
+                " split by time must not overlap. Make the feature function return the rows of its"
+                " window only"
             )
         elif first - last < embargo:
             reasons.append(
-                f"from the last decision of {name}, {last}, to the first of {other}, {first}, are"
-                f" {first - last}; the embargo is {embargo}. Make the feature function return the"
-                " rows of its window only, or set a longer split.embargo"
+                f"from the last decision of {name}, {quoted(last)}, to the first of {other},"
+                f" {quoted(first)}, are {first - last}; the embargo is {embargo}. Make the feature"
+                " function return the rows of its window only, or set a longer split.embargo"
             )
     days = least / timedelta(days=1) if least < timedelta.max else None
     return LeakFinding(

@@ -10,6 +10,7 @@ from typing import assert_never
 
 import polars as pl
 
+from ml_assets.errors import quoted
 from ml_assets.spec.leaks import LeakFinding, SplitBias
 from ml_assets.spec.pipeline import FeaturesSpec, LabelSpec
 from ml_assets.spec.program import Split
@@ -101,7 +102,7 @@ class _Spread:
             there = other.shares[name]
             for word in shares.keys() | there.keys():
                 now, then = there.get(word, 0.0), shares.get(word, 0.0)
-                yield name, _h(now, then), f"{word!r} in {now:.1%}, {then:.1%} in train"
+                yield name, _h(now, then), f"{quoted(repr(word))} in {now:.1%}, {then:.1%} in train"
 
 
 def _h(one: float, other: float) -> float:

@@ -9,7 +9,7 @@ from typing import assert_never
 import numpy as np
 import polars as pl
 
-from ml_assets.errors import SpecError
+from ml_assets.errors import SpecError, quoted
 from ml_assets.spec.pipeline import LabelSpec, PipelineSpec
 from ml_assets.spec.training import Task
 
@@ -143,7 +143,8 @@ def encode_labels(label: LabelSpec, frame: pl.DataFrame) -> np.ndarray:
     if len(wrong):
         raise SpecError(
             f"label.column {label.column!r}: {len(wrong)} of {len(column)} values are not {rule},"
-            f" the first is {wrong[0]!r}; correct label.task, label.classes or the feature function"
+            f" the first is {quoted(repr(wrong[0]))}; correct label.task, label.classes or the"
+            " feature function"
         )
     return (numbers.cast(pl.Int64) if whole else numbers).to_numpy()
 

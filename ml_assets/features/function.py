@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from ml_assets.errors import LeakError, SpecError
+from ml_assets.errors import LeakError, SpecError, quoted
 from ml_assets.features.window import Window
 from ml_assets.spec.pipeline import FeaturesSpec, LabelSpec, PipelineSpec
 from ml_assets.spec.split import groups_of
@@ -115,7 +115,8 @@ def check_keys(frame: pl.DataFrame, key: Sequence[str], what: str) -> None:
     if len(twice):
         example = twice.drop("len").row(0)
         raise SpecError(
-            f"In {what}, {len(twice)} keys {list(key)} are there more than once, {example} for one:"
+            f"In {what}, {len(twice)} keys {list(key)} are there more than once,"
+            f" {quoted(example)} for one:"
             " a join in the function multiplies rows."
         )
 
@@ -129,7 +130,9 @@ def _import(file: Path, module_name: str) -> None:
         exec(compile(file.read_bytes(), file, "exec"), module.__dict__)
     except Exception as error:  # a team's file may raise anything
         del sys.modules[module_name]
-        raise SpecError(f"{file} cannot be imported: {type(error).__name__}: {error}") from error
+        raise SpecError(
+            f"{file} cannot be imported: {type(error).__name__}: {quoted(error)}"
+        ) from error
 
 
 def _suggest(missing: list[str], columns: list[str]) -> str:

@@ -6,7 +6,7 @@ from datetime import datetime
 
 import polars as pl
 
-from ml_assets.errors import counted
+from ml_assets.errors import counted, quoted
 from ml_assets.spec.leaks import LeakFinding
 from ml_assets.spec.pipeline import FeaturesSpec
 
@@ -107,7 +107,7 @@ def cannot_be_made(error: Exception, hidden: Hidden) -> LeakFinding:
     """Where the function fails without the future: on the day of the decision it would as well."""
     said = (
         f"the feature function fails without {hidden}, and would have on the day of the decision:"
-        f" {type(error).__name__}: {error}"
+        f" {type(error).__name__}: {quoted(error)}"
     )
     return _finding(False, None, said, ())
 
@@ -146,6 +146,5 @@ def _told_rows(what: str, keys: pl.DataFrame) -> str:
 
 
 def _told_key(keys: pl.DataFrame) -> str:
-    return (
-        "(" + ", ".join(f"{name} {value}" for name, value in keys.row(0, named=True).items()) + ")"
-    )
+    values = (f"{name} {value}" for name, value in keys.row(0, named=True).items())
+    return quoted(f"({', '.join(values)})")

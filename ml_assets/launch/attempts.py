@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 from ml_assets.errors import MlAssetsError, TrainingInterrupted
@@ -21,6 +22,7 @@ from ml_assets.launch.events import (
 from ml_assets.launch.failure import KINDS, Ending
 from ml_assets.launch.folder import SessionFolder
 from ml_assets.launch.launcher import OnEvent, ShouldStop
+from ml_assets.launch.outage import persist
 from ml_assets.launch.recovery import Budgets, Decision, Ended, next_attempt
 from ml_assets.launch.usage import end_of, held_here, keep_usage, usage_of
 from ml_assets.spec.cluster import ClusterSpec
@@ -36,6 +38,7 @@ from ml_assets.spec.program import (
 from ml_assets.storage.signing import Keys
 
 POLL_SECONDS = 0.1
+T = TypeVar("T")
 ResultT = TypeVar("ResultT", TrainResult, ScoreResult, MeasureResult, SanityResult)
 
 
@@ -97,6 +100,26 @@ class Follower:
         """Whether it was ever told to."""
         self._told = self._told or self.should_stop()
         return self._told
+
+    def persist(self, asked: Callable[[], T], work: Work[Any], attempt: int | None) -> T:
+        """What a store says that may be away for a while.
+
+        Args:
+            asked: may be repeated.
+            attempt: its stream tells that the store is away; None: there was none, so that the
+                store never answered: its address may be wrong, and that is told at once.
+
+        Raises:
+            StoreAway: for too long, or this follower was told to stop.
+        """
+        if attempt is None:
+            return asked()
+
+        def warn(message: str) -> None:
+            append_warning(work.folder.attempt(attempt), work.folder.session, attempt, message)
+            self.pass_on()
+
+        return persist(asked, self.told_to_stop, warn)
 
     def of_attempt(self, number: int) -> list[Event]:
         """What the last attempt told, if that is its number."""
@@ -165,14 +188,14 @@ def _attempts(
     work: Work[ResultT], runner: AttemptRunner, budgets: Budgets, follower: Follower
 ) -> ResultT:
     """Attempts until one has a whole result, or ends for good, or its budget is spent."""
-    world, ended = work.world, list[Ended]()
+    world, ended, last = work.world, list[Ended](), None
     while True:
-        request = runner.adopt(work)
+        request = follower.persist(partial(runner.adopt, work), work, last)
         follower.pass_on()
         if request is None:
             if (done := work.finished()) is not None:  # elsewhere, and now known here
                 return done
-            request = work.request(work.folder.next_attempt(), world)
+            request = follower.persist(partial(_new, work, world), work, last)
             work.folder.begin(request)
         began = datetime.now(UTC)
         ending = runner.run(work, request, follower)
@@ -188,7 +211,7 @@ def _attempts(
         ended.append(
             Ended(request.world, ending.code, ending.then, saved, ending.room, ending.avoid)
         )
-        avoided = avoided_nodes(session_events(work.folder.root))
+        last, avoided = request.attempt, avoided_nodes(session_events(work.folder.root))
         decision = next_attempt(ended, budgets, work.cluster.min_nodes, avoided)
         if done is not None or follower.told_to_stop() or not decision.go_on:
             runner.leave(work)
@@ -199,6 +222,11 @@ def _attempts(
         _warn(work.folder, request, ending, decision)
         follower.pass_on()
         world = decision.world
+
+
+def _new(work: Work[Any], world: World) -> Request:
+    """What another attempt is asked to do."""
+    return work.request(work.folder.next_attempt(), world)
 
 
 def _final(ending: Ending, decision: Decision, *, told_to_stop: bool) -> MlAssetsError:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from ml_assets.errors import MlAssetsError, TrainingFailed, TrainingInterrupted
+from ml_assets.errors import MlAssetsError, TrainingFailed, TrainingInterrupted, quoted
 from ml_assets.spec.endings import codes_in, of_last_start, true_code
 from ml_assets.spec.events import EndKind, Event, Failed
 from ml_assets.spec.program import (
@@ -231,7 +231,8 @@ def _report(attempt: str, meaning: Meaning, said: Failed | None, log: Path, text
     lines = [f"{attempt} stopped: {meaning.what}."]
     if said is not None:
         at = "" if said.step is None else f", step {said.step}"
-        lines.append(f"  It said: {said.reason} (rank {said.rank}{at})")
+        reason = quoted(said.reason) if said.exit_code == EXIT_BUG else said.reason
+        lines.append(f"  It said: {reason} (rank {said.rank}{at})")
     lines.append(f"  What to do: {meaning.remedy}")
     if said is not None and said.detail:
         lines += ["  The end of its traceback:", *_tail(said.detail)]
@@ -242,7 +243,8 @@ def _report(attempt: str, meaning: Meaning, said: Failed | None, log: Path, text
 
 
 def _tail(text: str) -> list[str]:
-    return [f"    {line}" for line in text.splitlines()[-_TAIL_LINES:]] or ["    (empty)"]
+    lines = text.splitlines()[-_TAIL_LINES:] or ["(empty)"]
+    return [f"    {line}" for line in quoted("\n".join(lines)).split("\n")]
 
 
 def _end_of(log: Path) -> str:

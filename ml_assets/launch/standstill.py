@@ -11,6 +11,8 @@ from ml_assets.spec.heartbeat import Heartbeat, heartbeat_file
 _TIMES_PATIENCE = 10
 """A rank notices a hung peer within its patience. What outlasts that by far nobody noticed."""
 _BETWEEN_LOOKS = 1.0
+_NEWS_SECONDS = 60.0
+"""By then what was told meanwhile has come: pods, too, wait before they ask a store again."""
 
 
 class Standstill:
@@ -30,6 +32,10 @@ class Standstill:
         self._looked = float("-inf")
         self._since = clock()
         self._signs: list[object] = []
+
+    def blind(self) -> None:
+        """Nothing can be heard now: silence counts from when it can, and a while after that."""
+        self._since = self._clock() + _NEWS_SECONDS
 
     def noticed(self, told: int) -> str | None:
         """What stands still; None: there was a sign of life, or it may still come.

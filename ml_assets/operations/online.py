@@ -14,7 +14,7 @@ from typing import Any
 
 import polars as pl
 
-from ml_assets.errors import SpecError, StorageError
+from ml_assets.errors import SpecError, StorageError, quoted
 from ml_assets.operations.workplace import open_pipeline
 from ml_assets.registry.release.recalls import require_sound
 from ml_assets.settings import Settings, read_settings
@@ -85,7 +85,8 @@ def unlike_batch(store: OnlineStore, served: Served, rows: pl.DataFrame) -> str:
         return f"version {served.version[:12]} is not the one that is served"
     for (entity, expected), row in zip(batch.items(), found.rows, strict=True):
         if row != expected:
-            return f"{entity} is {row or 'not there'} online and {expected} in the batch"
+            there = quoted(row) if row else "not there"
+            return f"{quoted(entity)} is {there} online and {quoted(expected)} in the batch"
     return ""
 
 

@@ -11,7 +11,7 @@ from random import Random
 import numpy as np
 import polars as pl
 
-from ml_assets.errors import counted
+from ml_assets.errors import counted, quoted
 from ml_assets.features.function import build_features, load_function
 from ml_assets.operations.feature_rows import Tables, keys_of
 from ml_assets.operations.workplace import Workplace
@@ -108,14 +108,14 @@ def difference(batch: pl.DataFrame, again: pl.DataFrame, spec: FeaturesSpec) -> 
         unlike = np.flatnonzero(_differs(left[name], right[name]))
         if unlike.size:
             row = int(unlike[0])
-            then, now = left[name][row], right[name][row]
+            then, now = (quoted(repr(rows[name][row])) for rows in (left, right))
             where = _named(left.select(spec.key), row)
-            return f"{name!r} of {where} is {then!r} in the batch and {now!r} online"
+            return f"{name!r} of {where} is {then} in the batch and {now} online"
     return ""
 
 
 def _named(keys: pl.DataFrame, row: int) -> str:
-    return f"({', '.join(str(value) for value in keys.row(row))})"
+    return quoted(f"({', '.join(str(value) for value in keys.row(row))})")
 
 
 def _differs(one: pl.Series, other: pl.Series) -> np.ndarray:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import polars as pl
 
-from ml_assets.errors import RowsRefused, SourceError
+from ml_assets.errors import RowsRefused, SourceError, quoted
 from ml_assets.sources.csv_text import csv_cells, csv_header, decode, line_of
 from ml_assets.sources.schema import (
     JSON_VALUES,
@@ -168,4 +168,6 @@ def _line(line: str, number: int, where: str) -> Any:
     try:
         return json.loads(line)
     except json.JSONDecodeError as error:
-        raise SourceError(f"its line {number} is not JSON ({error}): {line[:60]!r}.") from error
+        raise SourceError(
+            f"its line {number} is not JSON ({error}): {quoted(repr(line[:60]))}."
+        ) from error

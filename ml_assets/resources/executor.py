@@ -29,8 +29,7 @@ def in_pods(context: dg.InitExecutorContext) -> dg.Executor:
     runs have no image to start a step with. Imported here, for ``dagster_k8s`` takes two seconds
     and a step's own process has no use for it.
     """
-    # the name, for asking with isinstance would import it on a laptop that does not have it
-    if type(context.instance.run_launcher).__name__ != "K8sRunLauncher":
+    if not launches_jobs(context.instance):
         inside = dg.in_process_executor.executor_creation_fn
         assert inside is not None
         return inside(context._replace(executor_config={"retries": {"enabled": {}}}))
@@ -42,3 +41,11 @@ def in_pods(context: dg.InitExecutorContext) -> dg.Executor:
     return create(
         context._replace(executor_config={"retries": {"enabled": {}}, "max_concurrent": most})
     )
+
+
+def launches_jobs(instance: dg.DagsterInstance) -> bool:
+    """Whether runs are Jobs of a cluster: then a step's disk is a pod's, and goes with it.
+
+    By the name, for asking with isinstance would import it on a laptop that does not have it.
+    """
+    return type(instance.run_launcher).__name__ == "K8sRunLauncher"

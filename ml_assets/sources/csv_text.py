@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import polars as pl
 
-from ml_assets.errors import SourceError
+from ml_assets.errors import SourceError, quoted
 from ml_assets.sources.schema import Columns, check_names, from_text
 
 _HEADER_MOST = 1 << 20
@@ -41,8 +41,8 @@ def csv_header(text: str, where: str = "the text") -> list[str]:
         header = next(csv.reader(io.StringIO(begin, newline="")), [])
     except csv.Error as error:
         raise SourceError(
-            f"{where} has no CSV header: {error}. The names of the columns are expected in the"
-            " first line."
+            f"{where} has no CSV header: {quoted(error)}. The names of the columns are expected in"
+            " the first line."
         ) from error
     if len(text) > len(begin) and "\n" not in begin and "\r" not in begin:
         raise SourceError(
@@ -65,7 +65,7 @@ def csv_cells(text: str, null_values: Sequence[str], where: str) -> pl.DataFrame
         )
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         _check_widths(text, width, where)
-        said = (str(error).splitlines() or ["it cannot be parsed"])[0]
+        said = quoted((str(error).splitlines() or ["it cannot be parsed"])[0])
         raise SourceError(f"{where} is not CSV: {said}. Look for an unclosed quote.") from error
     if raw.width != width:
         _check_widths(text, width, where)
@@ -124,4 +124,5 @@ def _check_widths(text: str, width: int, where: str) -> None:
                     " whole."
                 )
     except csv.Error as error:
-        raise SourceError(f"{where} is not CSV: {error}. Look for an unclosed quote.") from error
+        said = f"{where} is not CSV: {quoted(error)}. Look for an unclosed quote."
+        raise SourceError(said) from error

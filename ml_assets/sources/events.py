@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 import polars as pl
 
-from ml_assets.errors import SourceError
+from ml_assets.errors import SourceError, quoted
 from ml_assets.sources.places import MOST_BYTES
 from ml_assets.sources.schema import JSON_VALUES, TYPES, Columns, check_names, from_values
 
@@ -86,8 +86,8 @@ def _parse_line(line: bytes, where: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:  # JSON's and Unicode's are ValueErrors
         shown = line[:60].decode("utf-8", "replace")
         raise SourceError(
-            f"{where} is not valid JSON ({error}): {shown!r}. One whole JSON object is expected on"
-            " each line; was the file cut off?"
+            f"{where} is not valid JSON: {quoted(f'{error}, {shown!r}')}. One whole JSON object is"
+            " expected on each line; was the file cut off?"
         ) from error
     if not isinstance(event, dict):
         raise SourceError(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from ml_assets.errors import SourceError
+from ml_assets.errors import SourceError, quoted
 from ml_assets.sources.places import MOST_BYTES
 from ml_assets.sources.schema import Columns, check_names, from_typed
 from ml_assets.sources.unpack import allowed
@@ -49,7 +49,7 @@ def parse_parquet(
         _check_text(table, len(content), where, bound)
         frame = _frame(table)
     except (*_ARROW_ERRORS, pa.ArrowException, pl.exceptions.PolarsError) as error:
-        said = (str(error).splitlines() or [type(error).__name__])[0]
+        said = quoted((str(error).splitlines() or [type(error).__name__])[0])
         raise SourceError(
             f"{where} is not a whole Parquet file: {said}. Deliver it again."
         ) from error

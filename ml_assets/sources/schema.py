@@ -16,7 +16,7 @@ from typing import Any
 
 import polars as pl
 
-from ml_assets.errors import SchemaChanged, SourceError
+from ml_assets.errors import SchemaChanged, SourceError, quoted
 from ml_assets.sources.schema_change import changes_in_words, column_changes, note_columns
 from ml_assets.spec.sources import DType
 
@@ -101,7 +101,7 @@ def name_problems(found: Sequence[str], declared: Columns) -> list[str]:
     problems: list[str] = []
     for name in missing:
         close = difflib.get_close_matches(name, compared, n=1)
-        hint = f"; the unknown column {close[0]!r} is close: was it renamed?" if close else ""
+        hint = f"; the unknown column {_shown(close[0])} is close: was it renamed?" if close else ""
         problems.append(f"column {name!r} is declared but not there{hint}")
     for name in unknown:
         candidates = (missing or list(declared)) if name in compared else []
@@ -235,7 +235,8 @@ def type_typed(frame: pl.DataFrame, declared: Columns) -> tuple[pl.DataFrame, li
         typed = frame.select(casts)
     except pl.exceptions.PolarsError as error:
         said = (str(error).splitlines() or ["it cannot be converted"])[0]
-        return frame.clear().select(casts), [*problems, f"a value is beyond its type: {said}"]
+        problems.append(f"a value is beyond its type: {quoted(said)}")
+        return frame.clear().select(casts), problems
     endless = [name for name, dtype in typed.schema.items() if dtype.is_float()]
     bad = [(typed[name].is_infinite().fill_null(False), name) for name in endless]
     infinite = [_first_bad(where, typed[name], name) for where, name in bad if where.any()]
@@ -362,10 +363,13 @@ def _sentence(bad: _Bad, dtype: DType, place: Place) -> str:
 
 
 def _shown(value: object) -> str:
-    """A value as a message shows it: no longer than a person reads."""
+    """A value, or a name that is not declared, as a message quotes it: as long as a person reads.
+
+    Of a file without a header, the names of the columns are values of its first row.
+    """
     whole = isinstance(value, str) and len(value) > _LONG_NAME
     shown = repr(str(value)[:_LONG_NAME] if whole else value)
-    return shown if len(shown) <= 60 else f"{shown[:57]}..."
+    return quoted(shown if len(shown) <= 60 else f"{shown[:57]}...")
 
 
 def listed(lines: Sequence[str]) -> str:

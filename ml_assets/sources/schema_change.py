@@ -4,6 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+from ml_assets.errors import quoted
+
 _NOTED: ContextVar[list[tuple[str, ...]] | None] = ContextVar("noted columns", default=None)
 
 _SHOWN = 10
@@ -47,8 +49,15 @@ def column_changes(found: Sequence[str], declared: Sequence[str]) -> dict[str, t
 
 
 def changes_in_words(changes: Mapping[str, Sequence[str]]) -> str:
-    """``added: gust; removed: wind, rain``; of many columns the first ones and how many more."""
-    return "; ".join(f"{kind}: {_shown(names)}" for kind, names in changes.items())
+    """``added: gust; removed: wind, rain``; of many columns the first ones and how many more.
+
+    Added names are quoted: a file without a header has values of its first row for names.
+    """
+    told = {
+        kind: list(map(quoted, names)) if kind == "added" else names
+        for kind, names in changes.items()
+    }
+    return "; ".join(f"{kind}: {_shown(names)}" for kind, names in told.items())
 
 
 def _shown(names: Sequence[str]) -> str:

@@ -15,7 +15,7 @@ from urllib.parse import quote, quote_plus
 
 import polars as pl
 
-from ml_assets.errors import SourceError
+from ml_assets.errors import SourceError, quoted
 from ml_assets.sources.look import Key, Looked
 from ml_assets.sources.schema import SQL_VALUES, Reading, check_names, from_values
 from ml_assets.sources.seen import Seen
@@ -138,16 +138,18 @@ def _open(name: str, source: SqlSource, sql_url: SqlUrl) -> Iterator[_Database]:
         engine = sa.create_engine(url, poolclass=sa.pool.NullPool)
     except (exc.NoSuchModuleError, ModuleNotFoundError) as error:
         raise SourceError(
-            f"{title} needs a driver that is not installed ({_scrub(str(error), url)})."
-            " Install it, or write a URL for a driver that is."
+            f"{title} needs a driver that is not installed"
+            f" ({quoted(_scrub(str(error), url))}). Install it, or write a URL for a driver"
+            " that is."
         ) from None
     try:
         with engine.connect() as connection:
             yield _Database(connection, title)
     except (exc.SQLAlchemyError, ValueError) as error:
         reason = str(getattr(error, "orig", None) or error)
+        said = quoted(_scrub(reason.splitlines()[0], url))
         raise SourceError(
-            f"{title} could not be read: {_scrub(reason.splitlines()[0], url)}. Check {setting},"
+            f"{title} could not be read: {said}. Check {setting},"
             " that the server runs, and that this user may read the table."
         ) from (error if _scrub(str(error), url) == str(error) else None)
     finally:
@@ -238,8 +240,8 @@ def _check_range(
     if outside.height:
         raise SourceError(
             f"{title}: asked for {_span(source, window)}, the database also gave"
-            f" {outside[source.watermark][0]}. Its times are text that does not sort by time: store"
-            " them as 'YYYY-MM-DD HH:MM:SS.ffffff' in UTC."
+            f" {quoted(outside[source.watermark][0])}. Its times are text that does not sort by"
+            " time: store them as 'YYYY-MM-DD HH:MM:SS.ffffff' in UTC."
         )
 
 

@@ -4,7 +4,7 @@ import gzip
 import io
 import zlib
 
-from ml_assets.errors import SourceError
+from ml_assets.errors import SourceError, quoted
 from ml_assets.sources.places import CHUNK, MOST_BYTES
 
 RATIO = 100
@@ -51,5 +51,7 @@ def unpacked(content: bytes, path: str, where: str, most: int = MOST_BYTES) -> b
             f"{where} is cut off: its gzip does not end. Deliver it again, whole."
         ) from error
     except (gzip.BadGzipFile, zlib.error) as error:
-        raise SourceError(f"{where} is not whole gzip: {error}. Deliver it again.") from error
+        raise SourceError(
+            f"{where} is not whole gzip: {quoted(error)}. Deliver it again."
+        ) from error
     return b"".join(parts)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from pydantic import ValidationError
 
-from ml_assets.errors import StorageError
+from ml_assets.errors import StorageError, quoted
 from ml_assets.spec.canonical import digest_of
 from ml_assets.spec.records import InputVersion, StageRecord
 from ml_assets.storage.snapshots import CommitId, SnapshotStore
@@ -117,6 +117,6 @@ def _parse(store: SnapshotStore, commit: CommitId, path: str) -> StageRecord:
         return StageRecord.model_validate_json(store.read_bytes(commit, path))
     except ValidationError as error:
         raise StorageError(
-            f"The record {path} at commit {commit[:12]} cannot be read: {error}."
+            f"The record {path} at commit {commit[:12]} cannot be read: {quoted(error)}."
             " It was written by another version; make the asset again."
         ) from error

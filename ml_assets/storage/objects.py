@@ -171,13 +171,19 @@ def stays_below(name: str) -> bool:
     return bool(plain) and not inner.is_absolute() and ".." not in inner.parts
 
 
-def write_whole(file: Path, data: bytes) -> None:
-    """Write a file by rename: it is there whole, or not at all."""
+def write_whole(file: Path, data: bytes, *, durable: bool = True) -> None:
+    """Write a file by rename: it is there whole, or not at all.
+
+    Args:
+        durable: it outlasts a power failure, which takes a moment of the disk; False: what is
+            written again in a few seconds anyway.
+    """
     draft = file.with_name(f".{file.name}.{uuid.uuid4().hex}")
     with draft.open("wb") as handle:
         handle.write(data)
-        handle.flush()
-        os.fsync(handle.fileno())
+        if durable:
+            handle.flush()
+            os.fsync(handle.fileno())
     os.replace(draft, file)
 
 

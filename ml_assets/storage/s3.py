@@ -1,20 +1,26 @@
 """S3 as all its users see it: one client, one table of its refusals, and files below an address.
 
 The endpoint and the credentials are boto3's own: AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, ... from the
-environment. boto3 is loaded when the first client is made.
+environment, and AWS_REGION. boto3 is loaded when the first client is made.
 """
 
+import os
+import random
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from ml_assets.errors import SettingsError, StorageError, StoreAway, StoreRefuses
 
+AskedT = TypeVar("AskedT")
+ToldT = TypeVar("ToldT")
 S3_SCHEME = "s3://"
 INSTALL_S3 = (
     "pip install -c requirements.lock -e '.[s3]' in the project's folder, or"
@@ -26,8 +32,13 @@ PART_BYTES = 16 << 20
 """Larger files go up in parts of this size, each tried again by itself."""
 _STREAMS = 4
 _CONNECTIONS = 32
+_SIDE_BY_SIDE, _AHEAD = 16, 64
 _MISSING = {"404", "NoSuchKey"}
-_THERE = {"412", "PreconditionFailed", "ConditionalRequestConflict"}
+_THERE = {"412", "PreconditionFailed"}
+_UNDECIDED = {*_THERE, "ConditionalRequestConflict"}
+"""It was there and is gone, or another write of it is under way."""
+_CONFLICT_SECONDS = 0.1
+"""To wait until that is decided; twice as long after each try."""
 _ADDRESS = "Create it, or correct the address (ML_ASSETS_OBJECTS or ML_ASSETS_CHECKPOINTS)."
 # what S3 answers -> what it means, and what to do; asking again would change none of it
 CREDENTIAL_REFUSALS = {
@@ -139,18 +150,26 @@ class S3Place:
     def write_new(self, name: str, data: bytes) -> bool:
         """Whole at once, unless there is one; False: there is another one, which stays.
 
-        A request whose answer was lost is tried again: what then lies there is our own.
+        A request whose answer was lost is tried again: what then lies there is our own. One that
+        meets another write of the same name, which may be that lost one, is asked again:
+        https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-writes.html
         """
         from botocore.exceptions import ClientError
 
+        tries = 0
         with told(self.uri):
-            try:
-                key = self._prefix + name
-                self._s3.put_object(Bucket=self._bucket, Key=key, Body=data, IfNoneMatch="*")
-            except ClientError as error:
-                if code_of(error) not in _THERE:
-                    raise
-                return self.read(name) == data
+            while True:
+                try:
+                    key = self._prefix + name
+                    self._s3.put_object(Bucket=self._bucket, Key=key, Body=data, IfNoneMatch="*")
+                    break
+                except ClientError as error:
+                    code, tries = code_of(error), tries + 1
+                    if code in _THERE and (there := self.read(name)) is not None:
+                        return there == data
+                    if code not in _UNDECIDED or tries == TRIES:
+                        raise
+                time.sleep(_CONFLICT_SECONDS * 2**tries * random.uniform(0.5, 1.0))
         self.moved.add(len(data))
         return True
 
@@ -261,7 +280,9 @@ def client(tries: int | None = None, timeout: float = 60.0) -> Any:
         max_pool_connections=_CONNECTIONS,
     )
     session = boto3.Session()  # the shared one keeps the credentials of its first use
-    return session.client("s3", region_name=session.region_name or "us-east-1", config=config)
+    # boto3 itself reads AWS_DEFAULT_REGION alone
+    region = os.environ.get("AWS_REGION") or session.region_name or "us-east-1"
+    return session.client("s3", region_name=region, config=config)
 
 
 def transfer_config() -> Any:
@@ -271,6 +292,19 @@ def transfer_config() -> Any:
     return TransferConfig(
         multipart_threshold=PART_BYTES, multipart_chunksize=PART_BYTES, max_concurrency=_STREAMS
     )
+
+
+def side_by_side(ask: Callable[[AskedT], ToldT], each: Sequence[AskedT]) -> Iterator[ToldT]:
+    """What a small request comes to for each, in their order: some at a time, and few ahead.
+
+    An error ends it where it would have come, were they asked one after the other.
+    """
+    pool = ThreadPoolExecutor(_SIDE_BY_SIDE, "s3")
+    try:
+        for begin in range(0, len(each), _AHEAD):
+            yield from pool.map(ask, each[begin : begin + _AHEAD])
+    finally:  # who is interrupted does not wait for answers
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def objects_below(s3: Any, bucket: str, prefix: str, **more: str) -> Iterator[dict[str, Any]]:

@@ -30,7 +30,12 @@ from ml_assets.spec.program import (
 from ml_assets.spec.training import LightGbm
 from ml_assets.training.diagnosis import LESS_MEMORY, is_out_of_memory
 from ml_assets.training.events import EventWriter
-from ml_assets.training.recovery.generation import failures, generation, standing_verdict
+from ml_assets.training.recovery.generation import (
+    failures,
+    generation,
+    ranks_here,
+    standing_verdict,
+)
 from ml_assets.training.recovery.orphans import die_with_parent
 from ml_assets.training.stop import Stopped
 
@@ -60,7 +65,7 @@ def _run(request: Request) -> int:
     rank = int(os.environ.get("RANK", "0"))
     if generation() > 0:
         told = failures(Path(request.output.events))
-        verdict = standing_verdict(told, int(os.environ["WORLD_SIZE"]))
+        verdict = standing_verdict(told, int(os.environ["WORLD_SIZE"]), ranks_here())
         if verdict is not None:
             return verdict
     events = EventWriter(Path(request.output.events), request.session, request.attempt, rank)

@@ -16,7 +16,7 @@ from typing import Any
 
 import polars as pl
 
-from ml_assets.errors import ContractError
+from ml_assets.errors import ContractError, quoted
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.validation.conditions import where
 from ml_assets.validation.contract import Contract, Expectation, columns_of
@@ -119,7 +119,7 @@ def _judged(expectation: Expectation, found: Any, rows: pl.Series, height: int) 
     indices = result.get("unexpected_index_list")
     if indices is None:
         observed = _plain(result.get("observed_value"))
-        said = f"{_title(expectation)}; observed: {observed}"
+        said = f"{_title(expectation)}; observed: {quoted(observed)}"
         return Judged(whole_result(expectation, Verdict(passed, observed, said)), None)
     broken = rows.gather(indices) if indices else rows.clear()
     mask = pl.Series("broken", [False]).new_from_index(0, height).scatter(broken, True)
@@ -147,8 +147,8 @@ def _refuse_errors(expectation: Expectation, found: Any) -> None:
     if said:
         raise ContractError(
             f"{expectation.check_name}: Great Expectations could not judge {_title(expectation)} of"
-            f" this table: {str(said[0]).splitlines()[0][:300]}. Correct the contract, or the"
-            " column's type in defs.yaml; nothing was published."
+            f" this table: {quoted(str(said[0]).splitlines()[0][:300])}. Correct the contract, or"
+            " the column's type in defs.yaml; nothing was published."
         )
 
 

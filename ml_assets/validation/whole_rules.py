@@ -7,6 +7,7 @@ from typing import Any
 
 import polars as pl
 
+from ml_assets.errors import quoted
 from ml_assets.validation.conditions import where
 from ml_assets.validation.contract import Expectation
 from ml_assets.validation.results import Verdict
@@ -43,6 +44,12 @@ _OBSERVED: Mapping[str, tuple[str, Callable[[pl.Expr], pl.Expr]]] = {
     ),
 }
 """What each says of a column, and how it is found. The deviation is the sample's (n - 1)."""
+_ONE_VALUE = {
+    "expect_column_min_to_be_between",
+    "expect_column_max_to_be_between",
+    "expect_column_median_to_be_between",
+}
+"""What they observe is a value of a row."""
 _COUNTS = {
     "expect_column_unique_value_count_to_be_between",
     "expect_table_row_count_to_be_between",
@@ -95,7 +102,8 @@ def _aggregate(expectation: Expectation, schema: pl.Schema) -> WholeRule | None:
         passed = bool(there and within(value, kwargs, edges))
         seen = (float(f"{value:.10g}") if isinstance(value, float) else value) if there else "none"
         shown = seen if isinstance(seen, int | float) else str(seen)
-        said = f"the {words} of {name} must be {span_words(kwargs)}; it is {shown}"
+        told = quoted(shown) if expectation.type in _ONE_VALUE else shown
+        said = f"the {words} of {name} must be {span_words(kwargs)}; it is {told}"
         return Verdict(passed, shown, said)
 
     return WholeRule(expectation, (observe(_column(expectation, schema)),), judge)
@@ -115,7 +123,7 @@ def _distinct(expectation: Expectation, schema: pl.Schema) -> WholeRule:
 
     def judge(of_set: list[Any], more: list[Any], number: int) -> Verdict:
         missing = sorted(str(value) for value in values - set(of_set)) if whole else []
-        extra = [str(value) for value in more] if inside else []
+        extra = [quoted(value) for value in more] if inside else []
         passed = not missing and not extra
         said = "; ".join(
             f"{word}: {', '.join(found[:_SHOWN_VALUES])}"

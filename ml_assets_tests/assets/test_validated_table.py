@@ -173,7 +173,7 @@ def test_a_column_that_came_or_went_is_named_by_a_check_and_nothing_is_published
 ) -> None:
     rewrite(world, WEEK, lambda _, row: {"lorry" if k == "load" else k: v for k, v in row.items()})
     assert main(RUN) == 1
-    assert "added: lorry; removed: load" in capsys.readouterr().err
+    assert "added: «lorry»; removed: load" in capsys.readouterr().err
     (found,) = [one for one in checks(world, "raw_snapshot")["schema"] if not one.passed]
     assert found.severity is dg.AssetCheckSeverity.ERROR
     named = {key: value.value for key, value in found.metadata.items()}
@@ -201,7 +201,7 @@ def test_columns_in_another_order_are_named_and_the_table_is_published(world: Wo
 def test_one_bad_value_is_no_other_schema(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     rewrite(world, WEEK, lambda n, row: {**row, "load": "heavy"} if n == 3 else row)
     assert main(RUN) == 1
-    assert "line 5, column 'load': 'heavy' is not float64" in capsys.readouterr().err
+    assert "line 5, column 'load': «'heavy'» is not float64" in capsys.readouterr().err
     assert all(one.passed for one in checks(world, "raw_snapshot").get("schema", []))
 
 

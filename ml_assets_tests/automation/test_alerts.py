@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import dagster as dg
+import polars as pl
 import pytest
 
 from ml_assets.automation.alerts import alerts_tick
@@ -16,12 +17,29 @@ from ml_assets.operations.alerts.recipients import recipients
 from ml_assets.operations.alerts.told import KEY
 from ml_assets.registry.tracking.links import Links
 from ml_assets.settings import read_settings
+from ml_assets.validation.compiled import audit
+from ml_assets.validation.contract import read_contract
+from ml_assets.validation.quarantine import HELD_BACK, REASON
 from ml_assets_tests.automation.conftest import World
 from ml_assets_tests.worlds import deliveries
 from ml_assets_tests.worlds.listeners import Webhook, webhook
 
 Plant = Callable[[int, str], World]
 WEEK = "2024-01-08"
+JANE, SSN, PAY = "jane.quux@example.org", "078-05-1120", 71234
+PEOPLE = pl.DataFrame({"mail": [JANE, SSN], "pay": [PAY, PAY]})
+OF_PEOPLE: list[tuple[str, dict[str, Any]]] = [
+    ("column_distinct_values_to_be_in_set", {"column": "mail", "value_set": ["a", "b"]}),
+    ("column_distinct_values_to_equal_set", {"column": "mail", "value_set": ["a", "b"]}),
+    ("column_min_to_be_between", {"column": "pay", "max_value": 100}),
+    ("column_max_to_be_between", {"column": "pay", "max_value": 100}),
+    ("column_median_to_be_between", {"column": "pay", "max_value": 100}),
+    ("column_values_to_be_between", {"column": "pay", "max_value": 100}),
+    ("column_values_to_be_in_set", {"column": "mail", "value_set": ["a", "b"]}),
+    ("column_values_to_match_regex", {"column": "mail", "regex": "^x"}),
+    ("column_values_to_be_unique", {"column": "pay"}),
+    ("column_values_to_be_null", {"column": "mail"}),
+]
 
 
 @pytest.fixture
@@ -45,6 +63,12 @@ def look(world: World, at: datetime | None = None) -> str:
     done = alerts_tick(world.instance, repository, to, Links.of(settings), at or now())
     assert isinstance(done.skip_reason, dg.SkipReason)
     return str(done.skip_reason.skip_message)
+
+
+def told_of_rows(hook: Webhook) -> list[str]:
+    """What of a person's row came in any byte of any request."""
+    parts = ("jan", "quux", 'example.org"', "078", "1120", "7123")
+    return [part for part in parts if part in hook.raw.decode()]
 
 
 def kinds(hook: Webhook) -> list[str]:
@@ -80,17 +104,23 @@ def test_a_failed_contract_is_told_once_with_its_partition_and_is_gone_when_it_p
     assert len(hook.bodies) == 1
 
 
-def test_a_run_that_failed_for_another_reason_is_told_with_its_words(
+def test_a_run_that_failed_for_another_reason_is_told_with_its_words_and_without_its_rows(
     plant: Plant, hook: Webhook
 ) -> None:
     world = plant(2, "{landing: {}}")
-    spoil(world, WEEK, "north", "north,too,many")
+    file = world.sources / "arrivals" / f"{WEEK}.jsonl"
+    deliveries.deliver(file, f'{{"order": "{JANE}", "ssn": "{SSN}')
     world.settle()
     look(world)
     assert kinds(hook) == ["failed run"]
     assert "deliveries__sources failed:" in hook.bodies[0]["text"]
-    assert f"orders/{WEEK}.csv" in hook.bodies[0]["text"]
+    assert f"arrivals/{WEEK}.jsonl, line 1 is not valid JSON: …. One" in hook.bodies[0]["text"]
     assert hook.bodies[0]["link"].startswith("https://dagster.example.org/runs/")
+    assert not told_of_rows(hook)
+    assert JANE not in str(world.instance.daemon_cursor_storage.get_cursor_values({KEY}))
+    run_id = hook.bodies[0]["link"].rpartition("/")[2]
+    logged = str(world.instance.all_logs(run_id, of_type=dg.DagsterEventType.STEP_FAILURE))
+    assert JANE in logged, "where the link leads it is all there"
 
 
 def test_a_run_that_never_started_is_told(plant: Plant, hook: Webhook) -> None:
@@ -140,6 +170,46 @@ def scene(
 
 
 WARN, ERROR = dg.AssetCheckSeverity.WARN, dg.AssetCheckSeverity.ERROR
+
+
+def test_what_a_contract_says_of_the_values_of_rows_reaches_nobody(hook: Webhook) -> None:
+    contract = read_contract(
+        {
+            "name": "people",
+            "expectations": [
+                {"type": f"expect_{kind}", "kwargs": kwargs, "severity": "critical"}
+                for kind, kwargs in OF_PEOPLE
+            ],
+        },
+        "people.json",
+    )
+    found = audit(PEOPLE, contract)
+    assert not any(result.passed for result in found.results)
+    key = dg.AssetKey(["people", "validated_table"])
+    specs = [dg.AssetCheckSpec(result.check_name, asset=key) for result in found.results]
+
+    @dg.asset(key=key, check_specs=specs)
+    def table() -> dg.MaterializeResult:
+        return dg.MaterializeResult()
+
+    repository = dg.Definitions([table]).get_repository_def()
+    with dg.instance_for_test() as instance:
+        for result in found.results:
+            instance.report_runless_asset_event(
+                dg.AssetCheckEvaluation(
+                    key, result.check_name, result.passed, description=result.reason
+                )
+            )
+        alerts_tick(instance, repository, recipients([hook.url]), Links("d", "r", "m"), now())
+    (body,) = hook.bodies
+    assert body["text"].count("check ") == len(OF_PEOPLE)
+    assert "the greatest value of pay must be at most 100; it is …" in body["text"]
+    assert "not of the set: …, …" in body["text"]
+    assert "mail must match ^x; 0 of 2 do" in body["text"], "what the contract names is told"
+    assert not told_of_rows(hook)
+    reasons = found.quarantined[REASON].str.split(", ").explode()
+    names = {result.check_name for result in found.results}
+    assert set(reasons.str.strip_prefix(f"{HELD_BACK}: ").str.strip_suffix(" failed")) <= names
 
 
 @pytest.mark.parametrize(

@@ -126,7 +126,7 @@ def another_depot(rows: Rows) -> Rows:
         (a_short_embargo, "split_in_order", "the embargo is 7 days"),
         (copies, "no_shared_rows", "40 of the 480 rows of holdout are in train with the same"),
         (the_answer, "no_target_proxy", "load 1.000: so much of the label"),
-        (another_depot, "splits_alike", "'harbour' in 100.0%, 0.0% in train"),
+        (another_depot, "splits_alike", "«'harbour'» in 100.0%, 0.0% in train"),
     ],
 )
 def test_what_is_planted_trips_its_guard_alone(

@@ -43,6 +43,7 @@ ALLOWED = {
     "a run to Postgres": (RUNS, OUTSIDE, 5432),
     "a pod to an S3 by IPv6": (TRAINER, OUTSIDE_6, 443),
     "the daemon to an API server by IPv6": (DAEMON, OUTSIDE_6, 6443),
+    "a run to Redis": (RUNS, OUTSIDE, 6379),
     "a run to MLflow": (RUNS, SERVICES, 5000),
     "a run to lakeFS": (RUNS, SERVICES, 8000),
     "the daemon to the code location": (DAEMON, CODE, 4000),

@@ -15,7 +15,7 @@ from ml_assets_tests.training.conftest import Sessions, data
 __all__ = ["data"]  # the fixture: shards made once
 
 IMAGES = PROJECT / "deploy" / "images"
-FILES = sorted(IMAGES.glob("*.Dockerfile"))
+FILES = [IMAGES / f"{group}.Dockerfile" for group in sorted(GROUPS)]
 DECLARED = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
 IMPORT_ALL = """
 import importlib, pkgutil, sys

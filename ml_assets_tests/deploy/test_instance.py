@@ -18,6 +18,7 @@ from ml_assets_tests.storage.s3_server import BUCKET, S3Server, s3_server
 
 DAGSTER = Path(__file__).parents[2] / "deploy" / "dagster"
 CONFIGURATION = yaml.safe_load((DAGSTER / "dagster.yaml").read_text())
+REGION = "eu-central-1"
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +30,8 @@ def database() -> Iterator[str]:
 
 @pytest.fixture
 def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):  # the settings of the base give one
+        monkeypatch.delenv(name, raising=False)
     with s3_server(monkeypatch) as server:
         yield server
 
@@ -40,7 +42,9 @@ def instance(
 ) -> Iterator[dg.DagsterInstance]:
     """The instance of production, as its pods make it from their environment."""
     place = urlsplit(database)
+    settings = yaml.safe_load((DAGSTER.parent / "base" / "settings.yaml").read_text())["data"]
     named = {
+        **{name: REGION for name in settings if name.startswith("AWS_")},
         "DAGSTER_HOME": str(tmp_path),
         "DAGSTER_PG_HOST": place.hostname,
         "DAGSTER_PG_PORT": str(place.port),
@@ -98,6 +102,12 @@ def test_what_a_run_prints_is_kept_on_s3(instance: dg.DagsterInstance, bucket: S
     assert out.startswith("dagster/storage/")
     content = bucket.client.get_object(Bucket=BUCKET, Key=out)["Body"].read()
     assert b"what the step prints" in content
+
+
+def test_logs_are_kept_in_the_region_of_the_settings(instance: dg.DagsterInstance) -> None:
+    manager = instance.compute_log_manager
+    client = manager._s3_session  # pyright: ignore[reportAttributeAccessIssue]
+    assert client.meta.region_name == REGION
 
 
 def test_house_keeping_prunes_there_too(instance: dg.DagsterInstance, bucket: S3Server) -> None:

@@ -88,7 +88,7 @@ def test_a_model_that_is_worse_in_one_slice_is_refused_and_the_slice_is_named(
     worse = against_champion(gate, holdout, spoiled(holdout, scores, "c"), scores, 0)
     result = said(gate, report, measured, worse, CHAMPION)
     assert not result.passed
-    assert ", shop c (" in result.reason and "rows, the worst of 4)" in result.reason
+    assert ", «shop c» (" in result.reason and "rows, the worst of 4)" in result.reason
     assert result.value == result.interval.high > 0.02
     same = against_champion(gate, holdout, scores, scores, 0)
     assert said(gate, report, measured, same, CHAMPION).passed
@@ -133,7 +133,7 @@ def test_a_slice_of_one_day_has_no_interval_and_is_refused(world, report, measur
     found = against_champion(gate, once, scores, scores, 0)
     assert [one.interval is None for one in found] == [True, False]
     result = said(gate, report, measured, found, CHAMPION)
-    assert not result.passed and "cannot be known for shop one day (100 rows)" in result.reason
+    assert not result.passed and "cannot be known for «shop one day» (100 rows)" in result.reason
 
 
 def test_without_a_champion_the_slices_pass_and_an_incomparable_one_is_refused(

@@ -53,7 +53,7 @@ def test_a_value_that_comes_or_goes_is_a_change(again: pl.DataFrame) -> None:
     assert not found.passed
     assert found.value == 1
     assert found.named == ("x",)
-    assert "features change: x (1 rows); (k " in found.reason
+    assert "features change: x (1 rows); «(k " in found.reason
 
 
 def test_a_word_and_the_moment_of_the_decision_count_as_features() -> None:
@@ -66,9 +66,9 @@ def test_a_word_and_the_moment_of_the_decision_count_as_features() -> None:
 def test_a_row_that_is_there_only_with_its_outcome_is_a_leak() -> None:
     found = compare(ROWS, ROWS.filter(pl.col("k") != 1), SPEC, HIDDEN)
     assert not found.passed
-    assert "1 row is gone, (k 1) for one" in found.reason
+    assert "1 row is gone, «(k 1)» for one" in found.reason
     more = compare(ROWS.head(3), ROWS, SPEC, HIDDEN)
-    assert "1 row is new, (k 3) for one" in more.reason
+    assert "1 row is new, «(k 3)» for one" in more.reason
 
 
 def test_a_row_may_be_the_very_event_that_it_is_decided_at() -> None:
@@ -99,4 +99,4 @@ def test_a_function_that_fails_without_the_future_would_have_on_the_day() -> Non
     found = cannot_be_made(ValueError("no row"), HIDDEN)
     assert not found.passed
     assert "fails without 7 events known at or after" in found.reason
-    assert "ValueError: no row" in found.reason
+    assert "ValueError: «no row»" in found.reason

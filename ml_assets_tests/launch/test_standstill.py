@@ -83,3 +83,22 @@ def test_slow_steps_are_given_more_time(attempt):
 def test_a_heartbeat_that_is_half_written_is_passed_by(attempt):
     heartbeat_file(attempt.folder, 0).write_text('{"attempt": 1, "ra')
     assert attempt.after(100_000) is None
+
+
+def test_who_cannot_hear_takes_nothing_for_a_standstill_nor_what_comes_late(attempt):
+    attempt.beat(0, 7)
+    assert attempt.after(1) is None
+    for _ in range(60):
+        attempt.standstill.blind()
+        assert attempt.after(10) is None
+    assert attempt.after(290) is None
+    attempt.beat(0, 8)
+    assert attempt.after(290) is None
+
+
+def test_a_silence_that_lasts_after_it_can_be_heard_again_is_a_standstill(attempt):
+    attempt.beat(0, 7)
+    attempt.after(1)
+    attempt.standstill.blind()
+    assert attempt.after(359) is None
+    assert attempt.after(2) is not None

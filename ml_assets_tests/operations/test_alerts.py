@@ -4,12 +4,13 @@ of their addresses."""
 import base64
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import pytest
 
 from ml_assets.errors import SettingsError, StorageError
-from ml_assets.operations.alerts import delivery
-from ml_assets.operations.alerts.delivery import deliver
+from ml_assets.operations.alerts import delivery, told
+from ml_assets.operations.alerts.delivery import ATTEMPT_SECONDS, ATTEMPTS, deliver
 from ml_assets.operations.alerts.message import LINE, SHOWN, Cause, Kind, Message, messages
 from ml_assets.operations.alerts.recipients import Recipient, recipients
 from ml_assets.operations.alerts.told import KEY, read_told, tell
@@ -215,6 +216,37 @@ def test_what_a_recipient_did_not_take_is_owed_to_it_alone(hook: Webhook) -> Non
         assert "webhook 127.0.0.1: it answered 500 (3 attempts)" in said
         round_of([cause()], book, other.url + "/o", hook.url)
         assert len(hook.bodies) == len(other.bodies) == 1
+
+
+def test_a_message_that_is_refused_keeps_no_other_from_being_sent(hook: Webhook) -> None:
+    hook.faults += ["403"]
+    book, two = Notebook(), [cause(), cause("b", "failed run")]
+    said = round_of(two, book, hook.url)
+    assert "webhook 127.0.0.1: it answered 403" in said
+    assert "flights: failed run to webhook 127.0.0.1" in said
+    round_of(two, book, hook.url)
+    assert [body["causes"] for body in hook.bodies] == [["b"], ["a"]], "the first was owed"
+
+
+def test_recipients_that_hang_leave_the_next_one_its_time(
+    hook: Webhook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(told, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+
+    def hanging(recipient: Recipient, message: Message, seconds: float) -> str | None:
+        if "hangs" not in recipient.url:
+            return deliver(recipient, message, seconds)
+        clock[0] += min(ATTEMPTS * ATTEMPT_SECONDS, max(seconds, 0.0))
+        return "no answer in time"
+
+    two = [cause(), cause("b", "failed run")]
+    to_three = recipients(["https://hangs.a.org", "https://hangs.b.org", hook.url])
+    done = tell(two, to_three, Notebook(), hanging, NOW, 25.0)
+    assert [body["causes"] for body in hook.bodies] == [["a"], ["b"]]
+    hung = [f"webhook hangs.{name}.org: no answer in time" for name in "ab"]
+    assert done.failed == hung, "told once, for all their messages"
+    assert clock[0] <= 25.0
 
 
 def test_each_message_is_written_down_before_the_next_is_sent(hook: Webhook) -> None:

@@ -138,17 +138,17 @@ def test_every_mistake_is_listed_at_once(flowers: Predictor) -> None:
     assert said.startswith("rows.jsonl, taken for rows of the source 'flowers'")
     assert said.count("\n  - ") == 4
     assert "column 'sepal_width' is declared but not there" in said
-    assert "column 'colour' is there but not declared" in said
-    assert "row 1, column 'flower': 'x' is not int64" in said
-    assert "row 1, column 'petal_length': 'long' is not float64" in said
+    assert "column «'colour'» is there but not declared" in said
+    assert "row 1, column 'flower': «'x'» is not int64" in said
+    assert "row 1, column 'petal_length': «'long'» is not float64" in said
 
 
 def test_feature_rows_are_told_apart_and_their_mistakes_listed(orders: Predictor) -> None:
     said = refusal(orders, {"load": 3, "docks": "four", "depot": "north", "wheels": 4})
     assert "taken for feature rows" in said
     assert "column 'recent_late' is declared but not there" in said
-    assert "column 'wheels' is there but not declared" in said
-    assert "column 'docks': 'four' is not float64" in said
+    assert "column «'wheels'» is there but not declared" in said
+    assert "column 'docks': «'four'» is not float64" in said
 
 
 def test_a_key_twice_or_without_a_value_is_refused_with_its_rows(orders: Predictor) -> None:

@@ -153,7 +153,7 @@ def test_what_a_file_tells_of_itself_is_a_column_where_it_is_declared(tmp_path: 
 def test_a_field_of_a_path_that_is_not_of_its_type_names_the_file(tmp_path: Path):
     deliver(tmp_path, {"images/2024-01-01/left/last.jpg": b"abc"})
     said = refusal(tmp_path, images())
-    assert "the file images/2024-01-01/left/last.jpg, column 'frame': 'last' is not int64" in said
+    assert "the file images/2024-01-01/left/last.jpg, column 'frame': «'last'» is not int64" in said
 
 
 def test_no_files_is_not_an_empty_table(tmp_path: Path):

@@ -82,7 +82,7 @@ def test_a_late_event_is_appended_and_is_a_new_version(tmp_path: Path):
         ([events(-1, 0)], "no offset of 0 or more"),
         (['{"order": 1, "at": null, "offset": null}\n'], "no offset of 0 or more"),
         (['{"order": 1, "at": null}\n'], "'offset' is declared but not there"),
-        (['{"order": 1, "at": null, "offset": 0.5}\n'], "0.5 is not int64"),
+        (['{"order": 1, "at": null, "offset": 0.5}\n'], "«0.5» is not int64"),
     ],
 )
 def test_a_stream_with_a_gap_or_a_changed_event_is_refused(

@@ -101,7 +101,7 @@ def test_text_in_a_number_column_is_named_by_file_line_and_column(tmp_path: Path
     message = refusal(tmp_path, csv_source())
     assert "orders [2013-01-07]" in message
     assert str(tmp_path / "landing" / "2013-01-07.csv") in message
-    assert "line 5, column 'amount': 'abc'" in message, (
+    assert "line 5, column 'amount': «'abc'»" in message, (
         "record 3 begins on line 5: record 2 has two"
     )
 
@@ -110,8 +110,8 @@ def test_the_first_bad_value_of_every_column_is_in_one_error(tmp_path: Path):
     land(tmp_path, "id,amount\n1,x\n1.5,y\n", "2013-01-07.csv")
     source = csv_source(columns={"id": "int64", "amount": "float64"})
     message = refusal(tmp_path, source)
-    assert "line 3, column 'id': '1.5'" in message
-    assert "line 2, column 'amount': 'x'" in message
+    assert "line 3, column 'id': «'1.5'»" in message
+    assert "line 2, column 'amount': «'x'»" in message
     assert "1 more such value" in message
 
 
@@ -128,7 +128,7 @@ def test_the_first_bad_value_of_every_column_is_in_one_error(tmp_path: Path):
 def test_a_value_that_is_not_of_its_type_is_refused(tmp_path: Path, column: str, text: str):
     source = csv_source(columns={column: DECLARED[column], "other": "string"}, key=["other"])
     land(tmp_path, f"{column},other\n{text},x\n")
-    assert f"line 2, column '{column}': '{text}'" in refusal(tmp_path, source)
+    assert f"line 2, column '{column}': «'{text}'»" in refusal(tmp_path, source)
 
 
 def test_text_that_means_no_value_is_declared(tmp_path: Path):
@@ -143,7 +143,7 @@ def test_a_renamed_column_is_named_with_its_likely_new_name(tmp_path: Path):
     land(tmp_path, CSV.replace("amount", "ammount", 1))
     message = refusal(tmp_path, csv_source())
     assert "'amount' is declared but not there" in message
-    assert "'ammount' is close: was it renamed?" in message
+    assert "«'ammount'» is close: was it renamed?" in message
 
 
 def test_a_column_that_is_there_twice_is_refused(tmp_path: Path):
@@ -204,10 +204,10 @@ def test_json_lines_are_typed_and_a_key_left_out_is_no_value(tmp_path: Path):
         ('{"at": null, "n": [{}\n{}]}', "line 2 is not valid JSON"),
         ("[1]", "line 2 holds a list, not an object"),
         ('{"at": "2013-01-31T10:00:00Z", "n": NaN}', "NaN is not JSON"),
-        ('{"at": "2013-01-31T10:00:00Z", "n": "1"}', "line 2, column 'n': '1' is not int64"),
-        ('{"at": "2013-01-31T10:00:00Z", "n": true}', "line 2, column 'n': True is not int64"),
-        ('{"at": "2013-01-31T10:00:00Z", "n": 1.5}', "line 2, column 'n': 1.5 is not int64"),
-        ('{"at": "yesterday", "n": 1}', "line 2, column 'at': 'yesterday' is not datetime"),
+        ('{"at": "2013-01-31T10:00:00Z", "n": "1"}', "line 2, column 'n': «'1'» is not int64"),
+        ('{"at": "2013-01-31T10:00:00Z", "n": true}', "line 2, column 'n': «True» is not int64"),
+        ('{"at": "2013-01-31T10:00:00Z", "n": 1.5}', "line 2, column 'n': «1.5» is not int64"),
+        ('{"at": "yesterday", "n": 1}', "line 2, column 'at': «'yesterday'» is not datetime"),
         ('{"at": "2013-01-31T10:00:00Z", "m": 1}', "line 2 does not have the columns"),
     ],
 )

@@ -140,15 +140,15 @@ def test_text_of_any_kind_in_a_csv_is_sound_or_refused(cells: list[list[str]]):
 @pytest.mark.parametrize(
     ("kind", "content", "said"),
     [
-        ("csv", CSV.replace(b"1.5", b"inf"), "'inf' is not float64"),
-        ("csv", CSV.replace(b"1.5", b"1e999"), "'1e999' is not float64"),
+        ("csv", CSV.replace(b"1.5", b"inf"), "«'inf'» is not float64"),
+        ("csv", CSV.replace(b"1.5", b"1e999"), "«'1e999'» is not float64"),
         ("csv", CSV.replace(b"a, b", "käse".encode("latin-1")), "is not UTF-8"),
         ("csv", CSV.decode().encode("utf-16"), "is not UTF-8"),
         ("csv", b"id,x,on,at,s,id\n1,1,1,1,1,1\n", "is there 2 times"),
         ("csv", CSV.replace(b"00:00Z", b"00:00"), "is not datetime"),
         ("jsonl", JSONL.replace(b"1.5", b"NaN"), "NaN is not JSON"),
         ("jsonl", JSONL.replace(b"1.5", b"-Infinity"), "-Infinity is not JSON"),
-        ("jsonl", JSONL.replace(b"1.5", b"1e999"), "inf is not float64"),
+        ("jsonl", JSONL.replace(b"1.5", b"1e999"), "«inf» is not float64"),
         (
             "jsonl",
             JSONL.replace(b'{"id": 2}', b'{"id": 2, "id": 3}'),
@@ -160,7 +160,7 @@ def test_text_of_any_kind_in_a_csv_is_sound_or_refused(cells: list[list[str]]):
             "is not valid JSON",
         ),
         ("jsonl", JSONL.replace(b'"a"', '"\xe9"'.encode("latin-1")), "is not valid JSON"),
-        ("parquet", parquet(x=[float("inf"), 1.0]), "row 1, column 'x': inf is not float64"),
+        ("parquet", parquet(x=[float("inf"), 1.0]), "row 1, column 'x': «inf» is not float64"),
         ("parquet", parquet(id=[2**63, 1]), "column 'id' is UInt64, declared as int64"),
         ("parquet", parquet(s=[["nested"], []]), "column 's' is List(String)"),
         ("parquet", PARQUET[:-4], "not a whole Parquet file"),

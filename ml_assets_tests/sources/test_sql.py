@@ -95,7 +95,7 @@ def test_text_in_a_number_column_is_named_by_table_row_and_column(tmp_path: Path
     message = refusal(url, source())
     assert "table weather [2013-01-07]" in message
     assert "origin = EWR" in message
-    assert "column 'temp': 'warm' is not float64" in message
+    assert "column 'temp': «'warm'» is not float64" in message
 
 
 def test_a_missing_database_is_not_created_and_the_setting_is_named(tmp_path: Path):

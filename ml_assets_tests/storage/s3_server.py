@@ -1,6 +1,7 @@
-"""A real S3 server on this machine, that answers 503 when it is told to."""
+"""A real S3 server on this machine, that answers with an error when it is told to."""
 
 import logging
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,6 +10,8 @@ from typing import Any
 
 import boto3
 import pytest
+
+from ml_assets_tests.storage.s3_rights import Rights
 
 SECRET = "hush-this-is-no-key"
 BUCKET = "bucket"
@@ -20,6 +23,8 @@ class S3Server:
 
     endpoint: str
     faults: "Faults"
+    rights: dict[str, Rights]
+    """Access key -> what it may do; any other may do everything."""
 
     @property
     def client(self) -> Any:
@@ -40,9 +45,11 @@ class Faults:
     """What it does instead of answering a request."""
 
     failing: int = 0
-    """So many more requests are answered 503; -1: all of them."""
+    """So many more requests are answered with an error; -1: all of them."""
     at: str = ""
     """Only those whose path holds this."""
+    status: str = "503 Slow Down"
+    code: str = "SlowDown"
     requests: list[tuple[str, str]] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -58,16 +65,23 @@ class Faults:
 class Faulty:
     """A WSGI application before another one."""
 
-    def __init__(self, app: Any, faults: Faults) -> None:
-        self._app, self._faults = app, faults
+    def __init__(self, app: Any, faults: Faults, rights: dict[str, Rights]) -> None:
+        self._app, self._faults, self._rights = app, faults, rights
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
-        path = f"{environ['PATH_INFO']}?{environ['QUERY_STRING']}"
-        if not self._faults.strikes(environ["REQUEST_METHOD"], path):
-            return self._app(environ, start_response)
+        method, path, query = (
+            environ[name] for name in ("REQUEST_METHOD", "PATH_INFO", "QUERY_STRING")
+        )
+        status, code = self._faults.status, self._faults.code
+        if not self._faults.strikes(method, f"{path}?{query}"):
+            who = re.search(r"Credential=([^/]+)/", environ.get("HTTP_AUTHORIZATION", ""))
+            known = self._rights.get(who[1]) if who else None
+            if known is None or known.may(method, path, query):
+                return self._app(environ, start_response)
+            status, code = "403 Forbidden", "AccessDenied"
         environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
-        start_response("503 Slow Down", [("Content-Type", "application/xml")])
-        return [b"<Error><Code>SlowDown</Code><Message>later</Message></Error>"]
+        start_response(status, [("Content-Type", "application/xml")])
+        return [f"<Error><Code>{code}</Code><Message>-</Message></Error>".encode()]
 
 
 @contextmanager
@@ -79,10 +93,11 @@ def s3_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     faults = Faults()
-    app = Faulty(DomainDispatcherApplication(create_backend_app), faults)
+    rights: dict[str, Rights] = {}
+    app = Faulty(DomainDispatcherApplication(create_backend_app), faults, rights)
     http = make_server("127.0.0.1", 0, app, threaded=True)
     threading.Thread(target=http.serve_forever, daemon=True).start()
-    server = S3Server(f"http://127.0.0.1:{http.server_port}", faults)
+    server = S3Server(f"http://127.0.0.1:{http.server_port}", faults, rights)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
     monkeypatch.setenv("AWS_ENDPOINT_URL", server.endpoint)

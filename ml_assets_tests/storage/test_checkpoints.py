@@ -163,3 +163,24 @@ def test_a_machine_without_boto3_is_told_how_to_get_it(monkeypatch: pytest.Monke
     monkeypatch.setitem(sys.modules, "boto3", None)
     with pytest.raises(SettingsError, match=r"pip install 'ml_assets\[s3\]'"):
         open_checkpoints("s3://bucket/x")
+
+
+def test_a_fetch_that_was_broken_off_brings_only_what_is_not_here_yet(
+    server: S3Server, tmp_path: Path
+) -> None:
+    store = open_checkpoints(f"s3://{BUCKET}/some/session", tmp_path / "scratch")
+    folder = store.draft(NAME)
+    for name in ("first", "second"):
+        (folder / name).write_text(name)
+    store.put(NAME, ["first"])
+    files = describe(folder, ["first", "second"])
+    store.release(NAME)
+    with pytest.raises(StorageError, match="second is lost"):
+        store.fetch(NAME, files)
+    (folder / "second").write_text("second")
+    store.put(NAME, ["second"])
+    (folder / "second").write_text("damage")
+    server.faults.requests.clear()
+    assert (store.fetch(NAME, files) / "second").read_text() == "second"
+    brought = {path.rpartition("/")[2] for _, path in server.faults.requests}
+    assert brought == {"second?"}

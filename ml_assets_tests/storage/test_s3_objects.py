@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ml_assets.errors import SettingsError, StorageError, StoreAway
+from ml_assets.settings import read_cluster
 from ml_assets.spec.program import Ref
 from ml_assets.storage import s3, s3_objects
 from ml_assets.storage.object_places import open_objects
@@ -140,3 +141,25 @@ def test_a_machine_without_boto3_is_told_how_to_get_it(
     monkeypatch.setitem(sys.modules, "boto3", None)
     with pytest.raises(SettingsError, match=r"ML_ASSETS_OBJECTS.*pip install 'ml_assets\[s3\]'"):
         home(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("environment", "region"),
+    [
+        ({"AWS_REGION": "eu-central-1"}, "eu-central-1"),
+        ({"AWS_DEFAULT_REGION": "eu-west-1"}, "eu-west-1"),
+        ({"AWS_REGION": "eu-central-1", "AWS_DEFAULT_REGION": "eu-west-1"}, "eu-central-1"),
+        ({}, "us-east-1"),
+    ],
+)
+def test_the_store_is_asked_where_the_pods_are_told_that_it_is(
+    environment: dict[str, str], region: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name, raising=False)
+        if name in environment:
+            monkeypatch.setenv(name, environment[name])
+    pods = {"ML_ASSETS_OBJECTS": URI, "ML_ASSETS_TRAINING_IMAGE": f"a/b@sha256:{'0' * 64}"}
+    told = read_cluster(pods | environment).s3_region
+    assert s3.client().meta.region_name == region == (told or region)

@@ -42,6 +42,17 @@ def test_a_bug_after_which_every_rank_spoke_is_a_bug() -> None:
     assert standing_verdict([failed(71), failed(70, rank=1)], 2) == 70
 
 
+def test_of_several_machines_each_hears_its_own_ranks_and_a_bug_stands_when_it_came_again() -> None:
+    here = range(2, 4)
+    once = [failed(70, rank=2), failed(71, rank=3)]
+    again = [failed(71, rank=2, generation=1), failed(70, rank=3, generation=1)]
+    assert standing_verdict(once, 4, here) is None  # a rank elsewhere may have been killed
+    assert standing_verdict([*once, *again], 4, here) == 70
+    assert standing_verdict([*once, again[1]], 4, here) is None  # here a rank was killed
+    lost = [failed(71, rank=rank, generation=1) for rank in here]
+    assert standing_verdict([*once, *lost], 4, here) is None
+
+
 def test_a_lost_peer_is_no_verdict_even_where_every_rank_met_it() -> None:
     assert standing_verdict([failed(71), failed(76, rank=1)], 2) is None
 

@@ -20,6 +20,8 @@ class Webhook:
 
     url: str = ""
     bodies: list[Any] = field(default_factory=list)
+    raw: bytes = b""
+    """All that came, whether it was taken or not."""
     paths: list[str] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
@@ -32,6 +34,7 @@ class _Hook(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         hook = cast("_Server", self.server).hook
         body = self.rfile.read(int(self.headers["Content-Length"]))
+        hook.raw += str(self.headers).encode() + body
         hook.paths.append(self.path)
         hook.headers.append(dict(self.headers))
         fault = hook.faults.pop(0) if hook.faults else None

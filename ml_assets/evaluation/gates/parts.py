@@ -3,6 +3,7 @@
 All of a gate's intervals hold together (Bonferroni); the worst end of them decides.
 """
 
+from ml_assets.errors import quoted
 from ml_assets.evaluation.gates.champion import without_comparison
 from ml_assets.evaluation.gates.result import finite, refused, result
 from ml_assets.spec.gates import Calibrated, Gap, Robustness, Slices
@@ -79,9 +80,8 @@ def _worst(
         )
     unknown = [one for one in found if one.interval is None or not finite(one.interval)]
     if unknown:
-        why = (
-            f"the spread of {what} cannot be known for {unknown[0].about} ({unknown[0].rows} rows)"
-        )
+        about = quoted(unknown[0].about)
+        why = f"the spread of {what} cannot be known for {about} ({unknown[0].rows} rows)"
         return refused(name, limit, why)
 
     def end(one: Estimate) -> float:
@@ -95,7 +95,7 @@ def _worst(
     among = f", the worst of {len(found)}" if len(found) > 1 else ""
     side = f"{'' if fine else 'not '}{'above' if higher else 'below'} {limit:g}"
     reason = (
-        f"{what}, {worst.about} ({worst.rows:,} rows{among}): {seen.value:.4f};"
+        f"{what}, {quoted(worst.about)} ({worst.rows:,} rows{among}): {seen.value:.4f};"
         f" its interval {'begins' if higher else 'ends'} at {value:.4f}, {side}"
     )
     return result(name, fine, value, limit, reason, seen)

@@ -163,6 +163,7 @@ class Following:
             raise
         except StoreAway as error:  # what is told meanwhile waits in the pods
             came = 0
+            self._standstill.blind()
             self._warn("store", f"The object store is away; the training goes on: {error}")
         shortest, longest = _PULL_SECONDS
         self._waits = shortest if came else min(self._waits * 1.5, longest)

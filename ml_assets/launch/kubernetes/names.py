@@ -8,6 +8,7 @@ import hashlib
 import re
 
 from ml_assets.spec.cluster import MAX_NODES
+from ml_assets.spec.program import World
 
 MAX_ATTEMPT = 9999
 APPLICATION = "ml-assets-training"
@@ -68,6 +69,16 @@ def job_name(session: str, attempt: int, mark: str = "") -> str:
 def pod_host(job: str, index: int) -> str:
     """Where a pod of a Job is found by the other pods, behind the Service of the Job's name."""
     return f"{job}-{index}.{job}"
+
+
+def index_of(job: str, rank: int, world: World) -> int:
+    """The index of the pod that a rank runs in.
+
+    torchrun ranks the nodes by their addresses, as text: pod 10 comes before pod 2
+    (``torch.distributed.elastic.rendezvous.dynamic_rendezvous``).
+    """
+    by_address = sorted(range(world.nodes), key=lambda index: pod_host(job, index))
+    return by_address[rank // world.procs]
 
 
 def pipeline_label(pipeline: str) -> str:

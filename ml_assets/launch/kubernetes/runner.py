@@ -5,12 +5,12 @@ pod it is deleted whole and the next attempt begins at once: left to Kubernetes,
 wait for the one that is gone, and the Job for its back-off (docs/cluster.md).
 """
 
-import shutil
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
 
@@ -25,7 +25,7 @@ from ml_assets.launch.events import (
 from ml_assets.launch.failure import Ending
 from ml_assets.launch.folder import SessionFolder
 from ml_assets.launch.kubernetes.api import KubernetesApi
-from ml_assets.launch.kubernetes.ending import Evidence, ending_of, held_by
+from ml_assets.launch.kubernetes.ending import Evidence, Words, ending_of, held_by
 from ml_assets.launch.kubernetes.following import Following, Over
 from ml_assets.launch.kubernetes.logs import tails
 from ml_assets.launch.kubernetes.manifest import (
@@ -35,7 +35,7 @@ from ml_assets.launch.kubernetes.manifest import (
     save_seconds,
     service_manifest,
 )
-from ml_assets.launch.kubernetes.names import ATTEMPT_LABEL, selector_of
+from ml_assets.launch.kubernetes.names import ATTEMPT_LABEL, index_of, job_name, selector_of
 from ml_assets.launch.kubernetes.states import JobState
 from ml_assets.launch.staging.mirror import AttemptTaken, SessionMirror
 from ml_assets.settings import Cluster, PriceClass
@@ -45,14 +45,19 @@ from ml_assets.spec.program import Request, TrainRequest, World
 from ml_assets.spec.staging import REQUEST, attempt_of
 from ml_assets.storage.object_places import mark_of
 from ml_assets.storage.objects import write_whole
+from ml_assets.storage.s3 import client
 from ml_assets.storage.s3_objects import S3Objects
 
+T = TypeVar("T")
 _REQUEST: TypeAdapter[Request] = TypeAdapter(Request)
 _SLACK_SECONDS = 40
 """A pod that never found a node goes when Kubernetes next collects such, every 20 seconds."""
 _MADE_AGAIN = {"lost", "unstarted", "no_room"}
 """Ends of an attempt that the next one need not wait for: what is left of it can write nothing that
 counts."""
+_HASTY_TRIES, _HASTY_SECONDS = 2, 15.0
+"""Of a request to the store while an attempt is followed: it is asked again soon anyway, and who
+waits for its answer hears neither of a lost pod nor that it is told to stop."""
 _LEAVE_SECONDS = 120.0
 """For what the last attempts left to be gone; each has had its own time before."""
 
@@ -79,6 +84,7 @@ class KubernetesRunner:
         self._objects = objects
         self._mark = mark_of(objects.place.uri)
         self._goes_on = goes_on
+        self._hasty = client(_HASTY_TRIES, _HASTY_SECONDS)
         self._over: dict[str, set[int]] = {}
         """Session -> its attempts that this runner saw end."""
 
@@ -109,8 +115,9 @@ class KubernetesRunner:
 
     def run(self, work: Work[Any], request: Request, follower: Follower) -> Ending:
         """See ``AttemptRunner.run``. Where cluster or store are out of reach the Job goes on."""
-        mirror = SessionMirror(work.folder, self._objects)
-        request, address = self._sent(mirror, request)
+        mirror = SessionMirror(work.folder, self._objects, self._hasty)
+        sent = partial(self._sent, mirror, request)  # the store answered a moment ago: ``adopt``
+        request, address = follower.persist(sent, work, request.attempt)
         order = self._order(work, request, address)
         try:
             self._create(order)
@@ -137,7 +144,7 @@ class KubernetesRunner:
     def kill(self, session: str, attempt: int, rank: int) -> bool:
         """Delete the pod that a rank of an attempt runs in, without a grace; False: none does."""
         request = _begun(SessionFolder(self._objects.path("sessions", session)), attempt)
-        index = rank // request.world.procs
+        index = index_of(job_name(session, attempt, self._mark), rank, request.world)
         for pod in self._api.pods(self._selector(session, attempt)):
             if pod.index == index and pod.started and not pod.lost:
                 self._api.delete_pod(pod.name)
@@ -164,7 +171,7 @@ class KubernetesRunner:
             return request, mirror.send(request)
         except AttemptTaken:
             number = request.attempt
-            shutil.rmtree(mirror.folder.attempt(number))
+            mirror.take_up(number, instead=True)
             mirror.pull(number)
             folder = attempt_of(request.session, number)
             return _begun(mirror.folder, number), f"{self._objects.place.uri}/{folder}/{REQUEST}"
@@ -203,7 +210,19 @@ class KubernetesRunner:
         follower: Follower,
     ) -> Ending:
         """Clear away what ended, bring what it left, and say what it means."""
-        seen = self._looked_at(order, over, mirror)
+        number = order.attempt
+
+        def brought(asked: Callable[[], T], nothing: T) -> T:
+            """Nothing for who was told to stop while the store is away: the Job has to go."""
+            try:
+                return follower.persist(asked, work, number)
+            except StoreAway:
+                if follower.told_to_stop():
+                    return nothing
+                raise
+
+        words = partial(mirror.exits, number)
+        seen = self._looked_at(order, over, brought(words, {}))
         then = seen.verdict(follower.of_attempt(order.attempt)).then
         if then in _MADE_AGAIN and not (over.complete or over.told or over.noticed):
             threading.Thread(target=self._clear_behind, args=[order], daemon=True).start()
@@ -212,11 +231,11 @@ class KubernetesRunner:
                 self._clear_behind(order)
             else:
                 self._clear(order, began=over.verdict is None)
-            seen = replace(seen, words=mirror.exits(order.attempt))
-        mirror.pull(order.attempt)
+            seen = replace(seen, words=brought(words, seen.words))
+        brought(partial(mirror.pull, number), 0)
         follower.pass_on()
-        mirror.collect(order.attempt)
-        self._over.setdefault(order.session, set()).add(order.attempt)
+        brought(partial(mirror.collect, number), False)
+        self._over.setdefault(order.session, set()).add(number)
         log = work.folder.log(order.attempt)
         followed = log.read_bytes() if log.is_file() else b""  # of the first pod
         write_whole(log, followed + seen.log.encode())
@@ -224,9 +243,9 @@ class KubernetesRunner:
         ending = ending_of(work.name(order.attempt), seen, events, log)
         return replace(ending, held=held_by(order, seen, self._bought(order)))
 
-    def _looked_at(self, order: JobOrder, over: Over, mirror: SessionMirror) -> Evidence:
+    def _looked_at(self, order: JobOrder, over: Over, words: Words) -> Evidence:
         """What tells why it ended, as long as it is there."""
-        words, failed = mirror.exits(order.attempt), over.job is not None and not over.complete
+        failed = over.job is not None and not over.complete
         dumb = [p for p in over.pods if p.phase == "Failed" and not p.gone and p.index not in words]
         return Evidence(
             over,

@@ -8,10 +8,10 @@ import os
 import shutil
 import time
 import uuid
-from collections.abc import Collection
-from datetime import datetime
+from collections.abc import Collection, Iterable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -44,7 +44,7 @@ from ml_assets.spec.staging import (
 from ml_assets.storage.content import MODELS, fetch_folder
 from ml_assets.storage.handover import put_made, put_result
 from ml_assets.storage.objects import verify, write_whole
-from ml_assets.storage.s3 import S3Place
+from ml_assets.storage.s3 import Item, S3Place, side_by_side
 from ml_assets.storage.s3_objects import S3Objects
 
 _REQUEST: TypeAdapter[Request] = TypeAdapter(Request)
@@ -63,15 +63,20 @@ class SessionMirror:
     Args:
         folder: of the session, in the cache of ``objects``.
         objects: the store that the pods read and write.
+        hasty: a client for all but what is large, for who cannot wait; None: that of the store.
     """
 
-    def __init__(self, folder: SessionFolder, objects: S3Objects) -> None:
+    def __init__(self, folder: SessionFolder, objects: S3Objects, hasty: Any = None) -> None:
         self.folder = folder
         self._objects = objects
-        self._place = objects.place.at(attempts_of(folder.session))
+        self._large = objects.place.at(attempts_of(folder.session))
+        self._place = S3Place(self._large.uri, hasty, self._large.moved) if hasty else self._large
         self._known: dict[tuple[int, str], int] = {}
         """(attempt, events file) -> up to which byte it is here."""
-        self._beaten: dict[tuple[int, str], datetime] = {}
+        self._beaten: dict[tuple[int, str], str] = {}
+        """(attempt, name) -> the tag of the heartbeats that are here."""
+        self._words: dict[tuple[int, str], tuple[str, ExitWord | None]] = {}
+        """(attempt, name) -> a last word and its tag; a Job that is resumed has another one."""
         self._looked: dict[int, float] = {}
 
     # --- from here to the pods ------------------------------------------------------------------
@@ -144,18 +149,26 @@ class SessionMirror:
     def pull(self, attempt: int) -> int:
         """Append what an attempt's pods told since; the number of bytes that came."""
         if not self.folder.attempt(attempt).is_dir():
-            self._take_up(attempt)
-        files = [name for name in self._at(attempt).folders(EVENTS) if is_events_file(name)]
-        came = sum(self._append(attempt, name) for name in files)
+            self.take_up(attempt)
+        place = self._at(attempt)
+        files = [name for name in place.folders(EVENTS) if is_events_file(name)]
+        news = list(side_by_side(partial(self._news, attempt), files))
+        contents = side_by_side(place.read, [item.name for found in news for item in found])
+        came = 0
+        for name, found in zip(files, news, strict=True):
+            came += self._append(attempt, name, zip(found, contents, strict=False))
         self._beats(attempt)
         return came
 
     def exits(self, attempt: int) -> dict[int, ExitWord]:
         """Index of a pod -> its last word, of those that had one."""
-        place, found = self._at(attempt), dict[int, ExitWord]()
-        for item in place.items(EXIT):
-            index, data = word_of(item.name), place.read(item.name)
-            word = _parsed(ExitWord, data)
+        items = list(self._at(attempt).items(EXIT))
+        new = [i for i in items if self._words.get((attempt, i.name), ("", None))[0] != i.tag]
+        for item, data in self._read(attempt, new):
+            self._words[attempt, item.name] = (item.tag, _parsed(ExitWord, data))
+        found = dict[int, ExitWord]()
+        for item in items:
+            index, (_, word) = word_of(item.name), self._words[attempt, item.name]
             if index is not None and word is not None and word.index == index:
                 found[index] = word
         return found
@@ -166,16 +179,16 @@ class SessionMirror:
         Of an attempt that a newer one followed nothing counts: its pods may be orphans. What is
         damaged is told in the attempt's events, and does not count either.
         """
-        place, data = self._at(attempt), self._at(attempt).read(RESULT)
+        data = self._at(attempt).read(RESULT)
         if data is None or max(self.attempts()) > attempt:
             return False
         if not self.folder.attempt(attempt).is_dir():
-            self._take_up(attempt)
+            self.take_up(attempt)
         try:
             result = _RESULT.validate_json(data)
             if (result.session, result.attempt) != (self.folder.session, attempt):
                 raise StorageError(f"it is of attempt {result.attempt} of {result.session}")
-            self._fetch(result, place)
+            self._fetch(result, self._large.at(str(attempt)))
         except StoreAway:
             raise
         except (StorageError, ValidationError) as error:
@@ -200,34 +213,53 @@ class SessionMirror:
     def _at(self, attempt: int) -> S3Place:
         return self._place.at(str(attempt))
 
-    def _take_up(self, attempt: int) -> None:
-        """The folder of an attempt that another home began."""
+    def take_up(self, attempt: int, *, instead: bool = False) -> None:
+        """Make the folder of an attempt that another home began.
+
+        Args:
+            instead: in the place of ours, which came too late.
+        """
         data = self._at(attempt).read(REQUEST)
         if data is None:
             raise StorageError(f"{self._place.uri}/{attempt}/{REQUEST} is lost or damaged.")
         draft = self.folder.attempt(attempt).with_name(f".{attempt}.{uuid.uuid4().hex}")
         draft.mkdir(parents=True)
         write_whole(draft / REQUEST, data)
+        if instead:
+            shutil.rmtree(self.folder.attempt(attempt))
         try:
             draft.rename(self.folder.attempt(attempt))
         except OSError:  # another process of this home was first
             shutil.rmtree(draft)
 
-    def _append(self, attempt: int, name: str) -> int:
-        """New chunks of one events file, in order; what a kill has cut is made whole."""
-        place, file = self._at(attempt), self.folder.attempt(attempt) / name
-        size = began = file.stat().st_size if file.exists() else 0
+    def _news(self, attempt: int, name: str) -> list[Item]:
+        """Chunks of one events file that are not here, in order, up to one that is missing."""
+        size, found = _size(self.folder.attempt(attempt) / name), list[Item]()
         # once in this process they are all looked through: a kill may have cut the last one
         known = self._known.get((attempt, name), 0)
         behind = chunk_name(name, known - 1) if known else ""
-        for item in place.items(f"{EVENTS}{name}/", behind):
-            _, offset = chunk_at(item.name) or (name, size + 1)
-            if offset > size:  # one before it is not there
+        for item in self._at(attempt).items(f"{EVENTS}{name}/", behind):
+            offset = _offset(item)
+            if offset is None or offset > size:
                 break
             if offset + item.size > size:
-                data = place.read(item.name) or b""
-                _append(file, data[size - offset :])
-                size = max(size, offset + len(data))
+                found.append(item)
+                size = offset + item.size
+        return found
+
+    def _append(self, attempt: int, name: str, chunks: Iterable[tuple[Item, bytes | None]]) -> int:
+        """New chunks of one events file, in order; what a kill has cut is made whole."""
+        file = self.folder.attempt(attempt) / name
+        size = began = _size(file)
+        with file.open("ab") as handle:
+            for item, data in chunks:
+                offset = _offset(item)
+                if data and offset is not None and offset <= size:  # else one before it is damaged
+                    handle.write(data[size - offset :])
+                    size = max(size, offset + len(data))
+            if size > began:
+                handle.flush()
+                os.fsync(handle.fileno())
         self._known[attempt, name] = size
         return size - began
 
@@ -236,14 +268,19 @@ class SessionMirror:
         if time.monotonic() - self._looked.get(attempt, float("-inf")) < _BETWEEN_LOOKS:
             return
         self._looked[attempt] = time.monotonic()
-        place, folder = self._at(attempt), self.folder.attempt(attempt)
-        for item in place.items(HEARTBEATS):
-            if not is_beats(item.name) or self._beaten.get((attempt, item.name)) == item.changed:
-                continue
-            beats = _parsed(Beats, place.read(item.name))
+        folder, items = self.folder.attempt(attempt), self._at(attempt).items(HEARTBEATS)
+        beaten = [i for i in items if is_beats(i.name)]
+        new = [i for i in beaten if self._beaten.get((attempt, i.name)) != i.tag]
+        for item, data in self._read(attempt, new):
+            beats = _parsed(Beats, data)
             for beat in beats.beats if beats else ():
-                write_whole(heartbeat_file(folder, beat.rank), canonical_json(beat))
-            self._beaten[attempt, item.name] = item.changed
+                write_whole(heartbeat_file(folder, beat.rank), canonical_json(beat), durable=False)
+            self._beaten[attempt, item.name] = item.tag
+
+    def _read(self, attempt: int, items: list[Item]) -> Iterator[tuple[Item, bytes | None]]:
+        """Objects with their content."""
+        contents = side_by_side(self._at(attempt).read, [item.name for item in items])
+        return zip(items, contents, strict=True)
 
     def _fetch(self, result: Result, place: S3Place) -> None:
         """What a result names, held to it, in the place of what an older attempt left."""
@@ -285,11 +322,14 @@ def _put_lines(place: S3Place, file: Path, first: int) -> None:
         place.write_new(chunk_name(file.name, first), lines)
 
 
-def _append(file: Path, data: bytes) -> None:
-    with file.open("ab") as handle:
-        handle.write(data)
-        handle.flush()
-        os.fsync(handle.fileno())
+def _offset(chunk: Item) -> int | None:
+    """The first byte of an events file that is in it; None: it is no chunk."""
+    found = chunk_at(chunk.name)
+    return found[1] if found else None
+
+
+def _size(file: Path) -> int:
+    return file.stat().st_size if file.exists() else 0
 
 
 def _parsed(kind: type[ReadT], data: bytes | None) -> ReadT | None:

@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any, Literal
 
+from ml_assets.errors import outside
+
 SCHEMA = 1
 SHOWN = 12
 """Most causes that one message lists; the others are counted."""
@@ -31,9 +33,12 @@ class Cause:
     kind: Kind
     pipeline: str
     what: str
-    """One sentence or two, fit for people outside."""
+    """One sentence or two, fit for people outside: what they quote is left out."""
     link: str
-    """Where the UI shows it."""
+    """Where the UI shows it, whole."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "what", outside(self.what))
 
 
 @dataclass(frozen=True)

@@ -87,11 +87,11 @@ def tell(
     """Tell each recipient of the causes that it does not know, and forget those that are gone.
 
     The record is written after every message that was taken: a kill repeats at most that one. A
-    recipient that does not take a message is asked no more in this round; it is owed to the next.
+    message that is not taken is owed to the next round, and keeps no other one from being sent.
 
     Args:
         causes: all that is wrong now.
-        seconds: for all of it together.
+        seconds: for all of it together; of what is left of it each recipient has an equal share.
     """
     before = read_told(store).open
     known = {
@@ -102,13 +102,15 @@ def tell(
     if known != before:
         _write(store, known)
     end = time.monotonic() + seconds
-    for recipient in to:
+    for place, recipient in enumerate(to):
+        own_end = time.monotonic() + (end - time.monotonic()) / (len(to) - place)
         new = [cause for cause in causes if recipient.id not in known[cause.id].told]
         for message in messages(new, now):
-            failed = deliver(recipient, message, end - time.monotonic())
+            failed = deliver(recipient, message, own_end - time.monotonic())
             if failed is not None:
-                done.failed.append(f"{recipient.shown}: {failed}")
-                break
+                said = f"{recipient.shown}: {failed}"
+                done.failed += [] if said in done.failed else [said]
+                continue
             done.sent.append(f"{message.title} to {recipient.shown}")
             for cause in message.causes:
                 told = (*known[cause.id].told, recipient.id)

@@ -5,7 +5,7 @@ is in the attempt's events: the new processes read it and end at once as the old
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -19,15 +19,25 @@ def generation() -> int:
     return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
 
 
-def standing_verdict(failed: Sequence[Failed], world: int) -> int | None:
+def ranks_here() -> range:
+    """The ranks of this machine, whose files it sees, as torchrun numbered them."""
+    first = int(os.environ.get("RANK", "0")) - int(os.environ.get("LOCAL_RANK", "0"))
+    return range(first, first + int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+
+
+def standing_verdict(
+    failed: Sequence[Failed], world: int, here: Collection[int] = ()
+) -> int | None:
     """The exit code that a new start would only repeat; None: it may mend what happened.
 
     A bug counts where every rank of the last start said why it ended: a rank that was killed says
-    nothing, and what the others then met is no bug.
+    nothing, and what the others then met is no bug. Of several machines each hears its own ranks
+    alone: there it counts when it came again.
 
     Args:
         failed: the attempt's error events.
         world: how many ranks there are.
+        here: those of this machine.
     """
     # the last start that said anything: one that only repeated a verdict is silent
     spoke = max((event.generation for event in failed), default=0)
@@ -35,9 +45,15 @@ def standing_verdict(failed: Sequence[Failed], world: int) -> int | None:
     codes = {event.exit_code for event in last}
     if codes & VERDICTS:
         return min(codes & VERDICTS)
-    if EXIT_BUG in codes and {event.rank for event in last} == set(range(world)):
-        return EXIT_BUG
-    return None
+    before = [event for event in failed if event.generation == spoke - 1]
+    again = bool(here) and _is_bug(last, here) and _is_bug(before, here)
+    return EXIT_BUG if again or _is_bug(last, range(world)) else None
+
+
+def _is_bug(failed: Sequence[Failed], ranks: Collection[int]) -> bool:
+    """Whether every one of the ranks said why it ended, and one of them met a bug."""
+    told = {event.rank for event in failed}
+    return told >= set(ranks) and EXIT_BUG in {event.exit_code for event in failed}
 
 
 def failures(events: Path) -> list[Failed]:

@@ -1,6 +1,5 @@
 """A launcher on the tests' cluster, its objects on an S3 server, and what it told."""
 
-import base64
 import hashlib
 import json
 import os
@@ -23,6 +22,7 @@ from ml_assets.storage.s3_objects import S3Objects
 from ml_assets.storage.trust import keys_of
 from ml_assets_tests.launch.kubernetes.conftest import TestCluster
 from ml_assets_tests.launch.real import train_job, write_set
+from ml_assets_tests.storage.s3_rights import PODS, rights_of_pods, secret_of_pods
 from ml_assets_tests.storage.s3_server import BUCKET, S3Server
 
 URI = f"s3://{BUCKET}/state"
@@ -42,9 +42,9 @@ class Stage:
     events: list[Any] = field(default_factory=list)
 
     def furnish(self) -> "Stage":
-        """The Secret that the pods' variables come from."""
-        keys = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
-        data = {key: base64.b64encode(os.environ[key].encode()).decode() for key in keys}
+        """The pods' Secret: keys that may do what docs/cluster.md says, and no more."""
+        self.store.rights[PODS] = rights_of_pods(URI.removeprefix("s3://"))
+        data = secret_of_pods(os.environ["AWS_SECRET_ACCESS_KEY"])
         self.cluster.server.apply(
             {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": SECRET}, "data": data}
         )

@@ -369,6 +369,46 @@ def test_whoever_ends_it_no_pod_service_or_gpu_is_left(stage, error, words):
     assert stage.left() == []
 
 
+def test_who_is_told_to_stop_while_the_store_is_away_leaves_nothing_either(stage):
+    server, faults = stage.cluster.server, stage.store.faults
+    server.images.failing[stage.settings.image] = "i/o timeout"
+
+    def told():
+        if server.pods():
+            faults.failing = -1
+        return faults.failing == -1
+
+    with pytest.raises(TrainingInterrupted):
+        stage.launcher().train(stage.job(cluster=ONE_NODE, processes=1), stage.events.append, told)
+    assert stage.left() == []
+
+
+def test_a_pod_that_is_lost_while_the_store_is_away_is_followed_by_another_attempt(stage):
+    server, faults = stage.cluster.server, stage.store.faults
+    server.images.failing[stage.settings.image] = "i/o timeout"
+
+    def told():
+        if len(created(stage)) == 1 and server.pods() and faults.failing == 0 and not waited():
+            faults.failing = -1
+            name, namespace = stage.pod(0), stage.cluster.namespace
+            stage.core.delete_namespaced_pod(name, namespace, grace_period_seconds=0)
+        return len(created(stage)) == 2
+
+    def waited():
+        return [e for e in named(stage.events, "warning") if "is asked again" in e.message]
+
+    def hear(event):
+        stage.events.append(event)
+        if waited():
+            faults.failing = 0
+
+    with pytest.raises(TrainingInterrupted):
+        stage.launcher().train(stage.job(cluster=ONE_NODE, processes=1), hear, told)
+    lost = [event.lost for event in named(stage.events, "warning") if event.lost]
+    assert [one.cause for one in lost] == ["PodDeleted"]
+    assert waited() and stage.left() == []
+
+
 def test_a_forbidden_verb_is_one_message_and_leaves_nothing(stage):
     stage.cluster.server.faults.refuse(403, times=9, verb="create", resource="jobs")
     job = stage.job(cluster=ONE_NODE, processes=1)

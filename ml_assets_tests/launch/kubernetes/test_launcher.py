@@ -8,6 +8,7 @@ from ml_assets.launch.folder import SessionFolder
 from ml_assets.launch.usage import session_usages
 from ml_assets_tests.launch.kubernetes.stage import Stage, weights
 from ml_assets_tests.launch.real import STEPS, named
+from ml_assets_tests.storage.s3_rights import PODS
 from ml_assets_tests.storage.s3_server import s3_server
 
 
@@ -43,3 +44,6 @@ def test_two_pods_train_the_weights_of_two_local_processes_bit_for_bit(stage, un
     assert held.created <= held.scheduled <= held.started <= held.ended
     rows = sum(f.stat().st_size for f in (Path(job.data.uri) / "train").rglob("*.npy"))
     assert held.staged_bytes > 2 * rows > 0, "each pod fetched the training set"
+    used = stage.store.rights[PODS].used
+    assert {("s3:GetObject", "shards"), ("s3:PutObject", "sessions")} <= used
+    assert used <= stage.store.rights[PODS].granted

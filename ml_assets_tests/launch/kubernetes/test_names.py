@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from ml_assets.launch.kubernetes.names import (
     MAX_ATTEMPT,
+    index_of,
     job_name,
     labels,
     pipeline_label,
@@ -17,6 +18,7 @@ from ml_assets.launch.kubernetes.names import (
 )
 from ml_assets.settings.kubernetes_syntax import is_dns_label, is_label_key, is_label_value
 from ml_assets.spec.cluster import MAX_NODES
+from ml_assets.spec.program import World
 
 pipelines = st.from_regex(re.compile(r"[a-z][a-z0-9_]{0,62}", re.ASCII), fullmatch=True)
 sessions = st.builds(
@@ -59,6 +61,13 @@ def test_labels_are_ones_that_kubernetes_takes(pipeline: str, session: str, atte
     selected = dict(part.split("=") for part in selector_of(session).split(","))
     assert selected.items() <= found.items()
     assert dict(part.split("=") for part in selector_of().split(",")).items() <= found.items()
+
+
+def test_a_rank_is_in_the_pod_that_torchrun_puts_it_into() -> None:
+    world = World(nodes=12, procs=4)
+    first = [index_of("job", 4 * node, world) for node in range(12)]
+    assert first == [0, 1, 10, 11, 2, 3, 4, 5, 6, 7, 8, 9]
+    assert index_of("job", 4 * 2 + 3, world) == 10
 
 
 @given(pipelines, pipelines)

@@ -12,6 +12,7 @@ from ml_assets.launch.local import LocalLauncher
 from ml_assets.launch.passing import passing_launcher
 from ml_assets.settings import read_settings
 from ml_assets_tests.launch.kubernetes.stage import IMAGE, ONE_NODE, URI, Stage
+from ml_assets_tests.storage.s3_rights import PODS
 from ml_assets_tests.storage.s3_server import s3_server
 
 pytestmark = [pytest.mark.daemon, pytest.mark.timeout(900)]
@@ -58,6 +59,9 @@ def test_a_drill_deletes_a_pod_and_the_weights_are_the_same(stage):
     assert outcome.rank == 0 and outcome.seconds is not None
     assert stage.left() == [] and scratch(stage) == []
     assert stage.cluster.server.calls.of("delete", "pods"), "it was a pod that was killed"
+    used = stage.store.rights[PODS].used
+    assert {("s3:GetObject", "shards"), ("s3:PutObject", "scratch")} <= used
+    assert {place for action, place in used if action == "s3:PutObject"} == {"scratch"}
 
 
 def test_the_same_score_twice_at_once_is_two_jobs_and_equals_that_of_this_machine(

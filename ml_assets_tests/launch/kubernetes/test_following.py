@@ -1,0 +1,123 @@
+"""Who follows an attempt and cannot hear it waits: real cluster and store, a clock of the test."""
+
+from datetime import timedelta
+
+import pytest
+
+from ml_assets.launch.attempts import Follower, Work
+from ml_assets.launch.events import SessionReader
+from ml_assets.launch.folder import SessionFolder
+from ml_assets.launch.kubernetes.following import Following
+from ml_assets.launch.kubernetes.manifest import JobOrder, job_manifest
+from ml_assets.launch.staging import mirror as module
+from ml_assets.launch.staging.mirror import SessionMirror
+from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.heartbeat import Heartbeat
+from ml_assets.spec.program import World
+from ml_assets.spec.staging import REQUEST, Beats, attempt_of, beats_name
+from ml_assets.storage.s3 import client
+from ml_assets_tests.launch.kubernetes.stage import ONE_NODE, URI, Stage
+from ml_assets_tests.launch.test_standstill import BEGAN
+from ml_assets_tests.storage.s3_server import s3_server
+
+SESSION = "demo-train-0123456789abcdef0123"
+SILENT = 10 * 30.0
+"""Seconds without a sign of life that are a standstill."""
+
+
+@pytest.fixture
+def followed(tmp_path, cluster, monkeypatch):
+    """An attempt that has shown a sign of life, and whose Job never ends by itself."""
+    monkeypatch.setattr(module, "_BETWEEN_LOOKS", 0.0)
+    with s3_server(monkeypatch) as store:
+        yield Followed(Stage(tmp_path / "home", cluster, store).furnish())
+
+
+class Followed:
+    """Follows by a clock that the test moves, between two looks at the cluster."""
+
+    def __init__(self, stage):
+        self.store, self.now, self.events = stage.store, 0.0, []
+        objects = stage.objects
+        self.place = objects.place.at(attempt_of(SESSION, 1))
+        self.place.write(REQUEST, b"{}")
+        self.beat(1)
+        folder = SessionFolder(objects.path("sessions", SESSION))
+        mirror = SessionMirror(folder, objects, client(tries=1))
+        mirror.pull(1)
+        order = JobOrder(
+            pipeline="demo",
+            session=SESSION,
+            attempt=1,
+            verb="train",
+            world=World(),
+            cluster=ONE_NODE,
+            spot=False,
+            request=f"{URI}/request.json",
+            grace_seconds=1,
+        )
+        job = job_manifest(order, stage.settings)
+        job["spec"]["suspend"] = True
+        api = stage.api()
+        api.create_job(job)
+        work = Work("demo", "train", folder, World(), _no_other, lambda: None, ONE_NODE)
+        follower = Follower(SessionReader(folder.root), self.events.append, self._told)
+        self._following = Following(api, work, order, mirror, follower, lambda: self.now)
+
+    def beat(self, step):
+        own = Heartbeat(
+            attempt=1,
+            generation=0,
+            rank=0,
+            pid=1,
+            host="x",
+            step=step,
+            time=BEGAN + timedelta(seconds=step),
+            patience=30,
+        )
+        self.place.write(beats_name(0), canonical_json(Beats(beats=(own,))))
+
+    def until_over(self, turns):
+        """What is seen last. A turn does a step of these; after the last it is told to stop."""
+        self._turns = turns
+        return self._following.until_over()
+
+    def _told(self):
+        return next(self._turns, True)
+
+    def after(self, seconds):
+        self.now += seconds
+        return False
+
+
+def _no_other(number, world):
+    raise AssertionError("no other attempt is asked for")
+
+
+def away(followed):
+    """The store is away for ten minutes; what the pods told meanwhile is not there at once."""
+    yield followed.after(1)
+    followed.store.faults.failing = -1
+    for _ in range(3):
+        yield followed.after(200)
+    followed.store.faults.failing = 0
+    yield followed.after(20)
+
+
+def test_a_store_that_is_away_is_no_standstill_nor_is_what_comes_late_after_it(followed):
+    """What stays silent then is one."""
+
+    def turns():
+        yield from away(followed)
+        yield followed.after(SILENT)
+        followed.beat(2)
+        yield followed.after(20)
+        yield followed.after(SILENT - 30)
+        followed.events.append("still followed")
+        yield followed.after(SILENT)
+
+    over = followed.until_over(turns())
+    assert "still followed" in followed.events
+    assert over.noticed is not None and "last heard of: rank 0 at step 2" in over.noticed
+    (warning,) = [e.message for e in followed.events if "store" in str(e)]
+    assert "The object store is away; the training goes on" in warning
