@@ -375,6 +375,12 @@ SOURCE: TypeAdapter[SourceSpec] = TypeAdapter(SourceSpec)
         (SQL, "table", "stock; drop table stock", "pattern"),
         (SQL, "watermark", ..., "needs 'watermark'"),
         (SQL, "watermark", "shop", "must be a declared 'datetime' column"),
+        (
+            {**SQL, "partitioned": False},
+            "ignore_null_watermark",
+            True,
+            "ignore_null_watermark is for partitions",
+        ),
         (SQL, "watermark", "changed", "must be a declared 'datetime' column"),
     ],
 )
