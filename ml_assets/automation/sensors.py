@@ -96,6 +96,8 @@ def landing(
     def model() -> Wish | str:
         if not declared or not declared.retrain:
             return ""
+        if not arrived.is_all:
+            return "the model waits until each partition has been looked at"
         return model_wish(graph, store, records, as_of=None, data_only=True)
 
     found, away = plan(nodes, records), None

@@ -80,6 +80,10 @@ class _Spread:
             case _:
                 assert_never(label.task)
         finite = [pl.col(name).cast(pl.Float64).fill_nan(None) for name in numbers]
+        self.numbers = rows.lazy().select(finite)
+        lows = rows.select(c.min() for c in finite).row(0, named=True)
+        highs = rows.select(c.max() for c in finite).row(0, named=True)
+        self.constants = {n: low for n, low in lows.items() if low is not None and low == highs[n]}
         self.means = rows.select(c.mean() for c in finite).row(0, named=True)
         self.deviations = rows.select(c.std() for c in finite).row(0, named=True)
         self.missing = rows.select(c.null_count() / pl.len() for c in finite).row(0, named=True)
@@ -94,7 +98,17 @@ class _Spread:
         """(column, size of the effect, in words) from these rows to the others."""
         for name, mean in self.means.items():
             there, deviation = other.means[name], self.deviations[name]
-            if mean is not None and there is not None and deviation:
+            if there is None:
+                pass
+            elif name in self.constants:  # no deviation to measure by: a share instead
+                only = self.constants[name]
+                alike = other.share_of(name, only)
+                yield (
+                    name,
+                    _h(alike, 1.0),
+                    f"{quoted(f'{only:.3g}')} in {alike:.1%}, in all of train",
+                )
+            elif mean is not None and deviation:
                 yield name, abs(there - mean) / deviation, f"mean {there:.3g}, {mean:.3g} in train"
             gone, then = other.missing[name], self.missing[name]
             yield name, _h(gone, then), f"{gone:.1%} missing, {then:.1%} in train"
@@ -103,6 +117,10 @@ class _Spread:
             for word in shares.keys() | there.keys():
                 now, then = there.get(word, 0.0), shares.get(word, 0.0)
                 yield name, _h(now, then), f"{quoted(repr(word))} in {now:.1%}, {then:.1%} in train"
+
+    def share_of(self, name: str, value: float) -> float:
+        """The share of a number's values, what is missing left out, that are this one."""
+        return self.numbers.select((pl.col(name) == value).mean()).collect().item()
 
 
 def _h(one: float, other: float) -> float:

@@ -8,7 +8,7 @@ from ml_assets.assets.graph import SOURCE_STAGES, PipelineGraph
 from ml_assets.assets.raw_snapshot import STAGE as RAW
 from ml_assets.assets.raw_snapshot import receipt_version
 from ml_assets.assets.reads import Reads, feature_reads, table_reads
-from ml_assets.errors import SourceError
+from ml_assets.errors import SourceError, counted
 from ml_assets.planning.plan import RECALLED, Node, Plan, plan
 from ml_assets.registry.release.recalls import Quarantine, quarantine
 from ml_assets.resources.sources import SourcesResource
@@ -58,16 +58,26 @@ class Landed:
 
     @property
     def waiting(self) -> list[str]:
-        """What is there and still being written, a sentence each."""
+        """What is there and still being written, and what was not looked at, a sentence each."""
         found = [
             f"{name} [{key}] is left for now: {said}" if key else f"{name} is left for now: {said}"
             for name, looked in self.looks.items()
             for key, said in looked.waiting.items()
         ]
+        found += [
+            f"{counted(len(looked.later), 'partition')} of {name} not looked at yet"
+            for name, looked in self.looks.items()
+            if looked.later
+        ]
         if self.recalled:
             said = "recalled and not whole in all sources: deliver again, or lift the recall"
             found.append(f"{', '.join(self.recalled)} is left: {said}")
         return found
+
+    @property
+    def is_all(self) -> bool:
+        """Whether no partition is unknown: looked at, or published as it was read."""
+        return not any({*looked.later}.difference(self.keys) for looked in self.looks.values())
 
 
 def landed(

@@ -14,7 +14,7 @@ from ml_assets.errors import SourceError
 
 _NONE = -1
 _POLLED = 16
-"""Batches that one poll gives at most."""
+"""Batches that one poll gives, and those that overlap them."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,16 @@ class BatchLog:
         self._batches = sorted(known, key=lambda item: item[:2])
 
     def poll(self, after: int) -> Sequence[Batch]:
-        later = [batch for _, last, batch in self._batches if last > after]
-        return later[:_POLLED]
+        polled: list[Batch] = []
+        ahead = after
+        for first, last, batch in self._batches:
+            if last <= after:
+                continue
+            if len(polled) >= _POLLED and first > ahead:
+                break  # else it brings events again: a later poll would never hold them to these
+            polled.append(batch)
+            ahead = max(ahead, last)
+        return polled
 
 
 def consume(log: EventLog, offset: str, where: str) -> pl.DataFrame:

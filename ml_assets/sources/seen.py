@@ -5,8 +5,9 @@ It may be lost at any time: then everything is read once more, and nothing else 
 
 import json
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,9 +18,11 @@ Result = TypeVar("Result")
 
 PATIENCE_SECONDS = 30.0
 """Another look at work lets go of the memory sooner."""
-_TABLE = (
+_TABLES = (
     "CREATE TABLE IF NOT EXISTS seen"
-    " (place TEXT PRIMARY KEY, stamp TEXT NOT NULL, since REAL NOT NULL, receipt TEXT)"
+    " (place TEXT PRIMARY KEY, stamp TEXT NOT NULL, since REAL NOT NULL, receipt TEXT)",
+    "CREATE TABLE IF NOT EXISTS turns"
+    " (turn INTEGER PRIMARY KEY AUTOINCREMENT, place TEXT NOT NULL UNIQUE)",
 )
 _NOTE = (
     "INSERT INTO seen VALUES (?, ?, ?, NULL) ON CONFLICT (place) DO UPDATE"
@@ -27,6 +30,23 @@ _NOTE = (
     " WHERE stamp <> excluded.stamp"
 )
 _KEEP = "UPDATE seen SET receipt = ? WHERE place = ? AND stamp = ?"
+_PASS = "INSERT OR REPLACE INTO turns (place) VALUES (?)"  # and so with a new, larger number
+_KNOWN = (
+    "SELECT stamp, receipt, turn FROM turns LEFT JOIN seen ON seen.place = turns.place"
+    " WHERE turns.place = ?"
+)
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is remembered of a place that is looked at in turn."""
+
+    turn: int
+    """Larger than that of any place that was looked at before."""
+    stamp: str | None
+    """None: its turn has come, and the look has not ended."""
+    receipt: Mapping[str, Any] | None
+    """None: it was not read since it looks like this."""
 
 
 class Seen:
@@ -59,6 +79,23 @@ class Seen:
         text = json.dumps(receipt)
         self._do(lambda database: database.execute(_KEEP, (text, place, stamp)))
 
+    def pass_turn(self, places: Iterable[str]) -> None:
+        """Put the places at the end of the queue, in this order."""
+        passed = [(place,) for place in places]
+        self._do(lambda database: database.executemany(_PASS, passed))
+
+    def known(self, places: Iterable[str]) -> dict[str, Known]:
+        """What is remembered of those of the places whose turn has come once."""
+
+        def recall(database: sqlite3.Connection) -> dict[str, Known]:
+            rows = {place: database.execute(_KNOWN, (place,)).fetchone() for place in places}
+            return {
+                place: Known(turn, stamp, json.loads(receipt) if receipt else None)
+                for place, (stamp, receipt, turn) in ((p, row) for p, row in rows.items() if row)
+            }
+
+        return self._do(recall)
+
     def _do(self, work: Callable[[sqlite3.Connection], Result]) -> Result:
         self.file.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -74,7 +111,8 @@ class Seen:
 
     def _try(self, work: Callable[[sqlite3.Connection], Result]) -> Result:
         with closing(sqlite3.connect(self.file, timeout=30)) as database, database:
-            database.execute(_TABLE)
+            for table in _TABLES:
+                database.execute(table)
             return work(database)
 
 

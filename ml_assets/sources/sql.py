@@ -15,11 +15,12 @@ from urllib.parse import quote, quote_plus
 
 import polars as pl
 
-from ml_assets.errors import SourceError, quoted
+from ml_assets.errors import SourceError, counted, quoted
 from ml_assets.sources.look import Key, Looked
 from ml_assets.sources.schema import SQL_VALUES, Reading, check_names, from_values
 from ml_assets.sources.seen import Seen
 from ml_assets.sources.sql_stamp import day_of, stamp
+from ml_assets.sources.turns import look_in_turn
 from ml_assets.spec.partitions import PartitionWindow
 from ml_assets.spec.sources import SqlSource
 
@@ -50,6 +51,7 @@ def read_sql(
         raise ValueError(f"partitioned is {source.partitioned} but the window is {window}")
     with _open(name, source, sql_url) as database:
         table = _reflect(database, source)
+        _check_placed(database, table, source)
         query = table.select().with_only_columns(*(table.c[c] for c in source.columns))
         query = query.where(*_in_window(table, source, window))
         rows = database.connection.execute(query).all()
@@ -83,38 +85,37 @@ def look_at_sql(
 ) -> Looked:
     """Ask the database how much there is of each partition; rows are read where that changed.
 
-    Where counts may not tell all (see ``sql_stamp``), they are read once a day as well.
+    Where counts may not tell all (see ``sql_stamp``), they are read once a day as well. With a
+    memory, partitions are looked at in turn (see ``turns``); without one all are, at once.
 
     Raises:
         SourceError: the database cannot be used, or the table has other columns than declared.
     """
-    spans = {window.key if window else None: window for window in partitions or [None]}
-    stamps: dict[Key, str] = {}
+    windows = [None] if partitions is None else partitions
+    spans = {window.key if window else None: window for window in windows}
+
+    def read(key: Key) -> dict[str, Any]:
+        return sql_receipt(name, source, sql_url, spans[key])
+
     with _open(name, source, sql_url) as database:
         table, connection = _reflect(database, source), database.connection
-        place = f"{connection.engine.url.set(password=None, query={})} {source.table}"
+        _check_placed(database, table, source)
 
-        def named(key: Key) -> str:
-            return f"{place} {_range(spans[key])} {sorted(source.columns)}"
+        def stamp_of(key: Key) -> str | None:
+            found = stamp(connection, table, source, _in_window(table, source, spans[key]))
+            return "no rows" if key is None and not found else found
 
-        for key, window in spans.items():
-            found = stamp(connection, table, source, _in_window(table, source, window))
-            if found or key is None:
-                stamps[key] = f"{found or ''}{day_of(named(key), connection, now)}"
-
-    if seen:
-        seen.look({named(key): found for key, found in stamps.items()}, now)
-
-    def receipt(key: Key) -> dict[str, Any]:
         if seen is None:
-            return sql_receipt(name, source, sql_url, spans[key])
-        kept = seen.receipt(named(key), stamps[key])
-        if kept is None:
-            kept = sql_receipt(name, source, sql_url, spans[key])
-            seen.keep(named(key), stamps[key], kept)
-        return kept
+            return Looked(tuple(key for key in spans if stamp_of(key)), {}, read)
+        place = f"{connection.engine.url.set(password=None, query={})} {source.table}"
+        columns = sorted(source.columns)
+        places = {key: f"{place} {_range(span)} {columns}" for key, span in spans.items()}
 
-    return Looked(tuple(stamps), {}, receipt)
+        def look(key: Key) -> str | None:
+            found = stamp_of(key)
+            return found and f"{found}{day_of(places[key], connection, now)}"
+
+        return look_in_turn(places, look, read, seen, now)
 
 
 @contextmanager
@@ -201,6 +202,26 @@ def _reflect(database: _Database, source: SqlSource) -> "sa.Table":
             " column. Change its type, or name another watermark in defs.yaml."
         )
     return table
+
+
+def _check_placed(database: _Database, table: "sa.Table", source: SqlSource) -> None:
+    """Every row is of some partition: one without a watermark would never be read."""
+    import sqlalchemy as sa
+
+    if not source.partitioned or source.watermark is None or source.ignore_null_watermark:
+        return
+    column = table.c[source.watermark]
+    if not column.nullable:
+        return
+    query = sa.select(sa.func.count()).select_from(table).where(column.is_(None))
+    lost = database.connection.execute(query).scalar_one()
+    if lost:
+        raise SourceError(
+            f"{database.title}, table {source.table}: {counted(lost, 'row')} without"
+            f" {source.watermark!r}: of no partition, never read. Fill the column in and make it"
+            " NOT NULL; or, to leave such rows out, set ignore_null_watermark: true for this"
+            " source in defs.yaml."
+        )
 
 
 def _in_window(

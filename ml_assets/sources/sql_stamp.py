@@ -31,10 +31,11 @@ def stamp(
     import sqlalchemy as sa
 
     columns = [table.c[name] for name in source.columns]
-    measures = [m for column in columns for m in _measures(column)]
     if connection.dialect.name in _HASHING:
         text = sa.cast(sa.func.row(*columns), sa.Text)
-        measures.append(sa.func.sum(sa.func.hashtextextended(text, 0)))
+        measures = [sa.func.sum(sa.func.hashtextextended(text, 0))]
+    else:
+        measures = [m for column in columns for m in _measures(column)]
     query = sa.select(sa.func.count(), *measures).select_from(table).where(*conditions)
     count, *rest = connection.execute(query).one()
     return str([count, *map(str, rest)]) if count else None

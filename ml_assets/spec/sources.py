@@ -155,9 +155,16 @@ class SqlSource(_Source):
     """Names the setting ML_ASSETS_SQL_<connection>, which holds the URL; never the URL itself."""
     table: Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_.]{0,126}$")]
     watermark: str | None = None
+    ignore_null_watermark: bool = Field(default=False, exclude_if=unset)
+    """Rows without a watermark, which are of no partition, are left out; False: an error."""
 
     @model_validator(mode="after")
     def _partitions_need_a_watermark(self) -> Self:
+        if self.ignore_null_watermark and not self.partitioned:
+            raise ValueError(
+                "ignore_null_watermark is for partitions, but partitioned is false: all rows are"
+                " read; remove it"
+            )
         if self.partitioned and self.watermark is None:
             raise ValueError("a partitioned SQL source needs 'watermark', the column to range over")
         if self.watermark is not None and self.columns.get(self.watermark) != "datetime":

@@ -1,6 +1,7 @@
 """The landing sensor: what lands is taken in once, what failed waits, and the model follows."""
 
 import json
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -9,6 +10,9 @@ import dagster as dg
 import pytest
 
 from ml_assets.automation.looks import COULD_NOT
+from ml_assets.automation.sensors import Watch, landing
+from ml_assets.errors import WindowError
+from ml_assets.resources.sources import SourcesResource
 from ml_assets.runs.reliability import reliability
 from ml_assets.settings import read_settings
 from ml_assets.storage.layout import Address
@@ -235,19 +239,38 @@ def test_a_late_record_is_a_new_version_and_the_old_one_stays_readable(plant: Pl
     assert store.scan(then, table.table).collect().equals(before)
 
 
+def test_a_table_of_many_partitions_is_taken_in_turn_by_turn_and_the_model_waits_for_all(
+    plant: Plant, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("ml_assets.sources.turns.SECONDS", 0.0)
+    world = plant(5, "{landing: {retrain: true}}")
+    deliveries.move_orders_to_sql(world.folder, world.sources)
+    spec = world.folder / "defs.yaml"
+    spec.write_text(re.sub("end: [0-9-]+", "end: 2024-02-05", spec.read_text()))
+    settings = read_settings()
+    store = open_snapshots(settings.snapshots)
+    sources = SourcesResource(root=str(settings.sources), seen=str(settings.seen))
+    found: list[Watch] = []
+    for number in (3, 4, 5):
+        found.append(landing(world.graph, store, sources, {}))
+        raw = [item.node.address for item in found[-1].data.due]
+        weeks = [a for a in raw if (a.stage, a.source) == ("raw_snapshot", "orders")]
+        assert len(weeks) == number
+    assert "; 2 partitions of orders not looked at yet" in found[0].seen
+    assert "; 1 partition of orders not looked at yet" in found[1].seen
+    assert "not looked at" not in found[2].seen
+    for watch in found[:2]:
+        assert watch.model() == "the model waits until each partition has been looked at"
+    with pytest.raises(WindowError, match="no published partition"):  # it is asked about
+        found[2].model()
+
+
 def test_a_source_that_cleans_up_holds_up_nothing_and_is_not_read_again(plant: Plant):
-    world = plant(2, "{landing: {}, on_code_change: true}")
-    world.settle()
+    world = plant(3, "{landing: {}, on_code_change: true}")
+    assert all(map(world.execute, world.asks_for()))  # the sources are read
     for file in ("orders/2024-01-01.csv", "orders/2024-01-08.csv", "arrivals/2024-01-08.jsonl"):
-        (world.sources / file).unlink()  # published, and what comes next looks back at it
-    assert (
-        "no partition landed in the sources of deliveries; 2 more stay as they were read"
-        in world.says()
-    )
-    deliveries.land(world.sources, 3)
-    for file in ("orders/2024-01-01.csv", "orders/2024-01-08.csv"):
-        (world.sources / file).unlink()
-    assert world.settle() == ["sources", "table_closed_orders", "features"]
+        (world.sources / file).unlink()  # and what is to come looks back at these
+    assert world.settle() == ["table_closed_orders", "features"]
     assert world.published("feature_set") == WEEKS[1:3]
     assert world.says().startswith(
         "1 partitions (2024-01-15 to 2024-01-15) landed in the sources of deliveries;"
@@ -270,12 +293,9 @@ def test_a_source_that_cleans_up_holds_up_nothing_and_is_not_read_again(plant: P
         "2024-01-08": False,
         "2024-01-15": True,
     }
-    assert all(map(world.execute, asked))
-    world.settle("code_change")
-    assert "all is published" in world.says("code_change")
-    assert "all is published" in world.says()
 
 
+@pytest.mark.daemon
 def test_what_is_served_no_more_is_served_again_and_a_store_that_is_away_keeps_nothing_back(
     plant: Plant,
 ):

@@ -118,6 +118,12 @@ def another_depot(rows: Rows) -> Rows:
     return changed(rows, "holdout", depot=pl.lit("harbour"))
 
 
+def a_flag_of_the_holdout(rows: Rows) -> Rows:
+    return {
+        name: frame.with_columns(docks=float(name == "holdout")) for name, frame in rows.items()
+    }
+
+
 @pytest.mark.parametrize(
     ("plant", "guard", "said"),
     [
@@ -127,6 +133,7 @@ def another_depot(rows: Rows) -> Rows:
         (copies, "no_shared_rows", "40 of the 480 rows of holdout are in train with the same"),
         (the_answer, "no_target_proxy", "load 1.000: so much of the label"),
         (another_depot, "splits_alike", "«'harbour'» in 100.0%, 0.0% in train"),
+        (a_flag_of_the_holdout, "splits_alike", "docks of holdout: «0» in 0.0%, in all of train"),
     ],
 )
 def test_what_is_planted_trips_its_guard_alone(
@@ -137,6 +144,15 @@ def test_what_is_planted_trips_its_guard_alone(
     (bad,) = (one for one in found if not one.passed)
     assert said in bad.reason
     assert bad.value is not None
+
+
+def test_a_number_that_is_constant_in_train_may_differ_now_and_then(
+    sound: Rows, spec: PipelineSpec
+) -> None:
+    always = {name: frame.with_columns(docks=0.1) for name, frame in sound.items()}
+    assert failed(examine(always, spec, WEEK)) == []
+    rarely = pl.when(pl.int_range(pl.len()) < 20).then(7.0).otherwise(0.1)
+    assert failed(examine(changed(always, "holdout", docks=rarely), spec, WEEK)) == []
 
 
 def test_a_query_in_two_splits_is_found_and_its_whole_rows_are_not(

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
+from dagster._grpc.utils import default_sensor_grpc_timeout
 
 from ml_assets.settings import read_cluster, read_lakefs
 from ml_assets_tests.deploy import chart, rules
@@ -193,6 +194,27 @@ def test_the_settings_are_settings(overlay: str) -> None:
     assert read_lakefs(environment).endpoint == settings["LAKEFS_ENDPOINT"]
     missing = [name for name in variables_of_the_instance() if name not in environment]
     assert missing == []
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_the_daemon_gives_a_tick_five_minutes(
+    overlay: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = objects(overlay)
+    settings = named(found, "ConfigMap", "ml-assets-settings")
+    (daemon,) = (o for o in found if o["kind"] == "Deployment" and "daemon" in named_of(o))
+    (container,) = daemon["spec"]["template"]["spec"]["containers"]
+    assert {"configMapRef": {"name": named_of(settings)}} in container["envFrom"]
+    for name in ("DAGSTER_SENSOR_GRPC_TIMEOUT_SECONDS", "DAGSTER_GRPC_TIMEOUT_SECONDS"):
+        monkeypatch.delenv(name, raising=False)
+    assert default_sensor_grpc_timeout() == 60
+    for name, value in settings["data"].items():
+        monkeypatch.setenv(name, value)
+    assert default_sensor_grpc_timeout() == 300
+
+
+def named_of(one: dict[str, Any]) -> str:
+    return one["metadata"]["name"]
 
 
 def secret_keys(secret: str) -> set[str]:

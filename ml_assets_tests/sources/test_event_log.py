@@ -120,6 +120,18 @@ def test_a_reader_asks_for_what_comes_after_its_last_offset_until_there_is_nothi
     assert len(log.asked) > 3, "a poll gives some of the batches, not all of them"
 
 
+@given(st.integers(1, 40), st.data())
+def test_an_event_that_changed_is_refused_wherever_its_batch_stands(
+    length: int, data: st.DataObject
+):
+    batches = [batch(n, n + 1) for n in range(length)]
+    number = data.draw(st.integers(0, length - 1))
+    changed = Batch(pl.DataFrame({"offset": [number], "x": [-1]}), "changed")
+    delivered = data.draw(st.permutations([*batches, changed]))
+    with pytest.raises(SourceError, match=f"brings offset {number} again with another content"):
+        consume(BatchLog(delivered, "offset"), "offset", "orders")
+
+
 @given(st.data())
 def test_any_delivery_at_least_once_reads_as_the_stream_itself(data: st.DataObject):
     length = data.draw(st.integers(1, 30))

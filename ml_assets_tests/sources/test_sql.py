@@ -120,6 +120,20 @@ def test_an_empty_range_is_an_error_that_names_it(tmp_path: Path):
     assert "has no rows with 2013-01-21T00:00:00+00:00 <= select" in message
 
 
+def test_rows_without_a_watermark_are_refused_with_their_number_unless_told_to_leave_them(
+    tmp_path: Path,
+):
+    url = fill(tmp_path / "w.db", [*ROWS, (None, "EWR", 1), (None, "JFK", 2)])
+    said = "table weather: 2 rows without 'select': of no partition"
+    assert said in refusal(url, source())
+    with pytest.raises(SourceError, match=said):
+        available("weather", source(), Path("/nowhere"), lambda _: url, WEEKS)
+    leaving = source(ignore_null_watermark=True)
+    assert read(url, leaving).frame.height == 2
+    whole = source(partitioned=False, watermark=None)
+    assert read(url, whole, None).frame.height == len(ROWS) + 2, "a whole table has all rows"
+
+
 def test_a_watermark_kept_as_text_is_refused(tmp_path: Path):
     assert "TIMESTAMP" in refusal(fill(tmp_path / "w.db", time_type="TEXT"), source())
 

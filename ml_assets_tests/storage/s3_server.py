@@ -50,6 +50,8 @@ class Faults:
     """Only those whose path holds this."""
     status: str = "503 Slow Down"
     code: str = "SlowDown"
+    held: threading.Event | None = None
+    """They wait for this first."""
     requests: list[tuple[str, str]] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -80,6 +82,8 @@ class Faulty:
                 return self._app(environ, start_response)
             status, code = "403 Forbidden", "AccessDenied"
         environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+        if self._faults.held is not None:
+            self._faults.held.wait()
         start_response(status, [("Content-Type", "application/xml")])
         return [f"<Error><Code>{code}</Code><Message>-</Message></Error>".encode()]
 

@@ -7,6 +7,8 @@ something to learn, and something that would leak.
 import json
 import os
 import random
+import sqlite3
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -193,6 +195,26 @@ def land(sources: Path, weeks: int, *, heavy: frozenset[int] = frozenset()) -> N
         end = begin + timedelta(weeks=1)
         deliver(sources / "orders" / f"{name}.csv", header + "\n".join(orders) + "\n", end)
         deliver(sources / "arrivals" / f"{name}.jsonl", "\n".join(arrivals) + "\n", end)
+
+
+def move_orders_to_sql(folder: Path, sources: Path) -> None:
+    """The orders that have landed as files are the rows of a table instead."""
+    spec = (folder / "defs.yaml").read_text()
+    table = "kind: sql\n      connection: ORDERS\n      table: orders\n      watermark: ordered_at"
+    files = "kind: files\n      path: orders/{partition}.csv\n      format: csv"
+    (folder / "defs.yaml").write_text(spec.replace(files, table))
+    rows = [
+        line.split(",")
+        for file in sorted((sources / "orders").glob("*.csv"))
+        for line in file.read_text().splitlines()[1:]
+    ]
+    with closing(sqlite3.connect(sources / "orders.db")) as connection, connection:
+        connection.execute(
+            "CREATE TABLE orders"
+            ' ("order" BIGINT, depot VARCHAR, load REAL, ordered_at DATETIME NOT NULL)'
+        )
+        told = "strftime('%Y-%m-%d %H:%M:%S.000000', ?)"
+        connection.executemany(f"INSERT INTO orders VALUES (?, ?, ?, {told})", rows)
 
 
 def deliver(file: Path, text: str, at: datetime | None = None) -> None:

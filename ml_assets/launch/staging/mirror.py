@@ -155,7 +155,7 @@ class SessionMirror:
         news = list(side_by_side(partial(self._news, attempt), files))
         contents = side_by_side(place.read, [item.name for found in news for item in found])
         came = 0
-        for name, found in zip(files, news, strict=True):
+        for name, found in zip(files, news, strict=True):  # each takes as many contents as chunks
             came += self._append(attempt, name, zip(found, contents, strict=False))
         self._beats(attempt)
         return came

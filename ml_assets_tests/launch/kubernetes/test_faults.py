@@ -11,7 +11,7 @@ import pytest
 from ml_assets.errors import ClusterAway, ClusterRefused, TrainingFailed, TrainingInterrupted
 from ml_assets.launch.events import avoided_nodes
 from ml_assets.launch.folder import SessionFolder
-from ml_assets.launch.kubernetes import watch
+from ml_assets.launch.kubernetes import runner, watch
 from ml_assets.launch.kubernetes.names import ATTEMPT_LABEL, selector_of
 from ml_assets.launch.launcher import SanityJob, ScoreJob
 from ml_assets.launch.session import train_session
@@ -369,8 +369,12 @@ def test_whoever_ends_it_no_pod_service_or_gpu_is_left(stage, error, words):
     assert stage.left() == []
 
 
-def test_who_is_told_to_stop_while_the_store_is_away_leaves_nothing_either(stage):
+def test_who_is_told_to_stop_while_the_store_never_answers_leaves_nothing_either(
+    stage, monkeypatch
+):
+    monkeypatch.setattr(runner, "_HASTY_SECONDS", 0.5)
     server, faults = stage.cluster.server, stage.store.faults
+    faults.held = threading.Event()
     server.images.failing[stage.settings.image] = "i/o timeout"
 
     def told():
@@ -381,6 +385,7 @@ def test_who_is_told_to_stop_while_the_store_is_away_leaves_nothing_either(stage
     with pytest.raises(TrainingInterrupted):
         stage.launcher().train(stage.job(cluster=ONE_NODE, processes=1), stage.events.append, told)
     assert stage.left() == []
+    faults.held.set()
 
 
 def test_a_pod_that_is_lost_while_the_store_is_away_is_followed_by_another_attempt(stage):
