@@ -184,11 +184,17 @@ class EmbeddedStore:
     def collect_garbage(
         self, drop: Collection[CommitId] = (), *, dry_run: bool = False
     ) -> Collected | Busy:
+        kept: set[str] = set()
+        with self._collector() as alone:
+            if not alone:
+                return Busy()
+        with self.working():  # what takes long: others publish meanwhile, nobody else collects
+            self._mark(self._cut(drop), kept)
         with self._collector() as alone:
             if not alone:
                 return Busy()
             grafts = self._cut(drop)
-            kept = self._reachable(grafts)
+            self._mark(grafts, kept)  # what came since
             if not dry_run:  # first: killed behind this line, the next collection finishes
                 self._refs.graft(grafts)
                 self._refs.keep_signatures(kept)
@@ -280,15 +286,16 @@ class EmbeddedStore:
             frontier.update(set(parents) - seen)
         return cut
 
-    def _reachable(self, grafts: Grafts) -> set[str]:
-        frontier = self._refs.targets()
-        kept: set[str] = set()
+    def _mark(self, grafts: Grafts, kept: set[str]) -> None:
+        """Add all that can be reached from the refs; behind a commit that is in it all is."""
+        frontier = self._refs.targets() - kept
         while frontier:
             commit = frontier.pop()
             tree = self._commit(commit)[1]
-            kept |= {commit, tree, *(digest for digest, _ in self._tree(tree).values())}
+            if tree not in kept:
+                kept |= {tree, *(digest for digest, _ in self._tree(tree).values())}
+            kept.add(commit)
             frontier.update(set(self._parents(commit, grafts)) - kept)
-        return kept
 
 
 class EmbeddedWorkspace:

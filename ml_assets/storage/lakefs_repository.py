@@ -25,6 +25,8 @@ _SMALL = 1 << 16
 """Bytes up to which a file that was read is remembered."""
 _REMEMBERED = 256 << 20
 """Bytes of them in all: some 70,000 records."""
+_STATES = 8
+"""States that are remembered: one of 10⁵ files takes some 45 MB of memory."""
 ReceivedT = TypeVar("ReceivedT")
 
 
@@ -43,7 +45,7 @@ class LakeFsRepository:
         self.api = LakeFsApi(server, name, pause)
         self.keys = keys_of(location)
         self._gateway = S3Gateway(server, name)
-        self.state = lru_cache(maxsize=64)(self._read_state)
+        self.state = lru_cache(maxsize=_STATES)(self._read_state)
         self._verify = lru_cache(maxsize=4096)(self._verified)
         self._small = Remembered(_REMEMBERED)
 

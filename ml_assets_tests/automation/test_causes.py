@@ -128,3 +128,37 @@ def test_a_week_that_failed_is_over_when_a_range_with_it_succeeds(stage: Stage) 
     assert stage.causes() == [f"run flights__sources {W2}"]
     assert stage.run(W1, W3)
     assert stage.causes() == []
+
+
+@pytest.mark.parametrize("weekly", [True, False], ids=["weekly", "whole"])
+def test_a_check_of_a_teams_own_asset_is_over_when_it_passes_in_another_run(
+    stage: Stage, weekly: bool
+) -> None:
+    """It is reported once a run: of a week or a range, or of a table that is no week's."""
+    weeks = dg.WeeklyPartitionsDefinition(W1, end_date="2024-03-04", day_offset=1)
+    passes = [False]
+
+    @dg.asset(
+        key=["flights", "own"],
+        partitions_def=weeks if weekly else None,
+        backfill_policy=dg.BackfillPolicy.single_run() if weekly else None,
+        check_specs=[dg.AssetCheckSpec(CHECK, asset=["flights", "own"])],
+    )
+    def own() -> dg.MaterializeResult:
+        found = dg.AssetCheckResult(passed=passes[0], check_name=CHECK)
+        return dg.MaterializeResult(check_results=[found])
+
+    defs = dg.Definitions([own], jobs=[dg.define_asset_job("flights__own", [own])])
+
+    def causes_after(first: str, last: str) -> list[str]:
+        tags = Selection(partitions=(first, last)).tags
+        job = defs.resolve_job_def("flights__own")
+        assert job.execute_in_process(instance=stage.instance, tags=tags).success
+        links, now = Links("d", "r", "m"), datetime.now(UTC)
+        found = causes_now(stage.instance, defs.get_repository_def(), links, now)
+        return [cause.id for cause in found]
+
+    assert causes_after(W1, W1) == [f"check flights/own {CHECK}"]
+    passes[0] = True
+    assert bool(causes_after(W2, W3)) is weekly, "a week is not answered by others"
+    assert causes_after(W1, W3) == []

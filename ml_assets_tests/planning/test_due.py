@@ -8,13 +8,22 @@ import pytest
 
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.raw_snapshot import receipt_version
-from ml_assets.planning.due import Landed, data_nodes, landed, landed_nodes
-from ml_assets.planning.plan import RECALLED, plan
+from ml_assets.errors import StoreAway
+from ml_assets.planning.due import (
+    Landed,
+    data_nodes,
+    landed,
+    landed_nodes,
+    with_lost_service,
+)
+from ml_assets.planning.plan import RECALLED, Item, Node, Plan, plan
 from ml_assets.resources.sources import SourcesResource
 from ml_assets.spec.load import PIPELINES, load_spec
 from ml_assets.spec.partitions import windows
 from ml_assets.spec.records import InputVersion, StageRecord
 from ml_assets.storage.layout import Address, run_key
+from ml_assets.storage.online.sqlite import SqliteOnline
+from ml_assets.storage.online.store import Served
 from ml_assets_tests.worlds import deliveries
 
 WEEKS = ["2024-01-01", "2024-01-08", "2024-01-15", "2024-01-22"]
@@ -70,6 +79,34 @@ def test_what_was_read_stands_for_what_a_source_has_no_more_but_not_where_it_was
     due = {item.node.address for item in planned.due}
     assert _raw(WEEKS[3]) in due
     assert not due & records.keys(), "what cannot be read again is not due, whatever its code"
+
+
+def test_what_was_served_is_due_for_each_other_thing_that_is_served_instead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ML_ASSETS_ONLINE", str(tmp_path / "online.db"))
+    folder = PIPELINES / "flight_delays"
+    graph = PipelineGraph(load_spec(folder), folder)
+    address = Address("flight_delays", "online_features")
+    records = {address: _record(address)}
+    planned = Plan((Item(Node(address, "code"), False, ""),))
+
+    def salt() -> str | None:
+        (item,) = with_lost_service(graph, planned, records).items
+        return item.node.salt if item.due else None
+
+    def serve(version: str) -> None:
+        served = Served("flight_delays", version, ("origin",), {"origin": "String"}, 0)
+        SqliteOnline(tmp_path / "online.db").serve(served, [])
+
+    assert salt() == "nothing"
+    serve("another")
+    assert salt() == "another"
+    serve(records[address].data_version)
+    assert salt() is None
+    monkeypatch.setenv("ML_ASSETS_ONLINE", str(tmp_path))  # a folder answers nothing
+    with pytest.raises(StoreAway):
+        salt()
 
 
 def _raw(week: str) -> Address:

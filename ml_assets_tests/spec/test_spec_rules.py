@@ -369,6 +369,7 @@ SOURCE: TypeAdapter[SourceSpec] = TypeAdapter(SourceSpec)
         (EVENTS, "path", "/events/{partition}.jsonl", "stays inside its folder"),
         (EVENTS, "path", "events.jsonl", "must hold {partition}"),
         (EVENTS, "partitioned", False, "partitioned is false"),
+        ({**SQL, "partitioned": False}, "settled", "30 days", "settled is the age of a partition"),
         (SQL, "connection", "postgresql://me:secret@host/db", "pattern"),
         (SQL, "connection", "warehouse", "pattern"),
         (SQL, "table", "stock; drop table stock", "pattern"),

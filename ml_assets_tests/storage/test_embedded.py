@@ -1,5 +1,6 @@
 """The embedded store under fire: killed writers, two writers at once, damaged files."""
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -10,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from ml_assets.errors import StorageError
-from ml_assets.storage.snapshots import Published
+from ml_assets.storage.embedded import EmbeddedStore
+from ml_assets.storage.snapshots import Collected, CommitId, Published, SnapshotStore
 from ml_assets.storage.stores import open_snapshots
+from ml_assets.storage.trees import Tree
 
 WRITER = """
 import sys
@@ -103,6 +106,43 @@ def test_a_flipped_byte_is_refused_and_the_file_is_named(tmp_path: Path) -> None
     file.unlink()
     with pytest.raises(StorageError, match=r"t/a is lost"):
         open_snapshots(str(tmp_path)).read_bytes(outcome.commit, "t/a")
+
+
+def publish(store: SnapshotStore, number: int) -> CommitId:
+    with store.open(store.resolve(), f"k{number}") as workspace:
+        workspace.put_bytes(f"t/{number}", str(number).encode())
+        workspace.commit("k", {})
+        done = workspace.publish()
+    assert isinstance(done, Published)
+    return done.commit
+
+
+def test_others_publish_while_a_collection_reads_history_and_lose_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = open_snapshots(str(tmp_path))
+    old = [publish(writer, number) for number in range(3)]
+    collector = open_snapshots(str(tmp_path))
+    assert isinstance(collector, EmbeddedStore)
+    read, during = collector._tree, list[CommitId]()
+
+    def reading(tree: str) -> Tree:
+        if not during:
+            with (tmp_path / "writers.lock").open("a") as handle:  # else it would wait for ever
+                fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            writer.tag("kept", old[1])
+            during.append(publish(writer, 3))
+        return read(tree)
+
+    monkeypatch.setattr(collector, "_tree", reading)
+    done = collector.collect_garbage(drop=old[:2])
+    assert isinstance(done, Collected)
+    after = open_snapshots(str(tmp_path))
+    assert [commit.id for commit in after.log()][:3] == [during[0], old[2], old[1]]
+    assert after.read_bytes(during[0], "t/3") == b"3"
+    assert after.read_bytes(old[1], "t/1") == b"1", "a tag came to what was to be dropped"
+    with pytest.raises(StorageError):
+        after.list(old[0])
 
 
 COLLECTOR = """
