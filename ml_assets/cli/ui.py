@@ -4,10 +4,10 @@ import argparse
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
-from functools import partial
 from urllib.parse import urlsplit
 
 from ml_assets.cli.exit_codes import DONE, ERROR
+from ml_assets.cli.serve_reports import serving
 from ml_assets.cli.session import prepared_settings
 from ml_assets.runs.home import PROJECT
 from ml_assets.runs.servers import Program, running, stoppable, wait_for_first
@@ -35,19 +35,7 @@ def call(arguments: argparse.Namespace) -> int:
     code = DONE
     with stoppable(), ExitStack() as stack:
         if _is_local(settings.reports_url):
-            from ml_assets.assets.card_page import served_card
-            from ml_assets.operations.experiments import page_of
-            from ml_assets.operations.report_server import serving_reports
-            from ml_assets.storage.object_places import open_objects
-
-            pages, objects = (
-                settings.cache / "reports",
-                open_objects(settings.objects, settings.cache),
-            )
-            refresh = partial(objects.refresh, "reports")
-            stack.enter_context(
-                serving_reports(pages, settings.reports_url, page_of, served_card, refresh)
-            )
+            stack.enter_context(serving(settings))
         _tell(arguments, settings)
         programs = _programs(arguments, settings)
         started = [(program, stack.enter_context(running(program))) for program in programs]

@@ -1,6 +1,7 @@
-"""The evaluation reports over HTTP, for a browser on this machine: one page each, nothing else.
+"""The evaluation reports over HTTP, to this machine alone: one page each, nothing else.
 
-A browser does not open a file from a link, so `ml-assets ui` serves what the links lead to.
+A browser does not open a file from a link, so `ml-assets ui` serves what the links lead to; on a
+cluster `ml-assets serve-reports` does, to the login beside it.
 """
 
 import re
@@ -45,28 +46,33 @@ def serving_reports(
     experiments: Page = _nothing,
     card: CardPage = _nothing,
     refresh: Callable[[], None] = lambda: None,
+    port: int | None = None,
 ) -> Iterator[None]:
     """Serve ``folder/<pipeline>/<model>.html`` at a local address until the block is left.
 
     Args:
+        url: what links lead to; its path, if it has one, is before that of each page.
         experiments: pipeline -> the page of its runs, made anew each time; None: there is none.
         card: pipeline, table and partition -> its data card, likewise.
         refresh: brings into the folder what other homes have put meanwhile.
+        port: of the loopback address, which a proxy at ``url`` asks; None: ``url`` is local itself.
 
     Raises:
         SettingsError: the port is taken.
     """
     parts = urlsplit(url)
-    host, port = parts.hostname or "127.0.0.1", parts.port or 80
+    host = (parts.hostname if port is None else None) or "127.0.0.1"
+    number = port or parts.port or 80
     try:
-        server = _Server((host, port), _Handler)
+        server = _Server((host, number), _Handler)
     except OSError as error:
         raise SettingsError(
-            f"The reports cannot be served at {url}: {error.strerror}. End what uses the port, or"
-            " set ML_ASSETS_REPORTS_URL to another address of this machine."
+            f"The reports cannot be served at {host}:{number}: {error.strerror}. End what uses the"
+            " port, or choose another one: that of ML_ASSETS_REPORTS_URL, or --port."
         ) from error
     server.experiments, server.card, server.refresh = experiments, card, refresh
-    server.folder, server.names = folder.resolve(), {parts.netloc, f"localhost:{port}"}
+    server.folder, server.below = folder.resolve(), parts.path
+    server.names = {parts.netloc, f"localhost:{number}"}
     thread = Thread(target=server.serve_forever, name="reports", daemon=True)
     thread.start()
     try:
@@ -80,6 +86,8 @@ def serving_reports(
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     folder: Path
+    below: str
+    """The path of the address, before that of each page."""
     experiments: Page
     card: CardPage
     refresh: Callable[[], None]
@@ -92,7 +100,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         page, policy = self._page(), {}
-        asked = _EXPERIMENTS.fullmatch(urlsplit(self.path).path)
+        asked = _EXPERIMENTS.fullmatch(self._asked())
         if asked and self._is_ours():
             page, policy = self._experiments(asked[1]), {"Content-Security-Policy": POLICY}
         self.send_response(HTTPStatus.OK if page is not None else HTTPStatus.NOT_FOUND)
@@ -108,6 +116,11 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None:
         """Nothing: a person's own browser is no news."""
 
+    def _asked(self) -> str:
+        """The path below the address; empty outside of it."""
+        path, below = urlsplit(self.path).path, self.server.below
+        return path.removeprefix(below) if path.startswith(f"{below}/") else ""
+
     def _is_ours(self) -> bool:
         return self.headers.get("Host", "") in self.server.names
 
@@ -118,11 +131,11 @@ class _Handler(BaseHTTPRequestHandler):
     def _page(self) -> bytes | None:
         if not self._is_ours():
             return None
-        path = urlsplit(self.path).path
+        path = self._asked()
         if path == "/" or _PAGE.fullmatch(path):
             self.server.refresh()
         if path == "/":
-            return _index(self.server.folder)
+            return _index(self.server.folder, self.server.below)
         table = _CARD.fullmatch(unquote(path))
         if table:
             card = self.server.card(*table.groups())
@@ -137,11 +150,11 @@ class _Handler(BaseHTTPRequestHandler):
             return None
 
 
-def _index(folder: Path) -> bytes:
+def _index(folder: Path, below: str) -> bytes:
     """The reports that there are, newest first."""
     files = sorted(folder.glob("*/*.html"), key=lambda f: f.stat().st_mtime, reverse=True)
     lines = [
-        f'<li><a href="{escape(path)}">{escape(path[1:])}</a>'
+        f'<li><a href="{escape(below + path)}">{escape(path[1:])}</a>'
         f" {datetime.fromtimestamp(file.stat().st_mtime, UTC):%Y-%m-%d %H:%M} UTC</li>"
         for file in files
         for path in [f"/{file.parent.name}/{file.name}"]
@@ -152,7 +165,7 @@ def _index(folder: Path) -> bytes:
     )
     lines = [
         *(
-            f'<li><a href="/{name}/{EXPERIMENTS_PAGE}">{name}: experiments</a></li>'
+            f'<li><a href="{escape(below)}/{name}/{EXPERIMENTS_PAGE}">{name}: experiments</a></li>'
             for name in names
         ),
         *lines,

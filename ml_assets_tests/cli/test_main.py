@@ -51,6 +51,7 @@ OPTIONS = {
     "suspects": {"pipeline", "format", "output"},
     "tune-batch": {"pipeline", "batch", "processes", "threads", "steps", "json"},
     "ui": {"port", "host"},
+    "serve-reports": {"port"},
     "drill": {"pipeline"},
     "alerts": {"what"},
     "gc": {"dry_run", "json"},

@@ -25,6 +25,7 @@ SECRETS = {
     "ml-assets-registry",
     "ml-assets-training",
     "ml-assets-ui",
+    "ml-assets-reports",
     "ml-assets-readers-login",
     "ml-assets-operators-login",
 }

@@ -148,7 +148,7 @@ def test_each_webserver_of_the_chart_is_behind_a_login_of_its_own() -> None:
         ("readers", "dagster-webserver-read-only"),
         ("operators", "dagster-webserver"),
     ):
-        (container,) = spec(found, f"{who}-login")["containers"]
+        *_, container = spec(found, f"{who}-login")["containers"]
         assert f"--upstream=http://{server}:3000" in container["args"]
         assert any(arg.startswith("--allowed-group=") for arg in container["args"]) == (
             who == "operators"
@@ -162,15 +162,15 @@ def test_each_webserver_of_the_chart_is_behind_a_login_of_its_own() -> None:
 
 
 def test_the_logins_of_the_chart_are_those_without_it() -> None:
-    """But for what they lead to: beside a webserver it is the pod itself."""
+    """But for the webserver that they lead to, which is in their pod there."""
     for who in ("readers", "operators"):
-        beside = spec(kustomized("overlays/production"), f"dagster-{who}-ui")["containers"][1]
-        (alone,) = spec(kustomized("helm"), f"{who}-login")["containers"]
-        assert without_upstream(alone) == without_upstream(beside)
+        _, *beside = spec(kustomized("overlays/production"), f"dagster-{who}-ui")["containers"]
+        alone = spec(kustomized("helm"), f"{who}-login")["containers"]
+        assert list(map(without_upstream, alone)) == list(map(without_upstream, beside))
 
 
 def without_upstream(container: dict[str, Any]) -> dict[str, Any]:
-    kept = [arg for arg in container["args"] if not arg.startswith("--upstream=")]
+    kept = [arg for arg in container["args"] if "--upstream=http://" not in arg or "3001" in arg]
     return container | {"args": kept}
 
 
@@ -191,3 +191,12 @@ def test_the_account_and_the_labels_are_those_of_the_base() -> None:
     }
     assert parts == {"code-location", "run", "webserver", "daemon"}
     assert VALUES["global"]["dagsterHome"] == LAUNCHER["dagster_home"]
+
+
+def test_the_reports_beside_the_chart_have_the_image_that_the_chart_runs() -> None:
+    (reports,) = [
+        one
+        for one in spec(kustomized("helm"), "readers-login")["containers"]
+        if one["name"] == "reports"
+    ]
+    assert reports["image"] == f"{CODE['image']['repository']}:{CODE['image']['tag']}"

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from dagster._grpc.utils import default_sensor_grpc_timeout
 
-from ml_assets.settings import read_cluster, read_lakefs
+from ml_assets.settings import read_cluster, read_lakefs, read_settings
 from ml_assets_tests.deploy import chart, rules
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -262,10 +262,44 @@ def test_a_ui_is_given_what_the_instance_needs_and_no_key_besides(
 def test_dagster_itself_is_reached_through_the_login_only() -> None:
     for ui in ("dagster-readers-ui", "dagster-operators-ui"):
         found = objects("production")
-        server, login = named(found, "Deployment", ui)["spec"]["template"]["spec"]["containers"]
+        parts = named(found, "Deployment", ui)["spec"]["template"]["spec"]["containers"]
+        server, login = parts[0], parts[-1]
         arguments = server["args"]
         assert arguments[arguments.index("--host") + 1] == "127.0.0.1"
         assert "ports" not in server
         (port,) = named(found, "Service", ui)["spec"]["ports"]
         assert port["targetPort"] == login["ports"][0]["name"]
         assert ("--read-only" in arguments) == (ui == "dagster-readers-ui")
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_links_to_reports_lead_to_what_the_readers_login_serves(overlay: str) -> None:
+    """As the login has the path, so has the link; and nobody else can ask the port."""
+    found = objects(overlay)
+    settings = named(found, "ConfigMap", "ml-assets-settings")["data"]
+    assert settings["ML_ASSETS_REPORTS_URL"] == f"{settings['ML_ASSETS_UI_URL']}/reports"
+    spread = dict(rules.containers(found))
+    (pod,) = {name.split("/")[0] for name in spread if name.endswith("/reports")}
+    reports, login = spread[f"{pod}/reports"], spread[f"{pod}/login"]
+    assert reports["args"] == ["ml-assets", "serve-reports", "--port", "3001"]
+    assert "--upstream=http://127.0.0.1:3001/reports/" in login["args"]
+    assert login["envFrom"] == [{"secretRef": {"name": "ml-assets-readers-login"}}]
+    assert "ports" not in reports
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_the_reports_are_given_keys_that_read_and_none_that_signs(overlay: str) -> None:
+    found = objects(overlay)
+    (reports,) = [one for name, one in rules.containers(found) if name.endswith("/reports")]
+    settings = named(found, "ConfigMap", "ml-assets-settings")["data"]
+    keys = secret_keys("ml-assets-reports")
+    assert [next(iter(one.values()))["name"] for one in reports["envFrom"]] == [
+        "ml-assets-settings",
+        "ml-assets-reports",
+    ]
+    assert keys == {
+        *("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "ML_ASSETS_TRUSTED_KEYS"),
+        *("LAKEFS_ACCESS_KEY_ID", "LAKEFS_SECRET_ACCESS_KEY"),
+    }
+    given = {"ML_ASSETS_HOME": "/var/lib/ml-assets", **dict.fromkeys(keys, "hush")}
+    assert read_settings(settings | given).reports_url == settings["ML_ASSETS_REPORTS_URL"]

@@ -4,6 +4,7 @@ What stands for something of the reader's (``...``) is filled in; what installs,
 or trains is left to the tests of those.
 """
 
+import base64
 import os
 import re
 import shutil
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from ml_assets.storage.signing import Keys
 from ml_assets_tests.deploy import rules
 from ml_assets_tests.launch.kubernetes.conftest import TestCluster, cluster
 from ml_assets_tests.launch.kubernetes.server import ApiServer
@@ -90,12 +92,26 @@ def test_the_way_from_a_laptop_works_as_it_is_written(cluster: TestCluster, tmp_
     ]
 
 
+def data(cluster: TestCluster, secret: str, key: str) -> str:
+    """What a Secret holds."""
+    secrets = cluster.server.store.all(SECRETS, "ml-assets")
+    (found,) = [one for one in secrets if one["metadata"]["name"] == secret]
+    return base64.b64decode(found["data"][key]).decode()
+
+
+def public_key(secret: str) -> str:
+    return Keys.of(secret, (), Path("none")).public
+
+
 def test_the_base_and_the_secrets_are_made_as_it_is_written(
     cluster: TestCluster, tmp_path: Path
 ) -> None:
     followed("Secrets", cluster.server, tmp_path)
     made = {one["metadata"]["name"] for one in cluster.server.store.all(SECRETS, "ml-assets")}
     assert made == rules.SECRETS
+    assert data(cluster, "ml-assets-reports", "ML_ASSETS_TRUSTED_KEYS") == public_key(
+        data(cluster, "ml-assets-orchestrator", "ML_ASSETS_SIGNING_KEY")
+    )
     kind = of_kind("networking.k8s.io/v1", "NetworkPolicy")
     assert kind is not None
     policies = cluster.server.store.all(kind, "ml-assets")
@@ -104,7 +120,10 @@ def test_the_base_and_the_secrets_are_made_as_it_is_written(
 
 @pytest.mark.parametrize(
     ("heading", "ours"),
-    [("With Kustomize", {"orchestrator", "training"}), ("With the Helm chart", {"training"})],
+    [
+        ("With Kustomize", {"orchestrator", "training"}),
+        ("With the Helm chart", {"orchestrator", "training"}),
+    ],
 )
 def test_dagster_is_brought_to_the_cluster_as_it_is_written(
     heading: str, ours: set[str], cluster: TestCluster, tmp_path: Path

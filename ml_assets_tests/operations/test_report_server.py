@@ -1,6 +1,7 @@
 """The reports over HTTP: a page each, and nothing else of this machine."""
 
 import http.client
+import re
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from ml_assets.errors import SettingsError
 from ml_assets.operations.report_server import serving_reports
 from ml_assets.storage.s3_objects import S3Objects
+from ml_assets_tests.storage.s3_rights import Rights
 from ml_assets_tests.storage.s3_server import BUCKET, s3_server
 from ml_assets_tests.worlds.world import free_ports
 
@@ -118,12 +120,17 @@ def test_the_page_of_runs_is_made_when_it_is_asked_for(tmp_path: Path) -> None:
     assert made == ["irises", "tulips"]
 
 
-def test_a_page_that_another_home_put_into_the_store_is_served(
+def test_a_page_that_another_home_put_into_the_store_is_served_by_keys_that_only_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (port,) = free_ports(1)
-    with s3_server(monkeypatch):
-        other, own = (S3Objects(tmp_path / n, f"s3://{BUCKET}/state") for n in ("other", "own"))
+    reads = {"Effect": "Allow", "Action": ["s3:ListBucket", "s3:GetObject"]}
+    where = [f"arn:aws:s3:::{BUCKET}", f"arn:aws:s3:::{BUCKET}/state/*"]
+    with s3_server(monkeypatch) as server:
+        other = S3Objects(tmp_path / "other", f"s3://{BUCKET}/state")
+        server.rights["reader"] = Rights([{**reads, "Resource": where}])
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "reader")
+        own = S3Objects(tmp_path / "own", f"s3://{BUCKET}/state")
         refresh = partial(own.refresh, "reports")
         url = f"http://127.0.0.1:{port}"
         with serving_reports(own.root / "reports", url, refresh=refresh):
@@ -132,3 +139,29 @@ def test_a_page_that_another_home_put_into_the_store_is_served(
                 other.write_bytes(page.encode(), "reports", "irises", PAGE)
                 assert PAGE in ask(port, "/")[1]
                 assert ask(port, f"/irises/{PAGE}")[1] == page
+
+
+def test_behind_a_login_it_has_the_logins_name_and_path(tmp_path: Path) -> None:
+    (tmp_path / "irises").mkdir()
+    (tmp_path / "irises" / PAGE).write_text("<p>a page</p>")
+    (port,) = free_ports(1)
+    who, card = "reports.example", "/irises/card/flowers/all"
+    url, cards = f"https://{who}/all/reports", lambda *named: f"<p>{named}</p>"
+    with serving_reports(tmp_path, url, str.upper, cards, port=port):
+        body = ask(port, "/all/reports/", host=who)[1]
+        links = re.findall(r'href="([^"]+)"', body)
+        assert links == [f"/all/reports/irises/{name}" for name in ("experiments.html", PAGE)]
+        assert {ask(port, link, host=who)[:2] for link in links} == {
+            (200, "IRISES"),
+            (200, "<p>a page</p>"),
+        }
+        assert "flowers" in ask(port, f"/all/reports{card}", host=who)[1]
+        for path in (
+            "/",
+            f"/irises/{PAGE}",
+            "/irises/experiments.html",
+            card,
+            "/all/reportsirises",
+        ):
+            assert ask(port, path, host=who)[0] == 404
+        assert ask(port, "/all/reports/", host="evil.example")[0] == 404
