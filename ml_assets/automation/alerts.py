@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 import dagster as dg
 
 from ml_assets.automation.causes import causes_now
+from ml_assets.automation.looks import COULD_NOT_TELL
 from ml_assets.errors import MlAssetsError
 from ml_assets.operations.alerts.delivery import deliver
 from ml_assets.operations.alerts.recipients import Recipient, recipients
@@ -43,7 +44,7 @@ def alerts_tick(
         done = tell(causes, to, store, deliver, now, TICK_SECONDS)
     except MlAssetsError as error:
         return dg.SensorResult(skip_reason=" ".join(str(error).split()))
-    return dg.SensorResult(skip_reason=f"{done}.")
+    return dg.SensorResult(skip_reason=f"{COULD_NOT_TELL if done.failed else ''}{done}.")
 
 
 def _sensor(to: Sequence[Recipient], links: Links) -> dg.SensorDefinition:

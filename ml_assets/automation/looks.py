@@ -10,6 +10,8 @@ from dagster_shared.error import SerializableErrorInfo
 from ml_assets.errors import MlAssetsError, WindowError
 
 COULD_NOT = "could not look: "
+COULD_NOT_TELL = "could not tell all: "
+"""Of the ticks of alerts: whoever can be told is told of it."""
 _IN_A_ROW = 2
 """Ticks of a sensor: what one alone could not see, the next may."""
 
@@ -26,7 +28,7 @@ def why_not(error: MlAssetsError) -> str:
 def blind(
     instance: dg.DagsterInstance, repository: dg.RepositoryDefinition
 ) -> Iterator[tuple[str, str]]:
-    """The sensors and schedules whose last ticks could not look or broke, and what they said."""
+    """The sensors and schedules whose last ticks could not look or tell, or broke; their words."""
     for state in instance.all_instigator_state():
         name = state.instigator_name
         known = repository.has_sensor_def(name) or repository.has_schedule_def(name)
@@ -60,7 +62,7 @@ def _trouble(tick: InstigatorTick) -> str:
         said = error_words(tick.error, "its tick") if tick.error else "its tick failed"
         return f"{COULD_NOT}{said}"
     said = tick.skip_reason or ""
-    return said if said.startswith(COULD_NOT) else ""
+    return said if said.startswith((COULD_NOT, COULD_NOT_TELL)) else ""
 
 
 def _ours() -> set[str]:

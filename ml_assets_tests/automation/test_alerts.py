@@ -271,7 +271,8 @@ def test_a_tick_ends_well_when_nobody_listens_and_tells_it_at_the_next(
     spoil(world, WEEK, "north", "")
     world.settle()
     hook.faults += ["500"] * 3
-    assert "webhook 127.0.0.1: it answered 500" in look(world)
+    said = "could not tell all: 1 open; webhook 127.0.0.1: it answered 500 (3 attempts)."
+    assert look(world) == said
     look(world)
     assert kinds(hook) == ["failed contract"]
 

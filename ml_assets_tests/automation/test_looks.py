@@ -21,7 +21,7 @@ from dagster._core.scheduler.instigation import (
 from dagster_shared.error import SerializableErrorInfo
 
 from ml_assets.automation.causes import causes_now
-from ml_assets.automation.looks import COULD_NOT, why_not
+from ml_assets.automation.looks import COULD_NOT, COULD_NOT_TELL, why_not
 from ml_assets.errors import SourceError, WindowError
 from ml_assets.registry.tracking.links import Links
 
@@ -98,6 +98,20 @@ def test_a_sensor_that_cannot_look_twice_is_told_until_it_can(automation: Automa
     assert automation.told() == [f"p__landing {GONE}"]
     assert "no landing folder /data/orders" in GONE
     automation.tick("p__landing", FINE)
+    assert automation.told() == []
+
+
+def test_a_recipient_that_takes_nothing_twice_is_told_of_to_the_others(
+    automation: Automation,
+) -> None:
+    mute = f"{COULD_NOT_TELL}1 open; webhook hooks.example.org: it answered 404."
+    automation.runs("p__landing", SENSOR, InstigatorStatus.RUNNING)
+    automation.tick("p__landing", "0 open.")
+    automation.tick("p__landing", mute)
+    assert automation.told() == []
+    automation.tick("p__landing", mute)
+    assert automation.told() == [f"p__landing {mute}"]
+    automation.tick("p__landing", "0 open; 1 gone.")
     assert automation.told() == []
 
 

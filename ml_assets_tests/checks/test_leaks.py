@@ -151,7 +151,7 @@ THE_NEWEST_DOCKS = """.drop("docks").join(
         (THE_NEWEST_DOCKS, "features change: docks ("),
         (OWN_ARRIVAL, "features change: load ("),
         (TO_THE_END_OF_THE_WEEK, "features change: docks ("),
-        (ONLY_WITH_AN_OUTCOME, "gone, (order "),
+        (ONLY_WITH_AN_OUTCOME, "gone, «(order "),
     ],
 )
 def test_features_that_saw_the_future_are_not_published(steps: Steps, last: str, said: str) -> None:
@@ -237,7 +237,7 @@ def test_sound_rows_pass_every_guard_and_the_record_says_so(steps: Steps) -> Non
         (DECIDED_LATER, "", "split_in_order", "a split by time must not overlap"),
         (A_FIFTH_COPIED, "", "no_shared_rows", "with the same features and label, under other"),
         (TELLS_THE_ANSWER, "", "no_target_proxy", "docks 1.000: so much of the"),
-        (ELSEWHERE_IN_THE_END, BIAS_BLOCKS, "splits_alike", "'harbour' in 100.0%"),
+        (ELSEWHERE_IN_THE_END, BIAS_BLOCKS, "splits_alike", "«'harbour'» in 100.0%"),
     ],
 )
 def test_a_leaking_training_set_is_refused_by_its_guard_alone(
