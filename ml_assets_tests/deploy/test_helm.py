@@ -35,7 +35,9 @@ KEYS: dict[str, str] = {
     " deployments",
     "dagsterDaemon.runCoordinator": "enabled type config",
     "dagsterWebserver": f"{POD} replicaCount service enableReadOnly nameOverride readinessProbe",
-    "dagsterDaemon": f"{POD} enabled runCoordinator runMonitoring runRetries heartbeatTolerance",
+    "dagsterDaemon": f"{POD} enabled runCoordinator runMonitoring runRetries heartbeatTolerance"
+    " sensors schedules",
+    "dagsterDaemon.sensors": "useThreads numWorkers numSubmitWorkers",
     "postgresql": "enabled postgresqlHost postgresqlUsername postgresqlDatabase postgresqlScheme"
     " postgresqlParams service",
     "computeLogManager.config.s3ComputeLogManager": "bucket prefix skipEmptyFiles uploadInterval"
@@ -136,6 +138,8 @@ def test_storage_logs_monitoring_and_retention_are_ours() -> None:
         "maxResumeRunAttempts": monitoring["max_resume_run_attempts"],
         "pollIntervalSeconds": monitoring["poll_interval_seconds"],
     }
+    threads = INSTANCE.get("sensors", {}).get("use_threads", False)
+    assert VALUES["dagsterDaemon"]["sensors"]["useThreads"] == threads, "one tick after the other"
     for kind in ("schedule", "sensor"):
         days = INSTANCE["retention"][kind]["purge_after_days"]
         assert VALUES["retention"][kind]["purgeAfterDays"] == days
