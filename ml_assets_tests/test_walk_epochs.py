@@ -24,6 +24,7 @@ def sessions(world: World) -> int:
     return len(list(world.root.glob("state/**/sessions/irises-train-*")))
 
 
+@pytest.mark.daemon
 def test_other_epochs_are_another_model_until_the_spec_is_run_again(world: World) -> None:
     short = trained(world, "--epochs", "2")
     assert trained(world, "--epochs", "2") == short

@@ -110,7 +110,7 @@ class Seen:
             return self._try(work)
 
     def _try(self, work: Callable[[sqlite3.Connection], Result]) -> Result:
-        with closing(sqlite3.connect(self.file, timeout=30)) as database, database:
+        with closing(sqlite3.connect(self.file, timeout=PATIENCE_SECONDS)) as database, database:
             for table in _TABLES:
                 database.execute(table)
             return work(database)

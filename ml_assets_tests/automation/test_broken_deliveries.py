@@ -14,7 +14,7 @@ Plant = Callable[[int, str], World]
 HOUR_AGO = 1_700_000_000
 HEADER = b"order,depot,load,ordered_at\n"
 BROKEN: dict[str, tuple[bytes, str]] = {
-    "2024-01-08": (HEADER + b"1,north,inf,2024-01-08T00:00:00Z\n", "'inf' is not"),
+    "2024-01-08": (HEADER + b"1,north,inf,2024-01-08T00:00:00Z\n", "«'inf'» is not"),
     "2024-01-15": (HEADER + b"1,n\xf6rd,1,2024-01-15T00:00:00Z\n", "not UTF-8"),
     "2024-01-22": (HEADER + b"1,north,1,2024-01-22T00:00:00\n", "with its zone"),
     "2024-01-29": (b"PK\x03\x04" + bytes(1000), "ZIP archive"),

@@ -21,6 +21,7 @@ def test_a_pipeline_that_declares_none_says_what_to_add(plant: Plant):
         require_drill(plant(2, "{}").graph)
 
 
+@pytest.mark.daemon
 def test_a_drill_is_scheduled_runs_and_shows_its_date(plant: Plant):
     world = plant(12, "{resume_drill: {every: week, at: 'sunday 05:00'}, landing: {}}")
     schedule = world.defs.resolve_schedule_def("deliveries__resume_drill_schedule")

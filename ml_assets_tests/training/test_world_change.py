@@ -4,6 +4,8 @@ import json
 import shutil
 from dataclasses import dataclass
 
+import pytest
+
 from ml_assets.spec.events import Warning
 from ml_assets.spec.program import Ref
 from ml_assets.spec.training import TrainingSpec
@@ -58,6 +60,7 @@ def started(sessions: Sessions, number: int, procs: int, resume: Ref | None) -> 
     return attempt
 
 
+@pytest.mark.daemon
 def test_worlds_that_change_within_an_epoch_lose_no_row_and_change_no_loss(
     sessions: Sessions,
 ) -> None:

@@ -3,6 +3,8 @@
 All of a gate's intervals hold together (Bonferroni); the worst end of them decides.
 """
 
+from collections.abc import Callable
+
 from ml_assets.errors import quoted
 from ml_assets.evaluation.gates.champion import without_comparison
 from ml_assets.evaluation.gates.result import finite, refused, result
@@ -32,7 +34,7 @@ def gap(gate: Gap, report: EvaluationReport) -> GateResult:
 
 def robustness(gate: Robustness, report: EvaluationReport) -> GateResult:
     """The largest rise of the loss."""
-    return _worst(gate.name, "rise of the mean loss", report, gate.at_most)
+    return _worst(gate.name, "rise of the mean loss", report, gate.at_most, named=str)
 
 
 _MEASURES = {
@@ -66,10 +68,12 @@ def _worst(
     *,
     higher: bool = False,
     strict: bool = False,
+    named: Callable[[str], str] = quoted,
 ) -> GateResult:
     """The estimate whose interval ends worst is held to the limit.
 
     Args:
+        named: how a sentence names what an estimate is about; values of rows are quoted.
         higher: values have to be above the limit.
         strict: a value on the limit fails.
     """
@@ -80,7 +84,7 @@ def _worst(
         )
     unknown = [one for one in found if one.interval is None or not finite(one.interval)]
     if unknown:
-        about = quoted(unknown[0].about)
+        about = named(unknown[0].about)
         why = f"the spread of {what} cannot be known for {about} ({unknown[0].rows} rows)"
         return refused(name, limit, why)
 
@@ -95,7 +99,7 @@ def _worst(
     among = f", the worst of {len(found)}" if len(found) > 1 else ""
     side = f"{'' if fine else 'not '}{'above' if higher else 'below'} {limit:g}"
     reason = (
-        f"{what}, {quoted(worst.about)} ({worst.rows:,} rows{among}): {seen.value:.4f};"
+        f"{what}, {named(worst.about)} ({worst.rows:,} rows{among}): {seen.value:.4f};"
         f" its interval {'begins' if higher else 'ends'} at {value:.4f}, {side}"
     )
     return result(name, fine, value, limit, reason, seen)

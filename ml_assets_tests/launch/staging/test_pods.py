@@ -16,6 +16,7 @@ LONG = {"epochs": 2000, "evaluate_every": 50}
 """Steps enough to be still at it when it is told to stop, on any machine."""
 
 
+@pytest.mark.daemon
 def test_two_pods_train_the_weights_of_two_local_processes_bit_for_bit(
     home, data, undisturbed, server, tmp_path
 ):
