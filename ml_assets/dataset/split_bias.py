@@ -96,20 +96,8 @@ class _Spread:
 
     def effects(self, other: "_Spread") -> Iterator[tuple[str, float, str]]:
         """(column, size of the effect, in words) from these rows to the others."""
-        for name, mean in self.means.items():
-            there, deviation = other.means[name], self.deviations[name]
-            if there is None:
-                pass
-            elif name in self.constants:  # no deviation to measure by: a share instead
-                only = self.constants[name]
-                alike = other.share_of(name, only)
-                yield (
-                    name,
-                    _h(alike, 1.0),
-                    f"{quoted(f'{only:.3g}')} in {alike:.1%}, in all of train",
-                )
-            elif mean is not None and deviation:
-                yield name, abs(there - mean) / deviation, f"mean {there:.3g}, {mean:.3g} in train"
+        for name in self.means:
+            yield from self._shift(name, other)
             gone, then = other.missing[name], self.missing[name]
             yield name, _h(gone, then), f"{gone:.1%} missing, {then:.1%} in train"
         for name, shares in self.shares.items():
@@ -117,6 +105,19 @@ class _Spread:
             for word in shares.keys() | there.keys():
                 now, then = there.get(word, 0.0), shares.get(word, 0.0)
                 yield name, _h(now, then), f"{quoted(repr(word))} in {now:.1%}, {then:.1%} in train"
+
+    def _shift(self, name: str, other: "_Spread") -> Iterator[tuple[str, float, str]]:
+        """A number's mean in units of its deviation; of a constant, which has none, its share."""
+        mean, there, deviation = self.means[name], other.means[name], self.deviations[name]
+        if mean is None or there is None:
+            return
+        if name in self.constants:
+            only = self.constants[name]
+            alike = other.share_of(name, only)
+            said = f"{quoted(f'{only:.3g}')} in {alike:.1%}, in all of train"
+            yield name, _h(alike, 1.0), said
+        elif deviation:
+            yield name, abs(there - mean) / deviation, f"mean {there:.3g}, {mean:.3g} in train"
 
     def share_of(self, name: str, value: float) -> float:
         """The share of a number's values, what is missing left out, that are this one."""
