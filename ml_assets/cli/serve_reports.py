@@ -19,7 +19,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         description="Serves the evaluation reports, experiments and data cards on the loopback"
         " address, as the proxy at ML_ASSETS_REPORTS_URL asks for them. Nothing is changed.",
     )
-    parser.add_argument("--port", type=int, default=3001, help="default: 3001")
+    parser.add_argument("--port", type=port_number, default=3001, help="default: 3001")
     parser.set_defaults(call=call)
 
 
@@ -30,6 +30,13 @@ def call(arguments: argparse.Namespace) -> int:
         while True:
             signal.pause()
     return DONE
+
+
+def port_number(text: str) -> int:
+    """A port as an option gives it."""
+    if not text.isdecimal() or not 1 <= int(text) <= 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is no port: give a number from 1 to 65535")
+    return int(text)
 
 
 @contextmanager

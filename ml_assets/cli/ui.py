@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from urllib.parse import urlsplit
 
 from ml_assets.cli.exit_codes import DONE, ERROR
-from ml_assets.cli.serve_reports import serving
+from ml_assets.cli.serve_reports import port_number, serving
 from ml_assets.cli.session import prepared_settings
 from ml_assets.runs.home import PROJECT
 from ml_assets.runs.servers import Program, running, stoppable, wait_for_first
@@ -25,7 +25,9 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         " ML_ASSETS_MLFLOW_URL, ML_ASSETS_REPORTS_URL; one that is not of this machine is taken"
         " to be served already.",
     )
-    parser.add_argument("--port", type=int, help="of Dagster; default: that of ML_ASSETS_UI_URL")
+    parser.add_argument(
+        "--port", type=port_number, help="of Dagster; default: that of ML_ASSETS_UI_URL"
+    )
     parser.add_argument("--host", default="127.0.0.1", help="there is no login: keep it local")
     parser.set_defaults(call=call)
 

@@ -7,6 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from ml_assets.cli.main import main
 from ml_assets_tests.worlds.world import free_ports
 
 PAGE = "/irises/0123456789abcdef.html"
@@ -38,6 +41,16 @@ def test_it_serves_what_the_login_asks_for_until_it_is_ended(tmp_path: Path) -> 
         )
         server.send_signal(signal.SIGTERM)
         assert server.wait(60) == 0
+
+
+@pytest.mark.parametrize("command", ["ui", "serve-reports"])
+@pytest.mark.parametrize("port", ["99999", "0", "-1", "http"])
+def test_a_port_that_is_none_is_told(
+    command: str, port: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main([command, f"--port={port}"])
+    assert f"'{port}' is no port: give a number from 1 to 65535" in capsys.readouterr().err
 
 
 def asked(port: int, path: str) -> tuple[int, str]:
