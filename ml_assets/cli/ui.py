@@ -52,10 +52,11 @@ def call(arguments: argparse.Namespace) -> int:
         _tell(arguments, settings)
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="ml-assets-ui-")))
         location, *served = _dagster(arguments, folder)
-        programs = stack.enter_context(Programs())
+        programs = stack.enter_context(Programs(lambda line: print(line, file=sys.stderr)))
         for program in (location, *_mlflow(settings)):
             programs.start(program)
-        programs.wait(until=(folder / _SOCKET).exists)  # else the others report a location amiss
+        if programs.wait(until=(folder / _SOCKET).exists) != DONE:  # the others ask it at once
+            return ERROR
         for program in served:
             programs.start(program)
         code = programs.wait()

@@ -1,9 +1,9 @@
 """The guard before the pages that are served: what another site's page may ask of them.
 
 None of these servers asks who is there, and a browser lets any page send requests to this machine.
-So a request has to name one of our hosts, or a name of the attacker's could be led here; what changes
-something has to come from our own page or from a program that is no browser; and it has to be a POST
-of JSON, which no form and no link can send.
+So a request has to name one of our hosts, for a name of the attacker's could lead here too; what
+changes something has to come from our own page, or from a program that is no browser; and it has to
+be a POST of JSON, which no form and no link can send.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,13 +19,13 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _READS = ("GET", "HEAD", "OPTIONS")
 _JSON = ("application/json", "application/graphql")
 _OURS = ("same-origin", "none")
-"""Sec-Fetch-Site of our own page, and of what a person typed. ``same-site`` is another port or name."""
+"""Sec-Fetch-Site of our own page and of what a person typed; ``same-site`` is another port."""
 _FRAMED = ((b"x-frame-options", b"SAMEORIGIN"), (b"x-content-type-options", b"nosniff"))
 
 
 def guard(hosts: Iterable[str]) -> list[Middleware]:
     """The middleware for an ASGI application that is asked at these names, and at loopback's."""
-    allowed = sorted({*LOOPBACK, *(host.lower() for host in hosts), "[::1]"})
+    allowed = sorted({*LOOPBACK, *hosts} - {""})
     return [
         Middleware(TrustedHostMiddleware, allowed_hosts=allowed, www_redirect=False),
         Middleware(SameOrigin),

@@ -54,15 +54,20 @@ def stoppable() -> Iterator[None]:
 
 
 class Programs:
-    """Programs that end together when the block is left, each with all that it started."""
+    """Programs that end together when the block is left, each with all that it started.
 
-    def __init__(self) -> None:
+    Args:
+        tell: is handed a line for each that ended by itself.
+    """
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self._tell = tell
         self._running: list[tuple[Program, subprocess.Popen[bytes]]] = []
 
     def __enter__(self) -> "Programs":
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *error: object) -> None:
         """Tell all first: their graces run side by side."""
         for _, process in self._running:
             _tell_to_end(process)
@@ -101,7 +106,7 @@ class Programs:
                     continue
                 told.add(process.pid)
                 seen = f"; see {program.log}" if program.log else ""
-                print(f"{program.name} ended with code {code}{seen}", file=sys.stderr, flush=True)
+                self._tell(f"{program.name} ended with code {code}{seen}")
                 if program.log is None:
                     return code
             time.sleep(_POLL_SECONDS)

@@ -1,6 +1,6 @@
 """Dagster's own web server behind our guard: ``python -m ml_assets.runs.webserver``.
 
-Its options are those of ``dagster-webserver``. Whom it answers to is in ``operations/same_origin.py``.
+Its options are those of ``dagster-webserver``; ``operations/same_origin.py`` says whom it answers.
 """
 
 from typing import Any

@@ -86,7 +86,7 @@ class Settings:
     reports_url: str
     mlflow_url: str
     ui_hosts: tuple[str, ...]
-    """Names at which the Dagster UI is asked, besides those of this machine: that of ``ui_url`` too."""
+    """Where the Dagster UI answers besides at this machine's own names: the host of ``ui_url`` too."""
     prices: Prices
     retention: Retention
     alerts: tuple[str, ...] = field(repr=False)

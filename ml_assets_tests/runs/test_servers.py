@@ -28,7 +28,7 @@ def program(name, seconds):
     return Program(name, command, log=folder / "log" if name == "other" else None)
 
 code = 0
-with stoppable(), Programs() as programs:
+with stoppable(), Programs(lambda line: print(line, file=sys.stderr, flush=True)) as programs:
     programs.start(program("leading", sys.argv[2]))
     programs.start(program("other", sys.argv[3]))
     code = programs.wait()
