@@ -86,7 +86,7 @@ class Settings:
     reports_url: str
     mlflow_url: str
     ui_hosts: tuple[str, ...]
-    """Where the Dagster UI answers besides at this machine's own names: the host of ``ui_url`` too."""
+    """Names that the Dagster UI answers to besides this machine's: the host of ``ui_url`` too."""
     prices: Prices
     retention: Retention
     alerts: tuple[str, ...] = field(repr=False)
