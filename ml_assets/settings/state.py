@@ -288,6 +288,8 @@ def _retention(value: str) -> Retention:
             near = get_close_matches(kind, known, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"expected one of {known}."
             raise SettingsError(f"ML_ASSETS_RETENTION names {kind!r}, which is no kind: {hint}")
+        if kind in found:
+            raise SettingsError(f"ML_ASSETS_RETENTION gives {kind} twice; give it once.")
         amount = re.fullmatch(r"(\d{1,5})([hdw])", time)
         if amount is None:
             raise SettingsError(
