@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from ml_assets.cli.exit_codes import DONE, ERROR
 from ml_assets.cli.serve_reports import port_number, serving
 from ml_assets.cli.session import prepared_settings
-from ml_assets.runs.home import PROJECT
+from ml_assets.runs.home import PACKAGE
 from ml_assets.runs.servers import Program, running, stoppable, wait_for_first
 from ml_assets.settings import Settings
 
@@ -33,7 +33,10 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def call(arguments: argparse.Namespace) -> int:
+    from ml_assets.runs.instance import refuse_second_daemon  # Dagster takes a second to import
+
     settings = prepared_settings()
+    refuse_second_daemon(settings.dagster_home)
     code = DONE
     with stoppable(), ExitStack() as stack:
         if _is_local(settings.reports_url):
@@ -48,7 +51,7 @@ def call(arguments: argparse.Namespace) -> int:
 def _programs(arguments: argparse.Namespace, settings: Settings) -> Iterator[Program]:
     port = str(arguments.port or urlsplit(settings.ui_url).port or 3000)
     python = (sys.executable, "-m")
-    workspace = ("-w", str(PROJECT / "workspace.yaml"), "-h", arguments.host, "-p", port)
+    workspace = ("-w", str(PACKAGE / "workspace.yaml"), "-h", arguments.host, "-p", port)
     yield Program("Dagster", (*python, "dagster", "dev", *workspace))
     database = "://" in settings.tracking_uri and not settings.tracking_uri.startswith("http")
     if database and _is_local(settings.mlflow_url):
