@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def module_name(path: Path) -> str:
-    """``ml_assets.store.refs`` of ``ml_assets/store/refs.py``; a package's name of its ``__init__``."""
+    """``a.b`` of ``a/b.py``; the name of the package of an ``__init__.py``."""
     parts = path.relative_to(ROOT).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
