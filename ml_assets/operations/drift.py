@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 
 from ml_assets.errors import SpecError, StorageError
-from ml_assets.monitoring.findings import REPORT_FILE, STAGE, DriftReport
+from ml_assets.monitoring.findings import REPORT_FILE, DriftReport
 from ml_assets.operations.workplace import Workplace
 from ml_assets.registry.ledger.chain import read
 from ml_assets.registry.ledger.stages import champion
+from ml_assets.spec.drift import STAGE
 from ml_assets.storage.layout import Address, read_record
 from ml_assets.storage.snapshots import CommitId, SnapshotStore
 
