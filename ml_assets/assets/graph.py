@@ -15,7 +15,6 @@ from pydantic import BaseModel
 import ml_assets
 from ml_assets.errors import SpecError, WindowError
 from ml_assets.spec.canonical import digest_of
-from ml_assets.spec.drift import STAGE as DRIFT_REPORT
 from ml_assets.spec.leaks import FutureEvents
 from ml_assets.spec.partitions import windows
 from ml_assets.spec.pipeline import PartitionsSpec, PipelineSpec

@@ -8,8 +8,6 @@ from pydantic import Field, model_validator
 from ml_assets.spec.automation import Duration, Status
 from ml_assets.spec.base import Frozen, Positive
 
-STAGE = "drift_report"
-
 DriftKind = Literal[
     "features", "nulls", "categories", "domain", "predictions", "labels", "performance"
 ]
