@@ -25,7 +25,8 @@ class LauncherResource(dg.ConfigurableResource):
     It has no field: who launches a run could set it, and with it what is read and written.
     """
 
-    _goes_on: Callable[[], bool] = PrivateAttr(default=lambda: False)
+    _goes_on: Callable[[], bool] | None = PrivateAttr(default=None)
+    """Not a function by default: pydantic would bind that to the resource, whatever is set here."""
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
         """Know the run that asks: what happens to its Jobs hangs on how it ends."""
@@ -42,9 +43,8 @@ class LauncherResource(dg.ConfigurableResource):
         keys = partial(keys_of, settings.snapshots)
         objects = open_objects(settings.objects, settings.cache)
         if settings.launcher == "kubernetes" and isinstance(objects, S3Objects):
-            return KubernetesLauncher(
-                objects, read_cluster(), keys, settings.checkpoints, self._goes_on
-            )
+            goes_on = self._goes_on or (lambda: False)
+            return KubernetesLauncher(objects, read_cluster(), keys, settings.checkpoints, goes_on)
         return LocalLauncher(objects, checkpoints=settings.checkpoints, keys=keys)
 
 
