@@ -13,7 +13,7 @@ from ml_assets.storage.locks import exclusive
 from ml_assets.storage.objects import write_whole
 
 PACKAGE = Path(__file__).parent.parent
-"""Holds ``dagster.yaml`` and ``workspace.yaml``, which the top of a checkout links to."""
+"""Holds ``dagster.yaml``, which the top of a checkout links to for Dagster's own commands."""
 _FORMAT_FILE = "format.json"
 _LOCK_FILE = "lock"
 

@@ -39,7 +39,7 @@ class Instance(dg.DagsterInstance):
         """
         try:
             folder = _folder(base_dir)
-            if os.environ.get("DAGSTER_IS_DEV_CLI") and "dev" in sys.argv:
+            if _is_a_server():
                 refuse_second_daemon(folder)
         except MlAssetsError as error:
             raise click.ClickException(str(error)) from error
@@ -70,6 +70,13 @@ def refuse_second_daemon(dagster_home: Path) -> None:
         pass
 
 
+def _is_a_server() -> bool:
+    """Whether this is ``dagster dev``, ``dg dev`` or ``dagster-daemon run``: with a daemon."""
+    if Path(sys.argv[0]).name == "dagster-daemon":
+        return "run" in sys.argv
+    return bool(os.environ.get("DAGSTER_IS_DEV_CLI")) and "dev" in sys.argv
+
+
 def _folder(base_dir: str) -> Path:
     """The folder that was asked for; instead of a temporary one, that of the state."""
     if not Path(base_dir).name.startswith(_TEMPORARY):
@@ -81,7 +88,7 @@ def _folder(base_dir: str) -> Path:
 
 
 def _daemon_lock(dagster_home: Path) -> AbstractContextManager[None]:
-    remedy = "Dagster is served from there already: open that one, or stop it first."
+    remedy = "Open the one that is served, stop it first, or set ML_ASSETS_HOME to another folder."
     return exclusive(dagster_home / "daemon.lock", "Dagster's daemon", remedy)
 
 

@@ -125,7 +125,7 @@ _WHAT = r"[^:\[]*(\[[^\]]*\])?"
 def _asked(run: dg.DagsterRun) -> _Asked:
     ends = ("dagster/asset_partition_range_start", "dagster/asset_partition_range_end")
     partitions = tuple(run.tags.get(tag) for tag in ends)
-    due = run.tags.get("dagster/scheduled_execution_time", "")
+    due = run.tags.get(".dagster/scheduled_execution_time", "")
     what = re.match(_WHAT, run.tags.get("why", ""))
     return _Asked(_asked_by(run), run.job_name, what[0] if what else "", due, partitions)
 
