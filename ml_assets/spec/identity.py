@@ -1,7 +1,7 @@
 """Which program runs, and on what: what a session is named by, and what a process says first.
 
-Both sides of a launch use this: whoever asks for a session names the program that it means, and each
-node of an attempt says which one it has before it takes a step.
+Both sides of a launch use this: whoever asks for a session names the program that it means, and
+each node of an attempt says which one it has before it takes a step.
 """
 
 import os
@@ -13,21 +13,33 @@ from typing import Literal
 
 from pydantic import Field
 
-import ml_assets
 from ml_assets.spec.base import Digest, Frozen, unset
 from ml_assets.spec.canonical import digest_of
+from ml_assets.spec.closure import PACKAGE, closure
 
-PROJECT = Path(ml_assets.__file__).parents[1]
 Part = Literal["network", "trees", "measure", "sanity", "score"]
 """What the program runs: a training by its family, or another verb."""
 
 _ENTRANCES: dict[Part, str] = {
-    "network": "ml_assets.training.train",
-    "trees": "ml_assets.training.boosting.train",
-    "measure": "ml_assets.training.measure",
-    "sanity": "ml_assets.training.sanity.suite",
-    "score": "ml_assets.training.score",
+    "network": "ml_assets.training.train:train",
+    "trees": "ml_assets.training.boosting.train:train",
+    "measure": "ml_assets.training.measure:measure",
+    "sanity": "ml_assets.training.sanity.suite:sanity",
+    "score": "ml_assets.training.score:score",
 }
+_TELLS = (
+    "ml_assets.errors",
+    "ml_assets.spec.events",
+    "ml_assets.spec.heartbeat",
+    "ml_assets.spec.identity",
+    "ml_assets.storage.s3",
+    "ml_assets.storage.s3_checkpoints",
+    "ml_assets.training.events",
+    "ml_assets.training.profiling",
+    "ml_assets.training.recovery",
+    "ml_assets.training.telemetry",
+)
+"""What only says how it goes, or carries bytes that are held to digests: decides no result."""
 # torch and lightgbm do the arithmetic, numpy draws the order of the rows and encodes them. Python,
 # pydantic, safetensors and boto3 carry numbers and change none.
 _DECIDE: dict[Part, tuple[str, ...]] = {
@@ -98,22 +110,25 @@ class Node(Frozen):
     """None: it ran beside whoever asked for it."""
 
 
-def part_of(verb: str, family: str | None = None) -> Part:
+def part_of(verb: Literal["train", "measure", "sanity", "score"], family: str = "") -> Part:
     """The part of the program that a verb runs for a family of models."""
     if verb == "train":
         return "trees" if family == "lightgbm" else "network"
-    return {"measure": "measure", "sanity": "sanity", "score": "score"}[verb]
+    return verb
 
 
-def program_here(part: Part) -> Program:
+def program_here(part: Part, package: Path = PACKAGE) -> Program:
     """The program as it is on this machine: its sources now, and what is installed.
 
     A distribution that is not installed here (the orchestrator's image has no torch) counts as
     requirements.lock pins it.
+
+    Args:
+        package: where ours lies.
     """
     found = {name: installed(name) or _pinned(name) for name in _DECIDE[part]}
     return Program(
-        sources=_sources(_ENTRANCES[part]),
+        sources=closure([_ENTRANCES[part]], stops=_TELLS, package=package).digest(packages=False),
         versions={name: public(told) for name, told in found.items() if told},
     )
 
@@ -181,14 +196,8 @@ def machine_here(gpus: Iterable[str] | None = None) -> Machine:
     )
 
 
-def _sources(entrance: str) -> str:
-    import hashlib
-    files = sorted(f for room in ("training", "spec") for f in (PROJECT / "ml_assets" / room).rglob("*.py"))
-    return digest_of([hashlib.sha256(f.read_bytes()).hexdigest() for f in files])
-
-
 def _pinned(name: str) -> str | None:
-    lock = PROJECT / "requirements.lock"
+    lock = PACKAGE.parent / "requirements.lock"
     if not lock.is_file():
         return None
     for line in lock.read_text().splitlines():

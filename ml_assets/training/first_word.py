@@ -1,4 +1,4 @@
-"""The first event of a node: which program it runs and on what; another one than asked for stops."""
+"""The first event of a node: which program it runs, and on what. Another than asked for stops."""
 
 import os
 
@@ -26,7 +26,7 @@ def introduce(request: Request, events: EventWriter) -> None:
     """
     if int(os.environ.get("LOCAL_RANK", "0")) > 0:
         return
-    family = None if isinstance(request, ScoreRequest) else request.model.family
+    family = "" if isinstance(request, ScoreRequest) else request.model.family
     here = program_here(part_of(request.verb, family))
     machine = machine_here(_gpus(request))
     index = int(os.environ.get("JOB_COMPLETION_INDEX") or os.environ.get("GROUP_RANK") or 0)

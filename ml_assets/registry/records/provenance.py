@@ -43,8 +43,8 @@ def provenance_of(
             f"{pipeline}: there is no telling what model {evidence.model[:12]} was made from:"
             f" {'; '.join(wrong)}. Make the evaluation report and its gates again."
         )
-    if run.program is None or (said := contradiction(run)):
-        said = "it names no program" if run.program is None else said
+    said = "it names no program" if run.program is None else contradiction(run)
+    if run.program is None or said:
         raise EvidenceError(f"{pipeline}: the run record of its training does not hold: {said}.")
     init = [i.version for i in run.inputs if i.key == "init_from"]
     return Provenance(
