@@ -4,6 +4,9 @@ from ml_assets.launch.launcher import MeasureJob, SanityJob, ScoreJob, TrainJob
 from ml_assets.spec.canonical import digest_of
 from ml_assets.spec.identity import Program, part_of, program_here
 
+SESSIONS_TAG = "ml_assets/sessions"
+"""Tag of a run: the sessions of the training program that it asked for, with spaces between."""
+
 NOT_IN_THE_RESULT = {
     "processes",
     "strategy",

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from ml_assets.assets.graph import SOURCE_STAGES, PipelineGraph
+from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.raw_snapshot import STAGE as RAW
 from ml_assets.assets.raw_snapshot import receipt_version
 from ml_assets.assets.reads import Reads, feature_reads, table_reads
@@ -16,6 +16,7 @@ from ml_assets.settings import read_settings
 from ml_assets.sources.look import Looked
 from ml_assets.spec.partitions import PartitionWindow, windows
 from ml_assets.spec.records import InputVersion, StageRecord
+from ml_assets.spec.stages import SOURCE_STAGES
 from ml_assets.storage.layout import Address, read_records
 from ml_assets.storage.online.open import open_online
 from ml_assets.storage.snapshots import SnapshotStore
@@ -290,7 +291,7 @@ def records_by_address(store: SnapshotStore, pipeline: str) -> Mapping[Address, 
     commit = store.resolve("main")
     bad = quarantine(store, commit)
     records = read_records(store, commit, pipeline)
-    return {address_of_record(record): _marked(record, bad) for record in records}
+    return {Address.of(record.key, record.partition): _marked(record, bad) for record in records}
 
 
 def _marked(record: StageRecord, bad: Quarantine) -> StageRecord:
@@ -298,11 +299,6 @@ def _marked(record: StageRecord, bad: Quarantine) -> StageRecord:
     if recall is None:
         return record
     return record.model_copy(update={"attributes": {**record.attributes, RECALLED: recall.id}})
-
-
-def address_of_record(record: StageRecord) -> Address:
-    pipeline, stage, *source = record.key.split("/")
-    return Address(pipeline, stage, source[0] if source else None, record.partition)
 
 
 def _source_nodes(graph: PipelineGraph, arrived: Landed, receipt: Receipt) -> list[Node]:
@@ -360,7 +356,7 @@ def with_lost_service(
         return found
     instead = served.version if served else "nothing"
     return found.with_due(
-        address_of_record(made), "the online store serves something else", salt=instead
+        Address.of(made.key, made.partition), "the online store serves something else", salt=instead
     )
 
 

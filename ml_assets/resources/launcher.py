@@ -27,7 +27,8 @@ class LauncherResource(dg.ConfigurableResource):
     cache: str = ""
     """Folder of this machine for what is fetched of S3."""
     checkpoints: str | None = None
-    _goes_on: Callable[[], bool] = PrivateAttr(default=lambda: False)
+    _goes_on: Callable[[], bool] | None = PrivateAttr(default=None)
+    """Not a function by default: pydantic would bind that to the resource, whatever is set here."""
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
         """Know the run that asks: what happens to its Jobs hangs on how it ends."""
@@ -45,9 +46,8 @@ class LauncherResource(dg.ConfigurableResource):
         keys = partial(keys_of, settings.snapshots)
         objects = open_objects(self.objects, Path(self.cache))
         if settings.launcher == "kubernetes" and isinstance(objects, S3Objects):
-            return KubernetesLauncher(
-                objects, read_cluster(), keys, self.checkpoints, self._goes_on
-            )
+            goes_on = self._goes_on or (lambda: False)
+            return KubernetesLauncher(objects, read_cluster(), keys, self.checkpoints, goes_on)
         return LocalLauncher(objects, checkpoints=self.checkpoints, keys=keys)
 
 

@@ -10,7 +10,7 @@ from uuid import uuid4
 import dagster as dg
 
 from ml_assets.assets.chronicle import word_tags
-from ml_assets.assets.graph import STAGES, PipelineGraph
+from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.sanity import checks_of
 from ml_assets.errors import EvidenceError, SpecError
 from ml_assets.operations.repair import repair_projection
@@ -27,6 +27,7 @@ from ml_assets.runs.data import DataStages, failure_of
 from ml_assets.runs.execute import Tell, execute, mark_dead_runs, wait_for_others
 from ml_assets.settings import Settings
 from ml_assets.spec.load import find_pipeline, load_spec
+from ml_assets.spec.stages import STAGES
 from ml_assets.storage.stores import open_snapshots
 
 _LATER = "see the runs with ml-assets experiments, and add to one with ml-assets note"

@@ -66,8 +66,8 @@ def backfilled(workspace: Any) -> list[dg.DagsterRun]:
             asset_graph=request.asset_graph,
             partition_names=WEEKS,
             asset_selection=[
-                dg.AssetKey(["deliveries", stage, "orders"])
-                for stage in ("raw_snapshot", "validated_table")
+                dg.AssetKey(["deliveries", "raw_snapshot", "raw_orders"]),
+                dg.AssetKey(["deliveries", "validated_table", "orders"]),
             ],
             backfill_timestamp=datetime.now(UTC).timestamp(),
             tags={},

@@ -32,7 +32,7 @@ def test_what_has_landed_is_taken_in_step_by_step_and_then_there_is_nothing_to_d
     world = plant(3, LANDING)
     whole, weeks = world.asks_for()
     assert whole.asset_selection == [
-        dg.AssetKey(["deliveries", "raw_snapshot", "depots"]),
+        dg.AssetKey(["deliveries", "raw_snapshot", "raw_depots"]),
         dg.AssetKey(["deliveries", "validated_table", "depots"]),
     ]
     assert weeks.tags["dagster/asset_partition_range_start"] == "2024-01-01"
@@ -288,7 +288,7 @@ def test_a_source_that_cleans_up_holds_up_nothing_and_is_not_read_again(plant: P
     spec.write_text(text.replace("within: 0.2", "within: 0.3"))  # reads orders anew
     asked = world.asks_for("code_change")
     keys = {request.tags["dagster/asset_partition_range_end"]: request for request in asked}
-    raw = dg.AssetKey(["deliveries", "raw_snapshot", "orders"])
+    raw = dg.AssetKey(["deliveries", "raw_snapshot", "raw_orders"])
     assert {week: raw in (r.asset_selection or ()) for week, r in keys.items()} == {
         "2024-01-08": False,
         "2024-01-15": True,
