@@ -14,33 +14,19 @@ from pydantic import BaseModel
 
 from ml_assets.assets.stage_code import function_code, stage_code
 from ml_assets.errors import SpecError, WindowError
-from ml_assets.monitoring.findings import STAGE as DRIFT_REPORT
 from ml_assets.spec.canonical import digest_of
 from ml_assets.spec.leaks import FutureEvents
 from ml_assets.spec.partitions import windows
 from ml_assets.spec.pipeline import PartitionsSpec, PipelineSpec
 from ml_assets.spec.sources import SourceSpec
 from ml_assets.spec.split import groups_of
+from ml_assets.spec.stages import DRIFT_STAGE
 from ml_assets.spec.training import RELEASE, without_meaning
+from ml_assets.storage.layout import Address
 
 Decorator = Callable[[Callable[..., Any]], dg.AssetsDefinition]
-SOURCE_STAGES = ("raw_snapshot", "validated_table")
-DATA_STAGES = (*SOURCE_STAGES, "derived_table", "feature_set", "online_features")
-"""The last one: of pipelines that serve features online."""
-MODEL_STAGES = (
-    "training_set",
-    "checkpoints",
-    "trained_model",
-    "evaluation_report",
-    "released_model",
-)
-CANARY_STAGES = ("canary_report", "promoted_model")
-"""Of pipelines that ask for canary evidence."""
-DRIFT_STAGE = DRIFT_REPORT
-"""Of pipelines that watch for drift."""
 GPU_POOL = "gpu"
 """On a cluster: what every run that trains on GPUs waits for in the queue."""
-STAGES = (*DATA_STAGES, *MODEL_STAGES, *CANARY_STAGES, DRIFT_STAGE)
 
 
 @dataclass(frozen=True)
@@ -57,7 +43,7 @@ class PipelineGraph:
         return self.spec.name
 
     def key(self, stage: str, source: str | None = None) -> dg.AssetKey:
-        return dg.AssetKey([self.name, stage, *([source] if source else [])])
+        return dg.AssetKey(Address(self.name, stage, source).key.split("/"))
 
     def pool(self, stage: str = "", *, partitioned: bool = False) -> str | None:
         """What the runs of a stage hold while they work; the others wait in the queue.

@@ -9,8 +9,8 @@ from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 
-from ml_assets.monitoring.findings import STAGE as DRIFT_REPORT
 from ml_assets.spec.closure import PACKAGE, closure
+from ml_assets.spec.stages import DRIFT_STAGE
 
 TABLES = "ml_assets.storage.tables:write_table"
 PROGRAM = "ml_assets.training.__main__"
@@ -37,7 +37,7 @@ BEGINNINGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             PROGRAM,
         ),
         "promoted_model": ("ml_assets.assets.promoted_model:promoted_model",),
-        DRIFT_REPORT: ("ml_assets.assets.drift_report:drift_report", PROGRAM),
+        DRIFT_STAGE: ("ml_assets.assets.drift_report:drift_report", PROGRAM),
     }
 )
 """Stage -> where its code begins; a resource hands over what is not reached by name."""

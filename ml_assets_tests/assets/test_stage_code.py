@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ml_assets.assets import graph as graphs
-from ml_assets.assets.graph import STAGES, PipelineGraph
+from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.raw_snapshot import receipt_version
 from ml_assets.assets.stage_code import BEGINNINGS, NOT_DECIDING, stage_code
 from ml_assets.planning.due import Landed, data_nodes, model_nodes
@@ -18,6 +18,7 @@ from ml_assets.spec.closure import PACKAGE
 from ml_assets.spec.load import PIPELINES, load_spec
 from ml_assets.spec.partitions import windows
 from ml_assets.spec.records import InputVersion, StageRecord
+from ml_assets.spec.stages import STAGES
 from ml_assets.storage.layout import Address, run_key
 
 TABLES = {"raw_snapshot", "validated_table", "derived_table", "feature_set"}

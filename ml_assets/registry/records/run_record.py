@@ -190,8 +190,7 @@ def _reproduces(
 
 def run_input(record: StageRecord, commit: str) -> RunInput:
     """An input that was read at a commit."""
-    pipeline, stage, *source = record.key.split("/")
-    address = Address(pipeline, stage, source[0] if source else None, record.partition)
+    address = Address.of(record.key, record.partition)
     return RunInput(
         key=record.key,
         partition=record.partition,
