@@ -40,8 +40,8 @@ class Retention:
     models: timedelta = timedelta(days=30)
     reports: timedelta = timedelta(days=30)
     """Pages; the numbers in them are records."""
-    event_log: timedelta = timedelta(days=30)
-    """A run's log messages in Dagster; what became of assets and checks stays for good."""
+    run_logs: timedelta = timedelta(days=30)
+    """What the steps of a run printed; what Dagster tells of it stays for good."""
     scratch: timedelta = timedelta(days=1)
     """What killed processes left behind."""
 
