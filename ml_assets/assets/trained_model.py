@@ -21,7 +21,7 @@ from ml_assets.assets.sanity import require_sane
 from ml_assets.assets.training_events import EventSinks
 from ml_assets.launch.launcher import TrainJob
 from ml_assets.launch.session import program_of, train_session
-from ml_assets.pictures.picture import plain_markdown
+from ml_assets.pictures.wording import plain_markdown
 from ml_assets.registry.ledger.chain import register
 from ml_assets.registry.records.run_history import keep_run_record
 from ml_assets.registry.records.run_record import (
