@@ -151,7 +151,7 @@ class KubernetesApi:
         """The pods with these labels."""
         return [pod_state(item) for item in self.all_of("pods", selector).items]
 
-    def delete(self, selector: str, within: float) -> None:
+    def delete(self, selector: str, within: float, *, at_once: bool = False) -> None:
         """Delete the Jobs with these labels, their pods and Services, and wait until all are gone.
 
         Pods get their grace to save in. What a dead node keeps from ending is then deleted by
@@ -159,6 +159,7 @@ class KubernetesApi:
 
         Args:
             within: seconds, the pods' grace included; as long again after the force.
+            at_once: they have nothing to save: no grace.
 
         Raises:
             ClusterAway: something is left then, or no answer.
@@ -166,6 +167,8 @@ class KubernetesApi:
         """
         self._delete_all("jobs", selector)
         self._delete_all("services", selector)
+        if at_once:
+            self._delete_all("pods", selector, grace=0)
         if not self._gone(selector, within):
             self._delete_all("pods", selector, grace=0)
             if not self._gone(selector, within):

@@ -232,7 +232,7 @@ class KubernetesRunner:
             if over.complete:  # the result counts, whatever cannot be cleared away now
                 self._clear_behind(order)
             else:
-                self._clear(order, began=over.verdict is None)
+                self._clear(order, trained=over.trained)
             seen = replace(seen, words=brought(words, seen.words))
         brought(partial(mirror.pull, number), 0)
         follower.pass_on()
@@ -257,14 +257,14 @@ class KubernetesRunner:
             order.spot,
         )
 
-    def _clear(self, order: JobOrder, *, began: bool = True) -> None:
+    def _clear(self, order: JobOrder, *, trained: bool = True) -> None:
         """Delete an attempt's Job, pods and Service, and wait until they have ended in peace.
 
-        What never began has nothing to save, and gets no time for it.
+        What never trained has nothing to save, and gets no time for it.
         """
         selector = self._selector(order.session, order.attempt)
-        grace = order.grace_seconds + HAND_OVER_SECONDS if began else 0
-        self._api.delete(selector, grace + _SLACK_SECONDS)
+        grace = order.grace_seconds + HAND_OVER_SECONDS if trained else 0
+        self._api.delete(selector, grace + _SLACK_SECONDS, at_once=not trained)
 
     def _clear_behind(self, order: JobOrder) -> None:
         with suppress(MlAssetsError):  # ``leave`` sees to what is left
