@@ -35,7 +35,17 @@ from ml_assets.launch.kubernetes.manifest import (
     save_seconds,
     service_manifest,
 )
-from ml_assets.launch.kubernetes.names import ATTEMPT_LABEL, index_of, job_name, selector_of
+from ml_assets.launch.kubernetes.names import (
+    ATTEMPT_LABEL,
+    PIPELINE_LABEL,
+    SESSION_LABEL,
+    VERB_LABEL,
+    index_of,
+    job_name,
+    pipeline_label,
+    selector_of,
+    slug_of,
+)
 from ml_assets.launch.kubernetes.states import JobState
 from ml_assets.launch.staging.mirror import AttemptTaken, SessionMirror
 from ml_assets.settings import Cluster, PriceClass
@@ -121,6 +131,7 @@ class KubernetesRunner:
         order = self._order(work, request, address)
         try:
             self._create(order)
+            self._tell_of_others(work, order)
             over = Following(self._api, work, order, mirror, follower).until_over()
         except (ClusterAway, StoreAway):
             raise
@@ -200,6 +211,28 @@ class KubernetesRunner:
         job = self._api.create_job(job_manifest(order, self._settings)).job
         if order.world.nodes > 1:
             self._api.create_service(service_manifest(order, self._settings, job.uid))
+
+    def _tell_of_others(self, work: Work[Any], order: JobOrder) -> None:
+        """Of Jobs that train for the same pipeline beside this one: who asked may not know."""
+        if order.verb != "train":
+            return
+        alike = {PIPELINE_LABEL: pipeline_label(order.pipeline), VERB_LABEL: order.verb}
+        chosen = "".join(f",{label}={value}" for label, value in alike.items())
+        own = slug_of(order.session, self._mark)
+        for job in self._api.jobs(selector_of() + chosen):
+            over = job.deleting or job.complete or job.failure is not None
+            if over or job.labels.get(SESSION_LABEL) == own:
+                continue
+            since = f" since {job.created:%Y-%m-%d %H:%M} UTC" if job.created else ""
+            where = self._settings.namespace
+            message = (
+                f"Job {job.name} in namespace {where} trains for {order.pipeline}, too{since}: for"
+                " another state folder, or for a run that was killed before its spec or data"
+                " changed. To follow it, run there what asked for it, or here as it was; to end it"
+                f" (it saves first): kubectl delete job {job.name} --namespace {where}"
+            )
+            folder = work.folder.attempt(order.attempt)
+            append_warning(folder, order.session, order.attempt, message)
 
     # --- the end ----------------------------------------------------------------------------------
 
