@@ -11,7 +11,7 @@ _REFERENCE = re.compile(
 
 
 def resolved(image: str) -> str:
-    """As the kubelet reports it once it was pulled: the repository and the digest, without a tag."""
+    """As the kubelet reports it once it was pulled: repository and digest, without a tag."""
     name, _, digest = image.partition("@")
     host, slash, rest = name.rpartition("/")
     repository = f"{host}{slash}{rest.partition(':')[0]}"
