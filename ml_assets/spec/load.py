@@ -15,7 +15,6 @@ from ml_assets.settings import Settings
 from ml_assets.spec.base import Misfit, Misfits
 from ml_assets.spec.pipeline import PipelineSpec
 
-PIPELINES = Path(__file__).parent.parent / "pipelines"
 COMPONENT_TYPE = "ml_assets.component.TrainingPipeline"
 SPEC_FILE = "defs.yaml"
 _CHANGE = "change it so that the rule holds"
@@ -48,12 +47,7 @@ def folders(room: Path) -> list[Path]:
 
 def pipeline_folders(settings: Settings) -> dict[str, Path]:
     """Pipeline folder name -> folder, of every room."""
-    return {folder.name: folder for room in rooms(settings) for folder in folders(room)}
-
-
-def rooms(settings: Settings) -> list[Path]:
-    """The folders that hold pipelines: the package's own, then ML_ASSETS_PIPELINES."""
-    return [PIPELINES, *settings.pipelines]
+    return {folder.name: folder for room in settings.pipelines for folder in folders(room)}
 
 
 def find_pipeline(known: Mapping[str, Path], name: str) -> Path:
@@ -65,7 +59,8 @@ def find_pipeline(known: Mapping[str, Path], name: str) -> Path:
     if name not in known:
         raise SpecError(
             f"There is no pipeline {name!r}; found {sorted(known)}."
-            " Check the name, or set ML_ASSETS_PIPELINES to the folder that holds it."
+            " Check the name, or add the folder that holds it to ML_ASSETS_PIPELINES, a list like"
+            " PATH (demo: the demo's)."
         )
     return known[name]
 
