@@ -16,12 +16,7 @@ from ml_assets.dataset.shards import load_schema
 from ml_assets.launch.launcher import TrainJob
 from ml_assets.launch.session import train_session
 from ml_assets.pictures.pace import pace_numbers
-from ml_assets.pictures.training import (
-    LIVE_POINTS,
-    TrainingStory,
-    decoded_rows,
-    training_pictures,
-)
+from ml_assets.pictures.training import LIVE_POINTS, decoded_rows, training_pictures
 from ml_assets.registry.records.experiments import tracking_tags
 from ml_assets.registry.records.run_record import RunRecord, record_bytes, run_tags
 from ml_assets.registry.tracking.curves import LiveCurves
@@ -42,6 +37,7 @@ from ml_assets.spec.events import (
 )
 from ml_assets.spec.program import TrainResult, World
 from ml_assets.spec.training import without_meaning
+from ml_assets.spec.training_story import TrainingStory
 
 
 @dataclass

@@ -7,6 +7,9 @@ from pathlib import Path
 from ml_assets.launch.launcher import MeasureJob, SanityJob, ScoreJob, TrainJob
 from ml_assets.spec.canonical import digest_of
 
+SESSIONS_TAG = "ml_assets/sessions"
+"""Tag of a run: the sessions of the training program that it asked for, with spaces between."""
+
 NOT_IN_THE_RESULT = {
     "processes",
     "strategy",

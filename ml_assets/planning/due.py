@@ -11,7 +11,7 @@ from ml_assets.assets.reads import Reads, feature_reads, table_reads
 from ml_assets.errors import SourceError, counted
 from ml_assets.planning.plan import RECALLED, Node, Plan, plan
 from ml_assets.registry.release.recalls import Quarantine, quarantine
-from ml_assets.resources.sources import SourcesResource
+from ml_assets.resources.sources import Sources
 from ml_assets.settings import read_settings
 from ml_assets.sources.look import Looked
 from ml_assets.spec.partitions import PartitionWindow, windows
@@ -82,7 +82,7 @@ class Landed:
 
 
 def landed(
-    graph: PipelineGraph, sources: SourcesResource, records: Mapping[Address, StageRecord]
+    graph: PipelineGraph, sources: Sources, records: Mapping[Address, StageRecord]
 ) -> Landed:
     """The partitions of which every partitioned source has data, or a snapshot is published.
 
@@ -128,7 +128,7 @@ def _asked(
         return None
     if source.settled is None:
         return known
-    since = SourcesResource.now() - source.settled
+    since = Sources.now() - source.settled
 
     def is_settled(window: PartitionWindow) -> bool:
         record = records.get(_raw(graph, name, window.key))
@@ -139,7 +139,7 @@ def _asked(
 
 def calendar(graph: PipelineGraph) -> tuple[str, ...]:
     """Every partition key that has passed by now, landed or not, oldest first."""
-    return tuple(w.key for w in windows(graph.spec.partitions, SourcesResource.now()))
+    return tuple(w.key for w in windows(graph.spec.partitions, Sources.now()))
 
 
 def plan_data(graph: PipelineGraph, store: SnapshotStore, arrived: Landed) -> Plan:
@@ -213,7 +213,7 @@ def left_as_read(
 
 def published(graph: PipelineGraph, records: Mapping[Address, StageRecord]) -> Landed:
     """The partitions of which every partitioned source has a snapshot."""
-    known = windows(graph.spec.partitions, SourcesResource.now())
+    known = windows(graph.spec.partitions, Sources.now())
     cut = [name for name, source in graph.spec.sources.items() if source.partitioned]
     return Landed(
         tuple(w for w in known if all(_raw(graph, name, w.key) in records for name in cut))
@@ -368,7 +368,7 @@ def reader_partitions(graph: PipelineGraph, arrived: Landed, reader: str) -> lis
     whole = reader != "feature_set" and not graph.is_partitioned(reader)
     if whole or graph.spec.partitions.cadence == "none":
         return [None]
-    keys = [w.key for w in windows(graph.spec.partitions, SourcesResource.now())]
+    keys = [w.key for w in windows(graph.spec.partitions, Sources.now())]
     have, back = set(arrived.keys), graph.warm_up(reader)
     return [
         key

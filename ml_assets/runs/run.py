@@ -22,7 +22,7 @@ from ml_assets.planning.selection import Selection, model_run
 from ml_assets.registry.records.experiments import Words
 from ml_assets.registry.tracking.mlflow import Tracking
 from ml_assets.registry.tracking.owed import Debts, sentences
-from ml_assets.resources.sources import SourcesResource
+from ml_assets.resources.sources import Sources
 from ml_assets.runs.data import DataStages, failure_of
 from ml_assets.runs.execute import Tell, execute, mark_dead_runs, wait_for_others
 from ml_assets.settings import Settings
@@ -75,7 +75,7 @@ class PipelineRun:
         self.tell = tell
         self.settings = settings
         self.store = open_snapshots(settings.snapshots)
-        self.sources = SourcesResource(root=str(settings.sources))
+        self.sources = Sources(settings)
 
     def run(self, request: Request) -> None:
         """Make everything that is due for the request.

@@ -11,6 +11,9 @@ from ml_assets.spec.base import Digest, Frozen, Positive, unset
 from ml_assets.spec.sanity import SanityCheck
 from ml_assets.spec.training import LightGbm, ModelSpec, Task, TrainingSpec
 
+SPLIT = "split"
+"""The column of a training set's rows that names their split."""
+
 EXIT_DONE = 0
 EXIT_BAD_REQUEST = 64
 EXIT_BAD_DATA = 65

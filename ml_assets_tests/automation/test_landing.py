@@ -12,7 +12,7 @@ import pytest
 from ml_assets.automation.looks import COULD_NOT
 from ml_assets.automation.sensors import Watch, landing
 from ml_assets.errors import WindowError
-from ml_assets.resources.sources import SourcesResource
+from ml_assets.resources.sources import Sources
 from ml_assets.runs.reliability import reliability
 from ml_assets.settings import read_settings
 from ml_assets.storage.layout import Address
@@ -249,7 +249,7 @@ def test_a_table_of_many_partitions_is_taken_in_turn_by_turn_and_the_model_waits
     spec.write_text(re.sub("end: [0-9-]+", "end: 2024-02-05", spec.read_text()))
     settings = read_settings()
     store = open_snapshots(settings.snapshots)
-    sources = SourcesResource(root=str(settings.sources), seen=str(settings.seen))
+    sources = Sources(settings, settings.seen)
     found: list[Watch] = []
     for number in (3, 4, 5):
         found.append(landing(world.graph, store, sources, {}))

@@ -8,8 +8,7 @@ import dagster as dg
 
 from ml_assets.launch.launcher import TrainJob
 from ml_assets.resources.launcher import LauncherResource
-from ml_assets.settings import read_settings
-from ml_assets_tests.launch.kubernetes.stage import ONE_NODE, URI
+from ml_assets_tests.launch.kubernetes.stage import ONE_NODE
 from ml_assets_tests.launch.real import train_job, write_set
 
 
@@ -27,12 +26,11 @@ def training() -> None:
 
 if __name__ == "__main__":
     HOME, PIPELINE = Path(sys.argv[1]), sys.argv[2]
-    cache = str(read_settings().cache)
     with dg.DagsterInstance.get() as instance:
         ended = training.execute_in_process(
             instance=instance,
             tags=json.loads(sys.argv[3]),
-            resources={"launcher": LauncherResource(objects=URI, cache=cache)},
+            resources={"launcher": LauncherResource()},
             raise_on_error=False,
         )
     sys.exit(0 if ended.success else 1)

@@ -171,11 +171,16 @@ class Following:
         self._follower.pass_on()
 
     def _say(self, waits: Stuck | Verdict) -> None:
-        """Each cause once; that a container is being made is nothing to speak of."""
+        """Each cause once, and every minute a registry that is away: nothing else tells of it.
+
+        That a container is being made is nothing to speak of.
+        """
         if waits.cause != "NotStarted":
             words = f": {waits.words}" if waits.words else ""
             name = f"{self._order.pipeline}: attempt {self._order.attempt}"
-            self._warn(waits.cause, f"{name} waits ({waits.cause}){words}")
+            minutes = int((self._clock() - self._began) // 60)
+            again = f", {minutes} min by now" if minutes and waits.cause == "RegistryAway" else ""
+            self._warn(waits.cause + again, f"{name} waits ({waits.cause}{again}){words}")
 
     def _warn(self, about: str, message: str) -> None:
         if about not in self._said:

@@ -11,7 +11,6 @@ import polars as pl
 
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.initial_weights import KEY as INIT_FROM
-from ml_assets.assets.last_release import REPORT_FILE
 from ml_assets.assets.sanity import checks_of, sanity_job
 from ml_assets.assets.trained_model import data_ref
 from ml_assets.dataset.shards import load_schema
@@ -31,7 +30,7 @@ from ml_assets.runs.prove.claim import Claim, address_of
 from ml_assets.runs.prove.clean_home import CleanHome
 from ml_assets.runs.prove.data import differing_rows
 from ml_assets.spec.events import Failed
-from ml_assets.spec.records import EvaluationReport, StageRecord
+from ml_assets.spec.records import REPORT_FILE, EvaluationReport, StageRecord
 from ml_assets.spec.training import RELEASE
 from ml_assets.storage.layout import Address, read_record
 from ml_assets.storage.objects import LocalObjects
