@@ -264,3 +264,19 @@ def test_the_kubernetes_launcher_is_refused_without_what_its_pods_need(
     home = {"ML_ASSETS_HOME": str(tmp_path), "ML_ASSETS_LAUNCHER": "kubernetes"}
     with pytest.raises(SettingsError, match=said):
         read_settings({**home, **more})
+
+
+def test_a_time_given_twice_is_refused() -> None:
+    with pytest.raises(SettingsError, match="gives models twice"):
+        read_settings({"ML_ASSETS_RETENTION": "models=2d,models=3d"})
+
+
+def test_a_host_of_the_ui_is_a_name() -> None:
+    assert read_settings({"ML_ASSETS_UI_HOSTS": "a.example, b"}).ui_hosts == (
+        "127.0.0.1",
+        "a.example",
+        "b",
+    )
+    for wrong in ("*", "https://a.example", "a.example:3000"):
+        with pytest.raises(SettingsError, match="ML_ASSETS_UI_HOSTS"):
+            read_settings({"ML_ASSETS_UI_HOSTS": wrong})

@@ -40,8 +40,8 @@ class Retention:
     models: timedelta = timedelta(days=30)
     reports: timedelta = timedelta(days=30)
     """Pages; the numbers in them are records."""
-    event_log: timedelta = timedelta(days=30)
-    """A run's log messages in Dagster; what became of assets and checks stays for good."""
+    run_logs: timedelta = timedelta(days=30)
+    """What the steps of a run printed; what Dagster tells of it stays for good."""
     scratch: timedelta = timedelta(days=1)
     """What killed processes left behind."""
 
@@ -297,6 +297,8 @@ def _retention(value: str) -> Retention:
             near = get_close_matches(kind, known, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"expected one of {known}."
             raise SettingsError(f"ML_ASSETS_RETENTION names {kind!r}, which is no kind: {hint}")
+        if kind in found:
+            raise SettingsError(f"ML_ASSETS_RETENTION gives {kind} twice; give it once.")
         amount = re.fullmatch(r"(\d{1,5})([hdw])", time)
         if amount is None:
             raise SettingsError(
