@@ -13,15 +13,12 @@ from pydantic_core import ErrorDetails
 from ml_assets.errors import SpecError, counted
 from ml_assets.settings import Settings
 from ml_assets.spec.base import Misfit, Misfits
+from ml_assets.spec.documents import YAML_LOADER, DocumentError, read_yaml
 from ml_assets.spec.pipeline import PipelineSpec
 
-PIPELINES = Path(__file__).parent.parent / "pipelines"
 COMPONENT_TYPE = "ml_assets.component.TrainingPipeline"
 SPEC_FILE = "defs.yaml"
 _CHANGE = "change it so that the rule holds"
-_Yaml: type[yaml.SafeLoader] = getattr(
-    yaml, "CSafeLoader", yaml.SafeLoader
-)  # libyaml's where there
 
 
 @dataclass(frozen=True)
@@ -48,12 +45,7 @@ def folders(room: Path) -> list[Path]:
 
 def pipeline_folders(settings: Settings) -> dict[str, Path]:
     """Pipeline folder name -> folder, of every room."""
-    return {folder.name: folder for room in rooms(settings) for folder in folders(room)}
-
-
-def rooms(settings: Settings) -> list[Path]:
-    """The folders that hold pipelines: the package's own, then ML_ASSETS_PIPELINES."""
-    return [PIPELINES, *settings.pipelines]
+    return {folder.name: folder for room in settings.pipelines for folder in folders(room)}
 
 
 def find_pipeline(known: Mapping[str, Path], name: str) -> Path:
@@ -65,7 +57,8 @@ def find_pipeline(known: Mapping[str, Path], name: str) -> Path:
     if name not in known:
         raise SpecError(
             f"There is no pipeline {name!r}; found {sorted(known)}."
-            " Check the name, or set ML_ASSETS_PIPELINES to the folder that holds it."
+            " Check the name, or add the folder that holds it to ML_ASSETS_PIPELINES, a list like"
+            " PATH (demo: the demo's)."
         )
     return known[name]
 
@@ -92,34 +85,19 @@ def check_spec(folder: Path) -> tuple[PipelineSpec | None, tuple[Mistake, ...]]:
         return None, (Mistake(file, 1, SPEC_FILE, "missing", rule, f"create {file}"),)
     try:
         text = file.read_text()
-        document = _parsed(text)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = mark.line + 1 if mark else 1
-        found = ": ".join(
-            part for name in ("context", "problem") if (part := getattr(error, name, None))
-        )
-        remedy = "look at this line and the one above: an indent, a bracket, a quote or a colon"
-        return None, (Mistake(file, line, "the file", "", f"valid YAML; {found}", remedy),)
+        document = read_yaml(text)
+    except DocumentError as error:
+        return None, (Mistake(file, error.line, "the file", "", error.rule, error.remedy),)
     mistakes = _document_mistakes(file, document)
     if mistakes:
         return None, mistakes
     try:
         return PipelineSpec.model_validate(document["attributes"]), ()
     except ValidationError as error:
-        node = yaml.compose(text, _Yaml)  # knows the lines
+        node = yaml.compose(text, YAML_LOADER)  # knows the lines
         return None, tuple(
             mistake for details in error.errors() for mistake in _mistakes(file, node, details)
         )
-
-
-def _parsed(text: str) -> Any:
-    """Plain values: a safe loader knows no tag that makes anything else."""
-    loader = _Yaml(text)
-    try:
-        return loader.get_single_data()
-    finally:
-        loader.dispose()
 
 
 def _document_mistakes(file: Path, document: object) -> tuple[Mistake, ...]:
