@@ -133,8 +133,17 @@ def _read_json(path: Path) -> dict[str, Any]:
             f"The contract {path} cannot be read: {error.strerror}. Every source names its contract"
             " in defs.yaml, relative to the pipeline's folder."
         ) from error
-    except ValueError as error:
-        raise ContractError(f"The contract {path} is not valid JSON: {error}.") from error
+    except UnicodeDecodeError as error:
+        raise ContractError(
+            f"The contract {path} is not text in UTF-8: byte {error.start} is none of it. Save it"
+            " as UTF-8 (an editor may have written UTF-16)."
+        ) from error
+    except (ValueError, RecursionError) as error:
+        found = "it is nested too deeply" if isinstance(error, RecursionError) else error
+        raise ContractError(
+            f"The contract {path} is not valid JSON: {found}. A suite of Great Expectations is"
+            ' expected: {"name": ..., "expectations": [...]}'
+        ) from error
     if not isinstance(suite, dict):
         raise ContractError(f"The contract {path} holds a {type(suite).__name__}, not an object.")
     return suite
