@@ -1,4 +1,4 @@
-"""Disks that refuse: mounts of a process's own, so that root meets them too and nobody else does."""
+"""Disks that refuse: mounts of one process, so that root meets them too and nobody else does."""
 
 import os
 import shlex
