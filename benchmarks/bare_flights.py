@@ -26,12 +26,12 @@ from ml_assets.evaluation.baselines import Rows, score_baseline
 from ml_assets.evaluation.importance import importance, shuffle
 from ml_assets.evaluation.judge import Holdout, judge
 from ml_assets.features.function import load_function
-from ml_assets.features.window import Window
 from ml_assets.launch.process import environment
 from ml_assets.spec.load import load_spec
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.program import Output, Ref, Split, TrainRequest, World
 from ml_assets.spec.records import EvaluationReport
+from ml_assets.spec.window import Window
 
 PIPELINE = Path(__file__).parents[1] / "ml_assets" / "pipelines" / "flight_delays"
 ZONE = ZoneInfo("America/New_York")

@@ -37,23 +37,33 @@ def build(settings: Settings, only: str | None = None) -> dg.Definitions:
     known = pipeline_folders(settings)
     wanted = known.values() if only is None else [find_pipeline(known, only)]
     pipelines = [_load(folder) for folder in wanted]
-    shared = dg.Definitions(resources=resources(settings), executor=executor(settings.launcher))
+    shared = dg.Definitions(resources=resources(), executor=executor(settings.launcher))
     ours = [housekeeping.definitions(), alerts.definitions(settings)]
     return dg.Definitions.merge(*pipelines, *ours, shared)
 
 
-def resources(settings: Settings) -> dict[str, dg.ConfigurableResource]:
-    """The adapters that the settings ask for."""
+def resources() -> dict[str, object]:
+    """The adapters, which read the settings when they are used.
+
+    None takes any configuration, Dagster's own keeper of values included: what a run reads, writes
+    and decides on is chosen by the settings alone.
+    """
     return {
-        "snapshots": SnapshotsResource(location=settings.snapshots),
-        "objects": ObjectsResource(location=settings.objects, cache=str(settings.cache)),
+        "snapshots": SnapshotsResource(),
+        "objects": ObjectsResource(),
         "online": OnlineResource(),
-        "sources": SourcesResource(root=str(settings.sources), seen=str(settings.seen)),
-        "launcher": LauncherResource(
-            objects=settings.objects, cache=str(settings.cache), checkpoints=settings.checkpoints
-        ),
+        "sources": SourcesResource(),
+        "launcher": LauncherResource(),
         "tracking": TrackingResource(),
+        "io_manager": dg.IOManagerDefinition(resource_fn=_values, config_schema={}),
     }
+
+
+def _values(context: dg.InitResourceContext) -> dg.IOManager:
+    """For teams' own assets that return values; ours return none."""
+    assert context.instance is not None
+    folder = context.instance.storage_directory()
+    return dg.FilesystemIOManager(base_dir=folder).create_io_manager(context)
 
 
 def _load(folder: Path) -> dg.Definitions:

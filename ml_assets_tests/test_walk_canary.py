@@ -68,7 +68,7 @@ def landing(world: World) -> dg.SensorResult:
         for name, value in world.environment.items():
             environment.setenv(name, value)
         sensor = build(world.settings, only="deliveries").resolve_sensor_def("deliveries__landing")
-        context = dg.build_sensor_context(instance=instance, resources=resources(world.settings))
+        context = dg.build_sensor_context(instance=instance, resources=resources())
         found = sensor.evaluate_tick(context)
     assert found.run_requests, found.skip_message
     return dg.SensorResult(run_requests=found.run_requests)

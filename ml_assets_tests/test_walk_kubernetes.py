@@ -2,17 +2,36 @@
 
 import json
 import shutil
+import threading
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
+from ml_assets.assets.inputs import require_record
+from ml_assets.launch.kubernetes.api import KubernetesApi
+from ml_assets.launch.kubernetes.names import selector_of
+from ml_assets.launch.launcher import TrainJob
+from ml_assets.launch.local import LocalLauncher
+from ml_assets.operations.workplace import open_pipeline
+from ml_assets.registry.records.run_record import RunRecord
+from ml_assets.spec.program import ModelManifest, Ref
+from ml_assets.spec.records import StageRecord
+from ml_assets.storage.layout import Address
+from ml_assets.storage.snapshots import MAIN
 from ml_assets_tests.launch.kubernetes.server import ApiServer
+from ml_assets_tests.launch.kubernetes.stage import weights
 from ml_assets_tests.storage.s3_rights import PODS, rights_of_pods, secret_of_pods
 from ml_assets_tests.storage.s3_server import BUCKET, SECRET, S3Server, s3_server
 from ml_assets_tests.worlds import irises
+from ml_assets_tests.worlds.flight_pods import begin
 from ml_assets_tests.worlds.world import World
 
-pytestmark = [pytest.mark.daemon, pytest.mark.timeout(900)]  # a walk, each program in a pod
+pytestmark = pytest.mark.timeout(900)  # a walk, each program in a pod
+CHANGES = {"processes": 2, "strategy": "shard", "epochs": 60, "checkpoint_every": 20}
+CLUSTER = {"nodes": 2, "cpu": "1", "memory": "2Gi", "shared_memory": "256Mi", "scratch": "1Gi"}
 
 
 def world_on(store: S3Server, server: ApiServer, folder: Path) -> World:
@@ -35,25 +54,74 @@ def world_on(store: S3Server, server: ApiServer, folder: Path) -> World:
     return world
 
 
-def test_a_pipeline_is_released_from_a_cluster_and_nothing_is_left_there(
+def over_two_pods(world: World) -> None:
+    """Train with FSDP in two pods, and save often."""
+    file = world.pipelines / "irises" / "defs.yaml"
+    spec = yaml.safe_load(file.read_text())
+    spec["attributes"]["training"] |= CHANGES
+    spec["attributes"]["cluster"] = CLUSTER
+    file.write_text(yaml.safe_dump(spec, sort_keys=False))
+
+
+def kill_a_pod_in_training(server: ApiServer, store: S3Server, kubeconfig: str) -> str:
+    """As a machine goes, between two checkpoints: no notice, no grace. The name of the pod."""
+    faults = store.faults
+    while not any(m == "PUT" and ".a1/manifest.json?" in path for m, path in [*faults.requests]):
+        time.sleep(0.02)
+    faults.held, faults.at, faults.failing = threading.Event(), ".a1/", -1  # what is saved waits
+    second = "batch.kubernetes.io/job-completion-index=1"
+    api = KubernetesApi(server.namespace, environment={"KUBECONFIG": kubeconfig})
+    (pod,) = api.pods(f"{selector_of()},{second}")
+    api.delete_pod(pod.name)
+    faults.failing = 0
+    faults.held.set()
+    return pod.name
+
+
+def trained_here(world: World, data: StageRecord, folder: Path) -> str:
+    """SHA-256 of the weights that two processes of this machine train on the same set."""
+    place = open_pipeline("irises", world.settings)
+    where = Ref(uri=data.attributes["uri"], digest=data.attributes["digest"])
+    set_here = place.objects.own(where, "shards", "irises")
+    job = TrainJob("irises", place.spec.model, place.spec.training, set_here)
+    result = LocalLauncher(folder).train(job, lambda event: None)
+    return weights(result)
+
+
+def test_a_walk_whose_pod_is_killed_releases_the_weights_that_two_local_processes_train(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with s3_server(monkeypatch) as store, ApiServer() as server:
         world = world_on(store, server, tmp_path)
-        world.cli("run", "irises")
+        over_two_pods(world)
+        run = begin(world, "run", "irises")
+        killed = kill_a_pod_in_training(server, store, world.extra["KUBECONFIG"])
+        run.ends()
         status = world.status("irises")
         assert status["release"]["decision"] == "passed"
-        cleared = server.calls.of("delete", "jobs")
-        assert {call.name.split("-")[1] for call in cleared} == {"sanity", "train", "score"}
+        cleared = [call.name for call in server.calls.of("delete", "jobs")]
+        assert {name.split("-")[1] for name in cleared} == {"sanity", "train", "score"}
         assert server.pods() == []
         assert SECRET not in json.dumps(status)
-        calls = len(server.calls)
-        again = world.cli("run", "irises")
-        assert "skip  irises/trained_model" in again and "make  " not in again
-        assert len(server.calls) == calls, "what is finished asks no cluster"
+
+        records = open_pipeline("irises", world.settings).store
+        main = records.resolve(MAIN)
+        file = Address("irises", "trained_model").file("run.json")
+        (lost,) = RunRecord.model_validate_json(records.read_bytes(main, file)).lost
+        assert (lost.attempt, lost.cause, lost.pod) == (1, "PodDeleted", killed)
+        data = require_record(records, main, Address("irises", "training_set"))
+        assert released_weights(store, status) == trained_here(world, data, tmp_path / "here")
         assert server.failures == []
 
 
+def released_weights(store: S3Server, status: dict[str, Any]) -> str:
+    """SHA-256 of the weights of the released model, as it says itself."""
+    name = f"state/models/{status['release']['version']}/model.json"
+    content = store.client.get_object(Bucket=BUCKET, Key=name)["Body"].read()
+    return ModelManifest.model_validate_json(content).weights.sha256
+
+
+@pytest.mark.daemon
 @pytest.mark.timeout(1800)  # a walk, and what follows it
 def test_a_release_predicts_and_is_measured_in_pods_and_is_exported_from_the_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -61,6 +129,10 @@ def test_a_release_predicts_and_is_measured_in_pods_and_is_exported_from_the_sto
     with s3_server(monkeypatch) as store, ApiServer() as server:
         world = world_on(store, server, tmp_path)
         world.cli("run", "irises")
+        calls = len(server.calls)
+        again = world.cli("run", "irises")
+        assert "skip  irises/trained_model" in again and "make  " not in again
+        assert len(server.calls) == calls, "what is finished asks no cluster"
         shutil.rmtree(tmp_path / "state" / "objects")  # the disk of its pod was ephemeral
         world.cli("export", "irises", "--to", str(tmp_path / "card"))
         world.cli("verify", str(tmp_path / "card"))

@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
-from ml_assets.dataset.shards import SPLIT
 from ml_assets.monitoring.statistics import TableStatistics
 from ml_assets.monitoring.survey import LabelColumns
 from ml_assets.pictures.card import Card
 from ml_assets.spec.pipeline import PipelineSpec
+from ml_assets.spec.program import SPLIT
 from ml_assets.storage.layout import Address
 
 GROUPINGS = 4

@@ -112,17 +112,16 @@ def _records(
 
 def _statistics(place: Workplace, commit: CommitId, record: StageRecord) -> TableStatistics:
     """Those that were published with a table; of one of an older version, from its rows."""
-    pipeline, stage, *source = record.key.split("/")
-    address = Address(pipeline, stage, source[0] if source else None, record.partition)
+    address = Address.of(record.key, record.partition)
     file = address.file(STATISTICS_FILE)
     if place.store.exists(commit, file):
         return TableStatistics.model_validate_json(place.store.read_bytes(commit, file))
     spec = place.spec
-    if stage == TRAINING_SET:
+    if address.stage == TRAINING_SET:
         named = Ref(uri=record.attributes["uri"], digest=record.attributes["digest"])
-        own = place.objects.own(named, "shards", pipeline)
+        own = place.objects.own(named, "shards", address.pipeline)
         return survey(scan_rows(own, load_schema(own)), spec.features.key, split_labels(spec))
-    labels = label_columns(spec) if stage == FEATURE_SET else None
+    labels = label_columns(spec) if address.stage == FEATURE_SET else None
     return survey(place.store.scan(commit, address.table), _key(spec, address), labels)
 
 

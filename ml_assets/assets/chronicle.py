@@ -14,11 +14,10 @@ from typing import Any
 import dagster as dg
 
 from ml_assets.assets.graph import PipelineGraph
-from ml_assets.assets.last_release import REPORT_FILE
-from ml_assets.assets.sessions import SESSIONS_TAG
 from ml_assets.errors import MlAssetsError, StorageError
 from ml_assets.launch.events import session_events
-from ml_assets.operations.experiments import rows
+from ml_assets.launch.session import SESSIONS_TAG
+from ml_assets.operations.run_lines import rows
 from ml_assets.operations.workplace import Workplace
 from ml_assets.pictures.run_rows import SHORT, short_table
 from ml_assets.registry.records.experiments import (
@@ -40,6 +39,7 @@ from ml_assets.registry.tracking.links import Links
 from ml_assets.settings import price_class, read_settings
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.program import training_world
+from ml_assets.spec.records import REPORT_FILE
 from ml_assets.storage.layout import Address
 from ml_assets.storage.objects import LocalObjects
 from ml_assets.storage.snapshots import MAIN, CommitId, SnapshotStore

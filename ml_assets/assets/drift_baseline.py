@@ -14,7 +14,7 @@ from ml_assets.errors import StorageError
 from ml_assets.evaluation.metrics import judged
 from ml_assets.evaluation.rows import Holdout
 from ml_assets.monitoring.baseline import BASELINE_FILE, Baseline
-from ml_assets.monitoring.performance import PeriodLoss, period_loss
+from ml_assets.monitoring.period_loss import PeriodLoss, period_loss
 from ml_assets.monitoring.profile import Profile, make_profile
 from ml_assets.registry.ledger.origin import Origin
 from ml_assets.spec.canonical import digest_of

@@ -13,7 +13,7 @@ from ml_assets.assets.chronicle import chronicled
 from ml_assets.assets.drift_baseline import make_baseline
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.inputs import require_record, resolve_base
-from ml_assets.assets.last_release import REPORT_FILE, changes_since
+from ml_assets.assets.last_release import changes_since
 from ml_assets.assets.metadata import model_links, numbers, pictures, record_metadata
 from ml_assets.assets.publish import Draft, Published, Work, input_version
 from ml_assets.assets.scoring import Scored, Scorer, Subject
@@ -30,9 +30,9 @@ from ml_assets.evaluation.suspects import Scores, has_suspects, suspects
 from ml_assets.launch.launcher import Launcher
 from ml_assets.monitoring.baseline import BASELINE_FILE
 from ml_assets.operations.suspects import SUSPECTS_FILE
+from ml_assets.pictures.changes import changes_table
 from ml_assets.pictures.evaluation import evaluation_pictures
 from ml_assets.pictures.picture import Picture, Table, plain_markdown
-from ml_assets.pictures.release import changes_table
 from ml_assets.pictures.suspects import suspects_table
 from ml_assets.registry.ledger.chain import read
 from ml_assets.registry.records.run_history import RUN_FILE
@@ -51,6 +51,7 @@ from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.spec.canonical import canonical_json, digest_of
 from ml_assets.spec.program import Ref, ShardSchema, Split
 from ml_assets.spec.records import (
+    REPORT_FILE,
     EvaluationReport,
     FeatureImportance,
     InputVersion,

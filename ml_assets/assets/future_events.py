@@ -6,10 +6,9 @@ from datetime import datetime
 
 import polars as pl
 
-from ml_assets.assets.leak_checks import outcome
+from ml_assets.assets.leak_checks import outcome, refusal
 from ml_assets.assets.partitioned import Made
 from ml_assets.assets.reads import Reads, table_reads
-from ml_assets.dataset.leaks import refusal
 from ml_assets.errors import LeakError, MlAssetsError
 from ml_assets.features.function import FeatureFunction, build_features, load_function
 from ml_assets.features.future import (

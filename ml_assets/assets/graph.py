@@ -1,10 +1,10 @@
 """One pipeline's asset graph as plain values: keys, partitions, code versions, attributes."""
 
 import hashlib
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import cache
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -12,37 +12,22 @@ from zoneinfo import ZoneInfo
 import dagster as dg
 from pydantic import BaseModel
 
-import ml_assets
 from ml_assets.assets.failure import reported
+from ml_assets.assets.stage_code import function_code, stage_code
 from ml_assets.errors import SpecError, WindowError
-from ml_assets.monitoring.findings import STAGE as DRIFT_REPORT
 from ml_assets.spec.canonical import digest_of
 from ml_assets.spec.leaks import FutureEvents
 from ml_assets.spec.partitions import windows
 from ml_assets.spec.pipeline import PartitionsSpec, PipelineSpec
 from ml_assets.spec.sources import SourceSpec
 from ml_assets.spec.split import groups_of
+from ml_assets.spec.stages import DRIFT_STAGE
 from ml_assets.spec.training import RELEASE, without_meaning
+from ml_assets.storage.layout import Address
 
 Decorator = Callable[[Callable[..., Any]], dg.AssetsDefinition]
-PACKAGE = Path(ml_assets.__file__).parent
-SOURCE_STAGES = ("raw_snapshot", "validated_table")
-DATA_STAGES = (*SOURCE_STAGES, "derived_table", "feature_set", "online_features")
-"""The last one: of pipelines that serve features online."""
-MODEL_STAGES = (
-    "training_set",
-    "checkpoints",
-    "trained_model",
-    "evaluation_report",
-    "released_model",
-)
-CANARY_STAGES = ("canary_report", "promoted_model")
-"""Of pipelines that ask for canary evidence."""
-DRIFT_STAGE = DRIFT_REPORT
-"""Of pipelines that watch for drift."""
 GPU_POOL = "gpu"
 """On a cluster: what every run that trains on GPUs waits for in the queue."""
-STAGES = (*DATA_STAGES, *MODEL_STAGES, *CANARY_STAGES, DRIFT_STAGE)
 
 
 @dataclass(frozen=True)
@@ -59,7 +44,7 @@ class PipelineGraph:
         return self.spec.name
 
     def key(self, stage: str, source: str | None = None) -> dg.AssetKey:
-        return dg.AssetKey([self.name, stage, *([source] if source else [])])
+        return dg.AssetKey(Address(self.name, stage, source).key.split("/"))
 
     def pool(self, stage: str = "", *, partitioned: bool = False) -> str | None:
         """What the runs of a stage hold while they work; the others wait in the queue.
@@ -165,10 +150,11 @@ class PipelineGraph:
 
     def code_version(self, stage: str, source: str | None = None) -> str:
         """Digest of the part of the spec and of the code that decide this stage's content."""
+        kind = self.spec.sources[source].kind if stage == "raw_snapshot" and source else ""
         return digest_of(
             {
                 "spec": _plain(self._spec_part(stage, source)),
-                "code": {room: room_digest(room) for room in _ROOMS[stage]},
+                "code": stage_code(stage, kind),
                 "files": self._file_digests(stage, source),
             }
         )[:16]
@@ -230,34 +216,19 @@ class PipelineGraph:
         return parts[stage]
 
     def _file_digests(self, stage: str, source: str | None) -> dict[str, str]:
-        names: list[str] = []
         if stage == "validated_table" and source:
-            names = [self.spec.sources[source].contract]
+            contract = self.spec.sources[source].contract
+            return {contract: contract_digest(self.folder / contract)}
         if stage == "derived_table" and source:
-            names = [self.spec.tables[source].function.split(":")[0]]
+            function = self.spec.tables[source].function
+            return {function: function_code(self.folder, function)}
         if stage == "feature_set":
-            names = [self.spec.features.function.split(":")[0]]
-        if stage in ("checkpoints", "trained_model"):
-            begin = self.spec.training.init_from
-            names = [begin] if begin not in (None, RELEASE) else []
-        return {name: file_digest(self.folder / name) for name in names}
-
-
-_ROOMS: Mapping[str, tuple[str, ...]] = {
-    "raw_snapshot": ("sources",),
-    "validated_table": ("validation",),
-    "derived_table": ("features",),
-    "feature_set": ("features",),
-    "online_features": (),
-    "training_set": ("dataset",),
-    "checkpoints": ("training",),
-    "trained_model": ("training",),
-    "evaluation_report": ("evaluation", "training"),
-    "released_model": (),
-    "canary_report": ("evaluation", "training"),
-    "promoted_model": (),
-    DRIFT_STAGE: ("monitoring",),
-}
+            function = self.spec.features.function
+            return {function: function_code(self.folder, function)}
+        begin = self.spec.training.init_from
+        if stage in ("checkpoints", "trained_model") and begin not in (None, RELEASE):
+            return {begin: file_digest(self.folder / begin)}
+        return {}
 
 
 def partitions_definition(spec: PartitionsSpec) -> dg.PartitionsDefinition | None:
@@ -278,16 +249,17 @@ def partitions_definition(spec: PartitionsSpec) -> dg.PartitionsDefinition | Non
     )
 
 
-@cache
-def room_digest(room: str) -> str:
-    """Digest of every source file of one folder of the package."""
-    files = sorted((PACKAGE / room).rglob("*.py"))
-    return digest_of({path.relative_to(PACKAGE).as_posix(): file_digest(path) for path in files})
-
-
 def file_digest(path: Path) -> str:
     """SHA-256 of a file's bytes; of nothing where there is no such file (reading it says so)."""
     return hashlib.sha256(path.read_bytes() if path.is_file() else b"").hexdigest()
+
+
+def contract_digest(file: Path) -> str:
+    """Of what a contract says, however it is laid out; of its bytes where it is no JSON."""
+    try:
+        return digest_of(json.loads(file.read_bytes()))
+    except (OSError, ValueError):  # reading it says why
+        return file_digest(file)
 
 
 def _plain(value: object) -> object:

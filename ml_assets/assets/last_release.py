@@ -8,11 +8,9 @@ from ml_assets.assets.inputs import require_record
 from ml_assets.errors import StorageError
 from ml_assets.evaluation.changes import Candidate, changes
 from ml_assets.registry.records.run_record import RunRecord
-from ml_assets.spec.records import EvaluationReport, ReleaseChanges, StageRecord
+from ml_assets.spec.records import REPORT_FILE, EvaluationReport, ReleaseChanges, StageRecord
 from ml_assets.storage.layout import Address, read_record
 from ml_assets.storage.snapshots import CommitId, SnapshotStore
-
-REPORT_FILE = "report.json"
 
 
 def read_report(store: SnapshotStore, base: CommitId, pipeline: str) -> EvaluationReport:

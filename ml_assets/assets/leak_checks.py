@@ -1,12 +1,14 @@
 """Leak guards as Dagster's checks: they run in the step that makes the rows, before publishing."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import dagster as dg
 
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.partitioned import CheckOutcome
+from ml_assets.errors import counted
 from ml_assets.spec.leaks import LEAK_CHECKS, LeakCheckName, LeakFinding, training_set_checks
+from ml_assets.spec.pipeline import PipelineSpec
 
 ROWS_CHECKS: tuple[LeakCheckName, ...] = ("no_future_events",)
 """Of feature_set."""
@@ -59,3 +61,13 @@ def check_result(graph: PipelineGraph, stage: str, found: LeakFinding) -> dg.Ass
         description=check.reason,
         metadata=dict(check.metadata),
     )
+
+
+def refusal(found: Iterable[LeakFinding], spec: PipelineSpec, what: str) -> str | None:
+    """Why rows are not published: what each critical guard says; None where all of them passed."""
+    bad = [one for one in found if not one.passed and spec.leaks.severity(one.name) == "critical"]
+    if not bad:
+        return None
+    lines = "\n".join(f"    {one.name}: {one.reason}" for one in bad)
+    number = counted(len(bad), "leak guard")
+    return f"{what}: {number} failed; nothing was published.\n{lines}"

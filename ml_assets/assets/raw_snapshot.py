@@ -10,7 +10,7 @@ from ml_assets.assets.schema_check import as_declared, changed, schema_check_spe
 from ml_assets.errors import SchemaChanged
 from ml_assets.pictures.data import table_pictures
 from ml_assets.resources.snapshots import SnapshotsResource
-from ml_assets.resources.sources import SourcesResource
+from ml_assets.resources.sources import Sources, SourcesResource
 from ml_assets.sources.schema_change import noted_columns
 from ml_assets.spec.canonical import digest_of
 from ml_assets.spec.partitions import PartitionWindow, windows
@@ -43,7 +43,7 @@ def raw_snapshot(graph: PipelineGraph, source_name: str) -> dg.AssetsDefinition:
             window = window_of(graph, address.partition)
             try:
                 with noted_columns() as noted:
-                    reading = sources.read(source_name, source, window)
+                    reading = sources.sources().read(source_name, source, window)
             except SchemaChanged as error:
                 return Made(None, {}, (changed(error.changes),), error)
             receipt = receipt_version(source_name, address.partition, reading.receipt)
@@ -66,7 +66,7 @@ def window_of(graph: PipelineGraph, partition: str | None) -> PartitionWindow | 
     """The span of time of a partition key; None for a source that is read whole."""
     if partition is None:
         return None
-    known = {w.key: w for w in windows(graph.spec.partitions, SourcesResource.now())}
+    known = {w.key: w for w in windows(graph.spec.partitions, Sources.now())}
     return known[partition]
 
 

@@ -10,9 +10,9 @@ from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.inputs import require_record
 from ml_assets.assets.raw_snapshot import window_of
 from ml_assets.errors import WindowError
-from ml_assets.features.window import Window
 from ml_assets.spec.partitions import windows
 from ml_assets.spec.records import StageRecord
+from ml_assets.spec.window import Window
 from ml_assets.storage.layout import Address
 from ml_assets.storage.snapshots import CommitId, SnapshotStore
 

@@ -11,9 +11,9 @@ from ml_assets.assets.inputs import require_record
 from ml_assets.assets.last_release import read_changes, read_report
 from ml_assets.assets.metadata import model_links, pictures, record_metadata
 from ml_assets.assets.publish import Draft, Work, input_version
+from ml_assets.pictures.changes import changes_table
 from ml_assets.pictures.picture import Picture, Table
 from ml_assets.pictures.release import (
-    changes_table,
     decisions_picture,
     gates_picture,
     gates_table,

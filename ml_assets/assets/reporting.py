@@ -10,7 +10,6 @@ from ml_assets.launch.events import session_events
 from ml_assets.launch.staging.shared import session_here
 from ml_assets.operations.suspects import read_suspects
 from ml_assets.pictures.report import Background, render
-from ml_assets.pictures.training import TrainingStory
 from ml_assets.registry.ledger.chain import read
 from ml_assets.registry.ledger.stages import latest_decision, standing_override
 from ml_assets.registry.release.recalls import sound_champion
@@ -18,6 +17,7 @@ from ml_assets.registry.tracking.links import NOTE_TAG, REPORT_TAG, Links, repor
 from ml_assets.registry.tracking.mlflow import Tracking
 from ml_assets.spec.program import ModelManifest, Preprocessing
 from ml_assets.spec.records import Decision, Measured, StageRecord
+from ml_assets.spec.training_story import TrainingStory
 from ml_assets.storage.layout import Address, recent_records
 from ml_assets.storage.objects import LocalObjects
 from ml_assets.storage.snapshots import SnapshotStore

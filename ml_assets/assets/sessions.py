@@ -4,10 +4,8 @@ their names are written where its logs are sought."""
 import dagster as dg
 
 from ml_assets.launch.launcher import OnEvent
+from ml_assets.launch.session import SESSIONS_TAG
 from ml_assets.spec.events import Event, Failed, Progress, Warning
-
-SESSIONS_TAG = "ml_assets/sessions"
-"""Tag of a run: the sessions of the training program that it asked for, with spaces between."""
 
 
 def remember_session(instance: dg.DagsterInstance, run_id: str, session: str) -> None:

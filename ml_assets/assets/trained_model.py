@@ -21,7 +21,7 @@ from ml_assets.assets.publish import Draft, Published, Work, input_version
 from ml_assets.assets.sanity import require_sane
 from ml_assets.assets.training_events import EventSinks
 from ml_assets.launch.launcher import TrainJob
-from ml_assets.launch.session import train_session
+from ml_assets.launch.session import program_of, train_session
 from ml_assets.pictures.picture import plain_markdown
 from ml_assets.registry.ledger.chain import register
 from ml_assets.registry.records.run_history import keep_run_record
@@ -39,6 +39,7 @@ from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.resources.tracking import TrackingResource
 from ml_assets.settings import read_settings
 from ml_assets.spec.events import Lost
+from ml_assets.spec.identity import Node
 from ml_assets.spec.program import Ref, TrainResult, World
 from ml_assets.spec.records import StageRecord
 from ml_assets.spec.training import LightGbm, ModelSpec
@@ -102,7 +103,7 @@ def trained_model(graph: PipelineGraph) -> dg.AssetsDefinition:
         saved = sinks.last_checkpoint_digest or model.digest
         versions = {"checkpoints": saved, STAGE: model.digest}
         seen = (init.as_input(),) if init else ()
-        record = finished_record(begun, result, sinks.story.lost)
+        record = finished_record(begun, result, sinks.story.lost, sinks.story.nodes)
         measured = sinks.measurements(result, world) | costs(objects.store(), result.session)
         for stage, version in versions.items():
             address = Address(graph.name, stage)
@@ -170,16 +171,20 @@ def begun_record(
         metrics={},
         world=world,
         salt=job.salt,
+        program=program_of(job),
     )
 
 
-def finished_record(begun: RunRecord, result: TrainResult, lost: Sequence[Lost]) -> RunRecord:
+def finished_record(
+    begun: RunRecord, result: TrainResult, lost: Sequence[Lost], nodes: Sequence[Node]
+) -> RunRecord:
     """The same training with what it made, and what ended the attempts before the last."""
     outputs = {**begun.outputs, "model": result.model.digest}
     made = {
         "outputs": outputs,
         "metrics": result.metrics,
         "lost": tuple(lost),
+        "nodes": tuple(nodes),
         "time": datetime.now(UTC),
     }
     return begun.model_copy(update=made)

@@ -16,12 +16,7 @@ from ml_assets.dataset.shards import load_schema
 from ml_assets.launch.launcher import TrainJob
 from ml_assets.launch.session import train_session
 from ml_assets.pictures.pace import pace_numbers
-from ml_assets.pictures.training import (
-    LIVE_POINTS,
-    TrainingStory,
-    decoded_rows,
-    training_pictures,
-)
+from ml_assets.pictures.training import LIVE_POINTS, decoded_rows, training_pictures
 from ml_assets.registry.records.experiments import tracking_tags
 from ml_assets.registry.records.run_record import RunRecord, record_bytes, run_tags
 from ml_assets.registry.tracking.curves import LiveCurves
@@ -29,6 +24,7 @@ from ml_assets.registry.tracking.links import NOTE_TAG, RUN_TAG, Links, run_note
 from ml_assets.registry.tracking.mlflow import Logged, Tracking, Unavailable
 from ml_assets.registry.tracking.owed import Debt, Debts, tell_whole
 from ml_assets.spec.events import (
+    Began,
     Checkpoint,
     Event,
     Failed,
@@ -36,12 +32,14 @@ from ml_assets.spec.events import (
     FirstRows,
     FixedBatch,
     Metrics,
+    Placed,
     Progress,
     Trace,
     Warning,
 )
 from ml_assets.spec.program import TrainResult, World
 from ml_assets.spec.training import without_meaning
+from ml_assets.spec.training_story import TrainingStory
 
 
 @dataclass
@@ -105,7 +103,9 @@ class EventSinks:
             case Finished():
                 for advice in getattr(event.result, "advice", ()):
                     self.context.log.warning(advice)
-            case FirstRows() | FixedBatch():
+            case Began():
+                self.context.log.debug(f"node {event.index} runs {event.node.program}")
+            case FirstRows() | FixedBatch() | Placed():
                 pass
 
     def close(self, status: Literal["FINISHED", "FAILED"]) -> None:

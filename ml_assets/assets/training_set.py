@@ -12,12 +12,12 @@ from ml_assets.assets.card import card_of, split_labels
 from ml_assets.assets.chronicle import chronicled
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.inputs import require_record, resolve_base
-from ml_assets.assets.leak_checks import check_result, leak_specs, set_checks
+from ml_assets.assets.leak_checks import check_result, leak_specs, refusal, set_checks
 from ml_assets.assets.metadata import card_link, data_card, numbers, record_metadata
 from ml_assets.assets.publish import Draft, Work, input_version
 from ml_assets.dataset.entities import keep_entities_apart, stratified_group_split
 from ml_assets.dataset.fitted import find_foreign_fit
-from ml_assets.dataset.leaks import examine, refusal
+from ml_assets.dataset.leaks import examine
 from ml_assets.dataset.shards import labelled_rows, load_schema, scan_rows, write_labelled
 from ml_assets.dataset.split import SplitPlan, plan_time_split, random_split
 from ml_assets.errors import LeakError, WindowError

@@ -42,7 +42,7 @@ from ml_assets.planning.due import (
 from ml_assets.planning.in_flight import AT_WORK, WAITING, mark_dead, name_of, runs_on
 from ml_assets.planning.plan import Plan, plan
 from ml_assets.resources.snapshots import SnapshotsResource
-from ml_assets.resources.sources import SourcesResource
+from ml_assets.resources.sources import Sources, SourcesResource
 from ml_assets.spec.automation import Status
 from ml_assets.storage.layout import Address
 from ml_assets.storage.snapshots import SnapshotStore
@@ -64,7 +64,7 @@ class Watch:
     """The online store does not answer: it keeps nothing back, and is told."""
 
 
-Look = Callable[[PipelineGraph, SnapshotStore, SourcesResource, Records], Watch]
+Look = Callable[[PipelineGraph, SnapshotStore, Sources, Records], Watch]
 
 
 def sensors(graph: PipelineGraph, jobs: PipelineJobs) -> list[dg.SensorDefinition]:
@@ -82,7 +82,7 @@ def sensors(graph: PipelineGraph, jobs: PipelineJobs) -> list[dg.SensorDefinitio
 
 
 def landing(
-    graph: PipelineGraph, store: SnapshotStore, sources: SourcesResource, records: Records
+    graph: PipelineGraph, store: SnapshotStore, sources: Sources, records: Records
 ) -> Watch:
     """Partitions whose sources hold something else than what is published, whatever the code.
 
@@ -109,7 +109,7 @@ def landing(
 
 
 def code_change(
-    graph: PipelineGraph, store: SnapshotStore, sources: SourcesResource, records: Records
+    graph: PipelineGraph, store: SnapshotStore, sources: Sources, records: Records
 ) -> Watch:
     """What is published and would be made otherwise now, from the same receipts and window."""
     nodes = data_nodes(graph, published(graph, records), receipts_published(graph, records))
@@ -137,7 +137,7 @@ def tick(
     look: Look,
     instance: dg.DagsterInstance,
     store: SnapshotStore,
-    sources: SourcesResource,
+    sources: Sources,
     text: str | None,
 ) -> dg.SensorResult:
     """One evaluation: run requests, or one sentence that says why there are none.
@@ -254,7 +254,8 @@ def _sensor(
         sources: SourcesResource,
     ) -> dg.SensorResult:
         store = snapshots.store()
-        result = tick(graph, jobs, look, context.instance, store, sources, context.cursor)
+        found = sources.sources()
+        result = tick(graph, jobs, look, context.instance, store, found, context.cursor)
         for request in result.run_requests or ():
             context.log.info(f"asked for {request.tags['why']}")
         return result

@@ -25,7 +25,8 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def call(arguments: argparse.Namespace) -> int:
-    from ml_assets.operations.experiments import document, rows, write_page
+    from ml_assets.operations.experiments import document, write_page
+    from ml_assets.operations.run_lines import rows
     from ml_assets.operations.workplace import open_pipeline
     from ml_assets.pictures.run_rows import short_table
 

@@ -9,7 +9,7 @@ from ml_assets.settings import read_settings
 _DESCRIPTION = """\
 Read a stored table by its asset key:
 
-  PIPELINE/raw_snapshot/SOURCE       a source as it was read
+  PIPELINE/raw_snapshot/raw_SOURCE   a source as it was read
   PIPELINE/validated_table/SOURCE    the rows that meet the contract
   PIPELINE/quarantine/SOURCE         the rows that do not, each with its reason
   PIPELINE/rejected/SOURCE           tables of which nothing was published

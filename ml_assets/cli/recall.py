@@ -31,7 +31,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         nargs="?",
         metavar="SNAPSHOT",
         help="a data version or a commit (six characters or more), or"
-        " pipeline/stage/source/partition@version",
+        " pipeline/stage/name/partition@version",
     )
     parser.add_argument("--lift", metavar="ID", help="let what this recall reached be used again")
     parser.add_argument("--author", metavar="NAME", help="who says so")

@@ -6,21 +6,12 @@ from typing import TYPE_CHECKING
 
 from ml_assets.cli.exit_codes import DONE
 from ml_assets.cli.session import Session, working_session
+from ml_assets.spec.stages import DATA_STAGES, MODEL_STAGES
 
 if TYPE_CHECKING:
     from ml_assets.runs.run import Request
 
-STAGES = (
-    "raw_snapshot",
-    "validated_table",
-    "derived_table",
-    "feature_set",
-    "online_features",
-    "training_set",
-    "trained_model",
-    "evaluation_report",
-    "released_model",
-)
+_THROUGH = [stage for stage in (*DATA_STAGES, *MODEL_STAGES) if stage != "checkpoints"]
 
 _WORDS = {
     "experiment": "what the run belongs to; shown by ml-assets experiments, no result hangs on it",
@@ -38,7 +29,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     )
     parser.add_argument("pipeline")
     parser.add_argument("--as-of", metavar="PARTITION", help="last partition of the holdout")
-    parser.add_argument("--through", choices=STAGES, help="stop after this stage")
+    parser.add_argument("--through", choices=_THROUGH, help="stop after this stage")
     parser.add_argument("--fresh", action="store_true", help="train again from nothing")
     parser.add_argument(
         "--epochs",

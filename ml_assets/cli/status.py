@@ -80,7 +80,7 @@ def _status(graph: "PipelineGraph", settings: Settings) -> dict[str, Any]:
     from ml_assets.runs.status import status
     from ml_assets.storage.stores import open_snapshots
 
-    launcher = LauncherResource(objects=settings.objects, cache=str(settings.cache)).launcher()
+    launcher = LauncherResource().launcher()
     store = open_snapshots(settings.snapshots) if _is_begun(settings) else None
     document = status(graph, store, launcher)
     if document["release"]:

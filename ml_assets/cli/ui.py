@@ -1,19 +1,25 @@
 """ml-assets ui: Dagster, MLflow and the reports in a browser, on this machine only."""
 
 import argparse
+import json
+import os
 import sys
+import sysconfig
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from urllib.parse import urlsplit
 
 from ml_assets.cli.exit_codes import DONE, ERROR
 from ml_assets.cli.serve_reports import port_number, serving
 from ml_assets.cli.session import prepared_settings
-from ml_assets.runs.home import PROJECT
-from ml_assets.runs.servers import Program, running, stoppable, wait_for_first
-from ml_assets.settings import Settings
+from ml_assets.runs.servers import Program, Programs, stoppable
+from ml_assets.settings import Settings, read_settings
 
 _LOCAL = ("127.0.0.1", "localhost", "::1")
+_NAMES = ("127.0.0.1", "localhost", "[::1]")
+_SOCKET = "code-location.sock"
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -28,46 +34,81 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser.add_argument(
         "--port", type=port_number, help="of Dagster; default: that of ML_ASSETS_UI_URL"
     )
-    parser.add_argument("--host", default="127.0.0.1", help="there is no login: keep it local")
+    parser.add_argument(
+        "--host",
+        default="127.0.0.1",
+        help="there is no login: keep it local; the names that"
+        " a browser may ask it by are in ML_ASSETS_UI_HOSTS",
+    )
     parser.set_defaults(call=call)
 
 
 def call(arguments: argparse.Namespace) -> int:
+    from ml_assets.runs.instance import refuse_second_daemon  # Dagster takes a second to import
+
     settings = prepared_settings()
+    refuse_second_daemon(settings.dagster_home)
     code = DONE
     with stoppable(), ExitStack() as stack:
         if _is_local(settings.reports_url):
             stack.enter_context(serving(settings))
         _tell(arguments, settings)
-        programs = _programs(arguments, settings)
-        started = [(program, stack.enter_context(running(program))) for program in programs]
-        code = wait_for_first(started, lambda line: print(line, file=sys.stderr))
+        folder = Path(stack.enter_context(TemporaryDirectory(prefix="ml-assets-ui-")))
+        location, *served = _dagster(arguments, folder)
+        programs = stack.enter_context(Programs(lambda line: print(line, file=sys.stderr)))
+        for program in (location, *_mlflow(settings)):
+            programs.start(program)
+        if programs.wait(until=(folder / _SOCKET).exists) != DONE:  # the others ask it at once
+            return ERROR
+        for program in served:
+            programs.start(program)
+        code = programs.wait()
     return DONE if code == DONE else ERROR
 
 
-def _programs(arguments: argparse.Namespace, settings: Settings) -> Iterator[Program]:
-    port = str(arguments.port or urlsplit(settings.ui_url).port or 3000)
-    python = (sys.executable, "-m")
-    workspace = ("-w", str(PROJECT / "workspace.yaml"), "-h", arguments.host, "-p", port)
-    yield Program("Dagster", (*python, "dagster", "dev", *workspace))
-    database = "://" in settings.tracking_uri and not settings.tracking_uri.startswith("http")
-    if database and _is_local(settings.mlflow_url):
-        from ml_assets.registry.tracking.mlflow import Tracking
+def _dagster(arguments: argparse.Namespace, folder: Path) -> Iterator[Program]:
+    """What ``dagster dev`` starts, but for the web server, which is the guarded one."""
+    python, module = (sys.executable, "-m"), "ml_assets.definitions"
+    socket, workspace = folder / _SOCKET, folder / "workspace.yaml"
+    location = {"socket": str(socket), "location_name": "ml_assets"}
+    workspace.write_text(json.dumps({"load_from": [{"grpc_server": location}]}))
+    start = ("code-server", "start", "-m", module, "--location-name", "ml_assets")
+    yield Program("Dagster's code location", (*python, "dagster", *start, "-s", str(socket)))
+    port = str(arguments.port or urlsplit(read_settings().ui_url).port or 3000)
+    where = ("-h", arguments.host, "-p", port, "-w", str(workspace))
+    hosts = f"{os.environ.get('ML_ASSETS_UI_HOSTS', '')} {arguments.host.replace('::', '')}"
+    yield Program(
+        "Dagster's web server",
+        (*python, "ml_assets.runs.webserver", *where),
+        environment={"ML_ASSETS_UI_HOSTS": hosts},
+    )
+    daemon = Path(sysconfig.get_path("scripts"), "dagster-daemon")
+    yield Program("Dagster's daemon", (str(daemon), "run", "-w", str(workspace)))
 
-        Tracking(settings.tracking_uri, settings.home).ensure_database()
-        where = urlsplit(settings.mlflow_url)
-        address = ("--host", where.hostname or "127.0.0.1", "--port", str(where.port or 80))
-        yield Program(
-            "MLflow",
-            (*python, "mlflow", "server", "--workers", "1", *address),
-            log=settings.home / "mlflow-server.log",
-            environment={
-                # not on the command line: everybody on this machine can read that
-                "MLFLOW_BACKEND_STORE_URI": settings.tracking_uri,
-                "MLFLOW_DEFAULT_ARTIFACT_ROOT": str(settings.home / "mlartifacts"),
-                "MLFLOW_DISABLE_TELEMETRY": "true",
-            },
-        )
+
+def _mlflow(settings: Settings) -> Iterator[Program]:
+    database = "://" in settings.tracking_uri and not settings.tracking_uri.startswith("http")
+    if not database or not _is_local(settings.mlflow_url):
+        return
+    from ml_assets.registry.tracking.mlflow import Tracking
+
+    Tracking(settings.tracking_uri, settings.home).ensure_database()
+    where = urlsplit(settings.mlflow_url)
+    port = where.port or 80
+    address = ("--host", where.hostname or "127.0.0.1", "--port", str(port))
+    yield Program(
+        "MLflow",
+        (sys.executable, "-m", "mlflow", "server", "--workers", "1", *address),
+        log=settings.home / "mlflow-server.log",
+        environment={
+            # not on the command line: everybody on this machine can read that
+            "MLFLOW_BACKEND_STORE_URI": settings.tracking_uri,
+            "MLFLOW_DEFAULT_ARTIFACT_ROOT": str(settings.home / "mlartifacts"),
+            "MLFLOW_DISABLE_TELEMETRY": "true",
+            "MLFLOW_SERVER_ALLOWED_HOSTS": ",".join(f"{name}:{port}" for name in _NAMES),
+            "MLFLOW_SERVER_CORS_ALLOWED_ORIGINS": f"http://{where.netloc}",
+        },
+    )
 
 
 def _tell(arguments: argparse.Namespace, settings: Settings) -> None:

@@ -3,7 +3,7 @@
 Each guard is a function of the rows that will be trained and judged on, and ends in a finding.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import assert_never
@@ -13,7 +13,7 @@ import polars as pl
 from ml_assets.dataset.shared_rows import find_shared_rows
 from ml_assets.dataset.split_bias import find_bias
 from ml_assets.dataset.target_proxy import find_proxies
-from ml_assets.errors import counted, quoted
+from ml_assets.errors import quoted
 from ml_assets.spec.gates import LeakAlarm
 from ml_assets.spec.leaks import LeakFinding, training_set_checks
 from ml_assets.spec.pipeline import PipelineSpec
@@ -55,16 +55,6 @@ def examine(rows: Rows, spec: PipelineSpec, embargo: timedelta) -> tuple[LeakFin
             case _:
                 assert_never(name)
     return tuple(found)
-
-
-def refusal(found: Iterable[LeakFinding], spec: PipelineSpec, what: str) -> str | None:
-    """Why rows are not published: what each critical guard says; None where all of them passed."""
-    bad = [one for one in found if not one.passed and spec.leaks.severity(one.name) == "critical"]
-    if not bad:
-        return None
-    lines = "\n".join(f"    {one.name}: {one.reason}" for one in bad)
-    number = counted(len(bad), "leak guard")
-    return f"{what}: {number} failed; nothing was published.\n{lines}"
 
 
 def find_shared_keys(rows: Rows, spec: PipelineSpec) -> LeakFinding:

@@ -26,6 +26,7 @@ from ml_assets.errors import RowsRefused, StorageError, WindowError
 from ml_assets.spec.canonical import canonical_json, digest_of
 from ml_assets.spec.pipeline import FeaturesSpec, LabelSpec
 from ml_assets.spec.program import (
+    SPLIT,
     File,
     LabelScale,
     ModelManifest,
@@ -38,7 +39,6 @@ from ml_assets.spec.program import (
 from ml_assets.storage.objects import bytes_digest, describe, read_verified, renew
 
 SCHEMA_FILE = "schema.json"
-SPLIT = "split"
 
 
 @dataclass(frozen=True)

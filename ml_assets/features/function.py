@@ -11,9 +11,9 @@ from typing import Any
 import polars as pl
 
 from ml_assets.errors import LeakError, SpecError, quoted
-from ml_assets.features.window import Window
 from ml_assets.spec.pipeline import FeaturesSpec, LabelSpec, PipelineSpec
 from ml_assets.spec.split import groups_of
+from ml_assets.spec.window import Window
 
 FeatureFunction = Callable[[Mapping[str, pl.LazyFrame], Window], pl.LazyFrame]
 

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from ml_assets.monitoring.performance import PeriodLoss
+from ml_assets.monitoring.period_loss import PeriodLoss
 from ml_assets.monitoring.profile import Profile
 from ml_assets.spec.base import Digest, Frozen
 

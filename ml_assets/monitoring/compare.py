@@ -9,7 +9,8 @@ from ml_assets.monitoring.baseline import Baseline
 from ml_assets.monitoring.columns import FEWEST_PERIODS, Reference, judge_columns
 from ml_assets.monitoring.domain import Domain
 from ml_assets.monitoring.findings import Finding, Shape, Window
-from ml_assets.monitoring.performance import PeriodLoss, judge_loss
+from ml_assets.monitoring.performance import judge_loss
+from ml_assets.monitoring.period_loss import PeriodLoss
 from ml_assets.monitoring.profile import Period, Profile, count, labels, merge
 from ml_assets.monitoring.verdict import KINDS
 from ml_assets.spec.drift import DriftKind, DriftSpec

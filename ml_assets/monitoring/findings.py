@@ -9,8 +9,7 @@ from ml_assets.spec.drift import DriftKind
 from ml_assets.spec.records import Time
 
 Statistic = Literal["psi", "ks", "js", "null_share", "new_share", "auc", "loss_rise"]
-STAGE, REPORT_FILE = "drift_report", "report.json"
-"""The asset, and its file."""
+REPORT_FILE = "report.json"
 ALL_COLUMNS = "all features"
 """The column of what is about all of them together."""
 

@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 
 from ml_assets.errors import SpecError, StorageError
-from ml_assets.monitoring.findings import REPORT_FILE, STAGE, DriftReport
+from ml_assets.monitoring.findings import REPORT_FILE, DriftReport
 from ml_assets.operations.workplace import Workplace
 from ml_assets.registry.ledger.chain import read
 from ml_assets.registry.ledger.stages import champion
+from ml_assets.spec.stages import DRIFT_STAGE
 from ml_assets.storage.layout import Address, read_record
 from ml_assets.storage.snapshots import CommitId, SnapshotStore
 
@@ -49,7 +50,7 @@ def find_report(place: Workplace) -> FoundReport:
 
 def last_report(store: SnapshotStore, base: CommitId, pipeline: str) -> DriftReport | None:
     """The stored report; None where none was made yet."""
-    address = Address(pipeline, STAGE)
+    address = Address(pipeline, DRIFT_STAGE)
     if read_record(store, base, address) is None:
         return None
     return DriftReport.model_validate_json(store.read_bytes(base, address.file(REPORT_FILE)))

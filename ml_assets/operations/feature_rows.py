@@ -12,13 +12,13 @@ import polars as pl
 
 from ml_assets.errors import WindowError
 from ml_assets.features.function import build_features, check_keys, load_function
-from ml_assets.features.window import Window
 from ml_assets.operations.workplace import Workplace
 from ml_assets.registry.release.recalls import require_sound
 from ml_assets.sources.schema import TYPES
 from ml_assets.spec.partitions import PartitionWindow, windows
 from ml_assets.spec.pipeline import SubjectSpec
 from ml_assets.spec.sources import SourceSpec
+from ml_assets.spec.window import Window
 from ml_assets.storage.layout import Address, read_record
 from ml_assets.storage.snapshots import CommitId
 from ml_assets.validation.compiled import audit

@@ -75,8 +75,7 @@ def _reasons(store: SnapshotStore, commit: CommitId, record: StageRecord) -> dic
     told = record.attributes.get("reasons")
     if told is not None:
         return {str(check): int(rows) for check, rows in told.items()}
-    pipeline, _, table = record.key.split("/")  # a record from before has no counts
-    path = Address(pipeline, STAGE, table, record.partition).file(QUARANTINE_FILE)
+    path = Address.of(record.key, record.partition).file(QUARANTINE_FILE)  # of before: no counts
     return _counted(store.scan(commit, path))
 
 

@@ -16,22 +16,10 @@ from ml_assets.registry.release.recalls import derived_from
 from ml_assets.spec.canonical import digest_of
 from ml_assets.spec.recalls import Lift, Recall, RecalledStage
 from ml_assets.spec.records import InputVersion, LedgerEntry
+from ml_assets.spec.stages import STAGES
 from ml_assets.storage.layout import read_records
 from ml_assets.storage.snapshots import MAIN, CommitId, SnapshotStore
 
-ORDER = (
-    "raw_snapshot",
-    "validated_table",
-    "derived_table",
-    "feature_set",
-    "online_features",
-    "training_set",
-    "checkpoints",
-    "trained_model",
-    "evaluation_report",
-    "released_model",
-)
-"""Of the walk."""
 _SHORTEST = 6
 
 
@@ -150,7 +138,7 @@ def _seeds(history: RunHistory, snapshot: str) -> tuple[Made, ...]:
     if len(wanted) < _SHORTEST:
         raise StorageError(
             f"{snapshot!r} names no snapshot: give a data version or a commit by {_SHORTEST}"
-            " characters or more, or pipeline/stage/source/partition@version."
+            " characters or more, or pipeline/stage/name/partition@version."
             " `ml-assets status PIPELINE --json` lists the versions."
         )
     named = {
@@ -193,7 +181,7 @@ def _place(node: Node) -> tuple[int, str, str]:
 def _step(key: str) -> int:
     """Where a stage stands in the walk; what is no part of it comes last."""
     stage = key.split("/")[1]
-    return ORDER.index(stage) if stage in ORDER else len(ORDER)
+    return STAGES.index(stage) if stage in STAGES else len(STAGES)
 
 
 def _stages(store: SnapshotStore, head: CommitId, bad: set[Node]) -> Iterator[RecalledStage]:
@@ -220,7 +208,7 @@ def _command(pipeline: str, again: Sequence[Node]) -> str:
     if not again:
         return ""
     last = max(again, key=_place)[0]
-    is_data = _step(last) < ORDER.index("training_set")
+    is_data = _step(last) < STAGES.index("training_set")
     through = f" --through {last.split('/')[1]}" if is_data else ""
     return f"ml-assets run {pipeline}{through}"
 

@@ -15,7 +15,10 @@ from pathlib import Path
 from threading import Thread
 from urllib.parse import unquote, urlsplit
 
+from starlette.datastructures import Headers
+
 from ml_assets.errors import SettingsError
+from ml_assets.operations.same_origin import refusal
 from ml_assets.pictures.sortable import POLICY
 from ml_assets.registry.tracking.links import EXPERIMENTS_PAGE
 
@@ -30,6 +33,7 @@ _SECURE = {
     "Content-Type": "text/html; charset=utf-8",
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:",
     "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "SAMEORIGIN",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
 }
@@ -99,12 +103,17 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Server  # pyright: ignore[reportIncompatibleVariableOverride]  it is made with this handler
 
     def do_GET(self) -> None:
-        page, policy = self._page(), {}
-        asked = _EXPERIMENTS.fullmatch(self._asked())
-        if asked and self._is_ours():
+        page, policy, status = None, {}, HTTPStatus.NOT_FOUND
+        body = b"There is no such report.\n"
+        if reason := self._refusal():
+            status, body = HTTPStatus.FORBIDDEN, f"refused: {reason}\n".encode()
+        elif asked := _EXPERIMENTS.fullmatch(self._asked()):
             page, policy = self._experiments(asked[1]), {"Content-Security-Policy": POLICY}
-        self.send_response(HTTPStatus.OK if page is not None else HTTPStatus.NOT_FOUND)
-        body = page if page is not None else b"There is no such report.\n"
+        else:
+            page = self._page()
+        if page is not None:
+            status, body = HTTPStatus.OK, page
+        self.send_response(status)
         for name, value in {**_SECURE, **policy, "Content-Length": str(len(body))}.items():
             self.send_header(name, value)
         self.end_headers()
@@ -121,16 +130,18 @@ class _Handler(BaseHTTPRequestHandler):
         path, below = urlsplit(self.path).path, self.server.below
         return path.removeprefix(below) if path.startswith(f"{below}/") else ""
 
-    def _is_ours(self) -> bool:
-        return self.headers.get("Host", "") in self.server.names
+    def _refusal(self) -> str | None:
+        """Why another site's page gets nothing, in one line."""
+        host = self.headers.get("Host", "")
+        if host not in self.server.names:
+            return f"it asks for the host {host[:100]!r}, which is not this server's name."
+        return refusal("GET", Headers(dict(self.headers.items())))
 
     def _experiments(self, pipeline: str) -> bytes | None:
         page = self.server.experiments(pipeline)
         return None if page is None else page.encode()
 
     def _page(self) -> bytes | None:
-        if not self._is_ours():
-            return None
         path = self._asked()
         if path == "/" or _PAGE.fullmatch(path):
             self.server.refresh()

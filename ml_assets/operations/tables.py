@@ -19,13 +19,13 @@ from ml_assets.registry.release.recalls import require_sound
 from ml_assets.settings import Settings, read_settings
 from ml_assets.spec.program import Ref
 from ml_assets.spec.records import StageRecord
+from ml_assets.spec.stages import DATA_STAGES
 from ml_assets.storage.layout import Address, read_records
 from ml_assets.storage.object_places import open_objects
 from ml_assets.storage.objects import LocalObjects
 from ml_assets.storage.snapshots import MAIN, CommitId, SnapshotStore
 from ml_assets.storage.stores import open_snapshots
 
-PUBLISHED = ("raw_snapshot", "validated_table", "derived_table", "feature_set", "online_features")
 _SHORTEST_PREFIX = 6
 
 
@@ -34,7 +34,7 @@ class StoredTable:
     """One table of the snapshot store."""
 
     key: str
-    """What people call it: ``pipeline/stage/source``."""
+    """What people call it: ``pipeline/stage/name``."""
     partition: str | None
     scan: Callable[[], pl.LazyFrame]
     record: StageRecord | None = None
@@ -50,10 +50,11 @@ def read_table(
     """The rows of a table; of all its partitions, oldest first, where none is named.
 
     Args:
-        key: ``pipeline/stage/source`` with the stage ``raw_snapshot``, ``validated_table``,
-            ``derived_table``, ``quarantine`` (rows kept back beside a published table) or
-            ``rejected`` (tables of which nothing was published); ``pipeline/feature_set``; or
-            ``pipeline/training_set``, which has the column ``split``.
+        key: as the lineage shows it: ``pipeline/raw_snapshot/raw_source``,
+            ``pipeline/validated_table/source``, ``pipeline/derived_table/table``,
+            ``pipeline/feature_set``, ``pipeline/training_set`` (it has the column ``split``). Or
+            ``pipeline/quarantine/source``, rows kept back beside a published table, and
+            ``pipeline/rejected/source``, tables of which nothing was published.
         version: a commit or tag of the snapshot store, or a data version of the table; a unique
             prefix of at least six characters will do. Default: the head of ``main``.
 
@@ -101,13 +102,13 @@ def stored_tables(
 def _of_record(
     store: SnapshotStore, commit: CommitId, record: StageRecord, objects: LocalObjects | None
 ) -> Iterator[StoredTable]:
-    pipeline, stage, *source = record.key.split("/")
-    address = Address(pipeline, stage, source[0] if source else None, record.partition)
-    if stage in PUBLISHED:
+    address = Address.of(record.key, record.partition)
+    pipeline, stage = address.pipeline, address.stage
+    if stage in DATA_STAGES:
         table = _stored(store, commit, record.key, record.partition, address.table)
         yield replace(table, record=record)
     if stage == "validated_table":
-        kept = f"{pipeline}/quarantine/{source[0]}"
+        kept = f"{pipeline}/quarantine/{address.source}"
         path = address.file("quarantine.parquet")
         yield _stored(store, commit, kept, record.partition, path)
     if stage == "training_set":

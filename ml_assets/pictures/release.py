@@ -18,12 +18,11 @@ from ml_assets.spec.gates import (
     Throughput,
 )
 from ml_assets.spec.pipeline import PipelineSpec
-from ml_assets.spec.records import EvaluationReport, GateResult, LedgerEntry, ReleaseChanges
+from ml_assets.spec.records import EvaluationReport, GateResult, LedgerEntry
 
 LEDGER_LINES = 20
 DECISIONS = 60
 """Most lines of the ledger in the table, most decisions in a picture."""
-CHANGES = 60
 
 
 def released_table(report: EvaluationReport, spec: PipelineSpec, move: LedgerEntry) -> Table:
@@ -164,21 +163,6 @@ def ledger_table(entries: Sequence[LedgerEntry]) -> Table:
     ]
     head = ["line", "time (UTC)", "model", "what", "why"]
     return Table("The ledger", "All that happened to the models, newest first.", head, rows)
-
-
-def changes_table(found: ReleaseChanges | None) -> Table:
-    """What differs from the release before."""
-    name = "What changed since the last release"
-    if found is None:
-        return Table(name, "Nothing was released before this model.", ["what"], [])
-    rows = [
-        [f"{one.group}: {one.name}", one.before or "–", one.after or "–"]
-        for one in found.changes[:CHANGES]
-    ]
-    words = f"Against model {found.since[:12]}. Metrics are of each model's own holdout."
-    if not rows:
-        words = f"Nothing: the same spec, data and results as model {found.since[:12]}."
-    return Table(name, words, ["what", "before", "now"], rows)
 
 
 def _span(report: EvaluationReport) -> str:

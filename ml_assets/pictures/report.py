@@ -13,6 +13,7 @@ import polars as pl
 
 from ml_assets.evaluation.gates.champion import NO_CHAMPION
 from ml_assets.evaluation.gates.decide import passed, summary
+from ml_assets.pictures.changes import changes_table
 from ml_assets.pictures.data import feature_pictures
 from ml_assets.pictures.evaluation import (
     baseline_bars,
@@ -26,7 +27,6 @@ from ml_assets.pictures.page import cards, cell, order, section, table
 from ml_assets.pictures.quality import label_words, quality
 from ml_assets.pictures.recovery import lost_attempts
 from ml_assets.pictures.release import (
-    changes_table,
     decisions_picture,
     gates_picture,
     ledger_table,
@@ -34,7 +34,7 @@ from ml_assets.pictures.release import (
 )
 from ml_assets.pictures.style import DRAWING, STYLE
 from ml_assets.pictures.suspects import suspects_table
-from ml_assets.pictures.training import TrainingStory, decoded_rows, training_pictures
+from ml_assets.pictures.training import decoded_rows, training_pictures
 from ml_assets.pictures.wording import digits, plain_number, title, with_ends
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.program import Preprocessing
@@ -51,6 +51,7 @@ from ml_assets.spec.records import (
     StageRecord,
 )
 from ml_assets.spec.training import LightGbm
+from ml_assets.spec.training_story import TrainingStory
 
 
 @dataclass(frozen=True)

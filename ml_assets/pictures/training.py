@@ -1,8 +1,6 @@
 """The pictures of a training session, from what its events have told so far."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
 
 import numpy as np
 
@@ -11,65 +9,18 @@ from ml_assets.pictures.drawing import Axis, Series, Tone, line_chart
 from ml_assets.pictures.pace import pace_pictures
 from ml_assets.pictures.picture import Picture, Table
 from ml_assets.spec.events import (
-    Checkpoint,
-    Event,
     FirstRows,
     FixedBatch,
-    Lost,
-    Metrics,
-    Trace,
-    Warning,
 )
 from ml_assets.spec.program import Preprocessing
 from ml_assets.spec.training import Task
+from ml_assets.spec.training_story import TrainingStory
 
 HISTORY_POINTS = 300
 LIVE_POINTS = 60
 """Most points of one curve on the page, and in the picture of a checkpoint."""
 FIXED_BATCH_STEPS = 16
 _TONES: tuple[Tone, ...] = ("one", "two", "three", "four")
-
-
-@dataclass
-class TrainingStory:
-    """What a session's events told: of a step that was told twice, the last attempt's word."""
-
-    metrics: dict[int, dict[str, float]] = field(default_factory=dict)
-    times: dict[int, datetime] = field(default_factory=dict)
-    """Step -> when it was first told of: the same at every replay."""
-    batches: dict[int, FixedBatch] = field(default_factory=dict)
-    first_rows: FirstRows | None = None
-    trace: Trace | None = None
-    lost: list[Lost] = field(default_factory=list)
-    """Attempts that ended without a result, oldest first."""
-
-    def take(self, event: Event) -> None:
-        """Add one event, in the order they were told."""
-        match event:
-            case Metrics():
-                self._measured(event, event.metrics)
-            case FixedBatch():
-                self.batches[event.step] = event
-            case FirstRows():
-                self.first_rows = event
-            case Checkpoint():
-                took = {n: v for n, v in event.metrics.items() if n.startswith("checkpoint_")}
-                self._measured(event, took)
-            case Trace():
-                self.trace = event
-            case Warning(lost=Lost() as lost):
-                self.lost.append(lost)
-            case _:
-                pass
-
-    def _measured(self, event: Metrics | Checkpoint, found: Mapping[str, float]) -> None:
-        self.metrics.setdefault(event.step, {}).update(found)
-        self.times.setdefault(event.step, event.time)
-
-    def curve(self, name: str) -> list[tuple[float, float]]:
-        """(step, value) of one metric, in the order of the steps."""
-        told = sorted(self.metrics.items())
-        return [(float(step), values[name]) for step, values in told if name in values]
 
 
 def training_pictures(

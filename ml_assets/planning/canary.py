@@ -6,13 +6,14 @@ import dagster as dg
 
 from ml_assets.assets.canary_evidence import CANARY_REPORT
 from ml_assets.assets.canary_rows import Waiting, canary_rows
-from ml_assets.assets.graph import CANARY_STAGES, PipelineGraph
+from ml_assets.assets.graph import PipelineGraph
 from ml_assets.evaluation.gates.decide import policy_digest
 from ml_assets.planning.selection import Selection
 from ml_assets.registry.ledger.chain import read
 from ml_assets.registry.ledger.stages import champion, decision_line, override_line
 from ml_assets.registry.release.recalls import sound_champion
 from ml_assets.spec.canonical import digest_of
+from ml_assets.spec.stages import CANARY_STAGES
 from ml_assets.storage.snapshots import SnapshotStore
 
 

@@ -4,18 +4,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from ml_assets.assets.graph import SOURCE_STAGES, PipelineGraph
+from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.raw_snapshot import STAGE as RAW
 from ml_assets.assets.raw_snapshot import receipt_version
 from ml_assets.assets.reads import Reads, feature_reads, table_reads
 from ml_assets.errors import SourceError, counted
 from ml_assets.planning.plan import RECALLED, Node, Plan, plan
 from ml_assets.registry.release.recalls import Quarantine, quarantine
-from ml_assets.resources.sources import SourcesResource
+from ml_assets.resources.sources import Sources
 from ml_assets.settings import read_settings
 from ml_assets.sources.look import Looked
 from ml_assets.spec.partitions import PartitionWindow, windows
 from ml_assets.spec.records import InputVersion, StageRecord
+from ml_assets.spec.stages import SOURCE_STAGES
 from ml_assets.storage.layout import Address, read_records
 from ml_assets.storage.online.open import open_online
 from ml_assets.storage.snapshots import SnapshotStore
@@ -81,7 +82,7 @@ class Landed:
 
 
 def landed(
-    graph: PipelineGraph, sources: SourcesResource, records: Mapping[Address, StageRecord]
+    graph: PipelineGraph, sources: Sources, records: Mapping[Address, StageRecord]
 ) -> Landed:
     """The partitions of which every partitioned source has data, or a snapshot is published.
 
@@ -127,7 +128,7 @@ def _asked(
         return None
     if source.settled is None:
         return known
-    since = SourcesResource.now() - source.settled
+    since = Sources.now() - source.settled
 
     def is_settled(window: PartitionWindow) -> bool:
         record = records.get(_raw(graph, name, window.key))
@@ -138,7 +139,7 @@ def _asked(
 
 def calendar(graph: PipelineGraph) -> tuple[str, ...]:
     """Every partition key that has passed by now, landed or not, oldest first."""
-    return tuple(w.key for w in windows(graph.spec.partitions, SourcesResource.now()))
+    return tuple(w.key for w in windows(graph.spec.partitions, Sources.now()))
 
 
 def plan_data(graph: PipelineGraph, store: SnapshotStore, arrived: Landed) -> Plan:
@@ -212,7 +213,7 @@ def left_as_read(
 
 def published(graph: PipelineGraph, records: Mapping[Address, StageRecord]) -> Landed:
     """The partitions of which every partitioned source has a snapshot."""
-    known = windows(graph.spec.partitions, SourcesResource.now())
+    known = windows(graph.spec.partitions, Sources.now())
     cut = [name for name, source in graph.spec.sources.items() if source.partitioned]
     return Landed(
         tuple(w for w in known if all(_raw(graph, name, w.key) in records for name in cut))
@@ -290,7 +291,7 @@ def records_by_address(store: SnapshotStore, pipeline: str) -> Mapping[Address, 
     commit = store.resolve("main")
     bad = quarantine(store, commit)
     records = read_records(store, commit, pipeline)
-    return {address_of_record(record): _marked(record, bad) for record in records}
+    return {Address.of(record.key, record.partition): _marked(record, bad) for record in records}
 
 
 def _marked(record: StageRecord, bad: Quarantine) -> StageRecord:
@@ -298,11 +299,6 @@ def _marked(record: StageRecord, bad: Quarantine) -> StageRecord:
     if recall is None:
         return record
     return record.model_copy(update={"attributes": {**record.attributes, RECALLED: recall.id}})
-
-
-def address_of_record(record: StageRecord) -> Address:
-    pipeline, stage, *source = record.key.split("/")
-    return Address(pipeline, stage, source[0] if source else None, record.partition)
 
 
 def _source_nodes(graph: PipelineGraph, arrived: Landed, receipt: Receipt) -> list[Node]:
@@ -360,7 +356,7 @@ def with_lost_service(
         return found
     instead = served.version if served else "nothing"
     return found.with_due(
-        address_of_record(made), "the online store serves something else", salt=instead
+        Address.of(made.key, made.partition), "the online store serves something else", salt=instead
     )
 
 
@@ -372,7 +368,7 @@ def reader_partitions(graph: PipelineGraph, arrived: Landed, reader: str) -> lis
     whole = reader != "feature_set" and not graph.is_partitioned(reader)
     if whole or graph.spec.partitions.cadence == "none":
         return [None]
-    keys = [w.key for w in windows(graph.spec.partitions, SourcesResource.now())]
+    keys = [w.key for w in windows(graph.spec.partitions, Sources.now())]
     have, back = set(arrived.keys), graph.warm_up(reader)
     return [
         key

@@ -6,13 +6,14 @@ from typing import Any
 
 import dagster as dg
 
-from ml_assets.assets.graph import MODEL_STAGES, PipelineGraph
+from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.leak_checks import set_checks
 from ml_assets.assets.sanity import checks_of
 from ml_assets.assets.training_set import resolve_window
 from ml_assets.planning.decided import gate_is_due, rolled_back
 from ml_assets.planning.due import plan_model
 from ml_assets.planning.plan import Item, Plan, contiguous
+from ml_assets.spec.stages import MODEL_STAGES
 from ml_assets.storage.layout import Address
 from ml_assets.storage.snapshots import SnapshotStore
 

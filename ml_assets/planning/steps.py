@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 import dagster as dg
 
-from ml_assets.assets.graph import SOURCE_STAGES, PipelineGraph
+from ml_assets.assets.graph import PipelineGraph
 from ml_assets.planning.plan import Item
+from ml_assets.spec.stages import SOURCE_STAGES
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 import dagster as dg
 from pydantic import PrivateAttr
@@ -21,13 +20,13 @@ _CANCELLED = (dg.DagsterRunStatus.CANCELING, dg.DagsterRunStatus.CANCELED)
 
 
 class LauncherResource(dg.ConfigurableResource):
-    """Runs training sessions as local processes or as Jobs of a cluster: ML_ASSETS_LAUNCHER."""
+    """Runs training sessions as local processes or as Jobs of a cluster: ML_ASSETS_LAUNCHER.
 
-    objects: str
-    cache: str = ""
-    """Folder of this machine for what is fetched of S3."""
-    checkpoints: str | None = None
-    _goes_on: Callable[[], bool] = PrivateAttr(default=lambda: False)
+    It has no field: who launches a run could set it, and with it what is read and written.
+    """
+
+    _goes_on: Callable[[], bool] | None = PrivateAttr(default=None)
+    """Not a function by default: pydantic would bind that to the resource, whatever is set here."""
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
         """Know the run that asks: what happens to its Jobs hangs on how it ends."""
@@ -41,14 +40,12 @@ class LauncherResource(dg.ConfigurableResource):
             SettingsError: one that it needs is missing.
         """
         settings = read_settings()
-        # not a field: who launches a run may set those, and with them whose signature counts
         keys = partial(keys_of, settings.snapshots)
-        objects = open_objects(self.objects, Path(self.cache))
+        objects = open_objects(settings.objects, settings.cache)
         if settings.launcher == "kubernetes" and isinstance(objects, S3Objects):
-            return KubernetesLauncher(
-                objects, read_cluster(), keys, self.checkpoints, self._goes_on
-            )
-        return LocalLauncher(objects, checkpoints=self.checkpoints, keys=keys)
+            goes_on = self._goes_on or (lambda: False)
+            return KubernetesLauncher(objects, read_cluster(), keys, settings.checkpoints, goes_on)
+        return LocalLauncher(objects, checkpoints=settings.checkpoints, keys=keys)
 
 
 def outlives(instance: dg.DagsterInstance, run_id: str) -> bool:

@@ -1,7 +1,6 @@
 """Shards, checkpoints, weights and reports, as a Dagster resource."""
 
 from contextlib import suppress
-from pathlib import Path
 
 import dagster as dg
 
@@ -14,16 +13,13 @@ from ml_assets.storage.tenants import enroll
 
 
 class ObjectsResource(dg.ConfigurableResource):
-    """The object store: a local folder, or a place on S3."""
-
-    location: str
-    cache: str = ""
-    """Folder of this machine for what is fetched of S3."""
+    """The object store that ML_ASSETS_OBJECTS names: no field, so no run names another."""
 
     def store(self) -> LocalObjects:
         """The store, which knows from then on that this house's records reach what lies there."""
-        objects = open_objects(self.location, Path(self.cache))
+        settings = read_settings()
+        objects = open_objects(settings.objects, settings.cache)
         if isinstance(objects, S3Objects):
             with suppress(StoreAway):  # then nothing is put there either
-                enroll(objects, read_settings().snapshots)
+                enroll(objects, settings.snapshots)
         return objects

@@ -5,21 +5,28 @@ from pathlib import Path
 
 import dagster as dg
 
-from ml_assets.settings import LakeFs, Signing, is_lakefs, read_lakefs, read_signing, state_folder
+from ml_assets.settings import (
+    LakeFs,
+    Signing,
+    is_lakefs,
+    read_lakefs,
+    read_settings,
+    read_signing,
+    state_folder,
+)
 from ml_assets.storage.snapshots import SnapshotStore
 from ml_assets.storage.stores import open_snapshots
 
 
 class SnapshotsResource(dg.ConfigurableResource):
-    """The snapshot store; a local path is the embedded one."""
-
-    location: str
+    """The snapshot store that ML_ASSETS_SNAPSHOTS names: no field, so no run names another."""
 
     def store(self) -> SnapshotStore:
         """The store. A process has one of a server, which remembers what it has read."""
-        if is_lakefs(self.location):
-            return _on_server(self.location, read_lakefs(), read_signing(), state_folder())
-        return open_snapshots(self.location)
+        location = read_settings().snapshots
+        if is_lakefs(location):
+            return _on_server(location, read_lakefs(), read_signing(), state_folder())
+        return open_snapshots(location)
 
 
 @lru_cache(maxsize=4)

@@ -13,7 +13,8 @@ from ml_assets.storage.disk import may_write, told
 from ml_assets.storage.locks import exclusive
 from ml_assets.storage.objects import write_whole
 
-PROJECT = Path(__file__).parent.parent.parent
+PACKAGE = Path(__file__).parent.parent
+"""Holds ``dagster.yaml``, which the top of a checkout links to for Dagster's own commands."""
 _FORMAT_FILE = "format.json"
 _LOCK_FILE = "lock"
 
@@ -38,7 +39,7 @@ def prepare(settings: Settings) -> None:
         ) from error
     with told(home):
         _bring_up_to_date(settings)
-        _copy_if_different(PROJECT / "dagster.yaml", settings.dagster_home / "dagster.yaml")
+        _copy_if_different(PACKAGE / "dagster.yaml", settings.dagster_home / "dagster.yaml")
 
 
 @contextmanager

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import dagster as dg
 
-from ml_assets.assets.sessions import SESSIONS_TAG
 from ml_assets.errors import UnknownRun
 from ml_assets.launch.events import attempt_numbers
+from ml_assets.launch.session import SESSIONS_TAG
 from ml_assets.runs.execute import progress_line
 from ml_assets.storage.objects import LocalObjects
 

@@ -10,7 +10,7 @@ from uuid import uuid4
 import dagster as dg
 
 from ml_assets.assets.chronicle import word_tags
-from ml_assets.assets.graph import STAGES, PipelineGraph
+from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.sanity import checks_of
 from ml_assets.assets.training_set import require_as_of
 from ml_assets.errors import EvidenceError, SpecError
@@ -23,11 +23,12 @@ from ml_assets.planning.selection import Selection, model_run
 from ml_assets.registry.records.experiments import Words
 from ml_assets.registry.tracking.mlflow import Tracking
 from ml_assets.registry.tracking.owed import Debts, sentences
-from ml_assets.resources.sources import SourcesResource
+from ml_assets.resources.sources import Sources
 from ml_assets.runs.data import DataStages, failure_of
 from ml_assets.runs.execute import Tell, execute, mark_dead_runs, wait_for_others
 from ml_assets.settings import Settings
 from ml_assets.spec.load import find_pipeline, load_spec
+from ml_assets.spec.stages import STAGES
 from ml_assets.storage.stores import open_snapshots
 
 _LATER = "see the runs with ml-assets experiments, and add to one with ml-assets note"
@@ -75,7 +76,7 @@ class PipelineRun:
         self.tell = tell
         self.settings = settings
         self.store = open_snapshots(settings.snapshots)
-        self.sources = SourcesResource(root=str(settings.sources))
+        self.sources = Sources(settings)
 
     def run(self, request: Request) -> None:
         """Make everything that is due for the request.

@@ -1,4 +1,4 @@
-"""Programs that serve beside each other until one signal ends them all, or the first one ends.
+"""Programs that serve beside each other until one signal ends them all, or one that is needed ends.
 
 Each stands behind a tether, so that none is left behind, even by a kill of this process.
 """
@@ -8,8 +8,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -27,7 +27,7 @@ class Program:
     name: str
     command: tuple[str, ...]
     log: Path | None = None
-    """Where its output goes; None: to the terminal."""
+    """Where its output goes; None: to the terminal, and the others end with it."""
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Added to ours; not in repr, for an address may hold a password."""
 
@@ -53,46 +53,66 @@ def stoppable() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-@contextmanager
-def running(program: Program) -> Iterator[subprocess.Popen[bytes]]:
-    """A program that is gone, with all it started, when the block is left."""
-    tied = (sys.executable, "-I", tether.__file__, str(os.getpid()), str(GRACE_SECONDS))
-    with ExitStack() as stack:
-        output = stack.enter_context(program.log.open("ab")) if program.log else None
-        process = subprocess.Popen(
-            [*tied, *program.command],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            env={**os.environ, **program.environment},
-            start_new_session=True,  # a Ctrl-C reaches this process, which then ends them in order
-        )
-        try:
-            yield process
-        finally:
-            _end(process)
+class Programs:
+    """Programs that end together when the block is left, each with all that it started.
+
+    Args:
+        tell: is handed a line for each that ended by itself.
+    """
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self._tell = tell
+        self._running: list[tuple[Program, subprocess.Popen[bytes]]] = []
+
+    def __enter__(self) -> "Programs":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Tell all first: their graces run side by side."""
+        for _, process in self._running:
+            _tell_to_end(process)
+        end = time.monotonic() + GRACE_SECONDS + 5
+        for _, process in self._running:
+            try:
+                process.wait(max(0.0, end - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.send_signal(signal.SIGQUIT)
+                process.wait()
+
+    def start(self, program: Program) -> None:
+        """Start one, whose process group a Ctrl-C does not reach: this process ends it."""
+        tied = (sys.executable, "-I", tether.__file__, str(os.getpid()), str(GRACE_SECONDS))
+        with program.log.open("ab") if program.log else nullcontext() as output:
+            process = subprocess.Popen(
+                [*tied, *program.command],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env={**os.environ, **program.environment},
+                start_new_session=True,
+            )
+        self._running.append((program, process))
+
+    def wait(self, until: Callable[[], bool] = lambda: False) -> int:
+        """Wait until something holds, or one has ended that writes to the terminal: its exit code.
+
+        One with a log of its own is beside the others: its end is told, and they go on.
+        """
+        told: set[int] = set()
+        while not until():
+            for program, process in self._running:
+                code = process.poll()
+                if code is None or process.pid in told:
+                    continue
+                told.add(process.pid)
+                seen = f"; see {program.log}" if program.log else ""
+                self._tell(f"{program.name} ended with code {code}{seen}")
+                if program.log is None:
+                    return code
+            time.sleep(_POLL_SECONDS)
+        return 0
 
 
-def wait_for_first(
-    processes: Sequence[tuple[Program, subprocess.Popen[bytes]]],
-    tell: Callable[[str], None],
-) -> int:
-    """Wait until the first of the processes ends and return its exit code; tell of the others."""
-    (_, leading), *others = processes
-    while (code := leading.poll()) is None:
-        for program, process in list(others):
-            if process.poll() is not None:
-                others.remove((program, process))
-                tell(f"{program.name} ended with code {process.returncode}; see {program.log}")
-        time.sleep(_POLL_SECONDS)
-    return code
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _tell_to_end(process: subprocess.Popen[bytes]) -> None:
     if process.poll() is None:
-        try:
-            os.killpg(process.pid, signal.SIGTERM)
-            process.wait(GRACE_SECONDS + 5)
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGQUIT)
-            process.wait()
+        os.killpg(process.pid, signal.SIGTERM)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ml_assets.assets.graph import STAGES, PipelineGraph
+from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.sanity import checks_of, sanity_job
 from ml_assets.assets.trained_model import data_ref
 from ml_assets.launch.launcher import Launcher
@@ -15,6 +15,7 @@ from ml_assets.registry.ledger.stages import (
 )
 from ml_assets.registry.release.recalls import Quarantine, quarantine, recalled, said_of
 from ml_assets.spec.records import InputVersion, LedgerEntry, StageRecord
+from ml_assets.spec.stages import STAGES
 from ml_assets.storage.layout import read_records
 from ml_assets.storage.snapshots import CommitId, SnapshotStore
 

@@ -40,8 +40,8 @@ class Retention:
     models: timedelta = timedelta(days=30)
     reports: timedelta = timedelta(days=30)
     """Pages; the numbers in them are records."""
-    event_log: timedelta = timedelta(days=30)
-    """A run's log messages in Dagster; what became of assets and checks stays for good."""
+    run_logs: timedelta = timedelta(days=30)
+    """What the steps of a run printed; what Dagster tells of it stays for good."""
     scratch: timedelta = timedelta(days=1)
     """What killed processes left behind."""
 
@@ -85,6 +85,8 @@ class Settings:
     """Where people open the Dagster UI; links lead there, and so for the next two."""
     reports_url: str
     mlflow_url: str
+    ui_hosts: tuple[str, ...]
+    """Names that the Dagster UI answers to besides this machine's: the host of ``ui_url`` too."""
     prices: Prices
     retention: Retention
     alerts: tuple[str, ...] = field(repr=False)
@@ -151,9 +153,10 @@ def read_settings(
         online=_online(env, home / "online.db"),
         launcher=launcher,
         tracking_uri=env.get("MLFLOW_TRACKING_URI") or f"sqlite:///{home / 'mlflow.db'}",
-        ui_url=web_address(env, "ML_ASSETS_UI_URL", "http://127.0.0.1:3000"),
+        ui_url=(ui := web_address(env, "ML_ASSETS_UI_URL", "http://127.0.0.1:3000")),
         reports_url=web_address(env, "ML_ASSETS_REPORTS_URL", "http://127.0.0.1:3001"),
         mlflow_url=web_address(env, "ML_ASSETS_MLFLOW_URL", _tracking_url(env)),
+        ui_hosts=_hosts(env.get("ML_ASSETS_UI_HOSTS", ""), ui),
         prices=read_prices(env),
         retention=_retention(env.get("ML_ASSETS_RETENTION", "")),
         alerts=tuple(env.get("ML_ASSETS_ALERTS", "").split()),
@@ -250,6 +253,17 @@ def _tracking_url(env: Mapping[str, str]) -> str:
     if parts.scheme not in ("http", "https"):
         return "http://127.0.0.1:3002"
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+
+
+def _hosts(value: str, ui_url: str) -> tuple[str, ...]:
+    hosts = tuple(filter(None, re.split(r"[,\s]+", value)))
+    for host in hosts:
+        if not re.fullmatch(r"[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*", host):
+            raise SettingsError(
+                f"ML_ASSETS_UI_HOSTS names {host!r}; expected names of hosts, without a port and"
+                " without *, such as dagster.example.com."
+            )
+    return (urlsplit(ui_url).hostname or "", *hosts)
 
 
 def _launcher(env: Mapping[str, str]) -> Launcher:

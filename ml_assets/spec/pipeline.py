@@ -24,6 +24,7 @@ from ml_assets.spec.online import OnlineSpec, online_problems
 from ml_assets.spec.policy import Declared, gate_problems
 from ml_assets.spec.sources import SourceSpec, inside
 from ml_assets.spec.split import SplitSpec, WindowSplit
+from ml_assets.spec.stages import RAW_PREFIX, STAGES
 from ml_assets.spec.tables import FunctionPath, TableSpec
 from ml_assets.spec.training import ModelSpec, Task, TrainingSpec, without_meaning
 
@@ -196,6 +197,7 @@ class PipelineSpec(Frozen):
         problems = [
             *_partition_problems(self),
             *_table_problems(self),
+            *_name_problems(self),
             *_subject_problems(self),
             *_online_problems(self),
             *_label_problems(self),
@@ -257,6 +259,18 @@ def _table_problems(spec: PipelineSpec) -> list[Misfit]:
             problems.append(Misfit(("tables", name, "reads"), said))
         known.append(name)
     return problems
+
+
+def _name_problems(spec: PipelineSpec) -> list[Misfit]:
+    """The last part of a key is what the lineage shows: two assets would be called the same."""
+    raw = {f"{RAW_PREFIX}{name}": f"source {name!r} as it was read" for name in spec.sources}
+    taken = {**{stage: "stage of every pipeline" for stage in STAGES}, **raw}
+    return [
+        Misfit((part, name), f"{part}.{name} has the name of the {taken[name]}: choose another")
+        for part, names in (("sources", spec.sources), ("tables", spec.tables))
+        for name in names
+        if name in taken
+    ]
 
 
 def _subject_problems(spec: PipelineSpec) -> list[Misfit]:

@@ -7,6 +7,8 @@ from pydantic import AwareDatetime, Field
 from ml_assets.spec.base import Digest, Frozen, unset
 from ml_assets.spec.gates import Target
 
+REPORT_FILE = "report.json"
+
 Time = Annotated[AwareDatetime, Field(strict=False)]
 
 

@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 from pydantic import ValidationError
 
 from ml_assets.errors import StorageError, quoted
 from ml_assets.spec.canonical import digest_of
 from ml_assets.spec.records import InputVersion, StageRecord
+from ml_assets.spec.stages import RAW_PREFIX
 from ml_assets.storage.snapshots import CommitId, SnapshotStore
 
 
@@ -20,10 +22,21 @@ class Address:
     source: str | None = None
     partition: str | None = None
 
+    @classmethod
+    def of(cls, key: str, partition: str | None = None) -> Self:
+        """The address of an asset key, parts joined by ``/``."""
+        pipeline, stage, *name = key.split("/")
+        source = name[0].removeprefix(_named(stage, "")) if name else None
+        return cls(pipeline, stage, source, partition)
+
     @property
     def key(self) -> str:
-        """The asset key, parts joined by ``/``."""
-        return "/".join(part for part in (self.pipeline, self.stage, self.source) if part)
+        """The asset key, parts joined by ``/``; its last part is what the lineage shows.
+
+        No two assets of a pipeline have the same last part: a source as it was read is ``raw_``.
+        """
+        name = _named(self.stage, self.source) if self.source else None
+        return "/".join(part for part in (self.pipeline, self.stage, name) if part)
 
     @property
     def table(self) -> str:
@@ -51,6 +64,11 @@ class Address:
     @property
     def _slot(self) -> str:
         return (self.partition or "all").replace(":", "-")
+
+
+def _named(stage: str, source: str) -> str:
+    """What a stage calls its asset of a source."""
+    return f"{RAW_PREFIX}{source}" if stage == "raw_snapshot" else source
 
 
 def run_key(

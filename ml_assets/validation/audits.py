@@ -73,8 +73,7 @@ def _stage(version: InputVersion) -> str:
 
 def _record(store: SnapshotStore, base: CommitId, version: InputVersion) -> StageRecord | None:
     """The record of exactly this version; None where it is not there, or cannot be read."""
-    pipeline, stage, *source = version.key.split("/")
-    address = Address(pipeline, stage, source[0] if source else None, version.partition)
+    address = Address.of(version.key, version.partition)
     for commit in (version.commit, base):
         try:
             record = read_record(store, commit, address) if commit else None

@@ -73,18 +73,19 @@ def record(week: str = WEEK) -> StageRecord:
 
 
 def rows(stage: str, week: str = WEEK) -> pl.DataFrame:
-    return read_table(f"deliveries/{stage}/orders", week).collect()
+    return read_table(Address("deliveries", stage, "orders").key, week).collect()
 
 
 def checks(world: World, stage: str) -> dict[str, list[dg.AssetCheckEvaluation]]:
     """Check -> its evaluations on the orders, oldest first."""
     found: dict[str, list[dg.AssetCheckEvaluation]] = {}
+    key = dg.AssetKey(Address("deliveries", stage, "orders").key.split("/"))
     with world.instance() as instance:
         for run in reversed(instance.get_runs()):
             for entry in instance.all_logs(run.run_id, dg.DagsterEventType.ASSET_CHECK_EVALUATION):
                 assert entry.dagster_event
                 data: Any = entry.dagster_event.event_specific_data
-                if data.asset_key == dg.AssetKey(["deliveries", stage, "orders"]):
+                if data.asset_key == key:
                     found.setdefault(data.check_name, []).append(data)
     return found
 

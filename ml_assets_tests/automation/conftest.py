@@ -57,7 +57,7 @@ class World:
         context = dg.build_sensor_context(
             instance=self.instance,
             cursor=self.cursors.get(sensor),
-            resources=resources(read_settings()),
+            resources=resources(),
         )
         found = definition.evaluate_tick(context)
         self.cursors[sensor] = found.cursor

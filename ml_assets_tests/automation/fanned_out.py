@@ -15,5 +15,5 @@ def defs() -> dg.Definitions:
     (room,) = settings.pipelines
     folders = [folder for folder in room.iterdir() if folder.is_dir()]
     built = [build_pipeline(load_spec(f), f, on_cluster=True) for f in folders]
-    shared = dg.Definitions(resources=resources(settings), executor=executor("kubernetes"))
+    shared = dg.Definitions(resources=resources(), executor=executor("kubernetes"))
     return dg.Definitions.merge(*built, shared)

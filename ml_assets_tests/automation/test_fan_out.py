@@ -17,7 +17,6 @@ from dagster._daemon.backfill import execute_backfill_iteration
 from ml_assets.assets.graph import GPU_POOL
 from ml_assets.component import build_pipeline
 from ml_assets.definitions import resources
-from ml_assets.settings import read_settings
 from ml_assets.spec.cluster import ClusterSpec
 from ml_assets.spec.load import load_spec
 from ml_assets_tests.automation.conftest import World
@@ -66,8 +65,8 @@ def backfilled(workspace: Any) -> list[dg.DagsterRun]:
             asset_graph=request.asset_graph,
             partition_names=WEEKS,
             asset_selection=[
-                dg.AssetKey(["deliveries", stage, "orders"])
-                for stage in ("raw_snapshot", "validated_table")
+                dg.AssetKey(["deliveries", "raw_snapshot", "raw_orders"]),
+                dg.AssetKey(["deliveries", "validated_table", "orders"]),
             ],
             backfill_timestamp=datetime.now(UTC).timestamp(),
             tags={},
@@ -172,7 +171,7 @@ class OnCluster(World):
     @property
     def defs(self) -> dg.Definitions:
         built = build_pipeline(load_spec(self.folder), self.folder, on_cluster=True)
-        return dg.Definitions.merge(built, dg.Definitions(resources=resources(read_settings())))
+        return dg.Definitions.merge(built, dg.Definitions(resources=resources()))
 
 
 def test_on_a_cluster_what_lands_is_taken_in_by_a_run_for_each_partition(

@@ -12,7 +12,7 @@ import pytest
 from ml_assets.automation.looks import COULD_NOT
 from ml_assets.automation.sensors import Watch, landing
 from ml_assets.errors import WindowError
-from ml_assets.resources.sources import SourcesResource
+from ml_assets.resources.sources import Sources
 from ml_assets.runs.reliability import reliability
 from ml_assets.settings import read_settings
 from ml_assets.storage.layout import Address
@@ -32,7 +32,7 @@ def test_what_has_landed_is_taken_in_step_by_step_and_then_there_is_nothing_to_d
     world = plant(3, LANDING)
     whole, weeks = world.asks_for()
     assert whole.asset_selection == [
-        dg.AssetKey(["deliveries", "raw_snapshot", "depots"]),
+        dg.AssetKey(["deliveries", "raw_snapshot", "raw_depots"]),
         dg.AssetKey(["deliveries", "validated_table", "depots"]),
     ]
     assert weeks.tags["dagster/asset_partition_range_start"] == "2024-01-01"
@@ -249,7 +249,7 @@ def test_a_table_of_many_partitions_is_taken_in_turn_by_turn_and_the_model_waits
     spec.write_text(re.sub("end: [0-9-]+", "end: 2024-02-05", spec.read_text()))
     settings = read_settings()
     store = open_snapshots(settings.snapshots)
-    sources = SourcesResource(root=str(settings.sources), seen=str(settings.seen))
+    sources = Sources(settings, settings.seen)
     found: list[Watch] = []
     for number in (3, 4, 5):
         found.append(landing(world.graph, store, sources, {}))
@@ -288,7 +288,7 @@ def test_a_source_that_cleans_up_holds_up_nothing_and_is_not_read_again(plant: P
     spec.write_text(text.replace("within: 0.2", "within: 0.3"))  # reads orders anew
     asked = world.asks_for("code_change")
     keys = {request.tags["dagster/asset_partition_range_end"]: request for request in asked}
-    raw = dg.AssetKey(["deliveries", "raw_snapshot", "orders"])
+    raw = dg.AssetKey(["deliveries", "raw_snapshot", "raw_orders"])
     assert {week: raw in (r.asset_selection or ()) for week, r in keys.items()} == {
         "2024-01-08": False,
         "2024-01-15": True,

@@ -69,7 +69,7 @@ def tick(world: World) -> dg.RunRequest | str:
     context = dg.build_schedule_context(
         instance=world.instance,
         scheduled_execution_time=datetime(2024, 4, 7, 5, tzinfo=UTC),
-        resources=resources(read_settings()),
+        resources=resources(),
     )
     found = definition.evaluate_tick(context)
     return found.run_requests[0] if found.run_requests else str(found.skip_message)

@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 import dagster as dg
 
 from ml_assets.definitions import resources
-from ml_assets.settings import read_settings
 from ml_assets_tests.automation.conftest import World
 
 Plant = Callable[[int, str], World]
@@ -77,7 +76,7 @@ def tick(world: World) -> dg.RunRequest | str:
     context = dg.build_schedule_context(
         instance=world.instance,
         scheduled_execution_time=datetime(2024, 4, 1, 6, tzinfo=UTC),
-        resources=resources(read_settings()),
+        resources=resources(),
     )
     found = definition.evaluate_tick(context)
     return found.run_requests[0] if found.run_requests else str(found.skip_message)

@@ -172,7 +172,7 @@ def test_the_rows_of_a_spoilt_file_are_named_and_the_others_published(year: Year
     kept = year.table("quarantine/flights", SPOILT)
     assert kept["distance"].to_list() == [-100] * 5
     assert kept.select(pl.col("flight").is_not_null().all()).item()
-    whole = year.table("raw_snapshot/flights", SPOILT)
+    whole = year.table("raw_snapshot/raw_flights", SPOILT)
     assert year.table("validated_table/flights", SPOILT).height + 5 == whole.height
 
 

@@ -242,7 +242,7 @@ def beside_a_broken_one(home: Path, request: pytest.FixtureRequest) -> Path:
 @pytest.mark.usefixtures("beside_a_broken_one")
 def test_a_broken_pipeline_is_in_the_way_of_no_other(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "irises", "--through", "raw_snapshot"]) == 0
-    assert "irises/raw_snapshot/flowers" in capsys.readouterr().out
+    assert "irises/raw_snapshot/raw_flowers" in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("beside_a_broken_one")

@@ -1,5 +1,6 @@
 """Dagster, MLflow and the reports beside each other: every link between them opens."""
 
+import http.client
 import json
 import re
 import signal
@@ -11,6 +12,7 @@ import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -184,3 +186,119 @@ def test_a_port_that_is_taken_is_an_error_that_names_the_setting(
     served: Served, released: World
 ) -> None:
     assert "ML_ASSETS_REPORTS_URL" in released.cli("ui", code=1)
+
+
+MUTATION = "mutation { setNuxSeen }"
+ADDRESS = "/graphql?query=mutation%7BsetNuxSeen%7D"
+JSON = {"Content-Type": "application/json"}
+HANDSHAKE = {
+    "Connection": "Upgrade",
+    "Upgrade": "websocket",
+    "Sec-WebSocket-Version": "13",
+    "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+}
+FOREIGN = {"Origin": "https://evil.example"}
+REBOUND = {"Host": "evil.example"}
+
+
+def ask(
+    server: str, method: str, path: str, headers: dict[str, str], body: str | None = None
+) -> tuple[int, str]:
+    """The status and the words of an answer, whatever it is."""
+    connection = http.client.HTTPConnection(urlsplit(server).netloc, timeout=30)
+    try:
+        connection.request(method, path, body, headers)
+        answer = connection.getresponse()
+        return answer.status, "" if answer.status == 101 else answer.read().decode()
+    finally:
+        connection.close()
+
+
+@pytest.mark.parametrize(
+    ("headers", "why"),
+    [
+        (JSON | FOREIGN, "https://evil.example"),
+        (JSON | {"Origin": "null"}, "'null'"),
+        (JSON | {"Sec-Fetch-Site": "cross-site"}, "another site (Sec-Fetch-Site: cross-site)"),
+        (JSON | {"Sec-Fetch-Site": "same-site"}, "another site (Sec-Fetch-Site: same-site)"),
+        (JSON | REBOUND, "Invalid host header"),
+        ({"Content-Type": "application/x-www-form-urlencoded"}, "its Content-Type is"),
+        ({"Content-Type": "multipart/form-data; boundary=x"}, "its Content-Type is"),
+        ({"Content-Type": "text/plain; application/json"}, "its Content-Type is 'text/plain'"),
+        ({}, "its Content-Type is ''"),
+    ],
+)
+def test_dagster_is_changed_by_its_own_pages_only(
+    served: Served, headers: dict[str, str], why: str
+) -> None:
+    body = json.dumps({"query": MUTATION})
+    status, said = ask(served.dagster, "POST", "/graphql", headers, body)
+    assert status in (400, 403)
+    assert why in said
+    assert len(said.splitlines()) == 1
+
+
+def test_dagster_is_changed_by_its_own_page_and_by_a_program(served: Served) -> None:
+    body = json.dumps({"query": MUTATION})
+    own = {"Origin": served.dagster, "Sec-Fetch-Site": "same-origin"}
+    for headers in (JSON, JSON | own):
+        status, said = ask(served.dagster, "POST", "/graphql", headers, body)
+        assert (status, json.loads(said)) == (200, {"data": {"setNuxSeen": True}})
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_an_address_carries_no_mutation(served: Served, method: str) -> None:
+    status, said = ask(served.dagster, method, ADDRESS, {})
+    assert (status, len(said.splitlines())) == (403, 1)
+    assert "not in an address" in said
+
+
+def test_a_websocket_is_opened_by_our_own_page_only(served: Served) -> None:
+    own = HANDSHAKE | {"Origin": served.dagster}
+    assert ask(served.dagster, "GET", "/graphql", own)[0] == 101
+    status, said = ask(served.dagster, "GET", "/graphql", HANDSHAKE | FOREIGN)
+    assert status == 403
+    assert "https://evil.example" in said
+    assert ask(served.dagster, "GET", "/graphql", own | REBOUND)[0] == 400
+
+
+def test_another_site_may_link_here_but_load_and_frame_nothing(served: Served) -> None:
+    link = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
+    for server in (served.dagster, served.reports):
+        assert ask(server, "GET", "/", link | {"Sec-Fetch-Dest": "document"})[0] == 200
+        assert ask(server, "GET", "/", link | {"Sec-Fetch-Dest": "iframe"})[0] == 403
+        picture = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}
+        assert ask(server, "GET", "/", picture | {"Sec-Fetch-Dest": "image"})[0] == 403
+        assert urllib.request.urlopen(server, timeout=30).headers["X-Frame-Options"]
+
+
+def test_the_reports_and_mlflow_refuse_a_name_that_is_not_theirs(served: Served) -> None:
+    experiments = "/api/2.0/mlflow/experiments/search?max_results=1"
+    assert ask(served.mlflow, "GET", experiments, {})[0] == 200
+    for server, path in ((served.reports, "/"), (served.mlflow, experiments)):
+        for name in ("evil.example", "10.0.0.4", "evil.example:3002"):
+            status, said = ask(server, "GET", path, {"Host": name})
+            assert (status, len(said.splitlines())) == (403, 1), name
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        (JSON | FOREIGN, 403),
+        (JSON | {"Origin": "null"}, 403),
+        ({"Content-Type": "text/plain"}, 400),
+        ({"Content-Type": "application/x-www-form-urlencoded"}, 400),
+        (JSON, 200),
+    ],
+)
+def test_mlflow_is_changed_by_its_own_pages_only(
+    served: Served, headers: dict[str, str], status: int
+) -> None:
+    path = "/api/2.0/mlflow/experiments/create"
+    body = json.dumps({"name": f"made by {headers}"})
+    assert ask(served.mlflow, "POST", path, headers, body)[0] == status
+
+
+def test_the_reports_take_no_request_that_could_change_them(served: Served) -> None:
+    for method in ("POST", "PUT", "DELETE"):
+        assert ask(served.reports, method, "/", {})[0] == 501

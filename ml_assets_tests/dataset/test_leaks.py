@@ -8,8 +8,9 @@ import numpy as np
 import polars as pl
 import pytest
 
+from ml_assets.assets.leak_checks import refusal
 from ml_assets.dataset.fitted import find_foreign_fit
-from ml_assets.dataset.leaks import examine, refusal
+from ml_assets.dataset.leaks import examine
 from ml_assets.dataset.shards import load_schema, write_labelled
 from ml_assets.dataset.target_proxy import find_proxies
 from ml_assets.errors import MlAssetsError, SpecError

@@ -160,7 +160,10 @@ def test_each_webserver_of_the_chart_is_behind_a_login_of_its_own() -> None:
         (port,) = named(found, "Service", server)["spec"]["ports"]
         (web,) = spec(found, server)["containers"]
         assert port["port"] == web["ports"][0]["containerPort"] == 3000
-        assert web["readinessProbe"]["httpGet"]["port"] == 3000
+        probe = web["readinessProbe"]["httpGet"]
+        assert probe["port"] == 3000
+        assert probe["httpHeaders"] == [{"name": "Host", "value": "localhost"}]
+        assert web["image"].startswith("registry.example.com/ml-assets/orchestrator")
         (way_in,) = named(found, "Service", f"dagster-{who}-ui")["spec"]["ports"]
         assert way_in["targetPort"] == container["ports"][0]["name"]
 

@@ -40,6 +40,15 @@ def python(world: Mapping[str, str], program: str, *arguments: str) -> str:
     return done.stdout + done.stderr if done.returncode else ""
 
 
+def test_the_orchestrators_webserver_is_the_guarded_one() -> None:
+    """Under its own name too, which Dagster's Helm chart starts it by."""
+    found = dockerfile.parse((IMAGES / "orchestrator.Dockerfile").read_text())
+    (made,) = [one.rest for one in found if "dagster-webserver" in one.rest]
+    assert made.endswith("> /opt/venv/bin/dagster-webserver")
+    line = made.removeprefix("printf ").partition(" > ")[0].strip("'")
+    assert line == '#!/bin/sh\\nexec /opt/venv/bin/python -m ml_assets.runs.webserver "$@"\\n'
+
+
 # --- what each image holds ------------------------------------------------------------------------
 
 

@@ -273,6 +273,24 @@ def test_dagster_itself_is_reached_through_the_login_only() -> None:
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
+def test_no_page_of_another_site_can_use_a_login(overlay: str) -> None:
+    """The cookie does not go along, and the server behind the login takes no request of theirs."""
+    found = objects(overlay)
+    spread = dict(rules.containers(found))
+    logins = [one for name, one in spread.items() if name.endswith("/login")]
+    assert len(logins) == 2
+    for login in logins:
+        assert {"--cookie-samesite=lax", "--cookie-secure=true"} <= set(login["args"])
+        assert not [arg for arg in login["args"] if "pass-host-header" in arg], "it names our host"
+    servers = [one for name, one in spread.items() if name.endswith("/webserver")]
+    for server in servers:
+        assert server["args"][:3] == ["python", "-m", "ml_assets.runs.webserver"]
+    settings = named(found, "ConfigMap", "ml-assets-settings")["data"]
+    readers = settings["ML_ASSETS_UI_URL"].removeprefix("https://")
+    assert settings["ML_ASSETS_UI_HOSTS"] == f"operators.{readers}"
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
 def test_links_to_reports_lead_to_what_the_readers_login_serves(overlay: str) -> None:
     """As the login has the path, so has the link; and nobody else can ask the port."""
     found = objects(overlay)

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from ml_assets.monitoring.performance import PeriodLoss, judge_loss, period_loss
+from ml_assets.monitoring.performance import judge_loss
+from ml_assets.monitoring.period_loss import PeriodLoss, period_loss
 
 ALPHA, FLOOR = 0.01, 0.1
 DAYS, ROWS = 7, 200

@@ -11,8 +11,9 @@ import pytest
 from ml_assets.assets.chronicle import word_tags, words_of
 from ml_assets.definitions import build
 from ml_assets.errors import UnknownRun
-from ml_assets.operations.experiments import page, page_of, rows
+from ml_assets.operations.experiments import page, page_of
 from ml_assets.operations.notes import take_note
+from ml_assets.operations.run_lines import rows
 from ml_assets.operations.run_stories import find
 from ml_assets.operations.workplace import Workplace, open_pipeline
 from ml_assets.registry.records.experiments import Words

@@ -16,7 +16,6 @@ from polars.testing import assert_frame_equal
 import ml_assets.pipelines
 from ml_assets.errors import WindowError
 from ml_assets.features.function import check_features, load_function
-from ml_assets.features.window import Window
 from ml_assets.operations.feature_rows import make_feature_rows
 from ml_assets.operations.replay import MOST_ROWS, difference, replay
 from ml_assets.operations.workplace import Workplace, open_pipeline
@@ -24,6 +23,7 @@ from ml_assets.runs.outside_world import lay_out
 from ml_assets.settings import read_settings
 from ml_assets.sources.read import read_source
 from ml_assets.spec.partitions import PartitionWindow, windows
+from ml_assets.spec.window import Window
 from ml_assets.storage.layout import Address
 from ml_assets.storage.tables import write_table
 

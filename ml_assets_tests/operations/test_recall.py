@@ -29,12 +29,12 @@ def test_a_bad_week_reaches_the_weeks_that_look_back_at_it_and_the_model_and_no_
     bad = version_of(released, "deliveries", "raw_snapshot", "orders", partition=week)
     found = extent(
         open_snapshots(released.settings.snapshots),
-        f"deliveries/raw_snapshot/orders/{week}@{bad[:10]}",
+        f"deliveries/raw_snapshot/raw_orders/{week}@{bad[:10]}",
     )
     (way,) = found.ways
     again = [(key.split("/", 1)[1], partition) for key, partition, _ in way.again]
     assert again == [
-        ("raw_snapshot/orders", week),
+        ("raw_snapshot/raw_orders", week),
         ("validated_table/orders", week),
         ("derived_table/closed_orders", week),
         ("feature_set", week),
@@ -84,7 +84,7 @@ def test_recalled_data_is_refused_everywhere_until_it_is_mended_and_made_again(o
         assert "the scale was off" in (seen.asset_observation.description or "")
     irises.write_flowers(own.sources, species_of_first="virginica")
     said = own.cli("run", "irises")
-    assert "irises/raw_snapshot/flowers: it is recalled" in said
+    assert "irises/raw_snapshot/raw_flowers: it is recalled" in said
     status = own.status("irises")
     assert not any(stage["recalled"] for stage in status["stages"])
     assert status["release"]["recalled"] is None

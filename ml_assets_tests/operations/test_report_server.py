@@ -85,7 +85,7 @@ def test_what_is_no_report_is_not_served(port: int, path: str) -> None:
 
 
 def test_a_page_of_another_name_cannot_make_this_server_its_own(port: int) -> None:
-    assert ask(port, f"/irises/{PAGE}", host="evil.example")[0] == 404
+    assert ask(port, f"/irises/{PAGE}", host="evil.example")[0] == 403
     assert ask(port, f"/irises/{PAGE}", host=f"localhost:{port}")[0] == 200
 
 
@@ -115,7 +115,7 @@ def test_the_page_of_runs_is_made_when_it_is_asked_for(tmp_path: Path) -> None:
         assert (status, body) == (200, "<p>runs</p>")
         assert "script-src 'sha256-" in headers["Content-Security-Policy"]
         assert ask(port, "/tulips/experiments.html")[0] == 404
-        assert ask(port, "/irises/experiments.html", host="evil.example")[0] == 404
+        assert ask(port, "/irises/experiments.html", host="evil.example")[0] == 403
         assert ask(port, "/../experiments.html")[0] == 404
     assert made == ["irises", "tulips"]
 
@@ -164,4 +164,4 @@ def test_behind_a_login_it_has_the_logins_name_and_path(tmp_path: Path) -> None:
             "/all/reportsirises",
         ):
             assert ask(port, path, host=who)[0] == 404
-        assert ask(port, "/all/reports/", host="evil.example")[0] == 404
+        assert ask(port, "/all/reports/", host="evil.example")[0] == 403

@@ -19,7 +19,7 @@ ROWS = deliveries.WEEKS * deliveries.ORDERS
 @pytest.mark.parametrize(
     ("stage", "rows"),
     [
-        ("raw_snapshot/orders", ROWS),
+        ("raw_snapshot/raw_orders", ROWS),
         ("validated_table/orders", ROWS - deliveries.BAD_ROWS),
         ("quarantine/orders", deliveries.BAD_ROWS),
         ("derived_table/closed_orders", ROWS - deliveries.BAD_ROWS),
@@ -41,7 +41,9 @@ def test_the_training_set_says_which_split_a_row_is_in(released: World) -> None:
 
 
 def test_one_partition_alone(released: World) -> None:
-    week = read_table("deliveries/raw_snapshot/orders", "2024-01-08", settings=released.settings)
+    week = read_table(
+        "deliveries/raw_snapshot/raw_orders", "2024-01-08", settings=released.settings
+    )
     assert week.collect()["order"].to_list() == list(
         range(deliveries.ORDERS, 2 * deliveries.ORDERS)
     )
@@ -69,12 +71,12 @@ def test_a_wrong_key_names_the_closest_and_lists_all(released: World) -> None:
         read_table("deliveries/fature_set", settings=released.settings)
     said = str(missed.value)
     assert "Did you mean 'deliveries/feature_set'?" in said
-    assert "\n  irises/raw_snapshot/flowers" in said
+    assert "\n  irises/raw_snapshot/raw_flowers" in said
 
 
 def test_a_wrong_partition_and_a_wrong_version_say_what_there_is(released: World) -> None:
     with pytest.raises(StorageError, match=r"it has 12: 2024-01-01, .* 2024-03-18"):
-        read_table("deliveries/raw_snapshot/orders", "2024-01-02", settings=released.settings)
+        read_table("deliveries/raw_snapshot/raw_orders", "2024-01-02", settings=released.settings)
     with pytest.raises(StorageError, match="'deadbeef' is no commit or tag"):
         read_table("deliveries/feature_set", version="deadbeef", settings=released.settings)
 

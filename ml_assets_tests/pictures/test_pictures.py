@@ -7,13 +7,13 @@ from xml.etree import ElementTree
 
 import pytest
 
+from ml_assets.pictures.changes import changes_table
 from ml_assets.pictures.data import contract_pictures, feature_pictures, table_pictures
 from ml_assets.pictures.drawing import Axis, Stack, column_chart
 from ml_assets.pictures.evaluation import evaluation_pictures
 from ml_assets.pictures.pace import pace_numbers
 from ml_assets.pictures.picture import IMAGE_BYTES, Picture, Table, album
 from ml_assets.pictures.release import (
-    changes_table,
     decisions_picture,
     gates_picture,
     gates_table,
@@ -22,7 +22,7 @@ from ml_assets.pictures.release import (
     released_table,
 )
 from ml_assets.pictures.rows import Bullet, Spark, bullet_chart, spark_chart
-from ml_assets.pictures.training import LIVE_POINTS, TrainingStory, decoded_rows, training_pictures
+from ml_assets.pictures.training import LIVE_POINTS, decoded_rows, training_pictures
 from ml_assets.spec.events import Checkpoint, FirstRows, FixedBatch, Metrics
 from ml_assets.spec.gates import AgainstChampion
 from ml_assets.spec.program import CategoricalColumn, NumericColumn, Preprocessing, Ref
@@ -38,6 +38,7 @@ from ml_assets.spec.records import (
     SliceMetrics,
     StageRecord,
 )
+from ml_assets.spec.training_story import TrainingStory
 
 HOSTILE = "<script>alert(1)</script>\x00](x)"
 NOW = datetime(2026, 1, 2, tzinfo=UTC)

@@ -10,7 +10,6 @@ import pytest
 from ml_assets.evaluation.gates.decide import decide, passed, policy_digest, summary
 from ml_assets.pictures.drawing import Axis, Bar, Series, bar_chart, line_chart
 from ml_assets.pictures.report import Background, render
-from ml_assets.pictures.training import TrainingStory
 from ml_assets.spec.events import FirstRows, FixedBatch, Metrics
 from ml_assets.spec.program import CategoricalColumn, NumericColumn, Preprocessing
 from ml_assets.spec.records import (
@@ -24,6 +23,7 @@ from ml_assets.spec.records import (
     ReleaseChanges,
     StageRecord,
 )
+from ml_assets.spec.training_story import TrainingStory
 
 VOID = {"meta", "br"}
 HEAD = {"session": "s", "attempt": 1, "seq": 0, "time": datetime(2026, 1, 2, tzinfo=UTC)}

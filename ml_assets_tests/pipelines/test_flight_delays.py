@@ -7,13 +7,15 @@ import polars as pl
 import pytest
 
 import ml_assets.pipelines
+from ml_assets.component import build_pipeline
 from ml_assets.features.function import check_features, load_function
-from ml_assets.features.window import Window
 from ml_assets.runs.outside_world import lay_out
 from ml_assets.settings import read_settings
 from ml_assets.sources.read import read_source
 from ml_assets.spec.load import load_spec
 from ml_assets.spec.partitions import windows
+from ml_assets.spec.window import Window
+from ml_assets.storage.layout import Address
 
 FOLDER = Path(ml_assets.pipelines.__path__[0]) / "flight_delays"
 WEEKS = 6
@@ -39,6 +41,18 @@ def world(tmp_path_factory: pytest.TempPathFactory, spec):
         frames = [read_source(name, source, root, settings.sql_url, part).frame for part in parts]
         tables[name] = pl.concat(frames)
     return tables, Window(spans[-1].key, spans[-1].start, spans[-1].end)
+
+
+def test_each_asset_has_a_name_of_its_own_in_the_lineage(spec) -> None:
+    defs = build_pipeline(spec, FOLDER)
+    keys = [key for one in defs.assets or () for key in one.keys]
+    names = [key.path[-1] for key in keys]
+    assert len(names) == len(set(names))
+    assert {"raw_airlines", "airlines", "raw_flights", "flights", "training_set"} <= {*names}
+    for key in keys:
+        address = Address.of("/".join(key.path))
+        assert address.key == "/".join(key.path)
+        assert address.source in {None, *spec.sources, *spec.tables}
 
 
 def rows_of(spec, tables, window) -> pl.DataFrame:

@@ -17,7 +17,8 @@ from ml_assets.planning.due import (
     with_lost_service,
 )
 from ml_assets.planning.plan import RECALLED, Item, Node, Plan, plan
-from ml_assets.resources.sources import SourcesResource
+from ml_assets.resources.sources import Sources
+from ml_assets.settings import read_settings
 from ml_assets.spec.load import PIPELINES, load_spec
 from ml_assets.spec.partitions import windows
 from ml_assets.spec.records import InputVersion, StageRecord
@@ -68,7 +69,7 @@ def test_what_was_read_stands_for_what_a_source_has_no_more_but_not_where_it_was
     bad = records[_raw(WEEKS[2])]
     records[_raw(WEEKS[2])] = bad.model_copy(update={"attributes": {RECALLED: "9db76de6ad4f"}})
 
-    found = landed(graph, SourcesResource(root=str(sources)), records)
+    found = landed(graph, Sources(read_settings({"ML_ASSETS_SOURCES": str(sources)})), records)
     assert found.keys == (WEEKS[0], WEEKS[1], WEEKS[3])
     assert found.as_read == (WEEKS[0], WEEKS[1])
     assert "2024-01-15 is left: recalled" in found.waiting[-1]

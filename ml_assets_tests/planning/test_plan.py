@@ -93,7 +93,7 @@ def test_work_done_afresh_stands_until_it_is_asked_for_afresh_again() -> None:
 
 def test_the_summary_says_what_is_skipped_and_why() -> None:
     assert plan(nodes(), RECORDS).summary() == [
-        "skip  p/raw_snapshot/s [w1]: same code, same inputs",
+        "skip  p/raw_snapshot/raw_s [w1]: same code, same inputs",
         "skip  p/validated_table/s [w1]: same code, same inputs",
         "skip  p/feature_set [w1]: same code, same inputs",
     ]

@@ -4,6 +4,9 @@ import hashlib
 import io
 import json
 import sqlite3
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
 
 import dagster as dg
 import numpy as np
@@ -64,19 +67,6 @@ def test_the_evaluation_and_the_release_without_any_check(refused: Scene) -> Non
     require_refused(refused, refused.materialize("evaluation_report", "released_model"))
 
 
-def test_run_config_that_leads_to_another_store(refused: Scene, tmp_path) -> None:
-    elsewhere = {"config": {"location": str(tmp_path / "mine")}}
-    said = refused.materialize("released_model", run_config={"resources": {"snapshots": elsewhere}})
-    require_refused(refused, said, "was never materialized")
-
-
-def test_run_config_cannot_say_whose_signature_counts(refused: Scene, tmp_path) -> None:
-    """The objects may be somebody's own: what is in them is held to digests and to our key."""
-    mine = {"config": {"objects": str(tmp_path), "snapshots": str(tmp_path)}}
-    with pytest.raises(dg.DagsterInvalidConfigError, match="snapshots"):
-        refused.materialize("evaluation_report", run_config={"resources": {"launcher": mine}})
-
-
 def test_an_automation_condition_that_asks_for_the_release(refused: Scene) -> None:
     key = refused.key("released_model")
     missing = dg.AutomationCondition.missing()
@@ -119,36 +109,84 @@ mutation Launch($params: ExecutionParams!) {
   launchPipelineExecution(executionParams: $params) {
     __typename
     ... on LaunchRunSuccess { run { runId } }
+    ... on RunConfigValidationInvalid { errors { message } }
     ... on PythonError { message }
   }
 }
 """
+CONFIGURED = {
+    "sources": "root",
+    "snapshots": "location",
+    "objects": "location",
+    "launcher": "objects",
+    "tracking": "uri",
+    "io_manager": "base_dir",
+}
+"""Resource -> what somebody would have it read or write elsewhere by."""
+
+
+def params(*stages: str, config: object = None, tags: Mapping[str, str] = {}) -> dict[str, object]:
+    """What the UI sends to launch some assets; without checks where they can be left out."""
+    whole = any(stage.startswith("raw_snapshot") for stage in stages)
+    return {
+        "selector": {
+            "repositoryName": "__repository__",
+            "repositoryLocationName": "ml_assets",
+            "pipelineName": "__ASSET_JOB",
+            "assetSelection": [{"path": [NAME, *stage.split("/")]} for stage in stages],
+            "assetCheckSelection": None if whole else [],
+        },
+        "runConfigData": config or {},
+        "mode": "default",
+        "executionMetadata": {"tags": [{"key": k, "value": v} for k, v in tags.items()]},
+    }
+
+
+@contextmanager
+def served(scene: Scene) -> Iterator[Callable[[str, dict[str, object]], dict[str, Any]]]:
+    """Dagster's GraphQL over the real code server: a question and its variables -> the answer."""
+    target = ModuleTarget("ml_assets.definitions", None, str(scene.world.root), "ml_assets")
+    with scene.world.instance() as instance, WorkspaceProcessContext(instance, target) as process:
+
+        def ask(question: str, variables: dict[str, object]) -> dict[str, Any]:
+            context = process.create_request_context()
+            return execute_dagster_graphql(context, question, variables).data
+
+        yield ask
+        list(QueuedRunCoordinatorDaemon(1).run_iteration(process))
 
 
 def test_dagsters_graphql_with_checks_deselected_and_tags_that_claim_a_pass(refused: Scene) -> None:
     """The UI's own API, the real code server and the real daemon's turn."""
-    target = ModuleTarget("ml_assets.definitions", None, str(refused.world.root), "ml_assets")
-    with refused.world.instance() as instance, WorkspaceProcessContext(instance, target) as process:
-        params = {
-            "selector": {
-                "repositoryName": "__repository__",
-                "repositoryLocationName": "ml_assets",
-                "pipelineName": "__ASSET_JOB",
-                "assetSelection": [{"path": [NAME, "released_model"]}],
-                "assetCheckSelection": [],
-            },
-            "runConfigData": {},
-            "mode": "default",
-            "executionMetadata": {"tags": [{"key": "ml_assets/decision", "value": "passed"}]},
-        }
-        answer = execute_dagster_graphql(
-            process.create_request_context(), LAUNCH, {"params": params}
-        ).data["launchPipelineExecution"]
+    asked = params("released_model", tags={"ml_assets/decision": "passed"})
+    with served(refused) as ask:
+        answer = ask(LAUNCH, {"params": asked})["launchPipelineExecution"]
         assert answer["__typename"] == "LaunchRunSuccess", answer
-        run_id = answer["run"]["runId"]
-        list(QueuedRunCoordinatorDaemon(1).run_iteration(process))
-        said = _failure_of(instance, run_id)
+    with refused.world.instance() as instance:
+        said = _failure_of(instance, answer["run"]["runId"])
     require_refused(refused, said)
+
+
+def test_no_resource_takes_configuration_from_a_run(refused: Scene, tmp_path) -> None:
+    """A folder of mislabelled rows, a store or a cache of somebody's own: no run names them."""
+    stages = [
+        "raw_snapshot/flowers",
+        "training_set",
+        "checkpoints",
+        "trained_model",
+        "released_model",
+    ]
+    with served(refused) as ask:
+        for resource, field in CONFIGURED.items():
+            mine = {"resources": {resource: {"config": {field: str(tmp_path)}}}}
+            answer = ask(LAUNCH, {"params": params(*stages, config=mine)})
+            answer = answer["launchPipelineExecution"]
+            assert answer["__typename"] == "RunConfigValidationInvalid", (resource, answer)
+            assert field in answer["errors"][0]["message"]
+    known = refused.definitions().get_repository_def().get_top_level_resources()
+    for name, resource in known.items():
+        assert not resource.config_schema.config_type.fields, f"{name} can be configured by a run"
+    assert {*CONFIGURED} <= {*known}
 
 
 def _failure_of(instance: dg.DagsterInstance, run_id: str) -> str:

@@ -13,8 +13,7 @@ import pytest
 PROGRAM = """
 import sys
 from pathlib import Path
-from contextlib import ExitStack
-from ml_assets.runs.servers import Program, running, stoppable, wait_for_first
+from ml_assets.runs.servers import Program, Programs, stoppable
 
 folder, seconds = Path(sys.argv[1]), sys.argv[2]
 script = '''
@@ -26,20 +25,20 @@ sys.exit(5)
 '''
 def program(name, seconds):
     command = (sys.executable, "-c", script, str(folder / name), seconds)
-    return Program(name, command, log=folder / "log")
+    return Program(name, command, log=folder / "log" if name == "other" else None)
 
 code = 0
-with stoppable(), ExitStack() as stack:
-    programs = [program("leading", sys.argv[2]), program("other", sys.argv[3])]
-    started = [(one, stack.enter_context(running(one))) for one in programs]
-    code = wait_for_first(started, lambda line: print(line, flush=True))
+with stoppable(), Programs(lambda line: print(line, file=sys.stderr, flush=True)) as programs:
+    programs.start(program("leading", sys.argv[2]))
+    programs.start(program("other", sys.argv[3]))
+    code = programs.wait()
 sys.exit(code)
 """
 
 
 def start(folder: Path, leading: float, other: float) -> subprocess.Popen[str]:
     command = [sys.executable, "-c", PROGRAM, str(folder), str(leading), str(other)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
 
 
 def wait_until(holds: Callable[[], bool], seconds: float = 60) -> None:
@@ -92,8 +91,8 @@ def test_the_end_of_the_leading_one_is_the_end_of_all_with_its_code(tmp_path: Pa
 def test_the_end_of_another_is_told_and_the_rest_goes_on(tmp_path: Path) -> None:
     with start(tmp_path, 60, 0.5) as serving:
         processes = started(tmp_path)
-        assert serving.stdout is not None
-        line = serving.stdout.readline()
+        assert serving.stderr is not None
+        line = serving.stderr.readline()
         assert line == f"other ended with code 5; see {tmp_path / 'log'}\n"
         assert alive(processes[0])
         serving.terminate()

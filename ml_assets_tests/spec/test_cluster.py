@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from ml_assets.assets.graph import MODEL_STAGES, PipelineGraph
+from ml_assets.assets.graph import PipelineGraph
 from ml_assets.settings.kubernetes_syntax import (
     bytes_of,
     cores_of,
@@ -20,6 +20,7 @@ from ml_assets.settings.kubernetes_syntax import (
 from ml_assets.spec.cluster import ClusterSpec, Toleration
 from ml_assets.spec.load import PIPELINES, load_spec
 from ml_assets.spec.pipeline import PipelineSpec
+from ml_assets.spec.stages import MODEL_STAGES
 from ml_assets_tests.spec.test_spec_rules import BOOSTED, SPEC
 
 Raw = dict[str, Any]

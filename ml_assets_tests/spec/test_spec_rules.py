@@ -54,6 +54,7 @@ SQL: Raw = {
     "contract": "contracts/stock.json",
     "watermark": "counted",
 }
+CLOSED: Raw = {"reads": ["orders"], "function": "features.py:closed", "key": ["order"]}
 RANKING: Raw = {"column": "rank", "task": "ranking", "query": "basket"}
 SPEC: Raw = {
     "schema": 1,
@@ -173,6 +174,9 @@ def test_one_process_grows_the_trees_of_a_boosted_model() -> None:
         ("colour", "red", "Extra inputs are not permitted"),
         ("sources", {}, "at least 1 item"),
         ("sources", {"Orders": FILES}, "pattern"),
+        ("sources.feature_set", FILES, "has the name of the stage of every pipeline"),
+        ("sources.raw_orders", FILES, "the name of the source 'orders' as it was read: choose"),
+        ("tables", {"raw_orders": CLOSED}, "the name of the source 'orders' as it was read"),
         ("gates", [], "at least 1 item"),
         ("features", ..., "Field required"),
         # features online

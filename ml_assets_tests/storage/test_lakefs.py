@@ -190,7 +190,7 @@ def test_who_looks_again_reads_only_what_has_changed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As a sensor does, tick by tick; another user has another store."""
-    store, place = open_lakefs(lakefs), SnapshotsResource(location=read_settings().snapshots)
+    store, place = open_lakefs(lakefs), SnapshotsResource()
     write_table(pl.DataFrame({"k": [1]}), tmp_path / "t.parquet", ["k"])
     table = (tmp_path / "t.parquet").read_bytes()
     first = published(store, {"t/table": table, **{f"t/{n}": b"%d" % n for n in range(9)}})

@@ -22,7 +22,8 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
 def at_work(house: HouseOnS3, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the first asset of a run does."""
     monkeypatch.setenv("ML_ASSETS_HOME", str(house.root))
-    ObjectsResource(location=URI, cache=str(house.settings.cache)).store()
+    monkeypatch.setenv("ML_ASSETS_OBJECTS", URI)
+    ObjectsResource().store()
 
 
 def test_what_only_another_homes_ledger_needs_is_not_deleted(

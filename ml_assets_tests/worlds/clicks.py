@@ -81,7 +81,7 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from ml_assets.features.window import Window
+from ml_assets.spec.window import Window
 
 
 def build(tables: Mapping[str, pl.LazyFrame], window: Window) -> pl.LazyFrame:

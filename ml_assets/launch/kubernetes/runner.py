@@ -124,10 +124,12 @@ class KubernetesRunner:
             over = Following(self._api, work, order, mirror, follower).until_over()
         except (ClusterAway, StoreAway):
             raise
-        except BaseException:
-            if not self._goes_on():
-                with suppress(MlAssetsError):  # what went wrong first is what counts
+        except BaseException as first:
+            try:
+                if not self._goes_on():
                     self._clear(order)
+            except Exception as also:  # what went wrong first is what counts
+                first.add_note(f"Its Job {order.name} may still run: {also}")
             raise
         return self._ended(work, order, over, mirror, follower)
 

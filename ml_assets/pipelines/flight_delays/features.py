@@ -10,7 +10,7 @@ from datetime import timedelta
 import polars as pl
 
 from ml_assets.features.history import latest, trailing_mean
-from ml_assets.features.window import Window
+from ml_assets.spec.window import Window
 
 HORIZON = timedelta(hours=2)
 """Decided early enough to rebook a connection."""

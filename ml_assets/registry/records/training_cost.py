@@ -5,10 +5,10 @@ from datetime import datetime
 from decimal import Decimal
 from itertools import groupby
 
-from ml_assets.pictures.training import TrainingStory
 from ml_assets.registry.records.experiments import Spent
 from ml_assets.spec.events import Event, Finished
 from ml_assets.spec.program import TrainResult, World
+from ml_assets.spec.training_story import TrainingStory
 
 _ON_A_GPU = "gpu_memory_peak_mb"
 """Told only where the network lies on a GPU."""

@@ -172,8 +172,7 @@ class Quarantine:
         listed = self._seeds.get(node) or self._reached.get(node)
         if listed is None or node in self._seeds:
             return listed
-        pipeline, stage, *source = node[0].split("/")
-        address = Address(pipeline, stage, source[0] if source else None, node[1])
+        address = Address.of(node[0], node[1])
         there = read_record(self.store, self.commit, address)
         if there is None or there.data_version != node[2]:
             return listed

@@ -12,10 +12,10 @@ from typing import Annotated, Literal
 from pydantic import StringConstraints, ValidationError
 
 from ml_assets.launch.events import session_events
-from ml_assets.pictures.training import TrainingStory
 from ml_assets.registry.tracking.mlflow import Logged, Tracking, Unavailable
 from ml_assets.spec.base import Frozen
 from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.training_story import TrainingStory
 from ml_assets.storage.objects import write_whole
 
 

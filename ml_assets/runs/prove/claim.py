@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from ml_assets.assets.graph import STAGES, PipelineGraph
+from ml_assets.assets.graph import PipelineGraph
 from ml_assets.errors import NothingReleased, StorageError, UnknownRun
 from ml_assets.registry.ledger.chain import read
 from ml_assets.registry.ledger.stages import stage_line
@@ -12,6 +12,7 @@ from ml_assets.registry.records.run_history import Made, RunHistory
 from ml_assets.registry.records.run_record import RunRecord
 from ml_assets.spec.gates import Target
 from ml_assets.spec.records import Decision, InputVersion
+from ml_assets.spec.stages import STAGES
 from ml_assets.storage.layout import Address
 from ml_assets.storage.snapshots import MAIN, SnapshotStore
 
@@ -236,8 +237,7 @@ class Claims:
 
 
 def address_of(made: Made) -> Address:
-    pipeline, stage, *source = made.record.key.split("/")
-    return Address(pipeline, stage, source[0] if source else None, made.record.partition)
+    return Address.of(made.record.key, made.record.partition)
 
 
 def _model_key(record: RunRecord) -> str:

@@ -15,7 +15,7 @@ from ml_assets.planning.due import calendar
 from ml_assets.planning.plan import contiguous
 from ml_assets.planning.selection import Selection
 from ml_assets.registry.records.run_history import Made
-from ml_assets.resources.sources import SourcesResource
+from ml_assets.resources.sources import Sources
 from ml_assets.runs.execute import Tell, execute
 from ml_assets.runs.prove.claim import address_of
 from ml_assets.runs.prove.clean_home import CleanHome
@@ -83,7 +83,7 @@ class DataWalk:
 
     def _can_read(self, made: Made) -> bool:
         """Whether the source still has it, the same or not."""
-        address, sources = address_of(made), SourcesResource(root=str(self.home.settings.sources))
+        address, sources = address_of(made), Sources(self.home.settings)
         name = address.source or ""
         try:
             window = window_of(self.graph, address.partition)

@@ -27,7 +27,7 @@ def found():
 
 def source(version="v1", partition="2013-01-07"):
     return StageRecord(
-        key="delays/raw_snapshot/flights",
+        key="delays/raw_snapshot/raw_flights",
         partition=partition,
         run_key="11" * 32,
         code_version="c",
@@ -67,7 +67,7 @@ def test_the_environment_says_what_ran_and_on_what(found):
 def test_a_record_survives_being_stored(found):
     record = make(found)
     assert RunRecord.model_validate_json(record_bytes(record)) == record
-    assert record.inputs[0].path == "records/delays/raw_snapshot/flights/2013-01-07.json"
+    assert record.inputs[0].path == "records/delays/raw_snapshot/raw_flights/2013-01-07.json"
     assert record.inputs[0].rows == 7
     assert record.config == json.loads(ReleaseSpec().model_dump_json())
 
@@ -89,7 +89,7 @@ def test_other_sources_or_another_lock_have_another_digest(found):
 
 def test_the_tags_are_enough_to_search_by(found):
     tags = run_tags(make(found))
-    assert tags["data.delays/raw_snapshot/flights.2013-01-07"] == "v1"
+    assert tags["data.delays/raw_snapshot/raw_flights.2013-01-07"] == "v1"
     assert tags["data.commit"] == "c0ffee"
     assert tags["output.model"] == "aa" * 32
     assert tags["seed"] == "1"

@@ -31,8 +31,7 @@ class Walk:
 
     def make(self, key: str, version: str, *inputs: InputVersion, partition=None) -> InputVersion:
         self._count += 1
-        pipeline, stage, *source = key.split("/")
-        address = Address(pipeline, stage, source[0] if source else None, partition)
+        address = Address.of(key, partition)
         record = StageRecord(
             key=key,
             partition=partition,
@@ -51,8 +50,7 @@ class Walk:
         return InputVersion(key=key, partition=partition, version=version, commit=self.head)
 
     def record(self, key: str, partition: str | None = None) -> StageRecord:
-        pipeline, stage, *source = key.split("/")
-        address = Address(pipeline, stage, source[0] if source else None, partition)
+        address = Address.of(key, partition)
         found = read_record(self.store, self.head, address)
         assert found is not None
         return found
@@ -66,36 +64,39 @@ class Walk:
 def walk(tmp_path: Path) -> Walk:
     """Two pipelines over the same bad content; one model each, the second's from another table."""
     walk = Walk(tmp_path / "store")
-    raw = walk.make("p/raw_snapshot/s", BAD)
+    raw = walk.make("p/raw_snapshot/raw_s", BAD)
     table = walk.make("p/validated_table/s", TABLE, raw)
     data = walk.make("p/training_set", OTHER, table)
     walk.make("p/trained_model", MODEL, data)
-    walk.make("q/raw_snapshot/t", BAD)
-    sound = walk.make("q/raw_snapshot/u", GOOD)
+    walk.make("q/raw_snapshot/raw_t", BAD)
+    sound = walk.make("q/raw_snapshot/raw_u", GOOD)
     walk.make("q/trained_model", OTHER, walk.make("q/training_set", GOOD, sound))
     return walk
 
 
 def test_it_reaches_every_pipeline_that_has_the_content_and_no_more(walk: Walk) -> None:
     found = extent(walk.store, BAD[:8]).recall
-    assert {version.key for version in found.seeds} == {"p/raw_snapshot/s", "q/raw_snapshot/t"}
+    assert {version.key for version in found.seeds} == {
+        "p/raw_snapshot/raw_s",
+        "q/raw_snapshot/raw_t",
+    }
     assert [version.key for version in found.reached] == [
         "p/validated_table/s",
         "p/training_set",
         "p/trained_model",
     ]
-    named = extent(walk.store, f"p/raw_snapshot/s@{BAD[:8]}").recall
-    assert {version.key for version in named.seeds} == {"p/raw_snapshot/s"}
+    named = extent(walk.store, f"p/raw_snapshot/raw_s@{BAD[:8]}").recall
+    assert {version.key for version in named.seeds} == {"p/raw_snapshot/raw_s"}
 
 
 def test_what_is_only_looked_at_is_not_reached(walk: Walk) -> None:
     """A volume is compared with the partition before; the champion stands beside the candidate."""
-    before = walk.make("p/raw_snapshot/w", BAD[:-1] + "c", partition="1")
-    this = walk.make("p/raw_snapshot/w", GOOD, partition="2")
+    before = walk.make("p/raw_snapshot/raw_w", BAD[:-1] + "c", partition="1")
+    this = walk.make("p/raw_snapshot/raw_w", GOOD, partition="2")
     walk.make("p/validated_table/w", GOOD, this, before, partition="2")
     champion = InputVersion(key="champion", partition=None, version=MODEL, commit=None)
     walk.make("p/evaluation_report", GOOD, champion)
-    reached = extent(walk.store, f"p/raw_snapshot/w/1@{before.version}").recall.reached
+    reached = extent(walk.store, f"p/raw_snapshot/raw_w/1@{before.version}").recall.reached
     assert reached == ()
 
 
@@ -124,8 +125,8 @@ def test_nothing_that_it_reached_may_be_used_and_the_reason_is_said(walk: Walk) 
 
 def test_the_same_content_from_sound_inputs_may_be_used_and_so_may_what_follows(walk: Walk) -> None:
     """A bad row that the contract kept out: mended, the table is the same, and so is the model."""
-    walk.recall(f"p/raw_snapshot/s@{BAD}")
-    mended = walk.make("p/raw_snapshot/s", GOOD)
+    walk.recall(f"p/raw_snapshot/raw_s@{BAD}")
+    mended = walk.make("p/raw_snapshot/raw_s", GOOD)
     assert quarantine(walk.store, walk.head).of_record(walk.record("p/validated_table/s"))
     walk.make("p/validated_table/s", TABLE, mended)
     assert recalled(walk.store, walk.head, "p", MODEL) is None
@@ -133,10 +134,10 @@ def test_the_same_content_from_sound_inputs_may_be_used_and_so_may_what_follows(
 
 
 def test_bad_content_stays_bad_when_it_is_read_again(walk: Walk) -> None:
-    walk.recall(f"p/raw_snapshot/s@{BAD}")
-    walk.make("p/raw_snapshot/s", BAD)
+    walk.recall(f"p/raw_snapshot/raw_s@{BAD}")
+    walk.make("p/raw_snapshot/raw_s", BAD)
     with pytest.raises(Recalled):
-        require_sound(walk.store, walk.head, walk.record("p/raw_snapshot/s"))
+        require_sound(walk.store, walk.head, walk.record("p/raw_snapshot/raw_s"))
 
 
 def test_said_twice_it_is_one_recall_and_one_line_and_it_can_be_lifted(walk: Walk) -> None:
@@ -154,14 +155,14 @@ def test_said_twice_it_is_one_recall_and_one_line_and_it_can_be_lifted(walk: Wal
 
 
 def test_a_name_of_nothing_or_of_several_is_refused(walk: Walk) -> None:
-    walk.make("p/raw_snapshot/s", BAD[:-1] + "0")
-    for name in ("b" * 6, "f" * 8, "bb", "p/raw_snapshot/s", f"p/raw_snapshot/x@{BAD}"):
+    walk.make("p/raw_snapshot/raw_s", BAD[:-1] + "0")
+    for name in ("b" * 6, "f" * 8, "bb", "p/raw_snapshot/raw_s", f"p/raw_snapshot/raw_x@{BAD}"):
         with pytest.raises(StorageError):
             extent(walk.store, name)
 
 
 def test_where_no_model_is_reached_none_is_made_again(walk: Walk) -> None:
-    raw = walk.make("p/raw_snapshot/s", "c" * 64, partition="9")
+    raw = walk.make("p/raw_snapshot/raw_s", "c" * 64, partition="9")
     walk.make("p/validated_table/s", "d" * 64, raw, partition="9")
     (way,) = extent(walk.store, "c" * 8).ways
     assert way.command == "ml-assets run p --through validated_table"

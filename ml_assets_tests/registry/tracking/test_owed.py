@@ -11,10 +11,10 @@ import pytest
 from mlflow import MlflowClient
 
 from ml_assets.launch.events import session_events
-from ml_assets.pictures.training import TrainingStory
 from ml_assets.registry.tracking.curves import LiveCurves
 from ml_assets.registry.tracking.mlflow import Logged, Tracking, Unavailable
 from ml_assets.registry.tracking.owed import Debt, Debts, tell_whole
+from ml_assets.spec.training_story import TrainingStory
 from ml_assets_tests.worlds import irises
 from ml_assets_tests.worlds.mlflow_process import MlflowProcess
 from ml_assets_tests.worlds.world import World

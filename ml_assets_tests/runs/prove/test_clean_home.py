@@ -43,8 +43,7 @@ def test_its_pods_have_a_place_of_their_own_that_goes_when_it_is_left(
         place = home.settings.objects
         assert place.startswith(f"{URI}/scratch/prove-")
         assert home.settings.checkpoints == f"{place}/sessions/{{session}}/checkpoints"
-        resource = LauncherResource(objects=place, cache=str(home.settings.cache))
-        assert isinstance(resource.launcher(), KubernetesLauncher)
+        assert isinstance(LauncherResource().launcher(), KubernetesLauncher)
         publish(home)
         assert [key for key in server.everything() if "/scratch/prove-" in key]
     assert server.everything() == []

@@ -120,7 +120,9 @@ def test_a_changed_file_of_a_source_is_the_first_difference_and_what_was_read_th
     irises.write_flowers(tmp_path, species_of_first="virginica")
     prover.environment.setenv("ML_ASSETS_SOURCES", str(tmp_path))
     said = prover.say("irises", code=3)
-    assert "DIFFERS  irises/raw_snapshot/flowers: values differ in species (1) of 150 rows" in said
+    assert (
+        "DIFFERS  irises/raw_snapshot/raw_flowers: values differ in species (1) of 150 rows" in said
+    )
     assert "first at flower 0: species 'setosa' then, 'virginica' now" in said
     assert "validated_table" not in said
     assert "--from-snapshots" in said
@@ -136,7 +138,7 @@ def test_where_the_source_is_gone_its_snapshot_is_taken_and_held_to_its_digest(
     blob = tmp_path / "store" / "objects" / entry.digest[:2] / entry.digest
     blob.write_bytes(blob.read_bytes()[:-1] + b"!")
     said = prover.say("irises", code=3)
-    assert "DIFFERS  irises/raw_snapshot/flowers: its snapshot cannot be read" in said
+    assert "DIFFERS  irises/raw_snapshot/raw_flowers: its snapshot cannot be read" in said
     assert "is damaged" in said
 
 
@@ -248,6 +250,7 @@ def with_seed(record: RunRecord, seed: int) -> RunRecord:
     )
     asked = {
         "code": changed.environment.code.sources,
+        "program": changed.program.digest if changed.program else None,
         "lock": changed.environment.lock,
         "config": config,
         "seed": seed,

@@ -1,0 +1,19 @@
+"""The stages of the walk, in its order: the second part of every asset key."""
+
+SOURCE_STAGES = ("raw_snapshot", "validated_table")
+DATA_STAGES = (*SOURCE_STAGES, "derived_table", "feature_set", "online_features")
+"""The last one: of pipelines that serve features online."""
+MODEL_STAGES = (
+    "training_set",
+    "checkpoints",
+    "trained_model",
+    "evaluation_report",
+    "released_model",
+)
+CANARY_STAGES = ("canary_report", "promoted_model")
+"""Of pipelines that ask for canary evidence."""
+DRIFT_STAGE = "drift_report"
+"""Of pipelines that watch for drift."""
+STAGES = (*DATA_STAGES, *MODEL_STAGES, *CANARY_STAGES, DRIFT_STAGE)
+RAW_PREFIX = "raw_"
+"""Of a source's name, in the last part of the key of its raw snapshot."""
