@@ -17,6 +17,7 @@ from ml_assets.cli import (
     drill,
     experiments,
     export,
+    forget,
     gc,
     generate,
     history,
@@ -91,6 +92,7 @@ _COMMANDS = (
     drill,
     alerts,
     gc,
+    forget,
     reset,
 )
 _EPILOG = """
@@ -100,7 +102,7 @@ environment:
   ML_ASSETS_HOME       state folder (default .ml_assets)
   ML_ASSETS_SOURCES    root of relative source paths (default: the demo's outside world)
   ML_ASSETS_SQL_<NAME> SQLAlchemy URL of the SQL connection <NAME>
-  ML_ASSETS_PIPELINES  more folders that hold pipelines, separated like PATH
+  ML_ASSETS_PIPELINES  folders that hold pipelines, separated like PATH (default: demo)
   ML_ASSETS_UI_URL, ML_ASSETS_REPORTS_URL, ML_ASSETS_MLFLOW_URL
                        where links lead to (default: what `ml-assets ui` serves)
   ML_ASSETS_SNAPSHOTS  folder or lakefs://repository[/branch] of tables, records and the ledger

@@ -13,18 +13,13 @@ from pydantic_core import ErrorDetails
 from ml_assets.errors import SpecError, counted
 from ml_assets.settings import Settings
 from ml_assets.spec.base import Misfit, Misfits
+from ml_assets.spec.documents import YAML_LOADER, DocumentError, read_yaml
 from ml_assets.spec.pipeline import PipelineSpec
 
-PIPELINES = Path(__file__).parent.parent / "pipelines"
 COMPONENT_TYPE = "ml_assets.component.TrainingPipeline"
 SPEC_FILE = "defs.yaml"
-_DEEPEST = 50
-"""Levels of lists and mappings: those of a spec are six."""
 _Schemas = list[Mapping[str, Any]]
 _CHANGE = "change it so that the rule holds"
-_Yaml: type[yaml.SafeLoader] = getattr(
-    yaml, "CSafeLoader", yaml.SafeLoader
-)  # libyaml's where there
 
 
 @dataclass(frozen=True)
@@ -51,12 +46,7 @@ def folders(room: Path) -> list[Path]:
 
 def pipeline_folders(settings: Settings) -> dict[str, Path]:
     """Pipeline folder name -> folder, of every room."""
-    return {folder.name: folder for room in rooms(settings) for folder in folders(room)}
-
-
-def rooms(settings: Settings) -> list[Path]:
-    """The folders that hold pipelines: the package's own, then ML_ASSETS_PIPELINES."""
-    return [PIPELINES, *settings.pipelines]
+    return {folder.name: folder for room in settings.pipelines for folder in folders(room)}
 
 
 def find_pipeline(known: Mapping[str, Path], name: str) -> Path:
@@ -68,7 +58,8 @@ def find_pipeline(known: Mapping[str, Path], name: str) -> Path:
     if name not in known:
         raise SpecError(
             f"There is no pipeline {name!r}; found {sorted(known)}."
-            " Check the name, or set ML_ASSETS_PIPELINES to the folder that holds it."
+            " Check the name, or add the folder that holds it to ML_ASSETS_PIPELINES, a list like"
+            " PATH (demo: the demo's)."
         )
     return known[name]
 
@@ -94,57 +85,24 @@ def check_spec(folder: Path) -> tuple[PipelineSpec | None, tuple[Mistake, ...]]:
         rule = "a pipeline is a folder that holds this file"
         return None, (Mistake(file, 1, SPEC_FILE, "missing", rule, f"create {file}"),)
     try:
-        text = file.read_text(encoding="utf-8")
-        document = _parsed(text)
+        text = file.read_bytes().decode()
+        document = read_yaml(text)
     except UnicodeDecodeError as error:
         rule = f"text in UTF-8; byte {error.start} is none of it"
         remedy = "save it as UTF-8; an editor may have written UTF-16"
         return None, (Mistake(file, 1, "the file", "", rule, remedy),)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = mark.line + 1 if mark else 1
-        found = ": ".join(
-            part for name in ("context", "problem") if (part := getattr(error, name, None))
-        )
-        remedy = "look at this line and the one above: an indent, a bracket, a quote or a colon"
-        return None, (Mistake(file, line, "the file", "", f"valid YAML; {found}", remedy),)
+    except DocumentError as error:
+        return None, (Mistake(file, error.line, "the file", "", error.rule, error.remedy),)
     mistakes = _document_mistakes(file, document)
     if mistakes:
         return None, mistakes
     try:
         return PipelineSpec.model_validate(document["attributes"]), ()
     except ValidationError as error:
-        node = yaml.compose(text, _Yaml)  # knows the lines
+        node = yaml.compose(text, YAML_LOADER)  # knows the lines
         return None, tuple(
             mistake for details in error.errors() for mistake in _mistakes(file, node, details)
         )
-
-
-def _parsed(text: str) -> Any:
-    """Plain values: a safe loader knows no tag that makes anything else."""
-    _require_shallow(text)
-    loader = _Yaml(text)
-    try:
-        return loader.get_single_data()
-    finally:
-        loader.dispose()
-
-
-def _require_shallow(text: str) -> None:
-    """Hold a document to a depth: libyaml's composer takes a frame of C's stack for each level.
-
-    Raises:
-        MarkedYAMLError: it is nested deeper than any spec.
-    """
-    depth = 0
-    for event in yaml.parse(text, _Yaml):
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-            if depth > _DEEPEST:
-                problem = f"lists and mappings are nested deeper than {_DEEPEST} levels"
-                raise yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
 
 
 def _document_mistakes(file: Path, document: object) -> tuple[Mistake, ...]:

@@ -126,8 +126,8 @@ def test_a_file_that_is_not_yaml_gives_its_line(folder: Path) -> None:
     ("content", "said"),
     [
         ("name: näme".encode("utf-16"), "text in UTF-8; byte 0 is none of it"),
-        (b"[" * 200_000, "nested deeper than 50 levels"),
-        (b"a: " + b"{a: " * 100 + b"1" + b"}" * 100, "nested deeper than 50 levels"),
+        (b"[" * 200_000, "nested more than 100 deep"),
+        (b"a: " + b"{a: " * 120 + b"1" + b"}" * 120, "nested more than 100 deep"),
     ],
 )
 def test_what_is_no_text_or_too_deep_is_one_mistake(
