@@ -34,7 +34,7 @@ RETENTION = Retention(
     sessions=6 * DAY,
     models=6 * DAY,
     reports=6 * DAY,
-    event_log=15 * DAY,
+    run_logs=15 * DAY,
 )
 QUIET = {"telemetry": {"enabled": False}}
 EARLY = 2 * RELEASES - 1
