@@ -9,6 +9,7 @@ import dagster as dg
 
 from ml_assets.assets.chronicle import chronicled
 from ml_assets.assets.cost import costs
+from ml_assets.assets.failure import reported
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.initial_weights import KEY, InitialWeights, initial_weights
 from ml_assets.assets.inputs import require_record, resolve_base
@@ -74,6 +75,7 @@ def trained_model(graph: PipelineGraph) -> dg.AssetsDefinition:
         can_subset=False,
         pool=graph.pool(STAGE),
     )
+    @reported
     @chronicled(graph, STAGE)
     def materialize(
         context: dg.AssetExecutionContext,

@@ -131,11 +131,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, Interrupted):
         print("interrupted: what was made stays; run again to go on", file=sys.stderr)
         return INTERRUPTED
-    except MlAssetsError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return REFUSED if isinstance(error, EvidenceError) else ERROR
     except BrokenPipeError:
         return DONE
+    except Exception as error:
+        found = _ours(error)
+        if found is None:
+            raise
+        print(f"error: {found}", file=sys.stderr)
+        return REFUSED if isinstance(found, EvidenceError) else ERROR
+
+
+def _ours(error: BaseException) -> MlAssetsError | None:
+    """The report that an error is, or was caused by; None: a fault of the program, shown whole."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, MlAssetsError):
+            return cause
+        cause = cause.__cause__
+    from ml_assets.storage.disk import refusal
+
+    return refusal(error)
 
 
 def parser() -> argparse.ArgumentParser:
