@@ -9,6 +9,7 @@ from pathlib import Path
 from ml_assets.errors import SettingsError
 from ml_assets.runs.upgrade import FORMAT, STEPS
 from ml_assets.settings import Settings
+from ml_assets.storage.disk import may_write, told
 from ml_assets.storage.locks import exclusive
 from ml_assets.storage.objects import write_whole
 
@@ -26,6 +27,9 @@ def prepare(settings: Settings) -> None:
         StateInUse: it is of an older format, and a command that would not know is at work.
     """
     home = settings.home
+    if (home / _FORMAT_FILE).is_file() and not may_write(home):
+        _format(home / _FORMAT_FILE)
+        return  # a read-only copy: who only reads can use it
     try:
         settings.dagster_home.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError, PermissionError) as error:
@@ -33,8 +37,9 @@ def prepare(settings: Settings) -> None:
             f"The state folder {home} cannot be made: {error.strerror} ({error.filename})."
             " Move what is in the way, or set ML_ASSETS_HOME to another folder."
         ) from error
-    _bring_up_to_date(settings)
-    _copy_if_different(PACKAGE / "dagster.yaml", settings.dagster_home / "dagster.yaml")
+    with told(home):
+        _bring_up_to_date(settings)
+        _copy_if_different(PACKAGE / "dagster.yaml", settings.dagster_home / "dagster.yaml")
 
 
 @contextmanager

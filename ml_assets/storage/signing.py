@@ -122,7 +122,7 @@ def _local(file: Path) -> "Ed25519PrivateKey":
         )
     private = Ed25519PrivateKey.from_private_bytes(found)
     beside = file.with_suffix(".pub")
-    if not beside.is_file():
+    if not beside.is_file() and os.access(file.parent, os.W_OK):
         write_whole(beside, f"{_public(private)}\n".encode())
     return private
 
