@@ -224,6 +224,17 @@ def pickles(package: Path) -> list[str]:
     return found
 
 
+def private_names_of_dagster(package: Path) -> list[str]:
+    """What Dagster may change without a word: a module or a name that begins with ``_``."""
+    return [
+        f"{module.path}: {name}"
+        for module in modules(package)
+        for node in ast.walk(module.tree)
+        for name in _qualified(node)
+        if re.match(r"(dagster|dg)\w*\.(.*\.)?_[a-z]", name)
+    ]
+
+
 def executed_text(package: Path) -> list[str]:
     """Text that becomes code or a shell's command: ``eval``, ``yaml.load``, ``shell=True``.
 
@@ -355,6 +366,15 @@ def _imported(node: ast.AST) -> list[str]:
     if isinstance(node, ast.ImportFrom):
         return [f"{node.module}.{alias.name}" for alias in node.names]
     return []
+
+
+def _qualified(node: ast.AST) -> list[str]:
+    """Every name that an import or an attribute reaches, with the modules before it."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom):
+        return [f"{node.module}.{alias.name}" for alias in node.names]
+    return [ast.unparse(node)] if isinstance(node, ast.Attribute) else []
 
 
 def _is(node: ast.expr | None, value: bool) -> bool:

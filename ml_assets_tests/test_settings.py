@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ml_assets.errors import MlAssetsError, SettingsError
-from ml_assets.settings import Cluster, read_cluster, read_settings
+from ml_assets.settings import DEMO_PIPELINES, Cluster, read_cluster, read_settings
 from ml_assets.settings.cluster import Taint
 
 
@@ -21,7 +21,7 @@ def test_every_default_is_embedded_and_below_the_home(tmp_path: Path) -> None:
     assert settings.objects == str(home / "objects")
     assert settings.launcher == "local"
     assert settings.tracking_uri == f"sqlite:///{home / 'mlflow.db'}"
-    assert settings.pipelines == ()
+    assert settings.pipelines == (DEMO_PIPELINES,)
 
 
 def test_the_home_is_beside_the_reader_by_default(
@@ -264,3 +264,19 @@ def test_the_kubernetes_launcher_is_refused_without_what_its_pods_need(
     home = {"ML_ASSETS_HOME": str(tmp_path), "ML_ASSETS_LAUNCHER": "kubernetes"}
     with pytest.raises(SettingsError, match=said):
         read_settings({**home, **more})
+
+
+def test_a_time_given_twice_is_refused() -> None:
+    with pytest.raises(SettingsError, match="gives models twice"):
+        read_settings({"ML_ASSETS_RETENTION": "models=2d,models=3d"})
+
+
+def test_a_host_of_the_ui_is_a_name() -> None:
+    assert read_settings({"ML_ASSETS_UI_HOSTS": "a.example, b"}).ui_hosts == (
+        "127.0.0.1",
+        "a.example",
+        "b",
+    )
+    for wrong in ("*", "https://a.example", "a.example:3000"):
+        with pytest.raises(SettingsError, match="ML_ASSETS_UI_HOSTS"):
+            read_settings({"ML_ASSETS_UI_HOSTS": wrong})

@@ -12,7 +12,7 @@ RUN python -m venv /opt/venv && /opt/venv/bin/pip install 'pip>=25.1,<26'
 WORKDIR /opt/ml-assets
 COPY pyproject.toml requirements.lock ./
 RUN /opt/venv/bin/pip install -c requirements.lock --group orchestrator
-COPY README.md LICENSE dagster.yaml workspace.yaml ./
+COPY README.md LICENSE ./
 COPY ml_assets ml_assets
 RUN /opt/venv/bin/pip install --no-deps -e . && /opt/venv/bin/python -m compileall -q ml_assets \
     && /opt/venv/bin/pip uninstall -y -q pip

@@ -1,10 +1,10 @@
 """One pipeline's asset graph as plain values: keys, partitions, code versions, attributes."""
 
 import hashlib
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import cache
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -12,7 +12,8 @@ from zoneinfo import ZoneInfo
 import dagster as dg
 from pydantic import BaseModel
 
-import ml_assets
+from ml_assets.assets.failure import reported
+from ml_assets.assets.stage_code import function_code, stage_code
 from ml_assets.errors import SpecError, WindowError
 from ml_assets.spec.canonical import digest_of
 from ml_assets.spec.leaks import FutureEvents
@@ -25,7 +26,6 @@ from ml_assets.spec.training import RELEASE, without_meaning
 from ml_assets.storage.layout import Address
 
 Decorator = Callable[[Callable[..., Any]], dg.AssetsDefinition]
-PACKAGE = Path(ml_assets.__file__).parent
 GPU_POOL = "gpu"
 """On a cluster: what every run that trains on GPUs waits for in the queue."""
 
@@ -119,13 +119,13 @@ class PipelineGraph:
     def asset(self, stage: str, source: str | None = None, **more: Any) -> Decorator:
         """``dg.asset`` with the attributes that every asset of the pipeline declares."""
         partitions: dg.PartitionsDefinition | None = more.get("partitions_def")
-        decorator: Any = dg.asset(
+        asset: Any = dg.asset(
             **self.attributes(stage, source),
             pool=self.pool(stage, partitioned=partitions is not None),
             backfill_policy=self.backfill_policy(partitions),
             **more,
         )
-        return decorator
+        return lambda step: asset(reported(step))
 
     def attributes(self, stage: str, source: str | None = None) -> dict[str, Any]:
         """What every asset of the pipeline declares: key, group, owner, code version, tags."""
@@ -150,10 +150,11 @@ class PipelineGraph:
 
     def code_version(self, stage: str, source: str | None = None) -> str:
         """Digest of the part of the spec and of the code that decide this stage's content."""
+        kind = self.spec.sources[source].kind if stage == "raw_snapshot" and source else ""
         return digest_of(
             {
                 "spec": _plain(self._spec_part(stage, source)),
-                "code": {room: room_digest(room) for room in _ROOMS[stage]},
+                "code": stage_code(stage, kind),
                 "files": self._file_digests(stage, source),
             }
         )[:16]
@@ -215,34 +216,19 @@ class PipelineGraph:
         return parts[stage]
 
     def _file_digests(self, stage: str, source: str | None) -> dict[str, str]:
-        names: list[str] = []
         if stage == "validated_table" and source:
-            names = [self.spec.sources[source].contract]
+            contract = self.spec.sources[source].contract
+            return {contract: contract_digest(self.folder / contract)}
         if stage == "derived_table" and source:
-            names = [self.spec.tables[source].function.split(":")[0]]
+            function = self.spec.tables[source].function
+            return {function: function_code(self.folder, function)}
         if stage == "feature_set":
-            names = [self.spec.features.function.split(":")[0]]
-        if stage in ("checkpoints", "trained_model"):
-            begin = self.spec.training.init_from
-            names = [begin] if begin not in (None, RELEASE) else []
-        return {name: file_digest(self.folder / name) for name in names}
-
-
-_ROOMS: Mapping[str, tuple[str, ...]] = {
-    "raw_snapshot": ("sources",),
-    "validated_table": ("validation",),
-    "derived_table": ("features",),
-    "feature_set": ("features",),
-    "online_features": (),
-    "training_set": ("dataset",),
-    "checkpoints": ("training",),
-    "trained_model": ("training",),
-    "evaluation_report": ("evaluation", "training"),
-    "released_model": (),
-    "canary_report": ("evaluation", "training"),
-    "promoted_model": (),
-    DRIFT_STAGE: ("monitoring",),
-}
+            function = self.spec.features.function
+            return {function: function_code(self.folder, function)}
+        begin = self.spec.training.init_from
+        if stage in ("checkpoints", "trained_model") and begin not in (None, RELEASE):
+            return {begin: file_digest(self.folder / begin)}
+        return {}
 
 
 def partitions_definition(spec: PartitionsSpec) -> dg.PartitionsDefinition | None:
@@ -263,16 +249,17 @@ def partitions_definition(spec: PartitionsSpec) -> dg.PartitionsDefinition | Non
     )
 
 
-@cache
-def room_digest(room: str) -> str:
-    """Digest of every source file of one folder of the package."""
-    files = sorted((PACKAGE / room).rglob("*.py"))
-    return digest_of({path.relative_to(PACKAGE).as_posix(): file_digest(path) for path in files})
-
-
 def file_digest(path: Path) -> str:
     """SHA-256 of a file's bytes; of nothing where there is no such file (reading it says so)."""
     return hashlib.sha256(path.read_bytes() if path.is_file() else b"").hexdigest()
+
+
+def contract_digest(file: Path) -> str:
+    """Of what a contract says, however it is laid out; of its bytes where it is no JSON."""
+    try:
+        return digest_of(json.loads(file.read_bytes()))
+    except (OSError, ValueError):  # reading it says why
+        return file_digest(file)
 
 
 def _plain(value: object) -> object:

@@ -24,6 +24,7 @@ from ml_assets.registry.tracking.links import NOTE_TAG, RUN_TAG, Links, run_note
 from ml_assets.registry.tracking.mlflow import Logged, Tracking, Unavailable
 from ml_assets.registry.tracking.owed import Debt, Debts, tell_whole
 from ml_assets.spec.events import (
+    Began,
     Checkpoint,
     Event,
     Failed,
@@ -31,6 +32,7 @@ from ml_assets.spec.events import (
     FirstRows,
     FixedBatch,
     Metrics,
+    Placed,
     Progress,
     Trace,
     Warning,
@@ -101,7 +103,9 @@ class EventSinks:
             case Finished():
                 for advice in getattr(event.result, "advice", ()):
                     self.context.log.warning(advice)
-            case FirstRows() | FixedBatch():
+            case Began():
+                self.context.log.debug(f"node {event.index} runs {event.node.program}")
+            case FirstRows() | FixedBatch() | Placed():
                 pass
 
     def close(self, status: Literal["FINISHED", "FAILED"]) -> None:

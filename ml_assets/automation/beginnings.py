@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 import dagster as dg
-from dagster._utils.schedules import get_latest_completed_cron_tick
 
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.automation.schedules import cron_of
+from ml_assets.operations.due_times import due_times
 from ml_assets.planning.in_flight import AT_WORK, WAITING, mark_dead, name_of, runs_on
 from ml_assets.spec.automation import AutomationSpec, duration_text
 
@@ -127,11 +127,14 @@ def _missed_refresh(
         return ""  # switched off, or no daemon has seen it yet
     zone = declared.timezone or graph.spec.partitions.timezone
     expression = cron_of(declared)
-    due = get_latest_completed_cron_tick(expression, now - bound, zone)
     state = states[0]
     since = getattr(state.instigator_data, "start_timestamp", None)
-    if since is None or due.timestamp() <= since:
+    if since is None:
         return ""
+    newest = due_times(expression, zone, datetime.fromtimestamp(since, UTC), now - bound)[-1:]
+    if not newest or newest[0].timestamp() <= since:
+        return ""
+    due = newest[0]
     ticks = instance.get_ticks(state.instigator_origin_id, state.selector_id, limit=1)
     if ticks and ticks[0].timestamp >= due.timestamp():
         return ""

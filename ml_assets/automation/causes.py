@@ -6,13 +6,9 @@ record's business (``operations.alerts.told``).
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 import dagster as dg
-from dagster._core.definitions.freshness import TimeWindowFreshnessPolicy
-from dagster._core.storage.asset_check_execution_record import (
-    AssetCheckExecutionRecord,
-    AssetCheckExecutionRecordStatus,
-)
 
 from ml_assets.automation.beginnings import CHECK as BEGINNINGS
 from ml_assets.automation.failed_runs import Span, failed_runs, span_of, within
@@ -26,19 +22,22 @@ LAST_EVALUATIONS = 120
 """Of one check: a partition that failed before them and was left so is not told of any more."""
 DRIFT = "drift_report"
 """Its warnings are alerts too, as are those of freshness: nothing else would act on them."""
-_ANSWERED = {AssetCheckExecutionRecordStatus.SUCCEEDED, AssetCheckExecutionRecordStatus.FAILED}
+_ANSWERED = ("SUCCEEDED", "FAILED")
+Evaluated = Any
+"""Dagster's record of one evaluation of a check, whose type it does not export."""
 
 
 def causes_now(
     instance: dg.DagsterInstance, repository: dg.RepositoryDefinition, links: Links, now: datetime
 ) -> list[Cause]:
     """Everything that an alert is about; of a run that failed by a check, the check alone."""
-    failed: list[AssetCheckExecutionRecord] = []
+    failed: list[Evaluated] = []
     explained: set[str] = set()
     for key in sorted(repository.asset_graph.asset_check_keys):
-        history = instance.event_log_storage.get_asset_check_execution_history(
-            key, limit=LAST_EVALUATIONS, status=_ANSWERED
+        records = instance.event_log_storage.get_asset_check_execution_history(
+            key, limit=LAST_EVALUATIONS
         )
+        history = [record for record in records if record.status.value in _ANSWERED]
         explained |= {record.run_id for record in history if _is_told(record)}
         graph, asset = repository.asset_graph, key.asset_key
         partitioned = graph.has(asset) and graph.get(asset).is_partitioned
@@ -52,8 +51,8 @@ def causes_now(
 
 
 def _failed(
-    instance: dg.DagsterInstance, history: Sequence[AssetCheckExecutionRecord], *, partitioned: bool
-) -> Iterator[AssetCheckExecutionRecord]:
+    instance: dg.DagsterInstance, history: Sequence[Evaluated], *, partitioned: bool
+) -> Iterator[Evaluated]:
     """Of each partition the newest evaluation, where that is one to tell of."""
     if not any(map(_is_told, history)):
         return
@@ -65,9 +64,7 @@ def _failed(
         newer.append(span)
 
 
-def _span(
-    instance: dg.DagsterInstance, record: AssetCheckExecutionRecord, *, partitioned: bool
-) -> Span:
+def _span(instance: dg.DagsterInstance, record: Evaluated, *, partitioned: bool) -> Span:
     """The partitions that an evaluation is about; empty keys where it is about no single ones.
 
     A run reports its checks without them: one evaluation for a whole range that passed.
@@ -78,15 +75,15 @@ def _span(
     return span_of(run.tags) if run else ("", "")
 
 
-def _is_told(record: AssetCheckExecutionRecord) -> bool:
+def _is_told(record: Evaluated) -> bool:
     evaluation = record.evaluation
-    if record.status is not AssetCheckExecutionRecordStatus.FAILED or evaluation is None:
+    if record.status.value != "FAILED" or evaluation is None:
         return False
     warns = _kind(record.key) in ("drift", "stale data")
     return warns or evaluation.severity is dg.AssetCheckSeverity.ERROR
 
 
-def _check_cause(record: AssetCheckExecutionRecord, links: Links) -> Cause:
+def _check_cause(record: Evaluated, links: Links) -> Cause:
     key, evaluation = record.key, record.evaluation
     asset = key.asset_key.to_user_string()
     of = f" [{record.partition}]" if record.partition else ""
@@ -137,15 +134,13 @@ def _stale_causes(
     """Assets that were made longer ago than their freshness policy allows."""
     graph = repository.asset_graph
     for key in sorted(graph.materializable_asset_keys):
-        policy = graph.get(key).freshness_policy
-        newest = (
-            instance.get_latest_materialization_event(key)
-            if isinstance(policy, TimeWindowFreshnessPolicy)
-            else None
-        )
-        if newest is None or not isinstance(policy, TimeWindowFreshnessPolicy):
+        window = getattr(graph.get(key).freshness_policy, "fail_window", None)
+        if window is None:  # nothing is declared, or a time of day, by a team's own asset
             continue
-        bound = policy.fail_window.to_timedelta()
+        newest = instance.get_latest_materialization_event(key)
+        if newest is None:
+            continue
+        bound = window.to_timedelta()
         made = datetime.fromtimestamp(newest.timestamp, UTC)
         if now - made > bound:
             asset = key.to_user_string()

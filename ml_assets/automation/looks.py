@@ -1,10 +1,9 @@
 """Ticks that could not look: nothing runs then, and nothing fails, so an alert tells of it."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import dagster as dg
-from dagster._core.definitions.run_request import InstigatorType
-from dagster._core.scheduler.instigation import InstigatorState, InstigatorTick, TickStatus
 from dagster_shared.error import SerializableErrorInfo
 
 from ml_assets.errors import MlAssetsError, WindowError
@@ -48,17 +47,17 @@ def error_words(error: SerializableErrorInfo, where: str) -> str:
     return text.split(": ", 1)[-1] if text.startswith("ml_assets.") else text
 
 
-def _last(instance: dg.DagsterInstance, state: InstigatorState) -> list[InstigatorTick]:
-    """Ticks that have ended, the newest first."""
+def _last(instance: dg.DagsterInstance, state: Any) -> list[Any]:
+    """The ticks that have ended, of the state of a sensor or a schedule, the newest first."""
     ticks = instance.get_ticks(state.instigator_origin_id, state.selector_id, limit=_IN_A_ROW + 1)
-    ended = [tick for tick in ticks if tick.status is not TickStatus.STARTED]
-    of_a_schedule = state.instigator_type is InstigatorType.SCHEDULE
+    ended = [tick for tick in ticks if tick.status.value != "STARTED"]
+    of_a_schedule = state.instigator_type.value == "SCHEDULE"
     return ended[: 1 if of_a_schedule else _IN_A_ROW]
 
 
-def _trouble(tick: InstigatorTick) -> str:
+def _trouble(tick: Any) -> str:
     """What was wrong with a tick; empty where nothing was."""
-    if tick.status is TickStatus.FAILURE:
+    if tick.is_failure:
         said = error_words(tick.error, "its tick") if tick.error else "its tick failed"
         return f"{COULD_NOT}{said}"
     said = tick.skip_reason or ""

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from collections.abc import Iterable
 from datetime import date
 
 from ml_assets.cli.exit_codes import DONE
@@ -26,7 +27,7 @@ def call(arguments: argparse.Namespace) -> int:
     from ml_assets.operations.online import look_up_text, open_features
 
     features = open_features(arguments.pipeline, read_settings())
-    given = dict(_pair(text) for text in arguments.entity)
+    given = _pairs(arguments.entity)
     row = look_up_text(features, given)
     if row is None:
         raise SpecError(
@@ -42,11 +43,16 @@ def call(arguments: argparse.Namespace) -> int:
     return DONE
 
 
-def _pair(text: str) -> tuple[str, str]:
-    name, sign, value = text.partition("=")
-    if not sign:
-        raise SpecError(f"{text!r} names no entity: write COLUMN=VALUE, such as carrier=UA.")
-    return name, value
+def _pairs(said: Iterable[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for text in said:
+        name, sign, value = text.partition("=")
+        if not sign:
+            raise SpecError(f"{text!r} names no entity: write COLUMN=VALUE, such as carrier=UA.")
+        if name in found:
+            raise SpecError(f"{name} is given twice, {found[name]!r} and {value!r}; give it once.")
+        found[name] = value
+    return found
 
 
 def _as_text(value: object) -> str:

@@ -17,6 +17,7 @@ from ml_assets.cli import (
     drill,
     experiments,
     export,
+    forget,
     gc,
     generate,
     history,
@@ -91,6 +92,7 @@ _COMMANDS = (
     drill,
     alerts,
     gc,
+    forget,
     reset,
 )
 _EPILOG = """
@@ -100,7 +102,7 @@ environment:
   ML_ASSETS_HOME       state folder (default .ml_assets)
   ML_ASSETS_SOURCES    root of relative source paths (default: the demo's outside world)
   ML_ASSETS_SQL_<NAME> SQLAlchemy URL of the SQL connection <NAME>
-  ML_ASSETS_PIPELINES  more folders that hold pipelines, separated like PATH
+  ML_ASSETS_PIPELINES  folders that hold pipelines, separated like PATH (default: demo)
   ML_ASSETS_UI_URL, ML_ASSETS_REPORTS_URL, ML_ASSETS_MLFLOW_URL
                        where links lead to (default: what `ml-assets ui` serves)
   ML_ASSETS_SNAPSHOTS  folder or lakefs://repository[/branch] of tables, records and the ledger
@@ -129,11 +131,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, Interrupted):
         print("interrupted: what was made stays; run again to go on", file=sys.stderr)
         return INTERRUPTED
-    except MlAssetsError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return REFUSED if isinstance(error, EvidenceError) else ERROR
     except BrokenPipeError:
         return DONE
+    except Exception as error:
+        found = _ours(error)
+        if found is None:
+            raise
+        print(f"error: {found}", file=sys.stderr)
+        return REFUSED if isinstance(found, EvidenceError) else ERROR
+
+
+def _ours(error: BaseException) -> MlAssetsError | None:
+    """The report that an error is, or was caused by; None: a fault of the program, shown whole."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, MlAssetsError):
+            return cause
+        cause = cause.__cause__
+    from ml_assets.storage.disk import refusal
+
+    return refusal(error)
 
 
 def parser() -> argparse.ArgumentParser:

@@ -24,7 +24,8 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         help="make a run or a model again from its record, and say whether it is the same",
         description="Makes it again in a clean home from its run record: sources, tables, features,"
         " training set, weights, report, decision. Prints a verdict for each: equal (the same"
-        " bytes), equal~ (off the CPU only: every metric within 0.5 %%), or the first that differs."
+        " bytes), equal~ (another kind of device: every metric within 0.5 %%, not bits), or the"
+        " first that differs."
         " Exit code 0: equal; 3: it differs, or other code would make it. The state folder is only"
         " read.",
     )
@@ -114,7 +115,7 @@ def _summary(
         return f"{what} differs, first in {first.asset}; what follows is made from it. {took}"
     loose = [v.asset for v in found if v.outcome == "tolerated"]
     if loose:
-        return f"{what} is equal within 0.5 % off the CPU: {', '.join(loose)}. {took}"
+        return f"{what} is equal to 0.5 %, not in bits: {', '.join(loose)}. {took}"
     if any(v.outcome == "not compared" for v in found):
         return f"{what} is equal as far as it went. {took}"
     return f"{what} is equal, byte by byte. {took}"

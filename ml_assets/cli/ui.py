@@ -44,7 +44,10 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def call(arguments: argparse.Namespace) -> int:
+    from ml_assets.runs.instance import refuse_second_daemon  # Dagster takes a second to import
+
     settings = prepared_settings()
+    refuse_second_daemon(settings.dagster_home)
     code = DONE
     with stoppable(), ExitStack() as stack:
         if _is_local(settings.reports_url):

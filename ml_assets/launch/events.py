@@ -4,10 +4,12 @@ import os
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from ml_assets.spec.events import Event, Lost, Warning
+from ml_assets.spec.events import Event, Lost, Placed, Warning
+from ml_assets.spec.identity import Place
 
 EVENTS_FILE = "events.jsonl"
 LAUNCHER_FILE = "events.launcher.jsonl"
@@ -84,16 +86,27 @@ def append_warning(
     folder: Path, session: str, attempt: int, message: str, lost: Lost | None = None
 ) -> None:
     """The launcher's own word in an attempt's stream, so that followers and replays have it too."""
+    _append(folder, Warning(**_head(folder, session, attempt), message=message, lost=lost))
+
+
+def append_places(folder: Path, session: str, attempt: int, places: Sequence[Place]) -> None:
+    """Where a cluster put the nodes of an attempt, in its stream."""
+    _append(folder, Placed(**_head(folder, session, attempt), places=tuple(places)))
+
+
+def _head(folder: Path, session: str, attempt: int) -> dict[str, Any]:
     file = folder / LAUNCHER_FILE
     written = len(file.read_bytes().splitlines()) if file.is_file() else 0
-    event = Warning(
-        session=session,
-        attempt=attempt,
-        seq=_LAUNCHER_SEQ + written,
-        time=datetime.now(UTC),
-        message=message,
-        lost=lost,
-    )
+    return {
+        "session": session,
+        "attempt": attempt,
+        "seq": _LAUNCHER_SEQ + written,
+        "time": datetime.now(UTC),
+    }
+
+
+def _append(folder: Path, event: Event) -> None:
+    file = folder / LAUNCHER_FILE
     with file.open("ab") as handle:
         handle.write(event.model_dump_json().encode() + b"\n")
         handle.flush()

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from ml_assets.spec.cluster import ClusterSpec
 from ml_assets.spec.events import Event
+from ml_assets.spec.identity import Program
 from ml_assets.spec.program import Ref, SanityResult, ScoreResult, Split, TrainResult, World
 from ml_assets.spec.training import ModelSpec, TrainingSpec
 
@@ -35,6 +36,8 @@ class TrainJob:
     """Most steps: a drill takes a few; None: as many as the spec says."""
     cluster: ClusterSpec = ONE_NODE
     """Where it runs if that is a cluster; decides no number, and is not in the session's name."""
+    program: Program | None = None
+    """An older one, whose Job still runs; None: the one that is here now."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,13 @@ class SanityJob:
 
 class Launcher(Protocol):
     """Creates or adopts: finished -> its result, running -> followed, interrupted -> resumed."""
+
+    def under_way(self, job: TrainJob) -> TrainJob | None:
+        """The same training by an older program that a cluster still runs; None: there is none.
+
+        It is followed like any other, and no attempt follows the one that runs.
+        """
+        ...
 
     def world(self, job: TrainJob) -> World:
         """The processes of a training's first attempt."""

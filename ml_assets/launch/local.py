@@ -21,6 +21,7 @@ from ml_assets.launch.staging.mirror import SessionMirror
 from ml_assets.launch.standstill import Standstill
 from ml_assets.spec.cluster import ClusterSpec
 from ml_assets.spec.heartbeat import Heartbeat, heartbeat_file
+from ml_assets.spec.identity import Program
 from ml_assets.spec.program import Request, World
 from ml_assets.spec.torchrun import RESTARTS, Start
 from ml_assets.storage.objects import LocalObjects
@@ -94,6 +95,10 @@ class LocalRunner:
     def spread(self, world: World, cluster: ClusterSpec) -> World:
         """See ``AttemptRunner.spread``."""
         return world
+
+    def older(self, asked: str, session: str) -> Program | None:
+        """See ``AttemptRunner.older``: none outlives its follower."""
+        return None
 
     def adopt(self, work: Work[Any]) -> Request | None:
         """See ``AttemptRunner.adopt``."""

@@ -17,6 +17,7 @@ from ml_assets.launch.recovery import ERROR_BUDGET, Budgets
 from ml_assets.settings import Settings, read_cluster
 from ml_assets.spec.program import Ref
 from ml_assets.spec.torchrun import RESTARTS
+from ml_assets.storage.disk import scratch_in
 from ml_assets.storage.object_places import open_objects, passing_place
 from ml_assets.storage.objects import LocalObjects
 from ml_assets.storage.s3_objects import S3Objects
@@ -60,9 +61,9 @@ def passing_launcher(
     Raises:
         SettingsError: what a cluster needs is missing.
     """
-    settings.scratch.mkdir(parents=True, exist_ok=True)
     house = open_objects(settings.objects, settings.cache)
-    with tempfile.TemporaryDirectory(prefix=f"{purpose}-", dir=settings.scratch) as folder:
+    scratch = scratch_in(settings.scratch)
+    with tempfile.TemporaryDirectory(prefix=f"{purpose}-", dir=scratch) as folder:
         here = Path(folder)
         if settings.launcher == "local":
             launcher = LocalLauncher(here, retries=retries, restarts=restarts, keys=Keys)

@@ -3,6 +3,7 @@
 from ml_assets.launch.folder import SessionFolder
 from ml_assets.launch.launcher import MeasureJob, SanityJob, ScoreJob, TrainJob
 from ml_assets.launch.recovery import spread_over
+from ml_assets.launch.session import program_of
 from ml_assets.spec.program import (
     MeasureOutput,
     MeasureRequest,
@@ -38,6 +39,7 @@ def train_request(job: TrainJob, folder: SessionFolder, number: int, world: Worl
             result=str(folder.result(number)),
         ),
         world=world,
+        program=program_of(job),
     )
 
 
@@ -55,6 +57,7 @@ def score_request(job: ScoreJob, folder: SessionFolder, number: int, world: Worl
             result=str(folder.result(number)),
         ),
         world=world,
+        program=program_of(job),
     )
 
 
@@ -71,6 +74,7 @@ def measure_request(
         steps=job.steps,
         output=MeasureOutput(events=str(folder.events(number)), result=str(folder.result(number))),
         world=world,
+        program=program_of(job),
     )
 
 
@@ -86,4 +90,5 @@ def sanity_request(
         data=job.data,
         output=SanityOutput(events=str(folder.events(number)), result=str(folder.result(number))),
         world=world,
+        program=program_of(job),
     )

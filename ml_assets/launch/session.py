@@ -1,11 +1,8 @@
 """The name of a session: a digest of everything that decides its result, and of nothing else."""
 
-import hashlib
-import importlib.util
-from pathlib import Path
-
 from ml_assets.launch.launcher import MeasureJob, SanityJob, ScoreJob, TrainJob
 from ml_assets.spec.canonical import digest_of
+from ml_assets.spec.identity import Program, part_of, program_here
 
 SESSIONS_TAG = "ml_assets/sessions"
 """Tag of a run: the sessions of the training program that it asked for, with spaces between."""
@@ -44,35 +41,37 @@ _NOT_IN_SANITY = NOT_IN_THE_RESULT | {
 
 
 def train_session(job: TrainJob) -> str:
-    """The same spec, data, seed and code is the same session, on any number of processes."""
-    return _named(
-        job.pipeline,
-        {
-            "verb": "train",
-            "model": job.model.model_dump(mode="json"),
-            "training": job.training.model_dump(mode="json", exclude=NOT_IN_THE_RESULT),
-            "data": job.data.digest,
-            "init": job.init.digest if job.init else None,
-            "code": program_digest(),
-            "salt": job.salt,
-            **({} if job.steps is None else {"steps": job.steps}),
-        },
-    )
+    """The same spec, data, seed and program is the same session, on any number of processes."""
+    return _named(job.pipeline, _training(job), program_of(job))
+
+
+def training_asked(job: TrainJob) -> str:
+    """A digest of what is asked for, whichever program does it."""
+    return digest_of({"pipeline": job.pipeline, **_training(job)})
+
+
+def _training(job: TrainJob) -> dict[str, object]:
+    return {
+        "verb": "train",
+        "model": job.model.model_dump(mode="json"),
+        "training": job.training.model_dump(mode="json", exclude=NOT_IN_THE_RESULT),
+        "data": job.data.digest,
+        "init": job.init.digest if job.init else None,
+        "salt": job.salt,
+        **({} if job.steps is None else {"steps": job.steps}),
+    }
 
 
 def score_session(job: ScoreJob) -> str:
     """The same model on the same rows is the same session."""
-    return _named(
-        job.pipeline,
-        {
-            "verb": "score",
-            "model": job.model.digest,
-            "data": job.data.digest,
-            "split": job.split,
-            "threads": job.threads,
-            "code": program_digest(),
-        },
-    )
+    plain = {
+        "verb": "score",
+        "model": job.model.digest,
+        "data": job.data.digest,
+        "split": job.split,
+        "threads": job.threads,
+    }
+    return _named(job.pipeline, plain, program_of(job))
 
 
 def measure_session(job: MeasureJob) -> str:
@@ -83,9 +82,8 @@ def measure_session(job: MeasureJob) -> str:
         "training": job.training.model_dump(mode="json"),
         "data": job.data.digest,
         "steps": job.steps,
-        "code": program_digest(),
     }
-    return _named(job.pipeline, plain)
+    return _named(job.pipeline, plain, program_of(job))
 
 
 def sanity_session(job: SanityJob) -> str:
@@ -95,31 +93,23 @@ def sanity_session(job: SanityJob) -> str:
         "model": job.model.model_dump(mode="json"),
         "training": job.training.model_dump(mode="json", exclude=_NOT_IN_SANITY),
         "data": job.data.digest,
-        "code": program_digest(),
     }
-    return _named(job.pipeline, plain)
+    return _named(job.pipeline, plain, program_of(job))
 
 
-def program_digest() -> str:
-    """Digest of the sources of the training program and of the types it shares; not imported.
-
-    Read anew each time (a few milliseconds): the program is started from the files as they are now,
-    also by a code server that was started before they changed.
-    """
-    digests: dict[str, str] = {}
-    for package in ("ml_assets.training", "ml_assets.spec"):
-        found = importlib.util.find_spec(package)
-        assert found is not None and found.submodule_search_locations
-        root = Path(found.submodule_search_locations[0])
-        for path in sorted(root.rglob("*.py")):
-            name = f"{package}/{path.relative_to(root).as_posix()}"
-            digests[name] = hashlib.sha256(path.read_bytes()).hexdigest()
-    lock = Path(__file__).parents[2] / "requirements.lock"
-    if lock.is_file():
-        digests["requirements.lock"] = hashlib.sha256(lock.read_bytes()).hexdigest()
-    return digest_of(digests)
+def program_of(job: TrainJob | ScoreJob | MeasureJob | SanityJob) -> Program:
+    """The program that a session is of: it is started from the files as they are now."""
+    match job:
+        case TrainJob():
+            return job.program or program_here(part_of("train", job.model.family))
+        case ScoreJob():
+            return program_here("score")
+        case MeasureJob():
+            return program_here("measure")
+        case SanityJob():
+            return program_here("sanity")
 
 
-def _named(pipeline: str, parts: dict[str, object]) -> str:
-    verb = str(parts["verb"])
-    return f"{pipeline}-{verb}-{digest_of({'pipeline': pipeline, **parts})[:20]}"
+def _named(pipeline: str, asked: dict[str, object], program: Program) -> str:
+    parts = {"pipeline": pipeline, **asked, "program": program.digest}
+    return f"{pipeline}-{asked['verb']}-{digest_of(parts)[:20]}"

@@ -18,7 +18,7 @@ import dagster as dg
 
 from ml_assets.errors import StoreAway, counted
 from ml_assets.launch.folder import SessionFolder
-from ml_assets.operations import event_log
+from ml_assets.operations import run_logs
 from ml_assets.operations.inventory import last_used, left_behind, measure, objects
 from ml_assets.operations.inventory_s3 import objects_on_s3
 from ml_assets.operations.reach import reached
@@ -92,14 +92,14 @@ class Housekeeping:
             StorageError: a ledger is broken: nothing may be deleted.
         """
         since = self._now - self.settings.retention.grace
-        begun = event_log.oldest_in_progress(self.instance, self._run)
+        begun = run_logs.oldest_in_progress(self.instance, self._run)
         keep = reached(self.store, min(since, begun) if begun else since)
         things = [
             *self._history(),
             *self._quarantine(),
             *self._objects(),
             *self._mlflow_locks(),
-            *event_log.runs(self.instance),
+            *run_logs.runs(self.instance),
         ]
         return decide(things, keep, self.settings.retention, self._now)
 
@@ -236,8 +236,8 @@ class Housekeeping:
 
     def _drop(self, thing: Thing) -> int | None:
         """Bytes freed; None where it was taken up again, or somebody works with it now."""
-        if thing.kind == "event_log":
-            return event_log.prune(self.instance, thing.name.removeprefix(run_name("")))
+        if thing.kind == "run_logs":
+            return run_logs.delete(self.instance, thing.name.removeprefix(run_name("")))
         if thing.address is not None and isinstance(self.objects, S3Objects):
             return self._drop_on_s3(thing, thing.address)
         if thing.address is not None:

@@ -15,7 +15,7 @@ from ml_assets.spec.records import Decision
 Outcome = Literal["equal", "tolerated", "differs", "not compared"]
 """``tolerated``: other bits, and every metric within the tolerance."""
 TOLERANCE = 0.005
-"""Of a metric, relative, where training ran off the CPU: 0.5 %."""
+"""Of a metric, relative, where training ran on another kind of device: 0.5 %."""
 _SHOWN = 3
 
 
@@ -85,21 +85,22 @@ def metric_gap(then: Mapping[str, float], now: Mapping[str, float]) -> MetricGap
 
 
 def metric_outcome(
-    then: Mapping[str, float], now: Mapping[str, float], *, off_cpu: bool
+    then: Mapping[str, float], now: Mapping[str, float], excuse: str = ""
 ) -> tuple[Outcome, str]:
     """The outcome for results whose digests differ.
 
     Args:
-        off_cpu: whether one of the two did not run on a CPU: only then is anything tolerated.
+        excuse: why bits need not be equal, such as another kind of device; empty: they have to be.
     """
     gap = metric_gap(then, now)
     if gap is None or then.keys() != now.keys():
         return "differs", f"it has other metrics: {sorted(then)} then, {sorted(now)} now"
-    if not off_cpu:
-        return "differs", f"other bits on a CPU, where none may differ; most in {gap}"
+    if not excuse:
+        return "differs", f"other bits on the same kind of device, where none may differ; {gap}"
+    asked = f"{excuse}: equal to {TOLERANCE:.1%} is asked, not bits"
     if gap.share <= TOLERANCE:
-        return "tolerated", f"within {TOLERANCE:.1%} off the CPU; most in {gap}"
-    return "differs", f"beyond the {TOLERANCE:.1%} that is tolerated off the CPU: {gap}"
+        return "tolerated", f"{asked}; most in {gap}"
+    return "differs", f"{asked}, and it is beyond that: {gap}"
 
 
 def decision_difference(then: Decision, now: Decision) -> str:

@@ -19,7 +19,7 @@ Kind = Literal[
     "sessions",
     "models",
     "reports",
-    "event_log",
+    "run_logs",
     "scratch",
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)

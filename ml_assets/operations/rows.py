@@ -4,7 +4,6 @@ What the content is (Parquet, JSON, CSV) is read from the content itself.
 """
 
 import io
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -23,6 +22,7 @@ from ml_assets.sources.schema import (
     type_typed,
     type_values,
 )
+from ml_assets.spec.documents import DocumentError, RepeatedKey, read_json
 
 Cells = pl.DataFrame | Mapping[str, Sequence[object]]
 
@@ -149,8 +149,10 @@ def _of_json(text: str, where: str) -> Rows:
 
 def _objects(text: str, where: str) -> list[dict[str, Any]]:
     try:
-        document = json.loads(text)
-    except json.JSONDecodeError:
+        document = read_json(text)
+    except RepeatedKey as error:
+        raise SourceError(f"{error}.") from error
+    except DocumentError:
         document = [_line(line, n, where) for n, line in _lines(text)]
     objects = document if isinstance(document, list) else [document]
     for number, found in enumerate(objects, 1):
@@ -166,8 +168,8 @@ def _lines(text: str) -> list[tuple[int, str]]:
 
 def _line(line: str, number: int, where: str) -> Any:
     try:
-        return json.loads(line)
-    except json.JSONDecodeError as error:
+        return read_json(line)
+    except DocumentError as error:
         raise SourceError(
-            f"its line {number} is not JSON ({error}): {quoted(repr(line[:60]))}."
+            f"its line {number} is not JSON ({error.rule}): {quoted(repr(line[:60]))}."
         ) from error

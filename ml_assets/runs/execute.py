@@ -9,7 +9,6 @@ from types import MappingProxyType
 from typing import Any
 
 import dagster as dg
-from dagster_shared.error import SerializableErrorInfo
 
 from ml_assets.errors import (
     Interrupted,
@@ -29,7 +28,8 @@ from ml_assets.planning.in_flight import (
     runs_on,
 )
 from ml_assets.planning.selection import Selection
-from ml_assets.runs.interrupts import interrupts_outside_polars
+from ml_assets.runs.interrupts import interrupts_noted
+from ml_assets.storage.disk import refusal
 
 Tell = Callable[[str], None]
 
@@ -65,7 +65,7 @@ def execute(
         TRIGGER_TAG: "command line",
         **selection.tags,
     }
-    with _Progress(instance, own[PID_TAG], tell) as progress, interrupts_outside_polars():
+    with _Progress(instance, own[PID_TAG], tell) as progress, interrupts_noted() as interrupted:
         try:
             result = subset.execute_in_process(
                 instance=instance,
@@ -75,9 +75,14 @@ def execute(
             )
         except dg.DagsterExecutionInterruptedError as error:
             raise Interrupted(_INTERRUPTED) from error
+        except Exception as error:
+            told = refusal(error)
+            if told is None:
+                raise
+            raise told from error
         progress.follow_to_the_end(result.run_id)
-    if not result.success:
-        raise _failure(result)
+        if not result.success:
+            raise Interrupted(_INTERRUPTED) if interrupted else _failure(result)
     return result.run_id
 
 
@@ -125,10 +130,6 @@ _QUIET = {"console": {"config": {"log_level": "CRITICAL"}}}
 
 def _failure(result: dg.ExecuteInProcessResult) -> MlAssetsError:
     failures = [event for event in result.all_events if event.is_step_failure]
-    ended = [e for e in result.all_events if e.event_type is dg.DagsterEventType.PIPELINE_FAILURE]
-    errors = [event.step_failure_data.error for event in failures]
-    if any(_is_interrupt(e) for e in [*errors, *(e.job_failure_data.error for e in ended)]):
-        return Interrupted(_INTERRUPTED)
     blocked = _blocked(result, failures, "__canary")
     if blocked:
         return RefusedByGate("The model stays in canary:\n" + "\n".join(blocked))
@@ -142,6 +143,7 @@ def _failure(result: dg.ExecuteInProcessResult) -> MlAssetsError:
         said = f"Training did not begin, for {number} of the training set failed:\n"
         return NotSane(said + "\n".join(blocked))
     reasons = "\n".join(f"{event.step_key}: {_reason(event)}" for event in failures)
+    reasons += f"\nthe whole log: ml-assets logs {result.run_id[:8]}"
     if any("EvidenceError" in str(event.step_failure_data.error) for event in failures):
         return RefusedByGate(reasons)
     steps = [event.step_key for event in failures if event.step_key]
@@ -163,15 +165,6 @@ def _blocked(
         for c in evaluations
         if c.blocking and not c.passed and c.severity is dg.AssetCheckSeverity.ERROR
     ]
-
-
-def _is_interrupt(error: SerializableErrorInfo | None) -> bool:
-    """Ctrl-C in a step, or between two of Dagster's own doings: it fails with Dagster's word."""
-    while error is not None:
-        if error.cls_name == dg.DagsterExecutionInterruptedError.__name__:
-            return True
-        error = error.cause
-    return False
 
 
 def _reason(event: dg.DagsterEvent) -> str:
@@ -221,9 +214,14 @@ class _Progress:
     def _poll(self) -> None:
         run_id: str | None = None
         while not self._stop.wait(0.3):
-            run_id = run_id or self._find_run()
-            if run_id:
-                self._tell_new(run_id)
+            try:
+                run_id = run_id or self._find_run()
+                if run_id:
+                    self._tell_new(run_id)
+            except Exception as error:
+                if refusal(error) is None:
+                    raise
+                return  # the run meets the same disk, and says so
 
     def _find_run(self) -> str | None:
         filters = dg.RunsFilter(tags={PID_TAG: self._pid}, statuses=_IN_PROGRESS)

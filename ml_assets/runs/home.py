@@ -8,10 +8,12 @@ from pathlib import Path
 
 from ml_assets.errors import SettingsError
 from ml_assets.settings import Settings
+from ml_assets.storage.disk import may_write, told
 from ml_assets.storage.locks import exclusive
 from ml_assets.storage.objects import write_whole
 
-PROJECT = Path(__file__).parent.parent.parent
+PACKAGE = Path(__file__).parent.parent
+"""Holds ``dagster.yaml``, which the top of a checkout links to for Dagster's own commands."""
 FORMAT = 5
 """What this version reads and writes; a state of another format is made anew."""
 _FORMAT_FILE = "format.json"
@@ -25,6 +27,9 @@ def prepare(settings: Settings) -> None:
         SettingsError: the folder cannot be made, or is of another format.
     """
     home = settings.home
+    if (home / _FORMAT_FILE).is_file() and not may_write(home):
+        _require_format(settings)
+        return  # a read-only copy: who only reads can use it
     try:
         settings.dagster_home.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError, PermissionError) as error:
@@ -32,8 +37,9 @@ def prepare(settings: Settings) -> None:
             f"The state folder {home} cannot be made: {error.strerror} ({error.filename})."
             " Move what is in the way, or set ML_ASSETS_HOME to another folder."
         ) from error
-    _require_format(settings)
-    _copy_if_different(PROJECT / "dagster.yaml", settings.dagster_home / "dagster.yaml")
+    with told(home):
+        _require_format(settings)
+        _copy_if_different(PACKAGE / "dagster.yaml", settings.dagster_home / "dagster.yaml")
 
 
 @contextmanager

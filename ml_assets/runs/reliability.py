@@ -7,22 +7,15 @@ with a failure, and with a tick that never came.
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
 import dagster as dg
-from dagster._core.definitions.run_request import InstigatorType
-from dagster._core.storage.tags import (
-    ROOT_RUN_ID_TAG,
-    SCHEDULE_NAME_TAG,
-    SCHEDULED_EXECUTION_TIME_TAG,
-    SENSOR_NAME_TAG,
-)
-from dagster._utils.schedules import cron_string_iterator
 
 from ml_assets.automation.schedules import cron_of
+from ml_assets.operations.due_times import due_times
 from ml_assets.planning.in_flight import PIPELINE_TAG
 from ml_assets.spec.base import Frozen
 from ml_assets.spec.pipeline import PipelineSpec
@@ -115,7 +108,7 @@ def _pieces(
     found: list[list[dg.RunRecord]] = []
     for record in records:
         run = record.dagster_run
-        root, asked = run.tags.get(ROOT_RUN_ID_TAG, run.run_id), _asked(run)
+        root, asked = run.tags.get("dagster/root_run_id", run.run_id), _asked(run)
         piece = roots.get(root) or open_pieces.get(asked)
         if piece is None or _end_of(instance, piece[-1].dagster_run)[0] in GOOD:
             piece = []
@@ -132,14 +125,14 @@ _WHAT = r"[^:\[]*(\[[^\]]*\])?"
 def _asked(run: dg.DagsterRun) -> _Asked:
     ends = ("dagster/asset_partition_range_start", "dagster/asset_partition_range_end")
     partitions = tuple(run.tags.get(tag) for tag in ends)
-    due = run.tags.get(SCHEDULED_EXECUTION_TIME_TAG, "")
+    due = run.tags.get(".dagster/scheduled_execution_time", "")
     what = re.match(_WHAT, run.tags.get("why", ""))
     return _Asked(_asked_by(run), run.job_name, what[0] if what else "", due, partitions)
 
 
 def _asked_by(run: dg.DagsterRun) -> str:
     """The schedule or sensor; empty for a person."""
-    return run.tags.get(SCHEDULE_NAME_TAG) or run.tags.get(SENSOR_NAME_TAG) or ""
+    return run.tags.get("dagster/schedule_name") or run.tags.get("dagster/sensor_name") or ""
 
 
 def _ended(
@@ -221,18 +214,17 @@ def _missed(
     begun = getattr(states[0].instigator_data, "start_timestamp", None)
     if begun is None:
         return
-    from_then = max(float(begun), since.timestamp(), _ticks_kept_since(instance, now).timestamp())
+    kept = instance.get_tick_retention_settings(states[0].instigator_type).values()
+    from_then = max(datetime.fromtimestamp(begun, UTC), since, _kept_since(kept, now))
     ticks = instance.get_ticks(
-        states[0].instigator_origin_id, states[0].selector_id, after=from_then - 1
+        states[0].instigator_origin_id, states[0].selector_id, after=from_then.timestamp() - 1
     )
     failed = {t.timestamp: t.error.message.strip() for t in ticks if t.is_failure and t.error}
     came = {tick.timestamp for tick in ticks}
     zone = declared.timezone or spec.partitions.timezone
-    last = (now - spec.automation.start_within).timestamp()
-    for due in cron_string_iterator(from_then, cron_of(declared), zone):
+    last = now - spec.automation.start_within
+    for due in due_times(cron_of(declared), zone, from_then, last):
         at = due.timestamp()
-        if at > last:
-            return
         if at in failed or at not in came:
             why = f"it could not be evaluated: {failed[at]}" if at in failed else _NO_DAEMON
             yield Work(
@@ -246,9 +238,8 @@ def _missed(
             )
 
 
-def _ticks_kept_since(instance: dg.DagsterInstance, now: datetime) -> datetime:
+def _kept_since(days: Iterable[int], now: datetime) -> datetime:
     """A tick before then may have come: the daemon has purged its record (``retention``)."""
-    days = instance.get_tick_retention_settings(InstigatorType.SCHEDULE).values()
     purged = [kept for kept in days if kept >= 0]  # -1: kept for ever
     return now - timedelta(days=min(purged)) if purged else datetime.min.replace(tzinfo=UTC)
 

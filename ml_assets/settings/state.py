@@ -41,8 +41,8 @@ class Retention:
     models: timedelta = timedelta(days=30)
     reports: timedelta = timedelta(days=30)
     """Pages; the numbers in them are records."""
-    event_log: timedelta = timedelta(days=30)
-    """A run's log messages in Dagster; what became of assets and checks stays for good."""
+    run_logs: timedelta = timedelta(days=30)
+    """What the steps of a run printed; what Dagster tells of it stays for good."""
     scratch: timedelta = timedelta(days=1)
     """What killed processes left behind."""
 
@@ -64,6 +64,9 @@ def read_signing(environment: Mapping[str, str] | None = None) -> Signing:
     return Signing(env.get("ML_ASSETS_SIGNING_KEY") or None, tuple(filter(None, trusted)))
 
 
+DEMO_PIPELINES = Path(__file__).parent.parent / "pipelines"
+
+
 @dataclass(frozen=True)
 class Settings:
     """Where state lives and which servers are used. Every default is embedded: no server runs."""
@@ -71,6 +74,7 @@ class Settings:
     home: Path
     sources: Path
     pipelines: tuple[Path, ...]
+    """Folders that hold a folder for each pipeline; of two of one name the later one counts."""
     snapshots: str
     """A folder, or ``lakefs://repository[/branch]``."""
     objects: str
@@ -188,7 +192,12 @@ def environment_apart(settings: Settings, home: Path) -> dict[str, str]:
 
 
 def _folders(value: str, to_come: bool) -> tuple[Path, ...]:
-    folders = tuple(Path(part).expanduser().resolve() for part in value.split(os.pathsep) if part)
+    """Folders that hold pipelines; ``demo`` is the package's own, which alone is the default."""
+    folders = tuple(
+        DEMO_PIPELINES if part == "demo" else Path(part).expanduser().resolve()
+        for part in (value or "demo").split(os.pathsep)
+        if part
+    )
     for folder in folders:
         if not folder.is_dir() and (folder.exists() or not to_come):
             raise SettingsError(
@@ -289,6 +298,8 @@ def _retention(value: str) -> Retention:
             near = get_close_matches(kind, known, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"expected one of {known}."
             raise SettingsError(f"ML_ASSETS_RETENTION names {kind!r}, which is no kind: {hint}")
+        if kind in found:
+            raise SettingsError(f"ML_ASSETS_RETENTION gives {kind} twice; give it once.")
         amount = re.fullmatch(r"(\d{1,5})([hdw])", time)
         if amount is None:
             raise SettingsError(

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from ml_assets.spec.base import Digest, Frozen, unset
+from ml_assets.spec.identity import Node, Program
 from ml_assets.spec.records import GateResult, InputVersion, Time
 
 PAYLOAD_TYPE = "application/vnd.ml_assets.certificate+json"
@@ -38,7 +39,7 @@ class Provenance(Frozen):
     init: Digest | None
     """The weights that training began with; None: fresh ones."""
     sources: Digest
-    """Of every source file of the package that trained it."""
+    """Of every source file of the package that made its data ready and judged it."""
     git_sha: str | None
     lock: Digest | None
     """Of requirements.lock."""
@@ -46,6 +47,10 @@ class Provenance(Frozen):
     """Of the resolved spec."""
     reproduces: Digest
     """Of code, lock, spec, inputs and seed: what `prove` repeats."""
+    program: Program
+    """That trained it."""
+    nodes: tuple[Node, ...] = Field(strict=False)
+    """What each node of the training said that it runs, and on what."""
     baseline: Digest | None = Field(default=None, exclude_if=unset)
     """Of what later rows are compared with; None: data without periods, or an older version."""
 

@@ -12,11 +12,10 @@ import json
 import os
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from pathlib import Path
-from typing import Any
 
 from ml_assets.spec.canonical import digest_of
 
@@ -34,7 +33,7 @@ class Part:
     """A top-level name of a module: what it is, and what it mentions."""
 
     digest: str
-    mentions: tuple[str, ...]
+    mentions: Sequence[str]
     """``module:name``, or ``module:*``."""
     is_class: bool = False
 
@@ -75,23 +74,41 @@ def closure(
 
     Args:
         entries: ``module`` or ``module:name``.
-        stops: modules, packages or ``module:name``: they do not count and are not followed. So are
-            installed packages of these names.
+        stops: modules or packages, installed ones too: they do not count and are not followed, but
+            for the modules of the entries.
         values: modules or packages of which no class counts: what such a class holds is digested
             as a value, by whoever asks.
         folder: a team's; its files are named as they import each other (``features``).
         package: where this package lies.
     """
+    asked = [_format(), [*entries], sorted(stops), sorted(values)]
+    file = package / "__pycache__" / f"closure.{digest_of(asked)[:16]}.json"
+    kept = _kept(file, package) if folder is None else None
+    if kept is not None:
+        return kept
     code = _Code(package, folder)
+    found = _follow(code, entries, stops, values)
+    if folder is None:
+        _keep(file, package, found, code.stamps)
+    return found
+
+
+def _follow(
+    code: "_Code", entries: Sequence[str], stops: Collection[str], values: Collection[str]
+) -> Closure:
     waiting = [one if ":" in one else f"{one}:{_WHOLE}" for one in entries]
+    begun = {one.split(":")[0] for one in waiting}
     seen, parts = set(waiting), dict[str, Part]()
     packages: set[str] = set()
     while waiting:
         one = waiting.pop()
         module, _, name = one.partition(":")
-        if one in stops or _is_in(module, stops):
+        if module not in begun and _is_in(module, stops):
             continue
-        if not code.has(module, name):
+        if code.is_module(module, name):
+            waiting.append(f"{module}.{name}:{_WHOLE}")
+            continue
+        if not code.file(module):
             packages.add(module.split(".")[0])
             continue
         for found, part in code.taken(module, name):
@@ -101,7 +118,6 @@ def closure(
             new = set(part.mentions) - seen
             seen |= new
             waiting += new
-    code.keep()
     files = {code.file(part.split(":")[0]) for part in parts}
     return Closure(
         {name: parts[name].digest for name in sorted(parts)},
@@ -127,10 +143,16 @@ class _Code:
     def __init__(self, package: Path, folder: Path | None) -> None:
         self._package, self._folder = package, folder
         self._modules: dict[str, Module] = {}
-        self._kept = _kept(package)
+        self._files: dict[str, Path | None] = {}
+        self.stamps: dict[Path, str] = {}
 
     def file(self, module: str) -> Path | None:
         """Where a module lies; None for one of another package."""
+        if module not in self._files:
+            self._files[module] = self._find(module)
+        return self._files[module]
+
+    def _find(self, module: str) -> Path | None:
         top, *rest = module.split(".")
         if top == PACKAGE.name:
             path = self._package.joinpath(*rest)
@@ -141,20 +163,17 @@ class _Code:
         files = (path.with_name(f"{path.name}.py"), path / "__init__.py")
         return next((file for file in files if file.is_file()), None)
 
-    def has(self, module: str, name: str) -> bool:
-        return bool(self.file(module) or self.file(f"{module}.{name}"))
+    def is_module(self, package: str, name: str) -> bool:
+        """Whether a name that is taken from a package is a module in it."""
+        if name == _WHOLE or not self.file(f"{package}.{name}"):
+            return False
+        return not self.file(package) or name not in self._parts(package)
 
     def taken(self, module: str, name: str) -> Iterator[tuple[str, Part]]:
         """What comes along with a name: itself and what always runs; or all of its module."""
         parts = self._parts(module)
-        if name not in parts and name != _WHOLE and self.file(f"{module}.{name}"):
-            module, name = f"{module}.{name}", _WHOLE
-            parts = self._parts(module)
         wanted = (name, _ALWAYS) if name in parts else parts
         yield from ((f"{module}:{one}", parts[one]) for one in wanted if one in parts)
-
-    def keep(self) -> None:
-        self._kept.write()
 
     def _parts(self, module: str) -> Module:
         if module not in self._modules:
@@ -165,58 +184,54 @@ class _Code:
         file = self.file(module)
         if file is None:
             return {}
-        content = file.read_bytes()
-        if module.split(".")[0] != PACKAGE.name:
-            return _parse(content, module, file)
-        return self._kept.get(content, module, file)
+        self.stamps[file] = stamp = _stamp(file)  # before it is read: an edit meanwhile is seen
+        known = _PARSED.get(file)
+        if known is None or known[0] != stamp:
+            _PARSED[file] = known = (stamp, _parse(file.read_bytes(), module, file))
+        return known[1]
+
+
+_PARSED: dict[Path, tuple[str, Module]] = {}
+"""File -> its stamp, and what is in it: many entries reach the same files."""
+
+
+def _stamp(file: Path) -> str:
+    status = file.stat()
+    return f"{status.st_mtime_ns} {status.st_size}"
+
+
+def _kept(file: Path, package: Path) -> Closure | None:
+    """What was found before, where no file of it was touched since."""
+    try:
+        kept = json.loads(file.read_bytes())
+        files = {package / name: stamp for name, stamp in kept["files"].items()}
+        if any(_stamp(one) != stamp for one, stamp in files.items()):
+            return None
+        return Closure(kept["parts"], tuple(files), tuple(kept["packages"]))
+    except (OSError, ValueError, LookupError):  # a cache: what cannot be read is found again
+        return None
+
+
+def _keep(file: Path, package: Path, found: Closure, stamps: Mapping[Path, str]) -> None:
+    """Beside Python's compiled modules; where nothing can be written it is found again each time,
+    in half a second."""
+    plain = {
+        "files": {one.relative_to(package).as_posix(): stamps[one] for one in found.files},
+        "parts": dict(found.parts),
+        "packages": found.packages,
+    }
+    draft = file.with_suffix(f".{os.getpid()}")
+    try:
+        file.parent.mkdir(exist_ok=True)
+        draft.write_text(json.dumps(plain))
+        os.replace(draft, file)
+    except OSError:  # as Python where it cannot write
+        draft.unlink(missing_ok=True)
 
 
 @cache
-def _kept(package: Path) -> "_Kept":
-    return _Kept(package)
-
-
-class _Kept:
-    """Parsed modules beside Python's compiled ones, held to the digest of their source.
-
-    Where nothing can be written there, they are parsed again in each process (half a second).
-    """
-
-    def __init__(self, package: Path) -> None:
-        self._file = package / "__pycache__" / f"closure.{sys.implementation.cache_tag}.json"
-        self._format = _sha256(Path(__file__).read_bytes())
-        self._changed = False
-        self._known: dict[str, Any] = {}
-        try:
-            found = json.loads(self._file.read_bytes())
-        except (OSError, ValueError):  # a cache: what cannot be read is made again
-            return
-        if found.get("format") == self._format:
-            self._known = found["modules"]
-
-    def get(self, content: bytes, module: str, file: Path) -> Module:
-        source = _sha256(content)
-        if self._known.get(module, {}).get("source") != source:
-            parsed = _parse(content, module, file)
-            parts = {name: asdict(part) for name, part in parsed.items()}
-            self._known[module] = {"source": source, "parts": parts}
-            self._changed = True
-        return {
-            name: Part(part["digest"], tuple(part["mentions"]), part["is_class"])
-            for name, part in self._known[module]["parts"].items()
-        }
-
-    def write(self) -> None:
-        if not self._changed:
-            return
-        draft = self._file.with_suffix(f".{os.getpid()}")
-        try:
-            self._file.parent.mkdir(exist_ok=True)
-            draft.write_text(json.dumps({"format": self._format, "modules": self._known}))
-            os.replace(draft, self._file)
-            self._changed = False
-        except OSError:  # as Python where it cannot write its compiled files
-            draft.unlink(missing_ok=True)
+def _format() -> str:
+    return _sha256(Path(__file__).read_bytes())
 
 
 def _parse(content: bytes, module: str, file: Path) -> Module:
@@ -240,17 +255,24 @@ def _parse(content: bytes, module: str, file: Path) -> Module:
         for name in _binds(statement) or [_ALWAYS]:
             bodies.setdefault(name, []).append(statement)
 
+    ours = module.split(".")[0] == PACKAGE.name
+
+    def _is_standard(mention: str) -> bool:
+        """A team's file may have the name of a module of the standard library."""
+        return ours and mention.split(":")[0].split(".")[0] in sys.stdlib_module_names
+
     def part(body: Sequence[ast.stmt]) -> Part:
         found = [mention for one in body for mention in _mentions(one, package)]
         names = {node.id for one in body for node in ast.walk(one) if isinstance(node, ast.Name)}
         found += [mention for name in names for mention in imports.get(name, ())]
         found += [f"{module}:{name}" for name in names if name in bodies]
         is_class = any(isinstance(one, ast.ClassDef) for one in body)
-        return Part(_sha256(_plain(list(body)).encode()), tuple(sorted({*found})), is_class)
+        kept = sorted({mention for mention in found if not _is_standard(mention)})
+        return Part(_sha256(_plain(list(body)).encode()), kept, is_class)
 
-    parts = {name: part(body) for name, body in bodies.items()}
+    parts = {name: part(body) for name, body in bodies.items() if body}
     # a name that is only passed on: whoever takes it from here takes it from there
-    passed = {name: Part("", tuple(there)) for name, there in imports.items() if name not in parts}
+    passed = {name: Part("", there) for name, there in imports.items() if name not in parts}
     return {**passed, **parts}
 
 
@@ -327,4 +349,4 @@ def _is_in(module: str, packages: Collection[str]) -> bool:
 
 
 def _sha256(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
+    return hashlib.sha256(content).hexdigest()[:32]

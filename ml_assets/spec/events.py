@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import AwareDatetime, Field
 
 from ml_assets.spec.base import Frozen, Positive, unset
+from ml_assets.spec.identity import Node, Place
 from ml_assets.spec.program import Ref, Result, World
 
 
@@ -14,6 +15,23 @@ class _Event(Frozen):
     attempt: Positive
     seq: Annotated[int, Field(ge=0)]
     time: Annotated[AwareDatetime, Field(strict=False)]
+
+
+class Began(_Event):
+    """The first event of each node of an attempt: which program it runs, and on what."""
+
+    kind: Literal["began"] = "began"
+    index: Annotated[int, Field(ge=0)]
+    """Of the node: on a cluster that of its pod."""
+    node: Node
+
+
+class Placed(_Event):
+    """The launcher's: where a cluster put the nodes of the attempt, and from which image."""
+
+    kind: Literal["placed"] = "placed"
+    places: tuple[Place, ...] = Field(strict=False)
+    """In the order of their index."""
 
 
 class Progress(_Event):
@@ -127,6 +145,16 @@ class Failed(_Event):
 
 
 Event = Annotated[
-    Progress | Metrics | FirstRows | FixedBatch | Checkpoint | Trace | Warning | Finished | Failed,
+    Began
+    | Placed
+    | Progress
+    | Metrics
+    | FirstRows
+    | FixedBatch
+    | Checkpoint
+    | Trace
+    | Warning
+    | Finished
+    | Failed,
     Field(discriminator="kind"),
 ]

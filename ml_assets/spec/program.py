@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from ml_assets.spec.base import Digest, Frozen, Positive, unset
+from ml_assets.spec.identity import Program
 from ml_assets.spec.sanity import SanityCheck
 from ml_assets.spec.training import LightGbm, ModelSpec, Task, TrainingSpec
 
@@ -235,6 +236,8 @@ class TrainRequest(Frozen):
     """Most steps: a drill takes a few; None: as many as the spec says."""
     output: Output
     world: World
+    program: Program | None = Field(default=None, exclude_if=unset)
+    """That is asked for; another one refuses. None: whichever is there."""
 
 
 class ScoreOutput(Frozen):
@@ -255,6 +258,8 @@ class ScoreRequest(Frozen):
     split: Split
     output: ScoreOutput
     world: World
+    program: Program | None = Field(default=None, exclude_if=unset)
+    """That is asked for; another one refuses. None: whichever is there."""
 
 
 class MeasureOutput(Frozen):
@@ -276,6 +281,8 @@ class MeasureRequest(Frozen):
     """Measured; a few before them are not."""
     output: MeasureOutput
     world: World
+    program: Program | None = Field(default=None, exclude_if=unset)
+    """That is asked for; another one refuses. None: whichever is there."""
 
 
 class SanityOutput(Frozen):
@@ -293,6 +300,8 @@ class SanityRequest(Frozen):
     data: Ref
     output: SanityOutput
     world: World
+    program: Program | None = Field(default=None, exclude_if=unset)
+    """That is asked for; another one refuses. None: whichever is there."""
 
 
 Request = Annotated[

@@ -5,15 +5,18 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from ml_assets.spec.events import (
+    Began,
     Checkpoint,
     Event,
     FirstRows,
     FixedBatch,
     Lost,
     Metrics,
+    Placed,
     Trace,
     Warning,
 )
+from ml_assets.spec.identity import Node, Place
 
 
 @dataclass
@@ -28,10 +31,21 @@ class TrainingStory:
     trace: Trace | None = None
     lost: list[Lost] = field(default_factory=list)
     """Attempts that ended without a result, oldest first."""
+    began: dict[int, Node] = field(default_factory=dict)
+    """Index of each node -> what it runs and on what, in the last attempt."""
+    places: tuple[Place, ...] = ()
+    """Where a cluster put the nodes of the last attempt."""
+    _attempt: int = 0
 
     def take(self, event: Event) -> None:
         """Add one event, in the order they were told."""
+        if event.attempt != self._attempt:
+            self._attempt, self.began, self.places = event.attempt, {}, ()
         match event:
+            case Began():
+                self.began[event.index] = event.node
+            case Placed():
+                self.places = event.places
             case Metrics():
                 self._measured(event, event.metrics)
             case FixedBatch():
@@ -47,6 +61,15 @@ class TrainingStory:
                 self.lost.append(lost)
             case _:
                 pass
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """What the last attempt ran, and on what, in the order of its nodes."""
+        where = {place.index: place for place in self.places}
+        return tuple(
+            node.model_copy(update={"place": where.get(index)})
+            for index, node in sorted(self.began.items())
+        )
 
     def _measured(self, event: Metrics | Checkpoint, found: Mapping[str, float]) -> None:
         self.metrics.setdefault(event.step, {}).update(found)

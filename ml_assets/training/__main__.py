@@ -30,6 +30,7 @@ from ml_assets.spec.program import (
 from ml_assets.spec.training import LightGbm
 from ml_assets.training.diagnosis import LESS_MEMORY, is_out_of_memory
 from ml_assets.training.events import EventWriter
+from ml_assets.training.first_word import introduce
 from ml_assets.training.recovery.generation import (
     failures,
     generation,
@@ -70,6 +71,8 @@ def _run(request: Request) -> int:
             return verdict
     events = EventWriter(Path(request.output.events), request.session, request.attempt, rank)
     try:
+        if generation() == 0:
+            introduce(request, events)
         if isinstance(request, TrainRequest):
             _train(request, events)
         elif isinstance(request, MeasureRequest):

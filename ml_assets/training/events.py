@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ml_assets.spec.events import (
+    Began,
     Checkpoint,
     Event,
     Failed,
@@ -27,6 +28,7 @@ from ml_assets.spec.events import (
     Trace,
     Warning,
 )
+from ml_assets.spec.identity import Node
 from ml_assets.spec.program import Ref, Result
 from ml_assets.training.recovery.generation import generation
 from ml_assets.training.rows.arrays import Rows
@@ -69,6 +71,10 @@ class EventWriter:
             with self._file.open("ab") as handle:
                 handle.write(b"\n")
         return len(text.splitlines())
+
+    def began(self, index: int, node: Node) -> None:
+        """Each node tells it, by its first rank."""
+        self._write(Began(**self._head(), index=index, node=node), always=True)
 
     def progress(self, step: int, steps: int, message: str) -> None:
         self._write(Progress(**self._head(), step=step, steps=steps, message=message))

@@ -45,7 +45,7 @@ def export(
 def load_predictor(folder: Path, manifest: ModelManifest, threads: int) -> Predict:
     """The network of a verified folder, ready to score."""
     torch.set_num_threads(threads)
-    torch.use_deterministic_algorithms(True)
+    torch.set_deterministic_debug_mode("error")
     network = build(manifest.model, manifest.preprocessing, manifest.task, manifest.classes)
     state: dict[str, torch.Tensor] = load_file(folder / manifest.weights.path)
     network.load_state_dict(state)

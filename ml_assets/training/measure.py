@@ -22,7 +22,7 @@ _WARM = 2
 def measure(request: MeasureRequest, events: EventWriter) -> None:
     """Take the steps on all ranks; rank 0 writes the result."""
     torch.set_num_threads(request.world.threads)
-    torch.use_deterministic_algorithms(True)
+    torch.set_deterministic_debug_mode("error")
     folder, schema = open_set(request.data)
     ranks = join()
     try:

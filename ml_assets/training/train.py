@@ -34,7 +34,7 @@ def train(request: TrainRequest, events: EventWriter) -> None:
     began = time.monotonic()
     spec = request.training
     torch.set_num_threads(request.world.threads)
-    torch.use_deterministic_algorithms(True)
+    torch.set_deterministic_debug_mode("error")
     notice = Notice()
     ranks = join()
     watch = Watch(request, ranks)

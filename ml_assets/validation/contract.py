@@ -5,7 +5,6 @@ What is read is checked whole: a misspelt key would otherwise weaken a contract 
 
 import difflib
 import hashlib
-import json
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -15,6 +14,7 @@ from typing import Any, Literal
 
 from ml_assets.errors import ContractError, counted
 from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.documents import read_json
 from ml_assets.validation.conditions import condition_columns, condition_mistakes
 from ml_assets.validation.kinds import (
     BY_ENGINE,
@@ -127,14 +127,14 @@ def columns_of(expectation: Expectation) -> tuple[str, ...]:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        suite = json.loads(path.read_text(encoding="utf-8"))
+        suite = read_json(path.read_bytes())
     except OSError as error:
         raise ContractError(
             f"The contract {path} cannot be read: {error.strerror}. Every source names its contract"
             " in defs.yaml, relative to the pipeline's folder."
         ) from error
     except ValueError as error:
-        raise ContractError(f"The contract {path} is not valid JSON: {error}.") from error
+        raise ContractError(f"The contract {path} cannot be read as JSON: {error}.") from error
     if not isinstance(suite, dict):
         raise ContractError(f"The contract {path} holds a {type(suite).__name__}, not an object.")
     return suite

@@ -1,8 +1,8 @@
 """The Roles grant what is called, and no more: held to calls on a server that enforces them."""
 
 import contextlib
-import json
 import inspect
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -93,12 +93,14 @@ def test_the_launcher_may_do_what_it_does_and_no_more(server: ApiServer, tmp_pat
     every.ask("tail", pod.name, 5)
     every.ask("happenings", job.uid)
     every.ask("queue_word", job, "nowhere")
+    assert every.ask("node_type", "node-1") is None, "it explains, and is not granted"
     every.ask("delete_pod", pod.name)
     every.ask("delete", SELECTOR, within=1.0)  # by force: the pod takes no notice of TERM
     every.ask("require_rights")
 
     assert every.left == set()
-    assert called(server) - OF_EVERYBODY == granted("training-launcher")
+    asked = called(server) - OF_EVERYBODY - {("", "nodes", "get")}
+    assert asked == granted("training-launcher")
     assert {(one.group, one.resource, one.verb) for one in NEEDED} <= granted("training-launcher")
 
 

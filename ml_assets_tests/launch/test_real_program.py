@@ -1,10 +1,15 @@
 """The real program under the real launcher: its model, its scores, and its reasons."""
 
+from dataclasses import replace
+
 import pytest
 
 from ml_assets.errors import TrainingFailed
+from ml_assets.launch import session
 from ml_assets.launch.launcher import ScoreJob
 from ml_assets.launch.local import LocalLauncher
+from ml_assets.spec.identity import Program, program_here
+from ml_assets.spec.program import EXIT_BAD_REQUEST
 from ml_assets_tests.launch.real import STEPS, named, train_job
 
 
@@ -16,6 +21,30 @@ def test_a_finished_session_replays_its_events_and_its_model_scores(undisturbed,
     assert again == events
     scored = launcher.score(ScoreJob("demo", result.model, training_set, "holdout"), again.append)
     assert scored.rows == 120
+
+
+def test_each_attempt_says_first_which_program_it_runs_and_on_what(undisturbed):
+    first = undisturbed[2][0]
+    assert (first.kind, first.index) == ("began", 0)
+    assert first.node.program == program_here("network")
+    assert {"python", "torch", "numpy", "ml_assets"} <= first.node.versions.keys()
+    assert first.node.machine.devices and first.node.machine.memory_bytes > 0
+
+
+def test_another_program_than_the_session_s_is_refused_before_a_step(
+    tmp_path, training_set, monkeypatch
+):
+    other = Program(sources="0" * 64, versions={"torch": "1.0.0"})
+    monkeypatch.setattr(session, "program_here", lambda part: other)
+    job, events = train_job(training_set), []
+    with pytest.raises(TrainingFailed, match="another program than the session's") as caught:
+        LocalLauncher(tmp_path / "objects").train(job, events.append)
+    said, here = str(caught.value), program_here("network")
+    assert "000000000000" in said and here.sources[:12] in said
+    assert f"torch is {here.versions['torch']}, not 1.0.0" in said
+    assert "ML_ASSETS_TRAINING_IMAGE" in said
+    assert {event.exit_code for event in named(events, "error")} == {EXIT_BAD_REQUEST}
+    assert {event.kind for event in events} == {"began", "error"}
 
 
 def test_a_reason_of_the_program_comes_through_torchrun_and_is_not_tried_again(
@@ -33,8 +62,6 @@ def test_a_reason_of_the_program_comes_through_torchrun_and_is_not_tried_again(
 
 
 def test_a_few_steps_are_a_session_of_their_own(tmp_path, training_set, undisturbed):
-    from dataclasses import replace
-
     job = replace(train_job(training_set, processes=1), steps=7)
     result = LocalLauncher(tmp_path / "objects").train(job, lambda _: None)
     assert result.step == 7

@@ -5,9 +5,14 @@ import re
 
 import pytest
 
-from ml_assets.launch import session
 from ml_assets.launch.launcher import SanityJob, ScoreJob, TrainJob
-from ml_assets.launch.session import sanity_session, score_session, train_session
+from ml_assets.launch.session import (
+    sanity_session,
+    score_session,
+    train_session,
+    training_asked,
+)
+from ml_assets.spec.identity import Program
 from ml_assets.spec.program import Ref
 from ml_assets.spec.training import Mlp, ProfileSpec, Spot, TrainingSpec
 
@@ -65,10 +70,11 @@ def test_where_the_data_lies_is_not_in_it():
     assert train_session(moved) == train_session(train_job())
 
 
-def test_another_code_of_the_program_is_another_session_at_once(monkeypatch):
-    before = train_session(train_job())
-    monkeypatch.setattr(session, "program_digest", lambda: "0" * 64)
-    assert train_session(train_job()) != before
+def test_the_same_training_by_another_program_is_another_session():
+    older = Program(sources="0" * 64, versions={"torch": "2.12.0"})
+    asked = dataclasses.replace(train_job(), program=older)
+    assert train_session(asked) != train_session(train_job())
+    assert training_asked(asked) == training_asked(train_job())
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 import dagster as dg
 
 from ml_assets.launch.folder import SessionFolder
-from ml_assets.operations import event_log
+from ml_assets.operations import run_logs
 from ml_assets.registry.ledger import chain as ledger
 from ml_assets.spec.program import ModelManifest
 from ml_assets.storage.objects import TRASH, verify
@@ -71,6 +71,6 @@ def test_killed_at_any_step_it_hurts_nothing_and_the_next_one_finishes(tmp_path:
         assert left.freed_bytes == 0
         assert not any(tally.freed_things for tally in left.tallies.values())
         assert not list((house.root / "objects" / TRASH).iterdir())
-        assert event_log.runs(instance) == []
+        assert run_logs.runs(instance) == []
         assert instance.fetch_materializations(table.key, limit=2).records
         check_release(house)

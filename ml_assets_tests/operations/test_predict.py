@@ -10,7 +10,14 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ml_assets.errors import NothingReleased, RowsRefused, SpecError, StorageError, WindowError
+from ml_assets.errors import (
+    NothingReleased,
+    RowsRefused,
+    SourceError,
+    SpecError,
+    StorageError,
+    WindowError,
+)
 from ml_assets.operations import predict as predict_module
 from ml_assets.operations.predict import Predictor, open_release
 from ml_assets.operations.rows import parse_rows
@@ -221,3 +228,11 @@ def test_a_damaged_model_is_not_used(released: World, flowers: Predictor, name: 
         file.write_bytes(whole)
         file.chmod(mode)
     assert open_release("irises", released.settings).release == flowers.release
+
+
+@pytest.mark.parametrize(
+    "text", ['{"load": 3,\n "load": 4}', '{"load": 3}\n{"load": 3, "load": 4}']
+)
+def test_a_row_with_a_key_twice_is_refused(text: str) -> None:
+    with pytest.raises((RowsRefused, SourceError), match="'load' stands twice"):
+        parse_rows(text.encode(), "rows.json")

@@ -49,7 +49,7 @@ def test_preparing_twice_is_safe_and_brings_dagster_yaml_up_to_date(settings: Se
     copied = settings.dagster_home / "dagster.yaml"
     copied.write_text("stale")
     home.prepare(settings)
-    assert copied.read_text() == (home.PROJECT / "dagster.yaml").read_text()
+    assert copied.read_text() == (home.PACKAGE / "dagster.yaml").read_text()
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, FORMAT - 1, FORMAT + 1, "5", None])

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from ml_assets.errors import ClusterAway, ClusterRefused
+from ml_assets.errors import ClusterAway, ClusterRefused, MlAssetsError
 from ml_assets.launch.kubernetes.connection import Connections, connect
 from ml_assets.launch.kubernetes.resources import (
     LOG_SILENCE_SECONDS,
@@ -45,6 +45,7 @@ _KUEUE = "kueue.x-k8s.io"
 _KUEUE_VERSIONS = ("v1beta2", "v1beta1")
 """From 0.15 on, and before."""
 _JOB_UID = "kueue.x-k8s.io/job-uid"
+_NODE_TYPES = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
 _BETWEEN_LOOKS = (0.2, 2.0)
 """Seconds between two looks at what is left of a deletion: the first, and the longest."""
 
@@ -87,6 +88,7 @@ class KubernetesApi:
         self._pause = pause
         self._allowed = False
         """To do all that is needed; False: it was not asked yet."""
+        self._nodes_are_shut = False
 
     def require_rights(self) -> None:
         """See ``rights.require_rights``; asked once.
@@ -150,6 +152,21 @@ class KubernetesApi:
     def pods(self, selector: str) -> list[PodState]:
         """The pods with these labels."""
         return [pod_state(item) for item in self.all_of("pods", selector).items]
+
+    def node_type(self, name: str) -> str | None:
+        """The instance type of a node; None: it has none, is gone, or we may not read nodes."""
+
+        def read(client: Any) -> Json:
+            return decoded(core(client).read_node(name, **RAW))
+
+        if self._nodes_are_shut:
+            return None
+        try:
+            labels = self.calls.once(f"read node {name}", read)["metadata"].get("labels") or {}
+        except MlAssetsError as error:  # it explains, and is no condition
+            self._nodes_are_shut = isinstance(error, ClusterRefused) and error.status == 403
+            return None
+        return next((labels[label] for label in _NODE_TYPES if label in labels), None)
 
     def delete(self, selector: str, within: float) -> None:
         """Delete the Jobs with these labels, their pods and Services, and wait until all are gone.

@@ -131,7 +131,7 @@ CAUSES: dict[str, Cause] = {
     "RegistryAway": Cause(
         "its image cannot be pulled, for the registry does not answer",
         "See that the nodes reach the registry, and run again.",
-        "unstarted",
+        "stop",
     ),
     "InvalidImageName": Cause(
         "the name of its image is none",
@@ -141,6 +141,11 @@ CAUSES: dict[str, Cause] = {
     "ErrImageNeverPull": Cause(
         "its image is not on the node, which may not pull it",
         "Put it there, or let the node pull it.",
+        "stop",
+    ),
+    "SignatureValidationFailed": Cause(
+        "its image has no signature that its node accepts",
+        "Sign it as the nodes' policy asks, or set ML_ASSETS_TRAINING_IMAGE to one that is.",
         "stop",
     ),
     "CreateContainerConfigError": Cause(
@@ -186,6 +191,10 @@ CAUSES: dict[str, Cause] = {
         "unstarted",
     ),
 }
+
+
+_LONGEST, _HEAD = 500, 120
+"""Characters of what somebody said: of all of it, and of its beginning."""
 
 
 @dataclass(frozen=True)
@@ -258,5 +267,6 @@ def signed(exit_code: int) -> int:
 
 
 def one_line(text: str) -> str:
-    """What somebody said, fit for a sentence."""
-    return " ".join(text.split())[:500]
+    """What somebody said, fit for a sentence. The end stays: errors have the cause there."""
+    said = " ".join(text.split())
+    return said if len(said) <= _LONGEST else f"{said[:_HEAD]} ... {said[_HEAD + 5 - _LONGEST :]}"

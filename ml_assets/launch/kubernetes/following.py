@@ -11,7 +11,7 @@ from typing import Any
 
 from ml_assets.errors import StoreAway, StoreRefuses
 from ml_assets.launch.attempts import Follower, Work
-from ml_assets.launch.events import append_warning
+from ml_assets.launch.events import append_places, append_warning
 from ml_assets.launch.kubernetes.api import KubernetesApi
 from ml_assets.launch.kubernetes.causes import Verdict
 from ml_assets.launch.kubernetes.logs import LogFollower
@@ -23,6 +23,7 @@ from ml_assets.launch.kubernetes.watch import JobWatch
 from ml_assets.launch.staging.mirror import SessionMirror
 from ml_assets.launch.standstill import Standstill
 from ml_assets.spec.events import Failed
+from ml_assets.spec.identity import Place
 from ml_assets.spec.program import EXIT_SAVED_AFTER_NOTICE
 
 _TURN_SECONDS = 0.5
@@ -86,6 +87,7 @@ class Following:
         self._waits = _PULL_SECONDS[0]
         self._pulls_at = float("-inf")
         self._said: set[str] = set()
+        self._placed = False
 
     def until_over(self) -> Over:
         """Pass on what it tells until it is over.
@@ -102,6 +104,7 @@ class Following:
                 pods = tuple(pod for pod in seen.pods if pod.job == self._order.name)
                 for pod in (pod for pod in pods if pod.index == 0 and pod.started):
                     log.follow(pod.name)
+                self._place(pods)
                 self._pull()
                 if (trouble := watch.trouble()) is not None:
                     self._warn("cluster", f"The training goes on; who follows it waits: {trouble}")
@@ -109,6 +112,26 @@ class Following:
                 if over is not None:
                     return over
                 watch.wait(_TURN_SECONDS)
+
+    def _place(self, pods: Sequence[PodState]) -> None:
+        """Say once where all of them run, and from which image."""
+        there = [pod for pod in pods if pod.started and pod.image and pod.index is not None]
+        if self._placed or len({pod.index for pod in there}) < self._order.world.nodes:
+            return
+        self._placed = True
+        types = {node: self._api.node_type(node) for node in {p.node for p in there} if node}
+        places = [
+            Place(
+                index=pod.index or 0,
+                pod=pod.name,
+                node=pod.node,
+                node_type=types.get(pod.node or ""),
+                image=pod.image,
+            )
+            for pod in sorted(there, key=lambda pod: pod.index or 0)
+        ]
+        append_places(self._folder, self._order.session, self._order.attempt, places)
+        self._follower.pass_on()
 
     def _over(self, job: JobState | None, pods: tuple[PodState, ...]) -> Over | None:
         if self._follower.told_to_stop():
@@ -171,11 +194,16 @@ class Following:
         self._follower.pass_on()
 
     def _say(self, waits: Stuck | Verdict) -> None:
-        """Each cause once; that a container is being made is nothing to speak of."""
+        """Each cause once, and every minute a registry that is away: nothing else tells of it.
+
+        That a container is being made is nothing to speak of.
+        """
         if waits.cause != "NotStarted":
             words = f": {waits.words}" if waits.words else ""
             name = f"{self._order.pipeline}: attempt {self._order.attempt}"
-            self._warn(waits.cause, f"{name} waits ({waits.cause}){words}")
+            minutes = int((self._clock() - self._began) // 60)
+            again = f", {minutes} min by now" if minutes and waits.cause == "RegistryAway" else ""
+            self._warn(waits.cause + again, f"{name} waits ({waits.cause}{again}){words}")
 
     def _warn(self, about: str, message: str) -> None:
         if about not in self._said:

@@ -15,9 +15,10 @@ from ml_assets.launch.kubernetes.states import Happening, JobState, PodState
 # quickly; a cause that comes and goes gets the time that it usually takes to go.
 PATIENCE: Mapping[str, float] = {
     "ImagePull": 20,  # kubelets pull again after ten seconds: one refusal may be a passing one
-    "RegistryAway": 300,
+    "RegistryAway": 1800,  # kubelets pull again by themselves, every five minutes at last
     "InvalidImageName": 0,
     "ErrImageNeverPull": 0,
+    "SignatureValidationFailed": 20,
     "CreateContainerConfigError": 20,
     "ContainerStart": 20,
     "VolumeMount": 300,
@@ -33,11 +34,31 @@ _BETWEEN_QUESTIONS = (1.0, 15.0)
 
 _PULLS = {"ErrImagePull", "ImagePullBackOff", "ErrRegistryUnavailable", "RegistryUnavailable"}
 _BACK_OFF = "Back-off pulling image"
+_TOLD = {
+    "InvalidImageName",
+    "ErrImageNeverPull",
+    "SignatureValidationFailed",
+    "CreateContainerConfigError",
+}
+"""Reasons that are causes of the table."""
 _STARTS = {"CreateContainerError", "RunContainerError", "StartError", "ContainerCannotRun"}
 _MOUNTS = {"FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox", "FailedMapVolume"}
+_QUOTED = re.compile(r'"[^"]*"')
+"""The image and addresses, in which any word may stand."""
 _DENIED = re.compile(
-    r"not ?found|manifest unknown|unauthorized|denied|forbidden|authentication required"
-    r"|does not exist|invalid reference|no match for platform|no such host",
+    # the registry has no such image: containerd, CRI-O, Docker
+    r"\bnot ?found\b|manifest unknown|name unknown|does not exist|\b404\b"
+    # or it is none that this node can run, or not what its digest says
+    r"|no match for platform|no image found in (?:image index|manifest list)"
+    r"|does not match provided manifest digest|unsupported (?:digest|media ?type|manifest)"
+    # we may not read it
+    r"|unauthorized|unauthenticated|\bdenied\b|forbidden|authentication required"
+    r"|no basic auth credentials|insufficient_scope|invalid username/password"
+    # its name is none
+    r"|invalid reference|parsing reference|invalid checksum digest"
+    # DNS knows no such host (what DNS does not answer may come back), or it is no registry of ours
+    r"|no such host|certificate signed by unknown authority|certificate is (?:not )?valid for"
+    r"|server gave HTTP response to HTTPS client",
     re.IGNORECASE,
 )
 """An answer that asking again does not change: of the registry, or of DNS about its name."""
@@ -113,8 +134,8 @@ class StartUp:
         stuck = stuck_on(job, pods, self._happenings, self._queue)
         if self._stuck is None or not _same(self._stuck, stuck):
             self._since = self._clock()
-        elif stuck.words.startswith(_BACK_OFF):
-            stuck = self._stuck  # it says less than the error before it
+        elif stuck.words.startswith(_BACK_OFF) and ": " not in stuck.words:
+            stuck = self._stuck  # before Kubernetes 1.32 it says less than the error before it
         self._stuck = stuck
         patience = self._room_seconds if stuck.cause in _OF_SPEC else PATIENCE.get(stuck.cause)
         if patience is None or self._clock() - self._since < patience:
@@ -180,10 +201,11 @@ def _of_container(pod: PodState) -> Stuck | None:
     if waiting is None:
         return None
     words = one_line(waiting.message)
-    if waiting.reason in {"InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError"}:
+    if waiting.reason in _TOLD:
         return Stuck(waiting.reason, words, pod)
     if waiting.reason in _PULLS:
-        return Stuck("ImagePull" if _DENIED.search(words) else "RegistryAway", words, pod)
+        final = _DENIED.search(_QUOTED.sub("", waiting.message))
+        return Stuck("ImagePull" if final else "RegistryAway", words, pod)
     return Stuck("ContainerStart", words, pod) if waiting.reason in _STARTS else None
 
 

@@ -115,6 +115,8 @@ class PodState:
     scheduled: datetime | None
     started: datetime | None
     """When its first container began to run."""
+    image: str = ""
+    """Of its first container, with its digest, as the runtime resolved it; empty: not yet."""
     deleted: datetime | None = None
     """When its deletion was asked for."""
     gone: bool = False
@@ -213,6 +215,7 @@ def pod_state(pod: Json) -> PodState:
         created=_time(meta.get("creationTimestamp")),
         scheduled=scheduled.since if scheduled else None,
         started=_started(status.get("containerStatuses") or ()),
+        image=_image(status.get("containerStatuses") or ()),
         deleted=_deleted(meta),
     )
 
@@ -282,6 +285,12 @@ def _started(containers: Sequence[Json]) -> datetime | None:
     began = [state.get("running") or state.get("terminated") or {} for state in states]
     times = [time for one in began if (time := _time(one.get("startedAt"))) is not None]
     return min(times, default=None)
+
+
+def _image(containers: Sequence[Json]) -> str:
+    """``imageID``: repository@sha256:..., which older runtimes write behind ``docker-pullable://``."""
+    found = next((one.get("imageID") or "" for one in containers), "")
+    return found.rpartition("://")[2]
 
 
 def _deleted(meta: Json) -> datetime | None:

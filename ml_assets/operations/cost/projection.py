@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fractions import Fraction
 
-from dagster._utils.schedules import cron_string_iterator
-
 from ml_assets.operations.cost.jobs import Job
 from ml_assets.operations.cost.money import added
+from ml_assets.operations.due_times import due_times
 from ml_assets.spec.cron import cron_expression
 from ml_assets.spec.pipeline import PipelineSpec
 
@@ -51,21 +50,11 @@ def projection(spec: PipelineSpec, jobs: Sequence[Job], now: datetime) -> Projec
     known = [cost for cost in costs if cost is not None]
     return Projection(
         cron=cron,
-        ticks=ticks(cron, declared.timezone or spec.partitions.timezone, now),
+        ticks=len(due_times(cron, declared.timezone or spec.partitions.timezone, now, now + YEAR)),
         runs=len(runs),
         node_time=sum(job.paid for run in runs for job in run) // len(runs),
         cost=sum(known, Fraction()) / len(known) if known else None,
     )
-
-
-def ticks(cron: str, timezone: str, now: datetime) -> int:
-    """How often a schedule is due in the year that begins now."""
-    count = 0
-    for due in cron_string_iterator(now.timestamp(), cron, timezone):
-        if due >= now + YEAR:
-            break
-        count += 1
-    return count
 
 
 def _runs(jobs: Sequence[Job]) -> list[list[Job]]:

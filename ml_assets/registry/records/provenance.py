@@ -3,7 +3,7 @@
 from pydantic import ValidationError
 
 from ml_assets.errors import EvidenceError
-from ml_assets.registry.records.run_record import RunRecord
+from ml_assets.registry.records.run_record import RunRecord, contradiction
 from ml_assets.spec.certificate import Provenance
 from ml_assets.spec.records import Evidence, StageRecord
 from ml_assets.storage.layout import Address, read_record
@@ -43,6 +43,9 @@ def provenance_of(
             f"{pipeline}: there is no telling what model {evidence.model[:12]} was made from:"
             f" {'; '.join(wrong)}. Make the evaluation report and its gates again."
         )
+    said = "it names no program" if run.program is None else contradiction(run)
+    if run.program is None or said:
+        raise EvidenceError(f"{pipeline}: the run record of its training does not hold: {said}.")
     init = [i.version for i in run.inputs if i.key == "init_from"]
     return Provenance(
         training_set=data.data_version,
@@ -53,6 +56,8 @@ def provenance_of(
         lock=run.environment.lock,
         spec=run.config_digest,
         reproduces=run.reproduces,
+        program=run.program,
+        nodes=run.nodes,
         baseline=report.attributes.get("baseline"),
     )
 

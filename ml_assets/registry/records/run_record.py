@@ -8,9 +8,8 @@ import json
 import os
 import platform
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,6 +19,14 @@ import ml_assets
 from ml_assets.spec.base import Digest, Frozen, unset
 from ml_assets.spec.canonical import digest_of
 from ml_assets.spec.events import Lost
+from ml_assets.spec.identity import (
+    Machine,
+    Node,
+    Program,
+    all_versions,
+    difference,
+    machine_here,
+)
 from ml_assets.spec.program import World
 from ml_assets.spec.records import InputVersion, StageRecord, Time
 from ml_assets.storage.layout import Address
@@ -52,18 +59,8 @@ class Code(Frozen):
     """Of every source file of the package: says the same without git."""
 
 
-class Machine(Frozen):
-    system: str
-    machine: str
-    cpu: str
-    cores: int
-    memory_bytes: int | None
-    gpus: tuple[str, ...] = Field(strict=False)
-    gpu_driver: str | None
-
-
 class Environment(Frozen):
-    """What the code ran in."""
+    """What the process ran in that made the data ready, asked for the training and judged it."""
 
     code: Code
     lock: Digest | None
@@ -98,6 +95,10 @@ class RunRecord(Frozen):
     config_digest: Digest
     seed: int
     world: World | None
+    program: Program | None = Field(default=None, exclude_if=unset)
+    """That trains; None: the record is of an evaluation."""
+    nodes: tuple[Node, ...] = Field(default=(), strict=False, exclude_if=unset)
+    """What the training itself ran, and on what, as each node said at the beginning."""
     inputs: tuple[RunInput, ...] = Field(strict=False)
     outputs: dict[str, str]
     """Name -> digest: the model, the weights, the report, the training set, ..."""
@@ -111,13 +112,13 @@ class RunRecord(Frozen):
 
 def environment() -> Environment:
     """What this process runs in. It asks git, and reads a few files; nothing is imported."""
-    lock, packages = _PROJECT / "requirements.lock", _packages()
+    lock, packages = _PROJECT / "requirements.lock", all_versions()
     return Environment(
         code=_code(packages.get("ml_assets", "unknown")),
         lock=_sha256(lock.read_bytes()) if lock.is_file() else None,
         python=f"{platform.python_implementation()} {platform.python_version()}",
         packages=packages,
-        machine=_machine(),
+        machine=machine_here(),
     )
 
 
@@ -134,6 +135,7 @@ def run_record(
     metrics: Mapping[str, float],
     world: World | None = None,
     salt: str | None = None,
+    program: Program | None = None,
 ) -> RunRecord:
     """Put a record together.
 
@@ -142,10 +144,11 @@ def run_record(
         config: the pipeline's spec, resolved.
         inputs: what was read, from ``run_input``.
         outputs: name -> digest of what was made.
+        program: that trains.
     """
     plain = config.model_dump(mode="json")
     return RunRecord(
-        reproduces=_reproduces(found, plain, seed, inputs),
+        reproduces=_reproduces(found, program, plain, seed, inputs),
         pipeline=pipeline,
         session=session,
         run=run,
@@ -154,6 +157,7 @@ def run_record(
         config_digest=digest_of(plain),
         seed=seed,
         world=world,
+        program=program,
         inputs=tuple(inputs),
         outputs=dict(outputs),
         metrics=dict(metrics),
@@ -169,17 +173,31 @@ def contradiction(record: RunRecord) -> str:
     seed = record.config.get("training", {}).get("seed")
     if seed != record.seed:
         return f"its seed is {record.seed}, its config says training.seed {seed}"
-    asked = _reproduces(record.environment, record.config, record.seed, record.inputs)
+    asked = _reproduces(
+        record.environment, record.program, record.config, record.seed, record.inputs
+    )
     if asked != record.reproduces:
         return "its code, lock, inputs or seed are not what it names itself by (reproduces)"
+    other = [node.program for node in record.nodes if _is_other(node.program, record.program)]
+    if other:
+        return f"a node ran the program {other[0]}, and it is of {record.program}"
     return ""
 
 
+def _is_other(ran: Program, asked: Program | None) -> bool:
+    return asked is not None and bool(difference(asked, ran))
+
+
 def _reproduces(
-    found: Environment, config: Mapping[str, Any], seed: int, inputs: Sequence[RunInput]
+    found: Environment,
+    program: Program | None,
+    config: Mapping[str, Any],
+    seed: int,
+    inputs: Sequence[RunInput],
 ) -> str:
     asked = {
         "code": found.code.sources,
+        **({"program": program.digest} if program else {}),
         "lock": found.lock,
         "config": config,
         "seed": seed,
@@ -204,6 +222,10 @@ def run_input(record: StageRecord, commit: str) -> RunInput:
 def run_tags(record: RunRecord) -> dict[str, str]:
     """The record's handles as flat tags, to search MLflow by; the record itself is an artifact."""
     found = record.environment
+    versions, machine = found.packages, found.machine
+    if record.nodes:  # where it trained, which is not always here
+        versions, machine = record.nodes[0].versions, record.nodes[0].machine
+    places = [node.place for node in record.nodes if node.place]
     tags = {
         "ml_assets.session": record.session,
         "ml_assets.pipeline": record.pipeline,
@@ -214,17 +236,23 @@ def run_tags(record: RunRecord) -> dict[str, str]:
         "code.sha": found.code.git_sha or "none",
         "code.dirty": "unknown" if found.code.dirty is None else str(found.code.dirty).lower(),
         "env.lock": found.lock or "none",
-        "env.python": found.python,
-        "env.system": f"{found.machine.system} {found.machine.machine}",
-        "env.cpu": f"{found.machine.cores} x {found.machine.cpu}",
-        "env.gpus": ", ".join(found.machine.gpus) or "none",
+        "env.python": versions.get("python", found.python),
+        "env.system": f"{machine.system} {machine.machine}",
+        "env.cpu": f"{machine.cores} x {machine.cpu}",
+        "env.gpus": ", ".join(machine.gpus) or "none",
         "config.digest": record.config_digest,
         "seed": str(record.seed),
         "data.commit": ", ".join(sorted({i.commit for i in record.inputs if i.commit})),
     }
     tags |= {f"data.{i.key}{_in(i.partition)}": i.version for i in record.inputs}
     tags |= {f"output.{name}": digest for name, digest in record.outputs.items()}
-    tags |= {f"env.{n}": found.packages[n] for n in MAIN_PACKAGES if n in found.packages}
+    if record.program:
+        tags["code.program"] = record.program.digest
+    if places:
+        tags["env.image"] = _all(place.image for place in places)
+        tags["env.node_type"] = _all(place.node_type for place in places) or "not told"
+    known = {**found.packages, **versions}
+    tags |= {f"env.{n}": known[n] for n in MAIN_PACKAGES if n in known}
     return tags
 
 
@@ -235,6 +263,10 @@ def record_bytes(record: RunRecord) -> bytes:
     """
     plain = record.model_dump(mode="json")
     return json.dumps(plain, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+
+
+def _all(told: Iterable[str | None]) -> str:
+    return ", ".join(sorted({one for one in told if one}))
 
 
 def _in(partition: str | None) -> str:
@@ -285,44 +317,6 @@ def _git(*arguments: str) -> bytes | None:
 def _sources() -> str:
     files = sorted(_PACKAGE.rglob("*.py"))
     return digest_of({f.relative_to(_PACKAGE).as_posix(): _sha256(f.read_bytes()) for f in files})
-
-
-def _packages() -> dict[str, str]:
-    told = [distribution.metadata for distribution in distributions()]  # each is parsed anew
-    found = {one["Name"]: one["Version"] for one in told if one["Name"]}
-    return dict(sorted(found.items(), key=lambda item: item[0].lower()))
-
-
-def _machine() -> Machine:
-    gpus = sorted(Path("/proc/driver/nvidia/gpus").glob("*/information"))
-    driver = Path("/proc/driver/nvidia/version")
-    return Machine(
-        system=platform.platform(),
-        machine=platform.machine(),
-        cpu=_field(Path("/proc/cpuinfo"), "model name") or platform.processor() or "unknown",
-        cores=os.cpu_count() or 1,
-        memory_bytes=_memory(),
-        gpus=tuple(_field(gpu, "Model") or "unknown" for gpu in gpus),
-        gpu_driver=driver.read_text().splitlines()[0] if driver.is_file() else None,
-    )
-
-
-def _memory() -> int | None:
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (ValueError, OSError):
-        return None
-
-
-def _field(file: Path, name: str) -> str | None:
-    """The first ``name : value`` of a file of the kernel's."""
-    if not file.is_file():
-        return None
-    for line in file.read_text().splitlines():
-        key, found, value = line.partition(":")
-        if found and key.strip() == name:
-            return value.strip()
-    return None
 
 
 def _size(file: Path) -> int:

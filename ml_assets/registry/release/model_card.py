@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from ml_assets.pictures.picture import plain_markdown as _plain
 from ml_assets.spec.certificate import Certificate
+from ml_assets.spec.identity import Node
 from ml_assets.spec.program import ModelManifest
 
 _SHOWN = 40
@@ -80,6 +81,8 @@ def _made_from(certificate: Certificate) -> list[str]:
             for i in found.inputs
         ),
         ("weights that training began with", found.init or "fresh ones"),
+        ("training program", str(found.program)),
+        *((f"node {i} of the training", _node(node)) for i, node in enumerate(found.nodes)),
         ("sources", found.sources),
         ("git commit", found.git_sha or "none"),
         ("requirements.lock", found.lock or "none"),
@@ -93,6 +96,14 @@ def _made_from(certificate: Certificate) -> list[str]:
         "|---|---|",
         *(f"| {_plain(a)} | {_plain(b)} |" for a, b in rows),
     ]
+
+
+def _node(node: Node) -> str:
+    told = [*(f"{name} {version}" for name, version in node.versions.items())]
+    told += [*node.machine.devices]
+    if node.place:
+        told += [node.place.image, node.place.node_type or ""]
+    return ", ".join(filter(None, told))
 
 
 def _number(value: float | None) -> str:

@@ -6,6 +6,7 @@ from ml_assets.assets.graph import PipelineGraph
 from ml_assets.registry.records.run_history import Made
 from ml_assets.registry.records.run_record import MAIN_PACKAGES, Environment, RunRecord
 from ml_assets.runs.prove.claim import address_of
+from ml_assets.spec.identity import difference, part_of, program_here
 
 
 def package_differences(records: Sequence[RunRecord], now: Environment) -> list[str]:
@@ -48,14 +49,20 @@ def package_notes(record: RunRecord, now: Environment) -> list[str]:
     ]
     if then.python != now.python:
         moved.append(f"{now.python}, {then.python} then")
-    if then.machine.cpu != now.machine.cpu:
-        moved.append(f"CPU {now.machine.cpu}, {then.machine.cpu} then")
     return moved
 
 
-def off_cpu(record: RunRecord, now: Environment) -> bool:
-    """Whether the training ran, or runs now, where a GPU is: bits may differ there."""
-    return bool(record.environment.machine.gpus or now.machine.gpus)
+def other_devices(then: RunRecord, now: RunRecord) -> str:
+    """Why the bits of two trainings need not be equal; empty: they have to be."""
+    was, found = (_devices(record) for record in (then, now))
+    if was != found:
+        return f"another kind of device ({found}, {was} then)"
+    gpus = any(node.machine.gpus for node in now.nodes)
+    return f"on a GPU ({found}), where sums are added in any order" if gpus else ""
+
+
+def _devices(record: RunRecord) -> str:
+    return ", ".join(sorted({device for node in record.nodes for device in node.machine.devices}))
 
 
 def _package(record: RunRecord, now: Environment) -> Iterator[str]:
@@ -64,8 +71,16 @@ def _package(record: RunRecord, now: Environment) -> Iterator[str]:
         yield (
             f"the sources of ml_assets: {_code(now)}, {_code(then)} then. {_checkout(record, now)}"
         )
+    program = record.program
+    said = difference(program, program_here(part_of("train", _family(record)))) if program else ""
+    if said:
+        yield f"the training program: {said}"
     if then.lock != now.lock:
         yield (f"requirements.lock: {(now.lock or 'none')[:12]}, {(then.lock or 'none')[:12]} then")
+
+
+def _family(record: RunRecord) -> str:
+    return record.config["model"]["family"]
 
 
 def _code(environment: Environment) -> str:

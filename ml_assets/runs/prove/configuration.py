@@ -19,8 +19,6 @@ def configuration(
     record: RunRecord,
     data: StageRecord,
     objects: LocalObjects,
-    *,
-    same_code: bool,
 ) -> Verdict:
     """The verdict on what was asked for: spec, seed, data, initial weights.
 
@@ -28,7 +26,6 @@ def configuration(
         graph: by the record's spec.
         data: the training set's record.
         objects: where the session's own request is, if it is kept.
-        same_code: a session's name covers the program's code, so only then can it be compared.
     """
     asset = f"{graph.name}/configuration"
     said = contradiction(record)
@@ -37,10 +34,16 @@ def configuration(
     begin = next((i for i in record.inputs if i.key == INIT_FROM), None)
     init = Ref(uri=begin.path, digest=begin.version) if begin else None
     job = TrainJob(
-        graph.name, graph.spec.model, graph.spec.training, data_ref(data), record.salt, init
+        graph.name,
+        graph.spec.model,
+        graph.spec.training,
+        data_ref(data),
+        record.salt,
+        init,
+        program=record.program,
     )
     session = train_session(job)
-    if not same_code or session == record.session:
+    if session == record.session:
         return Verdict(asset, "equal", f"seed {record.seed}")
     said = _other_request(graph, record, objects) or (
         "its model, training (the seed too), training set or initial weights are not what the"

@@ -22,11 +22,13 @@ from ml_assets.operations.reproduction import Verdict, decision_difference, metr
 from ml_assets.planning.selection import Selection, gate_keys, leak_keys
 from ml_assets.registry.ledger.chain import read
 from ml_assets.registry.ledger.stages import latest_decision
+from ml_assets.registry.records.provenance import RUN_FILE
 from ml_assets.registry.records.run_history import Made
 from ml_assets.registry.records.run_record import RunRecord
 from ml_assets.runs.execute import Tell, execute
 from ml_assets.runs.prove.claim import Claim, address_of
 from ml_assets.runs.prove.clean_home import CleanHome
+from ml_assets.runs.prove.code import other_devices
 from ml_assets.runs.prove.data import differing_rows
 from ml_assets.spec.events import Failed
 from ml_assets.spec.records import REPORT_FILE, EvaluationReport, StageRecord
@@ -48,7 +50,6 @@ class ModelWalk:
     judging_defs: dg.Definitions
     home: CleanHome
     tell: Tell
-    off_cpu: bool
 
     def verdicts(self, claim: Claim) -> Iterator[Verdict]:
         """A verdict for each asset, as far as the claim went; the caller stops where one differs.
@@ -62,7 +63,7 @@ class ModelWalk:
         if claim.training and claim.training_set:
             yield self._training(claim.training, claim.training_set, claim.model)
         if claim.report:
-            yield self._report(claim.report)
+            yield self._report(claim.report, claim.training)
             if claim.decision:
                 yield self._decision(claim)
 
@@ -117,8 +118,16 @@ class ModelWalk:
         if now.data_version == model.record.data_version:
             return Verdict(key, "equal", "")
         was = model.record.attributes["metrics"]
-        outcome, said = metric_outcome(was, now.attributes["metrics"], off_cpu=self.off_cpu)
+        outcome, said = metric_outcome(was, now.attributes["metrics"], self._excuse(training))
         return Verdict(key, outcome, said, 1, model.record.data_version, now.data_version)
+
+    def _excuse(self, training: RunRecord | None) -> str:
+        """Why other bits are no difference; empty: they are."""
+        if training is None:
+            return ""
+        store, path = self.home.store, Address(self.graph.name, "trained_model").file(RUN_FILE)
+        made = RunRecord.model_validate_json(store.read_bytes(store.resolve(MAIN), path))
+        return other_devices(training, made)
 
     def _failure(self, objects: LocalObjects, training: RunRecord, data: StageRecord) -> str | None:
         """How a training without a result ended; None where nothing says that it would again."""
@@ -136,7 +145,7 @@ class ModelWalk:
 
     # --- report and decision --------------------------------------------------------------------
 
-    def _report(self, made: Made) -> Verdict:
+    def _report(self, made: Made, training: RunRecord | None) -> Verdict:
         key, inputs = made.record.key, made.record.inputs
         base = next(i.commit for i in inputs if i.key == f"{self.graph.name}/trained_model")
         self.home.bring_ledger(self.graph.name, base or made.commit)
@@ -154,7 +163,7 @@ class ModelWalk:
         was, found = made.record.attributes["metrics"], now.attributes["metrics"]
         if was == found:
             return Verdict(key, "differs", self._other_fields(made, now), 1, *versions)
-        outcome, said = metric_outcome(was, found, off_cpu=self.off_cpu)
+        outcome, said = metric_outcome(was, found, self._excuse(training))
         return Verdict(key, outcome, said, 1, *versions)
 
     def _other_fields(self, made: Made, now: StageRecord) -> str:

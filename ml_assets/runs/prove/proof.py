@@ -20,7 +20,6 @@ from ml_assets.runs.execute import Tell
 from ml_assets.runs.prove.claim import Claim, Claims, in_order
 from ml_assets.runs.prove.clean_home import clean_home
 from ml_assets.runs.prove.code import (
-    off_cpu,
     package_differences,
     package_notes,
     stage_differences,
@@ -96,12 +95,12 @@ class Proof:
                 return
 
     def _walk(self) -> Iterator[Verdict]:
-        claim, package = self.claim, self._package()
-        self._require(package)
+        claim = self.claim
+        self._require(self._package())
         if claim.training and claim.training_set:
             objects = open_objects(self.settings.objects, self.settings.cache)
             data = claim.training_set.record
-            yield configuration(self.graph, claim.training, data, objects, same_code=not package)
+            yield configuration(self.graph, claim.training, data, objects)
         self._require(self._stages())
         with clean_home(self.settings, self.asked.keep) as home:
             defs = _definitions(self.graph, home.settings)
@@ -116,7 +115,6 @@ class Proof:
                 judging,
                 home,
                 self.tell,
-                off_cpu=bool(claim.training and off_cpu(claim.training, self._now)),
             ).verdicts(claim)
 
     def _package(self) -> list[str]:

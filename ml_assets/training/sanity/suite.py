@@ -44,7 +44,7 @@ def sanity(request: SanityRequest, events: EventWriter) -> None:
     if isinstance(request.model, LightGbm):
         raise BadRequest("Boosted trees have no sanity checks: there is nothing to ask for.")
     torch.set_num_threads(request.world.threads)
-    torch.use_deterministic_algorithms(True)
+    torch.set_deterministic_debug_mode("error")
     checks = examine(admit(request))
     result = SanityResult(
         session=request.session,

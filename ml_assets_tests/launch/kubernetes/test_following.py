@@ -16,7 +16,7 @@ from ml_assets.spec.heartbeat import Heartbeat
 from ml_assets.spec.program import World
 from ml_assets.spec.staging import REQUEST, Beats, attempt_of, beats_name
 from ml_assets.storage.s3 import client
-from ml_assets_tests.launch.kubernetes.stage import ONE_NODE, URI, Stage
+from ml_assets_tests.launch.kubernetes.stage import IMAGE, ONE_NODE, URI, Stage
 from ml_assets_tests.launch.test_standstill import BEGAN
 from ml_assets_tests.storage.s3_server import s3_server
 
@@ -36,7 +36,7 @@ def followed(tmp_path, cluster, monkeypatch):
 class Followed:
     """Follows by a clock that the test moves, between two looks at the cluster."""
 
-    def __init__(self, stage):
+    def __init__(self, stage, *, suspended=True):
         self.store, self.now, self.events = stage.store, 0.0, []
         objects = stage.objects
         self.place = objects.place.at(attempt_of(SESSION, 1))
@@ -57,7 +57,7 @@ class Followed:
             grace_seconds=1,
         )
         job = job_manifest(order, stage.settings)
-        job["spec"]["suspend"] = True
+        job["spec"]["suspend"] = suspended
         api = stage.api()
         api.create_job(job)
         work = Work("demo", "train", folder, World(), _no_other, lambda: None, ONE_NODE)
@@ -121,3 +121,24 @@ def test_a_store_that_is_away_is_no_standstill_nor_is_what_comes_late_after_it(f
     assert over.noticed is not None and "last heard of: rank 0 at step 2" in over.noticed
     (warning,) = [e.message for e in followed.events if "store" in str(e)]
     assert "The object store is away; the training goes on" in warning
+
+
+def test_a_registry_that_is_away_is_told_of_every_minute(tmp_path, cluster, monkeypatch):
+    cluster.server.images.failing[IMAGE] = "dial tcp 10.0.0.1:443: i/o timeout"
+    with s3_server(monkeypatch) as store:
+        followed = Followed(Stage(tmp_path / "home", cluster, store).furnish(), suspended=False)
+
+        def told():
+            return [e.message for e in followed.events if "RegistryAway" in str(e)]
+
+        def turns():
+            while not told():
+                yield followed.after(0)
+            for _ in range(8):
+                yield followed.after(15)
+
+        followed.until_over(turns())
+    waits = ["waits (RegistryAway)", "waits (RegistryAway, 1 min by now)"]
+    assert [text in one for text, one in zip(waits, told(), strict=False)] == [True, True]
+    assert len(told()) in (2, 3)
+    assert "i/o timeout" in told()[1]

@@ -14,6 +14,10 @@ from ml_assets_tests.launch.kubernetes.objects import (
 )
 
 HOUR = 3600.0
+IMAGE = "registry.internal.example:5000/team-forbidden/training-of-models@sha256:" + "5" * 64
+PULL = f'failed to pull and unpack image "{IMAGE}": failed to resolve reference "{IMAGE}": '
+HEAD = f'{PULL}failed to do request: Head "https://{IMAGE}": '
+BACK_OFF = f'Back-off pulling image "{IMAGE}": ErrImagePull: '
 QUEUE = (("kueue.x-k8s.io/queue-name", "flights"),)
 
 
@@ -86,6 +90,7 @@ def test_once_all_pods_run_there_is_nothing_to_wait_for(start_up):
         ("ErrImagePull", "pull access denied, repository does not exist", "ImagePull"),
         ("ErrImagePull", "401 Unauthorized", "ImagePull"),
         ("ErrImagePull", "dial tcp: lookup registry.exmaple: no such host", "ImagePull"),
+        ("SignatureValidationFailed", "Source image rejected", "SignatureValidationFailed"),
         ("InvalidImageName", "couldn't parse image name", "InvalidImageName"),
         ("ErrImageNeverPull", "Container image is not present", "ErrImageNeverPull"),
         ("CreateContainerConfigError", 'secret "keys" not found', "CreateContainerConfigError"),
@@ -102,11 +107,68 @@ def test_what_only_a_person_can_mend_is_told_within_half_a_minute(
     assert words in found.report("attempt 1")
 
 
-def test_a_registry_that_does_not_answer_gets_longer_and_another_try(start_up, clock):
-    pods = [pending(0, waiting("ErrImagePull", "dial tcp 10.0.0.1:443: i/o timeout"))]
+@pytest.mark.parametrize(
+    "words",
+    [
+        f"{PULL}{IMAGE}: not found",
+        f"{HEAD}dial tcp: lookup registry.internal.example on 10.96.0.10:53: no such host",
+        f"{PULL}pull access denied, repository does not exist or may require authorization:"
+        " server message: insufficient_scope: authorization failed",
+        f"{PULL}unexpected status from HEAD request to https://{IMAGE}: 403 Forbidden",
+        f"{PULL}failed to authorize: failed to fetch oauth token: unexpected status: 401"
+        " Unauthorized",
+        f'failed to pull and unpack image "{IMAGE}": no match for platform in manifest: not found',
+        f"{HEAD}http: server gave HTTP response to HTTPS client",
+        # CRI-O
+        f'initializing source docker://{IMAGE}: reading manifest sha256:5 in "{IMAGE}": manifest'
+        " unknown",
+        f"initializing source docker://{IMAGE}: pinging container registry: Get"
+        ' "https://registry.internal.example/v2/": dial tcp: lookup registry.internal.example: no'
+        " such host",
+        f"copying system image from manifest list: Manifest does not match provided manifest digest"
+        f" sha256:{'5' * 64}",
+        f"choosing image instance: no image found in image index for architecture arm64 ({IMAGE})",
+    ],
+)
+@pytest.mark.parametrize("reason", ["ErrImagePull", "ImagePullBackOff"])
+def test_what_a_registry_refuses_is_final_however_long_its_words_are(
+    start_up, clock, reason, words
+):
+    said = BACK_OFF + words if reason == "ImagePullBackOff" else words
+    pods = [pending(0, waiting(reason, said))]
     found, seconds = ended_after(start_up(), clock, a_job(parallelism=1), pods)
-    assert (found.cause, found.then, found.kind) == ("RegistryAway", "unstarted", "start")
-    assert seconds == PATIENCE["RegistryAway"]
+    assert (found.cause, found.then) == ("ImagePull", "stop")
+    assert seconds <= 30
+    assert found.words.endswith(words[-60:]), "the cause is at the end"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "dial tcp 10.0.0.1:443: i/o timeout",
+        "dial tcp 10.0.0.1:443: connect: connection refused",
+        "dial tcp: lookup registry.internal.example on 10.96.0.10:53: server misbehaving",
+        "dial tcp: lookup registry.internal.example: Temporary failure in name resolution",
+        "dial tcp: lookup registry.internal.example: Try again",
+        "unexpected status from HEAD request: 503 Service Unavailable",
+        "429 Too Many Requests - Server message: toomanyrequests: You have reached your limit",
+        "pull QPS exceeded",
+    ],
+)
+def test_a_registry_that_does_not_answer_is_waited_for(start_up, clock, words):
+    pods = [pending(0, waiting("ErrImagePull", HEAD + words))]
+    found, seconds = ended_after(start_up(), clock, a_job(parallelism=1), pods)
+    assert (found.cause, found.then) == ("RegistryAway", "stop")
+    assert seconds == PATIENCE["RegistryAway"] == 1800
+
+
+def test_a_refusal_after_a_registry_was_away_is_told_as_such(start_up, clock):
+    start, job = start_up(), a_job(parallelism=1)
+    start.look(job, [pending(0, waiting("ErrImagePull", HEAD + "i/o timeout"))])
+    clock.now = 60
+    refused = [pending(0, waiting("ImagePullBackOff", f"{BACK_OFF}{PULL}{IMAGE}: not found"))]
+    found, _ = ended_after(start, clock, job, refused)
+    assert found.cause == "ImagePull"
 
 
 def test_a_back_off_does_not_hide_the_error_before_it(start_up, clock):

@@ -10,7 +10,7 @@ import yaml
 from ml_assets.operations.cost.estimate import LAST, estimate, estimated, planned_steps
 from ml_assets.operations.cost.jobs import Job, Use
 from ml_assets.operations.cost.money import HOUR, in_words
-from ml_assets.operations.cost.projection import projection, ticks
+from ml_assets.operations.cost.projection import projection
 from ml_assets.operations.cost.split import split_session
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.usage import AttemptUsage, Held, Mark
@@ -116,15 +116,6 @@ def test_a_year_of_a_schedule_is_its_ticks_times_the_mean_cost_of_a_run(spec):
     assert in_words(found.a_year) == "10.40"
     assert projection(spec, jobs, BEGIN) is None, "nothing is declared"
     assert projection(weekly(spec), [jobs[3]], BEGIN) is None, "nothing has trained"
-
-
-def test_a_year_has_as_many_ticks_as_its_calendar():
-    assert ticks("0 6 * * *", "UTC", BEGIN) == 365
-    assert ticks("0 6 * * 1", "UTC", BEGIN) == 53, "it begins and ends with a Monday"
-    assert ticks("30 2 * * *", "Europe/Berlin", BEGIN) == 365, "summer time moves none away"
-    assert ticks("0 0 1 * *", "UTC", BEGIN) == 12
-    assert ticks("0 0 29 2 *", "UTC", BEGIN) == 0, "2026 has no such day"
-    assert ticks("0 * * * *", "UTC", BEGIN) == 365 * 24
 
 
 def test_hours_of_machines_are_counted_in_whole_microseconds():

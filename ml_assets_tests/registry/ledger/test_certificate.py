@@ -16,11 +16,13 @@ from ml_assets.registry.ledger.chain import append, path_of, read, record_decisi
 from ml_assets.registry.release.loading import certificate_of
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.certificate import PAYLOAD_TYPE, Provenance
+from ml_assets.spec.identity import Machine, Node, Place, Program
 from ml_assets.spec.records import InputVersion, LedgerEntry
 from ml_assets.storage.signing import Keys
 from ml_assets_tests.registry.conftest import PIPELINE, A, B, decision, evidence, gate
 
 OURS, THEIRS = (Keys.of(base64.b64encode(bytes([n]) * 32).decode()) for n in (1, 2))
+PROGRAM = Program(sources="88" * 32, versions={"torch": "2.13.0"})
 PROVENANCE = Provenance(
     training_set="22" * 32,
     inputs=(
@@ -32,6 +34,23 @@ PROVENANCE = Provenance(
     lock="55" * 32,
     spec="66" * 32,
     reproduces="77" * 32,
+    program=PROGRAM,
+    nodes=(
+        Node(
+            program=PROGRAM,
+            versions={"python": "CPython 3.11.2", "torch": "2.13.0+cu126"},
+            machine=Machine(
+                system="Linux",
+                machine="x86_64",
+                cpu="a CPU",
+                cores=8,
+                memory_bytes=None,
+                gpus=("NVIDIA H100",),
+                gpu_driver=None,
+            ),
+            place=Place(index=0, pod="p-0", node="n", node_type="a3", image="r/t@sha256:5"),
+        ),
+    ),
 )
 
 

@@ -250,6 +250,7 @@ def with_seed(record: RunRecord, seed: int) -> RunRecord:
     )
     asked = {
         "code": changed.environment.code.sources,
+        "program": changed.program.digest if changed.program else None,
         "lock": changed.environment.lock,
         "config": config,
         "seed": seed,

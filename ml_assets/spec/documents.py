@@ -1,0 +1,180 @@
+"""The one way to read YAML and JSON that people write: nothing in it is silently lost.
+
+A key that stands twice would leave the last one, and a document may be made to hurt its reader:
+anchors that multiply, nesting that ends the process. Both are an error with its line, found in one
+pass over the text's events, before any value is made.
+"""
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+MAX_DEPTH = 100
+MAX_VALUES = 100_000
+"""Written out, every alias in full: a spec of two thousand columns has a fifth of it."""
+_JSON_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]:\n]')
+YAML_LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class DocumentError(ValueError):
+    """A document that is not read, and the line that shows why."""
+
+    def __init__(self, line: int, rule: str, remedy: str) -> None:
+        super().__init__(f"line {line}: {rule}; {remedy}")
+        self.line, self.rule, self.remedy = line, rule, remedy
+
+
+class RepeatedKey(DocumentError):
+    """A key stands twice; the last one would have won."""
+
+
+def read_yaml(text: str) -> Any:
+    """The values of a YAML document, by a safe loader: no tag makes anything but plain values.
+
+    Raises:
+        DocumentError: it is no YAML, or has a key twice, or holds too much.
+    """
+    try:
+        _hold_to_rules(text)
+        loader = YAML_LOADER(text)
+        try:
+            return loader.get_single_data()
+        finally:
+            loader.dispose()
+    except yaml.YAMLError as error:
+        raise _no_yaml(error) from error
+
+
+def read_json(text: str | bytes) -> Any:
+    """The values of a JSON document.
+
+    Raises:
+        DocumentError: it is no JSON, or has a key twice, or is nested too deeply.
+    """
+    try:
+        return json.loads(text, object_pairs_hook=_unique)
+    except json.JSONDecodeError as error:
+        raise DocumentError(error.lineno, error.msg, f"look at column {error.colno}") from error
+    except UnicodeDecodeError as error:
+        raise DocumentError(1, "it is no UTF-8 text", "save it as UTF-8") from error
+    except RecursionError as error:
+        raise _too_deep(1) from error
+    except _Twice as twice:
+        lines = text.decode(json.detect_encoding(text)) if isinstance(text, bytes) else text
+        raise _first_repeated(lines) from twice
+
+
+@dataclass
+class _Open:
+    """A mapping or a sequence of YAML that has not ended."""
+
+    anchor: str | None
+    keys: dict[str, int] | None
+    """Key -> line, of a mapping."""
+    values: int = 1
+    awaits_value: bool = False
+
+    def takes(self, size: int) -> None:
+        self.values += size
+        self.awaits_value = not self.awaits_value
+
+
+@dataclass
+class _Rules:
+    """What is known of a document while its events go by."""
+
+    open: list[_Open] = field(default_factory=lambda: [_Open(None, None)])
+    sizes: dict[str, int] = field(default_factory=dict[str, int])
+    """Anchor -> how many values stand for it."""
+
+    def meet(self, event: yaml.Event) -> None:
+        line = event.start_mark.line + 1
+        if isinstance(event, yaml.MappingStartEvent | yaml.SequenceStartEvent):
+            keys = {} if isinstance(event, yaml.MappingStartEvent) else None
+            self.open.append(_Open(event.anchor, keys))
+            if len(self.open) > MAX_DEPTH:
+                raise _too_deep(line)
+        elif isinstance(event, yaml.MappingEndEvent | yaml.SequenceEndEvent):
+            ended = self.open.pop()
+            self._add(ended.values, ended.anchor, line)
+        elif isinstance(event, yaml.AliasEvent):
+            if event.anchor not in self.sizes:
+                raise DocumentError(line, f"*{event.anchor} stands within itself", "write it out")
+            self._add(self.sizes[event.anchor], None, line)
+        elif isinstance(event, yaml.ScalarEvent):
+            self._key(event.value, line)
+            self._add(1, event.anchor, line)
+
+    def _key(self, name: str, line: int) -> None:
+        inner = self.open[-1]
+        if inner.keys is None or inner.awaits_value:
+            return
+        if name in inner.keys:
+            raise _repeated(name, inner.keys[name], line)
+        inner.keys[name] = line
+
+    def _add(self, size: int, anchor: str | None, line: int) -> None:
+        if anchor is not None:
+            self.sizes[anchor] = size
+        self.open[-1].takes(size)
+        if sum(one.values for one in self.open) > MAX_VALUES:
+            rule = f"with every alias in full it holds more than {MAX_VALUES:,} values"
+            raise DocumentError(line, rule, "write it without anchors, or shorter")
+
+
+def _hold_to_rules(text: str) -> None:
+    rules = _Rules()
+    for event in yaml.parse(text, YAML_LOADER):
+        rules.meet(event)
+
+
+def _no_yaml(error: yaml.YAMLError) -> DocumentError:
+    mark = getattr(error, "problem_mark", None)
+    said = (getattr(error, name, None) for name in ("context", "problem"))
+    rule = f"valid YAML; {': '.join(filter(None, said))}"
+    remedy = "look at this line and the one above: an indent, a bracket, a quote or a colon"
+    return DocumentError(mark.line + 1 if mark else 1, rule, remedy)
+
+
+class _Twice(Exception):
+    """An object of JSON has a key twice; the parser does not know the lines."""
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise _Twice
+    return found
+
+
+def _first_repeated(text: str) -> RepeatedKey:
+    """Of a text that is JSON: there a colon outside of a string follows a key, and nothing else."""
+    line, said, said_at = 1, "", 1
+    objects: list[dict[str, int]] = []
+    for token in _JSON_TOKEN.findall(text):
+        if token == "\n":
+            line += 1
+        elif token in "{[":
+            objects.append({})
+        elif token in "}]":
+            objects.pop()
+        elif token != ":":
+            said, said_at = json.loads(token), line
+        elif said in objects[-1]:
+            return _repeated(said, objects[-1][said], said_at)
+        else:
+            objects[-1][said] = said_at
+    raise AssertionError("the parser saw a key twice")
+
+
+def _repeated(key: str, first: int, second: int) -> RepeatedKey:
+    where = f"on line {first} and on line {second}"
+    remedy = "keep one of the two, with all that belongs into it"
+    return RepeatedKey(second, f"the key {key[:60]!r} stands twice: {where}", remedy)
+
+
+def _too_deep(line: int) -> DocumentError:
+    return DocumentError(line, f"it is nested more than {MAX_DEPTH} deep", "write it flatter")

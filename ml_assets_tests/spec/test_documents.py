@@ -1,0 +1,156 @@
+"""YAML and JSON that people write: a key that stands twice, and documents made to hurt."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ml_assets.errors import ContractError
+from ml_assets.spec.documents import DocumentError, RepeatedKey, read_json, read_yaml
+from ml_assets.spec.load import check_spec
+from ml_assets.validation.contract import load_contract
+from ml_assets_tests.worlds import irises
+
+BOMB = "\n".join(
+    ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    + [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 10)]
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    irises.plant(tmp_path, tmp_path / "sources")
+    return tmp_path / "irises"
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "second"),
+    [
+        ("a: 1\nb: 2\na: 3", 1, 3),
+        ("x:\n  y:\n    - a: 1\n      'a': 2", 3, 4),
+        ("{a: 1,\n a: [1, 2]}", 1, 2),
+        ("? a\n: {b: 1}\na: 2", 1, 3),
+        ("x: {a: 1}\ny: {a: 1}\nx:\n - 1", 1, 3),
+    ],
+)
+def test_a_key_of_yaml_that_stands_twice_is_an_error_with_both_lines(
+    text: str, first: int, second: int
+) -> None:
+    with pytest.raises(RepeatedKey, match=f"on line {first} and on line {second}"):
+        read_yaml(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "second"),
+    [
+        ('{"a": 1,\n "b": 2,\n "a": 3}', 1, 3),
+        ('[{"a": {"x": 1}}, {"a": {\n"\\u0078": ":{",\n"x": 2}}]', 2, 3),
+        ('{"x": [1, {"b": 1}],\n"y": {"b": {}, "c": "b",\n "b": 1}}', 2, 3),
+    ],
+)
+def test_a_key_of_json_that_stands_twice_is_an_error_with_both_lines(
+    text: str, first: int, second: int
+) -> None:
+    with pytest.raises(RepeatedKey, match=f"on line {first} and on line {second}"):
+        read_json(text)
+    with pytest.raises(RepeatedKey):
+        read_json(text.encode())
+
+
+def test_equal_keys_of_different_mappings_and_merged_ones_are_none_twice() -> None:
+    text = "base: &base {a: 1, b: 2}\none: {<<: *base, a: 3}\ntwo: {a: 1, k: a}\nlist: [a, a]"
+    assert read_yaml(text)["one"] == {"a": 3, "b": 2}
+    assert read_json('[{"a": "a"}, {"a": {"a": ["a", "a"]}}]')[1] == {"a": {"a": ["a", "a"]}}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        BOMB,
+        f"{BOMB}\ntype: x\nattributes: *a9",
+        f"{BOMB}\nattributes: {{name: *a9}}",
+        f"attributes:\n  {BOMB.replace(chr(10), chr(10) + '  ')}",
+        BOMB.replace("[", "{k: [").replace("]", "]}"),
+        "a: &a {x: 1}\n"
+        + "\n".join(
+            f"b{n}: &b{n} {{<<: [{', '.join(['*a' if n == 0 else f'*b{n - 1}'] * 9)}]}}"
+            for n in range(10)
+        ),
+        "a: &a [1, *a]",
+        "[" * 5_000,
+        "- " * 5_000,
+        "{a: " * 5_000,
+    ],
+)
+def test_a_document_made_to_hurt_ends_in_a_sentence_at_once(folder: Path, text: str) -> None:
+    """In a process of its own: of some the parser in C would end it."""
+    (folder / "defs.yaml").write_text(text)
+    program = (
+        "import sys, pathlib, time; from ml_assets.spec.load import check_spec\n"
+        "began = time.process_time(); spec, found = check_spec(pathlib.Path(sys.argv[1]))\n"
+        "assert time.process_time() - began < 1, time.process_time() - began\n"
+        "print(len(found), found[0])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(folder)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("1 ")
+    assert "rule:" in done.stdout
+    assert "more than" in done.stdout or "within itself" in done.stdout
+
+
+def test_a_second_block_of_gates_is_refused_with_both_lines(folder: Path) -> None:
+    file = folder / "defs.yaml"
+    text = file.read_text()
+    first = next(n for n, line in enumerate(text.splitlines(), 1) if line.strip() == "gates:")
+    file.write_text(f"{text.rstrip()}\n  gates: []\n")
+    last = len(file.read_text().splitlines())
+    spec, (mistake,) = check_spec(folder)
+    assert spec is None
+    assert mistake.line == last
+    assert f"'gates' stands twice: on line {first} and on line {last}" in mistake.rule
+
+
+def test_dagsters_own_command_refuses_it_too(folder: Path) -> None:
+    """Dagster's own loader would take the last of two blocks, from whatever command."""
+    twins = folder.with_name("twins")
+    shutil.copytree(folder, twins)
+    text = (twins / "defs.yaml").read_text().replace("name: irises", "name: twins").rstrip()
+    (twins / "defs.yaml").write_text(f"{text}\n  gates: []\n")
+    home = folder.parent / "home"
+    (home / "dagster").mkdir(parents=True)
+    own = {"ML_ASSETS_HOME": str(home), "ML_ASSETS_PIPELINES": str(folder.parent)}
+    done = subprocess.run(
+        [sys.executable, "-m", "dagster", "asset", "list", "-m", "ml_assets.definitions"],
+        env={**os.environ, **own, "DAGSTER_HOME": str(home / "dagster")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "twins/evaluation_report" not in done.stdout
+    if "irises/evaluation_report" not in done.stdout:
+        assert "'gates' stands twice" in done.stderr
+
+
+def test_a_contract_with_a_key_twice_is_refused(folder: Path) -> None:
+    (contract,) = folder.glob("**/*.json")
+    text = contract.read_text()
+    contract.write_text(text.rstrip()[:-1].rstrip() + ',\n "expectations": []}')
+    with pytest.raises(ContractError, match="'expectations' stands twice: on line"):
+        load_contract(contract)
+
+
+def test_a_deep_document_of_json_is_a_sentence() -> None:
+    with pytest.raises(DocumentError, match="nested"):
+        read_json("[" * 100_000)
+
+
+def test_a_large_spec_is_read() -> None:
+    text = "columns:\n" + "".join(
+        f"  c{n}: {{type: float64, required: true}}\n" for n in range(2000)
+    )
+    assert len(read_yaml(text)["columns"]) == 2000
