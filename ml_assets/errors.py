@@ -83,6 +83,10 @@ class StoreAway(StorageError):
     """A store does not answer, or refuses us: nothing is known to be damaged, nothing is lost."""
 
 
+class DiskRefuses(StorageError):
+    """A disk is full, or may not be written; what was published before stays."""
+
+
 class StoreRefuses(StoreAway):
     """A store answers and refuses us, for a reason that does not pass: to ask again is no use."""
 

@@ -112,7 +112,7 @@ environment:
   ML_ASSETS_ONLINE     file or redis:// URL of the online store (default: in the state folder)
   ML_ASSETS_RETENTION  how long unused things are kept, e.g. "checkpoints=2d history=8w" (see gc)
   ML_ASSETS_SIGNING_KEY, ML_ASSETS_TRUSTED_KEYS
-                       whose signature counts (default: a key of the store's own)
+                       who signs what is written, and whose word counts (default: nobody)
   ML_ASSETS_ALERTS     who is told of trouble: URLs of webhooks, Slack, mail servers (see alerts)
   ML_ASSETS_LAUNCHER   local or kubernetes; of a cluster also (see docs/operate.md)
   ML_ASSETS_OBJECTS, ML_ASSETS_TRAINING_IMAGE, ML_ASSETS_NAMESPACE, ML_ASSETS_TRAINING_SECRET,
@@ -131,11 +131,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, Interrupted):
         print("interrupted: what was made stays; run again to go on", file=sys.stderr)
         return INTERRUPTED
-    except MlAssetsError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return REFUSED if isinstance(error, EvidenceError) else ERROR
     except BrokenPipeError:
         return DONE
+    except Exception as error:
+        found = _ours(error)
+        if found is None:
+            raise
+        print(f"error: {found}", file=sys.stderr)
+        return REFUSED if isinstance(found, EvidenceError) else ERROR
+
+
+def _ours(error: BaseException) -> MlAssetsError | None:
+    """The report that an error is, or was caused by; None: a fault of the program, shown whole."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, MlAssetsError):
+            return cause
+        cause = cause.__cause__
+    from ml_assets.storage.disk import refusal
+
+    return refusal(error)
 
 
 def parser() -> argparse.ArgumentParser:

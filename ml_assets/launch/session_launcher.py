@@ -1,6 +1,7 @@
 """A launcher: what is asked for becomes a session, and a runner runs its attempts."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from ml_assets.launch.attempts import AttemptRunner, Work, run_session
@@ -26,6 +27,7 @@ from ml_assets.launch.session import (
     sanity_session,
     score_session,
     train_session,
+    training_asked,
 )
 from ml_assets.spec.program import (
     MeasureResult,
@@ -68,6 +70,14 @@ class SessionLauncher:
         """See ``Launcher.world``."""
         return self._runner.spread(training_world(job.model, job.training), job.cluster)
 
+    def under_way(self, job: TrainJob) -> TrainJob | None:
+        """See ``Launcher.under_way``."""
+        name = train_session(job)
+        if SessionFolder(self._objects.path("sessions", name)).finished_training() is not None:
+            return None
+        program = self._runner.older(training_asked(job), name)
+        return replace(job, program=program) if program is not None else None
+
     def train(
         self, job: TrainJob, on_event: OnEvent, should_stop: ShouldStop = never
     ) -> TrainResult:
@@ -83,6 +93,8 @@ class SessionLauncher:
             folder.finished_training,
             job.cluster,
             spot=job.training.spot is not None,
+            asked=training_asked(job),
+            only_what_runs=job.program is not None,
         )
         return run_session(work, self._runner, self._budgets, on_event, should_stop)
 

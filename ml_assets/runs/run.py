@@ -12,6 +12,7 @@ import dagster as dg
 from ml_assets.assets.chronicle import word_tags
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.sanity import checks_of
+from ml_assets.assets.training_set import require_as_of
 from ml_assets.errors import EvidenceError, SpecError
 from ml_assets.operations.repair import repair_projection
 from ml_assets.planning.canary import canary_step
@@ -87,6 +88,8 @@ class PipelineRun:
         for run_id in mark_dead_runs(self.instance):
             self.tell(f"run {run_id[:8]} was interrupted; it is marked as failed")
         wanted = STAGES[: STAGES.index(request.through) + 1] if request.through else STAGES
+        if request.as_of is not None:
+            require_as_of(self.graph, request.as_of)  # before any data is made
         self._wait_for_others()  # what they make is not planned again
         records = records_by_address(self.store, self.graph.name)
         arrived = landed(self.graph, self.sources, records)

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from ml_assets.errors import TrainingFailed
+from ml_assets.launch import session
 from ml_assets.launch.launcher import ScoreJob
 from ml_assets.launch.local import LocalLauncher
 from ml_assets.spec.identity import Program, program_here
@@ -30,9 +31,12 @@ def test_each_attempt_says_first_which_program_it_runs_and_on_what(undisturbed):
     assert first.node.machine.devices and first.node.machine.memory_bytes > 0
 
 
-def test_another_program_than_the_session_s_is_refused_before_a_step(tmp_path, training_set):
+def test_another_program_than_the_session_s_is_refused_before_a_step(
+    tmp_path, training_set, monkeypatch
+):
     other = Program(sources="0" * 64, versions={"torch": "1.0.0"})
-    job, events = replace(train_job(training_set), program=other), []
+    monkeypatch.setattr(session, "program_here", lambda part: other)
+    job, events = train_job(training_set), []
     with pytest.raises(TrainingFailed, match="another program than the session's") as caught:
         LocalLauncher(tmp_path / "objects").train(job, events.append)
     said, here = str(caught.value), program_here("network")

@@ -35,12 +35,22 @@ from ml_assets.launch.kubernetes.manifest import (
     save_seconds,
     service_manifest,
 )
-from ml_assets.launch.kubernetes.names import ATTEMPT_LABEL, index_of, job_name, selector_of
+from ml_assets.launch.kubernetes.names import (
+    ASKED_LABEL,
+    ATTEMPT_LABEL,
+    SESSION_LABEL,
+    asked_label,
+    index_of,
+    job_name,
+    selector_of,
+    slug_of,
+)
 from ml_assets.launch.kubernetes.states import JobState
 from ml_assets.launch.staging.mirror import AttemptTaken, SessionMirror
 from ml_assets.settings import Cluster, PriceClass
 from ml_assets.spec.cluster import ClusterSpec, over_nodes
 from ml_assets.spec.events import Checkpoint, Event
+from ml_assets.spec.identity import Program
 from ml_assets.spec.program import Request, TrainRequest, World
 from ml_assets.spec.staging import REQUEST, attempt_of
 from ml_assets.storage.object_places import mark_of
@@ -95,6 +105,28 @@ class KubernetesRunner:
     def recall(self, folder: SessionFolder) -> None:
         """See ``AttemptRunner.recall``."""
         SessionMirror(folder, self._objects).adopt()
+
+    def older(self, asked: str, session: str) -> Program | None:
+        """See ``AttemptRunner.older``: the newest, by what its request says.
+
+        Raises:
+            StoreAway: nobody can tell.
+        """
+        self._api.require_rights()
+        jobs = self._api.jobs(f"{selector_of()},{ASKED_LABEL}={asked_label(asked)}")
+        others = [
+            job
+            for job in jobs
+            if job.labels.get(SESSION_LABEL) != slug_of(session, self._mark)
+            and job.request.startswith(f"{self._objects.place.uri}/")
+            and not (job.deleting or job.failure)
+        ]
+        for job in sorted(others, key=lambda job: str(job.created), reverse=True):
+            folder, _, name = job.request.rpartition("/")
+            data = self._objects.place.elsewhere(folder).read(name)
+            if data is not None:
+                return _REQUEST.validate_json(data).program
+        return None
 
     def adopt(self, work: Work[Any]) -> Request | None:
         """See ``AttemptRunner.adopt``: the newest attempt, if its Job is there.
@@ -193,6 +225,7 @@ class KubernetesRunner:
             grace_seconds=save_seconds(training, _largest_checkpoint(told)),
             avoid=avoided_nodes(told),
             mark=self._mark,
+            asked=work.asked,
         )
 
     def _create(self, order: JobOrder) -> None:
