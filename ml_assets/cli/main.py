@@ -112,7 +112,7 @@ environment:
   ML_ASSETS_ONLINE     file or redis:// URL of the online store (default: in the state folder)
   ML_ASSETS_RETENTION  how long unused things are kept, e.g. "checkpoints=2d history=8w" (see gc)
   ML_ASSETS_SIGNING_KEY, ML_ASSETS_TRUSTED_KEYS
-                       whose signature counts (default: a key of the store's own)
+                       who signs what is written, and whose word counts (default: nobody)
   ML_ASSETS_ALERTS     who is told of trouble: URLs of webhooks, Slack, mail servers (see alerts)
   ML_ASSETS_LAUNCHER   local or kubernetes; of a cluster also (see docs/operate.md)
   ML_ASSETS_OBJECTS, ML_ASSETS_TRAINING_IMAGE, ML_ASSETS_NAMESPACE, ML_ASSETS_TRAINING_SECRET,
