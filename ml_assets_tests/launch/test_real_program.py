@@ -52,7 +52,7 @@ def test_a_network_that_cannot_fit_is_refused_before_a_process_starts(tmp_path, 
     started = tmp_path / "started"
     launcher = LocalLauncher(tmp_path / "objects", program=("touch", str(started)))
     wide = replace(train_job(training_set), model=Mlp(family="mlp", width=2**22, depth=2))
-    with pytest.raises(DoesNotFit, match="2 of them .* and this .* has"):
+    with pytest.raises(DoesNotFit, match=r"2 of them .* and this .* has"):
         launcher.train(wide, [].append)
     assert not started.exists()
 
