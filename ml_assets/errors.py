@@ -116,6 +116,10 @@ class ClusterRefused(MlAssetsError):
         """Of its answer; 0: it never came to one."""
 
 
+class DoesNotFit(MlAssetsError):
+    """A training needs more memory than its machine or pod has; no process was started."""
+
+
 class TrainingFailed(MlAssetsError):
     """The training program ended without a result; the message gives the reason it gave."""
 
