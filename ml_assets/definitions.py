@@ -1,13 +1,19 @@
 """The composition root: settings -> resources -> every pipeline -> one Definitions."""
 
 import sys
+import traceback
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
 import dagster as dg
 
 from ml_assets.automation import alerts, housekeeping
+from ml_assets.automation.broken import broken_pipeline
+from ml_assets.errors import MlAssetsError
+from ml_assets.operations.retired import require_active, retired
+from ml_assets.registry.tracking.mlflow_server import configure
 from ml_assets.resources.executor import executor
 from ml_assets.resources.launcher import LauncherResource
 from ml_assets.resources.objects import ObjectsResource
@@ -16,30 +22,80 @@ from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.resources.sources import SourcesResource
 from ml_assets.resources.tracking import TrackingResource
 from ml_assets.settings import Settings, read_settings
-from ml_assets.spec.load import find_pipeline, load_spec, pipeline_folders
+from ml_assets.spec.load import SPEC_FILE, find_pipeline, load_spec, pipeline_folders
 
 # what is used of Dagster's beta API is held by tests; the warnings would bury the run's own words
 warnings.filterwarnings("ignore", category=dg.BetaWarning)
+
+configure()  # before a team's own code imports mlflow
 
 PROJECT = Path(__file__).parent.parent
 
 
 def build(settings: Settings, only: str | None = None) -> dg.Definitions:
-    """Every pipeline in the package's room and in ML_ASSETS_PIPELINES, with their resources.
+    """Every pipeline of ML_ASSETS_PIPELINES that is not retired, with their resources.
+
+    One that cannot be loaded is an asset that says why, and keeps no other from running.
 
     Args:
-        only: the one pipeline that is needed: no other is read, so none that is broken is in the
-            way.
+        only: the one pipeline that is needed; no other is read.
 
     Raises:
-        SpecError: a spec is wrong; the message begins with the pipeline's name.
+        SpecError: the one that is needed is wrong (the message begins with its name), or retired.
     """
     known = pipeline_folders(settings)
-    wanted = known.values() if only is None else [find_pipeline(known, only)]
-    pipelines = [_load(folder) for folder in wanted]
-    shared = dg.Definitions(resources=resources(), executor=executor(settings.launcher))
-    ours = [housekeeping.definitions(), alerts.definitions(settings)]
-    return dg.Definitions.merge(*pipelines, *ours, shared)
+    shared = [
+        housekeeping.definitions(),
+        alerts.definitions(settings),
+        dg.Definitions(resources=resources(), executor=executor(settings.launcher)),
+    ]
+    if only is not None:
+        folder = find_pipeline(known, only)
+        require_active(settings, only)
+        return dg.Definitions.merge(_load(folder), *shared)
+    gone = retired(settings)
+    wanted = [folder for name, folder in known.items() if name not in gone]
+    loaded = [_load_or_tell(folder) for folder in wanted]
+    whole = dg.Definitions.merge(*loaded, *shared)
+    try:
+        whole.get_repository_def()  # as Dagster does next; it is kept
+    except dg.DagsterError:
+        return _without_misfits(wanted, loaded, shared)
+    return whole
+
+
+def _load_or_tell(folder: Path) -> dg.Definitions:
+    try:
+        return _load(folder)
+    except Exception as error:  # also what a team's own code raises when it is imported
+        return broken_pipeline(folder.name, _words(folder, error))
+
+
+def _without_misfits(
+    folders: Sequence[Path], loaded: Sequence[dg.Definitions], shared: Sequence[dg.Definitions]
+) -> dg.Definitions:
+    """Each pipeline that fits to those before it; of any other, what does not fit."""
+    kept: list[dg.Definitions] = []
+    for folder, one in zip(folders, loaded, strict=True):
+        try:
+            dg.Definitions.merge(*kept, one, *shared).get_repository_def()
+        except dg.DagsterError as error:
+            one = broken_pipeline(folder.name, _words(folder, error))
+        kept.append(one)
+    return dg.Definitions.merge(*kept, *shared)
+
+
+def _words(folder: Path, error: Exception) -> str:
+    """What is wrong; of an error that is not ours also the line of the folder it came from."""
+    first: BaseException = error
+    while first.__cause__ and not isinstance(first, MlAssetsError):
+        first = first.__cause__  # Dagster wraps what a component raises
+    if isinstance(first, MlAssetsError):
+        return str(first)
+    frames = traceback.extract_tb(first.__traceback__)
+    own = [frame for frame in frames if Path(frame.filename).is_relative_to(folder)]
+    where = f"{own[-1].filename}:{own[-1].lineno}" if own else str(folder / SPEC_FILE)
+    return f"{where}: {type(first).__name__}: {first}"
 
 
 def resources() -> dict[str, object]:

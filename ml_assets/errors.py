@@ -100,6 +100,10 @@ class StoreAway(StorageError):
     """A store does not answer, or refuses us: nothing is known to be damaged, nothing is lost."""
 
 
+class DiskRefuses(StorageError):
+    """A disk is full, or may not be written; what was published before stays."""
+
+
 class StoreRefuses(StoreAway):
     """A store answers and refuses us, for a reason that does not pass: to ask again is no use."""
 
@@ -127,6 +131,10 @@ class ClusterRefused(MlAssetsError):
         super().__init__(message)
         self.status = status
         """Of its answer; 0: it never came to one."""
+
+
+class DoesNotFit(MlAssetsError):
+    """A training needs more memory than its machine or pod has; no process was started."""
 
 
 class TrainingFailed(MlAssetsError):

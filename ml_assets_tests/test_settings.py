@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ml_assets.errors import MlAssetsError, SettingsError
-from ml_assets.settings import Cluster, read_cluster, read_settings
+from ml_assets.settings import DEMO_PIPELINES, Cluster, read_cluster, read_settings
 from ml_assets.settings.cluster import Taint
 
 
@@ -21,7 +21,7 @@ def test_every_default_is_embedded_and_below_the_home(tmp_path: Path) -> None:
     assert settings.objects == str(home / "objects")
     assert settings.launcher == "local"
     assert settings.tracking_uri == f"sqlite:///{home / 'mlflow.db'}"
-    assert settings.pipelines == ()
+    assert settings.pipelines == (DEMO_PIPELINES,)
 
 
 def test_the_home_is_beside_the_reader_by_default(

@@ -1,6 +1,7 @@
 """checkpoints and trained_model: one training session, followed while it runs."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -8,6 +9,7 @@ import dagster as dg
 
 from ml_assets.assets.chronicle import chronicled
 from ml_assets.assets.cost import costs
+from ml_assets.assets.failure import reported
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.initial_weights import KEY, InitialWeights, initial_weights
 from ml_assets.assets.inputs import require_record, resolve_base
@@ -19,7 +21,8 @@ from ml_assets.assets.metadata import (
 from ml_assets.assets.publish import Draft, Published, Work, input_version
 from ml_assets.assets.sanity import require_sane
 from ml_assets.assets.training_events import EventSinks
-from ml_assets.launch.launcher import TrainJob
+from ml_assets.errors import TrainingFailed
+from ml_assets.launch.launcher import Launcher, TrainJob
 from ml_assets.launch.session import program_of, train_session
 from ml_assets.pictures.wording import plain_markdown
 from ml_assets.registry.ledger.chain import register
@@ -37,6 +40,7 @@ from ml_assets.resources.objects import ObjectsResource
 from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.resources.tracking import TrackingResource
 from ml_assets.settings import read_settings
+from ml_assets.spec.canonical import digest_of
 from ml_assets.spec.events import Lost
 from ml_assets.spec.identity import Node
 from ml_assets.spec.program import Ref, TrainResult, World
@@ -71,6 +75,7 @@ def trained_model(graph: PipelineGraph) -> dg.AssetsDefinition:
         can_subset=False,
         pool=graph.pool(STAGE),
     )
+    @reported
     @chronicled(graph, STAGE)
     def materialize(
         context: dg.AssetExecutionContext,
@@ -81,7 +86,6 @@ def trained_model(graph: PipelineGraph) -> dg.AssetsDefinition:
         tracking: TrackingResource,
     ) -> Iterator[dg.MaterializeResult]:
         asked = graph.with_epochs(config.epochs)
-        code_version = asked.code_version(STAGE)
         store = snapshots.store()
         base = resolve_base(context, store)
         data = require_record(store, base, Address(graph.name, "training_set"))
@@ -89,12 +93,18 @@ def trained_model(graph: PipelineGraph) -> dg.AssetsDefinition:
         job = train_job(asked, data, config.fresh, init)
         runner = launcher.launcher()
         world = runner.world(job)
-        record = begun_record(asked, context.run_id, job, data, base, init, world)
-        begun = keep_run_record(store, record)
         require_sane(context, asked, runner, data_ref(data))
         debts = Debts(read_settings().home, objects.store().path("sessions"))
-        with EventSinks.open(context, graph, tracking.tracking(), job, debts) as sinks:
-            result = runner.train(job, sinks.receive)
+
+        def train(job: TrainJob) -> Trained:
+            record = begun_record(asked, context.run_id, job, data, base, init, world)
+            begun = keep_run_record(store, record)
+            with EventSinks.open(context, graph, tracking.tracking(), job, debts) as sinks:
+                return Trained(job, runner.train(job, sinks.receive), begun, sinks)
+
+        trained = _older(context, runner, job, train) or train(job)
+        result, begun, sinks = trained.result, trained.begun, trained.sinks
+        code_version = _code_version(asked, trained.job)
         model = adopt_model(objects.store(), result.model)
         attributes = _attributes(result, model, data, init, sinks.mlflow_run)
         inputs = (input_version(data, base),)
@@ -116,6 +126,46 @@ def trained_model(graph: PipelineGraph) -> dg.AssetsDefinition:
         sinks.attach(record)
 
     return materialize
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A training that ended with a result."""
+
+    job: TrainJob
+    result: TrainResult
+    begun: RunRecord
+    sinks: EventSinks
+
+
+def _older(
+    context: dg.AssetExecutionContext,
+    runner: Launcher,
+    job: TrainJob,
+    train: Callable[[TrainJob], Trained],
+) -> Trained | None:
+    """The same training by an older program, where a cluster still runs it: followed to its end.
+
+    None: there is none, or it ended without a result, which the log says.
+    """
+    older = runner.under_way(job)
+    if older is None:
+        return None
+    context.log.info(
+        f"A Job of an older program ({older.program}) still trains this: it is followed to its end,"
+        " and its model counts as that program's. The next run trains by the one that is here."
+    )
+    try:
+        return train(older)
+    except TrainingFailed as error:
+        context.log.warning(f"{error}\n  It is trained by the program that is here instead.")
+        return None
+
+
+def _code_version(graph: PipelineGraph, job: TrainJob) -> str:
+    """The stage's own; a model of an older program has another one, and is due again."""
+    here = graph.code_version(STAGE)
+    return here if job.program is None else digest_of([here, job.program.digest])[: len(here)]
 
 
 def _specs(graph: PipelineGraph) -> list[dg.AssetSpec]:

@@ -106,7 +106,7 @@ def audit_snapshot(
     found = audit(store.scan(base, raw.table), contract)
     volume = graph.spec.sources[raw.source or ""].volume
     if volume:
-        rows = {key: one.rows or 0 for key, one in before.items()}
+        rows = {key: delivered_rows(one) for key, one in before.items()}
         found = found.with_result(judge_volume(record.rows or 0, rows, volume))
     check_balance(record.rows or 0, found.clean, found.quarantined)
     return Audited(record, tuple(before.values()), found)
@@ -115,15 +115,24 @@ def audit_snapshot(
 def records_before(
     graph: PipelineGraph, store: SnapshotStore, base: CommitId, raw: Address
 ) -> dict[str, StageRecord]:
-    """The partitions that the volume of one is held to: partition -> record, newest first."""
+    """The published tables that the volume of one is held to: partition -> record, newest first.
+
+    What was refused is no measure: else a drop that stays would be refused once, and then pass.
+    """
+    table = Address(graph.name, STAGE, raw.source)
     volume = graph.spec.sources[raw.source or ""].volume
     if volume is None or raw.partition is None:
         return {}
     calendar = [window.key for window in windows(graph.spec.partitions, datetime.now(UTC))]
-    published = [key for key in calendar if store.exists(base, raw.at(key).record)]
+    published = [key for key in calendar if store.exists(base, table.at(key).record)]
     keys = compared_with(raw.partition, published, calendar, volume)
-    found = {key: read_record(store, base, raw.at(key)) for key in keys}
+    found = {key: read_record(store, base, table.at(key)) for key in keys}
     return {key: record for key, record in found.items() if record is not None}
+
+
+def delivered_rows(table: StageRecord) -> int:
+    """The rows that a published table was made from, those in its quarantine too: like for like."""
+    return (table.rows or 0) + int(table.attributes.get("quarantined", 0))
 
 
 def releases(

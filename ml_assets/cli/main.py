@@ -19,6 +19,7 @@ from ml_assets.cli import (
     drill,
     experiments,
     export,
+    forget,
     gc,
     generate,
     history,
@@ -93,6 +94,7 @@ _COMMANDS = (
     drill,
     alerts,
     gc,
+    forget,
     reset,
 )
 _EPILOG = """
@@ -102,7 +104,7 @@ environment:
   ML_ASSETS_HOME       state folder (default .ml_assets)
   ML_ASSETS_SOURCES    root of relative source paths (default: the demo's outside world)
   ML_ASSETS_SQL_<NAME> SQLAlchemy URL of the SQL connection <NAME>
-  ML_ASSETS_PIPELINES  more folders that hold pipelines, separated like PATH
+  ML_ASSETS_PIPELINES  folders that hold pipelines, separated like PATH (default: demo)
   ML_ASSETS_UI_URL, ML_ASSETS_REPORTS_URL, ML_ASSETS_MLFLOW_URL
                        where links lead to (default: what `ml-assets ui` serves)
   ML_ASSETS_SNAPSHOTS  folder or lakefs://repository[/branch] of tables, records and the ledger
@@ -112,7 +114,7 @@ environment:
   ML_ASSETS_ONLINE     file or redis:// URL of the online store (default: in the state folder)
   ML_ASSETS_RETENTION  how long unused things are kept, e.g. "checkpoints=2d history=8w" (see gc)
   ML_ASSETS_SIGNING_KEY, ML_ASSETS_TRUSTED_KEYS
-                       whose signature counts (default: a key of the store's own)
+                       who signs what is written, and whose word counts (default: nobody)
   ML_ASSETS_ALERTS     who is told of trouble: URLs of webhooks, Slack, mail servers (see alerts)
   ML_ASSETS_LAUNCHER   local or kubernetes; of a cluster also (see docs/operate.md)
   ML_ASSETS_OBJECTS, ML_ASSETS_TRAINING_IMAGE, ML_ASSETS_NAMESPACE, ML_ASSETS_TRAINING_SECRET,
@@ -156,11 +158,26 @@ def _run(arguments: Sequence[str] | None) -> int:
     except (KeyboardInterrupt, Interrupted):
         print("interrupted: what was made stays; run again to go on", file=sys.stderr)
         return INTERRUPTED
-    except MlAssetsError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return REFUSED if isinstance(error, EvidenceError) else ERROR
     except BrokenPipeError:
         return DONE
+    except Exception as error:
+        found = _ours(error)
+        if found is None:
+            raise
+        print(f"error: {found}", file=sys.stderr)
+        return REFUSED if isinstance(found, EvidenceError) else ERROR
+
+
+def _ours(error: BaseException) -> MlAssetsError | None:
+    """The report that an error is, or was caused by; None: a fault of the program, shown whole."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, MlAssetsError):
+            return cause
+        cause = cause.__cause__
+    from ml_assets.storage.disk import refusal
+
+    return refusal(error)
 
 
 def parser() -> argparse.ArgumentParser:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from ml_assets.cli.exit_codes import DONE, ERROR
 from ml_assets.errors import SpecError
-from ml_assets.settings import Settings, read_settings
+from ml_assets.settings import DEMO_PIPELINES, Settings, read_settings
 
-_INTO = "where the folder is made (default: the first of ML_ASSETS_PIPELINES, else ./pipelines)"
+_INTO = "where the folder is made (default: your first of ML_ASSETS_PIPELINES, else ./pipelines)"
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -32,7 +32,6 @@ def call(arguments: argparse.Namespace) -> int:
     from ml_assets.operations.labelled_table import describe, read_table, sample_table
     from ml_assets.operations.scaffold import rows_file, write_pipeline
     from ml_assets.runs.check import check_folder
-    from ml_assets.spec.load import rooms
 
     settings = read_settings(rooms_to_come=True)
     if arguments.table is None:
@@ -60,8 +59,9 @@ def call(arguments: argparse.Namespace) -> int:
         print(f"  {mistake}")
     if mistakes:
         return ERROR
-    if folder.parent not in rooms(settings):
-        known = os.pathsep.join(str(room) for room in [*settings.pipelines, folder.parent])
+    if folder.parent not in settings.pipelines:
+        rooms = ["demo" if one == DEMO_PIPELINES else str(one) for one in settings.pipelines]
+        known = os.pathsep.join([*rooms, str(folder.parent)])
         print(f"\nfirst: export ML_ASSETS_PIPELINES={shlex.quote(known)}")
     print(f"\nnext: ml-assets run {folder.name}")
     return DONE
@@ -69,6 +69,7 @@ def call(arguments: argparse.Namespace) -> int:
 
 def _room(settings: Settings, into: Path | None) -> Path:
     """Never the package's own folder: an upgrade would take the user's pipelines with it."""
-    if into is None and settings.pipelines:
-        return settings.pipelines[0]
+    own = [room for room in settings.pipelines if room != DEMO_PIPELINES]
+    if into is None and own:
+        return own[0]
     return (into or Path("pipelines")).expanduser().resolve()

@@ -105,6 +105,7 @@ def _mlflow(settings: Settings) -> Iterator[Program]:
             "MLFLOW_BACKEND_STORE_URI": settings.tracking_uri,
             "MLFLOW_DEFAULT_ARTIFACT_ROOT": str(settings.home / "mlartifacts"),
             "MLFLOW_DISABLE_TELEMETRY": "true",
+            "DO_NOT_TRACK": "true",
             "MLFLOW_SERVER_ALLOWED_HOSTS": ",".join(f"{name}:{port}" for name in _NAMES),
             "MLFLOW_SERVER_CORS_ALLOWED_ORIGINS": f"http://{where.netloc}",
         },

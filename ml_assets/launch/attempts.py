@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
-from ml_assets.errors import MlAssetsError, TrainingInterrupted
+from ml_assets.errors import MlAssetsError, TrainingFailed, TrainingInterrupted
 from ml_assets.launch.countersign import countersign
 from ml_assets.launch.events import (
     SessionReader,
@@ -27,6 +27,8 @@ from ml_assets.launch.recovery import Budgets, Decision, Ended, next_attempt
 from ml_assets.launch.usage import end_of, held_here, keep_usage, usage_of
 from ml_assets.spec.cluster import ClusterSpec
 from ml_assets.spec.events import Checkpoint, Event, Lost
+from ml_assets.spec.footprint import Room
+from ml_assets.spec.identity import Program
 from ml_assets.spec.program import (
     MeasureResult,
     Request,
@@ -59,6 +61,10 @@ class Work(Generic[ResultT]):
     """Countersign the result with; None: it needs no signature."""
     spot: bool = False
     """It may run on machines that are taken away."""
+    asked: str = ""
+    """A digest of what a training asks for, whichever program does it; empty: another verb."""
+    only_what_runs: bool = False
+    """It is of an older program: what runs is followed, and no attempt is begun."""
 
     def name(self, attempt: int) -> str:
         """What an operator calls an attempt."""
@@ -137,8 +143,20 @@ class AttemptRunner(Protocol):
         """
         ...
 
+    def room(self, cluster: ClusterSpec) -> Room:
+        """The memory that the processes of one node share."""
+        ...
+
     def recall(self, folder: SessionFolder) -> None:
         """Bring what is known of a session elsewhere into its folder."""
+        ...
+
+    def older(self, asked: str, session: str) -> Program | None:
+        """The program of another session that asks for the same and still has a Job.
+
+        Args:
+            session: that asks now: it is none of them.
+        """
         ...
 
     def adopt(self, work: Work[Any]) -> Request | None:
@@ -195,6 +213,8 @@ def _attempts(
         if request is None:
             if (done := work.finished()) is not None:  # elsewhere, and now known here
                 return done
+            if work.only_what_runs:
+                raise TrainingFailed(f"{work.folder.session}: its Job went without a result.")
             request = follower.persist(partial(_new, work, world), work, last)
             work.folder.begin(request)
         began = datetime.now(UTC)
@@ -213,7 +233,8 @@ def _attempts(
         )
         last, avoided = request.attempt, avoided_nodes(session_events(work.folder.root))
         decision = next_attempt(ended, budgets, work.cluster.min_nodes, avoided)
-        if done is not None or follower.told_to_stop() or not decision.go_on:
+        go_on = decision.go_on and not work.only_what_runs
+        if done is not None or follower.told_to_stop() or not go_on:
             runner.leave(work)
             follower.pass_on()
             if done is not None:

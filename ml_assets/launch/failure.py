@@ -76,7 +76,9 @@ class Ending:
 # In the order of spec.endings.PRECEDENCE. docs/operate.md shows it; tests hold the three together.
 TABLE: dict[int, Meaning] = {
     EXIT_BAD_REQUEST: Meaning(
-        "the request is wrong", "Change the model or training part of the spec.", "stop"
+        "the request is wrong, or of another program",
+        "Change the model or training part of the spec; or run the program that it names.",
+        "stop",
     ),
     EXIT_BAD_DATA: Meaning(
         "the training set or model it was given cannot be used",

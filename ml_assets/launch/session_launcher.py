@@ -1,7 +1,10 @@
 """A launcher: what is asked for becomes a session, and a runner runs its attempts."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
+from typing import TypeVar
 
 from ml_assets.launch.attempts import AttemptRunner, Work, run_session
 from ml_assets.launch.folder import SessionFolder
@@ -26,17 +29,24 @@ from ml_assets.launch.session import (
     sanity_session,
     score_session,
     train_session,
+    training_asked,
 )
+from ml_assets.spec.footprint import parameters_on, require_fits
 from ml_assets.spec.program import (
     MeasureResult,
+    Request,
     SanityResult,
     ScoreResult,
+    ShardSchema,
     TrainResult,
     World,
     training_world,
 )
+from ml_assets.spec.training import LightGbm
 from ml_assets.storage.objects import LocalObjects
 from ml_assets.storage.signing import Keys
+
+RequestT = TypeVar("RequestT", bound=Request)
 
 
 class SessionLauncher:
@@ -68,6 +78,14 @@ class SessionLauncher:
         """See ``Launcher.world``."""
         return self._runner.spread(training_world(job.model, job.training), job.cluster)
 
+    def under_way(self, job: TrainJob) -> TrainJob | None:
+        """See ``Launcher.under_way``."""
+        name = train_session(job)
+        if SessionFolder(self._objects.path("sessions", name)).finished_training() is not None:
+            return None
+        program = self._runner.older(training_asked(job), name)
+        return replace(job, program=program) if program is not None else None
+
     def train(
         self, job: TrainJob, on_event: OnEvent, should_stop: ShouldStop = never
     ) -> TrainResult:
@@ -79,10 +97,12 @@ class SessionLauncher:
             "train",
             folder,
             self.world(job),
-            partial(train_request, job, folder),
+            self._fitting(job, partial(train_request, job, folder)),
             folder.finished_training,
             job.cluster,
             spot=job.training.spot is not None,
+            asked=training_asked(job),
+            only_what_runs=job.program is not None,
         )
         return run_session(work, self._runner, self._budgets, on_event, should_stop)
 
@@ -111,7 +131,7 @@ class SessionLauncher:
             "measure",
             folder,
             self._runner.spread(training_world(job.model, job.training), job.cluster),
-            partial(measure_request, job, folder),
+            self._fitting(job, partial(measure_request, job, folder)),
             folder.finished_measuring,
             job.cluster,
             spot=job.training.spot is not None,
@@ -128,7 +148,7 @@ class SessionLauncher:
             "sanity",
             folder,
             World(threads=job.training.threads),
-            partial(sanity_request, job, folder),
+            self._fitting(job, partial(sanity_request, job, folder)),
             partial(folder.finished_sanity, keys),
             job.cluster,
             keys,
@@ -146,3 +166,21 @@ class SessionLauncher:
 
     def _folder(self, session: str) -> SessionFolder:
         return SessionFolder(self._objects.path("sessions", session))
+
+    def _fitting(
+        self, job: TrainJob | MeasureJob | SanityJob, request: Callable[[int, World], RequestT]
+    ) -> Callable[[int, World], RequestT]:
+        """The request of an attempt, once its world is known to fit: before a process starts."""
+
+        def held(number: int, world: World) -> RequestT:
+            schema = Path(job.data.uri) / "schema.json"
+            if not isinstance(job.model, LightGbm) and schema.is_file():
+                columns = ShardSchema.model_validate_json(schema.read_bytes())
+                count = parameters_on(job.model, columns)
+                room = self._runner.room(job.cluster)
+                if isinstance(job, SanityJob):  # on few rows: the network alone is held to it
+                    room = replace(room, gpus=True)
+                require_fits(job.model, job.training, world, count, room)
+            return request(number, world)
+
+        return held

@@ -11,6 +11,7 @@ from ml_assets.settings.prices import (
     read_prices,
 )
 from ml_assets.settings.state import (
+    DEMO_PIPELINES,
     SQL_PREFIX,
     Launcher,
     Retention,
@@ -23,6 +24,7 @@ from ml_assets.settings.state import (
 )
 
 __all__ = [
+    "DEMO_PIPELINES",
     "PRICE_CLASSES",
     "SQL_PREFIX",
     "Cluster",

@@ -1,5 +1,6 @@
 """Where state lives and which servers are used: ``ML_ASSETS_*`` of every command."""
 
+import base64
 import os
 import re
 from collections.abc import Mapping
@@ -51,7 +52,7 @@ class Signing:
     """Whose word counts for the state: ``ML_ASSETS_SIGNING_KEY``, ``ML_ASSETS_TRUSTED_KEYS``."""
 
     key: str | None = field(repr=False)
-    """Base64 of 32 secret bytes; None: a key of the store's own, made at first use."""
+    """Base64 of 32 secret bytes; None: nothing is signed."""
     trusted: tuple[str, ...]
     """Public keys, base64, that count besides our own."""
 
@@ -63,6 +64,9 @@ def read_signing(environment: Mapping[str, str] | None = None) -> Signing:
     return Signing(env.get("ML_ASSETS_SIGNING_KEY") or None, tuple(filter(None, trusted)))
 
 
+DEMO_PIPELINES = Path(__file__).parent.parent / "pipelines"
+
+
 @dataclass(frozen=True)
 class Settings:
     """Where state lives and which servers are used. Every default is embedded: no server runs."""
@@ -70,6 +74,7 @@ class Settings:
     home: Path
     sources: Path
     pipelines: tuple[Path, ...]
+    """Folders that hold a folder for each pipeline; of two of one name the later one counts."""
     snapshots: str
     """A folder, or ``lakefs://repository[/branch]``."""
     objects: str
@@ -166,28 +171,33 @@ def read_settings(
     )
 
 
-def environment_apart(settings: Settings, home: Path, trusted: str = "") -> dict[str, str]:
+def environment_apart(settings: Settings, home: Path) -> dict[str, str]:
     """The environment of a second state folder that reads the same sources and shares nothing else.
 
-    Args:
-        trusted: public keys that count there besides its own.
+    Whoever only trusts keys signs there with one that is gone afterwards.
     """
     stores = ("SNAPSHOTS", "OBJECTS", "CHECKPOINTS", "ONLINE")
     shared = [f"ML_ASSETS_{name}" for name in stores]
     apart = {k: v for k, v in os.environ.items() if k not in (*shared, "MLFLOW_TRACKING_URI")}
-    keys = " ".join(filter(None, (apart.get("ML_ASSETS_TRUSTED_KEYS"), trusted)))
+    signing = read_signing(apart)
+    if signing.trusted and signing.key is None:
+        apart["ML_ASSETS_SIGNING_KEY"] = base64.b64encode(os.urandom(32)).decode()
     return {
         **apart,
         "ML_ASSETS_HOME": str(home),
         "ML_ASSETS_SOURCES": str(settings.sources),
         "ML_ASSETS_PIPELINES": os.pathsep.join(map(str, settings.pipelines)),
-        "ML_ASSETS_TRUSTED_KEYS": keys,
         "DAGSTER_HOME": str(home / "dagster"),
     }
 
 
 def _folders(value: str, to_come: bool) -> tuple[Path, ...]:
-    folders = tuple(Path(part).expanduser().resolve() for part in value.split(os.pathsep) if part)
+    """Folders that hold pipelines; ``demo`` is the package's own, which alone is the default."""
+    folders = tuple(
+        DEMO_PIPELINES if part == "demo" else Path(part).expanduser().resolve()
+        for part in (value or "demo").split(os.pathsep)
+        if part
+    )
     for folder in folders:
         if not folder.is_dir() and (folder.exists() or not to_come):
             raise SettingsError(

@@ -14,8 +14,9 @@ from ml_assets.assets.raw_snapshot import receipt_version
 from ml_assets.assets.stage_code import BEGINNINGS, NOT_DECIDING, stage_code
 from ml_assets.planning.due import Landed, data_nodes, model_nodes
 from ml_assets.planning.plan import Node, plan
+from ml_assets.settings import DEMO_PIPELINES
 from ml_assets.spec.closure import PACKAGE
-from ml_assets.spec.load import PIPELINES, load_spec
+from ml_assets.spec.load import load_spec
 from ml_assets.spec.partitions import windows
 from ml_assets.spec.records import InputVersion, StageRecord
 from ml_assets.spec.stages import STAGES
@@ -168,7 +169,7 @@ def test_what_does_not_decide_is_there(package: Path) -> None:
 
 # --- what follows ---------------------------------------------------------------------------------
 
-FOLDER = PIPELINES / "flight_delays"
+FOLDER = DEMO_PIPELINES / "flight_delays"
 WALK = ("raw_snapshot", "validated_table", "feature_set", "training_set", "trained_model",
         "evaluation_report", "released_model")  # fmt: skip
 

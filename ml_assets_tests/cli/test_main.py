@@ -55,6 +55,7 @@ OPTIONS = {
     "drill": {"pipeline"},
     "alerts": {"what"},
     "gc": {"dry_run", "json"},
+    "forget": {"pipeline", "author", "reason", "undo"},
     "reset": {"yes"},
 }
 

@@ -79,7 +79,7 @@ def test_where_no_folder_is_named_it_is_made_here(
     monkeypatch.delenv("ML_ASSETS_PIPELINES")
     monkeypatch.chdir(room.parent)
     assert main(["new", "orders"]) == 0
-    assert f"first: export ML_ASSETS_PIPELINES={room}\n" in capsys.readouterr().out
+    assert f"first: export ML_ASSETS_PIPELINES=demo:{room}\n" in capsys.readouterr().out
     assert (room / "orders" / "defs.yaml").is_file()
 
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from ml_assets.cli.main import main
-from ml_assets.spec.load import PIPELINES
+from ml_assets.settings import DEMO_PIPELINES
 
 IMAGE = "registry.example/training@sha256:" + "a" * 64
 
@@ -20,7 +20,7 @@ def laptop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A pipeline of four processes on two nodes, and no state."""
     folder = tmp_path / "pipelines" / "flights_far"
     folder.mkdir(parents=True)
-    raw = yaml.safe_load((PIPELINES / "flight_delays" / "defs.yaml").read_text())
+    raw = yaml.safe_load((DEMO_PIPELINES / "flight_delays" / "defs.yaml").read_text())
     raw["attributes"]["name"] = folder.name
     raw["attributes"]["training"]["processes"] = 4
     raw["attributes"]["cluster"] = {"nodes": 2, "memory": "8Gi"}

@@ -18,8 +18,8 @@ from ml_assets.planning.due import (
 )
 from ml_assets.planning.plan import RECALLED, Item, Node, Plan, plan
 from ml_assets.resources.sources import Sources
-from ml_assets.settings import read_settings
-from ml_assets.spec.load import PIPELINES, load_spec
+from ml_assets.settings import DEMO_PIPELINES, read_settings
+from ml_assets.spec.load import load_spec
 from ml_assets.spec.partitions import windows
 from ml_assets.spec.records import InputVersion, StageRecord
 from ml_assets.storage.layout import Address, run_key
@@ -38,7 +38,7 @@ def test_nothing_is_served_before_the_first_look_back_is_whole(
     weeks: int, features: int, online: int
 ) -> None:
     """Features of the flights look back at four weeks; they are served as soon as there are any."""
-    folder = PIPELINES / "flight_delays"
+    folder = DEMO_PIPELINES / "flight_delays"
     graph = PipelineGraph(load_spec(folder), folder)
     known = windows(graph.spec.partitions, datetime(2014, 1, 1, tzinfo=UTC))
     nodes = data_nodes(
@@ -86,7 +86,7 @@ def test_what_was_served_is_due_for_each_other_thing_that_is_served_instead(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ML_ASSETS_ONLINE", str(tmp_path / "online.db"))
-    folder = PIPELINES / "flight_delays"
+    folder = DEMO_PIPELINES / "flight_delays"
     graph = PipelineGraph(load_spec(folder), folder)
     address = Address("flight_delays", "online_features")
     records = {address: _record(address)}

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from ml_assets.assets.graph import PipelineGraph
+from ml_assets.settings import DEMO_PIPELINES
 from ml_assets.settings.kubernetes_syntax import (
     bytes_of,
     cores_of,
@@ -18,7 +19,7 @@ from ml_assets.settings.kubernetes_syntax import (
     is_label_value,
 )
 from ml_assets.spec.cluster import ClusterSpec, Toleration
-from ml_assets.spec.load import PIPELINES, load_spec
+from ml_assets.spec.load import load_spec
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.stages import MODEL_STAGES
 from ml_assets_tests.spec.test_spec_rules import BOOSTED, SPEC
@@ -131,7 +132,7 @@ def test_boosted_trees_grow_on_one_node_without_a_gpu(field: str, value: int) ->
 
 
 def test_what_only_the_cluster_changes_trains_nothing_again() -> None:
-    folder = PIPELINES / "flight_delays"
+    folder = DEMO_PIPELINES / "flight_delays"
     spec = load_spec(folder)
     other = spec.model_copy(update={"cluster": ClusterSpec.model_validate(EVERYTHING)})
     for stage in MODEL_STAGES:

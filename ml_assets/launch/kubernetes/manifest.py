@@ -11,10 +11,12 @@ from typing import Any
 
 from ml_assets.errors import SettingsError
 from ml_assets.launch.kubernetes.names import (
+    ASKED_LABEL,
     ATTEMPT_LABEL,
     QUEUE_LABEL,
     REQUEST_ANNOTATION,
     SESSION_LABEL,
+    asked_label,
     job_name,
     labels,
     pod_host,
@@ -78,6 +80,8 @@ class JobOrder:
     """Of a passing store: see ``names.slug_of``."""
     avoid: tuple[str, ...] = ()
     """Nodes that failed an attempt before."""
+    asked: str = ""
+    """See ``Work.asked``."""
 
     @property
     def name(self) -> str:
@@ -122,7 +126,11 @@ def job_manifest(order: JobOrder, settings: Cluster) -> Manifest:
         "metadata": {
             "name": order.name,
             "namespace": settings.namespace,
-            "labels": {**_labels(order, settings), **_queue_labels(order.cluster)},
+            "labels": {
+                **_labels(order, settings),
+                **({ASKED_LABEL: asked_label(order.asked)} if order.asked else {}),
+                **_queue_labels(order.cluster),
+            },
             "annotations": _annotations(order),
         },
         "spec": {

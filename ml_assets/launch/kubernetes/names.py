@@ -20,6 +20,8 @@ SESSION_LABEL = "ml-assets.io/session"
 ATTEMPT_LABEL = "ml-assets.io/attempt"
 VERB_LABEL = "ml-assets.io/verb"
 PRICE_CLASS_LABEL = "ml-assets.io/price-class"
+ASKED_LABEL = "ml-assets.io/asked"
+"""On the Job of a training: what is asked for, whichever program does it (``asked_label``)."""
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 """On a Job that Kueue admits: it is created suspended."""
 REQUEST_ANNOTATION = "ml-assets.io/request"
@@ -79,6 +81,11 @@ def index_of(job: str, rank: int, world: World) -> int:
     """
     by_address = sorted(range(world.nodes), key=lambda index: pod_host(job, index))
     return by_address[rank // world.procs]
+
+
+def asked_label(asked: str) -> str:
+    """A digest of what is asked for as the value of a label."""
+    return asked[:_LABEL_LENGTH]
 
 
 def pipeline_label(pipeline: str) -> str:

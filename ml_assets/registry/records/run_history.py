@@ -76,7 +76,7 @@ def _time(made: Made) -> datetime:
 def keep_run_record(store: SnapshotStore, record: RunRecord) -> RunRecord:
     """Write down what a run is about to do: one that then fails can be looked into, too."""
     path = f"{_BEGUN}{record.pipeline}/{record.run}.json"
-    with store.open(store.resolve(MAIN), f"begun-{record.run}") as workspace:
+    with store.open(store.resolve(MAIN), f"begun-{record.run}-{record.session}") as workspace:
         workspace.put_bytes(path, record_bytes(record))
         workspace.commit(f"run {record.run} of {record.pipeline} begins", {"run": record.run})
         workspace.publish()

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ml_assets.errors import ClusterAway, ClusterRefused, TrainingFailed, TrainingInterrupted
+from ml_assets.launch import session
 from ml_assets.launch.events import avoided_nodes
 from ml_assets.launch.folder import SessionFolder
 from ml_assets.launch.kubernetes import runner, watch
@@ -19,10 +20,12 @@ from ml_assets.launch.staging.mirror import SessionMirror
 from ml_assets.launch.tether import descendants
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.cluster import ClusterSpec
+from ml_assets.spec.identity import Program, program_here
 from ml_assets.spec.program import World
 from ml_assets.spec.staging import ExitWord, attempt_of, word_name
+from ml_assets.spec.training_story import TrainingStory
 from ml_assets_tests.launch.kubernetes.sample_jobs import until
-from ml_assets_tests.launch.kubernetes.stage import ONE_NODE, TWO_NODES, Stage, weights
+from ml_assets_tests.launch.kubernetes.stage import IMAGE, ONE_NODE, TWO_NODES, Stage, weights
 from ml_assets_tests.launch.real import STEPS, named
 from ml_assets_tests.storage.s3_server import s3_server
 
@@ -133,6 +136,32 @@ def test_a_killed_run_worker_leaves_the_job_running_and_the_next_one_adopts_it(s
     assert (result.attempt, result.step) == (1, 2 * STEPS)
     assert len(created(stage)) == 1, "it was adopted"
     assert stage.left() == []
+
+
+def test_an_upgrade_in_mid_training_follows_the_older_program_s_job_to_its_end(stage, monkeypatch):
+    job = stage.job(cluster=ONE_NODE, processes=1, epochs=12)
+    worker = stage.launch_elsewhere(epochs=12)
+    until(lambda: stage.saves_of(1) >= 1 or worker.poll() is not None)
+    assert worker.poll() is None, worker.communicate()[1]
+    worker.kill()
+    worker.communicate()
+    older, newer = program_here("network"), Program(sources="1" * 64, versions={})
+    monkeypatch.setattr(session, "program_here", lambda part: newer)
+    launcher = stage.launcher()
+    found = launcher.under_way(job)
+    assert found is not None and found.program == older
+    assert train_session(found) != train_session(job)
+    result = launcher.train(found, stage.events.append)
+    assert (result.session, result.attempt, result.step) == (train_session(found), 1, 2 * STEPS)
+    assert len(created(stage)) == 1, "nothing was begun beside it"
+    assert stage.left() == []
+    assert launcher.under_way(job) is None, "its own turn comes next"
+    story = TrainingStory()
+    for event in stage.events:
+        story.take(event)
+    (node,) = story.nodes
+    assert (node.program, node.place.image) == (older, IMAGE)
+    assert node.place.node and node.place.pod.startswith("demo-train-")
 
 
 def created(stage):

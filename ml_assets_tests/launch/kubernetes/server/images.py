@@ -1,5 +1,6 @@
 """Which images can be pulled: all, but those of a host that cannot be and those a test names."""
 
+import hashlib
 import re
 from dataclasses import dataclass, field
 
@@ -7,6 +8,14 @@ _REFERENCE = re.compile(
     r"[a-z0-9]+([._-]+[a-z0-9]+)*(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*"
     r"(:[\w][\w.-]{0,127})?(@sha256:[0-9a-f]{64})?"
 )
+
+
+def resolved(image: str) -> str:
+    """As the kubelet reports it once it was pulled: repository and digest, without a tag."""
+    name, _, digest = image.partition("@")
+    host, slash, rest = name.rpartition("/")
+    repository = f"{host}{slash}{rest.partition(':')[0]}"
+    return f"{repository}@{digest or 'sha256:' + hashlib.sha256(name.encode()).hexdigest()}"
 
 
 @dataclass

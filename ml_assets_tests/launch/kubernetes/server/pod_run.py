@@ -7,6 +7,7 @@ from pathlib import Path
 from ml_assets_tests.launch.kubernetes.server.clock import Clock, stamp
 from ml_assets_tests.launch.kubernetes.server.environment import address
 from ml_assets_tests.launch.kubernetes.server.errors import Json
+from ml_assets_tests.launch.kubernetes.server.images import resolved
 from ml_assets_tests.launch.kubernetes.server.job_rules import index_of
 from ml_assets_tests.launch.kubernetes.server.processes import ContainerProcess
 from ml_assets_tests.launch.kubernetes.server.store import Key, clone, key_of
@@ -62,7 +63,7 @@ class Container:
         found = {
             "name": self.name,
             "image": self.spec["image"],
-            "imageID": self.spec["image"] if self.process else "",
+            "imageID": resolved(self.spec["image"]) if self.process else "",
             "state": self.state(),
             "lastState": {"terminated": self.previous} if self.previous else {},
             "ready": ready,

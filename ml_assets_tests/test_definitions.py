@@ -1,0 +1,116 @@
+"""What Dagster loads: every pipeline that is sound, and a visible failure for each that is not."""
+
+import shutil
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from ml_assets.automation.broken import ASSET
+from ml_assets.cli.main import main
+from ml_assets.definitions import build
+from ml_assets.settings import DEMO_PIPELINES, read_settings
+from ml_assets.spec.load import pipeline_folders
+from ml_assets_tests.worlds import irises
+
+
+@pytest.fixture
+def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A room of pipelines in which irises are sound."""
+    monkeypatch.setenv("ML_ASSETS_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("ML_ASSETS_SOURCES", str(tmp_path / "sources"))
+    monkeypatch.setenv("ML_ASSETS_PIPELINES", str(tmp_path / "pipelines"))
+    monkeypatch.setenv("ML_ASSETS_UI_URL", "http://127.0.0.1:9")  # nobody listens there
+    monkeypatch.setenv("DAGSTER_HOME", "")
+    irises.plant(tmp_path / "pipelines", tmp_path / "sources")
+    return tmp_path / "pipelines"
+
+
+def second(room: Path, name: str = "tulips") -> Path:
+    """Another pipeline beside the irises."""
+    shutil.copytree(room / "irises", room / name)
+    spec = room / name / "defs.yaml"
+    spec.write_text(spec.read_text().replace("name: irises", f"name: {name}", 1))
+    return spec
+
+
+def loaded() -> dg.RepositoryDefinition:
+    return build(read_settings()).get_repository_def()
+
+
+def keys(repository: dg.RepositoryDefinition) -> set[str]:
+    return {key.to_user_string() for key in repository.asset_graph.get_all_asset_keys()}
+
+
+def test_a_broken_spec_is_one_visible_failure_and_the_others_run(
+    room: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = second(room)
+    line = 1 + spec.read_text().splitlines().index("  owner: team:botany")
+    spec.write_text(spec.read_text().replace("owner: team:botany", "owner: nobody"))
+    repository = loaded()
+    assert "irises/released_model" in keys(repository)
+    (broken,) = (key for key in keys(repository) if key.startswith("tulips/"))
+    assert broken == f"tulips/{ASSET}"
+    asset = repository.asset_graph.get(dg.AssetKey(["tulips", ASSET]))
+    assert f"{spec}:{line}" in str(asset.description)
+
+    sensor = repository.get_sensor_def("tulips__loads")
+    assert sensor.default_status is dg.DefaultSensorStatus.RUNNING
+    with dg.build_sensor_context() as context:
+        (told,) = sensor.evaluate_tick(context).asset_events
+    assert isinstance(told, dg.AssetCheckEvaluation)
+    assert not told.passed and told.severity is dg.AssetCheckSeverity.ERROR
+    assert f"{spec}:{line}" in str(told.description)
+
+    assert main(["check"]) == 1
+    assert f"{spec}:{line}" in capsys.readouterr().out
+    assert main(["run", "irises", "--through", "raw_snapshot"]) == 0
+    assert main(["status", "irises"]) == 0
+
+
+def test_a_wrong_contract_of_one_pipeline_stays_with_it(room: Path) -> None:
+    second(room)
+    contract = room / "tulips" / "flowers.json"
+    contract.write_text("{")
+    repository = loaded()
+    assert "irises/released_model" in keys(repository)
+    asset = repository.asset_graph.get(dg.AssetKey(["tulips", ASSET]))
+    assert str(contract) in str(asset.description)
+
+
+def test_two_pipelines_of_one_name_are_told_of_and_the_first_runs(room: Path) -> None:
+    spec = second(room)
+    spec.write_text(spec.read_text().replace("name: tulips", "name: irises", 1))
+    assert {"irises/released_model", f"tulips/{ASSET}"} <= keys(loaded())
+
+
+def test_the_folders_that_are_named_take_the_place_of_the_demo(
+    room: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert {*pipeline_folders(read_settings())} == {"irises"}
+    monkeypatch.setenv("ML_ASSETS_PIPELINES", f"demo:{room}")
+    assert {*pipeline_folders(read_settings())} == {"flight_delays", "irises"}
+    monkeypatch.delenv("ML_ASSETS_PIPELINES")
+    assert read_settings().pipelines == (DEMO_PIPELINES,)
+
+
+def test_a_retired_pipeline_runs_no_more_is_readable_and_comes_back(
+    room: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    second(room)
+    assert main(["run", "irises", "--through", "raw_snapshot"]) == 0
+    assert main(["forget", "irises"]) == 1
+    assert "--author NAME --reason TEXT" in capsys.readouterr().err
+    assert main(["forget", "irises", "--author", "ann", "--reason", "out of season"]) == 0
+    names = {key.split("/")[0] for key in keys(loaded())}
+    assert names == {"tulips"}
+    assert {sensor.name.split("__")[0] for sensor in loaded().sensor_defs} <= {"tulips", "alerts"}
+    assert main(["run", "irises"]) == 1
+    assert "retired by ann" in capsys.readouterr().err
+    assert main(["status", "irises"]) == 0
+    assert "irises/raw_snapshot/raw_flowers" in capsys.readouterr().out
+    assert main(["read", "irises/raw_snapshot/raw_flowers", "--limit", "1"]) == 0
+    assert main(["forget", "irises", "--undo"]) == 0
+    assert {key.split("/")[0] for key in keys(loaded())} == {"irises", "tulips"}
+    assert main(["run", "irises", "--through", "raw_snapshot"]) == 0
