@@ -201,12 +201,6 @@ class EmbeddedStore:
                 self._refs.keep_signatures(kept)
             return self._blobs.keep_only(kept, dry_run=dry_run)
 
-    def sign_history(self) -> None:
-        """Vouch for every commit behind the refs of a store from before signatures."""
-        for end in self._refs.targets():
-            for commit in self._behind(end):
-                self._refs.sign(commit.id, self._trust.sign(commit.id))
-
     # --- inside -----------------------------------------------------------------------------
 
     @contextlib.contextmanager

@@ -55,7 +55,7 @@ class Refs:
         with self._open() as refs:
             return {row[0] for row in refs.execute("select target from refs")}
 
-    def create(self, name: str, kind: str, target: str, signature: Signature) -> str:
+    def create(self, name: str, kind: str, target: str, signature: Signature | None) -> str:
         """Make a ref where the name is free; what it names then."""
         with self._open() as refs:
             made = refs.execute("insert or ignore into refs values (?, ?, ?)", [name, kind, target])
@@ -63,7 +63,7 @@ class Refs:
                 _sign(refs, target, signature)
             return refs.execute("select target from refs where name = ?", [name]).fetchone()[0]
 
-    def move(self, name: str, expected: str, new: str, signature: Signature) -> bool:
+    def move(self, name: str, expected: str, new: str, signature: Signature | None) -> bool:
         """Compare-and-swap."""
         with self._open() as refs:
             moved = refs.execute(
@@ -72,11 +72,6 @@ class Refs:
             if moved.rowcount == 1:
                 _sign(refs, new, signature)
             return moved.rowcount == 1
-
-    def sign(self, commit: str, signature: Signature) -> None:
-        """Sign a commit that a ref names already."""
-        with self._open() as refs:
-            _sign(refs, commit, signature)
 
     def signature(self, commit: str) -> Signature | None:
         """Who vouched for a commit; None where nobody did."""
@@ -152,7 +147,9 @@ class Refs:
         return copy
 
 
-def _sign(refs: sqlite3.Connection, commit: str, signature: Signature) -> None:
+def _sign(refs: sqlite3.Connection, commit: str, signature: Signature | None) -> None:
+    if signature is None:  # no key is set
+        return
     row = [commit, signature.key, signature.value]
     refs.execute("insert or replace into signatures values (?, ?, ?)", row)
 
