@@ -53,6 +53,7 @@ from ml_assets.launch.staging.mirror import AttemptTaken, SessionMirror
 from ml_assets.settings import Cluster, PriceClass
 from ml_assets.spec.cluster import ClusterSpec, over_nodes
 from ml_assets.spec.events import Checkpoint, Event
+from ml_assets.spec.footprint import Room, pod_room
 from ml_assets.spec.identity import Program
 from ml_assets.spec.program import Request, TrainRequest, World
 from ml_assets.spec.staging import REQUEST, attempt_of
@@ -104,6 +105,10 @@ class KubernetesRunner:
     def spread(self, world: World, cluster: ClusterSpec) -> World:
         """See ``AttemptRunner.spread``."""
         return over_nodes(world, cluster)
+
+    def room(self, cluster: ClusterSpec) -> Room:
+        """See ``AttemptRunner.room``."""
+        return pod_room(cluster)
 
     def recall(self, folder: SessionFolder) -> None:
         """See ``AttemptRunner.recall``."""
