@@ -157,7 +157,6 @@ class ModelManifest(Frozen):
     """Regression: takes a prediction back to the label's own unit."""
     calibration: Calibration | None = Field(default=None, exclude_if=unset)
     weights: File
-    session: str
     step: Annotated[int, Field(ge=0)]
 
 

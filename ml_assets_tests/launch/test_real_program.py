@@ -47,6 +47,13 @@ def test_another_program_than_the_session_s_is_refused_before_a_step(
     assert {event.kind for event in events} == {"began", "error"}
 
 
+def test_equal_weights_of_a_fresh_session_are_the_same_model(tmp_path, training_set, undisturbed):
+    fresh = replace(train_job(training_set), salt="again")
+    result = LocalLauncher(tmp_path / "objects").train(fresh, lambda _: None)
+    assert result.session != undisturbed[1].session
+    assert result.model.digest == undisturbed[1].model.digest
+
+
 def test_a_reason_of_the_program_comes_through_torchrun_and_is_not_tried_again(
     tmp_path, training_set
 ):
