@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 import dagster as dg
 from pydantic import BaseModel
 
+from ml_assets.assets.failure import reported
 from ml_assets.assets.stage_code import function_code, stage_code
 from ml_assets.errors import SpecError, WindowError
 from ml_assets.spec.canonical import digest_of
@@ -118,13 +119,13 @@ class PipelineGraph:
     def asset(self, stage: str, source: str | None = None, **more: Any) -> Decorator:
         """``dg.asset`` with the attributes that every asset of the pipeline declares."""
         partitions: dg.PartitionsDefinition | None = more.get("partitions_def")
-        decorator: Any = dg.asset(
+        asset: Any = dg.asset(
             **self.attributes(stage, source),
             pool=self.pool(stage, partitioned=partitions is not None),
             backfill_policy=self.backfill_policy(partitions),
             **more,
         )
-        return decorator
+        return lambda step: asset(reported(step))
 
     def attributes(self, stage: str, source: str | None = None) -> dict[str, Any]:
         """What every asset of the pipeline declares: key, group, owner, code version, tags."""

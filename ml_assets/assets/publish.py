@@ -16,6 +16,7 @@ from ml_assets.monitoring.survey import LabelColumns, survey
 from ml_assets.settings import read_settings
 from ml_assets.spec.canonical import canonical_json, digest_of
 from ml_assets.spec.records import InputVersion, StageRecord
+from ml_assets.storage.disk import scratch_in
 from ml_assets.storage.layout import Address, run_key
 from ml_assets.storage.objects import file_digest
 from ml_assets.storage.snapshots import CommitId, Conflict, Outcome, SnapshotStore
@@ -68,8 +69,7 @@ class Draft:
     _scratch: tempfile.TemporaryDirectory[str] | None = None
 
     def __enter__(self) -> "Draft":
-        scratch = read_settings().scratch
-        scratch.mkdir(parents=True, exist_ok=True)
+        scratch = scratch_in(read_settings().scratch)
         self._scratch = tempfile.TemporaryDirectory(dir=scratch)
         return self
 

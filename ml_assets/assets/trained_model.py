@@ -9,6 +9,7 @@ import dagster as dg
 
 from ml_assets.assets.chronicle import chronicled
 from ml_assets.assets.cost import costs
+from ml_assets.assets.failure import reported
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.initial_weights import KEY, InitialWeights, initial_weights
 from ml_assets.assets.inputs import require_record, resolve_base
@@ -23,7 +24,7 @@ from ml_assets.assets.training_events import EventSinks
 from ml_assets.errors import TrainingFailed
 from ml_assets.launch.launcher import Launcher, TrainJob
 from ml_assets.launch.session import program_of, train_session
-from ml_assets.pictures.picture import plain_markdown
+from ml_assets.pictures.wording import plain_markdown
 from ml_assets.registry.ledger.chain import register
 from ml_assets.registry.records.run_history import keep_run_record
 from ml_assets.registry.records.run_record import (
@@ -74,6 +75,7 @@ def trained_model(graph: PipelineGraph) -> dg.AssetsDefinition:
         can_subset=False,
         pool=graph.pool(STAGE),
     )
+    @reported
     @chronicled(graph, STAGE)
     def materialize(
         context: dg.AssetExecutionContext,

@@ -130,7 +130,7 @@ class EventSinks:
 
     def _tell_whole(self, debt: Debt) -> None:
         """Once it did not answer, it is not asked again: the next run delivers what is noted."""
-        self.debts.note(debt)  # first: a kill on the way loses nothing
+        debt = self.debts.owe(debt)  # first: a kill on the way loses nothing
         if not self._reachable:
             return
         told = tell_whole(self.tracking, debt, self.story)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
+from difflib import get_close_matches
 from typing import Any
 
 import dagster as dg
@@ -10,7 +11,7 @@ import polars as pl
 from ml_assets.assets.card import card_of, split_labels
 from ml_assets.assets.chronicle import chronicled
 from ml_assets.assets.graph import PipelineGraph
-from ml_assets.assets.inputs import require_record, resolve_base
+from ml_assets.assets.inputs import require_record, resolve_base, scan_together
 from ml_assets.assets.leak_checks import check_result, leak_specs, refusal, set_checks
 from ml_assets.assets.metadata import card_link, data_card, numbers, record_metadata
 from ml_assets.assets.publish import Draft, Work, input_version
@@ -141,11 +142,9 @@ def resolve_window(
         WindowError: partitions are missing, or ``as_of`` is not one.
     """
     spec = graph.spec
+    if as_of is not None:
+        require_as_of(graph, as_of)
     if not isinstance(spec.split, WindowSplit):
-        if as_of is not None:
-            raise WindowError(
-                f"{graph.name} has no partitions: as_of {as_of!r} means nothing here."
-            )
         return None
     available = list(published_partitions(store, base, Address(graph.name, "feature_set")))
     if not available:
@@ -155,6 +154,27 @@ def resolve_window(
         )
     order = feature_order(graph)
     return plan_time_split(spec.split, as_of or available[-1], available, order)
+
+
+def require_as_of(graph: PipelineGraph, as_of: str) -> None:
+    """Hold the last partition that was asked for to those that there can be.
+
+    Raises:
+        WindowError: it is none of them, or the pipeline has none.
+    """
+    if not isinstance(graph.spec.split, WindowSplit):
+        raise WindowError(
+            f"{graph.name} is not split by partitions: --as-of {as_of!r} means nothing here."
+            " Leave it out."
+        )
+    order = feature_order(graph)
+    if as_of not in order:
+        near = get_close_matches(as_of, order, n=1)
+        hint = f" Did you mean {near[0]}?" if near else ""
+        raise WindowError(
+            f"--as-of {as_of!r} is no partition of {graph.name}/feature_set, which has"
+            f" {order[0]} to {order[-1]}.{hint}"
+        )
 
 
 def feature_order(graph: PipelineGraph) -> list[str]:
@@ -183,7 +203,7 @@ def read_splits(
     spec, address = graph.spec, Address(graph.name, "feature_set")
     if window is not None:
         tables: dict[Split, pl.LazyFrame] = {
-            name: pl.concat([store.scan(base, address.at(key).table) for key in keys])
+            name: scan_together(store, base, [address.at(key) for key in keys])
             for name, keys in window.splits.items()
         }
         return labelled_rows(tables, spec.label)

@@ -9,6 +9,7 @@ from typing import Any
 
 import dagster as dg
 
+from ml_assets.assets.failure import reported
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.inputs import require_record
 from ml_assets.assets.trained_model import data_ref
@@ -68,6 +69,7 @@ def drill_check(graph: PipelineGraph) -> dg.AssetChecksDefinition:
         ],
         can_subset=True,  # so that it may say nothing
     )
+    @reported
     def check(
         context: dg.AssetCheckExecutionContext, snapshots: SnapshotsResource
     ) -> Iterator[dg.AssetCheckResult]:

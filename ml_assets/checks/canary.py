@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 import dagster as dg
 
 from ml_assets.assets.canary_evidence import CANARY_REPORT, canary_evidence, canary_gate
+from ml_assets.assets.failure import reported
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.inputs import require_record
 from ml_assets.checks.gates import gate_numbers
@@ -39,6 +40,7 @@ def canary(graph: PipelineGraph) -> dg.AssetChecksDefinition:
         ],
         pool=graph.pool(),
     )
+    @reported
     def check(
         context: dg.AssetCheckExecutionContext, snapshots: SnapshotsResource
     ) -> Iterator[dg.AssetCheckResult]:

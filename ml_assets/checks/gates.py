@@ -10,6 +10,7 @@ from typing import Any
 
 import dagster as dg
 
+from ml_assets.assets.failure import reported
 from ml_assets.assets.gate_evidence import gate_results, held_out
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.last_release import read_report
@@ -41,6 +42,7 @@ def gates(graph: PipelineGraph) -> dg.AssetChecksDefinition:
         can_subset=False,
         pool=graph.pool(),
     )
+    @reported
     def check(
         context: dg.AssetCheckExecutionContext,
         snapshots: SnapshotsResource,

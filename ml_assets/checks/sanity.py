@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import dagster as dg
 
+from ml_assets.assets.failure import reported
 from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.inputs import require_record
 from ml_assets.assets.sanity import checks_of, examine
@@ -29,6 +30,7 @@ def sanity(graph: PipelineGraph) -> list[dg.AssetChecksDefinition]:
         can_subset=False,
         pool=graph.pool(),
     )
+    @reported
     def check(
         context: dg.AssetCheckExecutionContext,
         snapshots: SnapshotsResource,

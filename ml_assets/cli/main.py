@@ -3,6 +3,8 @@
 import argparse
 import sys
 from collections.abc import Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from typing import Any, TextIO, cast
 
 from ml_assets.cli import (
     alerts,
@@ -49,7 +51,7 @@ from ml_assets.cli import (
     what_if,
 )
 from ml_assets.cli.exit_codes import DONE, ERROR, INTERRUPTED, REFUSED
-from ml_assets.errors import EvidenceError, Interrupted, MlAssetsError
+from ml_assets.errors import EvidenceError, Interrupted, MlAssetsError, visible
 
 _COMMANDS = (
     demo,
@@ -112,7 +114,7 @@ environment:
   ML_ASSETS_ONLINE     file or redis:// URL of the online store (default: in the state folder)
   ML_ASSETS_RETENTION  how long unused things are kept, e.g. "checkpoints=2d history=8w" (see gc)
   ML_ASSETS_SIGNING_KEY, ML_ASSETS_TRUSTED_KEYS
-                       whose signature counts (default: a key of the store's own)
+                       who signs what is written, and whose word counts (default: nobody)
   ML_ASSETS_ALERTS     who is told of trouble: URLs of webhooks, Slack, mail servers (see alerts)
   ML_ASSETS_LAUNCHER   local or kubernetes; of a cluster also (see docs/operate.md)
   ML_ASSETS_OBJECTS, ML_ASSETS_TRAINING_IMAGE, ML_ASSETS_NAMESPACE, ML_ASSETS_TRAINING_SECRET,
@@ -124,18 +126,58 @@ environment:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code."""
+    """Run one command and return its exit code; what it prints is seen and does nothing else."""
+    with redirect_stdout(_seen(sys.stdout)), redirect_stderr(_seen(sys.stderr)):
+        return _run(arguments)
+
+
+class _Seen:
+    """A text stream to a terminal, through which no escape sequence of the data comes.
+
+    Rows that are handed out go to the bytes below it, and stay as they are.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        return self._stream.write(visible(text))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def _seen(stream: TextIO) -> TextIO:
+    return cast("TextIO", _Seen(stream))
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     parsed = parser().parse_args(arguments)
     try:
         return parsed.call(parsed)
     except (KeyboardInterrupt, Interrupted):
         print("interrupted: what was made stays; run again to go on", file=sys.stderr)
         return INTERRUPTED
-    except MlAssetsError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return REFUSED if isinstance(error, EvidenceError) else ERROR
     except BrokenPipeError:
         return DONE
+    except Exception as error:
+        found = _ours(error)
+        if found is None:
+            raise
+        print(f"error: {found}", file=sys.stderr)
+        return REFUSED if isinstance(found, EvidenceError) else ERROR
+
+
+def _ours(error: BaseException) -> MlAssetsError | None:
+    """The report that an error is, or was caused by; None: a fault of the program, shown whole."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, MlAssetsError):
+            return cause
+        cause = cause.__cause__
+    from ml_assets.storage.disk import refusal
+
+    return refusal(error)
 
 
 def parser() -> argparse.ArgumentParser:

@@ -19,8 +19,8 @@ Hold what is released to what was signed; works offline.
   FOLDER    what `ml-assets export` wrote; no store is needed
   (none)    every pipeline that has a ledger
 
-A signature counts if its key does: --key, ML_ASSETS_TRUSTED_KEYS, or the own key. A folder without
-any of these is held to the key that lies in it: that nothing was changed, not who wrote it.
+A signature counts if its key does: --key, ML_ASSETS_TRUSTED_KEYS, or that of
+ML_ASSETS_SIGNING_KEY. Without any of these digests and the chain are verified, not who wrote them.
 Exit code 0: everything holds; 3: something was refused, each with its reason.
 """
 

@@ -1,16 +1,15 @@
 """Loading a team's functions, and holding what they return to what the spec declares."""
 
 import difflib
-import hashlib
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import FunctionType, ModuleType
+from types import FunctionType
 from typing import Any
 
 import polars as pl
 
 from ml_assets.errors import LeakError, SpecError, quoted
+from ml_assets.features.team_modules import import_file
 from ml_assets.spec.pipeline import FeaturesSpec, LabelSpec, PipelineSpec
 from ml_assets.spec.split import groups_of
 from ml_assets.spec.window import Window
@@ -19,7 +18,7 @@ FeatureFunction = Callable[[Mapping[str, pl.LazyFrame], Window], pl.LazyFrame]
 
 
 def load_function(folder: Path, function: str, pipeline: str) -> FeatureFunction:
-    """Import ``file.py:name`` from a pipeline's folder, under a module name of its own.
+    """Import ``file.py:name`` from a pipeline's folder, with what it imports from there.
 
     Raises:
         SpecError: no such file, it cannot be imported, or it has no such function.
@@ -28,11 +27,7 @@ def load_function(folder: Path, function: str, pipeline: str) -> FeatureFunction
     file = folder / file_name
     if not file.is_file():
         raise SpecError(f"{function!r} names {file}, which is not there: create it.")
-    content = hashlib.sha256(file.read_bytes()).hexdigest()[:12]
-    module_name = f"ml_assets_features_{pipeline}_{content}"
-    if module_name not in sys.modules:
-        _import(file, module_name)
-    found: Any = getattr(sys.modules[module_name], name, None)
+    found: Any = getattr(import_file(folder, file_name, pipeline), name, None)
     if not isinstance(found, FunctionType):
         raise SpecError(f"{file} has no function {name!r}, which {function!r} names.")
     return found
@@ -119,20 +114,6 @@ def check_keys(frame: pl.DataFrame, key: Sequence[str], what: str) -> None:
             f" {quoted(example)} for one:"
             " a join in the function multiplies rows."
         )
-
-
-def _import(file: Path, module_name: str) -> None:
-    module = ModuleType(module_name)
-    module.__file__ = str(file)
-    sys.modules[module_name] = module
-    try:
-        # no import: Python would take its compiled copy of a file edited twice in one second
-        exec(compile(file.read_bytes(), file, "exec"), module.__dict__)
-    except Exception as error:  # a team's file may raise anything
-        del sys.modules[module_name]
-        raise SpecError(
-            f"{file} cannot be imported: {type(error).__name__}: {quoted(error)}"
-        ) from error
 
 
 def _suggest(missing: list[str], columns: list[str]) -> str:

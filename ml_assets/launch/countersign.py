@@ -1,7 +1,7 @@
-"""Which results of a session count: those that the launcher which saw it end has signed.
+"""Which results of a session count: with a key, those whose launcher saw them end and signed them.
 
 Predictions decide over a release. A folder that only looks like a finished session, whoever put it
-there, is no result.
+there, is no result. Without a key nobody can tell.
 """
 
 import json
@@ -19,19 +19,22 @@ def countersign(result: Path, keys: Keys) -> None:
     if not result.is_file():
         return
     signature = keys.sign(_RESULT, result.read_bytes())
+    if signature is None:
+        return
     signed = {"key": signature.key, "value": signature.value}
     write_whole(signature_of(result), canonical_json(signed))
 
 
 def countersigned(result: Path, keys: Keys) -> bytes | None:
-    """What a trusted key countersigned; None where none did."""
+    """A result that counts; None where none does."""
     try:
-        content = result.read_bytes()
-        signed = json.loads(signature_of(result).read_bytes())
-        signature = Signature(str(signed["key"]), str(signed["value"]))
+        content, signature = result.read_bytes(), None
+        if signature_of(result).exists():
+            signed = json.loads(signature_of(result).read_bytes())
+            signature = Signature(str(signed["key"]), str(signed["value"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return content if keys.vouched(_RESULT, content, signature) else None
+    return None if keys.refusal(_RESULT, content, signature) else content
 
 
 def signature_of(result: Path) -> Path:

@@ -5,7 +5,6 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from ml_assets.launch.session_launcher import SessionLauncher
 from ml_assets.launch.staging.mirror import SessionMirror
 from ml_assets.launch.standstill import Standstill
 from ml_assets.spec.cluster import ClusterSpec
+from ml_assets.spec.footprint import Room, machine_room
 from ml_assets.spec.heartbeat import Heartbeat, heartbeat_file
 from ml_assets.spec.identity import Program
 from ml_assets.spec.program import Request, World
@@ -29,7 +29,7 @@ from ml_assets.storage.objects import LocalObjects
 from ml_assets.storage.s3 import S3_SCHEME
 from ml_assets.storage.s3_objects import S3Objects
 from ml_assets.storage.signing import Keys
-from ml_assets.storage.trust import keys_of
+from ml_assets.storage.trust import given_keys
 
 PROGRAM = (sys.executable, "-m", "ml_assets.training")
 
@@ -44,7 +44,7 @@ class LocalLauncher(SessionLauncher):
         retries: attempts after the first, where running again may mend it.
         checkpoints: a folder or ``s3://bucket/prefix`` for all sessions; None: each beside its own.
         restarts: how often torchrun starts the processes of one attempt again.
-        keys: what a score or an examination counts by; None: a key beside the objects.
+        keys: what a score or an examination counts by; default: those of the environment.
     """
 
     def __init__(
@@ -55,14 +55,14 @@ class LocalLauncher(SessionLauncher):
         retries: int = ERROR_BUDGET,
         checkpoints: str | None = None,
         restarts: int = RESTARTS,
-        keys: Callable[[], Keys] | None = None,
+        keys: Callable[[], Keys] = given_keys,
     ) -> None:
         store = LocalObjects(objects) if isinstance(objects, Path) else objects
         shared = store if isinstance(store, S3Objects) else None
         super().__init__(
             store,
             LocalRunner(program, grace, restarts, shared),
-            keys or partial(keys_of, store.root),
+            keys,
             Budgets(errors=retries),
             checkpoints,
         )
@@ -96,6 +96,10 @@ class LocalRunner:
     def spread(self, world: World, cluster: ClusterSpec) -> World:
         """See ``AttemptRunner.spread``."""
         return world
+
+    def room(self, cluster: ClusterSpec) -> Room:
+        """See ``AttemptRunner.room``."""
+        return machine_room()
 
     def older(self, asked: str, session: str) -> Program | None:
         """See ``AttemptRunner.older``: none outlives its follower."""

@@ -1,14 +1,13 @@
 """A launcher for what nobody asks for again: a prediction, a measurement, a drill.
 
 It goes where the settings say; what it needs and makes lies in a place of its own, which is deleted
-when the work is over. Where it cannot be, house-keeping does it.
+when the work is over. Where it cannot be, house-keeping does it. Nothing of it is signed.
 """
 
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from ml_assets.errors import StoreAway
@@ -18,10 +17,11 @@ from ml_assets.launch.recovery import ERROR_BUDGET, Budgets
 from ml_assets.settings import Settings, read_cluster
 from ml_assets.spec.program import Ref
 from ml_assets.spec.torchrun import RESTARTS
+from ml_assets.storage.disk import scratch_in
 from ml_assets.storage.object_places import open_objects, passing_place
 from ml_assets.storage.objects import LocalObjects
 from ml_assets.storage.s3_objects import S3Objects
-from ml_assets.storage.trust import keys_of
+from ml_assets.storage.signing import Keys
 
 
 @dataclass(frozen=True)
@@ -61,18 +61,18 @@ def passing_launcher(
     Raises:
         SettingsError: what a cluster needs is missing.
     """
-    settings.scratch.mkdir(parents=True, exist_ok=True)
     house = open_objects(settings.objects, settings.cache)
-    with tempfile.TemporaryDirectory(prefix=f"{purpose}-", dir=settings.scratch) as folder:
+    scratch = scratch_in(settings.scratch)
+    with tempfile.TemporaryDirectory(prefix=f"{purpose}-", dir=scratch) as folder:
         here = Path(folder)
         if settings.launcher == "local":
-            launcher = LocalLauncher(here, retries=retries, restarts=restarts)
+            launcher = LocalLauncher(here, retries=retries, restarts=restarts, keys=Keys)
             yield Passing(launcher, LocalObjects(here), house)
             return
         there = S3Objects(here, passing_place(settings.objects, purpose))
-        keys, budgets = partial(keys_of, here), Budgets(errors=retries)
+        budgets = Budgets(errors=retries)
         try:
-            launcher = KubernetesLauncher(there, read_cluster(), keys, budgets=budgets)
+            launcher = KubernetesLauncher(there, read_cluster(), Keys, budgets=budgets)
             yield Passing(launcher, there, house)
         finally:
             with suppress(StoreAway):  # the work is done, or has failed for a better reason

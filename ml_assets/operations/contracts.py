@@ -15,6 +15,7 @@ from ml_assets.registry.release.recalls import require_sound
 from ml_assets.settings import Settings
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.sources import SourceSpec
+from ml_assets.storage.disk import scratch_in
 from ml_assets.storage.layout import Address, published_partitions, read_record
 from ml_assets.storage.snapshots import MAIN, SnapshotStore
 from ml_assets.validation.compiled import audit
@@ -124,8 +125,7 @@ def write_docs(
     contract = load_contract(folder / source_of(spec, table).contract)
     key, frame = list(raw_tables(store, spec.name, table, partition).items())[-1]
     place = settings.home / "data_docs" / spec.name / table
-    settings.scratch.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=settings.scratch) as scratch:
+    with tempfile.TemporaryDirectory(dir=scratch_in(settings.scratch)) as scratch:
         site = Path(scratch) / "site"
         write_data_docs(frame.collect(), contract, key, site)
         shutil.rmtree(place, ignore_errors=True)

@@ -7,18 +7,19 @@ from hashlib import sha256
 from pathlib import Path
 
 from ml_assets.errors import MlAssetsError, SettingsError
-from ml_assets.registry.ledger.certificate import LOCAL_KEY_PROVES, certificate_path
+from ml_assets.registry.ledger.certificate import certificate_path
 from ml_assets.registry.ledger.chain import path_of, read
 from ml_assets.registry.ledger.stages import stages
-from ml_assets.registry.release.bundle import Check, check_bundle
+from ml_assets.registry.release.bundle import AUTHORSHIP, UNSIGNED, Check, check_bundle
 from ml_assets.registry.release.loading import certificate_of, load_release
-from ml_assets.settings import Settings, read_signing
+from ml_assets.settings import Settings
 from ml_assets.spec.records import LedgerEntry
 from ml_assets.storage.object_places import open_objects
 from ml_assets.storage.objects import LocalObjects
 from ml_assets.storage.signing import Keys, key_name, public_key
 from ml_assets.storage.snapshots import CommitId, SnapshotStore
 from ml_assets.storage.stores import has_snapshots, open_snapshots
+from ml_assets.storage.trust import given_keys
 
 _WITNESS = re.compile(r"(\d{1,9}):([0-9a-f]{12,64})")
 
@@ -86,8 +87,8 @@ def _checks(
     pipeline: str,
     noted: tuple[int, str] | None,
 ) -> Iterator[Check]:
-    signed = f"commit {commit[:12]} is signed by a key that counts"
-    yield Check("store", "ok", signed)
+    by = "signed by a key that counts" if store.keys.trusted else "not signed: no key is set"
+    yield Check("store", "ok", f"commit {commit[:12]} is {by}")
     try:
         entries = read(store, pipeline, commit)
     except MlAssetsError as error:
@@ -155,10 +156,10 @@ def _held_to(noted: tuple[int, str], digests: list[str]) -> Check:
 
 
 def _proves(keys: Keys) -> str:
-    name = key_name(keys.public)
-    if keys.made_here:
-        return f"{LOCAL_KEY_PROVES}, {name}; who may read it could have signed"
-    return f"integrity and authorship, where only trusted people hold the key {name} and its like"
+    if not keys.trusted:
+        return UNSIGNED
+    named = ", ".join(key_name(key) for key in sorted(keys.trusted))
+    return f"{AUTHORSHIP}, where only trusted people hold {named}"
 
 
 def _trusted(key: str | None) -> frozenset[str]:
@@ -166,10 +167,7 @@ def _trusted(key: str | None) -> frozenset[str]:
         file = Path(key)
         text = file.read_text().strip() if file.is_file() else key
         return frozenset({public_key(text, "--key")})
-    signing = read_signing()
-    listed = {public_key(one, "ML_ASSETS_TRUSTED_KEYS") for one in signing.trusted}
-    own = {Keys.of(signing.key, (), Path()).public} if signing.key else set[str]()
-    return frozenset(listed | own)
+    return given_keys().trusted
 
 
 def _noted(witness: str) -> tuple[int, str]:

@@ -12,7 +12,7 @@ from ml_assets.launch.local import LocalLauncher
 from ml_assets.settings import read_cluster, read_settings
 from ml_assets.storage.object_places import open_objects
 from ml_assets.storage.s3_objects import S3Objects
-from ml_assets.storage.trust import keys_of
+from ml_assets.storage.trust import given_keys
 
 PID_TAG = "ml_assets/pid"
 """The process of a run that the command line executes."""
@@ -40,12 +40,13 @@ class LauncherResource(dg.ConfigurableResource):
             SettingsError: one that it needs is missing.
         """
         settings = read_settings()
-        keys = partial(keys_of, settings.snapshots)
         objects = open_objects(settings.objects, settings.cache)
         if settings.launcher == "kubernetes" and isinstance(objects, S3Objects):
             goes_on = self._goes_on or (lambda: False)
-            return KubernetesLauncher(objects, read_cluster(), keys, settings.checkpoints, goes_on)
-        return LocalLauncher(objects, checkpoints=settings.checkpoints, keys=keys)
+            return KubernetesLauncher(
+                objects, read_cluster(), given_keys, settings.checkpoints, goes_on
+            )
+        return LocalLauncher(objects, checkpoints=settings.checkpoints)
 
 
 def outlives(instance: dg.DagsterInstance, run_id: str) -> bool:

@@ -29,6 +29,7 @@ from ml_assets.planning.in_flight import (
 )
 from ml_assets.planning.selection import Selection
 from ml_assets.runs.interrupts import interrupts_noted
+from ml_assets.storage.disk import refusal
 
 Tell = Callable[[str], None]
 
@@ -74,6 +75,11 @@ def execute(
             )
         except dg.DagsterExecutionInterruptedError as error:
             raise Interrupted(_INTERRUPTED) from error
+        except Exception as error:
+            told = refusal(error)
+            if told is None:
+                raise
+            raise told from error
         progress.follow_to_the_end(result.run_id)
         if not result.success:
             raise Interrupted(_INTERRUPTED) if interrupted else _failure(result)
@@ -137,6 +143,7 @@ def _failure(result: dg.ExecuteInProcessResult) -> MlAssetsError:
         said = f"Training did not begin, for {number} of the training set failed:\n"
         return NotSane(said + "\n".join(blocked))
     reasons = "\n".join(f"{event.step_key}: {_reason(event)}" for event in failures)
+    reasons += f"\nthe whole log: ml-assets logs {result.run_id[:8]}"
     if any("EvidenceError" in str(event.step_failure_data.error) for event in failures):
         return RefusedByGate(reasons)
     steps = [event.step_key for event in failures if event.step_key]
@@ -207,9 +214,14 @@ class _Progress:
     def _poll(self) -> None:
         run_id: str | None = None
         while not self._stop.wait(0.3):
-            run_id = run_id or self._find_run()
-            if run_id:
-                self._tell_new(run_id)
+            try:
+                run_id = run_id or self._find_run()
+                if run_id:
+                    self._tell_new(run_id)
+            except Exception as error:
+                if refusal(error) is None:
+                    raise
+                return  # the run meets the same disk, and says so
 
     def _find_run(self) -> str | None:
         filters = dg.RunsFilter(tags={PID_TAG: self._pid}, statuses=_IN_PROGRESS)

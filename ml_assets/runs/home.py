@@ -7,25 +7,29 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ml_assets.errors import SettingsError
-from ml_assets.runs.upgrade import FORMAT, STEPS
 from ml_assets.settings import Settings
+from ml_assets.storage.disk import may_write, told
 from ml_assets.storage.locks import exclusive
 from ml_assets.storage.objects import write_whole
 
 PACKAGE = Path(__file__).parent.parent
 """Holds ``dagster.yaml``, which the top of a checkout links to for Dagster's own commands."""
+FORMAT = 5
+"""What this version reads and writes; a state of another format is made anew."""
 _FORMAT_FILE = "format.json"
 _LOCK_FILE = "lock"
 
 
 def prepare(settings: Settings) -> None:
-    """Create the state folder where it is missing; bring format and configuration up to date.
+    """Create the state folder where it is missing; bring Dagster's configuration up to date.
 
     Raises:
-        SettingsError: the folder cannot be made, or was written by a newer version.
-        StateInUse: it is of an older format, and a command that would not know is at work.
+        SettingsError: the folder cannot be made, or is of another format.
     """
     home = settings.home
+    if (home / _FORMAT_FILE).is_file() and not may_write(home):
+        _require_format(settings)
+        return  # a read-only copy: who only reads can use it
     try:
         settings.dagster_home.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError, PermissionError) as error:
@@ -33,8 +37,9 @@ def prepare(settings: Settings) -> None:
             f"The state folder {home} cannot be made: {error.strerror} ({error.filename})."
             " Move what is in the way, or set ML_ASSETS_HOME to another folder."
         ) from error
-    _bring_up_to_date(settings)
-    _copy_if_different(PACKAGE / "dagster.yaml", settings.dagster_home / "dagster.yaml")
+    with told(home):
+        _require_format(settings)
+        _copy_if_different(PACKAGE / "dagster.yaml", settings.dagster_home / "dagster.yaml")
 
 
 @contextmanager
@@ -70,32 +75,21 @@ def reset(settings: Settings) -> None:
     shutil.rmtree(settings.home)
 
 
-def _bring_up_to_date(settings: Settings) -> None:
+def _require_format(settings: Settings) -> None:
     file = settings.home / _FORMAT_FILE
     if not file.exists():
         _write_format(file, FORMAT)
-    elif _format(file) < FORMAT:
-        with lock(settings, f"upgrade to format {FORMAT}"):
-            for number in range(_format(file), FORMAT):
-                STEPS[number](settings)
-                _write_format(file, number + 1)
-
-
-def _format(file: Path) -> int:
-    """The format of a folder, which this version can read or upgrade."""
+        return
     try:
         found = json.loads(file.read_text())["format"]
-    except (json.JSONDecodeError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError):
+        found = "none that can be read"
+    if found != FORMAT:
         raise SettingsError(
-            f"{file} cannot be read; expected {{'format': {FORMAT}}}."
-            " Restore it, or start clean: ml-assets reset"
-        ) from error
-    if found not in (*STEPS, FORMAT):
-        raise SettingsError(
-            f"The state folder {file.parent} has format {found}; this version writes {FORMAT}."
-            " Use the version that wrote it, or start clean in another ML_ASSETS_HOME."
+            f"The state folder {settings.home} has the format {found}; this version reads and"
+            f" writes format {FORMAT} alone: use the version that wrote it, or start clean:"
+            " ml-assets reset"
         )
-    return found
 
 
 def _write_format(file: Path, number: int) -> None:

@@ -1,5 +1,6 @@
 """Where state lives and which servers are used: ``ML_ASSETS_*`` of every command."""
 
+import base64
 import os
 import re
 from collections.abc import Mapping
@@ -51,7 +52,7 @@ class Signing:
     """Whose word counts for the state: ``ML_ASSETS_SIGNING_KEY``, ``ML_ASSETS_TRUSTED_KEYS``."""
 
     key: str | None = field(repr=False)
-    """Base64 of 32 secret bytes; None: a key of the store's own, made at first use."""
+    """Base64 of 32 secret bytes; None: nothing is signed."""
     trusted: tuple[str, ...]
     """Public keys, base64, that count besides our own."""
 
@@ -170,22 +171,22 @@ def read_settings(
     )
 
 
-def environment_apart(settings: Settings, home: Path, trusted: str = "") -> dict[str, str]:
+def environment_apart(settings: Settings, home: Path) -> dict[str, str]:
     """The environment of a second state folder that reads the same sources and shares nothing else.
 
-    Args:
-        trusted: public keys that count there besides its own.
+    Whoever only trusts keys signs there with one that is gone afterwards.
     """
     stores = ("SNAPSHOTS", "OBJECTS", "CHECKPOINTS", "ONLINE")
     shared = [f"ML_ASSETS_{name}" for name in stores]
     apart = {k: v for k, v in os.environ.items() if k not in (*shared, "MLFLOW_TRACKING_URI")}
-    keys = " ".join(filter(None, (apart.get("ML_ASSETS_TRUSTED_KEYS"), trusted)))
+    signing = read_signing(apart)
+    if signing.trusted and signing.key is None:
+        apart["ML_ASSETS_SIGNING_KEY"] = base64.b64encode(os.urandom(32)).decode()
     return {
         **apart,
         "ML_ASSETS_HOME": str(home),
         "ML_ASSETS_SOURCES": str(settings.sources),
         "ML_ASSETS_PIPELINES": os.pathsep.join(map(str, settings.pipelines)),
-        "ML_ASSETS_TRUSTED_KEYS": keys,
         "DAGSTER_HOME": str(home / "dagster"),
     }
 

@@ -74,10 +74,6 @@ class Overridden(Frozen):
     time: Time
 
 
-Proves = Literal["integrity and authorship", "integrity only: the key is the store's own"]
-"""A key made beside the store shows that nothing was changed, and not who wrote it."""
-
-
 class Certificate(Frozen):
     """What is signed about a decision, be it a pass or a refusal, or about a word against one."""
 
@@ -101,6 +97,3 @@ class Certificate(Frozen):
     override: Overridden | None = Field(default=None, exclude_if=unset)
     provenance: Provenance | None
     """None: nobody said what the model was made from; it is not released."""
-    proves: Proves
-    certified: Literal["with the decision", "by an upgrade"]
-    """An upgrade of the state folder certifies what a signed store held already."""

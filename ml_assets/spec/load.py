@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from ml_assets.errors import SpecError, counted
@@ -18,6 +18,7 @@ from ml_assets.spec.pipeline import PipelineSpec
 
 COMPONENT_TYPE = "ml_assets.component.TrainingPipeline"
 SPEC_FILE = "defs.yaml"
+_Schemas = list[Mapping[str, Any]]
 _CHANGE = "change it so that the rule holds"
 
 
@@ -84,8 +85,12 @@ def check_spec(folder: Path) -> tuple[PipelineSpec | None, tuple[Mistake, ...]]:
         rule = "a pipeline is a folder that holds this file"
         return None, (Mistake(file, 1, SPEC_FILE, "missing", rule, f"create {file}"),)
     try:
-        text = file.read_text()
+        text = file.read_bytes().decode()
         document = read_yaml(text)
+    except UnicodeDecodeError as error:
+        rule = f"text in UTF-8; byte {error.start} is none of it"
+        remedy = "save it as UTF-8; an editor may have written UTF-16"
+        return None, (Mistake(file, 1, "the file", "", rule, remedy),)
     except DocumentError as error:
         return None, (Mistake(file, error.line, "the file", "", error.rule, error.remedy),)
     mistakes = _document_mistakes(file, document)
@@ -162,14 +167,39 @@ def _remedy(details: ErrorDetails) -> str:
 
 def _unknown_remedy(location: Sequence[str | int]) -> str:
     name = str(location[-1])
-    close = difflib.get_close_matches(name, sorted(_field_names(PipelineSpec)), n=1)
-    return f"did you mean {close[0]!r}?" if close else "remove it: no such field"
+    known = sorted(_fields_at(location[:-1]) - {name})
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
+    if close:
+        return f"did you mean {close[0]!r}?"
+    return f"remove it: no such field; there are {', '.join(known)}"
 
 
-def _field_names(model: type[BaseModel]) -> set[str]:
-    schema = model.model_json_schema(by_alias=True)
-    parts = [schema, *schema.get("$defs", {}).values()]
-    return {name for part in parts for name in part.get("properties", {})}
+def _fields_at(location: Sequence[str | int]) -> set[str]:
+    """The keys that a place of the spec may hold; ``location`` as pydantic gives it, with tags."""
+    schema = PipelineSpec.model_json_schema(by_alias=True)
+    here: list[Mapping[str, Any]] = [schema]
+    for part in location:
+        here = [below for one in here for below in _below(one, part, schema["$defs"])]
+    return {name for one in here for name in one.get("properties", {})}
+
+
+def _below(one: Mapping[str, Any], part: str | int, defs: Mapping[str, Any]) -> _Schemas:
+    """The JSON schemas of what lies at a key, a place of a list, or under the tag of a union."""
+    tagged = one.get("discriminator", {}).get("mapping", {})
+    if part in tagged:
+        return _resolved({"$ref": tagged[part]}, defs)
+    found = one.get("items") if isinstance(part, int) else one.get("properties", {}).get(part)
+    named = one.get("patternProperties", {}).values()  # keys that people choose
+    found = found or next(iter(named), one.get("additionalProperties"))
+    return _resolved(found, defs) if isinstance(found, dict) else []
+
+
+def _resolved(one: Mapping[str, Any], defs: Mapping[str, Any]) -> _Schemas:
+    """A schema without references; of a union whose members have no tag, all of them."""
+    if "$ref" in one:
+        return _resolved(defs[one["$ref"].rpartition("/")[2]], defs)
+    members = one.get("anyOf", []) if "discriminator" not in one else []
+    return [one, *(found for member in members for found in _resolved(member, defs))]
 
 
 def _key(path: Sequence[str | int]) -> str:

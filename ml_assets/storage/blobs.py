@@ -5,11 +5,13 @@ import os
 import re
 import shutil
 import uuid
-from collections.abc import Container
+from collections.abc import Container, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
 from ml_assets.errors import StorageError
+from ml_assets.storage.disk import told
 from ml_assets.storage.objects import file_digest
 from ml_assets.storage.snapshots import Collected
 
@@ -23,8 +25,9 @@ class Blobs:
         self._files = root / "objects"
         self._drafts = root / "drafts"
         self._verified: set[str] = set()
-        for folder in (self._files, self._drafts):
-            folder.mkdir(parents=True, exist_ok=True)
+        with told(root):
+            for folder in (self._files, self._drafts):
+                folder.mkdir(parents=True, exist_ok=True)
 
     def path(self, digest: str) -> Path:
         """Where a file lies; it need not exist.
@@ -40,21 +43,21 @@ class Blobs:
         """Store bytes and return their digest."""
         digest = hashlib.sha256(data).hexdigest()
         if not self.path(digest).exists():
-            draft = self._draft()
-            with draft.open("wb") as handle:
-                handle.write(data)
-                _sync(handle)
-            self._adopt(draft, digest)
+            with self._drafted() as draft:
+                with draft.open("wb") as handle:
+                    handle.write(data)
+                    _sync(handle)
+                self._adopt(draft, digest)
         return digest
 
     def write_file(self, file: Path) -> tuple[str, int]:
         """Store a copy of a file; returns its digest and size."""
-        draft = self._draft()
-        with file.open("rb") as source, draft.open("wb") as target:
-            shutil.copyfileobj(source, target, 1 << 20)
-            _sync(target)
-        digest, size = file_digest(draft), draft.stat().st_size
-        self._adopt(draft, digest)
+        with self._drafted() as draft:
+            with file.open("rb") as source, draft.open("wb") as target:
+                shutil.copyfileobj(source, target, 1 << 20)
+                _sync(target)
+            digest, size = file_digest(draft), draft.stat().st_size
+            self._adopt(draft, digest)
         return digest, size
 
     def read(self, digest: str, what: str) -> bytes:
@@ -102,8 +105,15 @@ class Blobs:
                 " name says otherwise. Delete the file and make the asset again."
             )
 
-    def _draft(self) -> Path:
-        return self._drafts / f"{os.getpid()}-{uuid.uuid4().hex}"
+    @contextmanager
+    def _drafted(self) -> Iterator[Path]:
+        """A file to be adopted; what a full disk left of it goes."""
+        draft = self._drafts / f"{os.getpid()}-{uuid.uuid4().hex}"
+        try:
+            with told(self._files.parent):
+                yield draft
+        finally:
+            draft.unlink(missing_ok=True)
 
     def _adopt(self, draft: Path, digest: str) -> None:
         target = self.path(digest)

@@ -24,6 +24,7 @@ from ml_assets.errors import StorageError
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.storage import trees
 from ml_assets.storage.blobs import Blobs
+from ml_assets.storage.disk import told
 from ml_assets.storage.refs import Refs
 from ml_assets.storage.snapshots import (
     MAIN,
@@ -200,24 +201,22 @@ class EmbeddedStore:
                 self._refs.keep_signatures(kept)
             return self._blobs.keep_only(kept, dry_run=dry_run)
 
-    def sign_history(self) -> None:
-        """Vouch for every commit behind the refs of a store from before signatures."""
-        for end in self._refs.targets():
-            for commit in self._behind(end):
-                self._refs.sign(commit.id, self._trust.sign(commit.id))
-
     # --- inside -----------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def working(self) -> Iterator[None]:
         """Held, shared, by everyone who writes: a collection waits for its turn."""
-        with (self._root / "writers.lock").open("a") as handle:
+        with told(self._root):
+            handle = (self._root / "writers.lock").open("a")
+        with handle:
             fcntl.flock(handle, fcntl.LOCK_SH)
             yield
 
     @contextlib.contextmanager
     def _collector(self) -> Iterator[bool]:
-        with (self._root / "writers.lock").open("a") as handle:
+        with told(self._root):
+            handle = (self._root / "writers.lock").open("a")
+        with handle:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ml_assets.errors import StateInUse
+from ml_assets.storage.disk import told
 
 
 @contextmanager
@@ -18,8 +19,10 @@ def exclusive(file: Path, doing: str, remedy: str) -> Iterator[None]:
     Raises:
         StateInUse: another process holds it; the message names its pid, what it does, since when.
     """
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("a+") as handle:
+    with told(file.parent):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        handle = file.open("a+")
+    with handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
@@ -28,10 +31,11 @@ def exclusive(file: Path, doing: str, remedy: str) -> Iterator[None]:
             raise StateInUse(
                 f"The state folder {file.parent} is in use by {who}. {remedy}"
             ) from error
-        handle.truncate(0)
         since = datetime.now(UTC).isoformat(timespec="seconds")
-        handle.write(json.dumps({"pid": os.getpid(), "doing": doing, "since": since}))
-        handle.flush()
+        with told(file.parent):
+            handle.truncate(0)
+            handle.write(json.dumps({"pid": os.getpid(), "doing": doing, "since": since}))
+            handle.flush()
         yield
 
 

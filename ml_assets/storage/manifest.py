@@ -30,7 +30,7 @@ class State:
 
 
 def seal(state: State, keys: Keys) -> bytes:
-    """The manifest of a state, signed."""
+    """The manifest of a state, signed where a key is set."""
     content = {
         "schema": _SCHEMA,
         "tree": {path: list(entry) for path, entry in state.tree.items()},
@@ -38,7 +38,8 @@ def seal(state: State, keys: Keys) -> bytes:
         "base": state.base,
     }
     signature = keys.sign(_KIND, canonical_json(content))
-    return canonical_json({"state": content, "key": signature.key, "signature": signature.value})
+    signed = [signature.key, signature.value] if signature else None
+    return canonical_json({"state": content, "signature": signed})
 
 
 def unseal(data: bytes, keys: Keys, what: str) -> State:
@@ -53,11 +54,12 @@ def unseal(data: bytes, keys: Keys, what: str) -> State:
     """
     try:
         sealed = json.loads(data)
-        content, signature = sealed["state"], Signature(sealed["key"], sealed["signature"])
+        content, signed = sealed["state"], sealed["signature"]
+        signature = None if signed is None else Signature(str(signed[0]), str(signed[1]))
         tree = {path: (digest, size) for path, (digest, size) in content["tree"].items()}
         state = State(tree, content["run_key"], content["base"])
         known = content["schema"] == _SCHEMA
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise StorageError(f"{what}, whose manifest {MANIFEST} is damaged: {error!r}.") from error
     require_vouched(keys, _KIND, canonical_json(content), signature, what)
     if not known:

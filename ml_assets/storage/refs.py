@@ -6,13 +6,16 @@ commit that was kept.
 """
 
 import contextlib
+import shutil
 import sqlite3
+import tempfile
 import threading
 import time
 from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
 
 from ml_assets.errors import StorageError
+from ml_assets.storage.disk import may_write, refusal
 from ml_assets.storage.signing import Signature
 
 _SCHEMA = """
@@ -33,8 +36,9 @@ class Refs:
         self._root = root
         self._turn = threading.Lock()
         self._connection: sqlite3.Connection | None = None
-        with self._open() as refs:
-            refs.executescript(_SCHEMA)
+        if may_write(root):
+            with self._open() as refs:
+                refs.executescript(_SCHEMA)
 
     def target(self, name: str) -> str | None:
         """The commit of a branch or a tag; None where there is none of that name."""
@@ -51,7 +55,7 @@ class Refs:
         with self._open() as refs:
             return {row[0] for row in refs.execute("select target from refs")}
 
-    def create(self, name: str, kind: str, target: str, signature: Signature) -> str:
+    def create(self, name: str, kind: str, target: str, signature: Signature | None) -> str:
         """Make a ref where the name is free; what it names then."""
         with self._open() as refs:
             made = refs.execute("insert or ignore into refs values (?, ?, ?)", [name, kind, target])
@@ -59,7 +63,7 @@ class Refs:
                 _sign(refs, target, signature)
             return refs.execute("select target from refs where name = ?", [name]).fetchone()[0]
 
-    def move(self, name: str, expected: str, new: str, signature: Signature) -> bool:
+    def move(self, name: str, expected: str, new: str, signature: Signature | None) -> bool:
         """Compare-and-swap."""
         with self._open() as refs:
             moved = refs.execute(
@@ -68,11 +72,6 @@ class Refs:
             if moved.rowcount == 1:
                 _sign(refs, new, signature)
             return moved.rowcount == 1
-
-    def sign(self, commit: str, signature: Signature) -> None:
-        """Sign a commit that a ref names already."""
-        with self._open() as refs:
-            _sign(refs, commit, signature)
 
     def signature(self, commit: str) -> Signature | None:
         """Who vouched for a commit; None where nobody did."""
@@ -113,9 +112,13 @@ class Refs:
                 with self._connection:
                     yield self._connection
             except sqlite3.DatabaseError as error:
-                raise StorageError(f"The refs of {self._root} cannot be used: {error}") from error
+                said = refusal(error, self._root)
+                found = StorageError(f"The refs of {self._root} cannot be used: {error}")
+                raise said or found from error
 
     def _connect(self) -> sqlite3.Connection:
+        if not may_write(self._root):
+            return self._copied()
         file = self._root / "refs.db"
         connection = sqlite3.connect(
             file, timeout=BUSY_SECONDS, check_same_thread=False
@@ -125,8 +128,28 @@ class Refs:
         connection.execute("pragma wal_autocheckpoint = 100")  # pages: 400 KB of log at most
         return connection
 
+    def _copied(self) -> sqlite3.Connection:
+        """The refs of a store that cannot be written, as they are now, in memory.
 
-def _sign(refs: sqlite3.Connection, commit: str, signature: Signature) -> None:
+        A database in WAL mode cannot be opened in place there: SQLite makes two files beside it.
+        """
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            contextlib.closing(sqlite3.connect(Path(folder) / "refs.db")) as on_disk,
+        ):
+            for suffix in ("", "-wal"):
+                file = self._root / f"refs.db{suffix}"
+                if file.is_file():
+                    shutil.copyfile(file, Path(folder) / file.name)
+            copy = sqlite3.connect(":memory:", check_same_thread=False)
+            on_disk.backup(copy)
+        copy.execute("pragma query_only = on")
+        return copy
+
+
+def _sign(refs: sqlite3.Connection, commit: str, signature: Signature | None) -> None:
+    if signature is None:  # no key is set
+        return
     row = [commit, signature.key, signature.value]
     refs.execute("insert or replace into signatures values (?, ?, ?)", row)
 

@@ -6,17 +6,12 @@ the type of the content stands before it, so that a signature of one kind is non
 
 import base64
 import binascii
-import contextlib
 import hashlib
-import os
-import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ml_assets.errors import SettingsError
-from ml_assets.storage.objects import write_whole
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -34,43 +29,64 @@ class Signature:
 
 @dataclass(frozen=True)
 class Keys:
-    """The key to sign with and the public ones that count, by their base64."""
+    """The key to sign with and the public ones that count, by their base64, as they were given.
 
-    private: "Ed25519PrivateKey"
-    trusted: frozenset[str]
-    made_here: bool = False
-    """Nobody gave the private key: it was made beside what it signs."""
+    Without any nothing is signed: then content counts by its digest, and says not who wrote it.
+    What somebody signed is not read without a key that counts: a store is signed as a whole, or
+    not at all.
+    """
+
+    private: "Ed25519PrivateKey | None" = None
+    trusted: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, secret: str | None, trusted: Iterable[str], local: Path) -> "Keys":
-        """The key from the environment, else a local one made at first use.
-
-        A local key lies beside what it signs: it proves that nothing was changed by accident or by
-        somebody who cannot read it, and not who wrote it.
+    def of(cls, secret: str | None, trusted: Iterable[str] = ()) -> "Keys":
+        """The key from the environment, and others that count.
 
         Args:
             secret: base64 of the 32 secret bytes.
             trusted: base64 of public keys that count besides our own.
-            local: file of the local key.
 
         Raises:
             SettingsError: the secret is no key.
         """
-        private = _from_secret(secret) if secret else _local(local)
-        return cls(private, frozenset({_public(private), *trusted}), made_here=not secret)
+        private = _from_secret(secret) if secret else None
+        own = {_public(private)} if private else set[str]()
+        return cls(private, frozenset({*own, *trusted}))
 
     @property
     def public(self) -> str:
-        """Base64 of our own public key."""
-        return _public(self.private)
+        """Base64 of our own public key; empty where no key is set."""
+        return _public(self.private) if self.private else ""
 
-    def sign(self, kind: str, content: bytes) -> Signature:
-        """Sign content of a kind."""
-        return Signature(self.public, _text(self.private.sign(_encoded(kind, content))))
+    def sign(self, kind: str, content: bytes) -> Signature | None:
+        """Sign content of a kind; None where no key is set.
 
-    def vouched(self, kind: str, content: bytes, signature: Signature) -> bool:
-        """Whether a trusted key signed exactly this content, as this kind."""
-        return signature.key in self.trusted and is_of_its_key(kind, content, signature)
+        Raises:
+            SettingsError: keys are trusted here, and this process has none of its own.
+        """
+        if self.private:
+            return Signature(
+                _public(self.private), _text(self.private.sign(_encoded(kind, content)))
+            )
+        if self.trusted:
+            raise SettingsError(
+                "ML_ASSETS_TRUSTED_KEYS says whose word counts, and ML_ASSETS_SIGNING_KEY is not"
+                " set: what this process writes would be read by nobody. Set the key, or let a"
+                " process write that has it."
+            )
+        return None
+
+    def refusal(self, kind: str, content: bytes, signature: Signature | None) -> str:
+        """Who signed content that does not count, after "which"; empty where it counts."""
+        if signature is None:
+            return "nobody signed" if self.trusted else ""
+        if signature.key in self.trusted and is_of_its_key(kind, content, signature):
+            return ""
+        named = f"key {key_name(signature.key)} ({signature.key})"
+        if not self.trusted:
+            return f"{named} signed, and no key is set here to hold it to"
+        return f"{named} is said to have signed: no trusted key, or of something else"
 
 
 def is_of_its_key(kind: str, content: bytes, signature: Signature) -> bool:
@@ -105,39 +121,6 @@ def _from_secret(secret: str) -> "Ed25519PrivateKey":
 
     raw = _checked(secret, "ML_ASSETS_SIGNING_KEY", "a secret key")
     return Ed25519PrivateKey.from_private_bytes(raw)
-
-
-def _local(file: Path) -> "Ed25519PrivateKey":
-    """The key in the file, made where it is missing; its public key lies beside it."""
-    if not file.is_file():
-        _make(file)
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
-    found = file.read_bytes()
-    if len(found) != _KEY_BYTES:
-        raise SettingsError(
-            f"The local key {file} has {len(found)} bytes; {_KEY_BYTES} are expected. Put it back"
-            " from a backup. Without it, what it signed counts only where ML_ASSETS_TRUSTED_KEYS"
-            " names its public key."
-        )
-    private = Ed25519PrivateKey.from_private_bytes(found)
-    beside = file.with_suffix(".pub")
-    if not beside.is_file():
-        write_whole(beside, f"{_public(private)}\n".encode())
-    return private
-
-
-def _make(file: Path) -> None:
-    """Of several processes that make a key at once, one does. Only its owner can read it."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    draft = file.with_name(f".{file.name}.{uuid.uuid4().hex}")
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as handle:
-        handle.write(os.urandom(_KEY_BYTES))
-        handle.flush()
-        os.fsync(handle.fileno())
-    with contextlib.suppress(FileExistsError):  # somebody was first
-        os.link(draft, file)
-    draft.unlink()
 
 
 def _public(private: "Ed25519PrivateKey") -> str:

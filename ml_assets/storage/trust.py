@@ -1,4 +1,4 @@
-"""Which states count: those a trusted key signed.
+"""Which states count: with a key that was given, those that a trusted key signed.
 
 In the embedded store a commit is signed: its id is the digest of all in it. On lakeFS, whose ids
 are the server's word, the list of a commit's files with their digests is: ``storage.manifest``.
@@ -7,41 +7,28 @@ are the server's word, the list of a commit's files with their digests is: ``sto
 from pathlib import Path
 
 from ml_assets.errors import UntrustedState
-from ml_assets.settings import is_lakefs, read_signing, state_folder
+from ml_assets.settings import read_signing
 from ml_assets.storage.refs import Refs
-from ml_assets.storage.signing import Keys, Signature, key_name, public_key
+from ml_assets.storage.signing import Keys, Signature, public_key
 from ml_assets.storage.snapshots import CommitId
 
-LOCAL_KEY = "keys/local.key"
-PUBLIC_KEY = "keys/local.pub"
 _COMMIT = "application/vnd.ml_assets.commit"
 _REMEDY = (
     "Nothing is read from it, and nothing is built on it. Put the store back from a backup, or find"
-    " out who wrote that commit."
+    " out who wrote it. If a key that is named here is to count, add it to ML_ASSETS_TRUSTED_KEYS;"
+    " what was begun without a key stays without: start clean with one (ml-assets reset)."
 )
 
 
-def keys_of(location: str | Path) -> Keys:
-    """The keys that count for a store, from the environment or a local file.
+def given_keys() -> Keys:
+    """The keys of the environment: ML_ASSETS_SIGNING_KEY and ML_ASSETS_TRUSTED_KEYS.
 
     Raises:
-        SettingsError: a key in the environment is none.
+        SettingsError: one is no key.
     """
     signing = read_signing()
     trusted = [public_key(key, "ML_ASSETS_TRUSTED_KEYS") for key in signing.trusted]
-    return Keys.of(signing.key, trusted, local_key(location))
-
-
-def local_key(location: str | Path) -> Path:
-    """Where the key of one's own lies: in the store's folder; of a server, in the state folder."""
-    shared = is_lakefs(str(location))
-    return (state_folder() if shared else Path(location)) / LOCAL_KEY
-
-
-def local_public_key(location: str | Path) -> str:
-    """The public half of the local key; empty where none was made."""
-    file = local_key(location).with_suffix(".pub")
-    return file.read_text().strip() if file.is_file() else ""
+    return Keys.of(signing.key, trusted)
 
 
 def require_vouched(
@@ -55,26 +42,21 @@ def require_vouched(
     Raises:
         UntrustedState: nobody signed it, or somebody whose word does not count.
     """
-    if signature is None:
-        raise UntrustedState(f"{what}, which nobody signed. {_REMEDY}")
-    if not keys.vouched(kind, content, signature):
-        raise UntrustedState(
-            f"{what}; its signature is of no trusted key, or of something else. It names key"
-            f" {key_name(signature.key)}: {signature.key}. {_REMEDY} If that key is to count,"
-            " add it to ML_ASSETS_TRUSTED_KEYS."
-        )
+    refused = keys.refusal(kind, content, signature)
+    if refused:
+        raise UntrustedState(f"{what}, which {refused}. {_REMEDY}")
 
 
 class Trust:
     """Signs the commits of one store, and holds those that are read to their signatures."""
 
     def __init__(self, root: Path, refs: Refs) -> None:
-        self.keys = keys_of(root)
+        self.keys = given_keys()
         self._root = root
         self._refs = refs
         self._vouched: set[CommitId] = set()
 
-    def sign(self, commit: CommitId) -> Signature:
+    def sign(self, commit: CommitId) -> Signature | None:
         """Vouch for a commit that this process wrote."""
         return self.keys.sign(_COMMIT, commit.encode())
 

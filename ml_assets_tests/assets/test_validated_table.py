@@ -20,7 +20,7 @@ from ml_assets.settings import read_settings
 from ml_assets.spec.load import load_spec
 from ml_assets.spec.records import StageRecord
 from ml_assets.storage.embedded import EmbeddedStore
-from ml_assets.storage.layout import Address, read_record
+from ml_assets.storage.layout import Address, published_partitions, read_record
 from ml_assets.storage.stores import open_snapshots
 from ml_assets_tests.worlds import deliveries
 from ml_assets_tests.worlds.world import World
@@ -220,6 +220,37 @@ def test_the_volume_check_names_the_partition_that_it_compared_with(world: World
     assert failed.metadata["change"].value == "-58.3%"
 
 
+def test_a_drop_that_stays_is_refused_each_week_and_the_next_sound_week_is_published(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The measure is the newest week that was published, also after two that were refused."""
+    deliveries.land(world.sources, 4)
+    third, fourth = "2024-01-15", "2024-01-22"
+    for week in (NEXT, third):
+        file = world.sources / "orders" / f"{week}.csv"
+        file.write_text("".join(file.read_text().splitlines(keepends=True)[:141]))
+
+    for _ in range(2):  # asked again, it is no other answer
+        assert main(RUN) == 1
+        said = capsys.readouterr().err
+        for week in (NEXT, third):
+            refused = f"{week}: deliveries/validated_table/orders [{week}]: 1 critical expectation"
+            assert refused in said
+        assert said.count(f"140 rows against 240, the partition before ({WEEK}): -41.7%") == 2
+        assert record(fourth).rows == 240
+    store = open_snapshots(read_settings().snapshots)
+    table = Address("deliveries", "validated_table", "orders")
+    assert list(published_partitions(store, store.resolve("main"), table)) == [WEEK, fourth]
+
+
+def test_rows_kept_back_of_a_published_week_are_rows_that_came(world: World) -> None:
+    """Else a week with many bad rows would have the next sound one refused."""
+    contract(world, max_value=9_999, mostly=0.5)
+    rewrite(world, WEEK, lambda n, row: {**row, "load": "99999"} if n % 3 == 0 else row)
+    assert main(RUN) == 0
+    assert (record(WEEK).rows, record(NEXT).rows) == (159, 240)
+
+
 def test_of_the_partitions_before_only_those_that_are_compared_with_are_read(
     world: World, tmp_path: Path
 ) -> None:
@@ -233,13 +264,14 @@ def test_of_the_partitions_before_only_those_that_are_compared_with_are_read(
     graph = PipelineGraph(load_spec(folder), folder)
     store = Counting(tmp_path / "many")
     raw = Address("deliveries", "raw_snapshot", "orders")
+    table = Address("deliveries", "validated_table", "orders")
     weeks = [f"2024-{month:02}-{day:02}" for month, day in ((1, 1), (1, 8), (1, 15), (1, 22))]
     for number, week in enumerate(weeks):
-        work = Work(raw.at(week), "code", (), "run")
+        work = Work(table.at(week), "code", (), "run")
         with Draft(store, work, store.resolve()) as draft:
             draft.table(pl.DataFrame({"order": range(number + 1)}), ["order"])
             draft.publish(attributes={})
     read.clear()
     found = records_before(graph, store, store.resolve(), raw.at(weeks[-1]))
     assert {key: record.rows for key, record in found.items()} == {weeks[-2]: 3}
-    assert read == [raw.at(weeks[-2]).record]
+    assert read == [table.at(weeks[-2]).record]

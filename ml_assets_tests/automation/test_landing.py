@@ -145,7 +145,7 @@ def test_code_that_changed_is_not_the_landing_sensors_affair(plant: Plant):
     world = plant(2, LANDING)
     world.settle()
     features = world.folder / "features.py"
-    features.write_text(features.read_text() + "\n# another line\n")
+    features.write_text(features.read_text().replace('how="left"', 'how="inner"'))
     assert "all is published" in world.says()
 
 

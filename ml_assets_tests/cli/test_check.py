@@ -40,3 +40,73 @@ def test_a_cluster_that_would_refuse_a_training_is_told_before_there_is_one(chec
         assert all(str(right) in told for right in NEEDED)
         assert {call.verb for call in server.calls} == {"create"}
         assert {call.resource for call in server.calls} == {"selfsubjectaccessreviews"}
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"{nope", "cannot be read as JSON: line 1: Expecting property name"),
+        ("{}".encode("utf-16"), "is not an expectation suite"),
+        (b"[" * 200_000, "it is nested more than 100 deep"),
+        (b"\xff\xff{}", "it is no UTF-8 text"),
+        (None, "cannot be read: No such file or directory"),
+    ],
+)
+def test_a_contract_that_cannot_be_read_is_one_mistake_and_no_stack(tmp_path, content, said):
+    world = World(tmp_path)
+    irises.plant(world.pipelines, world.sources)
+    contract = world.pipelines / "irises" / "flowers.json"
+    contract.unlink() if content is None else contract.write_bytes(content)
+    checked = world.cli("check", "irises", code=1)
+    assert said in checked
+    assert "Traceback" not in checked
+
+
+def test_a_run_without_its_contract_ends_in_a_sentence(tmp_path):
+    world = World(tmp_path)
+    irises.plant(world.pipelines, world.sources)
+    (world.pipelines / "irises" / "flowers.json").unlink()
+    done = world.streams("run", "irises", "--through", "raw_snapshot", code=1)
+    assert done.stderr.startswith("error: The contract ")
+    assert "Traceback" not in done.stderr
+
+
+def test_as_of_is_held_to_the_partitions_before_anything_is_made(tmp_path):
+    world = World(tmp_path)
+    irises.plant(world.pipelines, world.sources)
+    asked = ("run", "irises", "--as-of", "nonsense", "--through", "feature_set")
+    done = world.streams(*asked, code=1)
+    assert done.stderr.startswith("error: irises is not split by partitions: --as-of 'nonsense'")
+    assert ">" not in done.stdout  # no step began
+
+
+def test_a_network_that_cannot_fit_this_machine_is_refused_with_the_numbers(tmp_path):
+    world = World(tmp_path)
+    irises.plant(world.pipelines, world.sources)
+    spec = world.pipelines / "irises" / "defs.yaml"
+    spec.write_text(spec.read_text().replace("width: 32, depth: 2", "width: 4194304, depth: 2"))
+    checked = world.cli("check", "irises", code=1)
+    assert (
+        "The training does not fit: each process needs at least 281,4" in checked
+    )  # GB: 2^44 x 16
+    assert "parameters x 4 numbers x 4 bytes" in checked
+    assert "Lower model.width or model.depth" in checked
+
+
+def test_a_network_is_held_to_the_memory_of_a_pod_and_its_strategy(tmp_path):
+    settings = {
+        "ML_ASSETS_LAUNCHER": "kubernetes",
+        "ML_ASSETS_OBJECTS": "s3://bucket/state",
+        "ML_ASSETS_TRAINING_IMAGE": "registry.example/training@sha256:" + "5" * 64,
+        "KUBECONFIG": str(tmp_path / "none"),
+    }
+    world = World(tmp_path, settings)
+    irises.plant(world.pipelines, world.sources)
+    spec = world.pipelines / "irises" / "defs.yaml"
+    wide = spec.read_text().replace("width: 32, depth: 2", "width: 16384, depth: 2")
+    spec.write_text(wide)  # 2^28 weights: 4.3 GB of state
+    checked = world.cli("check", "irises", code=1)
+    assert "a pod (cluster.memory: 4Gi) has 4.29 GB" in checked
+    shared = "strategy: shard\n    processes: 4\n  cluster: {nodes: 4}"
+    spec.write_text(wide.replace("strategy: replicate\n    processes: 1", shared))
+    assert "does not fit" not in world.cli("check", "irises", code=1)  # there is no cluster

@@ -100,7 +100,7 @@ def data(cluster: TestCluster, secret: str, key: str) -> str:
 
 
 def public_key(secret: str) -> str:
-    return Keys.of(secret, (), Path("none")).public
+    return Keys.of(secret).public
 
 
 def test_the_base_and_the_secrets_are_made_as_it_is_written(

@@ -2,6 +2,7 @@
 
 import contextlib
 import inspect
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -219,14 +220,33 @@ def test_the_pod_of_a_run_is_as_the_namespace_wants_it(
     pytest.importorskip("kubernetes_validate").validate(without_status(job), "1.34", strict=True)
 
 
+MINE: dict[str, dict[str, Any]] = {
+    "image": {"container_config": {"image": "registry.example.com/mine"}},
+    "command": {"container_config": {"command": ["sh"]}},
+    "variable": {"container_config": {"env": [{"name": "ML_ASSETS_SOURCES", "value": "/mine"}]}},
+    "account": {"pod_spec_config": {"service_account_name": "mine"}},
+    "mount": {"container_config": {"volume_mounts": [{"name": "m", "mountPath": "/m"}]}},
+}
+
+
+@pytest.mark.parametrize("what", MINE)
+def test_a_run_says_nothing_about_its_pod_but_what_it_needs(
+    server: ApiServer, instance: dg.DagsterInstance, what: str
+) -> None:
+    """A tag of a launch that would have another program, or another environment, decide."""
+    with pytest.raises(Exception, match="violated the allowed list"):
+        launched(instance, {"dagster-k8s/config": json.dumps(MINE[what])})
+    assert server.store.all(JOBS, server.namespace) == []
+
+
 def without_status(job: dict[str, Any]) -> dict[str, Any]:
     """What was sent, of what the server holds."""
     return {key: value for key, value in job.items() if key != "status"}
 
 
-def launched(instance: dg.DagsterInstance) -> dg.DagsterRun:
+def launched(instance: dg.DagsterInstance, tags: dict[str, str] | None = None) -> dg.DagsterRun:
     origin = dg.reconstructable(a_run).get_python_origin()
-    run = create_run_for_test(instance, "a_run", job_code_origin=origin)
+    run = create_run_for_test(instance, "a_run", job_code_origin=origin, tags=tags)
     instance.run_launcher.launch_run(LaunchRunContext(dagster_run=run, workspace=None))
     found = instance.get_run_by_id(run.run_id)
     assert found is not None

@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import threading
-from pathlib import Path
 
 import pytest
 
@@ -214,7 +213,10 @@ def test_predictions_are_scored_once_and_again_when_they_are_damaged(stage):
 
 
 @pytest.mark.parametrize("whose", ["nobody's", "somebody else's", "of another result"])
-def test_a_score_that_our_launcher_did_not_see_end_is_no_result(stage, whose):
+def test_with_a_key_a_score_that_our_launcher_did_not_see_end_is_no_result(
+    stage, whose, monkeypatch
+):
+    monkeypatch.setenv("ML_ASSETS_SIGNING_KEY", base64.b64encode(bytes([1]) * 32).decode())
     launcher, ref = stage.launcher(), Ref(uri="/model", digest="e" * 64)
     job = ScoreJob("demo", ref, ref, "holdout")
     first = launcher.score(job, stage.events.append)
@@ -224,13 +226,24 @@ def test_a_score_that_our_launcher_did_not_see_end_is_no_result(stage, whose):
         signed.unlink()
     elif whose == "somebody else's":
         key = base64.b64encode(bytes(32)).decode()
-        countersign(result, Keys.of(key, (), Path()))
+        countersign(result, Keys.of(key))
     else:
         planted = json.loads(result.read_bytes()) | {"latency_ms": 0.001}
         result.write_text(json.dumps(planted))
     again = launcher.score(job, stage.events.append)
     assert (first.attempt, again.attempt) == (1, 2)
     assert launcher.score(job, stage.events.append) == again
+
+
+def test_without_a_key_a_result_counts_as_it_lies_there_unless_somebody_signed_it(stage):
+    launcher, ref = stage.launcher(), Ref(uri="/model", digest="e" * 64)
+    job = ScoreJob("demo", ref, ref, "holdout")
+    launcher.score(job, stage.events.append)
+    result = stage.session / "attempts/1/result.json"
+    assert not result.with_suffix(".signature.json").exists()
+    assert launcher.score(job, stage.events.append).attempt == 1
+    countersign(result, Keys.of(base64.b64encode(bytes(32)).decode()))
+    assert launcher.score(job, stage.events.append).attempt == 2
 
 
 def test_a_countersigned_result_of_another_session_is_no_result_of_this_one(stage):

@@ -12,7 +12,7 @@ from ml_assets.storage.blobs import Blobs
 from ml_assets.storage.embedded import EmbeddedStore
 from ml_assets.storage.signing import Keys
 
-THEIRS = Keys.of(base64.b64encode(b"the key of somebody else, really").decode(), (), Path())
+THEIRS = Keys.of(base64.b64encode(b"the key of somebody else, really").decode())
 
 
 @contextmanager
@@ -30,6 +30,7 @@ def point_main_at(root: Path, commit: str) -> None:
 
 def sign_as_somebody_else(root: Path, commit: str) -> None:
     signature = THEIRS.sign("application/vnd.ml_assets.commit", commit.encode())
+    assert signature is not None
     row = [commit, signature.key, signature.value]
     with refs(root) as database:
         database.execute("insert or replace into signatures values (?, ?, ?)", row)

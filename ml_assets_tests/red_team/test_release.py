@@ -150,7 +150,7 @@ def served(scene: Scene) -> Iterator[Callable[[str, dict[str, object]], dict[str
 
         def ask(question: str, variables: dict[str, object]) -> dict[str, Any]:
             context = process.create_request_context()
-            return execute_dagster_graphql(context, question, variables).data
+            return dict(execute_dagster_graphql(context, question, variables).data)
 
         yield ask
         list(QueuedRunCoordinatorDaemon(1).run_iteration(process))
@@ -185,7 +185,8 @@ def test_no_resource_takes_configuration_from_a_run(refused: Scene, tmp_path) ->
             assert field in answer["errors"][0]["message"]
     known = refused.definitions().get_repository_def().get_top_level_resources()
     for name, resource in known.items():
-        assert not resource.config_schema.config_type.fields, f"{name} can be configured by a run"
+        taken = getattr(resource.config_schema.config_type, "fields", "anything")
+        assert taken == {}, f"{name} can be configured by a run"
     assert {*CONFIGURED} <= {*known}
 
 
@@ -304,8 +305,8 @@ def test_a_deleted_file_of_the_store_is_lost(refused: Scene, what: str) -> None:
 
 SIGNED = {
     "nobody": "which nobody signed",
-    "somebody else": "its signature is of no trusted key",
-    "an older commit": "its signature is of no trusted key, or of something else",
+    "somebody else": "no trusted key, or of something else",
+    "an older commit": "no trusted key, or of something else",
 }
 
 
@@ -337,19 +338,32 @@ def test_a_forged_state_is_not_read_whoever_signed_it(refused: Scene, lie: str, 
     assert not verified.holds
 
 
-@pytest.mark.parametrize("number", [2, 3])
-def test_a_forged_state_is_not_signed_by_an_upgrade_either(refused: Scene, number: int) -> None:
-    """An edited format number asks for the steps that sign or certify what was there before."""
+@pytest.mark.parametrize("number", [1, 2, 3, 4, 6])
+def test_an_edited_format_number_has_nothing_converted_or_signed(
+    refused: Scene, number: int
+) -> None:
     store, root = refused.store, refused.snapshots
     path = path_in(refused, "the ledger line")
     line = store.read_bytes(store.resolve(), path)
     changes = {path: as_if_passed(line), path_in(refused, "the certificate"): None}
     point_main_at(root, forged_commit(store, root, changes))
     (refused.state / "format.json").write_text(json.dumps({"format": number}))
-    with pytest.raises((UntrustedState, SettingsError), match="signed"):
+    assert "start clean: ml-assets reset" in refused.world.cli("run", NAME, code=1)
+    with pytest.raises(SettingsError, match="start clean: ml-assets reset"):
         home.prepare(refused.world.settings)
     with pytest.raises(UntrustedState):
         refused.store.resolve()
+
+
+def test_signatures_that_were_stripped_do_not_make_an_unsigned_store(refused: Scene) -> None:
+    path = path_in(refused, "the ledger line")
+    line = as_if_passed(refused.store.read_bytes(refused.store.resolve(), path))
+    forged = forged_commit(refused.store, refused.snapshots, {path: line})
+    point_main_at(refused.snapshots, forged)
+    with refs(refused.snapshots) as database:
+        database.execute("delete from signatures")
+    assert "which nobody signed" in refused.materialize("released_model")
+    assert "nobody signed" in refused.world.cli("verify", NAME, code=3)
 
 
 def test_a_graft_does_not_lead_history_to_a_forged_commit(refused: Scene) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from ml_assets.errors import SettingsError, StateInUse
 from ml_assets.runs import home
-from ml_assets.runs.upgrade import FORMAT
+from ml_assets.runs.home import FORMAT
 from ml_assets.settings import Settings, read_settings
 
 HOLD = """
@@ -52,11 +52,19 @@ def test_preparing_twice_is_safe_and_brings_dagster_yaml_up_to_date(settings: Se
     assert copied.read_text() == (home.PACKAGE / "dagster.yaml").read_text()
 
 
-def test_another_format_is_refused_with_both_numbers(settings: Settings) -> None:
+@pytest.mark.parametrize("number", [1, 2, 3, FORMAT - 1, FORMAT + 1, "5", None])
+def test_a_state_of_any_other_format_is_refused_and_left_as_it_is(
+    settings: Settings, number: object
+) -> None:
+    """Nothing converts an older state: an edited number would have it signed."""
     home.prepare(settings)
-    (settings.home / "format.json").write_text(json.dumps({"format": 99}))
-    with pytest.raises(SettingsError, match=f"format 99; this version writes {FORMAT}"):
+    (settings.home / "format.json").write_text(json.dumps({"format": number}))
+    before = {path: path.stat().st_mtime_ns for path in settings.home.rglob("*")}
+    with pytest.raises(SettingsError, match=f"format {number}; .* format {FORMAT} .* reset"):
         home.prepare(settings)
+    assert {path: path.stat().st_mtime_ns for path in settings.home.rglob("*")} == before
+    home.reset(settings)
+    home.prepare(settings)
 
 
 def test_a_regular_file_in_the_place_of_the_folder_is_named(tmp_path: Path) -> None:

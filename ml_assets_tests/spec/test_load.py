@@ -57,6 +57,26 @@ def test_an_unknown_field_suggests_the_nearest_one(folder: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("right", "wrong", "said"),
+    [
+        ("partitioned: false", "partitoned: false", "did you mean 'partitioned'?"),
+        ("bootstrap_samples:", "bootstrap_sampels:", "did you mean 'bootstrap_samples'?"),
+        ("margin: 0.3", "margn: 0.3", "did you mean 'margin'?"),
+        ("  label:", "  columns: [a]\n  label:", "remove it: no such field; there are "),
+        ("  label:", "  search: 1\n  label:", "remove it: no such field; there are "),
+        ("width: 32", "width: 32, memory: 2", "remove it: no such field; there are depth, "),
+    ],
+)
+def test_a_suggestion_is_of_the_place_that_it_is_made_for(
+    folder: Path, right: str, wrong: str, said: str
+) -> None:
+    edit(folder, (right, wrong))
+    _, mistakes = check_spec(folder)
+    assert any(mistake.remedy.startswith(said) for mistake in mistakes), mistakes
+    assert not any(mistake.key.split(".")[-1] in mistake.remedy for mistake in mistakes)
+
+
 def test_a_missing_key_says_which(folder: Path) -> None:
     edit(folder, ("  owner: team:botany\n", ""))
     _, mistakes = check_spec(folder)
@@ -100,6 +120,23 @@ def test_a_file_that_is_not_yaml_gives_its_line(folder: Path) -> None:
     assert mistakes[0].line == 2
     assert "did not find expected node content" in mistakes[0].rule
     assert "look at this line" in mistakes[0].remedy
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("name: näme".encode("utf-16"), "text in UTF-8; byte 0 is none of it"),
+        (b"[" * 200_000, "nested more than 100 deep"),
+        (b"a: " + b"{a: " * 120 + b"1" + b"}" * 120, "nested more than 100 deep"),
+    ],
+)
+def test_what_is_no_text_or_too_deep_is_one_mistake(
+    folder: Path, content: bytes, said: str
+) -> None:
+    (folder / "defs.yaml").write_bytes(content)
+    spec, (mistake,) = check_spec(folder)
+    assert spec is None
+    assert said in mistake.rule
 
 
 def test_a_missing_file_is_an_error_that_names_it(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ The contract that it shares with the embedded store is in ``test_snapshots_contr
 """
 
 import base64
+import json
 import logging
 import subprocess
 import sys
@@ -18,6 +19,7 @@ import pytest
 from ml_assets.errors import SettingsError, StorageError, StoreAway, UntrustedState
 from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.settings import read_settings
+from ml_assets.spec.canonical import canonical_json
 from ml_assets.storage import lakefs_repository
 from ml_assets.storage.lakefs import LakeFsStore
 from ml_assets.storage.manifest import MANIFEST, State, seal, unseal
@@ -28,7 +30,7 @@ from ml_assets_tests.storage.conftest import OpenLakeFs
 from ml_assets_tests.storage.lakefs_clients import rest_client, s3_client
 from ml_assets_tests.storage.lakefs_server import Fault, LakeFSServer, Setup, lakefs_server
 
-THEIRS = Keys.of(base64.b64encode(b"the key of somebody else, really").decode(), (), Path())
+THEIRS = Keys.of(base64.b64encode(b"the key of somebody else, really").decode())
 
 
 @pytest.fixture
@@ -363,6 +365,12 @@ def anew(store: LakeFsStore) -> LakeFsStore:
     return LakeFsStore(f"lakefs://{repository(store)}", pause=lambda _: None)
 
 
+@pytest.fixture(autouse=True)
+def key(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = base64.b64encode(b"the key of the store".ljust(32)).decode()
+    monkeypatch.setenv("ML_ASSETS_SIGNING_KEY", ours)
+
+
 def forged_manifest(store: LakeFsStore, path: str, data: bytes, keys: Keys) -> bytes:
     """With every digest right."""
     import hashlib
@@ -390,24 +398,23 @@ def test_a_file_that_was_changed_on_the_branch_is_damaged(
     assert not (tmp_path / "out.parquet").exists()
 
 
-@pytest.mark.parametrize("attack", ["foreign key", "replayed signature", "no signature", "no list"])
+ATTACKS = ["foreign key", "replayed signature", "stripped signature", "no signature", "no list"]
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
 def test_a_state_that_no_trusted_key_signed_is_neither_read_nor_built_upon(
     lakefs: LakeFSServer, store: LakeFsStore, attack: str
 ) -> None:
     commit = published(store, {"ledger/1": b"refused"})
     forged = forged_manifest(store, "ledger/1", b"passed", THEIRS)
     if attack == "replayed signature":
-        signed = b"".join(
-            [
-                rest_client(lakefs)
-                .objects_api.get_object(repository(store), commit, MANIFEST, _preload_content=False)
-                .data
-            ]
+        there = rest_client(lakefs).objects_api.get_object(
+            repository(store), commit, MANIFEST, _preload_content=False
         )
-        signature = signed[signed.index(b'"signature"') :].split(b'"')[3]
-        theirs = forged[forged.index(b'"signature"') :].split(b'"')[3]
-        ours = store.keys.public.encode()
-        forged = forged.replace(theirs, signature).replace(THEIRS.public.encode(), ours)
+        sealed = json.loads(b"".join([there.data]))
+        forged = canonical_json(json.loads(forged) | {"signature": sealed["signature"]})
+    if attack == "stripped signature":
+        forged = canonical_json(json.loads(forged) | {"signature": None})
     if attack == "no signature":
         forged = forged.replace(b'"signature"', b'"nothing"')
     if attack == "no list":
@@ -447,15 +454,26 @@ def test_a_commit_of_somebody_elses_is_in_the_way_of_nothing(
 
 
 def test_another_machines_key_counts_only_where_it_is_trusted(
-    lakefs: LakeFSServer, store: LakeFsStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lakefs: LakeFSServer, store: LakeFsStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commit = published(store, {"t/a": b"1"})
-    monkeypatch.setenv("ML_ASSETS_HOME", str(tmp_path / "other"))
+    monkeypatch.setenv("ML_ASSETS_SIGNING_KEY", base64.b64encode(bytes(32)).decode())
     with pytest.raises(UntrustedState, match="ML_ASSETS_TRUSTED_KEYS") as refused:
         anew(store).resolve()
     assert store.keys.public in str(refused.value)
     monkeypatch.setenv("ML_ASSETS_TRUSTED_KEYS", store.keys.public)
     assert anew(store).resolve() == commit
+
+
+def test_without_a_key_a_manifest_has_no_signature_and_one_that_has_is_not_read(
+    store: LakeFsStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = State({"t/a": ("0" * 64, 3)}, "key", "base")
+    assert unseal(seal(state, Keys()), Keys(), "it") == state
+    with pytest.raises(UntrustedState, match="no key is set here"):
+        unseal(seal(state, store.keys), Keys(), "it")
+    with pytest.raises(UntrustedState, match="nobody signed"):
+        unseal(seal(state, Keys()), store.keys, "it")
 
 
 def test_a_manifest_says_what_was_sealed_and_a_flipped_byte_is_seen(store: LakeFsStore) -> None:

@@ -1,11 +1,7 @@
 """Only what a trusted key signed is read: whoever writes everywhere but holds no key is refused."""
 
 import base64
-import shutil
 import sqlite3
-import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -20,8 +16,13 @@ from ml_assets.storage.stores import open_snapshots
 OURS, THEIRS = (base64.b64encode(bytes([n]) * 32).decode() for n in (1, 2))
 
 
+@pytest.fixture(autouse=True)
+def ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ML_ASSETS_SIGNING_KEY", OURS)
+
+
 def public(secret: str) -> str:
-    return Keys.of(secret, (), Path("unused")).public
+    return Keys.of(secret).public
 
 
 def publish(store: SnapshotStore, path: str, data: bytes) -> str:
@@ -110,29 +111,66 @@ def test_a_secret_that_is_no_key_is_an_error_that_does_not_show_it(
     assert "hunter2" not in str(refused.value)
 
 
-def test_a_local_key_is_made_once_and_only_its_owner_reads_it(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", _PRINT_HEAD, str(tmp_path)]
-    opening = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
-    heads = {each.communicate()[0] for each in opening}
-    assert len(heads) == 1
-    assert [each.returncode for each in opening] == [0] * 4
-    assert stat.S_IMODE((tmp_path / "keys" / "local.key").stat().st_mode) == 0o600
-
-
-_PRINT_HEAD = """
-import sys
-from ml_assets.storage.stores import open_snapshots
-print(open_snapshots(sys.argv[1]).resolve())
-"""
-
-
-def test_a_store_that_lost_its_local_key_says_what_is_trusted_no_more(tmp_path: Path) -> None:
+def test_without_a_key_nothing_is_signed_and_no_key_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ML_ASSETS_SIGNING_KEY")
     commit = publish(open_snapshots(str(tmp_path)), "a", b"1")
-    was = (tmp_path / "keys" / "local.pub").read_text().strip()
-    shutil.rmtree(tmp_path / "keys")
-    with pytest.raises(UntrustedState, match="ML_ASSETS_TRUSTED_KEYS") as refused:
-        open_snapshots(str(tmp_path)).resolve(commit)
-    assert was in str(refused.value)
+    assert open_snapshots(str(tmp_path)).resolve() == commit
+    refs = sqlite3.connect(tmp_path / "refs.db")
+    assert refs.execute("select count(*) from signatures").fetchone() == (0,)
+    refs.close()
+    assert not (tmp_path / "keys").exists()
+
+
+def test_what_was_begun_without_a_key_does_not_count_with_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody without the key could have written it: nothing signs what nobody signed."""
+    monkeypatch.delenv("ML_ASSETS_SIGNING_KEY")
+    publish(open_snapshots(str(tmp_path)), "a", b"1")
+    monkeypatch.setenv("ML_ASSETS_SIGNING_KEY", OURS)
+    with pytest.raises(UntrustedState, match=r"nobody signed.*start clean"):
+        open_snapshots(str(tmp_path)).resolve()
+
+
+def test_what_is_signed_is_not_read_as_if_it_were_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that lost its key neither reads nor goes on with what others signed."""
+    publish(open_snapshots(str(tmp_path)), "a", b"1")
+    monkeypatch.delenv("ML_ASSETS_SIGNING_KEY")
+    with pytest.raises(UntrustedState, match="no key is set here") as refused:
+        publish(open_snapshots(str(tmp_path)), "b", b"2")
+    assert public(OURS) in str(refused.value)
+
+
+def test_a_stripped_signature_is_refused_by_who_has_the_key_or_trusts_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(open_snapshots(str(tmp_path)), "a", b"1")
+    refs = sqlite3.connect(tmp_path / "refs.db")
+    with refs:
+        refs.execute("delete from signatures")
+    refs.close()
+    with pytest.raises(UntrustedState, match="nobody signed"):
+        open_snapshots(str(tmp_path)).resolve()
+    monkeypatch.delenv("ML_ASSETS_SIGNING_KEY")
+    monkeypatch.setenv("ML_ASSETS_TRUSTED_KEYS", public(OURS))
+    with pytest.raises(UntrustedState, match="nobody signed"):
+        open_snapshots(str(tmp_path)).resolve()
+
+
+def test_who_only_trusts_a_key_reads_and_does_not_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = publish(open_snapshots(str(tmp_path)), "a", b"1")
+    monkeypatch.delenv("ML_ASSETS_SIGNING_KEY")
+    monkeypatch.setenv("ML_ASSETS_TRUSTED_KEYS", public(OURS))
+    assert open_snapshots(str(tmp_path)).resolve() == commit
+    with pytest.raises(SettingsError, match="would be read by nobody"):
+        publish(open_snapshots(str(tmp_path)), "b", b"2")
+    assert open_snapshots(str(tmp_path)).resolve() == commit
 
 
 def test_collecting_forgets_the_signatures_of_what_it_drops(tmp_path: Path) -> None:

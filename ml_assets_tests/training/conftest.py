@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import resource
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -75,6 +76,21 @@ class Attempt:
 
     def run(self) -> int:
         return self.start().wait(120)
+
+    def run_within(self, memory: int) -> int:
+        """Run with so many bytes of data at most: the system refuses more, and kills nobody."""
+
+        def limit() -> None:
+            resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
+
+        return subprocess.run(
+            self.command(),
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            capture_output=True,
+            timeout=120,
+            check=False,
+            preexec_fn=limit,
+        ).returncode
 
     def events(self) -> list[Event]:
         file = Path(self.request.output.events)

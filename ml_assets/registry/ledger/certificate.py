@@ -20,14 +20,12 @@ from ml_assets.spec.certificate import (
     LedgerLine,
     Overridden,
     Provenance,
-    Proves,
 )
 from ml_assets.spec.records import LedgerEntry
 from ml_assets.storage.signing import Keys, Signature, is_of_its_key, key_name
 
 MOST_BYTES = 8 << 20
 """A longer envelope is none of ours."""
-LOCAL_KEY_PROVES: Proves = "integrity only: the key is the store's own"
 
 
 def certificate_path(pipeline: str, seq: int) -> str:
@@ -42,35 +40,28 @@ def seal(
     provenance: Provenance | None,
     *,
     overridden: LedgerEntry | None = None,
-    by_an_upgrade: bool = False,
 ) -> bytes:
-    """The signed envelope about the line of a decision, or of an override.
+    """The envelope, signed where a key is set, about the line of a decision, or of an override.
 
     Args:
         line: the bytes that the ledger stores.
         overridden: the decision's line that an override is set against.
     """
-    certificate = _about(
-        entry,
-        line,
-        provenance,
-        overridden,
-        proves=LOCAL_KEY_PROVES if keys.made_here else "integrity and authorship",
-        by_an_upgrade=by_an_upgrade,
-    )
-    payload = canonical_json(certificate)
+    payload = canonical_json(_about(entry, line, provenance, overridden))
     signature = keys.sign(PAYLOAD_TYPE, payload)
     return canonical_json(
         Envelope(
             payload=base64.b64encode(payload).decode(),
             payloadType=PAYLOAD_TYPE,
-            signatures=(EnvelopeSignature(keyid=signature.key, sig=signature.value),),
+            signatures=(EnvelopeSignature(keyid=signature.key, sig=signature.value),)
+            if signature
+            else (),
         )
     )
 
 
 def open_envelope(data: bytes, trusted: Collection[str]) -> Certificate:
-    """What a trusted key signed.
+    """What a trusted key signed; where none is trusted, what nobody signed.
 
     Args:
         trusted: public keys that count, base64.
@@ -82,13 +73,15 @@ def open_envelope(data: bytes, trusted: Collection[str]) -> Certificate:
     payload = payload_of(envelope)
     signatures = [Signature(one.keyid, one.sig) for one in envelope.signatures]
     ours = [signature for signature in signatures if signature.key in trusted]
-    if not ours:
-        named = ", ".join(f"{key_name(s.key)} ({s.key})" for s in signatures) or "none"
+    if trusted and not signatures:
+        raise CertificateRefused("The certificate is signed by nobody, and keys are set here.")
+    if signatures and not ours:
+        named = ", ".join(f"{key_name(s.key)} ({s.key})" for s in signatures)
         raise CertificateRefused(
             f"The certificate is foreign: it is signed by the key {named}, which is not trusted. If"
             " that key is to count, add it to ML_ASSETS_TRUSTED_KEYS."
         )
-    if not any(is_of_its_key(PAYLOAD_TYPE, payload, signature) for signature in ours):
+    if ours and not any(is_of_its_key(PAYLOAD_TYPE, payload, signature) for signature in ours):
         raise CertificateRefused(
             f"The certificate was altered: the signature of key {key_name(ours[0].key)} is not of"
             " these bytes."
@@ -148,14 +141,7 @@ def require_about(
     Raises:
         CertificateRefused: it is about another line, or says something else of this one.
     """
-    expected = _about(
-        entry,
-        line,
-        certificate.provenance,
-        overridden,
-        proves=certificate.proves,
-        by_an_upgrade=certificate.certified == "by an upgrade",
-    )
+    expected = _about(entry, line, certificate.provenance, overridden)
     if certificate == expected:
         return
     was, now = certificate.line, expected.line
@@ -181,9 +167,6 @@ def _about(
     line: bytes,
     provenance: Provenance | None,
     overridden: LedgerEntry | None,
-    *,
-    proves: Proves,
-    by_an_upgrade: bool,
 ) -> Certificate:
     decided = overridden or entry
     decision = decided.decision
@@ -209,8 +192,6 @@ def _about(
         ),
         override=_word(entry) if overridden else None,
         provenance=provenance,
-        proves=proves,
-        certified="by an upgrade" if by_an_upgrade else "with the decision",
     )
 
 

@@ -38,7 +38,9 @@ CERTIFICATE, LINE, KEY, CARD = (
 )
 OVERRIDDEN = "overridden_line.json"
 """Only of a model that a person answers for, against the gates."""
-_OPTIONAL = {OVERRIDDEN, BASELINE_FILE}
+_OPTIONAL = {OVERRIDDEN, BASELINE_FILE, KEY}
+AUTHORSHIP = "integrity and authorship"
+UNSIGNED = "integrity: digests and chain; authorship: not claimed, no signing key is set"
 _MOST_BYTES = 16 << 20
 """Of any file but the weights and the baseline, which are not read whole."""
 
@@ -73,12 +75,13 @@ def write_bundle(loaded: LoadedModel, evidence: Evidence, target: Path) -> bool:
         SettingsError: something else lies there, or it cannot be written.
         StorageError: a file changed while it was copied.
     """
-    key = read_envelope(evidence.envelope).signatures[0].keyid
+    signed = read_envelope(evidence.envelope).signatures
+    key = {signed[0].keyid} if signed else set[str]()
     source = Path(loaded.model.uri)
     wanted = {
         CERTIFICATE: evidence.envelope,
         LINE: evidence.line,
-        KEY: f"{key}\n".encode(),
+        KEY: f"{signed[0].keyid}\n".encode() if signed else None,
         CARD: model_card(loaded.certificate, loaded.manifest).encode(),
         OVERRIDDEN: evidence.overridden,
         BASELINE_FILE: evidence.baseline,
@@ -96,7 +99,7 @@ def write_bundle(loaded: LoadedModel, evidence: Evidence, target: Path) -> bool:
         for name in (MANIFEST, loaded.manifest.weights.path):
             shutil.copyfile(inside(source, name), draft / name)
             _sync(draft / name)
-        refused = [c.reason for c in check_bundle(draft, {key}) if c.outcome == "refused"]
+        refused = [c.reason for c in check_bundle(draft, key) if c.outcome == "refused"]
         if refused:
             raise StorageError(f"Nothing was exported: {' '.join(refused)}")
         draft.rename(target)
@@ -152,7 +155,7 @@ class _Bundle:
             file = self._folder / name
             if file.is_symlink() or not file.is_file():
                 raise StorageError(f"{file} is no plain file.")
-        known = {CERTIFICATE, LINE, KEY, CARD, MANIFEST}
+        known = {CERTIFICATE, LINE, CARD, MANIFEST}
         lost, weights = sorted(known - set(names)), sorted(set(names) - known - _OPTIONAL)
         if lost:
             raise StorageError(f"{self._folder} lacks {', '.join(lost)}.")
@@ -165,8 +168,11 @@ class _Bundle:
 
     def _signature(self) -> str:
         envelope = self._read(CERTIFICATE)
-        key = self._read(KEY).decode("ascii", "replace").strip()
         named = {one.keyid for one in read_envelope(envelope).signatures}
+        if not named and not (self._folder / KEY).exists():
+            self._certificate = open_envelope(envelope, self._trusted)
+            return "none: no signing key was set"
+        key = self._read(KEY).decode("ascii", "replace").strip()
         if key not in named:
             raise EvidenceError(f"{KEY} holds the key {key_name(key)}, which did not sign.")
         self._certificate = open_envelope(envelope, self._trusted or {key})
@@ -219,11 +225,12 @@ class _Bundle:
         return f"{BASELINE_FILE} is the one that was certified"
 
     def _authorship(self) -> Check:
-        if not self._trusted:
-            reason = "integrity only: no key was given to hold it to (--key PUBLIC)"
-        else:
-            reason = f"the certificate claims {self._held.proves}"
-        return Check("proves", "note", reason)
+        if self._trusted:
+            return Check("proves", "note", AUTHORSHIP)
+        if not (self._folder / KEY).exists():
+            return Check("proves", "note", UNSIGNED)
+        said = "integrity only: no key was given to hold it to (--key PUBLIC)"
+        return Check("proves", "note", said)
 
     @property
     def _held(self) -> Certificate:
@@ -244,8 +251,7 @@ def _is_this(folder: Path, small: dict[str, bytes]) -> bool:
         same = all((folder / name).read_bytes() == content for name, content in small.items())
     except OSError:
         return False
-    key = small[KEY].decode().strip()
-    return same and all(check.outcome != "refused" for check in check_bundle(folder, {key}))
+    return same and all(check.outcome != "refused" for check in check_bundle(folder, ()))
 
 
 def _write(file: Path, content: bytes) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from ml_assets.pictures.picture import plain_markdown as _plain
+from ml_assets.pictures.wording import plain_markdown as _plain
 from ml_assets.spec.certificate import Certificate
 from ml_assets.spec.identity import Node
 from ml_assets.spec.program import ModelManifest
@@ -39,9 +39,10 @@ def model_card(certificate: Certificate, manifest: ModelManifest) -> str:
         "",
         "## What this proves",
         "",
-        f"The signature proves {certificate.proves}. `ml-assets verify FOLDER --key PUBLIC_KEY`"
-        " holds every file here to it, without a store or a network. It says what was decided on"
-        " which bytes; it does not say that the gates were wise or that the data was true.",
+        "`ml-assets verify FOLDER --key PUBLIC_KEY`"
+        " holds every file here to the certificate, and the certificate to the key, without a"
+        " store or a network. Without a key nothing says who decided. It says what was decided"
+        " on which bytes; it does not say that the gates were wise or that the data was true.",
         "",
     ]
     return "\n".join(lines)

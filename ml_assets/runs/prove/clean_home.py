@@ -26,7 +26,6 @@ from ml_assets.storage.objects import LocalObjects
 from ml_assets.storage.s3 import S3Place
 from ml_assets.storage.snapshots import MAIN, CommitId, SnapshotStore
 from ml_assets.storage.stores import open_snapshots
-from ml_assets.storage.trust import local_public_key
 
 
 @dataclass(frozen=True)
@@ -115,7 +114,7 @@ def clean_home(settings: Settings, keep: Path | None) -> Iterator[CleanHome]:
             folder = Path(stack.enter_context(temporary))
         else:
             folder = _empty(keep.expanduser().resolve())
-        wanted = environment_apart(settings, folder, local_public_key(settings.snapshots))
+        wanted = environment_apart(settings, folder)
         if settings.launcher == "kubernetes":
             wanted["ML_ASSETS_OBJECTS"] = stack.enter_context(_place_of_pods(settings, keep))
         stack.enter_context(_environment(wanted))

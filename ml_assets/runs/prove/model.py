@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +36,6 @@ from ml_assets.spec.training import RELEASE
 from ml_assets.storage.layout import Address, read_record
 from ml_assets.storage.objects import LocalObjects
 from ml_assets.storage.snapshots import MAIN
-from ml_assets.storage.trust import keys_of
 
 
 @dataclass(frozen=True)
@@ -135,8 +133,7 @@ class ModelWalk:
         """How a training without a result ended; None where nothing says that it would again."""
         if checks_of(self.graph):
             # asked, not started: wherever it was examined, what it left is read here
-            keys = partial(keys_of, self.home.settings.snapshots)
-            known = LocalLauncher(objects, keys=keys)
+            known = LocalLauncher(objects)
             sanity = known.known_sanity(sanity_job(self.graph, data_ref(data)))
             if sanity and sanity.failed:
                 return f"not sane: {', '.join(check.name for check in sanity.failed)}"

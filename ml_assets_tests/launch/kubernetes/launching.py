@@ -8,7 +8,7 @@ from ml_assets.launch.kubernetes.launcher import KubernetesLauncher
 from ml_assets.launch.launcher import TrainJob
 from ml_assets.settings import Cluster
 from ml_assets.storage.s3_objects import S3Objects
-from ml_assets.storage.trust import keys_of
+from ml_assets.storage.trust import given_keys
 from ml_assets_tests.launch.kubernetes.stage import IMAGE, ONE_NODE, SECRET, URI
 from ml_assets_tests.launch.real import train_job, write_set
 
@@ -26,7 +26,7 @@ if __name__ == "__main__":
             s3_endpoint=endpoint,
             s3_region="us-east-1",
         ),
-        lambda: keys_of(objects),
+        given_keys,
     ).train(
         TrainJob(job.pipeline, job.model, job.training, job.data, cluster=ONE_NODE),
         lambda event: None,

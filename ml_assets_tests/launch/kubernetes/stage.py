@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from ml_assets.launch.session import train_session
 from ml_assets.settings import Cluster
 from ml_assets.spec.cluster import ClusterSpec
 from ml_assets.storage.s3_objects import S3Objects
-from ml_assets.storage.trust import keys_of
+from ml_assets.storage.trust import given_keys
 from ml_assets_tests.launch.kubernetes.conftest import TestCluster
 from ml_assets_tests.launch.real import train_job, write_set
 from ml_assets_tests.storage.s3_rights import PODS, rights_of_pods, secret_of_pods
@@ -80,12 +79,12 @@ class Stage:
 
         return CoreV1Api(self.cluster.client())
 
-    def launcher(self, keys: Path | None = None, **more: Any) -> KubernetesLauncher:
-        """A launcher of this home, whose word counts by the key in ``keys``."""
+    def launcher(self, **more: Any) -> KubernetesLauncher:
+        """A launcher of this home, whose word counts by the keys of the environment."""
         return KubernetesLauncher(
             self.objects,
             self.settings,
-            partial(keys_of, keys or self.home / "objects"),
+            given_keys,
             api=self.api(),
             **more,
         )

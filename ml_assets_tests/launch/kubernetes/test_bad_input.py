@@ -13,7 +13,7 @@ from ml_assets.launch.kubernetes.names import REQUEST_ANNOTATION, job_name, sele
 from ml_assets.launch.kubernetes.rights import NEEDED
 from ml_assets.launch.session import train_session
 from ml_assets.spec.cluster import ClusterSpec
-from ml_assets.storage.trust import keys_of
+from ml_assets.storage.trust import given_keys
 from ml_assets_tests.launch.kubernetes.sample_jobs import job as sample_job
 from ml_assets_tests.launch.kubernetes.stage import URI, Stage
 from ml_assets_tests.storage.s3_server import s3_server
@@ -34,11 +34,8 @@ def refused(stage):
     """The one message of a training that cannot run, with nothing left of it."""
 
     def refused(error, *, cluster=SMALL, api=None, left=(), **settings):
-        def keys():
-            return keys_of(stage.home / "objects")
-
         launcher = KubernetesLauncher(
-            stage.objects, replace(stage.settings, **settings), keys, api=api or stage.api()
+            stage.objects, replace(stage.settings, **settings), given_keys, api=api or stage.api()
         )
         with pytest.raises(error) as told:
             launcher.train(stage.job(cluster=cluster), lambda event: None)

@@ -2,7 +2,6 @@
 
 import base64
 import json
-from pathlib import Path
 
 import pytest
 
@@ -18,13 +17,11 @@ from ml_assets.registry.release.loading import certificate_of
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.certificate import PAYLOAD_TYPE, Provenance
 from ml_assets.spec.identity import Machine, Node, Place, Program
-from ml_assets.spec.records import InputVersion
+from ml_assets.spec.records import InputVersion, LedgerEntry
 from ml_assets.storage.signing import Keys
 from ml_assets_tests.registry.conftest import PIPELINE, A, B, decision, evidence, gate
 
-OURS, THEIRS = (
-    Keys.of(base64.b64encode(bytes([n]) * 32).decode(), (), Path("unused")) for n in (1, 2)
-)
+OURS, THEIRS = (Keys.of(base64.b64encode(bytes([n]) * 32).decode()) for n in (1, 2))
 PROGRAM = Program(sources="88" * 32, versions={"torch": "2.13.0"})
 PROVENANCE = Provenance(
     training_set="22" * 32,
@@ -58,7 +55,7 @@ PROVENANCE = Provenance(
 
 
 @pytest.fixture
-def line(store):
+def line(store) -> tuple[LedgerEntry, bytes]:
     entry = record_decision(store, decision(), "me", PROVENANCE)
     return entry, store.read_bytes(store.resolve(), path_of(PIPELINE, entry.seq))
 
@@ -71,11 +68,20 @@ def test_a_certificate_says_everything_that_was_decided_and_from_what(store, lin
     assert (found.passed, found.gates, found.author) == (True, (gate(),), "me")
     assert found.provenance == PROVENANCE
     assert (found.line.seq, found.line.previous) == (1, None)
-    assert found.proves == "integrity and authorship"
 
 
-def test_a_key_of_the_stores_own_says_that_it_proves_no_authorship(store, line):
-    assert certificate_of(store, PIPELINE, line[0]).proves.startswith("integrity only")
+def test_without_a_key_nothing_is_signed_and_nothing_signed_is_taken_for_that(line):
+    unsigned = seal(Keys(), *line, PROVENANCE)
+    assert json.loads(unsigned)["signatures"] == []
+    assert open_envelope(unsigned, ()).model == A
+    with pytest.raises(CertificateRefused, match="foreign"):
+        open_envelope(seal(OURS, *line, PROVENANCE), ())
+
+
+def test_where_keys_are_set_a_certificate_that_nobody_signed_is_refused(line):
+    stripped = json.loads(seal(OURS, *line, PROVENANCE)) | {"signatures": []}
+    with pytest.raises(CertificateRefused, match="signed by nobody"):
+        open_envelope(json.dumps(stripped).encode(), {OURS.public})
 
 
 def test_any_dsse_reader_can_check_the_envelope(store, line):

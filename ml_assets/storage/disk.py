@@ -1,0 +1,129 @@
+"""What a disk refuses - it is full, or nobody may write to it - in one sentence of ours.
+
+Adapters that write use ``told``. Dagster's own databases, whose errors are SQLAlchemy's, are told
+where its calls end: ``refusal`` looks for the disk's answer along the causes of any error.
+"""
+
+import errno
+import os
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ml_assets.errors import DiskRefuses
+from ml_assets.settings import state_folder
+
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+_NOBODY_WRITES = {errno.EROFS}
+_NOT_US = {errno.EACCES, errno.EPERM}
+_SQLITE_FULL = ("disk is full",)
+_SQLITE_READ_ONLY = ("readonly database", "unable to open database file")
+_SQLITE_UNSAID = ("disk i/o error",)
+"""What SQLite says of a full disk that it met in a file that it maps."""
+_LITTLE = 1 << 20
+"""Bytes: with less, a database that cannot write has met a full disk."""
+
+
+@contextmanager
+def told(folder: Path) -> Iterator[None]:
+    """Make one of our errors of what the disk of a folder refuses inside the block.
+
+    Raises:
+        DiskRefuses: it is full, or may not be written.
+    """
+    try:
+        yield
+    except (OSError, sqlite3.Error) as error:
+        if (found := refusal(error, folder)) is not None:
+            raise found from error
+        raise
+
+
+def refusal(error: BaseException, folder: Path | None = None) -> DiskRefuses | None:
+    """What a disk refused, looked for along the causes of an error; None: it is something else.
+
+    Args:
+        folder: where it was written, if the error does not say; None: the state folder.
+    """
+    here = folder or state_folder()
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, DiskRefuses):
+            return cause
+        if isinstance(cause, OSError) and cause.errno is not None:
+            return _of_the_system(cause, folder or _named(cause) or here)
+        if isinstance(cause, sqlite3.Error):
+            return _of_sqlite(str(cause), here)
+        cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
+    return None
+
+
+def scratch_in(folder: Path) -> Path | None:
+    """A folder for temporary files, made; None, the machine's own, where a state is only read."""
+    if folder.parent.is_dir() and not may_write(folder.parent):
+        return None
+    with told(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def may_write(folder: Path) -> bool:
+    """Whether files can be made in a folder that is there; its mount is asked too."""
+    return os.access(folder, os.W_OK | os.X_OK)
+
+
+def _of_the_system(error: OSError, place: Path) -> DiskRefuses | None:
+    if error.errno in _FULL:
+        return _full(place)
+    if error.errno in _NOBODY_WRITES:
+        return _read_only(place)
+    if error.errno in _NOT_US:
+        return DiskRefuses(
+            f"{place} may not be used by this user ({os.geteuid()}): {error.strerror}. Run it as"
+            " the user that the files belong to, or give this one the right to write there."
+        )
+    return None
+
+
+def _of_sqlite(said: str, folder: Path) -> DiskRefuses | None:
+    words = said.lower()
+    if any(word in words for word in _SQLITE_FULL):
+        return _full(folder)
+    unwritable = folder.exists() and not may_write(folder)
+    if any(word in words for word in _SQLITE_READ_ONLY) and unwritable:
+        return _read_only(folder)
+    unsaid = (*_SQLITE_READ_ONLY, *_SQLITE_UNSAID)
+    if any(word in words for word in unsaid) and _free(folder) < _LITTLE:
+        return _full(folder)
+    return None
+
+
+def _full(place: Path) -> DiskRefuses:
+    free = _free(place) / 1e6
+    return DiskRefuses(
+        f"The disk is full: {place} could not be written, {free:,.1f} MB are free there. What was"
+        " published before stays. Make room (`ml-assets gc --dry-run` says what nothing needs any"
+        " more), and run again."
+    )
+
+
+def _read_only(place: Path) -> DiskRefuses:
+    return DiskRefuses(
+        f"{place} is read-only, and this command writes there. Commands that only read, such as"
+        " status, history, verify and predict, work on it; to write, set ML_ASSETS_HOME to a"
+        " folder that can be written."
+    )
+
+
+def _free(place: Path) -> int:
+    """Bytes that a user may still write on the disk of a place, which need not be there."""
+    there = next((p for p in (place, *place.parents) if p.exists()), Path("/"))
+    return shutil.disk_usage(there).free
+
+
+def _named(error: OSError) -> Path | None:
+    """The file that an error names."""
+    name = error.filename
+    return Path(os.fsdecode(name)) if isinstance(name, str | bytes) and name else None
