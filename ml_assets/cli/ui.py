@@ -75,8 +75,8 @@ def _dagster(arguments: argparse.Namespace, settings: Settings, folder: Path) ->
     yield Program("Dagster's code location", (*python, "dagster", *start, "-s", str(socket)))
     port = str(arguments.port or urlsplit(settings.ui_url).port or 3000)
     where = ("-h", arguments.host, "-p", port, "-w", str(workspace))
-    own = [] if ":" in arguments.host else [arguments.host]
-    hosts = " ".join((*settings.ui_hosts, *own))
+    names = (*settings.ui_hosts, arguments.host)
+    hosts = " ".join(name for name in names if ":" not in name)  # of IPv6 the loopback's alone
     yield Program(
         "Dagster's web server",
         (*python, "ml_assets.runs.webserver", *where),
