@@ -13,10 +13,12 @@ from ml_assets.automation import alerts, housekeeping
 from ml_assets.automation.broken import broken_pipeline
 from ml_assets.errors import MlAssetsError
 from ml_assets.operations.retired import require_active, retired
+from ml_assets.registry.tracking.mlflow_server import configure
 from ml_assets.resources.executor import executor
 from ml_assets.resources.launcher import LauncherResource
 from ml_assets.resources.objects import ObjectsResource
 from ml_assets.resources.online import OnlineResource
+from ml_assets.resources.own_mlflow import own_mlflow
 from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.resources.sources import SourcesResource
 from ml_assets.resources.tracking import TrackingResource
@@ -25,6 +27,8 @@ from ml_assets.spec.load import SPEC_FILE, find_pipeline, load_spec, pipeline_fo
 
 # what is used of Dagster's beta API is held by tests; the warnings would bury the run's own words
 warnings.filterwarnings("ignore", category=dg.BetaWarning)
+
+configure()  # before a team's own code imports mlflow
 
 PROJECT = Path(__file__).parent.parent
 
@@ -108,6 +112,7 @@ def resources() -> dict[str, object]:
         "sources": SourcesResource(),
         "launcher": LauncherResource(),
         "tracking": TrackingResource(),
+        "mlflow": dg.ResourceDefinition(resource_fn=own_mlflow, config_schema={}),
         "io_manager": dg.IOManagerDefinition(resource_fn=_values, config_schema={}),
     }
 

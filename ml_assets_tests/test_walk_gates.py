@@ -1,11 +1,16 @@
 """Every gate on a real pipeline: what it says, what is measured once, and what uses itself up."""
 
+import os
+
 import dagster as dg
 import pytest
 
+from ml_assets.assets.last_release import read_report
 from ml_assets.registry.ledger.chain import read
 from ml_assets.registry.ledger.stages import champion
+from ml_assets.registry.tracking.mlflow_server import Server
 from ml_assets.spec.records import Decision, SeedSpread
+from ml_assets.storage.layout import Address, read_record
 from ml_assets.storage.stores import open_snapshots
 from ml_assets_tests.worlds import irises
 from ml_assets_tests.worlds.world import World
@@ -69,6 +74,27 @@ def shown(world: World, gate: str) -> set[str]:
         record = storage.get_latest_asset_check_execution_by_key([key])[key]
         assert record.event is not None and record.event.dagster_event is not None
         return set(record.event.dagster_event.asset_check_evaluation_data.metadata)
+
+
+def test_mlflow_has_the_metrics_the_gates_and_the_hours_on_the_run_of_the_model(
+    world: World,
+) -> None:
+    settings, made = world.settings, decision(world)
+    store = open_snapshots(settings.snapshots)
+    record = read_record(store, store.resolve("main"), Address("irises", "trained_model"))
+    report = read_report(store, store.resolve("main"), "irises")
+    assert record is not None
+    client = Server(settings.tracking_uri, settings.home).client()
+    run = client.get_run(record.attributes["mlflow_run"]).data
+    for name, interval in report.metrics.items():
+        assert run.metrics[f"holdout/{name}"] == pytest.approx(interval.value)
+    for gate in made.gates:
+        assert run.tags[f"gate.{gate.name}"].startswith("pass: " if gate.passed else "fail: ")
+        if gate.value is not None:
+            assert run.metrics[f"gate/{gate.name}/value"] == pytest.approx(gate.value)
+    assert run.tags["ml_assets.decision"].startswith("pass: ")
+    assert run.metrics["node_hours"] > 0
+    assert os.environ["MLFLOW_DISABLE_TELEMETRY"] == os.environ["DO_NOT_TRACK"] == "true"
 
 
 def test_a_first_model_passes_and_each_gate_gives_value_bound_interval_and_a_sentence(

@@ -1,5 +1,6 @@
 """The report as one HTML file: put together from records, so that it can be made again any time."""
 
+import math
 from pathlib import Path
 
 from ml_assets.assets.gate_evidence import gate_results
@@ -7,16 +8,21 @@ from ml_assets.assets.graph import PipelineGraph
 from ml_assets.assets.inputs import require_record
 from ml_assets.assets.last_release import read_changes, read_report
 from ml_assets.launch.events import session_events
+from ml_assets.launch.folder import SessionFolder
 from ml_assets.launch.staging.shared import session_here
+from ml_assets.operations.cost.jobs import session_uses
+from ml_assets.operations.cost.session import numbers
 from ml_assets.operations.suspects import read_suspects
 from ml_assets.pictures.report import Background, render
 from ml_assets.registry.ledger.chain import read
 from ml_assets.registry.ledger.stages import latest_decision, standing_override
 from ml_assets.registry.release.recalls import sound_champion
 from ml_assets.registry.tracking.links import NOTE_TAG, REPORT_TAG, Links, report_name, run_note
-from ml_assets.registry.tracking.mlflow import Tracking
+from ml_assets.registry.tracking.mlflow import Tracking, Unavailable
+from ml_assets.registry.tracking.owed import Debt, Debts, tell_whole
+from ml_assets.settings import read_settings
 from ml_assets.spec.program import ModelManifest, Preprocessing
-from ml_assets.spec.records import Decision, Measured, StageRecord
+from ml_assets.spec.records import Decision, EvaluationReport, Measured, StageRecord
 from ml_assets.spec.training_story import TrainingStory
 from ml_assets.storage.layout import Address, recent_records
 from ml_assets.storage.objects import LocalObjects
@@ -30,17 +36,60 @@ def publish_report(
     tracking: Tracking,
     decision: Decision,
 ) -> Path:
-    """Write the page with its decision and copy it to the session's MLflow run."""
+    """Write the page with its decision; tell the session's MLflow run both, and the numbers."""
     page = write_report(graph, store, objects, decision)
-    model = require_record(store, store.resolve("main"), Address(graph.name, "trained_model"))
-    run = model.attributes.get("mlflow_run")
-    if run:
+    debts = Debts(read_settings().home, objects.path("sessions"))
+    debt = debts.owe(_debt(graph, store, objects, decision))
+    run = tell_whole(tracking, debt, training_story(objects, debt.session))
+    if not isinstance(run, Unavailable):
         tracking.log_artifact(run, page)
-        links = Links.of()
-        there = links.report(graph.name, model.data_version)
-        note = run_note(links, graph.name, model.run, there)
-        tracking.set_tags(run, {REPORT_TAG: there, NOTE_TAG: note})
+        debts.forget(debt.session)
     return page
+
+
+def _debt(
+    graph: PipelineGraph, store: SnapshotStore, objects: LocalObjects, decision: Decision
+) -> Debt:
+    """What MLflow is told of a decision: of each on the same model one step more."""
+    base = store.resolve("main")
+    model = require_record(store, base, Address(graph.name, "trained_model"))
+    session = str(model.attributes["session"])
+    links = Links.of()
+    there = links.report(graph.name, model.data_version)
+    made = [e for e in read(store, graph.name, base) if e.kind == "decision"]
+    step = sum(entry.model == decision.evidence.model for entry in made)
+    uses = session_uses(SessionFolder(objects.path("sessions", session)), read_settings().prices)
+    found = decision_numbers(read_report(store, base, graph.name), decision)
+    return Debt(
+        pipeline=graph.name,
+        session=session,
+        status="FINISHED",
+        tags={
+            REPORT_TAG: there,
+            NOTE_TAG: run_note(links, graph.name, model.run, there),
+            **decision_tags(decision),
+        },
+        params={},
+        numbers={str(step): {**found, **numbers(uses)}},
+    )
+
+
+def decision_numbers(report: EvaluationReport, decision: Decision) -> dict[str, float]:
+    """What MLflow plots of a decision: the holdout's metrics, and each gate's value and bound."""
+    found: dict[str, float | None] = {}
+    for name, seen in report.metrics.items():
+        found |= {f"holdout/{name}": seen.value}
+        found |= {f"holdout/{name}/low": seen.low, f"holdout/{name}/high": seen.high}
+    for gate in decision.gates:
+        found |= {f"gate/{gate.name}/value": gate.value, f"gate/{gate.name}/bound": gate.bound}
+    return {k: v for k, v in found.items() if v is not None and math.isfinite(v)}
+
+
+def decision_tags(decision: Decision) -> dict[str, str]:
+    """What MLflow finds a run by: the decision, and what each gate said."""
+    said = [("ml_assets.decision", decision.passed, decision.reason)]
+    said += [(f"gate.{gate.name}", gate.passed, gate.reason) for gate in decision.gates]
+    return {name: f"{'pass' if passed else 'fail'}: {reason}" for name, passed, reason in said}
 
 
 def write_report(

@@ -17,7 +17,13 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 def call(arguments: argparse.Namespace) -> int:
     from ml_assets.errors import SpecError, counted
-    from ml_assets.runs.check import check_folder, cluster_trouble, missing_here, spot_mistakes
+    from ml_assets.runs.check import (
+        check_folder,
+        cluster_trouble,
+        memory_mistakes,
+        missing_here,
+        spot_mistakes,
+    )
     from ml_assets.spec.load import pipeline_folders
 
     settings = read_settings()
@@ -28,6 +34,7 @@ def call(arguments: argparse.Namespace) -> int:
     mistakes = 0
     for name in wanted:
         found = check_folder(folders[name]) + spot_mistakes(folders[name], settings)
+        found += memory_mistakes(folders[name], settings)
         mistakes += len(found)
         print(f"{name}: {counted(len(found), 'mistake') if found else 'good'}")
         for mistake in found:

@@ -33,7 +33,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "what",
         metavar="PIPELINE|RUN|MODEL",
         help="a pipeline (its release); or the beginning of a run's id, of a session's name or of a"
-        " model's digest, six characters or more",
+        " model's digest, six characters or more; or latest",
     )
     parser.add_argument("which", nargs="?", metavar="RUN|MODEL", help="one of the pipeline's")
     parser.add_argument(

@@ -30,7 +30,12 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser.add_argument("pipeline")
     parser.add_argument("--as-of", metavar="PARTITION", help="last partition of the holdout")
     parser.add_argument("--through", choices=_THROUGH, help="stop after this stage")
-    parser.add_argument("--fresh", action="store_true", help="train again from nothing")
+    parser.add_argument(
+        "--fresh",
+        action=argparse.BooleanOptionalAction,
+        help="train again from nothing; interrupted, the next run goes on with it, and --no-fresh"
+        " drops it",
+    )
     parser.add_argument(
         "--epochs",
         type=int,

@@ -27,6 +27,7 @@ from ml_assets.launch.recovery import Budgets, Decision, Ended, next_attempt
 from ml_assets.launch.usage import end_of, held_here, keep_usage, usage_of
 from ml_assets.spec.cluster import ClusterSpec
 from ml_assets.spec.events import Checkpoint, Event, Lost
+from ml_assets.spec.footprint import Room
 from ml_assets.spec.identity import Program
 from ml_assets.spec.program import (
     MeasureResult,
@@ -140,6 +141,10 @@ class AttemptRunner(Protocol):
         Args:
             world: all on one node.
         """
+        ...
+
+    def room(self, cluster: ClusterSpec) -> Room:
+        """The memory that the processes of one node share."""
         ...
 
     def recall(self, folder: SessionFolder) -> None:

@@ -20,6 +20,7 @@ from ml_assets.launch.session_launcher import SessionLauncher
 from ml_assets.launch.staging.mirror import SessionMirror
 from ml_assets.launch.standstill import Standstill
 from ml_assets.spec.cluster import ClusterSpec
+from ml_assets.spec.footprint import Room, machine_room
 from ml_assets.spec.heartbeat import Heartbeat, heartbeat_file
 from ml_assets.spec.identity import Program
 from ml_assets.spec.program import Request, World
@@ -95,6 +96,10 @@ class LocalRunner:
     def spread(self, world: World, cluster: ClusterSpec) -> World:
         """See ``AttemptRunner.spread``."""
         return world
+
+    def room(self, cluster: ClusterSpec) -> Room:
+        """See ``AttemptRunner.room``."""
+        return machine_room()
 
     def older(self, asked: str, session: str) -> Program | None:
         """See ``AttemptRunner.older``: none outlives its follower."""

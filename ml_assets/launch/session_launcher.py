@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
+from typing import TypeVar
 
 from ml_assets.launch.attempts import AttemptRunner, Work, run_session
 from ml_assets.launch.folder import SessionFolder
@@ -29,16 +31,22 @@ from ml_assets.launch.session import (
     train_session,
     training_asked,
 )
+from ml_assets.spec.footprint import parameters_on, require_fits
 from ml_assets.spec.program import (
     MeasureResult,
+    Request,
     SanityResult,
     ScoreResult,
+    ShardSchema,
     TrainResult,
     World,
     training_world,
 )
+from ml_assets.spec.training import LightGbm
 from ml_assets.storage.objects import LocalObjects
 from ml_assets.storage.signing import Keys
+
+RequestT = TypeVar("RequestT", bound=Request)
 
 
 class SessionLauncher:
@@ -89,7 +97,7 @@ class SessionLauncher:
             "train",
             folder,
             self.world(job),
-            partial(train_request, job, folder),
+            self._fitting(job, partial(train_request, job, folder)),
             folder.finished_training,
             job.cluster,
             spot=job.training.spot is not None,
@@ -123,7 +131,7 @@ class SessionLauncher:
             "measure",
             folder,
             self._runner.spread(training_world(job.model, job.training), job.cluster),
-            partial(measure_request, job, folder),
+            self._fitting(job, partial(measure_request, job, folder)),
             folder.finished_measuring,
             job.cluster,
             spot=job.training.spot is not None,
@@ -140,7 +148,7 @@ class SessionLauncher:
             "sanity",
             folder,
             World(threads=job.training.threads),
-            partial(sanity_request, job, folder),
+            self._fitting(job, partial(sanity_request, job, folder)),
             partial(folder.finished_sanity, keys),
             job.cluster,
             keys,
@@ -158,3 +166,21 @@ class SessionLauncher:
 
     def _folder(self, session: str) -> SessionFolder:
         return SessionFolder(self._objects.path("sessions", session))
+
+    def _fitting(
+        self, job: TrainJob | MeasureJob | SanityJob, request: Callable[[int, World], RequestT]
+    ) -> Callable[[int, World], RequestT]:
+        """The request of an attempt, once its world is known to fit: before a process starts."""
+
+        def held(number: int, world: World) -> RequestT:
+            schema = Path(job.data.uri) / "schema.json"
+            if not isinstance(job.model, LightGbm) and schema.is_file():
+                columns = ShardSchema.model_validate_json(schema.read_bytes())
+                count = parameters_on(job.model, columns)
+                room = self._runner.room(job.cluster)
+                if isinstance(job, SanityJob):  # on few rows: the network alone is held to it
+                    room = replace(room, gpus=True)
+                require_fits(job.model, job.training, world, count, room)
+            return request(number, world)
+
+        return held

@@ -56,14 +56,7 @@ def tell_mlflow(settings: Settings, story: RunStory, note: Note) -> str:
     if not isinstance(said, Unavailable):
         return ""
     debts = Debts(settings.home, settings.cache / "sessions")
-    known = next((debt for debt in debts.all() if debt.session == session), None)
-    if known is None:
-        known = Debt(
-            pipeline=story.folder.pipeline,
-            session=session,
-            status="FINISHED" if story.model else "FAILED",
-            tags={},
-            params={},
-        )
-    debts.note(known.model_copy(update={"tags": {**known.tags, **tags}}))
+    status = "FINISHED" if story.model else "FAILED"
+    pipeline = story.folder.pipeline
+    debts.owe(Debt(pipeline=pipeline, session=session, status=status, tags=tags, params={}))
     return said.reason

@@ -7,9 +7,9 @@ are given, or taken to be as many as make its embedding widest.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from ml_assets.errors import counted
+from ml_assets.spec.footprint import NUMBER_BYTES, STATES, parameters
 from ml_assets.spec.notice import (
     ALLOWANCE_SECONDS,
     BYTES_PER_MB,
@@ -17,11 +17,14 @@ from ml_assets.spec.notice import (
     write_seconds,
 )
 from ml_assets.spec.pipeline import PipelineSpec
-from ml_assets.spec.training import LightGbm, ModelSpec, TabM, TrainingSpec, outputs_of
+from ml_assets.spec.training import LightGbm, ModelSpec, TrainingSpec, outputs_of
 
-STATES = {"adamw": 2, "nadam": 2, "sgd": 1, "adafactor": 0}
-"""Numbers that an optimizer keeps for each weight; Adafactor's are a row and a column of each."""
-_BYTES = 4
+MOST_MINUTES = 30
+"""Between two saves: what a machine that is taken back may cost of all of them."""
+_NO_INTERVAL = (
+    "a kill without notice loses all since the last evaluation, however long that is: set"
+    " training.checkpoint_minutes or training.checkpoint_every"
+)
 
 
 @dataclass(frozen=True)
@@ -65,15 +68,11 @@ def state_size(
     guess = words_from_limit(model)
     words = list(vocabularies) if known else [guess] * len(spec.features.categorical)
     flags = len(spec.features.numeric) if null_flags is None else null_flags
-    sizes = [count + 1 for count in words]  # code 0: null or unknown
-    widths = [min(model.embedding_limit, math.ceil(1.6 * size**0.56)) for size in sizes]
-    embeddings = sum(size * width for size, width in zip(sizes, widths, strict=True))
-    inputs = len(spec.features.numeric) + flags + sum(widths)
     outputs = outputs_of(spec.label.task, spec.label.classes)
-    parameters = embeddings + _layers(model, inputs, outputs)
+    count = parameters(model, len(spec.features.numeric) + flags, words, outputs)
     states = 1 + STATES[spec.training.optimizer]
     how = (
-        f"{counted(parameters, 'parameter')} x {states} numbers x {_BYTES} bytes"
+        f"{counted(count, 'parameter')} x {states} numbers x {NUMBER_BYTES} bytes"
         f" ({spec.training.optimizer}; "
         + (
             "the words of the last training set)"
@@ -81,18 +80,7 @@ def state_size(
             else f"{guess} words a category, a guess: no training set is published yet)"
         )
     )
-    return StateSize(parameters, parameters * states * _BYTES, how)
-
-
-def _layers(model: ModelSpec, inputs: int, outputs: int) -> int:
-    """Parameters above the embeddings, as ``training.models`` builds them."""
-    assert not isinstance(model, LightGbm)
-    ways = [inputs, *[model.width] * model.depth]
-    pairs = list(pairwise(ways))
-    if isinstance(model, TabM):
-        each = sum(a * b + model.members * (a + 2 * b) for a, b in pairs)
-        return each + model.members * (model.width * outputs + outputs)
-    return sum(a * b + b for a, b in pairs) + model.width * outputs + outputs
+    return StateSize(count, count * states * NUMBER_BYTES, how)
 
 
 def judge_spot(training: TrainingSpec, size: StateSize) -> SpotVerdict:
@@ -100,17 +88,20 @@ def judge_spot(training: TrainingSpec, size: StateSize) -> SpotVerdict:
     spot = training.spot
     if spot is None:
         return SpotVerdict(True, "not on spot")
+    minutes = training.checkpoint_minutes
+    if minutes is None and training.checkpoint_every is None:
+        return SpotVerdict(False, _NO_INTERVAL)
+    if minutes is not None and minutes > MOST_MINUTES:
+        return SpotVerdict(
+            False,
+            f"a kill without notice loses up to {minutes:g} minutes of all machines: set"
+            f" training.checkpoint_minutes to at most {MOST_MINUTES}, or leave training.spot out",
+        )
     save = write_seconds(size.bytes, spot.write_mb_per_second)
     sum_of = (
         f"a state of {size.how} = {size.bytes / BYTES_PER_MB:,.1f} MB takes {save:,.1f} s at"
         f" {spot.write_mb_per_second:,g} MB/s"
     )
-    if training.checkpoint_minutes is None and training.checkpoint_every is None:
-        return SpotVerdict(
-            False,
-            "a kill without notice loses all since the last evaluation, however long that is: set"
-            " training.checkpoint_minutes or training.checkpoint_every",
-        )
     interval = math.inf if training.checkpoint_minutes is None else 60 * training.checkpoint_minutes
     if save > interval:
         return SpotVerdict(

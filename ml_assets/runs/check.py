@@ -5,14 +5,16 @@ from pathlib import Path
 
 from ml_assets.assets.initial_weights import initial_file
 from ml_assets.dataset.shards import load_schema
-from ml_assets.errors import MlAssetsError, StorageError
+from ml_assets.errors import DoesNotFit, MlAssetsError, StorageError
 from ml_assets.features.function import load_function
 from ml_assets.launch.kubernetes.api import KubernetesApi
 from ml_assets.operations.spot import StateSize, judge_spot, state_size
 from ml_assets.settings import Settings, read_cluster
+from ml_assets.spec.cluster import over_nodes
+from ml_assets.spec.footprint import machine_room, pod_room, require_fits
 from ml_assets.spec.load import SPEC_FILE, Mistake, check_spec
 from ml_assets.spec.pipeline import PipelineSpec
-from ml_assets.spec.program import Ref
+from ml_assets.spec.program import Ref, training_world
 from ml_assets.spec.training import INSTALL_LIGHTGBM, RELEASE, LightGbm
 from ml_assets.storage.layout import Address, read_record
 from ml_assets.storage.object_places import open_objects
@@ -75,6 +77,25 @@ def spot_mistakes(folder: Path, settings: Settings) -> tuple[str, ...]:
     rule = "saves fit the notice, and come often enough for a kill without one"
     value = spec.training.spot.model_dump_json()
     return (str(Mistake(folder / SPEC_FILE, 1, "training.spot", value, rule, verdict.reason)),)
+
+
+def memory_mistakes(folder: Path, settings: Settings) -> tuple[str, ...]:
+    """A right spec whose training cannot fit this machine, or a pod of the settings' cluster."""
+    spec, _ = check_spec(folder)
+    if spec is None or isinstance(spec.model, LightGbm):
+        return ()
+    world = training_world(spec.model, spec.training)
+    room = machine_room()
+    if settings.launcher == "kubernetes":
+        world, room = over_nodes(world, spec.cluster), pod_room(spec.cluster)
+    try:
+        count = _size(spec, settings).parameters
+        require_fits(spec.model, spec.training, world, count, room)
+    except DoesNotFit as error:
+        rule = f"a training fits into the memory of {room.where}"
+        value = f"{{width: {spec.model.width}, depth: {spec.model.depth}}}"
+        return (str(Mistake(folder / SPEC_FILE, 1, "model", value, rule, str(error))),)
+    return ()
 
 
 def cluster_trouble(settings: Settings) -> str | None:

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
-from uuid import uuid4
 
 import dagster as dg
 
@@ -18,7 +17,7 @@ from ml_assets.operations.repair import repair_projection
 from ml_assets.planning.canary import canary_step
 from ml_assets.planning.drift import drift_step
 from ml_assets.planning.due import Landed, landed, plan_data, records_by_address
-from ml_assets.planning.plan import Plan
+from ml_assets.planning.plan import Plan, retyped
 from ml_assets.planning.selection import Selection, model_run
 from ml_assets.registry.records.experiments import Words
 from ml_assets.registry.tracking.mlflow import Tracking
@@ -26,9 +25,11 @@ from ml_assets.registry.tracking.owed import Debts, sentences
 from ml_assets.resources.sources import Sources
 from ml_assets.runs.data import DataStages, failure_of
 from ml_assets.runs.execute import Tell, execute, mark_dead_runs, wait_for_others
+from ml_assets.runs.fresh import FreshTraining
 from ml_assets.settings import Settings
 from ml_assets.spec.load import find_pipeline, load_spec
 from ml_assets.spec.stages import STAGES
+from ml_assets.storage.layout import Address
 from ml_assets.storage.stores import open_snapshots
 
 _LATER = "see the runs with ml-assets experiments, and add to one with ml-assets note"
@@ -42,7 +43,8 @@ class Request:
     as_of: str | None = None
     through: str | None = None
     """Last stage to make; None: all of them."""
-    fresh: bool = False
+    fresh: bool | None = None
+    """True: train again from nothing; False: drop such a training that was interrupted."""
     epochs: int | None = None
     """Train for so many instead of the spec's."""
     words: Words = field(default_factory=Words)
@@ -77,6 +79,7 @@ class PipelineRun:
         self.settings = settings
         self.store = open_snapshots(settings.snapshots)
         self.sources = Sources(settings)
+        self._fresh = FreshTraining(settings.home, graph.name)
 
     def run(self, request: Request) -> None:
         """Make everything that is due for the request.
@@ -90,6 +93,7 @@ class PipelineRun:
         wanted = STAGES[: STAGES.index(request.through) + 1] if request.through else STAGES
         if request.as_of is not None:
             require_as_of(self.graph, request.as_of)  # before any data is made
+        self._fresh_is_made()
         self._wait_for_others()  # what they make is not planned again
         records = records_by_address(self.store, self.graph.name)
         arrived = landed(self.graph, self.sources, records)
@@ -110,6 +114,8 @@ class PipelineRun:
 
         plan = look()
         self._tell_plan(plan, wanted)
+        for said in retyped(plan, records_by_address(self.store, self.graph.name)):
+            self.tell(f"note  {said}")
         stages = DataStages(self.graph, look, self._execute)
         stages.run(plan, wanted)
         for address in stages.left:
@@ -163,12 +169,16 @@ class PipelineRun:
             self.tell(str(error))
 
     def _make_model(self, wanted: tuple[str, ...], request: Request) -> None:
-        fresh = uuid4().hex if request.fresh else None
+        salt = None
+        if "trained_model" in wanted:
+            salt, said = self._fresh.salt(request.fresh, request.as_of, request.epochs)
+            if said:
+                self.tell(said)
         due = model_run(
             self.graph,
             self.store,
             as_of=request.as_of,
-            fresh=fresh,
+            fresh=salt,
             epochs=request.epochs,
             stages=wanted,
         )
@@ -180,9 +190,16 @@ class PipelineRun:
             verb = "make" if due.gates else "skip"
             self.tell(f"{verb}  gates: {due.gates or 'decided on this evidence'}")
         if due.selection is not None:
-            self._execute(due.selection, due.config, word_tags(request.words))
+            try:
+                self._execute(due.selection, due.config, word_tags(request.words))
+            finally:
+                self._fresh_is_made()
         elif request.words.said():
             self.tell(f"no run was needed, so nothing carries your words: {_LATER}")
+
+    def _fresh_is_made(self) -> None:
+        records = records_by_address(self.store, self.graph.name)
+        self._fresh.made(records.get(Address(self.graph.name, "trained_model")))
 
     def _pay_debts(self) -> None:
         """Tell MLflow what it could not take before; it is not even loaded where it has all."""

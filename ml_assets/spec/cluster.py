@@ -135,7 +135,7 @@ class ClusterSpec(Frozen):
     topology.kubernetes.io/zone; None: they are not."""
     min_nodes: Positive | None = None
     """Fewest nodes to go on with when one is lost and no other comes; None: never fewer."""
-    shrink_after_minutes: Annotated[float, Field(gt=0)] = 10
+    shrink_after_minutes: Annotated[float, Field(gt=0, le=5)] = 5
     """How long a lost node is waited for before fewer do."""
     unschedulable_minutes: Annotated[float, Field(gt=0)] = 60
     """How long pods that find no node are waited for at first; time in a queue is not counted."""

@@ -78,3 +78,35 @@ def test_as_of_is_held_to_the_partitions_before_anything_is_made(tmp_path):
     done = world.streams(*asked, code=1)
     assert done.stderr.startswith("error: irises is not split by partitions: --as-of 'nonsense'")
     assert ">" not in done.stdout  # no step began
+
+
+def test_a_network_that_cannot_fit_this_machine_is_refused_with_the_numbers(tmp_path):
+    world = World(tmp_path)
+    irises.plant(world.pipelines, world.sources)
+    spec = world.pipelines / "irises" / "defs.yaml"
+    spec.write_text(spec.read_text().replace("width: 32, depth: 2", "width: 4194304, depth: 2"))
+    checked = world.cli("check", "irises", code=1)
+    assert (
+        "The training does not fit: each process needs at least 281,4" in checked
+    )  # GB: 2^44 x 16
+    assert "parameters x 4 numbers x 4 bytes" in checked
+    assert "Lower model.width or model.depth" in checked
+
+
+def test_a_network_is_held_to_the_memory_of_a_pod_and_its_strategy(tmp_path):
+    settings = {
+        "ML_ASSETS_LAUNCHER": "kubernetes",
+        "ML_ASSETS_OBJECTS": "s3://bucket/state",
+        "ML_ASSETS_TRAINING_IMAGE": "registry.example/training@sha256:" + "5" * 64,
+        "KUBECONFIG": str(tmp_path / "none"),
+    }
+    world = World(tmp_path, settings)
+    irises.plant(world.pipelines, world.sources)
+    spec = world.pipelines / "irises" / "defs.yaml"
+    wide = spec.read_text().replace("width: 32, depth: 2", "width: 16384, depth: 2")
+    spec.write_text(wide)  # 2^28 weights: 4.3 GB of state
+    checked = world.cli("check", "irises", code=1)
+    assert "a pod (cluster.memory: 4Gi) has 4.29 GB" in checked
+    shared = "strategy: shard\n    processes: 4\n  cluster: {nodes: 4}"
+    spec.write_text(wide.replace("strategy: replicate\n    processes: 1", shared))
+    assert "does not fit" not in world.cli("check", "irises", code=1)  # there is no cluster

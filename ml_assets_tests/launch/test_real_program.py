@@ -4,12 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from ml_assets.errors import TrainingFailed
+from ml_assets.errors import DoesNotFit, TrainingFailed
 from ml_assets.launch import session
 from ml_assets.launch.launcher import ScoreJob
 from ml_assets.launch.local import LocalLauncher
 from ml_assets.spec.identity import Program, program_here
 from ml_assets.spec.program import EXIT_BAD_REQUEST
+from ml_assets.spec.training import Mlp
 from ml_assets_tests.launch.real import STEPS, named, train_job
 
 
@@ -45,6 +46,22 @@ def test_another_program_than_the_session_s_is_refused_before_a_step(
     assert "ML_ASSETS_TRAINING_IMAGE" in said
     assert {event.exit_code for event in named(events, "error")} == {EXIT_BAD_REQUEST}
     assert {event.kind for event in events} == {"began", "error"}
+
+
+def test_equal_weights_of_a_fresh_session_are_the_same_model(tmp_path, training_set, undisturbed):
+    fresh = replace(train_job(training_set), salt="again")
+    result = LocalLauncher(tmp_path / "objects").train(fresh, lambda _: None)
+    assert result.session != undisturbed[1].session
+    assert result.model.digest == undisturbed[1].model.digest
+
+
+def test_a_network_that_cannot_fit_is_refused_before_a_process_starts(tmp_path, training_set):
+    started = tmp_path / "started"
+    launcher = LocalLauncher(tmp_path / "objects", program=("touch", str(started)))
+    wide = replace(train_job(training_set), model=Mlp(family="mlp", width=2**22, depth=2))
+    with pytest.raises(DoesNotFit, match=r"2 of them .* and this .* has"):
+        launcher.train(wide, [].append)
+    assert not started.exists()
 
 
 def test_a_reason_of_the_program_comes_through_torchrun_and_is_not_tried_again(

@@ -67,6 +67,8 @@ SIZE = StateSize(100_000_000, 1_200_000_000, "100,000,000 parameters x 3 numbers
         (30, 100, {"checkpoint_every": 100}, False, "are 39.0 s, and the notice is 30 s"),
         (0, 100, {"checkpoint_every": 100}, True, "12.0 s"),
         (120, 100, {}, False, "set training.checkpoint_minutes or training.checkpoint_every"),
+        (120, 100, {"checkpoint_minutes": 30.0}, True, "12.0 s"),
+        (120, 100, {"checkpoint_minutes": 45.0}, False, "loses up to 45 minutes of all machines"),
         (120, 10, {"checkpoint_minutes": 1.0}, False, "longer than the 60.0 s between two saves"),
     ],
 )

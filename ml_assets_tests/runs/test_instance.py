@@ -104,15 +104,21 @@ def test_a_state_folder_that_cannot_be_is_told_in_one_line(
         pass
 
 
-def test_dagsters_own_materialization_is_in_the_history_of_ml_assets(checkout: Path) -> None:
+MATERIALIZE = (*DAGSTER, "asset", "materialize", "-m", "ml_assets.definitions", "--select")
+LAUNCH = pytest.param((*DG, "launch", "--assets"), marks=pytest.mark.daemon)
+
+
+@pytest.mark.parametrize("command", [MATERIALIZE, LAUNCH])
+def test_dagsters_own_materialization_is_in_the_history_of_ml_assets(
+    command: tuple[str, ...], checkout: Path
+) -> None:
     outside_world.lay_out(checkout / ".ml_assets" / "demo", arrived=1)
     folder = checkout / "ml_assets" / "pipelines" / "flight_delays"
     graph = PipelineGraph(load_spec(folder), folder)
     flights = graph.key("raw_snapshot", "flights")
     week = graph.spec.partitions.start.isoformat()
-    asked = ("--select", f'key:"{flights.to_user_string()}"', "--partition", week)
 
-    call(*DAGSTER, "asset", "materialize", "-m", "ml_assets.definitions", *asked)
+    call(*command, f'key:"{flights.to_user_string()}"', "--partition", week)
 
     with dg.DagsterInstance.from_config(str(checkout / ".ml_assets" / "dagster")) as instance:
         assert instance.get_materialized_partitions(flights) == {week}

@@ -168,7 +168,7 @@ class KubernetesApi:
             return None
         return next((labels[label] for label in _NODE_TYPES if label in labels), None)
 
-    def delete(self, selector: str, within: float) -> None:
+    def delete(self, selector: str, within: float, *, at_once: bool = False) -> None:
         """Delete the Jobs with these labels, their pods and Services, and wait until all are gone.
 
         Pods get their grace to save in. What a dead node keeps from ending is then deleted by
@@ -176,6 +176,7 @@ class KubernetesApi:
 
         Args:
             within: seconds, the pods' grace included; as long again after the force.
+            at_once: they have nothing to save: no grace.
 
         Raises:
             ClusterAway: something is left then, or no answer.
@@ -183,6 +184,8 @@ class KubernetesApi:
         """
         self._delete_all("jobs", selector)
         self._delete_all("services", selector)
+        if at_once:
+            self._delete_all("pods", selector, grace=0)
         if not self._gone(selector, within):
             self._delete_all("pods", selector, grace=0)
             if not self._gone(selector, within):

@@ -6,7 +6,7 @@ away for a while: the attempt goes on meanwhile, and so does whoever follows it.
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ml_assets.errors import StoreAway, StoreRefuses
@@ -22,7 +22,7 @@ from ml_assets.launch.kubernetes.states import JobState, PodState
 from ml_assets.launch.kubernetes.watch import JobWatch
 from ml_assets.launch.staging.mirror import SessionMirror
 from ml_assets.launch.standstill import Standstill
-from ml_assets.spec.events import Failed
+from ml_assets.spec.events import Checkpoint, Failed, Metrics, Progress
 from ml_assets.spec.identity import Place
 from ml_assets.spec.program import EXIT_SAVED_AFTER_NOTICE
 
@@ -32,6 +32,8 @@ _PULL_SECONDS = (1.0, 10.0)
 """Between two looks for new events: while they come, and at most. Each look is a few requests."""
 _LAST_WORDS_SECONDS = 2.0
 """For the pods to say their last words, where none of them can go on."""
+_OTHERS_SECONDS = 10.0
+"""For the other pods to end after one that failed by itself: one of them may know why."""
 _UNREACHABLE = {"DeletionByTaintManager", "DeletionByPodGC"}
 """Why a pod goes whose node does not answer: nobody there will end it, or say why."""
 
@@ -49,6 +51,8 @@ class Over:
     """It stood still."""
     told: bool = False
     """Whoever followed it was told to stop."""
+    trained: bool = False
+    """It told of its work: its pods may have something to save."""
 
     @property
     def complete(self) -> bool:
@@ -110,7 +114,7 @@ class Following:
                     self._warn("cluster", f"The training goes on; who follows it waits: {trouble}")
                 over = self._over(seen.job(self._order.name), pods)
                 if over is not None:
-                    return over
+                    return replace(over, trained=self._trained)
                 watch.wait(_TURN_SECONDS)
 
     def _place(self, pods: Sequence[PodState]) -> None:
@@ -154,20 +158,27 @@ class Following:
         """Whether there is nothing more to wait for before the rest of the attempt is ended.
 
         A pod that was told to go has its grace, and with its notice all of them save the same step.
-        Where one is gone without a word the others cannot go on, and are given a moment to say so;
-        so are all of them once they have saved.
+        Where one ended without it, or nothing was trained yet, none of them can: they are given a
+        moment to say so; so are all of them once they have saved.
         """
         now = self._clock()
         self._lost_since = now if self._lost_since is None else self._lost_since
         if all(_ended(pod) for pod in pods):
             return True
         lost = [pod for pod in pods if pod.lost]
-        if lost and all(_leaves_with_grace(pod) for pod in lost):
+        if lost and self._trained and all(_leaves_with_grace(pod) for pod in lost):
             if self._saved_since is None and not self._has_saved():
                 return now - self._lost_since > self._order.grace_seconds + HAND_OVER_SECONDS
             self._saved_since = now if self._saved_since is None else self._saved_since
             return now - self._saved_since > _LAST_WORDS_SECONDS
-        return now - self._lost_since > _LAST_WORDS_SECONDS
+        patience = _OTHERS_SECONDS if any(map(_failed_by_itself, lost)) else _LAST_WORDS_SECONDS
+        return now - self._lost_since > patience
+
+    @property
+    def _trained(self) -> bool:
+        """Whether all processes met, and the first rank told of it."""
+        told = self._follower.of_attempt(self._order.attempt)
+        return any(isinstance(event, (Progress, Metrics, Checkpoint)) for event in told)
 
     def _has_saved(self) -> bool:
         """Whether what was to be saved after a notice lies there whole: the first rank says so."""
@@ -247,7 +258,13 @@ def _ended(pod: PodState) -> bool:
     return pod.gone or pod.phase in ("Succeeded", "Failed")
 
 
+def _failed_by_itself(pod: PodState) -> bool:
+    return pod.ended is not None and 0 < pod.ended.exit_code <= 128
+
+
 def _leaves_with_grace(pod: PodState) -> bool:
+    """Whether it can still save, or has: one that failed takes the others with it, which the Job
+    controller then tells to go."""
     if _ended(pod):
-        return pod.ended is not None  # it did so by itself, within its grace
+        return pod.ended is not None and pod.ended.exit_code == EXIT_SAVED_AFTER_NOTICE
     return pod.disrupted is None or pod.disrupted.reason not in _UNREACHABLE

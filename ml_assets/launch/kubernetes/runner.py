@@ -38,10 +38,13 @@ from ml_assets.launch.kubernetes.manifest import (
 from ml_assets.launch.kubernetes.names import (
     ASKED_LABEL,
     ATTEMPT_LABEL,
+    PIPELINE_LABEL,
     SESSION_LABEL,
+    VERB_LABEL,
     asked_label,
     index_of,
     job_name,
+    pipeline_label,
     selector_of,
     slug_of,
 )
@@ -50,6 +53,7 @@ from ml_assets.launch.staging.mirror import AttemptTaken, SessionMirror
 from ml_assets.settings import Cluster, PriceClass
 from ml_assets.spec.cluster import ClusterSpec, over_nodes
 from ml_assets.spec.events import Checkpoint, Event
+from ml_assets.spec.footprint import Room, pod_room
 from ml_assets.spec.identity import Program
 from ml_assets.spec.program import Request, TrainRequest, World
 from ml_assets.spec.staging import REQUEST, attempt_of
@@ -102,6 +106,10 @@ class KubernetesRunner:
         """See ``AttemptRunner.spread``."""
         return over_nodes(world, cluster)
 
+    def room(self, cluster: ClusterSpec) -> Room:
+        """See ``AttemptRunner.room``."""
+        return pod_room(cluster)
+
     def recall(self, folder: SessionFolder) -> None:
         """See ``AttemptRunner.recall``."""
         SessionMirror(folder, self._objects).adopt()
@@ -153,6 +161,7 @@ class KubernetesRunner:
         order = self._order(work, request, address)
         try:
             self._create(order)
+            self._tell_of_others(work, order)
             over = Following(self._api, work, order, mirror, follower).until_over()
         except (ClusterAway, StoreAway):
             raise
@@ -234,6 +243,28 @@ class KubernetesRunner:
         if order.world.nodes > 1:
             self._api.create_service(service_manifest(order, self._settings, job.uid))
 
+    def _tell_of_others(self, work: Work[Any], order: JobOrder) -> None:
+        """Of Jobs that train for the same pipeline beside this one: who asked may not know."""
+        if order.verb != "train":
+            return
+        alike = {PIPELINE_LABEL: pipeline_label(order.pipeline), VERB_LABEL: order.verb}
+        chosen = "".join(f",{label}={value}" for label, value in alike.items())
+        own = slug_of(order.session, self._mark)
+        for job in self._api.jobs(selector_of() + chosen):
+            over = job.deleting or job.complete or job.failure is not None
+            if over or job.labels.get(SESSION_LABEL) == own:
+                continue
+            since = f" since {job.created:%Y-%m-%d %H:%M} UTC" if job.created else ""
+            where = self._settings.namespace
+            message = (
+                f"Job {job.name} in namespace {where} trains for {order.pipeline}, too{since}: for"
+                " another state folder, or for a run that was killed before its spec or data"
+                " changed. To follow it, run there what asked for it, or here as it was; to end it"
+                f" (it saves first): kubectl delete job {job.name} --namespace {where}"
+            )
+            folder = work.folder.attempt(order.attempt)
+            append_warning(folder, order.session, order.attempt, message)
+
     # --- the end ----------------------------------------------------------------------------------
 
     def _ended(
@@ -265,7 +296,7 @@ class KubernetesRunner:
             if over.complete:  # the result counts, whatever cannot be cleared away now
                 self._clear_behind(order)
             else:
-                self._clear(order, began=over.verdict is None)
+                self._clear(order, trained=over.trained)
             seen = replace(seen, words=brought(words, seen.words))
         brought(partial(mirror.pull, number), 0)
         follower.pass_on()
@@ -290,14 +321,14 @@ class KubernetesRunner:
             order.spot,
         )
 
-    def _clear(self, order: JobOrder, *, began: bool = True) -> None:
+    def _clear(self, order: JobOrder, *, trained: bool = True) -> None:
         """Delete an attempt's Job, pods and Service, and wait until they have ended in peace.
 
-        What never began has nothing to save, and gets no time for it.
+        What never trained has nothing to save, and gets no time for it.
         """
         selector = self._selector(order.session, order.attempt)
-        grace = order.grace_seconds + HAND_OVER_SECONDS if began else 0
-        self._api.delete(selector, grace + _SLACK_SECONDS)
+        grace = order.grace_seconds + HAND_OVER_SECONDS if trained else 0
+        self._api.delete(selector, grace + _SLACK_SECONDS, at_once=not trained)
 
     def _clear_behind(self, order: JobOrder) -> None:
         with suppress(MlAssetsError):  # ``leave`` sees to what is left

@@ -40,7 +40,7 @@ class Server:
         """
         client = _clients.get((self.uri, os.getpid()))
         if client is None:
-            _configure()
+            configure()
             from mlflow import MlflowClient
 
             with self.lock("mlflow"):
@@ -123,13 +123,14 @@ _DEFAULTS = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",  # its own default of 7 stalls a call for minutes
     "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
-    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_DISABLE_TELEMETRY": "true",  # it is decided when mlflow is imported
+    "DO_NOT_TRACK": "true",
     "MLFLOW_LOGGING_LEVEL": "WARNING",  # or each new database tells of its tables
     "GIT_PYTHON_REFRESH": "quiet",  # or a machine without git gets a page of advice
 }
 
 
-def _configure() -> None:
+def configure() -> None:
     """MLflow takes its policy from the environment only; what the user set there stands."""
     for name, value in _DEFAULTS.items():
         if name not in os.environ:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import StringConstraints, ValidationError
+from pydantic import Field, StringConstraints, ValidationError
 
 from ml_assets.launch.events import session_events
 from ml_assets.registry.tracking.mlflow import Logged, Tracking, Unavailable
@@ -29,6 +29,8 @@ class Debt(Frozen):
     status: Literal["FINISHED", "FAILED"]
     tags: dict[str, str]
     params: dict[str, str]
+    numbers: dict[str, dict[str, float]] = Field(default_factory=dict)
+    """Step -> what was measured of the model since."""
     record: str | None = None
     """The run's record, as JSON: it becomes the artifact run.json."""
 
@@ -59,6 +61,20 @@ class Debts:
         """Write a note, in place of one about the same session."""
         self._folder.mkdir(parents=True, exist_ok=True)
         write_whole(self._file(debt.session), canonical_json(debt))
+
+    def owe(self, debt: Debt) -> Debt:
+        """Note what MLflow is to be told, beside what it lacks of the session already."""
+        known = next((one for one in self.all() if one.session == debt.session), None)
+        if known is not None:
+            more = {
+                "tags": {**known.tags, **debt.tags},
+                "params": {**known.params, **debt.params},
+                "numbers": {**known.numbers, **debt.numbers},
+                "record": debt.record or known.record,
+            }
+            debt = debt.model_copy(update=more)
+        self.note(debt)
+        return debt
 
     def forget(self, session: str) -> None:
         self._file(session).unlink(missing_ok=True)
@@ -119,6 +135,9 @@ def _calls(
 ) -> Iterator[Logged | Unavailable]:
     """One call after the other, each when it is asked for."""
     yield tracking.log_metrics(run, story.metrics, story.times, now=True)
+    if debt.numbers:
+        steps = {int(step): values for step, values in debt.numbers.items()}
+        yield tracking.log_metrics(run, steps, now=True)
     yield tracking.set_tags(run, debt.tags)
     if debt.record is not None:
         yield tracking.log_text(run, debt.record, "run.json")

@@ -38,6 +38,9 @@ class Claim:
     decision: Decision | None = None
 
 
+LATEST = "latest"
+
+
 @dataclass(frozen=True)
 class Named:
     """Something that a name can mean."""
@@ -70,12 +73,14 @@ class Claims:
         return self._of_model(line.model, pipeline)
 
     def find(self, wanted: str, pipeline: str | None = None) -> Claim:
-        """The run, session or model that a name begins.
+        """The run, session or model that a name begins; ``latest`` is the newest run of a model.
 
         Raises:
             UnknownRun: nothing is called so, or several are.
             StorageError: a record of it is not kept any more.
         """
+        if wanted == LATEST:
+            return self._latest(pipeline)
         found = sorted(
             {one for one in self._names() if one.name.startswith(wanted)}, key=lambda n: n.name
         )
@@ -87,6 +92,24 @@ class Claims:
         kind, name, of = found[0].kind, found[0].name, found[0].pipeline
         makers = {"model": self._of_model, "session": self._of_session, "run": self._of_run}
         return makers[kind](name, of)
+
+    def _latest(self, pipeline: str | None) -> Claim:
+        """The newest run that trained, judged or decided on a model, its end whatever it was."""
+        of_model = ("trained_model", "evaluation_report")
+        runs = [
+            (made.record.time, made.record.run, made.record.key.split("/")[0])
+            for made in self.history.made
+            if made.record.key.split("/")[1] in of_model
+        ]
+        runs += [(one.time, one.run, one.pipeline) for one in self.history.trainings]
+        for name in {made.record.key.split("/")[0] for made in self.history.made}:
+            runs += [(one.time, one.run, name) for one in self._decisions_of(name)]
+        own = [run for run in runs if pipeline in (None, run[2])]
+        if not own:
+            of = f" of {pipeline}" if pipeline else ""
+            raise UnknownRun(f"There is no run{of} of a model yet. Run: ml-assets run PIPELINE")
+        _, run, name = max(own)
+        return self._of_run(run, name)
 
     def _names(self) -> Iterator[Named]:
         for made in self.history.made:

@@ -1,14 +1,16 @@
 """Who follows an attempt and cannot hear it waits: real cluster and store, a clock of the test."""
 
 from datetime import timedelta
+from itertools import repeat
 
 import pytest
+from pydantic_core import to_json
 
 from ml_assets.launch.attempts import Follower, Work
-from ml_assets.launch.events import SessionReader
+from ml_assets.launch.events import EVENTS_FILE, SessionReader
 from ml_assets.launch.folder import SessionFolder
 from ml_assets.launch.kubernetes.following import Following
-from ml_assets.launch.kubernetes.manifest import JobOrder, job_manifest
+from ml_assets.launch.kubernetes.manifest import HAND_OVER_SECONDS, JobOrder, job_manifest
 from ml_assets.launch.staging import mirror as module
 from ml_assets.launch.staging.mirror import SessionMirror
 from ml_assets.spec.canonical import canonical_json
@@ -16,6 +18,7 @@ from ml_assets.spec.heartbeat import Heartbeat
 from ml_assets.spec.program import World
 from ml_assets.spec.staging import REQUEST, Beats, attempt_of, beats_name
 from ml_assets.storage.s3 import client
+from ml_assets_tests.launch.kubernetes.objects import a_job, a_pod, terminated
 from ml_assets_tests.launch.kubernetes.stage import IMAGE, ONE_NODE, URI, Stage
 from ml_assets_tests.launch.test_standstill import BEGAN
 from ml_assets_tests.storage.s3_server import s3_server
@@ -38,6 +41,7 @@ class Followed:
 
     def __init__(self, stage, *, suspended=True):
         self.store, self.now, self.events = stage.store, 0.0, []
+        self._turns = repeat(False)
         objects = stage.objects
         self.place = objects.place.at(attempt_of(SESSION, 1))
         self.place.write(REQUEST, b"{}")
@@ -88,6 +92,19 @@ class Followed:
     def after(self, seconds):
         self.now += seconds
         return False
+
+    def over(self, *pods):
+        """Whether the attempt is over, with its pods like that, at this moment."""
+        return self._following._over(a_job(), pods) is not None
+
+    def tell(self, *events):
+        """What the first rank told so far."""
+        file = self._following._folder / EVENTS_FILE
+        with file.open("ab") as stream:
+            for seq, event in enumerate(events, len(self.events)):
+                own = {"session": SESSION, "attempt": 1, "seq": seq, "time": BEGAN, **event}
+                stream.write(to_json(own) + b"\n")
+        self._following._follower.pass_on()
 
 
 def _no_other(number, world):
@@ -142,3 +159,44 @@ def test_a_registry_that_is_away_is_told_of_every_minute(tmp_path, cluster, monk
     assert [text in one for text, one in zip(waits, told(), strict=False)] == [True, True]
     assert len(told()) in (2, 3)
     assert "i/o timeout" in told()[1]
+
+
+STEP = {"kind": "metrics", "step": 5, "metrics": {}}
+TOLD_TO_GO = a_pod(1, deleted=5)
+REMOVED = a_pod(0, deleted=6)
+"""By the Job controller, once another pod has failed."""
+GRACE = 1.0 + HAND_OVER_SECONDS
+
+
+def failed(index, code):
+    return a_pod(index, terminated(code), phase="Failed")
+
+
+@pytest.mark.parametrize(
+    ("told", "pods", "seconds"),
+    [
+        ([], [TOLD_TO_GO, a_pod(0)], 2),
+        ([], [failed(1, 143), REMOVED], 2),
+        ([], [failed(1, 65), REMOVED], 10),
+        ([STEP], [TOLD_TO_GO, a_pod(0)], GRACE),
+        ([STEP], [failed(1, 75), a_pod(0)], GRACE),
+        ([STEP], [failed(1, 70), REMOVED], 10),
+        ([STEP], [failed(1, 137), REMOVED], 2),
+    ],
+    ids=[
+        "a pod is told to go before training",
+        "it has gone before training",
+        "its program failed before training",
+        "a pod is told to go in training",
+        "it has saved",
+        "its program failed in training",
+        "it was killed in training",
+    ],
+)
+def test_a_save_is_waited_for_only_where_there_can_be_one(followed, told, pods, seconds):
+    followed.tell(*told)
+    assert not followed.over(*pods)
+    followed.after(seconds - 0.5)
+    assert not followed.over(*pods)
+    followed.after(1.0)
+    assert followed.over(*pods)

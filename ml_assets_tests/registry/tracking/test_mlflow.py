@@ -401,7 +401,7 @@ def test_credentials_are_in_no_message(tmp_path, uri, error):
 
 def test_what_the_user_set_for_mlflow_stands_but_for_printing_addresses():
     program = (
-        "import os; from ml_assets.registry.tracking.mlflow_server import _configure; _configure();"
+        "import os; from ml_assets.registry.tracking.mlflow_server import configure; configure();"
         "print(os.environ['MLFLOW_HTTP_REQUEST_TIMEOUT'],"
         " os.environ['MLFLOW_HTTP_REQUEST_MAX_RETRIES'], os.environ['MLFLOW_DISABLE_TELEMETRY'],"
         " os.environ['MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT'])"

@@ -223,6 +223,10 @@ def test_a_name_of_several_things_lists_them() -> None:
     claims = Claims(Ledgerless(), history)  # pyright: ignore[reportArgumentType]
     with pytest.raises(UnknownRun, match=r"2 begin with 'ababab': model abab.*0001 of irises"):
         claims.find("ababab")
+    with pytest.raises(UnknownRun, match="The run run-0002 of irises published nothing"):
+        claims.find("latest", "irises")  # the newest of the two, which left no report to prove
+    with pytest.raises(UnknownRun, match="no run of tulips of a model yet"):
+        claims.find("latest", "tulips")
 
 
 class Ledgerless:

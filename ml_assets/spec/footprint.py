@@ -1,0 +1,155 @@
+"""What a network's training needs of memory, at least: arithmetic on the spec, nothing is built."""
+
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from ml_assets.errors import DoesNotFit, counted
+from ml_assets.settings.kubernetes_syntax import bytes_of
+from ml_assets.spec.cluster import ClusterSpec
+from ml_assets.spec.program import ShardSchema, World
+from ml_assets.spec.training import LightGbm, ModelSpec, TabM, TrainingSpec, outputs_of, split_of
+
+STATES = {"adamw": 2, "nadam": 2, "sgd": 1, "adafactor": 0}
+"""Numbers that an optimizer keeps for each weight; Adafactor's are a row and a column of each."""
+NUMBER_BYTES = 4
+"""Of a weight, a gradient and a state: all are fp32, whatever the network computes in."""
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """The least that one process holds at once, and how it was counted."""
+
+    bytes: int
+    how: str
+
+
+@dataclass(frozen=True)
+class Room:
+    """The memory that the processes of one machine or one pod share."""
+
+    bytes: int
+    where: str
+    """Names what has it."""
+    gpus: bool = False
+    """The steps are taken in the memory of GPUs, which is not counted here."""
+
+
+def machine_room() -> Room:
+    """The memory of this machine, or of the container that this process runs in."""
+    whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    limit = Path("/sys/fs/cgroup/memory.max")
+    held = limit.read_text().strip() if limit.is_file() else "max"
+    gpus = Path("/dev/nvidia0").exists()
+    if held.isdigit() and int(held) < whole:
+        return Room(int(held), "this container (memory.max of its control group)", gpus)
+    return Room(whole, "this machine", gpus)
+
+
+def pod_room(cluster: ClusterSpec) -> Room:
+    """The memory of a pod of a training."""
+    room = bytes_of(cluster.memory) or 0
+    return Room(room, f"a pod (cluster.memory: {cluster.memory})", cluster.gpus_per_node > 0)
+
+
+def parameters(model: ModelSpec, numeric: int, vocabularies: Sequence[int], outputs: int) -> int:
+    """The parameters of a network, as ``training.models`` builds it.
+
+    Args:
+        numeric: columns, the null flags among them.
+        vocabularies: words of each categorical column.
+    """
+    assert not isinstance(model, LightGbm)
+    sizes = [words + 1 for words in vocabularies]  # code 0: null or unknown
+    widths = [min(model.embedding_limit, math.ceil(1.6 * size**0.56)) for size in sizes]
+    embeddings = sum(size * width for size, width in zip(sizes, widths, strict=True))
+    pairs = list(pairwise([numeric + sum(widths), *[model.width] * model.depth]))
+    if isinstance(model, TabM):
+        each = sum(a * b + model.members * (a + 2 * b) for a, b in pairs)
+        return embeddings + each + model.members * (model.width * outputs + outputs)
+    layers = sum(a * b + b for a, b in pairs)
+    return embeddings + layers + model.width * outputs + outputs
+
+
+def parameters_on(model: ModelSpec, schema: ShardSchema) -> int:
+    """The parameters of a network on a training set."""
+    columns = schema.preprocessing
+    numeric = len(columns.numeric) + len(columns.null_flags)
+    words = [len(column.vocabulary) for column in columns.categorical]
+    return parameters(model, numeric, words, outputs_of(schema.task, schema.classes))
+
+
+def footprint(
+    count: int, model: ModelSpec, training: TrainingSpec, world: World, *, gpus: bool = False
+) -> Footprint:
+    """The least memory of one process of a world, that of a GPU not counted.
+
+    A step holds weights, gradients and the optimizer's states (ZeRO, Rajbhandari et al. 2020, §3:
+    each divided by the processes that share it), and what each layer put out, until its gradient is
+    made. Every process holds the whole network once before, for it is built with real values first
+    and sharded after. Buffers, copies and torch itself come on top.
+    """
+    assert not isinstance(model, LightGbm)
+    sharing = _sharing(training, world)
+    states = 2 + STATES[training.optimizer]
+    built = count * NUMBER_BYTES
+    state = count * states * NUMBER_BYTES // sharing
+    turns = math.ceil(training.microbatches / world.processes)
+    rows = training.batch_size // training.microbatches * turns
+    members = model.members if isinstance(model, TabM) else 1
+    number = 2 if training.precision != "fp32" else NUMBER_BYTES
+    outputs = rows * members * model.width * model.depth * number
+    over = f" / {sharing} processes"
+    step = (
+        f"{counted(count, 'parameter')} x {states} numbers x {NUMBER_BYTES} bytes"
+        f"{over if sharing > 1 else ''} = {_gb(state)}, and {_gb(outputs)} for what the layers put"
+        f" out of {rows:,} rows"
+    )
+    if gpus or built > state + outputs:
+        return Footprint(built, f"{counted(count, 'parameter')} x {NUMBER_BYTES} bytes, whole")
+    return Footprint(state + outputs, step)
+
+
+def require_fits(
+    model: ModelSpec,
+    training: TrainingSpec,
+    world: World,
+    count: int,
+    room: Room,
+) -> None:
+    """Hold the processes of one machine to its memory.
+
+    Args:
+        world: with the processes of one machine as ``procs``.
+        count: parameters of the network.
+
+    Raises:
+        DoesNotFit: they need more; the message gives the numbers.
+    """
+    each = footprint(count, model, training, world, gpus=room.gpus)
+    needed = each.bytes * world.procs
+    if needed <= room.bytes:
+        return
+    many = f", {world.procs} of them {_gb(needed)}" if world.procs > 1 else ""
+    raise DoesNotFit(
+        f"The training does not fit: each process needs at least {_gb(each.bytes)}{many}"
+        f" ({each.how}), and {room.where} has {_gb(room.bytes)}. Lower model.width or model.depth,"
+        " lower training.batch_size and raise training.accumulate, or give it more memory."
+    )
+
+
+def _sharing(training: TrainingSpec, world: World) -> int:
+    """How many processes hold one copy of the state together."""
+    if training.strategy == "replicate":
+        return 1
+    if training.strategy == "shard":
+        return world.processes
+    split = split_of(world.processes, world.procs)
+    return split[1] if split else world.processes
+
+
+def _gb(amount: int) -> str:
+    return f"{amount / 1e9:,.2f} GB"
