@@ -75,7 +75,25 @@ def _real(kubeconfig: Path, image: str) -> Iterator[TestCluster]:
         _wait_for_account(api, name)
         yield TestCluster(kubeconfig, name, image, None)
     finally:
+        _drop_finalizers(api, name)
         api.delete_namespace(name)
+
+
+def _drop_finalizers(api: Any, namespace: str) -> None:
+    """Of what a test that failed left behind: the namespace would stay in Terminating for ever."""
+    from kubernetes import client
+
+    batch: Any = client.BatchV1Api(api.api_client)
+    nothing = {"metadata": {"finalizers": None}}
+    for listed, patch in (
+        (batch.list_namespaced_job, batch.patch_namespaced_job),
+        (api.list_namespaced_service, api.patch_namespaced_service),
+        (api.list_namespaced_secret, api.patch_namespaced_secret),
+        (api.list_namespaced_config_map, api.patch_namespaced_config_map),
+    ):
+        for item in listed(namespace).items:
+            if any(name.startswith("test/") for name in item.metadata.finalizers or ()):
+                patch(item.metadata.name, namespace, nothing)
 
 
 def _wait_for_account(api: Any, namespace: str) -> None:

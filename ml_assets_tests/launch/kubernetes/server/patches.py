@@ -88,7 +88,7 @@ def _strategic(target: Json, patch: Json) -> Json:
 
 def _strategic_list(name: str, old: list[Any], new: list[Any]) -> list[Any]:
     if name in _UNIONS:
-        return [*old, *(value for value in new if value not in old)]
+        return [*(value for value in new if value not in old), *old]  # in this order
     key = _merge_key(name, [*old, *new])
     if key is None:
         return new
