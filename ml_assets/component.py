@@ -30,6 +30,7 @@ from ml_assets.automation.sensors import sensors
 from ml_assets.checks.canary import canary
 from ml_assets.checks.gates import gates
 from ml_assets.checks.sanity import sanity
+from ml_assets.features.team_modules import import_file
 from ml_assets.settings import read_settings
 from ml_assets.spec.pipeline import PipelineSpec
 
@@ -66,7 +67,19 @@ class TrainingPipeline(dg.Component):
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         on_cluster = read_settings().launcher == "kubernetes"
-        return build_pipeline(self.spec, self.folder, on_cluster=on_cluster)
+        built = build_pipeline(self.spec, self.folder, on_cluster=on_cluster)
+        return dg.Definitions.merge(built, own_assets(self.folder, self.spec.name))
+
+
+def own_assets(folder: Path, pipeline: str) -> dg.Definitions:
+    """The assets and checks that a team declares in ``assets.py`` beside its spec."""
+    if not (folder / "assets.py").is_file():
+        return dg.Definitions()
+    module = import_file(folder, "assets.py", pipeline)
+    return dg.Definitions(
+        assets=dg.load_assets_from_modules([module]),
+        asset_checks=dg.load_asset_checks_from_modules([module]),
+    )
 
 
 def build_pipeline(spec: PipelineSpec, folder: Path, *, on_cluster: bool = False) -> dg.Definitions:

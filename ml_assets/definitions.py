@@ -18,6 +18,7 @@ from ml_assets.resources.executor import executor
 from ml_assets.resources.launcher import LauncherResource
 from ml_assets.resources.objects import ObjectsResource
 from ml_assets.resources.online import OnlineResource
+from ml_assets.resources.own_mlflow import own_mlflow
 from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.resources.sources import SourcesResource
 from ml_assets.resources.tracking import TrackingResource
@@ -111,6 +112,7 @@ def resources() -> dict[str, object]:
         "sources": SourcesResource(),
         "launcher": LauncherResource(),
         "tracking": TrackingResource(),
+        "mlflow": dg.ResourceDefinition(resource_fn=own_mlflow, config_schema={}),
         "io_manager": dg.IOManagerDefinition(resource_fn=_values, config_schema={}),
     }
 

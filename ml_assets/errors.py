@@ -12,6 +12,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 _QUOTED = re.compile("«[^«»]*»")
 _NOT_SHOWN = "…"
+_UNSEEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff"
+    "\ud800-\udfff\U000e0000-\U000e007f]"
+)
+"""What acts instead of being seen: control characters (the escape of terminals is one), marks that
+turn the direction of reading, characters without width."""
 
 
 def counted(number: int, noun: str) -> str:
@@ -22,6 +28,14 @@ def counted(number: int, noun: str) -> str:
 def quoted(shown: object) -> str:
     """A value of a row, or somebody else's words, which may hold one, within a message: «...»."""
     return f"«{str(shown).replace('«', '‹').replace('»', '›')}»"
+
+
+def visible(text: str) -> str:
+    """A text whose every character is seen and none acts: ESC is written ``\\x1b``.
+
+    The one way of a column's name, a value or somebody's words to a terminal, a page or a message.
+    """
+    return _UNSEEN.sub(lambda one: one[0].encode("unicode_escape").decode(), text)
 
 
 def outside(message: str) -> str:
@@ -36,6 +50,9 @@ def outside(message: str) -> str:
 
 class MlAssetsError(Exception):
     """Base of every error this project raises; its message is fit for an operator to read."""
+
+    def __str__(self) -> str:
+        return visible(super().__str__())
 
 
 class SettingsError(MlAssetsError):

@@ -76,6 +76,7 @@ def test_its_commands_make_a_state_folder_anywhere(installed: Call, tmp_path: Pa
 
 
 @pytest.mark.daemon
+@pytest.mark.timeout(900)
 def test_its_demo_releases_a_model(installed: Call) -> None:
     installed("-m", "ml_assets.cli.main", "demo")
     assert "released" in installed("-m", "ml_assets.cli.main", "status", "flight_delays").lower()

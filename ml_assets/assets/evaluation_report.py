@@ -32,8 +32,9 @@ from ml_assets.monitoring.baseline import BASELINE_FILE
 from ml_assets.operations.suspects import SUSPECTS_FILE
 from ml_assets.pictures.changes import changes_table
 from ml_assets.pictures.evaluation import evaluation_pictures
-from ml_assets.pictures.picture import Picture, Table, plain_markdown
+from ml_assets.pictures.picture import Picture, Table
 from ml_assets.pictures.suspects import suspects_table
+from ml_assets.pictures.wording import plain_markdown
 from ml_assets.registry.ledger.chain import read
 from ml_assets.registry.records.run_history import RUN_FILE
 from ml_assets.registry.records.run_record import (

@@ -11,7 +11,7 @@ from ml_assets.errors import SchemaChanged
 from ml_assets.pictures.data import table_pictures
 from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.resources.sources import Sources, SourcesResource
-from ml_assets.sources.schema_change import noted_columns
+from ml_assets.sources.schema_change import COLUMNS, noted_columns
 from ml_assets.spec.canonical import digest_of
 from ml_assets.spec.partitions import PartitionWindow, windows
 from ml_assets.spec.records import InputVersion
@@ -50,7 +50,9 @@ def raw_snapshot(graph: PipelineGraph, source_name: str) -> dg.AssetsDefinition:
             work = Work(address, code_version, (receipt,), context.run_id)
             with Draft(store, work, store.resolve("main")) as draft:
                 draft.table(reading.frame, source.key)
-                published = draft.publish(attributes={"receipt": reading.receipt})
+                published = draft.publish(
+                    attributes={"receipt": reading.receipt, COLUMNS: dict(source.columns)}
+                )
             checks = (as_declared(noted, source),)
             return Made(published, table_metadata(store, published, address), checks)
 

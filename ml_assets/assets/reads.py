@@ -7,7 +7,7 @@ import dagster as dg
 import polars as pl
 
 from ml_assets.assets.graph import PipelineGraph
-from ml_assets.assets.inputs import require_record
+from ml_assets.assets.inputs import require_record, scan_together
 from ml_assets.assets.raw_snapshot import window_of
 from ml_assets.errors import WindowError
 from ml_assets.spec.partitions import windows
@@ -57,7 +57,7 @@ class Reads:
     ) -> Mapping[str, pl.LazyFrame]:
         """Table name -> its rows at ``base``, the look-back included."""
         return {
-            name: pl.concat([store.scan(base, address.table) for address in addresses])
+            name: scan_together(store, base, addresses)
             for name, addresses in self.addresses(partition).items()
         }
 

@@ -24,7 +24,7 @@ from ml_assets.assets.training_events import EventSinks
 from ml_assets.errors import TrainingFailed
 from ml_assets.launch.launcher import Launcher, TrainJob
 from ml_assets.launch.session import program_of, train_session
-from ml_assets.pictures.picture import plain_markdown
+from ml_assets.pictures.wording import plain_markdown
 from ml_assets.registry.ledger.chain import register
 from ml_assets.registry.records.run_history import keep_run_record
 from ml_assets.registry.records.run_record import (

@@ -11,7 +11,7 @@ import polars as pl
 from ml_assets.assets.card import card_of, split_labels
 from ml_assets.assets.chronicle import chronicled
 from ml_assets.assets.graph import PipelineGraph
-from ml_assets.assets.inputs import require_record, resolve_base
+from ml_assets.assets.inputs import require_record, resolve_base, scan_together
 from ml_assets.assets.leak_checks import check_result, leak_specs, refusal, set_checks
 from ml_assets.assets.metadata import card_link, data_card, numbers, record_metadata
 from ml_assets.assets.publish import Draft, Work, input_version
@@ -203,7 +203,7 @@ def read_splits(
     spec, address = graph.spec, Address(graph.name, "feature_set")
     if window is not None:
         tables: dict[Split, pl.LazyFrame] = {
-            name: pl.concat([store.scan(base, address.at(key).table) for key in keys])
+            name: scan_together(store, base, [address.at(key) for key in keys])
             for name, keys in window.splits.items()
         }
         return labelled_rows(tables, spec.label)

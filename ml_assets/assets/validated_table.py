@@ -14,9 +14,11 @@ from ml_assets.assets.inputs import require_record
 from ml_assets.assets.metadata import card_link, history, numbers, table_metadata
 from ml_assets.assets.partitioned import CheckOutcome, Events, Made, make_partitions
 from ml_assets.assets.publish import Draft, Work, input_version
-from ml_assets.errors import DataRejected
+from ml_assets.errors import DataRejected, SchemaChanged
 from ml_assets.pictures.data import contract_pictures
 from ml_assets.resources.snapshots import SnapshotsResource
+from ml_assets.sources.schema import from_typed
+from ml_assets.sources.schema_change import COLUMNS, declared_changes
 from ml_assets.spec.partitions import windows
 from ml_assets.spec.quarantine import RELEASE_REASON, RELEASED_BY, RowsReleased
 from ml_assets.spec.records import StageRecord
@@ -103,13 +105,39 @@ def audit_snapshot(
     """
     record = require_record(store, base, raw)
     before = records_before(graph, store, base, raw)
-    found = audit(store.scan(base, raw.table), contract)
-    volume = graph.spec.sources[raw.source or ""].volume
+    source = graph.spec.sources[raw.source or ""]
+    found = audit(as_declared_now(store.scan(base, raw.table), record, source), contract)
+    volume = source.volume
     if volume:
         rows = {key: delivered_rows(one) for key, one in before.items()}
         found = found.with_result(judge_volume(record.rows or 0, rows, volume))
     check_balance(record.rows or 0, found.clean, found.quarantined)
     return Audited(record, tuple(before.values()), found)
+
+
+def as_declared_now(rows: pl.LazyFrame, raw: StageRecord, source: SourceSpec) -> pl.LazyFrame:
+    """The rows of a snapshot that was read when its source was declared otherwise.
+
+    It stays as it was read where its source has it no more; its table has the types of now.
+
+    Raises:
+        SchemaChanged: a column is not there, or a value of it cannot have its type of now.
+    """
+    was = raw.attributes.get(COLUMNS, source.columns)
+    if not declared_changes(was, source.columns):
+        return rows
+    where = f"{raw.key} [{raw.partition}]" if raw.partition else raw.key
+    new = [name for name in source.columns if name not in was]
+    if new:
+        raise SchemaChanged(
+            f"{where} was read when its source declared no column {', '.join(map(repr, new))}, and"
+            " is not read again: its source has it no more. Deliver it again, or begin after it"
+            " (partitions.start).",
+            {"removed": new},
+        )
+    frame = rows.collect()
+    own = [name for name in frame.columns if name not in was]  # such as an event's place
+    return from_typed(frame, source.columns, where).hstack(frame.select(own)).lazy()
 
 
 def records_before(
@@ -180,7 +208,9 @@ def publish_audited(
         draft.card(found.clean, source.key)
         draft.extra_table(QUARANTINE_FILE, found.quarantined, source.key)
         draft.remove(work.address.rejected)  # of an earlier try: its rows are in this one
-        published = draft.publish(attributes=_attributes(found, released))
+        published = draft.publish(
+            attributes={**_attributes(found, released), COLUMNS: dict(source.columns)}
+        )
     metadata = {**table_metadata(store, published, work.address), **card_link(work.address)}
     if source.known_at and len(found.clean):
         metadata["known_until"] = str(found.clean[source.known_at].max())

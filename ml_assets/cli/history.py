@@ -52,8 +52,8 @@ def call(arguments: argparse.Namespace) -> int:
     if not lines:
         print(f"{place.name}: nothing was decided yet; run: ml-assets run {place.name}")
     table = aligned([_HEAD, *(_cells(one) for one in lines)]) if lines else []
-    for line, one in zip(table, [None, *lines], strict=False):
-        print(_in_red(line) if one and one.entry.kind == "override" else line)
+    for line in table:
+        print(line)
     for stage, model in stages([one.entry for one in reversed(lines)]).items():
         print(f"in {stage} now: {model[:12]}")
     return DONE
@@ -71,11 +71,6 @@ def _check(place: "Workplace") -> int:
         return ERROR
     print(f"{place.name}: {counted(len(entries), 'line')}; one champion at every moment")
     return DONE
-
-
-def _in_red(line: str) -> str:
-    """In red where a person reads it, as it is where a program does."""
-    return f"\x1b[31m{line}\x1b[0m" if sys.stdout.isatty() else line
 
 
 _HEAD = ("when (UTC)", "model", "what", "metric", "author", "why")

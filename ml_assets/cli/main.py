@@ -3,6 +3,8 @@
 import argparse
 import sys
 from collections.abc import Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from typing import Any, TextIO, cast
 
 from ml_assets.cli import (
     alerts,
@@ -49,7 +51,7 @@ from ml_assets.cli import (
     what_if,
 )
 from ml_assets.cli.exit_codes import DONE, ERROR, INTERRUPTED, REFUSED
-from ml_assets.errors import EvidenceError, Interrupted, MlAssetsError
+from ml_assets.errors import EvidenceError, Interrupted, MlAssetsError, visible
 
 _COMMANDS = (
     demo,
@@ -124,7 +126,32 @@ environment:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code."""
+    """Run one command and return its exit code; what it prints is seen and does nothing else."""
+    with redirect_stdout(_seen(sys.stdout)), redirect_stderr(_seen(sys.stderr)):
+        return _run(arguments)
+
+
+class _Seen:
+    """A text stream to a terminal, through which no escape sequence of the data comes.
+
+    Rows that are handed out go to the bytes below it, and stay as they are.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        return self._stream.write(visible(text))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def _seen(stream: TextIO) -> TextIO:
+    return cast("TextIO", _Seen(stream))
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     parsed = parser().parse_args(arguments)
     try:
         return parsed.call(parsed)

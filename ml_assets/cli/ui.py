@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import os
 import sys
 import sysconfig
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ from ml_assets.cli.exit_codes import DONE, ERROR
 from ml_assets.cli.serve_reports import port_number, serving
 from ml_assets.cli.session import prepared_settings
 from ml_assets.runs.servers import Program, Programs, stoppable
-from ml_assets.settings import Settings, read_settings
+from ml_assets.settings import Settings
 
 _LOCAL = ("127.0.0.1", "localhost", "::1")
 _NAMES = ("127.0.0.1", "localhost", "[::1]")
@@ -54,7 +53,7 @@ def call(arguments: argparse.Namespace) -> int:
             stack.enter_context(serving(settings))
         _tell(arguments, settings)
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="ml-assets-ui-")))
-        location, *served = _dagster(arguments, folder)
+        location, *served = _dagster(arguments, settings, folder)
         programs = stack.enter_context(Programs(lambda line: print(line, file=sys.stderr)))
         for program in (location, *_mlflow(settings)):
             programs.start(program)
@@ -66,7 +65,7 @@ def call(arguments: argparse.Namespace) -> int:
     return DONE if code == DONE else ERROR
 
 
-def _dagster(arguments: argparse.Namespace, folder: Path) -> Iterator[Program]:
+def _dagster(arguments: argparse.Namespace, settings: Settings, folder: Path) -> Iterator[Program]:
     """What ``dagster dev`` starts, but for the web server, which is the guarded one."""
     python, module = (sys.executable, "-m"), "ml_assets.definitions"
     socket, workspace = folder / _SOCKET, folder / "workspace.yaml"
@@ -74,9 +73,10 @@ def _dagster(arguments: argparse.Namespace, folder: Path) -> Iterator[Program]:
     workspace.write_text(json.dumps({"load_from": [{"grpc_server": location}]}))
     start = ("code-server", "start", "-m", module, "--location-name", "ml_assets")
     yield Program("Dagster's code location", (*python, "dagster", *start, "-s", str(socket)))
-    port = str(arguments.port or urlsplit(read_settings().ui_url).port or 3000)
+    port = str(arguments.port or urlsplit(settings.ui_url).port or 3000)
     where = ("-h", arguments.host, "-p", port, "-w", str(workspace))
-    hosts = f"{os.environ.get('ML_ASSETS_UI_HOSTS', '')} {arguments.host.replace('::', '')}"
+    names = (*settings.ui_hosts, arguments.host)
+    hosts = " ".join(name for name in names if ":" not in name)  # of IPv6 the loopback's alone
     yield Program(
         "Dagster's web server",
         (*python, "ml_assets.runs.webserver", *where),

@@ -8,7 +8,6 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from html import escape
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -20,6 +19,7 @@ from starlette.datastructures import Headers
 from ml_assets.errors import SettingsError
 from ml_assets.operations.same_origin import refusal
 from ml_assets.pictures.sortable import POLICY
+from ml_assets.pictures.wording import escape
 from ml_assets.registry.tracking.links import EXPERIMENTS_PAGE
 
 _PAGE = re.compile(r"/([a-z][a-z0-9_]{0,62})/([0-9a-f]{16}\.html)")

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from html import escape
 from math import floor, sqrt
 
 from ml_assets.monitoring.statistics import Column, Grouped, Numbers, TableStatistics
@@ -12,6 +11,7 @@ from ml_assets.pictures.page import cards, section
 from ml_assets.pictures.picture import Picture, Table
 from ml_assets.pictures.rows import Estimate, Strip, estimate_chart, strip_chart
 from ml_assets.pictures.style import DRAWING, STYLE
+from ml_assets.pictures.wording import escape
 from ml_assets.spec.pipeline import LabelSpec
 
 STRIPS = 16

@@ -7,9 +7,10 @@ report and as a picture of an asset page.
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 from math import ceil, floor, log10
 from typing import Literal
+
+from ml_assets.pictures.wording import escape
 
 Point = tuple[float, float]
 Tone = Literal["one", "two", "three", "four", "plain", "good", "warn", "bad"]

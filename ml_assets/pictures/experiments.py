@@ -6,7 +6,6 @@ whole without it.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
 from ml_assets.pictures.page import cards, order, section, table
@@ -14,7 +13,7 @@ from ml_assets.pictures.picture import Picture
 from ml_assets.pictures.run_rows import ReleaseStep, Row, plain_loss, span
 from ml_assets.pictures.sortable import POLICY, SCRIPT
 from ml_assets.pictures.style import DRAWING, STYLE
-from ml_assets.pictures.wording import digits, title
+from ml_assets.pictures.wording import digits, escape, title
 
 _CHANGES = 60
 

@@ -1,10 +1,10 @@
 """The exact versions that a report goes back to, as a section of its page."""
 
 from collections.abc import Sequence
-from html import escape
 from itertools import groupby
 
 from ml_assets.pictures.page import section, table
+from ml_assets.pictures.wording import escape
 from ml_assets.spec.records import InputVersion
 
 LINEAGE_LINES = 600

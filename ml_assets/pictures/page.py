@@ -1,10 +1,9 @@
 """What a page of HTML is put together from: sections, grids of pictures, tables of metrics."""
 
 from collections.abc import Mapping, Sequence
-from html import escape
 
 from ml_assets.pictures.picture import Picture
-from ml_assets.pictures.wording import TITLES, digits
+from ml_assets.pictures.wording import TITLES, digits, escape
 
 
 def cell(metrics: Mapping[str, float], name: str) -> str:

@@ -4,10 +4,10 @@ import re
 from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 
 from ml_assets.pictures.drawing import POINTED, POINTED_END
 from ml_assets.pictures.style import DRAWING, IMAGE
+from ml_assets.pictures.wording import escape, plain_markdown
 
 IMAGE_BYTES = 15_000
 """Most bytes that one picture should take in the event log."""
@@ -15,7 +15,6 @@ _POINTED = re.compile(
     f"{re.escape(POINTED)}.*?{re.escape(POINTED_END)}|<title>.*?</title>", re.DOTALL
 )
 _VIEW_BOX = re.compile(r'<svg viewBox="0 0 (\d+) (\d+)"')
-_MARKDOWN = re.compile(r"([\\`*_{}\[\]<>#|])")
 
 
 @dataclass(frozen=True)
@@ -108,8 +107,3 @@ def _style(svg: str) -> str:
 def album(shown: Sequence[Picture | Table]) -> str:
     """Markdown of several pictures and tables, one below the other."""
     return "\n\n".join(one.markdown() for one in shown)
-
-
-def plain_markdown(text: str) -> str:
-    """Text that Markdown and HTML take for nothing else."""
-    return _MARKDOWN.sub(r"\\\1", " ".join(text.split()))

@@ -1,12 +1,11 @@
 """The pictures of a release: the gates against their bounds, the decisions so far, the changes."""
 
 from collections.abc import Sequence
-from html import escape
 
 from ml_assets.pictures.drawing import Axis, Reference, Series, line_chart, svg
 from ml_assets.pictures.picture import Picture, Table
 from ml_assets.pictures.rows import Bullet, bullet_chart
-from ml_assets.pictures.wording import by_a_person, happened, plain_number, title, with_ends
+from ml_assets.pictures.wording import by_a_person, escape, happened, plain_number, title, with_ends
 from ml_assets.spec.gates import (
     HIGHER_IS_BETTER,
     AgainstChampion,

@@ -5,7 +5,6 @@ Everything on it comes from records; equal records give an equal page. It loads 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from itertools import groupby
 from types import MappingProxyType
 
@@ -35,7 +34,7 @@ from ml_assets.pictures.release import (
 from ml_assets.pictures.style import DRAWING, STYLE
 from ml_assets.pictures.suspects import suspects_table
 from ml_assets.pictures.training import decoded_rows, training_pictures
-from ml_assets.pictures.wording import digits, plain_number, title, with_ends
+from ml_assets.pictures.wording import digits, escape, plain_number, title, with_ends
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.program import Preprocessing
 from ml_assets.spec.records import (

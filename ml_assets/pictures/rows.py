@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 
 from ml_assets.pictures.drawing import Axis, Scale, Tone, number, svg
+from ml_assets.pictures.wording import escape
 from ml_assets.spec.records import Interval
 
 _WIDTH, _NAME, _VALUE, _ROW = 520, 168, 78, 22

@@ -1,6 +1,12 @@
-"""How metrics are called and written on the page."""
+"""How metrics are called, and how any text is written on a page."""
 
+import html
+import re
+
+from ml_assets.errors import visible
 from ml_assets.spec.records import Interval, LedgerEntry
+
+_MARKDOWN = re.compile(r"([\\`*_{}\[\]<>#|])")
 
 TITLES = {
     "auc": "ROC AUC",
@@ -55,3 +61,13 @@ def happened(entry: LedgerEntry) -> str:
 def by_a_person(entry: LedgerEntry) -> bool:
     """Whether somebody answers for a line by name: nobody decided it by rule."""
     return entry.kind in ("override", "recall") or entry.because is not None
+
+
+def escape(text: str) -> str:
+    """Text on a page of HTML: every word of data, people and specs goes through here."""
+    return html.escape(visible(text))
+
+
+def plain_markdown(text: str) -> str:
+    """Text that Markdown and HTML take for nothing else: the same for Dagster's asset pages."""
+    return _MARKDOWN.sub(r"\\\1", visible(" ".join(text.split())))

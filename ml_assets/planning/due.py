@@ -9,7 +9,7 @@ from ml_assets.assets.raw_snapshot import STAGE as RAW
 from ml_assets.assets.raw_snapshot import receipt_version
 from ml_assets.assets.reads import Reads, feature_reads, table_reads
 from ml_assets.errors import SourceError, counted
-from ml_assets.planning.plan import RECALLED, Node, Plan, plan
+from ml_assets.planning.plan import RECALLED, Node, Plan, column_changes, plan
 from ml_assets.registry.release.recalls import Quarantine, quarantine
 from ml_assets.resources.sources import Sources
 from ml_assets.settings import read_settings
@@ -277,8 +277,19 @@ def model_nodes(
 def under_published_code(
     nodes: Sequence[Node], records: Mapping[Address, StageRecord]
 ) -> list[Node]:
-    """The nodes as if no code had changed: what is due then is due because data changed."""
-    return [_under_published_code(node, records) for node in nodes]
+    """The nodes as if no code had changed: what is due then is due because data changed.
+
+    Other columns are other data: a partition that is made from now on has them, so all are due.
+    """
+    return [
+        node if _has_other_columns(node, records) else _under_published_code(node, records)
+        for node in nodes
+    ]
+
+
+def _has_other_columns(node: Node, records: Mapping[Address, StageRecord]) -> bool:
+    record = records.get(node.address)
+    return bool(record and column_changes(node, record))
 
 
 def _under_published_code(node: Node, records: Mapping[Address, StageRecord]) -> Node:
@@ -311,8 +322,9 @@ def _source_nodes(graph: PipelineGraph, arrived: Landed, receipt: Receipt) -> li
             key = span.key if span else None
             raw = Address(graph.name, RAW, name, key)
             table = Address(graph.name, "validated_table", name, key)
-            nodes.append(Node(raw, raw_code, fixed=(receipt(name, span),)))
-            nodes.append(Node(table, table_code, (raw,)))
+            columns = dict(source.columns)
+            nodes.append(Node(raw, raw_code, fixed=(receipt(name, span),), columns=columns))
+            nodes.append(Node(table, table_code, (raw,), columns=columns))
     return nodes
 
 

@@ -1,8 +1,10 @@
 """What is due: a pure comparison of records with what they would be made from now."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
+from ml_assets.errors import counted
+from ml_assets.sources.schema_change import COLUMNS, declared_changes
 from ml_assets.spec.records import InputVersion, StageRecord
 from ml_assets.storage.layout import Address, run_key
 
@@ -20,6 +22,8 @@ class Node:
     fixed: tuple[InputVersion, ...] = ()
     """Inputs whose version is known without a record: the receipt of a source."""
     salt: str | None = None
+    columns: Mapping[str, str] = field(default_factory=dict)
+    """Of a source's stages: column -> type, as it is declared now."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +142,33 @@ def _why_due(node: Node, records: Mapping[Address, StageRecord], due: set[Addres
     salt = record.attributes.get("salt")
     if record.run_key == run_key(node.address, node.code_version, versions, salt):
         return ""
+    if retyped := column_changes(node, record):
+        return f"its columns are declared otherwise ({retyped})"
     return "its code changed" if record.code_version != node.code_version else "an input changed"
+
+
+def column_changes(node: Node, record: StageRecord) -> str:
+    """How the declared columns differ from those that a record was made with, in words."""
+    was: Mapping[str, str] | None = record.attributes.get(COLUMNS)
+    return declared_changes(was, node.columns) if was and node.columns else ""
+
+
+def retyped(found: Plan, records: Mapping[Address, StageRecord]) -> list[str]:
+    """What other columns of a source cost, a sentence each: what is made again, and after it."""
+    tables: dict[str, list[StageRecord]] = {}
+    for item in found.due:
+        record = records.get(item.node.address)
+        if record is not None and column_changes(item.node, record):
+            tables.setdefault(record.key, []).append(record)
+    follows = [i.node.address for i in found.due if i.node.address in records]
+    after = sum(1 for one in follows if one.key not in tables)
+    rows = {key: sum(one.rows or 0 for one in made) for key, made in tables.items()}
+    return [
+        f"{key}: {counted(len(made), 'partition')} with {counted(rows[key], 'row')} made again for"
+        f" other columns, and {counted(after, 'table')} after them; the model follows where a"
+        " table's content changes"
+        for key, made in tables.items()
+    ]
 
 
 def _lines(key: str, items: Sequence[Item]) -> list[str]:

@@ -17,7 +17,7 @@ from ml_assets.operations.repair import repair_projection
 from ml_assets.planning.canary import canary_step
 from ml_assets.planning.drift import drift_step
 from ml_assets.planning.due import Landed, landed, plan_data, records_by_address
-from ml_assets.planning.plan import Plan
+from ml_assets.planning.plan import Plan, retyped
 from ml_assets.planning.selection import Selection, model_run
 from ml_assets.registry.records.experiments import Words
 from ml_assets.registry.tracking.mlflow import Tracking
@@ -114,6 +114,8 @@ class PipelineRun:
 
         plan = look()
         self._tell_plan(plan, wanted)
+        for said in retyped(plan, records_by_address(self.store, self.graph.name)):
+            self.tell(f"note  {said}")
         stages = DataStages(self.graph, look, self._execute)
         stages.run(plan, wanted)
         for address in stages.left:

@@ -9,6 +9,8 @@ from ml_assets.errors import quoted
 _NOTED: ContextVar[list[tuple[str, ...]] | None] = ContextVar("noted columns", default=None)
 
 _SHOWN = 10
+COLUMNS = "columns"
+"""Attribute of the record of a source's stage: column -> type, as declared when it was made."""
 
 
 @contextmanager
@@ -46,6 +48,12 @@ def column_changes(found: Sequence[str], declared: Sequence[str]) -> dict[str, t
         "reordered": tuple(a for a, b in zip(both, order, strict=True) if a != b),
     }
     return {kind: names for kind, names in changes.items() if names}
+
+
+def declared_changes(was: Mapping[str, str], now: Mapping[str, str]) -> str:
+    """How declared columns and types differ, as ``load: int64 -> float64``; their order is none."""
+    names = [name for name in dict.fromkeys([*was, *now]) if was.get(name) != now.get(name)]
+    return _shown([f"{name}: {was.get(name, 'none')} -> {now.get(name, 'none')}" for name in names])
 
 
 def changes_in_words(changes: Mapping[str, Sequence[str]]) -> str:

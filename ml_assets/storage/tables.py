@@ -7,6 +7,8 @@ from pathlib import Path
 
 import polars as pl
 
+from ml_assets.errors import visible
+
 ROW_GROUP_SIZE = 100_000
 _MARKUP = re.compile(r"([\\`<>|\[\]])")
 """What Markdown and HTML would take for something else in a cell."""
@@ -72,4 +74,4 @@ def _cell(value: object) -> str:
     if value is None:
         return ""
     text = f"{value:.4g}" if isinstance(value, float) else str(value)
-    return _MARKUP.sub(r"\\\1", text.replace("\n", " ")[:60])
+    return _MARKUP.sub(r"\\\1", visible(" ".join(text[:60].split())))

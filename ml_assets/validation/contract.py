@@ -134,7 +134,7 @@ def _read_json(path: Path) -> dict[str, Any]:
             " in defs.yaml, relative to the pipeline's folder."
         ) from error
     except ValueError as error:
-        raise ContractError(f"The contract {path} cannot be read as JSON: {error}.") from error
+        raise ContractError(f"The contract {path} is not valid JSON: {error}.") from error
     if not isinstance(suite, dict):
         raise ContractError(f"The contract {path} holds a {type(suite).__name__}, not an object.")
     return suite

@@ -170,7 +170,7 @@ def test_dagsters_graphql_with_checks_deselected_and_tags_that_claim_a_pass(refu
 def test_no_resource_takes_configuration_from_a_run(refused: Scene, tmp_path) -> None:
     """A folder of mislabelled rows, a store or a cache of somebody's own: no run names them."""
     stages = [
-        "raw_snapshot/flowers",
+        "raw_snapshot/raw_flowers",
         "training_set",
         "checkpoints",
         "trained_model",

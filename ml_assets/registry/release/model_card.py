@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from ml_assets.pictures.picture import plain_markdown as _plain
+from ml_assets.pictures.wording import plain_markdown as _plain
 from ml_assets.spec.certificate import Certificate
 from ml_assets.spec.identity import Node
 from ml_assets.spec.program import ModelManifest

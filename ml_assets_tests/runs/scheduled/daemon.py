@@ -31,7 +31,7 @@ from dagster._grpc.impl import core_execute_run
 from dagster._scheduler.scheduler import ScheduleIterationTimes, launch_scheduled_runs
 from dagster._utils.hosted_user_process import recon_job_from_origin
 
-from ml_assets.runs.home import PROJECT
+from ml_assets.definitions import PROJECT
 
 SILENT = logging.getLogger("ml_assets_tests.daemon")
 PRODUCTION = PROJECT / "deploy" / "dagster" / "dagster.yaml"

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 import dagster as dg
 from dagster._grpc.types import ExecuteRunArgs
 
+from ml_assets.definitions import PROJECT
 from ml_assets.launch.kubernetes.names import ATTEMPT_LABEL, VERB_LABEL
-from ml_assets.runs.home import PROJECT
 from ml_assets_tests.launch.kubernetes.server import ApiServer
 from ml_assets_tests.storage.s3_server import S3Server
 
