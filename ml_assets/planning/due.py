@@ -109,7 +109,7 @@ def landed(
     )
     if known and not found.windows:
         raise SourceError(
-            f"{graph.name}: no partition has data in all of its sources below {sources.root}."
+            f"{graph.name}: no partition has data in all of its sources below {sources.settings.sources}."
             f" {'; '.join([*found.waiting, ''])}Check ML_ASSETS_SOURCES, or lay out the demo's"
             " world: ml-assets demo"
         )
