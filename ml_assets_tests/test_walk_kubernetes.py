@@ -96,7 +96,8 @@ def test_a_walk_whose_pod_is_killed_releases_the_weights_that_two_local_processe
         over_two_pods(world)
         run = begin(world, "run", "irises")
         killed = kill_a_pod_in_training(server, store, world.extra["KUBECONFIG"])
-        run.ends()
+        said = run.ends()
+        assert "From the lost pod to the next step: " in said
         status = world.status("irises")
         assert status["release"]["decision"] == "passed"
         cleared = [call.name for call in server.calls.of("delete", "jobs")]

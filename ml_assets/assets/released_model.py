@@ -10,7 +10,9 @@ from ml_assets.assets.inputs import require_record, resolve_base
 from ml_assets.assets.release_page import STAGE, show_release
 from ml_assets.errors import EvidenceError
 from ml_assets.evaluation.gates.decide import policy_digest
+from ml_assets.registry.records.provenance import provenance_of
 from ml_assets.registry.release.loading import open_files
+from ml_assets.registry.release.origins import require_own_sources
 from ml_assets.registry.release.promote import AlreadyReleased, Refused, release
 from ml_assets.registry.release.recalls import sound_champion
 from ml_assets.registry.tracking.mlflow import Tracking, Unavailable
@@ -18,6 +20,7 @@ from ml_assets.registry.tracking.projection import project_stages
 from ml_assets.resources.objects import ObjectsResource
 from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.resources.tracking import TrackingResource
+from ml_assets.settings import read_settings
 from ml_assets.spec.records import Evidence, LedgerEntry
 from ml_assets.storage.layout import Address
 from ml_assets.storage.objects import LocalObjects
@@ -106,9 +109,12 @@ def evidence_to_release(
 
     Raises:
         StorageError: a file of the model was changed or lost since.
-        EvidenceError: see ``current_evidence``.
+        EvidenceError: see ``current_evidence``; or what is behind it was read elsewhere than spec
+            and settings say.
     """
     evidence = current_evidence(graph, store, base, entries)
+    made_from = provenance_of(store, base, graph.name, evidence).inputs
+    require_own_sources(store, base, made_from, graph.spec.sources, read_settings())
     open_files(objects, graph.name, evidence.model)
     return evidence
 

@@ -54,6 +54,8 @@ class EventSinks:
     mlflow_run: str | None = None
     """Known when it is closed; None where MLflow was not reachable."""
     last_checkpoint_digest: str | None = None
+    best_checkpoint: str | None = None
+    """Its name, of those that were told."""
     story: TrainingStory = field(default_factory=TrainingStory)
     _reachable: bool = True
     _opened: datetime = field(default_factory=lambda: datetime.now(UTC))
@@ -178,7 +180,8 @@ class EventSinks:
         there = {} if trace is None else {"trace": dg.MetadataValue.path(trace.uri)}
         recovered = recovery_metadata(result.attempt, self.story.lost, world)
         pace = pace_numbers(self.story.metrics)
-        return {"seconds": result.seconds, **pace, **recovered, **there}
+        best = {"best_checkpoint": self.best_checkpoint} if self.best_checkpoint else {}
+        return {"seconds": result.seconds, **best, **pace, **recovered, **there}
 
     def _debt(self, status: Literal["FINISHED", "FAILED"]) -> Debt:
         left_out = set(without_meaning(self.job.model))
@@ -198,6 +201,9 @@ class EventSinks:
 
     def _checkpoint(self, event: Checkpoint) -> None:
         self.last_checkpoint_digest = event.checkpoint.digest
+        if event.best:
+            self.best_checkpoint = event.checkpoint.uri.rpartition("/")[2]
+            self.context.log.info(f"The best checkpoint so far is {self.best_checkpoint}")
         self.context.log_event(
             dg.AssetMaterialization(
                 self.graph.key("checkpoints"),

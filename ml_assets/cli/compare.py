@@ -26,7 +26,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 def call(arguments: argparse.Namespace) -> int:
     if (arguments.before is None) != (arguments.after is None):
         arguments.usage("name both A and B, or neither")
-    from ml_assets.operations.compare import compare
+    from ml_assets.operations.compare import compare, said
     from ml_assets.operations.workplace import open_pipeline
 
     place = open_pipeline(arguments.pipeline, read_settings())
@@ -37,6 +37,8 @@ def call(arguments: argparse.Namespace) -> int:
     for name, side in (("A", found.before), ("B", found.after)):
         model = f"model {side.digest[:12]}" if side.digest else "no model"
         print(f"{name}: run {side.folder.run[:8]}, {side.folder.begun:%Y-%m-%d %H:%M} UTC, {model}")
+        for what, text in said(side):
+            print(f"   {what}: {text}")
     lines = [(c.group, c.name, c.before or "–", c.after or "–") for c in found.changes]
     for line in aligned([("part", "what", "A", "B"), *lines]) if lines else ["nothing differs"]:
         print(line)

@@ -29,9 +29,21 @@ class Comparison:
         sides = {"before": self.before, "after": self.after}
         return {
             "schema": SCHEMA,
-            **{n: {"run": s.folder.run, "model": s.digest} for n, s in sides.items()},
+            **{
+                n: {"run": s.folder.run, "model": s.digest, "said": dict(said(s))}
+                for n, s in sides.items()
+            },
             "changes": [change.model_dump(mode="json") for change in self.changes],
         }
+
+
+def said(story: RunStory) -> list[tuple[str, str]]:
+    """Why a run was made and what people made of it: its own words, then its notes, newest last."""
+    words = story.begun.words.said() if story.begun else {}
+    verdicts = [note.verdict for note in story.notes if note.verdict]
+    notes = [f"{note.note} ({note.author})" for note in story.notes if note.note]
+    later = {"verdict": verdicts[-1] if verdicts else "", "notes": "; ".join(notes)}
+    return [(name, text) for name, text in {**words, **later}.items() if text]
 
 
 def compare(place: Workplace, before: str | None, after: str | None) -> Comparison:

@@ -1,6 +1,7 @@
 """What lies in the object store, and when each thing was used last."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from ml_assets.launch.events import attempt_numbers
 from ml_assets.launch.folder import SessionFolder
 from ml_assets.operations.retention import Kind, Thing, checkpoints_of, report_of
-from ml_assets.spec.program import ModelManifest, Request
+from ml_assets.spec.program import Request, TrainResult
 from ml_assets.storage.checkpoint_places import lying_at
 from ml_assets.storage.objects import TRASH, LocalObjects
 
@@ -25,7 +26,8 @@ def objects(store: LocalObjects, scratch: Path, kept_at: str | None = None) -> l
         kept_at: the place that holds the checkpoints of every session; None: beside each.
     """
     found = [thing for folder in _folders(store, "sessions") for thing in _session(folder, kept_at)]
-    found += [_model(folder) for folder in _folders(store, "models")]
+    makers = makers_of(_results(store))
+    found += [_model(folder, makers) for folder in _folders(store, "models")]
     for pipeline in _folders(store, "shards"):
         for folder in _visible(pipeline):
             found.append(_whole("shards", folder.name, folder))
@@ -33,6 +35,29 @@ def objects(store: LocalObjects, scratch: Path, kept_at: str | None = None) -> l
         for page in _visible(pipeline):
             found.append(_whole("reports", page.stem, page))
     return [*found, *left_behind(store, scratch)]
+
+
+def makers_of(results: Iterable[tuple[str, bytes]]) -> dict[str, tuple[str, ...]]:
+    """A model's digest -> the sessions that trained it: each has its curves.
+
+    Args:
+        results: session and content of each result.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    for session, content in results:
+        try:
+            model = TrainResult.model_validate_json(content).model.digest
+        except ValidationError:  # of a score or an examination
+            continue
+        found[model] = (*found.get(model, ()), session)
+    return found
+
+
+def _results(store: LocalObjects) -> Iterator[tuple[str, bytes]]:
+    for folder in _folders(store, "sessions"):
+        for number in attempt_numbers(folder):
+            with suppress(OSError):
+                yield folder.name, SessionFolder(folder).result(number).read_bytes()
 
 
 def used(path: Path) -> datetime:
@@ -118,15 +143,10 @@ def _handed(session: SessionFolder) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def _model(folder: Path) -> Thing:
-    """A model; its session has its curves, and its page tells of it."""
-    needs = (report_of(folder.name),)
-    try:
-        manifest = (folder / _MANIFESTS["models"]).read_bytes()
-        session = ModelManifest.model_validate_json(manifest).session
-    except (OSError, ValidationError):
-        return _whole("models", folder.name, folder, needs)
-    return _whole("models", folder.name, folder, (*needs, session))
+def _model(folder: Path, makers: Mapping[str, tuple[str, ...]]) -> Thing:
+    """A model; its sessions have its curves, and its page tells of it."""
+    name = folder.name
+    return _whole("models", name, folder, (report_of(name), *makers.get(name, ())))
 
 
 def _whole(kind: Kind, name: str, path: Path, needs: tuple[str, ...] = ()) -> Thing:

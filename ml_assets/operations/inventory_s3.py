@@ -7,9 +7,9 @@ from pathlib import PurePosixPath
 from pydantic import TypeAdapter, ValidationError
 
 from ml_assets.launch.folder import SessionFolder
-from ml_assets.operations.inventory import last_used, measure, session_used
+from ml_assets.operations.inventory import last_used, makers_of, measure, session_used
 from ml_assets.operations.retention import Kind, Thing, checkpoints_of, report_of
-from ml_assets.spec.program import ModelManifest, Request
+from ml_assets.spec.program import Request
 from ml_assets.spec.staging import REQUEST, RESULT
 from ml_assets.storage.object_places import PASSING
 from ml_assets.storage.s3 import Item
@@ -18,7 +18,6 @@ from ml_assets.storage.s3_objects import S3Objects
 _REQUEST: TypeAdapter[Request] = TypeAdapter(Request)
 _DEPTH = {"shards": 3, "models": 2, "reports": 3, "sessions": 2, PASSING: 2}
 """How many names lead to a thing."""
-_MODEL = "model.json"
 _CHECKPOINTS = "checkpoints/"
 Items = Sequence[Item]
 
@@ -35,16 +34,34 @@ def objects_on_s3(store: S3Objects) -> list[Thing]:
             parts = PurePosixPath(item.name).parts
             if len(parts) >= depth:
                 found.setdefault(parts[:depth], []).append(item)
-    things = [thing for place, items in found.items() for thing in _things(store, place, items)]
+    makers = makers_of(_results(store, found))
+    things = [
+        thing for place, items in found.items() for thing in _things(store, place, items, makers)
+    ]
     return [*things, *_cached(store, found)]
 
 
-def _things(store: S3Objects, place: tuple[str, ...], items: Items) -> list[Thing]:
+def _results(
+    store: S3Objects, there: Mapping[tuple[str, ...], Items]
+) -> Iterator[tuple[str, bytes]]:
+    for place, items in there.items():
+        for item in items:
+            if place[0] == "sessions" and item.name.endswith(f"/{RESULT}"):
+                yield place[1], store.place.read(item.name) or b""
+
+
+def _things(
+    store: S3Objects,
+    place: tuple[str, ...],
+    items: Items,
+    makers: Mapping[str, tuple[str, ...]],
+) -> list[Thing]:
     match place[0]:
         case "sessions":
             return _session(store, place, items)
         case "models":
-            return [_whole(store, "models", place, items, _needed_by_model(store, place))]
+            needs = (report_of(place[1]), *makers.get(place[1], ()))
+            return [_whole(store, "models", place, items, needs)]
         case "shards":
             return [_whole(store, "shards", place, items)]
         case "scratch":  # a command's own store: it was killed before it could delete it
@@ -122,16 +139,6 @@ def _handed(store: S3Objects, told: Items) -> tuple[str, ...]:
         if request.verb == "score":
             found |= {request.model.digest}
     return tuple(sorted(found))
-
-
-def _needed_by_model(store: S3Objects, place: tuple[str, ...]) -> tuple[str, ...]:
-    """Its session has its curves, and its page tells of it."""
-    page = report_of(place[-1])
-    try:
-        data = store.place.read("/".join([*place, _MODEL]))
-        return page, ModelManifest.model_validate_json(data or b"").session
-    except ValidationError:
-        return (page,)
 
 
 def _cached(store: S3Objects, there: Mapping[tuple[str, ...], Items]) -> Iterator[Thing]:

@@ -6,13 +6,15 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from ml_assets.errors import MlAssetsError, SettingsError
+from ml_assets.errors import EvidenceError, MlAssetsError, SettingsError, StorageError
 from ml_assets.registry.ledger.certificate import certificate_path
 from ml_assets.registry.ledger.chain import path_of, read
 from ml_assets.registry.ledger.stages import stages
 from ml_assets.registry.release.bundle import AUTHORSHIP, UNSIGNED, Check, check_bundle
-from ml_assets.registry.release.loading import certificate_of, load_release
+from ml_assets.registry.release.loading import LoadedRelease, certificate_of, load_release
+from ml_assets.registry.release.origins import require_own_sources
 from ml_assets.settings import Settings
+from ml_assets.spec.load import load_spec, pipeline_folders
 from ml_assets.spec.records import LedgerEntry
 from ml_assets.storage.object_places import open_objects
 from ml_assets.storage.objects import LocalObjects
@@ -76,11 +78,13 @@ def verify_pipelines(
         return [Verification(pipeline or settings.snapshots, (said,))]
     wanted = names if pipeline is None else [pipeline]
     return [
-        Verification(name, tuple(_checks(store, objects, commit, name, noted))) for name in wanted
+        Verification(name, tuple(_checks(settings, store, objects, commit, name, noted)))
+        for name in wanted
     ]
 
 
 def _checks(
+    settings: Settings,
     store: SnapshotStore,
     objects: LocalObjects,
     commit: CommitId,
@@ -109,10 +113,29 @@ def _checks(
             found = load_release(store, objects, pipeline, stage, commit)
             said = f"model {found.model.digest[:12]}, by the decision in line {found.line.seq}"
             yield Check(stage, "ok", said)
+            yield _sources(settings, store, commit, found)
         except MlAssetsError as error:
             yield Check(stage, "refused", str(error))
     yield Check("proves", "note", _proves(store.keys))
     yield Check("head", "note", f"{head} (note it elsewhere: --head holds a later state to it)")
+
+
+def _sources(
+    settings: Settings, store: SnapshotStore, commit: CommitId, found: LoadedRelease
+) -> Check:
+    """Whether the rows behind a release were read where spec and settings of now say."""
+    pipeline, made_from = found.certificate.pipeline, found.certificate.provenance
+    folder = pipeline_folders(settings).get(pipeline)
+    if folder is None or made_from is None:
+        return Check("sources", "note", f"no spec of {pipeline} is here to hold them to")
+    spec = load_spec(folder)
+    try:
+        named = require_own_sources(store, commit, made_from.inputs, spec.sources, settings)
+    except EvidenceError as error:
+        return Check("sources", "refused", str(error))
+    except StorageError as error:
+        return Check("sources", "note", str(error))
+    return Check("sources", "ok", "; ".join(f"{name}: {place}" for name, place in named.items()))
 
 
 def _certificates(

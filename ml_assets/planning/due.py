@@ -109,9 +109,9 @@ def landed(
     )
     if known and not found.windows:
         raise SourceError(
-            f"{graph.name}: no partition has data in all of its sources below {sources.root}."
-            f" {'; '.join([*found.waiting, ''])}Check ML_ASSETS_SOURCES, or lay out the demo's"
-            " world: ml-assets demo"
+            f"{graph.name}: no partition has data in all of its sources below"
+            f" {sources.settings.sources}. {'; '.join([*found.waiting, ''])}Check"
+            " ML_ASSETS_SOURCES, or lay out the demo's world: ml-assets demo"
         )
     return found
 

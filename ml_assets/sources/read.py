@@ -1,9 +1,11 @@
 """The door of this room: read a source, look what it holds, or take its fingerprint."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from ml_assets.sources.files import file_receipt, read_file
 from ml_assets.sources.look import Looked, look_at_files
@@ -11,6 +13,7 @@ from ml_assets.sources.schema import Reading
 from ml_assets.sources.seen import Seen
 from ml_assets.sources.sql import look_at_sql, read_sql, sql_receipt
 from ml_assets.spec.partitions import PartitionWindow
+from ml_assets.spec.paths import S3
 from ml_assets.spec.sources import SourceSpec
 
 __all__ = ["Looked", "Reading", "Seen", "available", "look", "read_source", "receipt_of"]
@@ -34,8 +37,10 @@ def read_source(
         SourceError: it is missing, empty, or does not hold what is declared.
     """
     if source.kind == "sql":
-        return read_sql(name, source, sql_url, window)
-    return read_file(name, source, root, window)
+        found = read_sql(name, source, sql_url, window)
+    else:
+        found = read_file(name, source, root, window)
+    return replace(found, receipt=_from(found.receipt, source, root, sql_url))
 
 
 def receipt_of(
@@ -43,8 +48,26 @@ def receipt_of(
 ) -> dict[str, Any]:
     """The receipt that ``read_source`` would give now; files are hashed, not parsed."""
     if source.kind == "sql":
-        return sql_receipt(name, source, sql_url, window)
-    return file_receipt(name, source, root, window)
+        found = sql_receipt(name, source, sql_url, window)
+    else:
+        found = file_receipt(name, source, root, window)
+    return _from(found, source, root, sql_url)
+
+
+def origin_of(source: SourceSpec, root: Path, sql_url: SqlUrl) -> str:
+    """Where a source lies, absolute; of a URL no user, password or option."""
+    if source.kind == "sql":
+        url = urlsplit(sql_url(source.connection))
+        host = url.netloc.rpartition("@")[2]
+        return f"{url.scheme}://{host}{url.path} {source.table}"
+    return source.path if source.path.startswith(S3) else str(root / source.path)
+
+
+def _from(
+    receipt: dict[str, Any], source: SourceSpec, root: Path, sql_url: SqlUrl
+) -> dict[str, Any]:
+    """Another place is another receipt: what came from there is read again."""
+    return {**receipt, "source": origin_of(source, root, sql_url)}
 
 
 def look(
@@ -69,8 +92,10 @@ def look(
     if source.partitioned != (partitions is not None):
         raise ValueError(f"{name}: partitioned is {source.partitioned}, asked for {partitions}")
     if source.kind == "sql":
-        return look_at_sql(name, source, sql_url, partitions, seen, now or datetime.now(UTC))
-    return look_at_files(name, source, root, partitions, seen, now or datetime.now(UTC))
+        found = look_at_sql(name, source, sql_url, partitions, seen, now or datetime.now(UTC))
+    else:
+        found = look_at_files(name, source, root, partitions, seen, now or datetime.now(UTC))
+    return replace(found, receipt=lambda key: _from(found.receipt(key), source, root, sql_url))
 
 
 def available(

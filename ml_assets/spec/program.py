@@ -157,7 +157,6 @@ class ModelManifest(Frozen):
     """Regression: takes a prediction back to the label's own unit."""
     calibration: Calibration | None = Field(default=None, exclude_if=unset)
     weights: File
-    session: str
     step: Annotated[int, Field(ge=0)]
 
 
@@ -174,8 +173,8 @@ class CheckpointManifest(Frozen):
     parent: str | None
     """Name of the checkpoint that this attempt resumed from."""
     files: tuple[File, ...] = Field(strict=False)
-    ratio: float | None = Field(default=None, exclude_if=unset)
-    """Bytes on disk for each byte of the state, where it was compressed; None: it did not pay."""
+    best: str | None = Field(default=None, exclude_if=unset)
+    """Name of the best one so far, which it may be itself; None: none was judged yet."""
     bf16_weights: str | None = Field(default=None, exclude_if=unset)
     """Name of the file with the weights alone, rounded to bf16: the best ones have it."""
 

@@ -206,8 +206,8 @@ class TrainingSpec(Frozen):
     the saves to it, and on a cluster it chooses the nodes."""
     patience: Positive = 5
     """Evaluations without a better validation loss before training stops."""
-    keep_last: Positive = 2
-    keep_best: Positive = 1
+    keep_last: Positive = 3
+    keep_best: Positive = 3
     strategy: Strategy = "shard"
     """How the network is spread over the processes; no number that comes out depends on it."""
     processes: Positive = 2

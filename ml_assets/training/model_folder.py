@@ -44,7 +44,6 @@ def write_model(
         preprocessing=schema.preprocessing,
         label_scale=schema.label_scale,
         weights=describe(draft, [weights])[0],
-        session=request.session,
         step=step,
     )
     calibration = calibrate(draft, manifest)

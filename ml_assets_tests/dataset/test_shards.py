@@ -89,7 +89,6 @@ def manifest(schema: ShardSchema) -> ModelManifest:
         preprocessing=schema.preprocessing,
         label_scale=schema.label_scale,
         weights=File(path="w", size=0, sha256="0" * 64),
-        session="s",
         step=1,
     )
 

@@ -24,7 +24,6 @@ def result(folder, weights):
         classes=(),
         preprocessing=nothing,
         weights=File(path="weights.safetensors", size=1, sha256=weights * 64),
-        session="s",
         step=40,
     )
     model = folder / weights

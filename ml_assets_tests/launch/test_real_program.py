@@ -48,6 +48,13 @@ def test_another_program_than_the_session_s_is_refused_before_a_step(
     assert {event.kind for event in events} == {"began", "error"}
 
 
+def test_equal_weights_of_a_fresh_session_are_the_same_model(tmp_path, training_set, undisturbed):
+    fresh = replace(train_job(training_set), salt="again")
+    result = LocalLauncher(tmp_path / "objects").train(fresh, lambda _: None)
+    assert result.session != undisturbed[1].session
+    assert result.model.digest == undisturbed[1].model.digest
+
+
 def test_a_network_that_cannot_fit_is_refused_before_a_process_starts(tmp_path, training_set):
     started = tmp_path / "started"
     launcher = LocalLauncher(tmp_path / "objects", program=("touch", str(started)))

@@ -75,6 +75,8 @@ class House:
     made: int = 0
     trained: Trained | None = None
     decided: list[Evidence] = field(default_factory=list)
+    made_by: dict[str, str] = field(default_factory=dict)
+    """Model that was decided on -> its session."""
     instance: dg.DagsterInstance = field(default_factory=dg.DagsterInstance.ephemeral)
 
     def __post_init__(self) -> None:
@@ -205,6 +207,7 @@ class House:
         )
         ledger.record_decision(self.store, decision_on(evidence, passes, self.now), "team")
         self.decided.append(evidence)
+        self.made_by[evidence.model] = trained.session
         if passes:
             policy = ReleaseSpec(to="production")
             moved = release(self.store, PIPELINE, evidence, policy, "team", "run")
@@ -240,7 +243,6 @@ class House:
             classes=("a", "b"),
             preprocessing=NO_PREPROCESSING,
             weights=describe(session.model, ["weights.safetensors"])[0],
-            session=session.session,
             step=10,
         )
         (session.model / "model.json").write_bytes(canonical_json(manifest))

@@ -173,7 +173,8 @@ def check_whole(house: House, diary: Diary) -> None:
         assert file_digest(folder / "model.json") == evidence.model
         manifest = ModelManifest.model_validate_json((folder / "model.json").read_bytes())
         verify(folder, [manifest.weights])
-        assert SessionFolder(house.objects.path("sessions", manifest.session)).finished_training()
+        session = house.objects.path("sessions", house.made_by[evidence.model])
+        assert SessionFolder(session).finished_training()
         assert house.objects.path("reports", PIPELINE, f"{evidence.model[:16]}.html").is_file()
         assert evidence.report in reports
     for name, files in diary.tagged.items():

@@ -26,6 +26,7 @@ from ml_assets.registry.ledger.certificate import certificate_path
 from ml_assets.registry.ledger.chain import path_of
 from ml_assets.registry.release.loading import load_model
 from ml_assets.runs import home
+from ml_assets.settings import read_settings
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.storage.blobs import Blobs
 from ml_assets.storage.layout import Address
@@ -170,7 +171,7 @@ def test_dagsters_graphql_with_checks_deselected_and_tags_that_claim_a_pass(refu
 def test_no_resource_takes_configuration_from_a_run(refused: Scene, tmp_path) -> None:
     """A folder of mislabelled rows, a store or a cache of somebody's own: no run names them."""
     stages = [
-        "raw_snapshot/flowers",
+        "raw_snapshot/raw_flowers",
         "training_set",
         "checkpoints",
         "trained_model",
@@ -188,6 +189,30 @@ def test_no_resource_takes_configuration_from_a_run(refused: Scene, tmp_path) ->
         taken = getattr(resource.config_schema.config_type, "fields", "anything")
         assert taken == {}, f"{name} can be configured by a run"
     assert {*CONFIGURED} <= {*known}
+
+
+def test_a_model_from_rows_that_were_read_elsewhere_is_not_released(
+    passed: Scene, tmp_path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever led another process there: the deciding one holds each source to its settings."""
+    monkeypatch.setenv("ML_ASSETS_SOURCES", str(tmp_path / "elsewhere"))
+    said = passed.materialize("released_model")
+    assert "raw_snapshot/raw_flowers was read from" in said
+    assert f"the spec and the settings name {tmp_path / 'elsewhere'}" in said
+    assert passed.in_production is None
+
+
+def test_verify_says_which_sources_a_release_was_read_from(
+    released: Scene, tmp_path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [whole] = verify_pipelines(released.world.settings, NAME, None)
+    [sources] = [check for check in whole.checks if check.name == "sources"]
+    assert (sources.outcome, str(released.world.sources) in sources.reason) == ("ok", True)
+    monkeypatch.setenv("ML_ASSETS_SOURCES", str(tmp_path / "elsewhere"))
+    [moved] = verify_pipelines(read_settings(), NAME, None)
+    assert not moved.holds
+    [refused] = [check.reason for check in moved.checks if check.outcome == "refused"]
+    assert "raw_snapshot/raw_flowers was read from" in refused
 
 
 def _failure_of(instance: dg.DagsterInstance, run_id: str) -> str:

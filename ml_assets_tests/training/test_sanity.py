@@ -231,6 +231,22 @@ def test_an_optimizer_that_lacks_the_weights_cannot_learn_a_batch_by_heart(
     ]
 
 
+def test_a_narrow_table_is_learned_by_heart_on_more_than_a_few_rows_or_not_judged(
+    tmp_path: Path,
+) -> None:
+    def narrow(of: pl.LazyFrame) -> pl.LazyFrame:
+        return of.with_columns(z=pl.lit(0.0), c=pl.lit("a"))
+
+    data = shards(tmp_path / "narrow", narrow)
+    (found,) = [c for c in examine(admit(request(data, MLP))) if c.name == "overfits_one_batch"]
+    assert (found.outcome, "on the same 8 rows" in found.reason) == ("passed", True), found
+    noise = shards(tmp_path / "noise", lambda of: shuffled(narrow(of)))
+    tiny = Mlp(family="mlp", width=4, depth=1)
+    (found,) = [c for c in examine(admit(request(noise, tiny))) if c.name == "overfits_one_batch"]
+    assert found.outcome == "warned"
+    assert found.reason.startswith("This cannot be judged: 2 rows are learned by heart")
+
+
 def shuffled(of: pl.LazyFrame) -> pl.LazyFrame:
     return of.with_columns(pl.col("y").shuffle(seed=1))
 

@@ -71,7 +71,6 @@ def manifest_of(folder: Path, spec: ModelSpec, preprocessing: Preprocessing, wei
         classes=(),
         preprocessing=preprocessing,
         weights=weights,
-        session="s",
         step=1,
     )
     (folder / "model.json").write_bytes(canonical_json(manifest))

@@ -71,12 +71,12 @@ CAUSES: dict[str, Cause] = {
     ),
     "NodeShutdown": Cause(
         "its node was drained or shut down",
-        "Nothing: it goes on from the last whole checkpoint, on another node.",
+        "Nothing: it goes on from the last whole checkpoint, where there is room.",
         "lost",
     ),
     "NodeLost": Cause(
         "its node was lost: it no longer answers, or is gone",
-        "Nothing: it goes on from the last whole checkpoint, on another node.",
+        "Nothing: it goes on from the last whole checkpoint, where there is room.",
         "lost",
     ),
     "NodeRefused": Cause(

@@ -7,6 +7,7 @@ away for a while: the attempt goes on meanwhile, and so does whoever follows it.
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 from ml_assets.errors import StoreAway, StoreRefuses
@@ -17,6 +18,7 @@ from ml_assets.launch.kubernetes.causes import Verdict
 from ml_assets.launch.kubernetes.logs import LogFollower
 from ml_assets.launch.kubernetes.manifest import HAND_OVER_SECONDS, JobOrder
 from ml_assets.launch.kubernetes.names import selector_of
+from ml_assets.launch.kubernetes.recovered import recovered
 from ml_assets.launch.kubernetes.starting import StartUp, Stuck
 from ml_assets.launch.kubernetes.states import JobState, PodState
 from ml_assets.launch.kubernetes.watch import JobWatch
@@ -64,6 +66,7 @@ class Following:
 
     Args:
         clock: monotonic seconds.
+        lost: when the attempt before it began to lose its pods; None: it did not.
     """
 
     def __init__(
@@ -74,6 +77,7 @@ class Following:
         mirror: SessionMirror,
         follower: Follower,
         clock: Callable[[], float] = time.monotonic,
+        lost: datetime | None = None,
     ) -> None:
         self._api = api
         self._order = order
@@ -92,6 +96,7 @@ class Following:
         self._pulls_at = float("-inf")
         self._said: set[str] = set()
         self._placed = False
+        self._lost = lost
 
     def until_over(self) -> Over:
         """Pass on what it tells until it is over.
@@ -112,6 +117,7 @@ class Following:
                 self._pull()
                 if (trouble := watch.trouble()) is not None:
                     self._warn("cluster", f"The training goes on; who follows it waits: {trouble}")
+                self._tell_recovery(seen.job(self._order.name), pods)
                 over = self._over(seen.job(self._order.name), pods)
                 if over is not None:
                     return replace(over, trained=self._trained)
@@ -136,6 +142,15 @@ class Following:
         ]
         append_places(self._folder, self._order.session, self._order.attempt, places)
         self._follower.pass_on()
+
+    def _tell_recovery(self, job: JobState | None, pods: Sequence[PodState]) -> None:
+        """Say once how long the loss before it took, and where."""
+        if self._lost is None or job is None:
+            return
+        told = self._follower.of_attempt(self._order.attempt)
+        if (said := recovered(self._lost, job, pods, told)) is not None:
+            self._lost = None
+            self._warn("recovered", said)
 
     def _over(self, job: JobState | None, pods: tuple[PodState, ...]) -> Over | None:
         if self._follower.told_to_stop():

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
 
@@ -101,6 +102,8 @@ class KubernetesRunner:
         self._hasty = client(_HASTY_TRIES, _HASTY_SECONDS)
         self._over: dict[str, set[int]] = {}
         """Session -> its attempts that this runner saw end."""
+        self._lost: dict[str, datetime] = {}
+        """Session -> when its last attempt began to lose its pods."""
 
     def spread(self, world: World, cluster: ClusterSpec) -> World:
         """See ``AttemptRunner.spread``."""
@@ -162,7 +165,8 @@ class KubernetesRunner:
         try:
             self._create(order)
             self._tell_of_others(work, order)
-            over = Following(self._api, work, order, mirror, follower).until_over()
+            lost = self._lost.pop(order.session, None)
+            over = Following(self._api, work, order, mirror, follower, lost=lost).until_over()
         except (ClusterAway, StoreAway):
             raise
         except BaseException as first:
@@ -302,6 +306,9 @@ class KubernetesRunner:
         follower.pass_on()
         brought(partial(mirror.collect, number), False)
         self._over.setdefault(order.session, set()).add(number)
+        times = [pod.lost_at for pod in over.pods if pod.lost and pod.lost_at is not None]
+        if times:
+            self._lost[order.session] = min(times)
         log = work.folder.log(order.attempt)
         followed = log.read_bytes() if log.is_file() else b""  # of the first pod
         write_whole(log, followed + seen.log.encode())

@@ -135,8 +135,9 @@ def _calls(
 ) -> Iterator[Logged | Unavailable]:
     """One call after the other, each when it is asked for."""
     yield tracking.log_metrics(run, story.metrics, story.times, now=True)
-    steps = {int(step): values for step, values in debt.numbers.items()}
-    yield tracking.log_metrics(run, steps, now=True)
+    if debt.numbers:
+        steps = {int(step): values for step, values in debt.numbers.items()}
+        yield tracking.log_metrics(run, steps, now=True)
     yield tracking.set_tags(run, debt.tags)
     if debt.record is not None:
         yield tracking.log_text(run, debt.record, "run.json")

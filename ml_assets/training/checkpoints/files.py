@@ -87,8 +87,6 @@ class Written:
     """What ranks put into a checkpoint before it is sealed."""
 
     files: tuple[File, ...]
-    ratio: float | None = None
-    """Bytes on disk for each byte of the state; None: not compressed."""
     bf16_weights: str | None = None
 
 
@@ -209,7 +207,7 @@ class CheckpointFiles:
             world=self.world,
             parent=self.parent,
             files=tuple(sorted(files, key=lambda file: file.path)),
-            ratio=written.ratio,
+            best=state.best[0].name if state.best else None,
             bf16_weights=written.bf16_weights,
         )
         self.hold()
@@ -218,8 +216,6 @@ class CheckpointFiles:
         self.store.release(name)
         ref = Ref(uri=f"{self.store.uri}/{name}", digest=bytes_digest(data))
         best = bool(state.best) and state.best[0].name == name
-        if written.ratio is not None:
-            metrics = {**metrics, "checkpoint_compressed_to": written.ratio}
         self.events.checkpoint(state.step, ref, sum(f.size for f in files), best, metrics)
         self._retain()
 

@@ -1,4 +1,4 @@
-"""Reads what torch's distributed checkpoint wrote, compressed or not: into ranks, or as bf16."""
+"""Reads what torch's distributed checkpoint wrote: into ranks, or as bf16."""
 
 import warnings
 from pathlib import Path
@@ -7,13 +7,11 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from safetensors.torch import save_file
-from torch.distributed.checkpoint._extension import ExtensionRegistry
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 from torch.distributed.checkpoint.state_dict_loader import load
 
 from ml_assets.errors import StorageError
-from ml_assets.training.checkpoints.compression import Planes
 from ml_assets.training.checkpoints.metadata import Planner, Reader
 
 BF16_WEIGHTS = "weights.bf16.safetensors"
@@ -31,7 +29,7 @@ def read_into(states: dict[str, Any], folder: Path, group: dist.ProcessGroup | N
             warnings.filterwarnings("ignore", "torch.distributed is disabled")
             load(
                 states,
-                storage_reader=_reader(folder),
+                storage_reader=Reader(folder),
                 planner=Planner(),
                 process_group=group,
                 no_dist=group is None,
@@ -43,7 +41,7 @@ def read_into(states: dict[str, Any], folder: Path, group: dist.ProcessGroup | N
 
 def write_bf16(folder: Path, target: Path) -> None:
     """The weights of a checkpoint alone, floats rounded to bf16, under the network's own names."""
-    metadata = _reader(folder).read_metadata().state_dict_metadata
+    metadata = Reader(folder).read_metadata().state_dict_metadata
     found = {
         name.removeprefix(_MODEL): torch.empty(entry.size, dtype=entry.properties.dtype)
         for name, entry in sorted(metadata.items())
@@ -55,9 +53,3 @@ def write_bf16(folder: Path, target: Path) -> None:
         for name, tensor in found.items()
     }
     save_file(rounded, target)
-
-
-def _reader(folder: Path) -> Reader:
-    registry = ExtensionRegistry()
-    registry.register(Planes)
-    return Reader(folder, _extension_registry=registry)

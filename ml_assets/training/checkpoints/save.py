@@ -8,7 +8,7 @@ which are kept, is in ``checkpoint_files``.
 import io
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -25,10 +25,8 @@ from torch.distributed.checkpoint.state_dict_saver import save
 from torch.optim import Optimizer
 
 from ml_assets.errors import StorageError, StoreAway
-from ml_assets.spec.program import File
 from ml_assets.storage.checkpoints import Found
 from ml_assets.training.checkpoints.agreement import agreed, of_first
-from ml_assets.training.checkpoints.compression import Planes, pays, whole_size
 from ml_assets.training.checkpoints.files import (
     Best,
     CheckpointFiles,
@@ -146,13 +144,11 @@ class Checkpoints:
         try:
             of_first(self.ranks, lambda: self.files.draft(step))
             agreed(self.ranks, lambda: self.files.store.draft(self.files.name(step)))
-            packed = pays(staged)
-            self._write(staged, step, packed)
-            put = agreed(self.ranks, lambda: (self.files.put(step, self._own(step)), packed))
-            files = tuple(file for mine, _ in put for file in mine)
-            ratio = _ratio(files, staged) if any(packed for _, packed in put) else None
+            self._write(staged, step)
+            put = agreed(self.ranks, lambda: self.files.put(step, self._own(step)))
+            files = tuple(file for mine in put for file in mine)
             metrics = {**metrics, "checkpoint_background_ms": milliseconds_since(began)}
-            of_first(self.ranks, lambda: self._seal(state, metrics, Written(files, ratio)))
+            of_first(self.ranks, lambda: self._seal(state, metrics, Written(files)))
         except (OSError, StorageError) as error:
             why, needed = error, whole_size(staged)
             return of_first(self.ranks, lambda: self.files.not_saved(step, why, needed))
@@ -170,9 +166,9 @@ class Checkpoints:
         """Whether this rank is the first one of its machine."""
         return int(os.environ.get("LOCAL_RANK", "0")) == 0
 
-    def _write(self, staged: Any, step: int, packed: bool) -> None:
+    def _write(self, staged: Any, step: int) -> None:
         folder = self.files.store.draft(self.files.name(step))
-        writer = FileSystemWriter(folder, _extensions=[Planes()] if packed else None)
+        writer = FileSystemWriter(folder)
         writer.fs = _Files()
         try:
             save(staged, storage_writer=writer, process_group=self.ranks.side)
@@ -286,6 +282,17 @@ def _cause(error: BaseException) -> BaseException:
     return below or error
 
 
-def _ratio(files: Sequence[File], staged: Any) -> float:
-    """Bytes on disk for each byte of the whole state."""
-    return sum(file.size for file in files) / max(1, whole_size(staged))
+def whole_size(state: object) -> int:
+    """Bytes of a nested state over all ranks: a share counts as the tensor that it is of."""
+    return sum(tensor.numel() * tensor.element_size() for tensor in _tensors(state))
+
+
+def _tensors(state: object) -> Iterator[torch.Tensor]:
+    if isinstance(state, torch.Tensor):
+        yield state
+    elif isinstance(state, Mapping):
+        for inner in state.values():
+            yield from _tensors(inner)
+    elif isinstance(state, list | tuple):
+        for inner in state:
+            yield from _tensors(inner)

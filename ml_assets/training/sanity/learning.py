@@ -20,7 +20,7 @@ _RATES: dict[OptimizerName, float] = {"adamw": 0.01, "nadam": 0.01, "adafactor":
 """Of both checks, whatever the spec's: it takes dozens of steps, not thousands."""
 _CLIP = 1.0
 
-_BY_HEART_ROWS, _CANDIDATES = 32, 2048
+_BY_HEART_ROWS, _FEWEST_ROWS, _CANDIDATES = 32, 8, 2048
 _BY_HEART_STEPS = 300
 _LEFT = 0.2
 """Share of the loss that may be left. Healthy networks get below it in 10 to 100 steps, on labels
@@ -37,24 +37,21 @@ _NO_DIFFERENCE = 1e-6
 def overfits_one_batch(subject: Subject) -> SanityCheck:
     """Train a clone on a few rows until most of the loss that can go is gone.
 
-    The rows are few (at most 32, and one more than there are inputs, so that a plane could part
-    them any way), far from each other, and take turns in their classes: labels that are pure noise
-    are learned by heart as well. What cannot go is a ranking's: a share of the gain keeps its
-    entropy.
+    The rows are few (at most 32), far from each other, and take turns in their classes. With one
+    more of them than there are inputs a plane could part them any way: labels that are pure noise
+    are learned by heart as well. A narrow table gives few such rows, so more are tried first; where
+    only the few are learned, nobody can tell, and it warns.
     """
-    rows, floor = _by_heart(subject)
-    network = subject.clone()
-    optimizer = _optimizer(network, subject)
-    first = float(subject.loss(network, rows).detach()) - floor
-    left, step = 1.0, 0
-    if first < 1e-6:
-        saw = (
-            f"The loss of {len(rows.label)} rows is {first + floor:.3g}: there is nothing to learn."
-        )
-        return verdict("overfits_one_batch", 0.0, _LEFT, saw, "")
-    while step < _BY_HEART_STEPS and left > _LEFT:
-        loss = _step(network, optimizer, subject, rows)
-        left, step = (loss - floor) / first, step + 1
+    rows = _by_heart(subject, _FEWEST_ROWS)
+    left, step = _learned(subject, rows)
+    if left is None:
+        said = f"The loss of {len(rows.label)} rows is nearly 0: there is nothing to learn."
+        return verdict("overfits_one_batch", 0.0, _LEFT, said, "")
+    fewer = _by_heart(subject, 1)
+    if not left <= _LEFT and len(fewer.label) < len(rows.label):
+        left_of_fewer, steps = _learned(subject, fewer)
+        if left_of_fewer is None or left_of_fewer <= _LEFT:
+            return _undecided(rows, left, fewer, steps)
     saw = (
         f"After {step} steps on the same {len(rows.label)} rows {left:.0%} of the loss are left;"
         f" expected at most {_LEFT:.0%} within {_BY_HEART_STEPS} steps."
@@ -64,6 +61,36 @@ def overfits_one_batch(subject: Subject) -> SanityCheck:
         " parameters, and at whether rows and labels stay together; or the network is too small."
     )
     return verdict("overfits_one_batch", left, _LEFT, saw, remedy)
+
+
+def _learned(subject: Subject, rows: Tensors) -> tuple[float | None, int]:
+    """The share of the loss that is left, and after how many steps; None: there was none."""
+    floor = _entropy_of_shares(rows) if subject.task == "ranking" else 0.0
+    network = subject.clone()
+    optimizer = _optimizer(network, subject)
+    first = float(subject.loss(network, rows).detach()) - floor
+    if first < 1e-6:
+        return None, 0
+    left, step = 1.0, 0
+    while step < _BY_HEART_STEPS and left > _LEFT:
+        loss = _step(network, optimizer, subject, rows)
+        left, step = (loss - floor) / first, step + 1
+    return left, step
+
+
+def _undecided(rows: Tensors, left: float, fewer: Tensors, steps: int) -> SanityCheck:
+    known = bool(np.isfinite(left))
+    return SanityCheck(
+        name="overfits_one_batch",
+        outcome="warned" if known else "failed",
+        value=left if known else None,
+        bound=_LEFT,
+        reason=(
+            f"This cannot be judged: {len(fewer.label)} rows are learned by heart in {steps} steps,"
+            f" of {len(rows.label)} rows {left:.0%} of the loss are left. The table is so narrow"
+            " that labels of more rows may contradict each other. Look at the loss of the training."
+        ),
+    )
 
 
 def beats_zero_inputs(subject: Subject, *, learns: bool) -> SanityCheck:
@@ -172,17 +199,17 @@ def _step(
     return float(loss.detach())
 
 
-def _by_heart(subject: Subject) -> tuple[Tensors, float]:
-    """Rows to learn by heart, and the loss that stays whatever is learned."""
+def _by_heart(subject: Subject, fewest: int) -> Tensors:
+    """Rows to learn by heart, one more than there are inputs, and not fewer than these."""
     if subject.task == "ranking":
-        rows = subject.batch(_BY_HEART_ROWS)
-        return rows, _entropy_of_shares(rows)
+        return subject.batch(_BY_HEART_ROWS)
     rows = subject.batch(_CANDIDATES)
     numeric, codes = rows.numeric.numpy(), rows.categorical.numpy()
     vary = int((np.ptp(numeric, axis=0) > 0).sum() + (np.ptp(codes, axis=0) > 0).sum())
     classes = None if subject.task == "regression" else rows.label.numpy()
-    far = torch.from_numpy(_far_apart(numeric, codes, classes, min(_BY_HEART_ROWS, vary + 1)))
-    return Tensors(rows.numeric[far], rows.categorical[far], rows.label[far]), 0.0
+    count = min(_BY_HEART_ROWS, max(fewest, vary + 1))
+    far = torch.from_numpy(_far_apart(numeric, codes, classes, count))
+    return Tensors(rows.numeric[far], rows.categorical[far], rows.label[far])
 
 
 def _far_apart(

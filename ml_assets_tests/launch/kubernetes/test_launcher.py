@@ -5,8 +5,11 @@ from pathlib import Path
 import pytest
 
 from ml_assets.launch.folder import SessionFolder
+from ml_assets.launch.kubernetes.names import SESSION_LABEL, selector_of, slug_of
+from ml_assets.launch.session import train_session
 from ml_assets.launch.usage import session_usages
-from ml_assets_tests.launch.kubernetes.stage import Stage, weights
+from ml_assets.storage.object_places import mark_of
+from ml_assets_tests.launch.kubernetes.stage import IMAGE, ONE_NODE, URI, Stage, weights
 from ml_assets_tests.launch.real import STEPS, named
 from ml_assets_tests.storage.s3_rights import PODS
 from ml_assets_tests.storage.s3_server import s3_server
@@ -47,3 +50,29 @@ def test_two_pods_train_the_weights_of_two_local_processes_bit_for_bit(stage, un
     used = stage.store.rights[PODS].used
     assert {("s3:GetObject", "shards"), ("s3:PutObject", "sessions")} <= used
     assert used <= stage.store.rights[PODS].granted
+
+
+def test_a_job_that_trains_for_the_same_pipeline_beside_ours_is_told(stage):
+    stage.cluster.server.images.failing[IMAGE] = "dial tcp 10.0.0.1:443: i/o timeout"
+
+    def begin(seed, stop, goes_on):
+        """Until it is interrupted, as a command is; what it was told."""
+        told = []
+
+        def take(event):
+            told.extend([event.message] if event.kind == "warning" else [])
+            if stop in str(told):
+                raise KeyboardInterrupt
+
+        job = stage.job(cluster=ONE_NODE, processes=1, seed=seed)
+        with pytest.raises(KeyboardInterrupt):
+            stage.launcher(goes_on=lambda: goes_on).train(job, take)
+        return train_session(job), told
+
+    orphan, told = begin(1, "RegistryAway", True)
+    assert "trains for demo, too" not in str(told)
+    _, told = begin(2, "too", False)
+    (said,) = [one for one in told if "trains for demo, too" in one]
+    (job,) = stage.api().jobs(selector_of())
+    assert f"kubectl delete job {job.name}" in said, "it is there still, and ours is not"
+    assert job.labels[SESSION_LABEL] == slug_of(orphan, mark_of(URI))
