@@ -1,7 +1,7 @@
 # Everything a newcomer types. Needs Python 3.11 or later and make; the rest is installed in .venv.
 .DEFAULT_GOAL := help
 .SUFFIXES:
-.PHONY: help demo ui test test-cluster long chaos check format lock reset clean
+.PHONY: help demo ui test test-servers test-cluster long chaos check format lock reset clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -27,26 +27,27 @@ demo: $(VENV)/.installed ## train, evaluate, gate and release a model from real 
 ui: $(VENV)/.installed ## open the asset graph in the browser
 	@$(BIN)/ml-assets ui $(ARGS)
 
-test: $(VENV)/.installed-test ## run the tests, two files at a time; what fails, once more alone
-	@$(BIN)/python -m pytest -q -n 2 --dist loadfile $(ARGS) || { test $$? -eq 1 && \
-		echo "Once more, one after the other: a machine at its limit must not decide." && \
-		$(BIN)/python -m pytest -q --last-failed --last-failed-no-failures none $(ARGS); }
+test: $(VENV)/.installed-test ## run the tests, two files at a time
+	@$(BIN)/python -m pytest -q -n 2 --dist loadfile $(ARGS)
+
+test-servers: $(VENV)/.installed-test ## run the tests of the tests' own servers: Kubernetes' API, lakeFS
+	@$(BIN)/python -m pytest -q -n 2 --dist loadfile -m servers $(ARGS) ml_assets_tests/servers
 
 test-cluster: $(VENV)/.installed-test ## hold the cluster of KUBECONFIG to what we claim of Kubernetes, and our client to it
 	@ML_ASSETS_TEST_KUBECONFIG="$${KUBECONFIG:?names no cluster: set it to the file that kubectl uses}" \
-		$(BIN)/python -m pytest -q $(ARGS) ml_assets_tests/launch/kubernetes/test_claims_*.py \
+		$(BIN)/python -m pytest -q -m "not daemon" $(ARGS) ml_assets_tests/servers/kubernetes/test_claims_*.py \
 		ml_assets_tests/launch/kubernetes/test_api.py
 
 long: $(VENV)/.installed-test ## run the long tests: a real daemon, planted faults, a year, 200 days and runs, 100 storms
-	@$(BIN)/python -m pytest -q -m "daemon or plants" $(ARGS)
+	@$(BIN)/python -m pytest -q -m "daemon or plants or servers" $(ARGS)
 	@ML_ASSETS_TEST_YEAR=53 $(BIN)/python -m pytest -q -m daemon $(ARGS) \
 		ml_assets_tests/automation/test_year.py
 	@ML_ASSETS_TEST_RUN_EVERY=1 $(BIN)/python -m pytest -q $(ARGS) \
-		ml_assets_tests/operations/test_two_hundred_days.py
+		ml_assets_tests/actions/test_two_hundred_days.py
 	@ML_ASSETS_TEST_DAYS=67 $(BIN)/python -m pytest -q $(ARGS) \
-		ml_assets_tests/runs/scheduled
+		ml_assets_tests/extras/scheduled
 	@ML_ASSETS_TEST_ROUNDS=100 $(BIN)/python -m pytest -q $(ARGS) \
-		ml_assets_tests/registry/release/test_storm.py
+		ml_assets_tests/assets/released_model/test_storm.py
 
 chaos: $(VENV)/.installed-test ## kill training a hundred times at random (ARGS="-k seed-117" repeats one)
 	@$(BIN)/python -m pytest -q -s -m chaos $(ARGS) ml_assets_tests/chaos

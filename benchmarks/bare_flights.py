@@ -20,13 +20,13 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import polars as pl
 
-from ml_assets.dataset.encoding import encode_rows
-from ml_assets.dataset.shards import load_schema, write_shards
-from ml_assets.evaluation.baselines import Rows, score_baseline
-from ml_assets.evaluation.importance import importance, shuffle
-from ml_assets.evaluation.judge import Holdout, judge
-from ml_assets.features.function import load_function
-from ml_assets.launch.process import environment
+from ml_assets.assets.evaluation_report.baselines import Rows, score_baseline
+from ml_assets.assets.evaluation_report.importance import importance, shuffle
+from ml_assets.assets.evaluation_report.judge import Holdout, judge
+from ml_assets.assets.feature_set.function import load_function
+from ml_assets.assets.training_set.encoding import encode_rows
+from ml_assets.assets.training_set.shards import load_schema, write_shards
+from ml_assets.launch.local.process import environment
 from ml_assets.spec.load import load_spec
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.program import Output, Ref, Split, TrainRequest, World

@@ -15,9 +15,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 from figures import tell
 from generated import CATEGORICAL, _frame
 
-from ml_assets.monitoring.statistics import merge_all
-from ml_assets.monitoring.survey import LabelColumns, survey
 from ml_assets.spec.canonical import canonical_json
+from ml_assets.store.table_statistics import merge_all
+from ml_assets.store.table_survey import LabelColumns, survey
 
 WEEK, TRAINING_SET, WEEKS = 6_500, 130_000, 52
 LABELS = LabelColumns("y", by=CATEGORICAL[:2], period="at")

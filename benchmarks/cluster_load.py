@@ -21,15 +21,15 @@ from typing import Any
 from figures import tell
 
 from ml_assets.launch.kubernetes.api import KubernetesApi
-from ml_assets.launch.kubernetes.board import Board
+from ml_assets.launch.kubernetes.cache import Board
 from ml_assets.launch.kubernetes.manifest import JobOrder, manifests
 from ml_assets.launch.kubernetes.watch import Feed, JobWatch
 from ml_assets.settings import Cluster
 from ml_assets.spec.cluster import ClusterSpec
 from ml_assets.spec.program import World
 from ml_assets_tests.launch.kubernetes.objects import RUNNING, condition, waiting
-from ml_assets_tests.launch.kubernetes.server import ApiServer
 from ml_assets_tests.launch.kubernetes.simulated import AWAY, HOUR, RESET, Simulated
+from ml_assets_tests.servers.kubernetes import ApiServer
 
 NODES = 256
 DAYS = 72 * HOUR

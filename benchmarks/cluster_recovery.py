@@ -25,15 +25,15 @@ from generated import training_set
 from ml_assets.errors import TrainingInterrupted
 from ml_assets.launch.kubernetes.names import job_name
 from ml_assets.launch.launcher import TrainJob
+from ml_assets.launch.local.supervisor import descendants
 from ml_assets.launch.session import train_session
-from ml_assets.launch.tether import descendants
 from ml_assets.spec.events import Checkpoint, Event, Metrics, Progress
 from ml_assets.spec.training import Mlp, TrainingSpec
 from ml_assets_tests.launch.kubernetes.conftest import TestCluster
-from ml_assets_tests.launch.kubernetes.server import ApiServer
-from ml_assets_tests.launch.kubernetes.server.resources import JOBS
 from ml_assets_tests.launch.kubernetes.stage import IMAGE, TWO_NODES, Stage
-from ml_assets_tests.storage.s3_server import s3_server
+from ml_assets_tests.servers.kubernetes import ApiServer
+from ml_assets_tests.servers.kubernetes.resources import JOBS
+from ml_assets_tests.servers.s3 import s3_server
 
 MODEL = Mlp(family="mlp", width=128, depth=2)
 SPEC = TrainingSpec(

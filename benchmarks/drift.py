@@ -16,9 +16,9 @@ from pathlib import Path
 import polars as pl
 from figures import tell
 
-from ml_assets.monitoring.columns import Reference, judge_columns
-from ml_assets.monitoring.domain import Domain
-from ml_assets.monitoring.profile import count, make_profile
+from ml_assets.assets.drift_report.columns import Reference, judge_columns
+from ml_assets.assets.drift_report.domain_classifier import Domain
+from ml_assets.assets.evaluation_report.drift_profile import count, make_profile
 from ml_assets.spec.drift import DriftBounds
 
 CATEGORICAL = ["carrier", "origin", "dest", "tailnum"]

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from ml_assets.dataset.shards import write_shards
+from ml_assets.assets.training_set.shards import write_shards
 from ml_assets.spec.pipeline import FeaturesSpec, LabelSpec
 from ml_assets.spec.program import Output, Ref, TrainRequest, World
 from ml_assets.spec.training import ModelSpec, TrainingSpec

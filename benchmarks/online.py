@@ -16,9 +16,9 @@ import polars as pl
 from figures import tell
 from generated import CATEGORICAL, NUMERIC
 
-from ml_assets.operations.online import Features, serve
-from ml_assets.storage.online.open import open_online
-from ml_assets.storage.online.store import OnlineStore
+from ml_assets.assets.online_features.features import Features, serve
+from ml_assets.store.online.open import open_online
+from ml_assets.store.online.store import OnlineStore
 
 PIPELINE = "benchmark"
 ENTITIES = 100_000

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from figures import tell
 
-from ml_assets.runs.outside_world import lay_out
+from ml_assets.extras.demo.outside_world import lay_out
 
 BARE = Path(__file__).with_name("bare_flights.py")
 AIM = 1.3

@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from ml_assets.dataset.shards import load_schema, write_shards
-from ml_assets.evaluation.metrics import judged
-from ml_assets.evaluation.rows import Truth
+from ml_assets.assets.evaluation_report.metrics.metrics import judged
+from ml_assets.assets.evaluation_report.rows import Truth
+from ml_assets.assets.training_set.shards import load_schema, write_shards
 from ml_assets.spec.pipeline import FeaturesSpec, LabelSpec
 from ml_assets.spec.program import ModelManifest, Output, Ref, TrainRequest, TrainResult, World
 from ml_assets.spec.training import Mlp, TrainingSpec

@@ -16,13 +16,13 @@ from generated import training_set
 from recovery import workers
 
 from ml_assets.launch.launcher import TrainJob
-from ml_assets.launch.local import LocalLauncher
-from ml_assets.pictures.drawing import Axis, Scale, Series, line_chart, svg
-from ml_assets.pictures.picture import svg_file
+from ml_assets.launch.local.launcher import LocalLauncher
+from ml_assets.reports.drawing import Axis, Scale, Series, line_chart, svg
+from ml_assets.reports.picture import svg_file
 from ml_assets.spec.events import Checkpoint, Event, Metrics, Progress, Warning
 from ml_assets.spec.program import Ref
 from ml_assets.spec.training import TabM, TrainingSpec
-from ml_assets.storage.objects import file_digest
+from ml_assets.store.objects import file_digest
 
 MODEL = TabM(family="tabm", width=128, depth=2, members=12)
 SPEC = TrainingSpec(

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from figures import tell
 
-from ml_assets.sources.read import look, read_source
+from ml_assets.assets.raw_snapshot.readers.read import look, read_source
 from ml_assets.spec.partitions import PartitionWindow
 from ml_assets.spec.sources import FilesSource
 

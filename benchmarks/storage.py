@@ -22,9 +22,9 @@ import numpy as np
 import polars as pl
 from figures import tell
 
-from ml_assets.storage.snapshots import MAIN, Published, SnapshotStore
-from ml_assets.storage.stores import open_snapshots
-from ml_assets.storage.tables import write_table
+from ml_assets.store.snapshots import MAIN, Published, SnapshotStore
+from ml_assets.store.stores import open_snapshots
+from ml_assets.store.table_files import write_table
 
 ROWS, NUMBERS, WORDS = 336_776, 13, 6
 KEY = ["id"]
@@ -103,7 +103,7 @@ def lakefs(folder: Path) -> Iterator[str]:
     from lakefs_client.configuration import Configuration
     from lakefs_client.models import RepositoryCreation
 
-    command = [sys.executable, "-m", "ml_assets_tests.storage.lakefs_server"]
+    command = [sys.executable, "-m", "ml_assets_tests.servers.lakefs"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as server:
         try:
             assert server.stdout is not None

@@ -107,8 +107,8 @@ def measured(which: str, table: Path, suite: Path) -> dict[str, Any]:
 
 
 def compiled(table: Path, suite: Path, *, with_rows: bool = False) -> list[bool]:
-    from ml_assets.validation.compiled import audit
-    from ml_assets.validation.contract import load_contract
+    from ml_assets.assets.validated_table.contract.compiled import audit
+    from ml_assets.assets.validated_table.contract.suite import load_contract
 
     found = audit(pl.scan_parquet(table), load_contract(suite))
     if with_rows:
@@ -141,7 +141,7 @@ def one(which: str, table: Path, suite: Path) -> None:
     if which == "engine":
         import great_expectations  # noqa: F401
     else:
-        import ml_assets.validation.compiled  # noqa: F401
+        import ml_assets.assets.validated_table.contract.compiled  # noqa: F401
     begin, cpu = time.monotonic(), time.process_time()
     judge = {"engine": engine, "compiled": compiled, "parted": partial(compiled, with_rows=True)}
     verdicts = judge[which](table, suite)

@@ -6,31 +6,31 @@ from typing import Any
 import dagster as dg
 from pydantic import BaseModel
 
-from ml_assets.assets.canary_report import canary_report
-from ml_assets.assets.derived_table import derived_table
-from ml_assets.assets.drift_report import drift_report
-from ml_assets.assets.evaluation_report import evaluation_report
-from ml_assets.assets.feature_set import feature_set
-from ml_assets.assets.graph import PipelineGraph
-from ml_assets.assets.online_features import online_features
-from ml_assets.assets.promoted_model import promoted_model
-from ml_assets.assets.raw_snapshot import raw_snapshot
-from ml_assets.assets.released_model import released_model
-from ml_assets.assets.trained_model import trained_model
-from ml_assets.assets.training_set import training_set
-from ml_assets.assets.validated_table import validated_table
-from ml_assets.automation.beginnings import beginnings_check, beginnings_sensor, runs_by_itself
+from ml_assets.assets.canary_report.asset import canary_report
+from ml_assets.assets.canary_report.checks import canary
+from ml_assets.assets.derived_table.asset import derived_table
+from ml_assets.assets.drift_report.asset import drift_report
+from ml_assets.assets.evaluation_report.asset import evaluation_report
+from ml_assets.assets.feature_set.asset import feature_set
+from ml_assets.assets.feature_set.team_modules import import_file
+from ml_assets.assets.online_features.asset import online_features
+from ml_assets.assets.promoted_model.asset import promoted_model
+from ml_assets.assets.raw_snapshot.asset import raw_snapshot
+from ml_assets.assets.released_model.asset import released_model
+from ml_assets.assets.released_model.checks import gates
+from ml_assets.assets.trained_model.asset import trained_model
+from ml_assets.assets.trained_model.checks import sanity
+from ml_assets.assets.training_set.asset import training_set
+from ml_assets.assets.validated_table.asset import validated_table
 from ml_assets.automation.drift import drift_sensors
 from ml_assets.automation.freshness import bounded_sources, freshness_checks, freshness_sensor
 from ml_assets.automation.jobs import pipeline_jobs
+from ml_assets.automation.late_runs import beginnings_check, beginnings_sensor, runs_by_itself
 from ml_assets.automation.resume_drill import drill_check, drill_job, drill_schedules
 from ml_assets.automation.rollback import rollback_job
 from ml_assets.automation.schedules import schedules
 from ml_assets.automation.sensors import sensors
-from ml_assets.checks.canary import canary
-from ml_assets.checks.gates import gates
-from ml_assets.checks.sanity import sanity
-from ml_assets.features.team_modules import import_file
+from ml_assets.graph.pipeline_graph import PipelineGraph
 from ml_assets.settings import read_settings
 from ml_assets.spec.pipeline import PipelineSpec
 
@@ -39,8 +39,8 @@ class PipelineScaffolder(dg.Scaffolder[Any]):
     """``dg scaffold defs ml_assets.component.TrainingPipeline NAME``, as ``ml-assets new NAME``."""
 
     def scaffold(self, request: dg.ScaffoldRequest[Any]) -> None:
-        from ml_assets.operations.labelled_table import sample_table
-        from ml_assets.operations.scaffold import write_pipeline
+        from ml_assets.scaffold.folder import write_pipeline
+        from ml_assets.scaffold.labelled_table import sample_table
 
         path = request.target_path
         write_pipeline(path.parent, path.name, read_settings().sources, sample_table())

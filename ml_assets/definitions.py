@@ -9,21 +9,22 @@ from types import ModuleType
 
 import dagster as dg
 
-from ml_assets.automation import alerts, housekeeping
+from ml_assets.assets.raw_snapshot.resource import SourcesResource
+from ml_assets.automation.alerts import sensor as alerts
 from ml_assets.automation.broken import broken_pipeline
+from ml_assets.automation.housekeeping import job as housekeeping
 from ml_assets.errors import MlAssetsError
-from ml_assets.operations.retired import require_active, retired
-from ml_assets.registry.tracking.mlflow_server import configure
+from ml_assets.records.tracking.mlflow_server import configure
 from ml_assets.resources.executor import executor
 from ml_assets.resources.launcher import LauncherResource
 from ml_assets.resources.objects import ObjectsResource
 from ml_assets.resources.online import OnlineResource
 from ml_assets.resources.own_mlflow import own_mlflow
 from ml_assets.resources.snapshots import SnapshotsResource
-from ml_assets.resources.sources import SourcesResource
 from ml_assets.resources.tracking import TrackingResource
 from ml_assets.settings import Settings, read_settings
 from ml_assets.spec.load import SPEC_FILE, find_pipeline, load_spec, pipeline_folders
+from ml_assets.store.retired import require_active, retired
 
 # what is used of Dagster's beta API is held by tests; the warnings would bury the run's own words
 warnings.filterwarnings("ignore", category=dg.BetaWarning)

@@ -18,13 +18,26 @@ MODULE_LINES = 400
 PIN = re.compile(r"[A-Za-z0-9._-]+==[0-9][A-Za-z0-9.]*")
 
 _FORBIDDEN_STEMS = {"utils", "util", "helpers", "helper", "manager", "common", "misc"}
-_EVALUATED_ANNOTATIONS = ("assets/", "checks/", "resources/", "automation/", "component.py")
+_EVALUATED_ANNOTATIONS = (
+    "assets/",
+    "graph/",
+    "resources/",
+    "automation/",
+    "component.py",
+)
 _PICKLERS = {"pickle", "cloudpickle", "dill", "joblib", "shelve", "marshal"}
 _UNPICKLES = "training/checkpoints/metadata.py"
-_RUNS_A_MODULE = "features/function.py"
-_FOR_PIPELINES = {"features", "spec", "resources"}
-_SEE_ROWS = ("sources/", "validation/", "features/", "dataset/")
-_SEE_NO_ROWS = ("sources/s3.py", "sources/seen.py", "validation/contract.py")
+_RUNS_A_MODULE = "assets/feature_set/function.py"
+_FOR_PIPELINES = ("ml_assets.assets.feature_set.", "ml_assets.spec", "ml_assets.resources")
+_SEE_ROWS = tuple(
+    f"assets/{stage}/"
+    for stage in ("raw_snapshot", "validated_table", "feature_set", "training_set")
+)
+_SEE_NO_ROWS = (
+    "assets/raw_snapshot/readers/s3.py",
+    "assets/raw_snapshot/readers/seen.py",
+    "assets/validated_table/contract/suite.py",
+)
 """Modules of those rooms that meet objects, stamps and the contract's own text."""
 _NAIVE = {"utcnow", "utcfromtimestamp", "today"}
 
@@ -200,7 +213,7 @@ def nosy_pipelines(package: Path) -> list[str]:
         if module.path.startswith("pipelines/")
         for node in ast.walk(module.tree)
         for name in _imported(node)
-        if name.startswith("ml_assets.") and name.split(".")[1] not in _FOR_PIPELINES
+        if name.startswith("ml_assets.") and not name.startswith(_FOR_PIPELINES)
     ]
 
 

@@ -33,17 +33,16 @@ HEAVY = {
     "torch",
 }
 KNOW_DAGSTER = {
+    "actions",
     "assets",
     "automation",
-    "checks",
     "cli",
     "component",
     "definitions",
-    "operations",
+    "extras",
+    "graph",
     "pipelines",
-    "planning",
     "resources",
-    "runs",
 }
 NOT_IN_THE_TRAINING_IMAGE = HEAVY - {"torch", "boto3"} | {"dagster", "polars", "pyarrow", "scipy"}
 
@@ -59,13 +58,13 @@ def test_the_layers_hold() -> None:
 @pytest.mark.parametrize(
     ("file", "content", "broken"),
     [
-        ("spec/fault.py", "import ml_assets.storage", "A room imports only rooms below it"),
-        ("sources/fault.py", "import ml_assets.validation", "A room imports only rooms below it"),
+        ("spec/fault.py", "import ml_assets.store", "A room imports only rooms below it"),
+        ("records/fault.py", "import ml_assets.graph", "A room imports only rooms below it"),
         ("unplaced/__init__.py", "", "A room imports only rooms below it"),
         ("cli/fault.py", "import ml_assets.training", "Nobody imports the training program"),
-        ("pipelines/fault.py", "import ml_assets.storage", "A team's pipeline imports"),
+        ("pipelines/fault.py", "import ml_assets.store", "A team's pipeline imports"),
         ("training/fault.py", "import polars", "The training program needs"),
-        ("evaluation/fault.py", "import dagster", "Dagster stays above the domain"),
+        ("records/fault.py", "import dagster", "Dagster stays above the domain"),
     ],
 )
 def test_a_planted_import_breaks_its_contract(
@@ -174,58 +173,62 @@ def test_a_heavy_module_that_is_loaded_is_seen() -> None:
 
 LONG_FUNCTION = "def f() -> None:\n" + "    pass\n" * 60
 FAULTS = [
-    (guards.long_functions, "runs/a.py", LONG_FUNCTION),
-    (guards.too_many_long_functions, "runs/a.py", "def f() -> None:\n" + "    pass\n" * 40),
-    (guards.long_modules, "runs/a.py", "x = 1\n" * 401),
-    (guards.missing_annotations, "runs/a.py", "def f(x) -> None: ..."),
-    (guards.missing_annotations, "runs/a.py", "def f(x: int): ..."),
-    (guards.missing_annotations, "runs/a.py", "def f(*x, y: int) -> None: ..."),
-    (guards.missing_annotations, "runs/a.py", "class A:\n    def f(self): ..."),
-    (guards.missing_docstrings, "runs/a.py", "x = 1"),
-    (guards.bare_raises, "runs/a.py", "raise RuntimeError('no')"),
-    (guards.bare_raises, "runs/a.py", "raise Exception"),
-    (guards.prints, "runs/a.py", "print(1)"),
+    (guards.long_functions, "actions/a.py", LONG_FUNCTION),
+    (guards.too_many_long_functions, "actions/a.py", "def f() -> None:\n" + "    pass\n" * 40),
+    (guards.long_modules, "actions/a.py", "x = 1\n" * 401),
+    (guards.missing_annotations, "actions/a.py", "def f(x) -> None: ..."),
+    (guards.missing_annotations, "actions/a.py", "def f(x: int): ..."),
+    (guards.missing_annotations, "actions/a.py", "def f(*x, y: int) -> None: ..."),
+    (guards.missing_annotations, "actions/a.py", "class A:\n    def f(self): ..."),
+    (guards.missing_docstrings, "actions/a.py", "x = 1"),
+    (guards.bare_raises, "actions/a.py", "raise RuntimeError('no')"),
+    (guards.bare_raises, "actions/a.py", "raise Exception"),
+    (guards.prints, "actions/a.py", "print(1)"),
     (
         guards.unquoted_words,
-        "sources/a.py",
+        "assets/raw_snapshot/a.py",
         "try: ...\nexcept A as e:\n    raise B(f'{e} {quoted(e)} {e.strerror}') from e",
     ),
-    (guards.unquoted_words, "dataset/a.py", "try: ...\nexcept A as e:\n    f'{cut(str(e))}'"),
-    (guards.naive_times, "runs/a.py", "datetime.now()"),
-    (guards.naive_times, "runs/a.py", "datetime.datetime.utcnow()"),
-    (guards.naive_times, "runs/a.py", "datetime.fromtimestamp(0)"),
-    (guards.naive_times, "runs/a.py", "date.today()"),
-    (guards.naive_times, "runs/a.py", "time.time()"),
+    (
+        guards.unquoted_words,
+        "assets/training_set/a.py",
+        "try: ...\nexcept A as e:\n    f'{cut(str(e))}'",
+    ),
+    (guards.naive_times, "actions/a.py", "datetime.now()"),
+    (guards.naive_times, "actions/a.py", "datetime.datetime.utcnow()"),
+    (guards.naive_times, "actions/a.py", "datetime.fromtimestamp(0)"),
+    (guards.naive_times, "actions/a.py", "date.today()"),
+    (guards.naive_times, "actions/a.py", "time.time()"),
     (guards.postponed_annotations, "assets/a.py", "from __future__ import annotations"),
     (guards.postponed_annotations, "component.py", "from __future__ import annotations"),
     (guards.shapeless_names, "runs/utils.py", ""),
     (guards.shapeless_names, "runs/run_manager.py", ""),
     (guards.shapeless_names, "helpers/a.py", ""),
-    (guards.unseen_folders, "runs/a.py", ""),
-    (guards.nosy_pipelines, "pipelines/flights/features.py", "from ml_assets import storage"),
+    (guards.unseen_folders, "actions/a.py", ""),
+    (guards.nosy_pipelines, "pipelines/flights/features.py", "from ml_assets import store"),
     (
         guards.nosy_pipelines,
         "pipelines/flights/assets.py",
-        "import ml_assets.registry.ledger.chain",
+        "import ml_assets.records.ledger.chain",
     ),
-    (guards.private_names_of_dagster, "runs/a.py", "import dagster._core.events"),
-    (guards.private_names_of_dagster, "runs/a.py", "from dagster._utils import interrupts"),
-    (guards.private_names_of_dagster, "runs/a.py", "from dagster_shared import _core"),
-    (guards.private_names_of_dagster, "runs/a.py", "dg._core"),
-    (guards.pickles, "runs/a.py", "import pickle"),
-    (guards.pickles, "runs/a.py", "from joblib import load"),
-    (guards.pickles, "runs/a.py", "torch.load(f)"),
-    (guards.pickles, "runs/a.py", "torch.load(f, weights_only=False)"),
-    (guards.pickles, "runs/a.py", "np.load(f, allow_pickle=yes)"),
+    (guards.private_names_of_dagster, "actions/a.py", "import dagster._core.events"),
+    (guards.private_names_of_dagster, "actions/a.py", "from dagster._utils import interrupts"),
+    (guards.private_names_of_dagster, "actions/a.py", "from dagster_shared import _core"),
+    (guards.private_names_of_dagster, "actions/a.py", "dg._core"),
+    (guards.pickles, "actions/a.py", "import pickle"),
+    (guards.pickles, "actions/a.py", "from joblib import load"),
+    (guards.pickles, "actions/a.py", "torch.load(f)"),
+    (guards.pickles, "actions/a.py", "torch.load(f, weights_only=False)"),
+    (guards.pickles, "actions/a.py", "np.load(f, allow_pickle=yes)"),
     (guards.pickles, "training/checkpoints/metadata.py", "import pickle"),
-    (guards.executed_text, "runs/a.py", "yaml.load(text, Loader=yaml.Loader)"),
-    (guards.executed_text, "runs/a.py", "subprocess.run('ls', shell=True)"),
-    (guards.executed_text, "runs/a.py", "os.system('ls')"),
-    (guards.executed_text, "runs/a.py", "eval(text)"),
-    (guards.executed_text, "runs/a.py", "exec(text)"),
-    (guards.pickles, "runs/a.py", "np.load(f, allow_pickle=True)"),
-    (guards.stray_environment_reads, "runs/a.py", "os.environ['ML_ASSETS_HOME']"),
-    (guards.stray_environment_reads, "runs/a.py", "os.environ.get('ML_ASSETS_HOME', 1)"),
+    (guards.executed_text, "actions/a.py", "yaml.load(text, Loader=yaml.Loader)"),
+    (guards.executed_text, "actions/a.py", "subprocess.run('ls', shell=True)"),
+    (guards.executed_text, "actions/a.py", "os.system('ls')"),
+    (guards.executed_text, "actions/a.py", "eval(text)"),
+    (guards.executed_text, "actions/a.py", "exec(text)"),
+    (guards.pickles, "actions/a.py", "np.load(f, allow_pickle=True)"),
+    (guards.stray_environment_reads, "actions/a.py", "os.environ['ML_ASSETS_HOME']"),
+    (guards.stray_environment_reads, "actions/a.py", "os.environ.get('ML_ASSETS_HOME', 1)"),
 ]
 GUARDS = list(dict.fromkeys(guard for guard, _, _ in FAULTS))
 
@@ -253,7 +256,8 @@ def test_the_command_line_may_print(tmp_path: Path) -> None:
 
 def test_a_pipeline_may_import_the_rooms_meant_for_it(tmp_path: Path) -> None:
     (tmp_path / "pipelines").mkdir()
-    text = "from ml_assets.features.history import as_of\nimport polars\nfrom ml_assets import spec"
+    lines = ["from ml_assets.assets.feature_set.history import as_of", "import polars"]
+    text = "\n".join([*lines, "from ml_assets import spec"])
     (tmp_path / "pipelines" / "a.py").write_text(text)
     assert guards.nosy_pipelines(tmp_path) == []
 

@@ -7,11 +7,11 @@ import dagster as dg
 import pytest
 
 from ml_assets.definitions import build, resources
-from ml_assets.operations.workplace import open_pipeline
-from ml_assets.registry.ledger.audit import problems
-from ml_assets.registry.ledger.chain import read
-from ml_assets.registry.ledger.stages import stages
+from ml_assets.records.ledger.audit import problems
+from ml_assets.records.ledger.chain import read
+from ml_assets.records.ledger.stages import stages
 from ml_assets.spec.records import LedgerEntry
+from ml_assets.store.pipeline_context import open_pipeline
 from ml_assets_tests.worlds import deliveries
 from ml_assets_tests.worlds.world import World
 

@@ -5,13 +5,13 @@ import os
 import dagster as dg
 import pytest
 
-from ml_assets.assets.last_release import read_report
-from ml_assets.registry.ledger.chain import read
-from ml_assets.registry.ledger.stages import champion
-from ml_assets.registry.tracking.mlflow_server import Server
+from ml_assets.assets.evaluation_report.last_release import read_report
+from ml_assets.records.ledger.chain import read
+from ml_assets.records.ledger.stages import champion
+from ml_assets.records.tracking.mlflow_server import Server
 from ml_assets.spec.records import Decision, SeedSpread
-from ml_assets.storage.layout import Address, read_record
-from ml_assets.storage.stores import open_snapshots
+from ml_assets.store.layout import Address, read_record
+from ml_assets.store.stores import open_snapshots
 from ml_assets_tests.worlds import irises
 from ml_assets_tests.worlds.world import World
 

@@ -10,21 +10,21 @@ from typing import Any
 import pytest
 import yaml
 
-from ml_assets.assets.inputs import require_record
+from ml_assets.graph.inputs import require_record
 from ml_assets.launch.kubernetes.api import KubernetesApi
 from ml_assets.launch.kubernetes.names import selector_of
 from ml_assets.launch.launcher import TrainJob
-from ml_assets.launch.local import LocalLauncher
-from ml_assets.operations.workplace import open_pipeline
-from ml_assets.registry.records.run_record import RunRecord
+from ml_assets.launch.local.launcher import LocalLauncher
+from ml_assets.records.run_record import RunRecord
 from ml_assets.spec.program import ModelManifest, Ref
 from ml_assets.spec.records import StageRecord
-from ml_assets.storage.layout import Address
-from ml_assets.storage.snapshots import MAIN
-from ml_assets_tests.launch.kubernetes.server import ApiServer
+from ml_assets.store.layout import Address
+from ml_assets.store.pipeline_context import open_pipeline
+from ml_assets.store.snapshots import MAIN
 from ml_assets_tests.launch.kubernetes.stage import weights
-from ml_assets_tests.storage.s3_rights import PODS, rights_of_pods, secret_of_pods
-from ml_assets_tests.storage.s3_server import BUCKET, SECRET, S3Server, s3_server
+from ml_assets_tests.servers.kubernetes import ApiServer
+from ml_assets_tests.servers.s3 import BUCKET, SECRET, S3Server, s3_server
+from ml_assets_tests.store.s3_rights import PODS, rights_of_pods, secret_of_pods
 from ml_assets_tests.worlds import irises
 from ml_assets_tests.worlds.flight_pods import begin
 from ml_assets_tests.worlds.world import World

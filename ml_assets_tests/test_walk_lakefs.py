@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from ml_assets_tests.storage.lakefs_server import LakeFSServer, lakefs_server
-from ml_assets_tests.storage.lakefs_server.repository import Repository
+from ml_assets_tests.servers.lakefs import LakeFSServer, lakefs_server
+from ml_assets_tests.servers.lakefs.repository import Repository
 from ml_assets_tests.worlds import deliveries, flight_pods, irises
 from ml_assets_tests.worlds.flight_pods import begin
 from ml_assets_tests.worlds.lakefs import new_repository

@@ -8,17 +8,17 @@ import os
 import dagster as dg
 import pytest
 
+from ml_assets.assets.released_model.promote import Refused
+from ml_assets.assets.released_model.released import find_release
+from ml_assets.assets.released_model.rollback import Way, roll_back, way_back
 from ml_assets.cli.main import main
 from ml_assets.definitions import build
-from ml_assets.operations.released import find_release
-from ml_assets.operations.workplace import Workplace, open_pipeline
-from ml_assets.registry.ledger.audit import problems
-from ml_assets.registry.ledger.chain import read
-from ml_assets.registry.ledger.stages import champion
-from ml_assets.registry.release.promote import Refused
-from ml_assets.registry.release.rollback import Way, roll_back, way_back
-from ml_assets.registry.tracking.links import report_name
-from ml_assets.storage.layout import Address, read_record
+from ml_assets.records.ledger.audit import problems
+from ml_assets.records.ledger.chain import read
+from ml_assets.records.ledger.stages import champion
+from ml_assets.records.tracking.links import report_name
+from ml_assets.store.layout import Address, read_record
+from ml_assets.store.pipeline_context import Workplace, open_pipeline
 from ml_assets_tests.worlds import irises
 from ml_assets_tests.worlds.world import World
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ml_assets_tests.storage.s3_server import BUCKET, SECRET, S3Server, s3_server
+from ml_assets_tests.servers.s3 import BUCKET, SECRET, S3Server, s3_server
 from ml_assets_tests.worlds import irises
 from ml_assets_tests.worlds.world import World
 

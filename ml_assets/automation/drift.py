@@ -9,22 +9,22 @@ from datetime import UTC, datetime
 
 import dagster as dg
 
-from ml_assets.assets.graph import PipelineGraph
+from ml_assets.assets.drift_report.last_report import last_report
+from ml_assets.assets.drift_report.policy import DAY, Wait, decide
 from ml_assets.automation.jobs import PipelineJobs
-from ml_assets.automation.looks import why_not
-from ml_assets.automation.requests import Cursor, requests, sort_out
+from ml_assets.automation.planner.candidate_runs import DRIFT, MODEL, Wish, drift_wish, model_wish
+from ml_assets.automation.planner.due import calendar, records_by_address
+from ml_assets.automation.planner.in_flight import PIPELINE_TAG, TRIGGER_TAG
+from ml_assets.automation.run_requests import Cursor, requests, sort_out
 from ml_assets.automation.sensors import SECONDS_BETWEEN_TICKS, at_work, skip
-from ml_assets.automation.wishes import DRIFT, MODEL, Wish, drift_wish, model_wish
+from ml_assets.automation.tick_failures import why_not
 from ml_assets.errors import MlAssetsError
-from ml_assets.monitoring.policy import DAY, Wait, decide
-from ml_assets.operations.drift import last_report
-from ml_assets.planning.due import calendar, records_by_address
-from ml_assets.planning.in_flight import PIPELINE_TAG, TRIGGER_TAG
-from ml_assets.registry.ledger.chain import read
-from ml_assets.registry.ledger.stages import champion
+from ml_assets.graph.pipeline_graph import PipelineGraph
+from ml_assets.records.ledger.chain import read
+from ml_assets.records.ledger.stages import champion
 from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.spec.drift import RetrainSpec
-from ml_assets.storage.snapshots import SnapshotStore
+from ml_assets.store.snapshots import SnapshotStore
 
 TRIGGER = "drift"
 

@@ -10,14 +10,19 @@ from datetime import UTC, datetime
 
 import dagster as dg
 
-from ml_assets.assets.graph import PipelineGraph
+from ml_assets.assets.validated_table.freshness import (
+    Freshness,
+    Newest,
+    judge_freshness,
+    newest_row,
+)
 from ml_assets.errors import StorageError
+from ml_assets.graph.pipeline_graph import PipelineGraph
 from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.spec.automation import duration_text
 from ml_assets.spec.sources import SourceSpec
-from ml_assets.storage.layout import Address, read_records
-from ml_assets.storage.snapshots import MAIN, SnapshotStore
-from ml_assets.validation.freshness import Freshness, Newest, judge_freshness, newest_row
+from ml_assets.store.layout import Address, read_records
+from ml_assets.store.snapshots import MAIN, SnapshotStore
 
 CHECK = "freshness"
 STAGE = "validated_table"

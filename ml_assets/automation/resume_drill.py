@@ -9,20 +9,20 @@ from typing import Any
 
 import dagster as dg
 
-from ml_assets.assets.failure import reported
-from ml_assets.assets.graph import PipelineGraph
-from ml_assets.assets.inputs import require_record
-from ml_assets.assets.trained_model import data_ref
+from ml_assets.assets.trained_model.asset import data_ref
 from ml_assets.automation.jobs import AssetJob, run_tags
 from ml_assets.automation.schedules import cron_of
 from ml_assets.errors import MlAssetsError, SpecError
+from ml_assets.graph.inputs import require_record
+from ml_assets.graph.pipeline_graph import PipelineGraph
+from ml_assets.graph.step_failure import reported
 from ml_assets.launch.drill import DrillOutcome, resume_drill
+from ml_assets.launch.ephemeral_session import passing_launcher
 from ml_assets.launch.launcher import TrainJob
-from ml_assets.launch.passing import passing_launcher
 from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.settings import read_settings
-from ml_assets.storage.layout import Address
-from ml_assets.storage.snapshots import SnapshotStore
+from ml_assets.store.layout import Address
+from ml_assets.store.snapshots import SnapshotStore
 
 CHECK = "resume_drill"
 

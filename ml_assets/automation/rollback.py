@@ -2,12 +2,12 @@
 
 import dagster as dg
 
-from ml_assets.assets.graph import PipelineGraph
-from ml_assets.assets.rolled_back import rolled_back
+from ml_assets.assets.released_model.rolled_back import rolled_back
+from ml_assets.assets.released_model.whole_rollback import Asked, return_to
 from ml_assets.automation.jobs import run_tags
-from ml_assets.operations.rollback import Asked, return_to
-from ml_assets.operations.workplace import open_pipeline
+from ml_assets.graph.pipeline_graph import PipelineGraph
 from ml_assets.resources.tracking import TrackingResource
+from ml_assets.store.pipeline_context import open_pipeline
 
 
 class RollbackConfig(dg.Config):

@@ -2,16 +2,16 @@
 
 import dagster as dg
 
-from ml_assets.assets.graph import PipelineGraph
 from ml_assets.automation.jobs import AssetJob, run_tags
-from ml_assets.automation.looks import why_not
+from ml_assets.automation.planner.decided import standing_refusal
+from ml_assets.automation.planner.selection import model_run
+from ml_assets.automation.tick_failures import why_not
 from ml_assets.errors import MlAssetsError
-from ml_assets.planning.decided import standing_refusal
-from ml_assets.planning.selection import model_run
+from ml_assets.graph.pipeline_graph import PipelineGraph
 from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.spec.automation import Timed
 from ml_assets.spec.cron import cron_expression
-from ml_assets.storage.snapshots import SnapshotStore
+from ml_assets.store.snapshots import SnapshotStore
 
 
 def schedules(graph: PipelineGraph, refresh: AssetJob) -> list[dg.ScheduleDefinition]:

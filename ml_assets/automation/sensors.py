@@ -9,12 +9,10 @@ from dataclasses import dataclass
 
 import dagster as dg
 
-from ml_assets.assets.graph import PipelineGraph
-from ml_assets.assets.raw_snapshot import STAGE as RAW
+from ml_assets.assets.raw_snapshot.asset import STAGE as RAW
+from ml_assets.assets.raw_snapshot.resource import Sources, SourcesResource
 from ml_assets.automation.jobs import AssetJob, PipelineJobs
-from ml_assets.automation.looks import why_not
-from ml_assets.automation.requests import Cursor, requests, sort_out
-from ml_assets.automation.wishes import (
+from ml_assets.automation.planner.candidate_runs import (
     CANARY,
     DRIFT,
     MODEL,
@@ -25,8 +23,7 @@ from ml_assets.automation.wishes import (
     drift_wish,
     model_wish,
 )
-from ml_assets.errors import MlAssetsError, StoreAway
-from ml_assets.planning.due import (
+from ml_assets.automation.planner.due import (
     Landed,
     calendar,
     data_nodes,
@@ -39,13 +36,16 @@ from ml_assets.planning.due import (
     under_published_code,
     with_lost_service,
 )
-from ml_assets.planning.in_flight import AT_WORK, WAITING, mark_dead, name_of, runs_on
-from ml_assets.planning.plan import Plan, plan
+from ml_assets.automation.planner.in_flight import AT_WORK, WAITING, mark_dead, name_of, runs_on
+from ml_assets.automation.planner.plan import Plan, plan
+from ml_assets.automation.run_requests import Cursor, requests, sort_out
+from ml_assets.automation.tick_failures import why_not
+from ml_assets.errors import MlAssetsError, StoreAway
+from ml_assets.graph.pipeline_graph import PipelineGraph
 from ml_assets.resources.snapshots import SnapshotsResource
-from ml_assets.resources.sources import Sources, SourcesResource
 from ml_assets.spec.automation import Status
-from ml_assets.storage.layout import Address
-from ml_assets.storage.snapshots import SnapshotStore
+from ml_assets.store.layout import Address
+from ml_assets.store.snapshots import SnapshotStore
 
 SECONDS_BETWEEN_TICKS = 30
 

@@ -28,9 +28,9 @@ def call(arguments: argparse.Namespace) -> int:
 
 
 def _test(settings: Settings) -> int:
-    from ml_assets.operations.alerts.delivery import deliver
-    from ml_assets.operations.alerts.message import Cause, Message
-    from ml_assets.operations.alerts.recipients import recipients
+    from ml_assets.automation.alerts.delivery import deliver
+    from ml_assets.automation.alerts.message import Cause, Message
+    from ml_assets.automation.alerts.recipients import recipients
 
     to = recipients(settings.alerts)
     if not to:
@@ -52,8 +52,8 @@ def _list() -> int:
     settings = prepared_settings()
     import dagster as dg
 
-    from ml_assets.operations.alerts.recipients import recipients
-    from ml_assets.operations.alerts.told import read_told
+    from ml_assets.automation.alerts.recipients import recipients
+    from ml_assets.automation.alerts.reported import read_told
 
     known = {recipient.id: recipient.shown for recipient in recipients(settings.alerts)}
     with dg.DagsterInstance.get() as instance:

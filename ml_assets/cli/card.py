@@ -23,8 +23,8 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def call(arguments: argparse.Namespace) -> int:
-    from ml_assets.assets.card_page import write_card
-    from ml_assets.operations.workplace import open_pipeline
+    from ml_assets.actions.card_page import write_card
+    from ml_assets.store.pipeline_context import open_pipeline
 
     place = open_pipeline(arguments.pipeline, read_settings())
     page = write_card(place, arguments.table, arguments.partition)

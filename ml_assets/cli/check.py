@@ -16,14 +16,14 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def call(arguments: argparse.Namespace) -> int:
-    from ml_assets.errors import SpecError, counted
-    from ml_assets.runs.check import (
+    from ml_assets.actions.check.check import (
         check_folder,
         cluster_trouble,
         memory_mistakes,
         missing_here,
         spot_mistakes,
     )
+    from ml_assets.errors import SpecError, counted
     from ml_assets.spec.load import pipeline_folders
 
     settings = read_settings()

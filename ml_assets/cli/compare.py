@@ -26,8 +26,8 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 def call(arguments: argparse.Namespace) -> int:
     if (arguments.before is None) != (arguments.after is None):
         arguments.usage("name both A and B, or neither")
-    from ml_assets.operations.compare import compare, said
-    from ml_assets.operations.workplace import open_pipeline
+    from ml_assets.actions.compare import compare, said
+    from ml_assets.store.pipeline_context import open_pipeline
 
     place = open_pipeline(arguments.pipeline, read_settings())
     found = compare(place, arguments.before, arguments.after)

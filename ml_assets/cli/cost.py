@@ -12,8 +12,8 @@ from ml_assets.settings import read_settings
 if TYPE_CHECKING:
     from fractions import Fraction
 
-    from ml_assets.operations.cost.account import Account, Outlook
-    from ml_assets.operations.cost.bill import Line
+    from ml_assets.extras.cost.account import Account, Outlook
+    from ml_assets.extras.cost.bill import Line
 
 _BY = ("pipeline", "owner", "job", "month")
 
@@ -34,10 +34,10 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def call(arguments: argparse.Namespace) -> int:
-    from ml_assets.operations.cost.account import account
-    from ml_assets.operations.cost.document import document
-    from ml_assets.operations.workplace import open_pipeline
+    from ml_assets.extras.cost.account import account
+    from ml_assets.extras.cost.document import document
     from ml_assets.spec.load import pipeline_folders
+    from ml_assets.store.pipeline_context import open_pipeline
 
     settings = read_settings()
     names = [arguments.pipeline] if arguments.pipeline else sorted(pipeline_folders(settings))
@@ -51,8 +51,8 @@ def call(arguments: argparse.Namespace) -> int:
 
 
 def _tell(found: "Account", *, priced: bool) -> None:
-    from ml_assets.operations.cost.money import HOUR
-    from ml_assets.operations.cost.split import PARTS
+    from ml_assets.assets.trained_model.cost.money import HOUR
+    from ml_assets.assets.trained_model.cost.split import PARTS
 
     if not found.lines:
         print("nothing was trained, scored or examined yet; run: ml-assets run PIPELINE")
@@ -72,9 +72,9 @@ def _tell(found: "Account", *, priced: bool) -> None:
 
 
 def _cells(one: "Line") -> tuple[str, ...]:
-    from ml_assets.operations.cost.bill import share
-    from ml_assets.operations.cost.money import HOUR, in_words
-    from ml_assets.operations.cost.split import PARTS
+    from ml_assets.assets.trained_model.cost.money import HOUR, in_words
+    from ml_assets.assets.trained_model.cost.split import PARTS
+    from ml_assets.extras.cost.bill import share
 
     return (
         one.name,
@@ -89,7 +89,7 @@ def _cells(one: "Line") -> tuple[str, ...]:
 
 def _expected(found: Any) -> str:
     """Node-hours that were estimated, and by how much the trainings took more or less."""
-    from ml_assets.operations.cost.money import HOUR
+    from ml_assets.assets.trained_model.cost.money import HOUR
 
     if found is None or found.off_by is None:
         return "–"
@@ -97,7 +97,7 @@ def _expected(found: Any) -> str:
 
 
 def _outlook(one: "Outlook") -> list[str]:
-    from ml_assets.operations.cost.money import in_words
+    from ml_assets.assets.trained_model.cost.money import in_words
 
     said: list[str] = []
     if one.next is not None:
@@ -122,7 +122,7 @@ def _outlook(one: "Outlook") -> list[str]:
 
 def _priced(node_time: int, cost: "Fraction | None") -> str:
     """Machine time, and what it costs where a price is known."""
-    from ml_assets.operations.cost.money import HOUR, in_words
+    from ml_assets.assets.trained_model.cost.money import HOUR, in_words
 
     hours = f"{node_time / HOUR:,.4g} node-hours"
     return hours if cost is None else f"{in_words(cost)} ({hours})"

@@ -10,8 +10,8 @@ from ml_assets.cli.exit_codes import DONE
 from ml_assets.cli.session import prepared_settings
 
 if TYPE_CHECKING:
-    from ml_assets.operations.states import Difference, State, Table
-    from ml_assets.storage.snapshots import SnapshotStore
+    from ml_assets.actions.data import Difference, State, Table
+    from ml_assets.store.snapshots import SnapshotStore
 
 SCHEMA = 1
 _NAMES = (
@@ -50,7 +50,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def _list(arguments: argparse.Namespace) -> int:
-    from ml_assets.operations.states import find_state, states, tables
+    from ml_assets.actions.data import find_state, states, tables
 
     store = _store()
     commit = find_state(store, arguments.at)
@@ -65,7 +65,7 @@ def _list(arguments: argparse.Namespace) -> int:
 
 
 def _diff(arguments: argparse.Namespace) -> int:
-    from ml_assets.operations.states import differences, find_state
+    from ml_assets.actions.data import differences, find_state
 
     store = _store()
     before, after = find_state(store, arguments.before), find_state(store, arguments.after)
@@ -80,7 +80,7 @@ def _diff(arguments: argparse.Namespace) -> int:
 
 
 def _tag(arguments: argparse.Namespace) -> int:
-    from ml_assets.operations.states import find_state, name_state
+    from ml_assets.actions.data import find_state, name_state
 
     store = _store()
     commit = find_state(store, arguments.at)
@@ -92,7 +92,7 @@ def _tag(arguments: argparse.Namespace) -> int:
 
 
 def _checkout(arguments: argparse.Namespace) -> int:
-    from ml_assets.operations.states import check_out, find_state
+    from ml_assets.actions.data import check_out, find_state
 
     store = _store()
     commit, folder = find_state(store, arguments.name), arguments.into.expanduser().resolve()
@@ -104,7 +104,7 @@ def _checkout(arguments: argparse.Namespace) -> int:
 
 
 def _store() -> "SnapshotStore":
-    from ml_assets.storage.stores import open_snapshots
+    from ml_assets.store.stores import open_snapshots
 
     return open_snapshots(prepared_settings().snapshots)
 
@@ -119,7 +119,7 @@ def _told(document: dict[str, Any]) -> int:
 
 
 def _print_tables(found: "list[Table]", *, whole: bool) -> None:
-    from ml_assets.operations.states import by_key
+    from ml_assets.actions.data import by_key
 
     if not found:
         print("nothing is made yet of that")

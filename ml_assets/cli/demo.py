@@ -39,8 +39,8 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 def call(arguments: argparse.Namespace) -> int:
     if arguments.plant:
         return _plant(arguments.plant)
-    from ml_assets.runs.outside_world import lay_out
-    from ml_assets.runs.run import Request
+    from ml_assets.actions.run.run import Request
+    from ml_assets.extras.demo.outside_world import lay_out
 
     with working_session("demo", PIPELINE) as session:
         world = demo_world(session.settings)
@@ -52,7 +52,7 @@ def call(arguments: argparse.Namespace) -> int:
 
 
 def _plant(name: str) -> int:
-    from ml_assets.runs.plants.plants import plant, sentences
+    from ml_assets.extras.demo.faults.plants import plant, sentences
     from ml_assets.spec.load import find_pipeline, pipeline_folders
 
     settings = read_settings()

@@ -7,7 +7,7 @@ from ml_assets.cli.exit_codes import DONE
 from ml_assets.cli.session import prepared_settings
 
 if TYPE_CHECKING:
-    from ml_assets.monitoring.findings import DriftReport
+    from ml_assets.assets.drift_report.findings import DriftReport
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -24,8 +24,8 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 def call(arguments: argparse.Namespace) -> int:
     settings = prepared_settings()
-    from ml_assets.operations.drift import find_report
-    from ml_assets.operations.workplace import open_pipeline
+    from ml_assets.assets.drift_report.last_report import find_report
+    from ml_assets.store.pipeline_context import open_pipeline
 
     found = find_report(open_pipeline(arguments.pipeline, settings))
     if arguments.json:
@@ -38,7 +38,7 @@ def call(arguments: argparse.Namespace) -> int:
 
 
 def _print(report: "DriftReport") -> None:
-    from ml_assets.monitoring.verdict import TITLES, said
+    from ml_assets.assets.drift_report.verdict import TITLES, said
 
     first, last = report.trained_on
     judged = ", ".join(window.period for window in report.windows)

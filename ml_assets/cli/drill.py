@@ -23,10 +23,10 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 def call(arguments: argparse.Namespace) -> int:
     pipeline = arguments.pipeline
     with working_session(f"drill {pipeline}", pipeline) as session:
+        from ml_assets.actions.run.execute import execute
+        from ml_assets.actions.run.run import pipeline_graph
+        from ml_assets.automation.planner.selection import Selection
         from ml_assets.automation.resume_drill import drilled, require_drill
-        from ml_assets.planning.selection import Selection
-        from ml_assets.runs.execute import execute
-        from ml_assets.runs.run import pipeline_graph
         from ml_assets.spec.load import pipeline_folders
 
         graph = pipeline_graph(pipeline_folders(session.settings), pipeline)

@@ -25,10 +25,10 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def call(arguments: argparse.Namespace) -> int:
-    from ml_assets.operations.experiments import document, write_page
-    from ml_assets.operations.run_lines import rows
-    from ml_assets.operations.workplace import open_pipeline
-    from ml_assets.pictures.run_rows import short_table
+    from ml_assets.extras.experiments import document, write_page
+    from ml_assets.records.run_lines import rows
+    from ml_assets.reports.run_rows import short_table
+    from ml_assets.store.pipeline_context import open_pipeline
 
     place = open_pipeline(arguments.pipeline, read_settings())
     if arguments.json:

@@ -28,9 +28,9 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def call(arguments: argparse.Namespace) -> int:
-    from ml_assets.operations.export import export_release
-    from ml_assets.operations.released import refusal_since
-    from ml_assets.operations.workplace import open_pipeline
+    from ml_assets.actions.export import export_release
+    from ml_assets.assets.released_model.released import refusal_since
+    from ml_assets.store.pipeline_context import open_pipeline
 
     done = export_release(open_pipeline(arguments.pipeline, read_settings()), arguments.to)
     since = refusal_since(done.release)

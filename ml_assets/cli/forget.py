@@ -22,11 +22,11 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def call(arguments: argparse.Namespace) -> int:
+    from ml_assets.actions.home import lock
+    from ml_assets.actions.reload import reload_ui
     from ml_assets.errors import SpecError
-    from ml_assets.operations.retired import bring_back, retire
-    from ml_assets.runs.home import lock
-    from ml_assets.runs.reload import reload_ui
     from ml_assets.spec.load import find_pipeline, pipeline_folders
+    from ml_assets.store.retired import bring_back, retire
 
     name, settings = arguments.pipeline, prepared_settings()
     find_pipeline(pipeline_folders(settings), name)

@@ -10,8 +10,8 @@ from ml_assets.cli.session import prepared_settings
 from ml_assets.settings import Retention
 
 if TYPE_CHECKING:
-    from ml_assets.operations.collect import Outcome
-    from ml_assets.operations.retention import Verdict
+    from ml_assets.automation.housekeeping.collect import Outcome
+    from ml_assets.automation.housekeeping.retention import Verdict
 
 SCHEMA = 1
 _BIG = 1_000_000
@@ -33,14 +33,14 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def call(arguments: argparse.Namespace) -> int:
-    from ml_assets.runs import home
+    from ml_assets.actions import home
 
     settings = prepared_settings()
     with home.lock(settings, "gc"):
         import dagster as dg
 
-        from ml_assets.operations.collect import Housekeeping
-        from ml_assets.runs.execute import mark_dead_runs
+        from ml_assets.actions.run.execute import mark_dead_runs
+        from ml_assets.automation.housekeeping.collect import Housekeeping
 
         with dg.DagsterInstance.get() as instance:
             mark_dead_runs(instance)

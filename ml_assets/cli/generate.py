@@ -70,9 +70,9 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def call(arguments: argparse.Namespace) -> int:
-    from ml_assets.runs.generator.lay_out import lay_out_generated, weeks_from
-    from ml_assets.runs.generator.recipe import Recipe
-    from ml_assets.runs.outside_world import FIRST_WEEK
+    from ml_assets.extras.demo.generator.lay_out import lay_out_generated, weeks_from
+    from ml_assets.extras.demo.generator.recipe import Recipe
+    from ml_assets.extras.demo.outside_world import FIRST_WEEK
 
     first = arguments.start or FIRST_WEEK
     if first.weekday() or arguments.weeks < 1:

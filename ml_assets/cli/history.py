@@ -10,8 +10,8 @@ from ml_assets.errors import counted
 from ml_assets.settings import read_settings
 
 if TYPE_CHECKING:
-    from ml_assets.operations.history import Happened
-    from ml_assets.operations.workplace import Workplace
+    from ml_assets.actions.history import Happened
+    from ml_assets.store.pipeline_context import Workplace
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -33,10 +33,10 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def call(arguments: argparse.Namespace) -> int:
-    from ml_assets.operations.history import document, history
-    from ml_assets.operations.repair import repair_projection
-    from ml_assets.operations.workplace import open_pipeline
-    from ml_assets.registry.ledger.stages import stages
+    from ml_assets.actions.history import document, history
+    from ml_assets.actions.repair import repair_projection
+    from ml_assets.records.ledger.stages import stages
+    from ml_assets.store.pipeline_context import open_pipeline
 
     settings = read_settings()
     place = open_pipeline(arguments.pipeline, settings)
@@ -60,8 +60,8 @@ def call(arguments: argparse.Namespace) -> int:
 
 
 def _check(place: "Workplace") -> int:
-    from ml_assets.registry.ledger.audit import problems
-    from ml_assets.registry.ledger.chain import read
+    from ml_assets.records.ledger.audit import problems
+    from ml_assets.records.ledger.chain import read
 
     entries = read(place.store, place.name)
     found = problems(entries)

@@ -20,7 +20,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def call(arguments: argparse.Namespace) -> int:
-    from ml_assets.runs.outside_world import land
+    from ml_assets.extras.demo.outside_world import land
 
     for week in land(demo_world(read_settings()), arguments.weeks):
         print(f"landed: the week of {week}")

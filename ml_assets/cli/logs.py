@@ -26,7 +26,7 @@ def call(arguments: argparse.Namespace) -> int:
     settings = prepared_settings()
     import dagster as dg
 
-    from ml_assets.runs.logs import RunLog, find_run
+    from ml_assets.actions.logs import RunLog, find_run
 
     with dg.DagsterInstance.get() as instance:
         run = find_run(instance, arguments.run)

@@ -24,7 +24,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def call(arguments: argparse.Namespace) -> int:
-    from ml_assets.operations.online import look_up_text, open_features
+    from ml_assets.assets.online_features.features import look_up_text, open_features
 
     features = open_features(arguments.pipeline, read_settings())
     given = _pairs(arguments.entity)

@@ -175,7 +175,7 @@ def _ours(error: BaseException) -> MlAssetsError | None:
         if isinstance(cause, MlAssetsError):
             return cause
         cause = cause.__cause__
-    from ml_assets.storage.disk import refusal
+    from ml_assets.store.disk import refusal
 
     return refusal(error)
 

@@ -29,9 +29,9 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def call(arguments: argparse.Namespace) -> int:
-    from ml_assets.operations.labelled_table import describe, read_table, sample_table
-    from ml_assets.operations.scaffold import rows_file, write_pipeline
-    from ml_assets.runs.check import check_folder
+    from ml_assets.actions.check.check import check_folder
+    from ml_assets.scaffold.folder import rows_file, write_pipeline
+    from ml_assets.scaffold.labelled_table import describe, read_table, sample_table
 
     settings = read_settings(rooms_to_come=True)
     if arguments.table is None:

@@ -31,9 +31,9 @@ def call(arguments: argparse.Namespace) -> int:
     if not arguments.verdict and not (arguments.note or "").strip():
         arguments.usage("say --verdict, --note, or both")
     settings = prepared_settings()
-    from ml_assets.operations.notes import take_note, tell_mlflow
-    from ml_assets.operations.workplace import open_pipeline
-    from ml_assets.registry.records.experiments import Verdict
+    from ml_assets.actions.note import take_note, tell_mlflow
+    from ml_assets.records.experiments import Verdict
+    from ml_assets.store.pipeline_context import open_pipeline
 
     assert get_args(Verdict) == VERDICTS
     place = open_pipeline(arguments.pipeline, settings)

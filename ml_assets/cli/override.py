@@ -30,7 +30,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def call(arguments: argparse.Namespace) -> int:
-    from ml_assets.runs.override import override_refusal
+    from ml_assets.actions.override import override_refusal
 
     settings = prepared_settings()
     made = override_refusal(

@@ -11,8 +11,8 @@ from ml_assets.errors import RowsRefused
 from ml_assets.settings import read_settings
 
 if TYPE_CHECKING:
-    from ml_assets.operations.predict import Predictor
-    from ml_assets.operations.rows import Rows
+    from ml_assets.assets.released_model.predict import Predictor
+    from ml_assets.assets.released_model.rows_to_predict import Rows
 
 _DESCRIPTION = """\
 Predict rows with the model that is released, after holding it to its digest.
@@ -49,7 +49,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def call(arguments: argparse.Namespace) -> int:
-    from ml_assets.operations.predict import open_release
+    from ml_assets.assets.released_model.predict import open_release
 
     kind = output_format(arguments)
     predictor = open_release(arguments.pipeline, read_settings())
@@ -61,7 +61,7 @@ def call(arguments: argparse.Namespace) -> int:
 
 
 def _rows(arguments: argparse.Namespace, predictor: "Predictor") -> "Rows":
-    from ml_assets.operations.rows import parse_rows
+    from ml_assets.assets.released_model.rows_to_predict import parse_rows
 
     if arguments.row is not None:
         return parse_rows(arguments.row.encode(), "--row")

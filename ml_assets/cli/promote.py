@@ -23,8 +23,8 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 def call(arguments: argparse.Namespace) -> int:
     pipeline = arguments.pipeline
     with working_session(f"promote {pipeline}", pipeline) as session:
+        from ml_assets.actions.run.run import PipelineRun, pipeline_graph
         from ml_assets.cli.status import print_release
-        from ml_assets.runs.run import PipelineRun, pipeline_graph
         from ml_assets.spec.load import pipeline_folders
 
         graph = pipeline_graph(pipeline_folders(session.settings), pipeline)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from ml_assets.cli.exit_codes import DONE, REFUSED
 
 if TYPE_CHECKING:
-    from ml_assets.operations.reproduction import Verdict
-    from ml_assets.runs.prove.proof import Proof
+    from ml_assets.extras.prove.proof import Proof
+    from ml_assets.extras.prove.reproduction import Verdict
 
 SCHEMA = 1
 _MARKS = {"equal": "equal", "tolerated": "equal~", "differs": "DIFFERS", "not compared": "-"}
@@ -55,7 +55,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 def call(arguments: argparse.Namespace) -> int:
     from ml_assets.errors import OtherCode
-    from ml_assets.runs.prove.proof import Asked, Proof
+    from ml_assets.extras.prove.proof import Asked, Proof
     from ml_assets.settings import read_settings
 
     asked = Asked(

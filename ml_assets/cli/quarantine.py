@@ -10,7 +10,7 @@ from ml_assets.cli.exit_codes import DONE
 from ml_assets.cli.session import prepared_settings, working_session
 
 if TYPE_CHECKING:
-    from ml_assets.operations.kept_rows import Kept
+    from ml_assets.actions.quarantine import Kept
 
 SCHEMA = 1
 _REASONS = 3
@@ -44,10 +44,10 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 def call_show(arguments: argparse.Namespace) -> int:
     settings = prepared_settings()
-    from ml_assets.operations.contracts import source_of
-    from ml_assets.operations.kept_rows import kept_rows
+    from ml_assets.actions.contract import source_of
+    from ml_assets.actions.quarantine import kept_rows
     from ml_assets.spec.load import find_pipeline, load_spec, pipeline_folders
-    from ml_assets.storage.stores import open_snapshots
+    from ml_assets.store.stores import open_snapshots
 
     spec = load_spec(find_pipeline(pipeline_folders(settings), arguments.pipeline))
     if arguments.table:
@@ -67,11 +67,11 @@ def call_show(arguments: argparse.Namespace) -> int:
 
 def call_release(arguments: argparse.Namespace) -> int:
     with working_session("quarantine release", arguments.pipeline) as session:
-        from ml_assets.operations.contracts import source_of
-        from ml_assets.runs.release_rows import present_answers, release_rows
-        from ml_assets.runs.run import pipeline_graph
+        from ml_assets.actions.contract import source_of
+        from ml_assets.actions.release_rows import present_answers, release_rows
+        from ml_assets.actions.run.run import pipeline_graph
         from ml_assets.spec.load import pipeline_folders
-        from ml_assets.storage.stores import open_snapshots
+        from ml_assets.store.stores import open_snapshots
 
         graph = pipeline_graph(pipeline_folders(session.settings), arguments.pipeline)
         source_of(graph.spec, arguments.table)

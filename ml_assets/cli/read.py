@@ -40,7 +40,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def call(arguments: argparse.Namespace) -> int:
-    from ml_assets.operations.tables import read_table
+    from ml_assets.actions.read_table import read_table
 
     kind = output_format(arguments)
     rows = read_table(arguments.key, arguments.partition, arguments.version, read_settings())

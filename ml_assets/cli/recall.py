@@ -10,9 +10,9 @@ from ml_assets.cli.exit_codes import DONE
 from ml_assets.cli.session import prepared_settings
 
 if TYPE_CHECKING:
-    from ml_assets.operations.recall import Extent, Way
+    from ml_assets.extras.recall.recall import Extent, Way
     from ml_assets.settings import Settings
-    from ml_assets.storage.snapshots import SnapshotStore
+    from ml_assets.store.snapshots import SnapshotStore
 
 SCHEMA = 1
 
@@ -49,8 +49,8 @@ def call(arguments: argparse.Namespace) -> int:
     if not arguments.dry_run and not (arguments.author and arguments.reason):
         arguments.refuse("a recall is recorded: give --author and --reason (or --dry-run)")
     settings = prepared_settings()
-    from ml_assets.operations.recall import carry_out, extent
-    from ml_assets.storage.stores import open_snapshots
+    from ml_assets.extras.recall.recall import carry_out, extent
+    from ml_assets.store.stores import open_snapshots
 
     store = open_snapshots(settings.snapshots)
     if arguments.lift:
@@ -73,9 +73,9 @@ def call(arguments: argparse.Namespace) -> int:
 
 
 def _lift(arguments: argparse.Namespace, settings: "Settings", store: "SnapshotStore") -> int:
-    from ml_assets.operations.recall import extent, lift
-    from ml_assets.registry.release import recalls
-    from ml_assets.storage.snapshots import MAIN
+    from ml_assets.extras.recall.recall import extent, lift
+    from ml_assets.records import recalls
+    from ml_assets.store.snapshots import MAIN
 
     if arguments.dry_run:
         recall = recalls.find(store, store.resolve(MAIN), arguments.lift)
@@ -91,7 +91,7 @@ def _lift(arguments: argparse.Namespace, settings: "Settings", store: "SnapshotS
 def _observe(settings: "Settings", found: "Extent", text: str) -> None:
     import dagster as dg
 
-    from ml_assets.operations.recall import observe
+    from ml_assets.extras.recall.recall import observe
 
     with dg.DagsterInstance.get() as instance:
         observe(instance, found, text)

@@ -10,7 +10,7 @@ from ml_assets.cli.history import aligned
 from ml_assets.cli.session import prepared_settings
 
 if TYPE_CHECKING:
-    from ml_assets.runs.reliability import Reliability
+    from ml_assets.extras.reliability import Reliability
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -31,7 +31,7 @@ def call(arguments: argparse.Namespace) -> int:
     settings = prepared_settings()
     import dagster as dg
 
-    from ml_assets.runs.reliability import reliability
+    from ml_assets.extras.reliability import reliability
     from ml_assets.spec.load import find_pipeline, load_spec, pipeline_folders
 
     known = pipeline_folders(settings)

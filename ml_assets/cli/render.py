@@ -26,7 +26,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def call(arguments: argparse.Namespace) -> int:
-    from ml_assets.operations.render import as_list, as_yaml, job_order, rendered
+    from ml_assets.actions.render import as_list, as_yaml, job_order, rendered
     from ml_assets.spec.load import find_pipeline, load_spec, pipeline_folders
 
     folder = find_pipeline(pipeline_folders(read_settings()), arguments.pipeline)

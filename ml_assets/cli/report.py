@@ -17,11 +17,11 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 def call(arguments: argparse.Namespace) -> int:
     settings = prepared_settings()
 
-    from ml_assets.assets.reporting import write_report
-    from ml_assets.runs.run import pipeline_graph
+    from ml_assets.actions.run.run import pipeline_graph
+    from ml_assets.assets.released_model.report import write_report
     from ml_assets.spec.load import pipeline_folders
-    from ml_assets.storage.object_places import open_objects
-    from ml_assets.storage.stores import open_snapshots
+    from ml_assets.store.object_places import open_objects
+    from ml_assets.store.stores import open_snapshots
 
     graph = pipeline_graph(pipeline_folders(settings), arguments.pipeline)
     objects = open_objects(settings.objects, settings.cache)

@@ -14,7 +14,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def call(arguments: argparse.Namespace) -> int:
-    from ml_assets.runs import home
+    from ml_assets.actions import home
 
     settings = read_settings()
     if not settings.home.exists():

@@ -35,8 +35,8 @@ def call(arguments: argparse.Namespace) -> int:
     started = time.monotonic()
     settings = prepared_settings()
 
-    from ml_assets.operations.rollback import Asked
-    from ml_assets.runs.rollback import roll_back
+    from ml_assets.actions.rollback import roll_back
+    from ml_assets.assets.released_model.whole_rollback import Asked
 
     def quiet(_line: str) -> None:
         """A program reads the JSON alone."""

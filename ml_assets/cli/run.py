@@ -9,7 +9,7 @@ from ml_assets.cli.session import Session, working_session
 from ml_assets.spec.stages import DATA_STAGES, MODEL_STAGES
 
 if TYPE_CHECKING:
-    from ml_assets.runs.run import Request
+    from ml_assets.actions.run.run import Request
 
 _THROUGH = [stage for stage in (*DATA_STAGES, *MODEL_STAGES) if stage != "checkpoints"]
 
@@ -48,8 +48,8 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def call(arguments: argparse.Namespace) -> int:
-    from ml_assets.registry.records.experiments import Words
-    from ml_assets.runs.run import Request
+    from ml_assets.actions.run.run import Request
+    from ml_assets.records.experiments import Words
 
     request = Request(
         arguments.pipeline,
@@ -66,8 +66,8 @@ def call(arguments: argparse.Namespace) -> int:
 
 def run_pipeline(session: Session, request: "Request") -> None:
     """Run a pipeline in an open session and print where its release stands."""
+    from ml_assets.actions.run.run import PipelineRun, pipeline_graph
     from ml_assets.cli.status import print_release
-    from ml_assets.runs.run import PipelineRun, pipeline_graph
     from ml_assets.spec.load import pipeline_folders
 
     started = time.monotonic()

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 
+from ml_assets.actions.servers import stoppable
 from ml_assets.cli.exit_codes import DONE
 from ml_assets.cli.session import prepared_settings
-from ml_assets.runs.servers import stoppable
 from ml_assets.settings import Settings
 
 
@@ -42,10 +42,10 @@ def port_number(text: str) -> int:
 @contextmanager
 def serving(settings: Settings, port: int | None = None) -> Iterator[None]:
     """The reports of the stores that the settings name; see ``serving_reports``."""
-    from ml_assets.assets.card_page import served_card
-    from ml_assets.operations.experiments import page_of
-    from ml_assets.operations.report_server import serving_reports
-    from ml_assets.storage.object_places import open_objects
+    from ml_assets.actions.card_page import served_card
+    from ml_assets.actions.report_server import serving_reports
+    from ml_assets.extras.experiments import page_of
+    from ml_assets.store.object_places import open_objects
 
     pages = settings.cache / "reports"
     refresh = partial(open_objects(settings.objects, settings.cache).refresh, "reports")

@@ -23,7 +23,7 @@ class Session:
 
 def prepared_settings() -> Settings:
     """Settings, with the state folder there and DAGSTER_HOME pointing into it."""
-    from ml_assets.runs import home
+    from ml_assets.actions import home
 
     settings = read_settings()
     home.prepare(settings)
@@ -39,7 +39,7 @@ def working_session(doing: str, pipeline: str) -> Iterator[Session]:
         StateInUse: another command is at work.
         SpecError: there is no such pipeline, or its spec is wrong.
     """
-    from ml_assets.runs import home
+    from ml_assets.actions import home
 
     settings = prepared_settings()
     with home.lock(settings, doing):

@@ -9,7 +9,7 @@ from ml_assets.cli.session import prepared_settings
 from ml_assets.settings import Settings, read_settings
 
 if TYPE_CHECKING:
-    from ml_assets.assets.graph import PipelineGraph
+    from ml_assets.graph.pipeline_graph import PipelineGraph
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -23,7 +23,7 @@ def call(arguments: argparse.Namespace) -> int:
     settings = read_settings()
     if _is_begun(settings):
         settings = prepared_settings()
-    from ml_assets.runs.run import pipeline_graph
+    from ml_assets.actions.run.run import pipeline_graph
     from ml_assets.spec.load import pipeline_folders
 
     graph = pipeline_graph(pipeline_folders(settings), arguments.pipeline)
@@ -74,11 +74,11 @@ def _print_gates(gates: list[dict[str, Any]]) -> None:
 
 
 def _status(graph: "PipelineGraph", settings: Settings) -> dict[str, Any]:
-    from ml_assets.operations.soundness import unusable
-    from ml_assets.operations.workplace import open_pipeline
+    from ml_assets.actions.status import status
+    from ml_assets.assets.released_model.soundness import unusable
     from ml_assets.resources.launcher import LauncherResource
-    from ml_assets.runs.status import status
-    from ml_assets.storage.stores import open_snapshots
+    from ml_assets.store.pipeline_context import open_pipeline
+    from ml_assets.store.stores import open_snapshots
 
     launcher = LauncherResource().launcher()
     store = open_snapshots(settings.snapshots) if _is_begun(settings) else None
@@ -90,7 +90,7 @@ def _status(graph: "PipelineGraph", settings: Settings) -> dict[str, Any]:
 
 def _is_begun(settings: Settings) -> bool:
     """Whether anything can be there to tell: a question makes no state folder."""
-    from ml_assets.storage.stores import has_snapshots
+    from ml_assets.store.stores import has_snapshots
 
     return settings.home.exists() or has_snapshots(settings.snapshots)
 

@@ -20,8 +20,8 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def call(arguments: argparse.Namespace) -> int:
-    from ml_assets.operations.suspects import suspects
-    from ml_assets.operations.workplace import open_pipeline
+    from ml_assets.assets.evaluation_report.label_suspects import suspects
+    from ml_assets.store.pipeline_context import open_pipeline
 
     kind = output_format(arguments)
     rows = suspects(open_pipeline(arguments.pipeline, read_settings()))

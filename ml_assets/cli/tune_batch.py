@@ -9,7 +9,7 @@ from ml_assets.cli.exit_codes import DONE, ERROR
 from ml_assets.settings import read_settings
 
 if TYPE_CHECKING:
-    from ml_assets.operations.tune import Cell, Sweep
+    from ml_assets.actions.tune_batch import Cell, Sweep
 
 _HEAD = (
     f"{'batch':>8}{'processes':>11}{'threads':>9}{'rows/s':>11}{'rows/CPU-s':>12}{'step':>11}"
@@ -46,8 +46,8 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def call(arguments: argparse.Namespace) -> int:
-    from ml_assets.operations.tune import STEPS, best, document, open_sweep
-    from ml_assets.operations.workplace import open_pipeline
+    from ml_assets.actions.tune_batch import STEPS, best, document, open_sweep
+    from ml_assets.store.pipeline_context import open_pipeline
 
     place = open_pipeline(arguments.pipeline, read_settings())
     steps = arguments.steps or STEPS

@@ -10,10 +10,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import urlsplit
 
+from ml_assets.actions.servers import Program, Programs, stoppable
 from ml_assets.cli.exit_codes import DONE, ERROR
 from ml_assets.cli.serve_reports import port_number, serving
 from ml_assets.cli.session import prepared_settings
-from ml_assets.runs.servers import Program, Programs, stoppable
 from ml_assets.settings import Settings
 
 _LOCAL = ("127.0.0.1", "localhost", "::1")
@@ -43,7 +43,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def call(arguments: argparse.Namespace) -> int:
-    from ml_assets.runs.instance import refuse_second_daemon  # Dagster takes a second to import
+    from ml_assets.actions.instance import refuse_second_daemon  # Dagster takes a second to import
 
     settings = prepared_settings()
     refuse_second_daemon(settings.dagster_home)
@@ -79,7 +79,7 @@ def _dagster(arguments: argparse.Namespace, settings: Settings, folder: Path) ->
     hosts = " ".join(name for name in names if ":" not in name)  # of IPv6 the loopback's alone
     yield Program(
         "Dagster's web server",
-        (*python, "ml_assets.runs.webserver", *where),
+        (*python, "ml_assets.actions.webserver", *where),
         environment={"ML_ASSETS_UI_HOSTS": hosts},
     )
     daemon = Path(sysconfig.get_path("scripts"), "dagster-daemon")
@@ -90,7 +90,7 @@ def _mlflow(settings: Settings) -> Iterator[Program]:
     database = "://" in settings.tracking_uri and not settings.tracking_uri.startswith("http")
     if not database or not _is_local(settings.mlflow_url):
         return
-    from ml_assets.registry.tracking.mlflow import Tracking
+    from ml_assets.records.tracking.mlflow import Tracking
 
     Tracking(settings.tracking_uri, settings.home).ensure_database()
     where = urlsplit(settings.mlflow_url)

@@ -9,7 +9,7 @@ from ml_assets.cli.exit_codes import DONE, REFUSED
 from ml_assets.settings import read_settings
 
 if TYPE_CHECKING:
-    from ml_assets.operations.verify import Verification
+    from ml_assets.actions.verify import Verification
 
 SCHEMA = 1
 _DESCRIPTION = """\
@@ -53,7 +53,7 @@ def call(arguments: argparse.Namespace) -> int:
 
 
 def _verified(arguments: argparse.Namespace) -> "list[Verification]":
-    from ml_assets.operations.verify import verify_folder, verify_pipelines
+    from ml_assets.actions.verify import verify_folder, verify_pipelines
     from ml_assets.spec.load import pipeline_folders
 
     subject, settings = arguments.subject, read_settings()

@@ -32,8 +32,8 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def call(arguments: argparse.Namespace) -> int:
-    from ml_assets.operations.history import was_serving
-    from ml_assets.operations.workplace import open_pipeline
+    from ml_assets.actions.history import was_serving
+    from ml_assets.store.pipeline_context import open_pipeline
 
     found = was_serving(open_pipeline(arguments.pipeline, read_settings()), arguments.at)
     if arguments.json:

@@ -8,7 +8,7 @@ from ml_assets.cli.exit_codes import DONE
 from ml_assets.settings import read_settings
 
 if TYPE_CHECKING:
-    from ml_assets.registry.ledger.replay import Replay, Replayed
+    from ml_assets.records.ledger.replay import Replay, Replayed
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -27,9 +27,9 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def call(arguments: argparse.Namespace) -> int:
-    from ml_assets.operations.workplace import open_pipeline
-    from ml_assets.registry.ledger.chain import read
-    from ml_assets.registry.ledger.replay import what_if
+    from ml_assets.records.ledger.chain import read
+    from ml_assets.records.ledger.replay import what_if
+    from ml_assets.store.pipeline_context import open_pipeline
 
     place = open_pipeline(arguments.pipeline, read_settings())
     entries = read(place.store, place.name)

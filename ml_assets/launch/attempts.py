@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 from ml_assets.errors import MlAssetsError, TrainingFailed, TrainingInterrupted
-from ml_assets.launch.countersign import countersign
 from ml_assets.launch.events import (
     SessionReader,
     append_warning,
@@ -24,6 +23,7 @@ from ml_assets.launch.folder import SessionFolder
 from ml_assets.launch.launcher import OnEvent, ShouldStop
 from ml_assets.launch.outage import persist
 from ml_assets.launch.recovery import Budgets, Decision, Ended, next_attempt
+from ml_assets.launch.result_signature import countersign
 from ml_assets.launch.usage import end_of, held_here, keep_usage, usage_of
 from ml_assets.spec.cluster import ClusterSpec
 from ml_assets.spec.events import Checkpoint, Event, Lost
@@ -37,7 +37,7 @@ from ml_assets.spec.program import (
     TrainResult,
     World,
 )
-from ml_assets.storage.signing import Keys
+from ml_assets.store.signing import Keys
 
 POLL_SECONDS = 0.1
 T = TypeVar("T")

@@ -13,8 +13,8 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from ml_assets.errors import StorageError
-from ml_assets.launch.countersign import countersigned
 from ml_assets.launch.events import EVENTS_FILE, attempt_numbers
+from ml_assets.launch.result_signature import countersigned
 from ml_assets.spec.base import Frozen
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.program import (
@@ -27,10 +27,10 @@ from ml_assets.spec.program import (
     ScoreResult,
     TrainResult,
 )
-from ml_assets.storage.checkpoint_places import open_checkpoints
-from ml_assets.storage.checkpoints import CheckpointStore, last_claim, whole_checkpoints
-from ml_assets.storage.objects import file_digest, verify, write_whole
-from ml_assets.storage.signing import Keys
+from ml_assets.store.checkpoint_places import open_checkpoints
+from ml_assets.store.checkpoints import CheckpointStore, last_claim, whole_checkpoints
+from ml_assets.store.objects import file_digest, verify, write_whole
+from ml_assets.store.signing import Keys
 
 SESSION = "{session}"
 ReadT = TypeVar("ReadT", bound=Frozen)

@@ -43,8 +43,8 @@ from ml_assets.spec.program import (
     training_world,
 )
 from ml_assets.spec.training import LightGbm
-from ml_assets.storage.objects import LocalObjects
-from ml_assets.storage.signing import Keys
+from ml_assets.store.objects import LocalObjects
+from ml_assets.store.signing import Keys
 
 RequestT = TypeVar("RequestT", bound=Request)
 

@@ -17,7 +17,7 @@ from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.events import Checkpoint, Event, Finished, FirstRows, Metrics, Progress
 from ml_assets.spec.program import EXIT_PEER_SILENT, Request, TrainRequest, TrainResult
 from ml_assets.spec.usage import AttemptEnd, AttemptUsage, Held, Mark
-from ml_assets.storage.objects import write_whole
+from ml_assets.store.objects import write_whole
 
 USAGE_FILE = "usage.json"
 MOST_MARKS = 200

@@ -8,11 +8,11 @@ from pydantic import PrivateAttr
 
 from ml_assets.launch.kubernetes.launcher import KubernetesLauncher
 from ml_assets.launch.launcher import Launcher
-from ml_assets.launch.local import LocalLauncher
+from ml_assets.launch.local.launcher import LocalLauncher
 from ml_assets.settings import read_cluster, read_settings
-from ml_assets.storage.object_places import open_objects
-from ml_assets.storage.s3_objects import S3Objects
-from ml_assets.storage.trust import given_keys
+from ml_assets.store.embedded.trust import given_keys
+from ml_assets.store.object_places import open_objects
+from ml_assets.store.s3.objects import S3Objects
 
 PID_TAG = "ml_assets/pid"
 """The process of a run that the command line executes."""

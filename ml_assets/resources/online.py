@@ -5,8 +5,8 @@ import dagster as dg
 from ml_assets.errors import SettingsError
 from ml_assets.resources.executor import launches_jobs
 from ml_assets.settings import read_settings
-from ml_assets.storage.online.open import SERVERS, open_online
-from ml_assets.storage.online.store import OnlineStore
+from ml_assets.store.online.open import SERVERS, open_online
+from ml_assets.store.online.store import OnlineStore
 
 
 class OnlineResource(dg.ConfigurableResource):

@@ -9,7 +9,7 @@ from typing import Any
 import dagster as dg
 
 from ml_assets.errors import SettingsError
-from ml_assets.registry.tracking.mlflow_server import Server, configure
+from ml_assets.records.tracking.mlflow_server import Server, configure
 from ml_assets.settings import read_settings
 
 INSTALL = 'python -m pip install "ml_assets[mlflow]"'

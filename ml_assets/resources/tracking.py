@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from ml_assets.registry.tracking.mlflow import Tracking
+from ml_assets.records.tracking.mlflow import Tracking
 from ml_assets.settings import read_settings
 
 

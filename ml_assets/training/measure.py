@@ -7,7 +7,7 @@ import torch
 
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.program import MeasureRequest, MeasureResult
-from ml_assets.storage.objects import write_whole
+from ml_assets.store.objects import write_whole
 from ml_assets.training.assembly import assemble, first_values
 from ml_assets.training.distributed.ranks import join, leave, total
 from ml_assets.training.events import EventWriter

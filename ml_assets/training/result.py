@@ -5,7 +5,7 @@ from typing import Literal
 
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.program import Ref, TrainRequest, TrainResult
-from ml_assets.storage.objects import write_whole
+from ml_assets.store.objects import write_whole
 from ml_assets.training.checkpoints.files import TrainerState
 from ml_assets.training.diagnosis import advise
 from ml_assets.training.events import EventWriter

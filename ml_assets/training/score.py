@@ -12,7 +12,7 @@ import numpy as np
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.program import File, ModelManifest, ScoreRequest, ScoreResult
 from ml_assets.spec.training import LightGbm
-from ml_assets.storage.objects import file_digest, write_whole
+from ml_assets.store.objects import file_digest, write_whole
 from ml_assets.training.calibration import calibrated
 from ml_assets.training.events import EventWriter
 from ml_assets.training.model_folder import open_model

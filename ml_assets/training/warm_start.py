@@ -15,8 +15,8 @@ from safetensors.torch import load_file
 from ml_assets.errors import StorageError
 from ml_assets.spec.program import ModelManifest, Preprocessing, Ref, ShardSchema
 from ml_assets.spec.training import LightGbm
-from ml_assets.storage.objects import file_digest
-from ml_assets.storage.safetensors_file import check_safetensors
+from ml_assets.store.objects import file_digest
+from ml_assets.store.safetensors_file import check_safetensors
 from ml_assets.training.model_folder import open_model
 from ml_assets.training.models import Network
 from ml_assets.training.stop import BadData, BadRequest

@@ -12,24 +12,24 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from ml_assets.assets.drift_baseline import read_baseline
-from ml_assets.assets.drift_report import CHECKS
+from ml_assets.actions.verify import verify_folder
+from ml_assets.assets.drift_report.asset import CHECKS
+from ml_assets.assets.drift_report.findings import DriftReport
+from ml_assets.assets.drift_report.last_report import last_report
+from ml_assets.assets.evaluation_report.drift_baseline import BASELINE_FILE, Baseline
+from ml_assets.assets.evaluation_report.drift_baseline_rows import read_baseline
 from ml_assets.automation.drift import drift_tick
 from ml_assets.automation.jobs import pipeline_jobs
 from ml_assets.cli.main import main
 from ml_assets.errors import StorageError
-from ml_assets.monitoring.baseline import BASELINE_FILE, Baseline
-from ml_assets.monitoring.findings import DriftReport
-from ml_assets.operations.drift import last_report
-from ml_assets.operations.verify import verify_folder
-from ml_assets.registry.ledger.chain import read
-from ml_assets.registry.ledger.origin import find_origin
-from ml_assets.registry.ledger.stages import champion
-from ml_assets.registry.release.loading import provenance_in_force
+from ml_assets.records.ledger.chain import read
+from ml_assets.records.ledger.origin import find_origin
+from ml_assets.records.ledger.stages import champion
+from ml_assets.records.loading import provenance_in_force
 from ml_assets.settings import read_settings
 from ml_assets.spec.canonical import digest_of
-from ml_assets.storage.layout import Address
-from ml_assets.storage.stores import open_snapshots
+from ml_assets.store.layout import Address
+from ml_assets.store.stores import open_snapshots
 from ml_assets_tests.automation.conftest import World
 from ml_assets_tests.worlds import deliveries
 

@@ -6,11 +6,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 
-from ml_assets.assets.publish import Draft, Work
 from ml_assets.automation.freshness import freshness_tick, source_freshness
+from ml_assets.graph.publish import Draft, Work
 from ml_assets.settings import read_settings
-from ml_assets.storage.layout import Address
-from ml_assets.storage.stores import open_snapshots
+from ml_assets.store.layout import Address
+from ml_assets.store.stores import open_snapshots
 from ml_assets_tests.automation.conftest import World
 
 Plant = Callable[[int, str], World]

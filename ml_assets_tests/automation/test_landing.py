@@ -9,16 +9,16 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from ml_assets.automation.looks import COULD_NOT
+from ml_assets.assets.raw_snapshot.resource import Sources
 from ml_assets.automation.sensors import Watch, landing
+from ml_assets.automation.tick_failures import COULD_NOT
 from ml_assets.errors import WindowError
-from ml_assets.resources.sources import Sources
-from ml_assets.runs.reliability import reliability
+from ml_assets.extras.reliability import reliability
 from ml_assets.settings import read_settings
-from ml_assets.storage.layout import Address
-from ml_assets.storage.online.open import open_online
-from ml_assets.storage.online.store import Served
-from ml_assets.storage.stores import open_snapshots
+from ml_assets.store.layout import Address
+from ml_assets.store.online.open import open_online
+from ml_assets.store.online.store import Served
+from ml_assets.store.stores import open_snapshots
 from ml_assets_tests.automation.conftest import World
 from ml_assets_tests.worlds import deliveries
 
@@ -186,7 +186,9 @@ def test_the_model_follows_once_its_data_is_published_and_a_refusal_stands(plant
 def test_a_file_that_is_still_being_written_holds_up_its_partition_only(
     plant: Plant, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("ml_assets.sources.whole.QUIET", timedelta(days=1))  # of a slow machine
+    monkeypatch.setattr(
+        "ml_assets.assets.raw_snapshot.readers.whole.QUIET", timedelta(days=1)
+    )  # of a slow machine
     world = plant(2, LANDING)
     world.settle()
     deliveries.land(world.sources, 4)
@@ -242,7 +244,7 @@ def test_a_late_record_is_a_new_version_and_the_old_one_stays_readable(plant: Pl
 def test_a_table_of_many_partitions_is_taken_in_turn_by_turn_and_the_model_waits_for_all(
     plant: Plant, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("ml_assets.sources.turns.SECONDS", 0.0)
+    monkeypatch.setattr("ml_assets.assets.raw_snapshot.readers.round_robin.SECONDS", 0.0)
     world = plant(5, "{landing: {retrain: true}}")
     deliveries.move_orders_to_sql(world.folder, world.sources)
     spec = world.folder / "defs.yaml"

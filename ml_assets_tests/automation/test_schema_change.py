@@ -5,13 +5,13 @@ from collections.abc import Callable
 import polars as pl
 import pytest
 
-from ml_assets.assets.inputs import scan_together
+from ml_assets.actions.read_table import read_table
 from ml_assets.cli.main import main
 from ml_assets.errors import SchemaChanged
-from ml_assets.operations.tables import read_table
+from ml_assets.graph.inputs import scan_together
 from ml_assets.settings import read_settings
-from ml_assets.storage.layout import Address
-from ml_assets.storage.stores import open_snapshots
+from ml_assets.store.layout import Address
+from ml_assets.store.stores import open_snapshots
 from ml_assets_tests.automation.conftest import World
 from ml_assets_tests.worlds import deliveries
 

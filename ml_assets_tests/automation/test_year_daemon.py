@@ -10,7 +10,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from ml_assets.runs.outside_world import FIRST_WEEK, land, lay_out
+from ml_assets.extras.demo.outside_world import FIRST_WEEK, land, lay_out
 from ml_assets_tests.worlds import flight_year
 from ml_assets_tests.worlds.ui import ask, serving
 from ml_assets_tests.worlds.world import World

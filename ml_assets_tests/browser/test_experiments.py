@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ml_assets.operations.report_server import serving_reports
-from ml_assets.pictures.experiments import render
+from ml_assets.actions.report_server import serving_reports
+from ml_assets.reports.experiments import render
 from ml_assets.spec.records import Interval
 from ml_assets_tests.browser.test_ui import BROWSER, pytestmark
-from ml_assets_tests.pictures.test_experiments import EVIL, FAILED, ROW
+from ml_assets_tests.reports.test_experiments import EVIL, FAILED, ROW
 from ml_assets_tests.worlds.world import free_ports
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from ml_assets.errors import TrainingFailed, TrainingInterrupted
-from ml_assets.launch.local import LocalLauncher
+from ml_assets.launch.local.launcher import LocalLauncher
 from ml_assets.spec.events import Event
 from ml_assets.spec.program import Ref, TrainRequest, TrainResult
 from ml_assets_tests.launch.real import ranks, torchruns, train_job, write_set

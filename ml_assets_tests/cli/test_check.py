@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ml_assets.launch.kubernetes.rights import NEEDED
-from ml_assets_tests.launch.kubernetes.server import ApiServer
+from ml_assets_tests.servers.kubernetes import ApiServer
 from ml_assets_tests.worlds import irises
 from ml_assets_tests.worlds.world import World
 

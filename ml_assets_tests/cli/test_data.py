@@ -12,11 +12,11 @@ import pytest
 from ml_assets.cli.main import main
 from ml_assets.spec.canonical import canonical_json, digest_of
 from ml_assets.spec.records import StageRecord
-from ml_assets.storage.layout import Address
-from ml_assets.storage.snapshots import Published, SnapshotStore
-from ml_assets.storage.stores import open_snapshots
-from ml_assets.storage.tables import write_table
-from ml_assets_tests.storage.lakefs_server import LakeFSServer, lakefs_server
+from ml_assets.store.layout import Address
+from ml_assets.store.snapshots import Published, SnapshotStore
+from ml_assets.store.stores import open_snapshots
+from ml_assets.store.table_files import write_table
+from ml_assets_tests.servers.lakefs import LakeFSServer, lakefs_server
 from ml_assets_tests.worlds.lakefs import new_repository
 
 # to come: a lakeFS server dates the making of a repository by its own clock

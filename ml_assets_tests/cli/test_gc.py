@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from ml_assets.operations.retention import KINDS
-from ml_assets.runs import home
+from ml_assets.actions import home
+from ml_assets.automation.housekeeping.retention import KINDS
 from ml_assets.settings import Settings, read_settings
-from ml_assets.storage.stores import open_snapshots
+from ml_assets.store.stores import open_snapshots
 from ml_assets_tests.worlds import irises
 from ml_assets_tests.worlds.world import World
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import pytest
 
 from ml_assets.errors import StoreRefuses
-from ml_assets.storage.s3 import S3Place
-from ml_assets_tests.storage.s3_rights import PODS, rights_of_pods
-from ml_assets_tests.storage.s3_server import BUCKET, S3Server, s3_server
+from ml_assets.store.s3.client import S3Place
+from ml_assets_tests.servers.s3 import BUCKET, S3Server, s3_server
+from ml_assets_tests.store.s3_rights import PODS, rights_of_pods
 
 STORE = f"s3://{BUCKET}/state"
 

@@ -12,9 +12,9 @@ import pytest
 import yaml
 from dagster._config import process_config, resolve_to_config_type
 
-from ml_assets.operations.run_logs import delete
-from ml_assets_tests.sources.postgres import postgres
-from ml_assets_tests.storage.s3_server import BUCKET, S3Server, s3_server
+from ml_assets.automation.housekeeping.run_logs import delete
+from ml_assets_tests.servers.postgres import postgres
+from ml_assets_tests.servers.s3 import BUCKET, S3Server, s3_server
 
 DAGSTER = Path(__file__).parents[2] / "deploy" / "dagster"
 CONFIGURATION = yaml.safe_load((DAGSTER / "dagster.yaml").read_text())

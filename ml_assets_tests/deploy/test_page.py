@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ml_assets.storage.signing import Keys
+from ml_assets.store.signing import Keys
 from ml_assets_tests.deploy import rules
-from ml_assets_tests.launch.kubernetes.conftest import TestCluster, cluster
-from ml_assets_tests.launch.kubernetes.server import ApiServer
-from ml_assets_tests.launch.kubernetes.server.resources import SECRETS, of_kind
+from ml_assets_tests.servers.kubernetes import ApiServer
+from ml_assets_tests.servers.kubernetes.cluster import TestCluster, cluster
+from ml_assets_tests.servers.kubernetes.resources import SECRETS, of_kind
 
 __all__ = ["cluster"]  # the fixture
 

@@ -18,8 +18,8 @@ from ml_assets.errors import MlAssetsError
 from ml_assets.launch.kubernetes.api import KubernetesApi
 from ml_assets.launch.kubernetes.rights import NEEDED
 from ml_assets_tests.deploy import rules
-from ml_assets_tests.launch.kubernetes.server import ApiServer
-from ml_assets_tests.launch.kubernetes.server.resources import JOBS
+from ml_assets_tests.servers.kubernetes import ApiServer
+from ml_assets_tests.servers.kubernetes.resources import JOBS
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 ROLES = {

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ml_assets.launch.local import LocalLauncher
+from ml_assets.launch.local.launcher import LocalLauncher
 from ml_assets_tests.launch.real import train_job, write_set
 
 _LAUNCHING = Path(__file__).parent / "fakes" / "launching.py"

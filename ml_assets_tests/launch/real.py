@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from ml_assets.dataset.shards import write_shards
+from ml_assets.assets.training_set.shards import write_shards
 from ml_assets.launch.launcher import TrainJob
-from ml_assets.launch.tether import descendants
+from ml_assets.launch.local.supervisor import descendants
 from ml_assets.spec.pipeline import FeaturesSpec, LabelSpec
 from ml_assets.spec.training import Mlp, TrainingSpec
 

@@ -10,11 +10,11 @@ import threading
 import pytest
 
 from ml_assets.errors import TrainingFailed, TrainingInterrupted
-from ml_assets.launch.countersign import countersign
 from ml_assets.launch.launcher import ScoreJob
+from ml_assets.launch.result_signature import countersign
 from ml_assets.launch.session import score_session
 from ml_assets.spec.program import Ref
-from ml_assets.storage.signing import Keys
+from ml_assets.store.signing import Keys
 
 
 def test_a_new_session_is_run_and_all_its_events_are_passed_on_once(stage):

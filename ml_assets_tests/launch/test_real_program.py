@@ -7,7 +7,7 @@ import pytest
 from ml_assets.errors import DoesNotFit, TrainingFailed
 from ml_assets.launch import session
 from ml_assets.launch.launcher import ScoreJob
-from ml_assets.launch.local import LocalLauncher
+from ml_assets.launch.local.launcher import LocalLauncher
 from ml_assets.spec.identity import Program, program_here
 from ml_assets.spec.program import EXIT_BAD_REQUEST
 from ml_assets.spec.training import Mlp

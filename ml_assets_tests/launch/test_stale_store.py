@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ml_assets.launch.process import environment
+from ml_assets.launch.local.process import environment
 
 LATE_RANK = Path(__file__).parent / "fakes" / "late_rank.py"
 SHARED = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from ml_assets.launch import tether
-from ml_assets.launch.process import ChildProcess, environment
+from ml_assets.launch.local import supervisor as tether
+from ml_assets.launch.local.process import ChildProcess, environment
 
 
 @pytest.mark.parametrize(

@@ -7,15 +7,15 @@ import polars as pl
 import pytest
 
 import ml_assets.pipelines
+from ml_assets.assets.feature_set.function import check_features, load_function
+from ml_assets.assets.raw_snapshot.readers.read import read_source
 from ml_assets.component import build_pipeline
-from ml_assets.features.function import check_features, load_function
-from ml_assets.runs.outside_world import lay_out
+from ml_assets.extras.demo.outside_world import lay_out
 from ml_assets.settings import read_settings
-from ml_assets.sources.read import read_source
 from ml_assets.spec.load import load_spec
 from ml_assets.spec.partitions import windows
 from ml_assets.spec.window import Window
-from ml_assets.storage.layout import Address
+from ml_assets.store.layout import Address
 
 FOLDER = Path(ml_assets.pipelines.__path__[0]) / "flight_delays"
 WEEKS = 6

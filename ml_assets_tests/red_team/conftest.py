@@ -16,14 +16,14 @@ import dagster as dg
 import pytest
 
 from ml_assets.definitions import build
-from ml_assets.operations.workplace import Workplace, open_pipeline
-from ml_assets.registry.ledger.chain import read
-from ml_assets.registry.ledger.stages import champion
+from ml_assets.records.ledger.chain import read
+from ml_assets.records.ledger.stages import champion
 from ml_assets.spec.records import LedgerEntry
-from ml_assets.storage.embedded import EmbeddedStore
-from ml_assets.storage.layout import Address, read_record
-from ml_assets.storage.objects import LocalObjects
-from ml_assets.storage.stores import open_snapshots
+from ml_assets.store.embedded.store import EmbeddedStore
+from ml_assets.store.layout import Address, read_record
+from ml_assets.store.objects import LocalObjects
+from ml_assets.store.pipeline_context import Workplace, open_pipeline
+from ml_assets.store.stores import open_snapshots
 from ml_assets_tests.worlds import irises
 from ml_assets_tests.worlds.world import World
 

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ml_assets.spec.canonical import canonical_json
-from ml_assets.storage.blobs import Blobs
-from ml_assets.storage.embedded import EmbeddedStore
-from ml_assets.storage.signing import Keys
+from ml_assets.store.embedded.blobs import Blobs
+from ml_assets.store.embedded.store import EmbeddedStore
+from ml_assets.store.signing import Keys
 
 THEIRS = Keys.of(base64.b64encode(b"the key of somebody else, really").decode())
 

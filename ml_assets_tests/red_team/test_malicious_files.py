@@ -15,16 +15,16 @@ import numpy as np
 import pytest
 import torch
 
-from ml_assets.assets.initial_weights import initial_weights
+from ml_assets.actions.verify import verify_folder
+from ml_assets.assets.trained_model.initial_weights import initial_weights
 from ml_assets.errors import MlAssetsError, SpecError, StorageError, TrainingFailed
 from ml_assets.launch.launcher import ScoreJob
-from ml_assets.launch.local import LocalLauncher
-from ml_assets.operations.verify import verify_folder
-from ml_assets.registry.release.loading import load_release
+from ml_assets.launch.local.launcher import LocalLauncher
+from ml_assets.records.loading import load_release
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.load import load_spec
 from ml_assets.spec.program import Ref
-from ml_assets.storage.objects import bytes_digest
+from ml_assets.store.objects import bytes_digest
 from ml_assets_tests.red_team.conftest import NAME, SPEC, Scene
 
 
@@ -101,7 +101,7 @@ def test_init_from_a_file_that_only_has_the_name(released: Scene, bomb: bytes) -
     file.write_bytes(bomb)
     said = SPEC.replace("epochs: 30", "epochs: 30\n    init_from: w.safetensors")
     (released.world.pipelines / NAME / "defs.yaml").write_text(said)
-    from ml_assets.assets.graph import PipelineGraph
+    from ml_assets.graph.pipeline_graph import PipelineGraph
 
     graph = PipelineGraph(load_spec(file.parent), file.parent)
     store = released.store
@@ -146,7 +146,7 @@ def test_the_training_program_scoring_a_model_that_somebody_offers(
 
 @pytest.fixture
 def exported(released: Scene, tmp_path: Path) -> Path:
-    from ml_assets.operations.export import export_release
+    from ml_assets.actions.export import export_release
 
     return export_release(released.place, tmp_path / "export").folder
 
@@ -211,8 +211,8 @@ def test_an_older_certificate_beside_another_models_files(released: Scene, expor
 def test_what_a_person_answers_for_is_exported_with_that_word(
     refused: Scene, tmp_path: Path
 ) -> None:
-    from ml_assets.operations.export import export_release
-    from ml_assets.registry.release.override import override
+    from ml_assets.actions.export import export_release
+    from ml_assets.assets.released_model.override import override
 
     override(refused.store, NAME, None, "Ada", "a fair <risk>")
     assert refused.materialize("released_model") == ""
@@ -242,7 +242,7 @@ def test_a_link_or_a_folder_in_an_exported_folder(exported: Path, tmp_path: Path
 def test_export_is_whole_or_absent_and_takes_nobodys_place(
     released: Scene, exported: Path, tmp_path: Path
 ) -> None:
-    from ml_assets.operations.export import export_release
+    from ml_assets.actions.export import export_release
 
     assert export_release(released.place, exported).new is False
     (exported / "MODEL_CARD.md").write_text("mine")

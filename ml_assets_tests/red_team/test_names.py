@@ -8,16 +8,16 @@ import dagster as dg
 import pytest
 from pydantic import ValidationError
 
-from ml_assets.assets.trained_model import data_ref
+from ml_assets.actions.logs import RunLog
+from ml_assets.actions.read_table import read_table
+from ml_assets.assets.trained_model.asset import data_ref
 from ml_assets.errors import MlAssetsError, SourceError, SpecError, StorageError
-from ml_assets.operations.tables import read_table
-from ml_assets.registry.tracking.owed import Debt
-from ml_assets.runs.logs import RunLog
+from ml_assets.records.tracking.outbox import Debt
 from ml_assets.spec.load import load_spec
 from ml_assets.spec.sources import inside as inside_spec
-from ml_assets.storage.blobs import Blobs
-from ml_assets.storage.layout import Address, read_record
-from ml_assets.storage.objects import inside
+from ml_assets.store.embedded.blobs import Blobs
+from ml_assets.store.layout import Address, read_record
+from ml_assets.store.objects import inside
 from ml_assets_tests.red_team.conftest import NAME, NASTY, SPEC, Scene
 
 CLIMBING = ["../x", "a/../../x", "/etc/passwd", "..%2fx", "%252e%252e%252fx", "a\0b", "..\\x", ""]
@@ -131,7 +131,7 @@ def test_a_symbolic_link_in_the_place_of_a_training_set_or_a_model(
 def test_a_source_that_is_a_symbolic_link_out_of_the_sources(
     released: Scene, tmp_path: Path
 ) -> None:
-    from ml_assets.sources.files import file_receipt
+    from ml_assets.assets.raw_snapshot.readers.files import file_receipt
     from ml_assets.spec.sources import FilesSource
 
     source = load_spec(released.world.pipelines / NAME).sources["flowers"]

@@ -19,17 +19,17 @@ from dagster._daemon.run_coordinator.queued_run_coordinator_daemon import (
 )
 from dagster_graphql.test.utils import execute_dagster_graphql
 
+from ml_assets.actions import home
+from ml_assets.actions.verify import verify_pipelines
+from ml_assets.assets.released_model.released import find_release
 from ml_assets.errors import MlAssetsError, SettingsError, UntrustedState
-from ml_assets.operations.released import find_release
-from ml_assets.operations.verify import verify_pipelines
-from ml_assets.registry.ledger.certificate import certificate_path
-from ml_assets.registry.ledger.chain import path_of
-from ml_assets.registry.release.loading import load_model
-from ml_assets.runs import home
+from ml_assets.records.ledger.certificate import certificate_path
+from ml_assets.records.ledger.chain import path_of
+from ml_assets.records.loading import load_model
 from ml_assets.settings import read_settings
 from ml_assets.spec.canonical import canonical_json
-from ml_assets.storage.blobs import Blobs
-from ml_assets.storage.layout import Address
+from ml_assets.store.embedded.blobs import Blobs
+from ml_assets.store.layout import Address
 from ml_assets_tests.red_team.conftest import NAME, Scene
 from ml_assets_tests.red_team.forging import (
     as_if_passed,

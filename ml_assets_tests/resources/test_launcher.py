@@ -14,10 +14,10 @@ import pytest
 
 from ml_assets.launch.kubernetes.names import PIPELINE_LABEL, selector_of
 from ml_assets.resources.launcher import PID_TAG
-from ml_assets_tests.launch.kubernetes.conftest import TestCluster
-from ml_assets_tests.launch.kubernetes.server import ApiServer
 from ml_assets_tests.launch.kubernetes.stage import IMAGE, URI, Stage
-from ml_assets_tests.storage.s3_server import s3_server
+from ml_assets_tests.servers.kubernetes import ApiServer
+from ml_assets_tests.servers.kubernetes.cluster import TestCluster
+from ml_assets_tests.servers.s3 import s3_server
 
 
 @pytest.fixture

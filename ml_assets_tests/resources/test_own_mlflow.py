@@ -8,7 +8,7 @@ import dagster as dg
 import pytest
 
 from ml_assets.definitions import build
-from ml_assets.registry.tracking.mlflow_server import Server
+from ml_assets.records.tracking.mlflow_server import Server
 from ml_assets.settings import read_settings
 from ml_assets_tests.worlds import irises
 from ml_assets_tests.worlds.mlflow_process import MlflowProcess

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from ml_assets.assets.graph import PipelineGraph
+from ml_assets.graph.pipeline_graph import PipelineGraph
 from ml_assets.settings import DEMO_PIPELINES
 from ml_assets.settings.kubernetes_syntax import (
     bytes_of,

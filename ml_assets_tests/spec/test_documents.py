@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from ml_assets.assets.validated_table.contract.suite import load_contract
 from ml_assets.errors import ContractError
 from ml_assets.spec.documents import DocumentError, RepeatedKey, read_json, read_yaml
 from ml_assets.spec.load import check_spec
-from ml_assets.validation.contract import load_contract
 from ml_assets_tests.worlds import irises
 
 BOMB = "\n".join(

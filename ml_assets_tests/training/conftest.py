@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 from pydantic import TypeAdapter
 
-from ml_assets.dataset.shards import write_shards
+from ml_assets.assets.training_set.shards import write_shards
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.events import Event, Metrics
 from ml_assets.spec.pipeline import FeaturesSpec, LabelSpec

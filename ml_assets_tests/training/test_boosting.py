@@ -12,13 +12,13 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ml_assets.dataset.shards import write_shards
+from ml_assets.assets.training_set.shards import write_shards
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.events import Checkpoint, Failed
 from ml_assets.spec.pipeline import LabelSpec
 from ml_assets.spec.program import Ref, ScoreOutput, ScoreRequest, ScoreResult, Split, World
 from ml_assets.spec.training import LightGbm, TrainingSpec
-from ml_assets.storage.objects import file_digest
+from ml_assets.store.objects import file_digest
 from ml_assets.training.boosting.parameters import draws
 from ml_assets_tests.training.conftest import FEATURES, LABEL, Attempt, Sessions, frame
 

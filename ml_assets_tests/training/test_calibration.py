@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 import torch
 
-from ml_assets.dataset.shards import write_shards
+from ml_assets.assets.training_set.shards import write_shards
 from ml_assets.spec.program import Calibration, ModelManifest, Ref, ScoreOutput, ScoreRequest, World
 from ml_assets.spec.training import Task, TrainingSpec
 from ml_assets.training.calibration import Calibrator, calibrated, expected, fit

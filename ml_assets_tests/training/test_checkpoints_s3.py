@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from ml_assets.launch.launcher import TrainJob
-from ml_assets.launch.local import LocalLauncher
+from ml_assets.launch.local.launcher import LocalLauncher
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.events import Checkpoint, Event, Progress
 from ml_assets.spec.program import Ref, World
-from ml_assets.storage.checkpoint_places import open_checkpoints
-from ml_assets.storage.checkpoints import checkpoint_name, whole_checkpoints
-from ml_assets_tests.storage.s3_server import BUCKET, SECRET, S3Server, s3_server
+from ml_assets.store.checkpoint_places import open_checkpoints
+from ml_assets.store.checkpoints import checkpoint_name, whole_checkpoints
+from ml_assets_tests.servers.s3 import BUCKET, SECRET, S3Server, s3_server
 from ml_assets_tests.training.conftest import MODEL, SPEC, Attempt, Sessions
 from ml_assets_tests.training.test_checkpoints import warnings
 from ml_assets_tests.training.test_exactness import wait_for_step

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from ml_assets.dataset.shards import write_shards
+from ml_assets.assets.training_set.shards import write_shards
 from ml_assets.spec.events import Failed
 from ml_assets.spec.program import Ref, TrainResult
 from ml_assets.spec.training import Mlp, ModelSpec, TabM, TrainingSpec

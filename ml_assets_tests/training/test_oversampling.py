@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ml_assets.dataset.shards import write_shards
+from ml_assets.assets.training_set.shards import write_shards
 from ml_assets.spec.pipeline import LabelSpec
 from ml_assets.spec.program import Ref
 from ml_assets.training.rows.arrays import SplitArrays, open_set

@@ -12,8 +12,8 @@ import polars as pl
 import pytest
 import torch
 
-from ml_assets.dataset.encoding import decode_rows
-from ml_assets.dataset.shards import load_schema, write_shards
+from ml_assets.assets.training_set.encoding import decode_rows
+from ml_assets.assets.training_set.shards import load_schema, write_shards
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.events import Failed, FirstRows, FixedBatch
 from ml_assets.spec.program import Preprocessing, Ref, ScoreOutput, ScoreRequest, ScoreResult, World

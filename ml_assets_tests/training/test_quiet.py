@@ -12,8 +12,8 @@ from typing import TypeVar
 import pytest
 import torch
 
-from ml_assets.launch.standstill import Standstill
-from ml_assets.launch.tether import descendants
+from ml_assets.launch.local.supervisor import descendants
+from ml_assets.launch.stall_detection import Standstill
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.events import Failed
 from ml_assets.spec.heartbeat import Heartbeat, heartbeat_file

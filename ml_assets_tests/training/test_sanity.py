@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 import torch
 
-from ml_assets.dataset.shards import write_shards
+from ml_assets.assets.training_set.shards import write_shards
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.pipeline import LabelSpec
 from ml_assets.spec.program import Ref, SanityOutput, SanityRequest, SanityResult, World

@@ -19,13 +19,13 @@ from ml_assets.spec.program import (
     ScoreResult,
     World,
 )
-from ml_assets.storage.objects import bytes_digest
-from ml_assets.storage.s3 import S3Place, client
+from ml_assets.store.objects import bytes_digest
+from ml_assets.store.s3.client import S3Place, client
 from ml_assets.training.staging.delivery import deliver
 from ml_assets.training.staging.outbox import Outbox, pause
 from ml_assets.training.staging.persistence import Deadline, persist
 from ml_assets.training.stop import Superseded
-from ml_assets_tests.storage.s3_server import BUCKET, S3Server, s3_server
+from ml_assets_tests.servers.s3 import BUCKET, S3Server, s3_server
 
 URI = f"s3://{BUCKET}/p/sessions/demo-score-1/attempts/1"
 

@@ -22,7 +22,7 @@ from ml_assets.spec.program import (
     ShardSchema,
 )
 from ml_assets.spec.training import LightGbm, Mlp, ModelSpec, TabM
-from ml_assets.storage.objects import describe, file_digest
+from ml_assets.store.objects import describe, file_digest
 from ml_assets.training.models import Network, build
 from ml_assets.training.stop import BadData, BadRequest
 from ml_assets.training.warm_start import warm_start

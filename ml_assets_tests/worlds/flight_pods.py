@@ -22,6 +22,8 @@ import dagster as dg
 import yaml
 
 import ml_assets.pipelines
+from ml_assets.extras.demo.faults.ground import WEEKS, shorten
+from ml_assets.extras.demo.outside_world import lay_out
 from ml_assets.launch.events import session_events
 from ml_assets.launch.kubernetes.names import (
     ATTEMPT_LABEL,
@@ -30,17 +32,15 @@ from ml_assets.launch.kubernetes.names import (
     VERB_LABEL,
     selector_of,
 )
-from ml_assets.operations.workplace import open_pipeline
-from ml_assets.registry.records.run_record import RunRecord
-from ml_assets.runs.outside_world import lay_out
-from ml_assets.runs.plants.ground import WEEKS, shorten
+from ml_assets.records.run_record import RunRecord
 from ml_assets.spec.events import Warning
 from ml_assets.spec.program import ModelManifest
-from ml_assets.storage.layout import Address
-from ml_assets.storage.snapshots import MAIN
-from ml_assets_tests.launch.kubernetes.server import ApiServer
-from ml_assets_tests.launch.kubernetes.server.resources import JOBS, PODS, SERVICES
-from ml_assets_tests.storage.s3_server import BUCKET, S3Server
+from ml_assets.store.layout import Address
+from ml_assets.store.pipeline_context import open_pipeline
+from ml_assets.store.snapshots import MAIN
+from ml_assets_tests.servers.kubernetes import ApiServer
+from ml_assets_tests.servers.kubernetes.resources import JOBS, PODS, SERVICES
+from ml_assets_tests.servers.s3 import BUCKET, S3Server
 from ml_assets_tests.worlds.world import World
 
 NAME = "flight_delays_pods"

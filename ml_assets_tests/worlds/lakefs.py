@@ -3,7 +3,7 @@
 import uuid
 from pathlib import Path
 
-from ml_assets_tests.storage.lakefs_server import LakeFSServer
+from ml_assets_tests.servers.lakefs import LakeFSServer
 
 
 def new_repository(server: LakeFSServer, home: Path) -> dict[str, str]:

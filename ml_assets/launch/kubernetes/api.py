@@ -12,6 +12,15 @@ from typing import Any
 
 from ml_assets.errors import ClusterAway, ClusterRefused, MlAssetsError
 from ml_assets.launch.kubernetes.connection import Connections, connect
+from ml_assets.launch.kubernetes.observations import (
+    Happening,
+    JobState,
+    Json,
+    PodState,
+    happening,
+    job_state,
+    pod_state,
+)
 from ml_assets.launch.kubernetes.resources import (
     LOG_SILENCE_SECONDS,
     RAW,
@@ -31,15 +40,6 @@ from ml_assets.launch.kubernetes.resources import (
 from ml_assets.launch.kubernetes.retries import BUDGET_SECONDS, Calls
 from ml_assets.launch.kubernetes.rights import require_rights
 from ml_assets.launch.kubernetes.starting import QueueWord
-from ml_assets.launch.kubernetes.states import (
-    Happening,
-    JobState,
-    Json,
-    PodState,
-    happening,
-    job_state,
-    pod_state,
-)
 
 _KUEUE = "kueue.x-k8s.io"
 _KUEUE_VERSIONS = ("v1beta2", "v1beta1")

@@ -7,7 +7,7 @@ The words are Kubernetes's own where it has some. What the training program says
 from dataclasses import dataclass
 
 from ml_assets.launch.failure import KINDS, TABLE, Next
-from ml_assets.launch.kubernetes.states import PodState
+from ml_assets.launch.kubernetes.observations import PodState
 from ml_assets.spec.events import EndKind
 from ml_assets.spec.program import EXIT_OUT_OF_MEMORY
 

@@ -11,7 +11,7 @@ from ml_assets.launch.failure import Ending, judge, stood_still
 from ml_assets.launch.kubernetes.causes import Verdict
 from ml_assets.launch.kubernetes.following import Over
 from ml_assets.launch.kubernetes.manifest import JobOrder
-from ml_assets.launch.kubernetes.states import Happening
+from ml_assets.launch.kubernetes.observations import Happening
 from ml_assets.launch.kubernetes.verdict import LastWord, Scene, verdict
 from ml_assets.settings import PriceClass
 from ml_assets.spec.endings import true_code

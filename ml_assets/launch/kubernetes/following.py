@@ -18,12 +18,12 @@ from ml_assets.launch.kubernetes.causes import Verdict
 from ml_assets.launch.kubernetes.logs import LogFollower
 from ml_assets.launch.kubernetes.manifest import HAND_OVER_SECONDS, JobOrder
 from ml_assets.launch.kubernetes.names import selector_of
+from ml_assets.launch.kubernetes.observations import JobState, PodState
 from ml_assets.launch.kubernetes.recovered import recovered
 from ml_assets.launch.kubernetes.starting import StartUp, Stuck
-from ml_assets.launch.kubernetes.states import JobState, PodState
 from ml_assets.launch.kubernetes.watch import JobWatch
 from ml_assets.launch.staging.mirror import SessionMirror
-from ml_assets.launch.standstill import Standstill
+from ml_assets.launch.stall_detection import Standstill
 from ml_assets.spec.events import Checkpoint, Failed, Metrics, Progress
 from ml_assets.spec.identity import Place
 from ml_assets.spec.program import EXIT_SAVED_AFTER_NOTICE

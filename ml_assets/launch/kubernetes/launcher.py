@@ -8,8 +8,8 @@ from ml_assets.launch.recovery import Budgets
 from ml_assets.launch.session_launcher import SessionLauncher
 from ml_assets.settings import Cluster
 from ml_assets.spec.staging import SESSIONS
-from ml_assets.storage.s3_objects import S3Objects
-from ml_assets.storage.signing import Keys
+from ml_assets.store.s3.objects import S3Objects
+from ml_assets.store.signing import Keys
 
 
 class KubernetesLauncher(SessionLauncher):

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import BinaryIO, Protocol, Self
 
 from ml_assets.errors import ClusterRefused
+from ml_assets.launch.kubernetes.observations import PodState
 from ml_assets.launch.kubernetes.retries import Lost
-from ml_assets.launch.kubernetes.states import PodState
 from ml_assets.launch.kubernetes.watch import Stream, wait_after
 
 LONGEST_WAIT = 60.0

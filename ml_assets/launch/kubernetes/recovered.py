@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from ml_assets.launch.kubernetes.states import JobState, PodState
+from ml_assets.launch.kubernetes.observations import JobState, PodState
 from ml_assets.spec.events import Event, Metrics, Progress
 
 

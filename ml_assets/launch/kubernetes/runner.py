@@ -49,7 +49,7 @@ from ml_assets.launch.kubernetes.names import (
     selector_of,
     slug_of,
 )
-from ml_assets.launch.kubernetes.states import JobState
+from ml_assets.launch.kubernetes.observations import JobState
 from ml_assets.launch.staging.mirror import AttemptTaken, SessionMirror
 from ml_assets.settings import Cluster, PriceClass
 from ml_assets.spec.cluster import ClusterSpec, over_nodes
@@ -58,10 +58,10 @@ from ml_assets.spec.footprint import Room, pod_room
 from ml_assets.spec.identity import Program
 from ml_assets.spec.program import Request, TrainRequest, World
 from ml_assets.spec.staging import REQUEST, attempt_of
-from ml_assets.storage.object_places import mark_of
-from ml_assets.storage.objects import write_whole
-from ml_assets.storage.s3 import client
-from ml_assets.storage.s3_objects import S3Objects
+from ml_assets.store.object_places import mark_of
+from ml_assets.store.objects import write_whole
+from ml_assets.store.s3.client import client
+from ml_assets.store.s3.objects import S3Objects
 
 T = TypeVar("T")
 _REQUEST: TypeAdapter[Request] = TypeAdapter(Request)

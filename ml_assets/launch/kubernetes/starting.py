@@ -8,8 +8,8 @@ from typing import Protocol
 
 from ml_assets.launch.kubernetes.causes import Verdict, of_cause, one_line
 from ml_assets.launch.kubernetes.names import QUEUE_LABEL
+from ml_assets.launch.kubernetes.observations import Happening, JobState, PodState
 from ml_assets.launch.kubernetes.quota import too_small
-from ml_assets.launch.kubernetes.states import Happening, JobState, PodState
 
 # seconds that a cause may last before it ends the attempt. What only a person can mend is told
 # quickly; a cause that comes and goes gets the time that it usually takes to go.

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable
 from typing import Protocol, Self
 
 from ml_assets.errors import ClusterAway, ClusterRefused, MlAssetsError
-from ml_assets.launch.kubernetes.board import Board
+from ml_assets.launch.kubernetes.cache import Board
+from ml_assets.launch.kubernetes.observations import Json, Seen
 from ml_assets.launch.kubernetes.resources import Page, Watched
 from ml_assets.launch.kubernetes.retries import Lost, Silent, Trouble, told_by
-from ml_assets.launch.kubernetes.states import Json, Seen
 
 WATCH_SECONDS = 600
 """Most of one watch, half of it least: then it is asked for anew, from where it ended."""

@@ -11,9 +11,9 @@ from ml_assets.spec.program import (
     TrainRequest,
 )
 from ml_assets.spec.staging import EVENTS, MODEL, PREDICTIONS, RESULT, SESSIONS, attempt_of
-from ml_assets.storage.content import MODELS
-from ml_assets.storage.s3 import S3_SCHEME
-from ml_assets.storage.s3_objects import S3Objects
+from ml_assets.store.s3.client import S3_SCHEME
+from ml_assets.store.s3.content import MODELS
+from ml_assets.store.s3.objects import S3Objects
 
 EVENTS_FILE = "events.jsonl"
 

@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from ml_assets.errors import StorageError, StoreAway
-from ml_assets.launch.countersign import signature_of
 from ml_assets.launch.events import LAUNCHER_FILE, append_warning
 from ml_assets.launch.folder import SessionFolder
+from ml_assets.launch.result_signature import signature_of
 from ml_assets.launch.staging.addresses import addressed
 from ml_assets.spec.base import Frozen
 from ml_assets.spec.canonical import canonical_json
@@ -41,11 +41,11 @@ from ml_assets.spec.staging import (
     is_events_file,
     word_of,
 )
-from ml_assets.storage.content import MODELS, fetch_folder
-from ml_assets.storage.handover import put_made, put_result
-from ml_assets.storage.objects import verify, write_whole
-from ml_assets.storage.s3 import Item, S3Place, side_by_side
-from ml_assets.storage.s3_objects import S3Objects
+from ml_assets.store.objects import verify, write_whole
+from ml_assets.store.s3.client import Item, S3Place, side_by_side
+from ml_assets.store.s3.content import MODELS, fetch_folder
+from ml_assets.store.s3.handover import put_made, put_result
+from ml_assets.store.s3.objects import S3Objects
 
 _REQUEST: TypeAdapter[Request] = TypeAdapter(Request)
 _RESULT: TypeAdapter[Result] = TypeAdapter(Result)

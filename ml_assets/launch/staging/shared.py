@@ -4,8 +4,8 @@ from pathlib import Path
 
 from ml_assets.launch.folder import SessionFolder
 from ml_assets.launch.staging.mirror import SessionMirror
-from ml_assets.storage.objects import LocalObjects
-from ml_assets.storage.s3_objects import S3Objects
+from ml_assets.store.objects import LocalObjects
+from ml_assets.store.s3.objects import S3Objects
 
 
 def session_here(objects: LocalObjects, session: str) -> Path:

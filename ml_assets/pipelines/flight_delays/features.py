@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import polars as pl
 
-from ml_assets.features.history import latest, trailing_mean
+from ml_assets.assets.feature_set.history import latest, trailing_mean
 from ml_assets.spec.window import Window
 
 HORIZON = timedelta(hours=2)

@@ -13,8 +13,8 @@ from ml_assets.errors import StorageError, StoreAway, StoreRefuses
 from ml_assets.spec.base import Frozen
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.program import CheckpointManifest, File, Ref, TrainRequest
-from ml_assets.storage.checkpoint_places import open_checkpoints
-from ml_assets.storage.checkpoints import (
+from ml_assets.store.checkpoint_places import open_checkpoints
+from ml_assets.store.checkpoints import (
     CheckpointStore,
     Found,
     attempt_of,
@@ -23,7 +23,7 @@ from ml_assets.storage.checkpoints import (
     last_claim,
     whole_checkpoints,
 )
-from ml_assets.storage.objects import bytes_digest, describe
+from ml_assets.store.objects import bytes_digest, describe
 from ml_assets.training.diagnosis import Evaluated
 from ml_assets.training.events import EventWriter
 from ml_assets.training.loss_scale import LossScale

@@ -25,7 +25,7 @@ from torch.distributed.checkpoint.state_dict_saver import save
 from torch.optim import Optimizer
 
 from ml_assets.errors import StorageError, StoreAway
-from ml_assets.storage.checkpoints import Found
+from ml_assets.store.checkpoints import Found
 from ml_assets.training.checkpoints.agreement import agreed, of_first
 from ml_assets.training.checkpoints.files import (
     Best,

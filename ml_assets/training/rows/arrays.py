@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from ml_assets.errors import StorageError
 from ml_assets.spec.program import File, Ref, Shard, ShardSchema, Split
-from ml_assets.storage.objects import file_digest, verify
+from ml_assets.store.objects import file_digest, verify
 from ml_assets.training.stop import BadData
 
 _CHUNK = 1_000_000

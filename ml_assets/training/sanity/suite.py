@@ -14,7 +14,7 @@ from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.program import SanityRequest, SanityResult
 from ml_assets.spec.sanity import SanityCheck, SanityName, sanity_checks
 from ml_assets.spec.training import LightGbm
-from ml_assets.storage.objects import write_whole
+from ml_assets.store.objects import write_whole
 from ml_assets.training.events import EventWriter
 from ml_assets.training.models import build, set_output_bias
 from ml_assets.training.rows.arrays import SplitArrays, open_set

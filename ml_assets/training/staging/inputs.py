@@ -16,9 +16,9 @@ from ml_assets.spec.program import (
     TrainRequest,
 )
 from ml_assets.spec.staging import MODEL, PREDICTIONS, RESULT
-from ml_assets.storage.content import ARRAYS, MODELS, Kind, fetch_folder
-from ml_assets.storage.objects import file_digest
-from ml_assets.storage.s3 import S3Place
+from ml_assets.store.objects import file_digest
+from ml_assets.store.s3.client import S3Place
+from ml_assets.store.s3.content import ARRAYS, MODELS, Kind, fetch_folder
 from ml_assets.training.staging.persistence import Deadline, persist
 from ml_assets.training.stop import BadData, BadRequest, NotSaved
 

@@ -17,7 +17,7 @@ from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.events import Failed
 from ml_assets.spec.heartbeat import Heartbeat
 from ml_assets.spec.staging import EVENTS, Beats, beats_name, chunk_at, chunk_name
-from ml_assets.storage.s3 import S3Place
+from ml_assets.store.s3.client import S3Place
 from ml_assets.training.staging.persistence import Deadline, persist
 from ml_assets.training.stop import Superseded
 

@@ -18,14 +18,14 @@ from ml_assets.spec.endings import codes_in, of_last_start, true_code
 from ml_assets.spec.program import EXIT_BUG, EXIT_DONE, EXIT_NOT_SAVED, VERDICTS, Request
 from ml_assets.spec.staging import UPLOAD_SECONDS
 from ml_assets.spec.torchrun import Start
-from ml_assets.storage.s3 import S3Place, client
+from ml_assets.store.s3.client import S3Place, client
 from ml_assets.training.staging.delivery import deliver, require_newest
 from ml_assets.training.staging.inputs import read_request, stage
-from ml_assets.training.staging.last_word import End, LastWord
-from ml_assets.training.staging.meeting import Meeting
 from ml_assets.training.staging.outbox import Outbox
 from ml_assets.training.staging.persistence import Deadline, persist
 from ml_assets.training.staging.program import Program
+from ml_assets.training.staging.rendezvous import Meeting
+from ml_assets.training.staging.termination_message import End, LastWord
 from ml_assets.training.stop import Stopped
 
 T = TypeVar("T")

@@ -13,7 +13,7 @@ import yaml
 
 from ml_assets.resources.executor import MOST_STEPS
 from ml_assets_tests.deploy.test_manifests import built, named
-from ml_assets_tests.launch.kubernetes.server import quantities
+from ml_assets_tests.servers.kubernetes import quantities
 
 KUEUE = Path(__file__).parents[3] / "deploy" / "kueue"
 SCHEMAS = {file.stem: json.loads(file.read_text()) for file in KUEUE.glob("schemas/*.json")}

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from ml_assets.launch.launcher import TrainJob
-from ml_assets.launch.local import LocalLauncher
+from ml_assets.launch.local.launcher import LocalLauncher
 from ml_assets.spec.program import Ref
 from ml_assets.spec.training import Mlp, TrainingSpec
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from ml_assets.launch.kubernetes.launcher import KubernetesLauncher
 from ml_assets.launch.launcher import TrainJob
 from ml_assets.settings import Cluster
-from ml_assets.storage.s3_objects import S3Objects
-from ml_assets.storage.trust import given_keys
+from ml_assets.store.embedded.trust import given_keys
+from ml_assets.store.s3.objects import S3Objects
 from ml_assets_tests.launch.kubernetes.stage import IMAGE, ONE_NODE, SECRET, URI
 from ml_assets_tests.launch.real import train_job, write_set
 

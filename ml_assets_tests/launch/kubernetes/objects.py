@@ -1,6 +1,6 @@
 """Objects in the API's own form, as a cluster answers them; each test changes what it is about."""
 
-from ml_assets.launch.kubernetes.states import happening, job_state, pod_state
+from ml_assets.launch.kubernetes.observations import happening, job_state, pod_state
 
 JOB = "flights-train-1a2b-a1"
 TIME = "2026-01-05T10:00:{second:02d}Z"

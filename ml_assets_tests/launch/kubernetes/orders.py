@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from ml_assets.operations.render import job_order
+from ml_assets.actions.render import job_order
 from ml_assets.settings import Cluster
 from ml_assets.settings.cluster import Taint
 from ml_assets.spec.pipeline import PipelineSpec

@@ -17,12 +17,12 @@ from ml_assets.launch.launcher import TrainJob
 from ml_assets.launch.session import train_session
 from ml_assets.settings import Cluster
 from ml_assets.spec.cluster import ClusterSpec
-from ml_assets.storage.s3_objects import S3Objects
-from ml_assets.storage.trust import given_keys
-from ml_assets_tests.launch.kubernetes.conftest import TestCluster
+from ml_assets.store.embedded.trust import given_keys
+from ml_assets.store.s3.objects import S3Objects
 from ml_assets_tests.launch.real import train_job, write_set
-from ml_assets_tests.storage.s3_rights import PODS, rights_of_pods, secret_of_pods
-from ml_assets_tests.storage.s3_server import BUCKET, S3Server
+from ml_assets_tests.servers.kubernetes.cluster import TestCluster
+from ml_assets_tests.servers.s3 import BUCKET, S3Server
+from ml_assets_tests.store.s3_rights import PODS, rights_of_pods, secret_of_pods
 
 URI = f"s3://{BUCKET}/state"
 IMAGE = "registry.example/training@sha256:" + "5" * 64

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ml_assets_tests.launch.kubernetes.sample_jobs import until
-from ml_assets_tests.launch.kubernetes.server.resources import NAMESPACES
+from ml_assets_tests.servers.kubernetes.resources import NAMESPACES
+from ml_assets_tests.servers.kubernetes.sample_jobs import until
 
 REPOSITORY = Path(__file__).parents[3]
 

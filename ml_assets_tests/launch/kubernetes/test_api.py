@@ -15,7 +15,7 @@ from ml_assets.launch.kubernetes.causes import Verdict
 from ml_assets.launch.kubernetes.starting import StartUp, Stuck
 from ml_assets.launch.kubernetes.verdict import Scene, verdict
 from ml_assets.launch.kubernetes.watch import JobWatch
-from ml_assets_tests.launch.kubernetes.sample_jobs import OBEDIENT, SLEEP, job, until
+from ml_assets_tests.servers.kubernetes.sample_jobs import OBEDIENT, SLEEP, job, until
 
 SELECTOR = "claim=claim"
 LABELS = {"claim": "claim"}

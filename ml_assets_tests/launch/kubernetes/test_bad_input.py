@@ -13,10 +13,10 @@ from ml_assets.launch.kubernetes.names import REQUEST_ANNOTATION, job_name, sele
 from ml_assets.launch.kubernetes.rights import NEEDED
 from ml_assets.launch.session import train_session
 from ml_assets.spec.cluster import ClusterSpec
-from ml_assets.storage.trust import given_keys
-from ml_assets_tests.launch.kubernetes.sample_jobs import job as sample_job
+from ml_assets.store.embedded.trust import given_keys
 from ml_assets_tests.launch.kubernetes.stage import URI, Stage
-from ml_assets_tests.storage.s3_server import s3_server
+from ml_assets_tests.servers.kubernetes.sample_jobs import job as sample_job
+from ml_assets_tests.servers.s3 import s3_server
 
 SMALL = ClusterSpec(nodes=2, cpu="100m", memory="2Gi", unschedulable_minutes=60)
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from ml_assets.launch.kubernetes.ending import Evidence, held_by
 from ml_assets.launch.kubernetes.following import Over
 from ml_assets.launch.kubernetes.manifest import JobOrder
-from ml_assets.launch.kubernetes.states import JobState, PodState
+from ml_assets.launch.kubernetes.observations import JobState, PodState
 from ml_assets.spec.cluster import ClusterSpec
 from ml_assets.spec.program import World
 from ml_assets.spec.staging import ExitWord

@@ -15,19 +15,19 @@ from ml_assets.launch.folder import SessionFolder
 from ml_assets.launch.kubernetes import runner, watch
 from ml_assets.launch.kubernetes.names import ATTEMPT_LABEL, selector_of
 from ml_assets.launch.launcher import SanityJob, ScoreJob
+from ml_assets.launch.local.supervisor import descendants
 from ml_assets.launch.session import train_session
 from ml_assets.launch.staging.mirror import SessionMirror
-from ml_assets.launch.tether import descendants
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.cluster import ClusterSpec
 from ml_assets.spec.identity import Program, program_here
 from ml_assets.spec.program import World
 from ml_assets.spec.staging import ExitWord, attempt_of, word_name
 from ml_assets.spec.training_story import TrainingStory
-from ml_assets_tests.launch.kubernetes.sample_jobs import until
 from ml_assets_tests.launch.kubernetes.stage import IMAGE, ONE_NODE, TWO_NODES, Stage, weights
 from ml_assets_tests.launch.real import STEPS, named
-from ml_assets_tests.storage.s3_server import s3_server
+from ml_assets_tests.servers.kubernetes.sample_jobs import until
+from ml_assets_tests.servers.s3 import s3_server
 
 
 @pytest.fixture

@@ -17,11 +17,11 @@ from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.heartbeat import Heartbeat
 from ml_assets.spec.program import World
 from ml_assets.spec.staging import REQUEST, Beats, attempt_of, beats_name
-from ml_assets.storage.s3 import client
+from ml_assets.store.s3.client import client
 from ml_assets_tests.launch.kubernetes.objects import a_job, a_pod, terminated
 from ml_assets_tests.launch.kubernetes.stage import IMAGE, ONE_NODE, URI, Stage
 from ml_assets_tests.launch.test_standstill import BEGAN
-from ml_assets_tests.storage.s3_server import s3_server
+from ml_assets_tests.servers.s3 import s3_server
 
 SESSION = "demo-train-0123456789abcdef0123"
 SILENT = 10 * 30.0

@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 from kubernetes.config import incluster_config
 
 from ml_assets.launch.kubernetes.api import KubernetesApi
-from ml_assets_tests.launch.kubernetes.server import ApiServer, certificates
+from ml_assets_tests.servers.kubernetes import ApiServer, certificates
 
 
 def test_a_pod_reaches_its_cluster_by_its_service_account_and_reads_a_new_token(

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from ml_assets.launch.local import LocalLauncher
+from ml_assets.launch.local.launcher import LocalLauncher
 from ml_assets.spec.program import Ref
 from ml_assets_tests.launch.kubernetes.stage import ONE_NODE, Stage, weights
 from ml_assets_tests.launch.real import named
-from ml_assets_tests.storage.s3_server import s3_server
+from ml_assets_tests.servers.s3 import s3_server
 
 pytestmark = [pytest.mark.daemon, pytest.mark.timeout(900)]
 

@@ -8,11 +8,11 @@ from ml_assets.launch.folder import SessionFolder
 from ml_assets.launch.kubernetes.names import SESSION_LABEL, selector_of, slug_of
 from ml_assets.launch.session import train_session
 from ml_assets.launch.usage import session_usages
-from ml_assets.storage.object_places import mark_of
+from ml_assets.store.object_places import mark_of
 from ml_assets_tests.launch.kubernetes.stage import IMAGE, ONE_NODE, URI, Stage, weights
 from ml_assets_tests.launch.real import STEPS, named
-from ml_assets_tests.storage.s3_rights import PODS
-from ml_assets_tests.storage.s3_server import s3_server
+from ml_assets_tests.servers.s3 import s3_server
+from ml_assets_tests.store.s3_rights import PODS
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ml_assets.actions.render import as_yaml, job_order
 from ml_assets.errors import SettingsError, SpecError
 from ml_assets.launch.kubernetes.manifest import (
     SCRATCH,
@@ -25,7 +26,6 @@ from ml_assets.launch.kubernetes.manifest import (
     save_seconds,
     service_manifest,
 )
-from ml_assets.operations.render import as_yaml, job_order
 from ml_assets.settings import Cluster
 from ml_assets.settings.cluster import Taint
 from ml_assets.settings.kubernetes_syntax import bytes_of

@@ -5,9 +5,8 @@ import json
 
 import pytest
 
+from ml_assets.actions.render import job_order
 from ml_assets.launch.kubernetes.manifest import job_manifest, manifests, service_manifest
-from ml_assets.operations.render import job_order
-from ml_assets_tests.launch.kubernetes.conftest import TestCluster
 from ml_assets_tests.launch.kubernetes.orders import (
     SMALL,
     many_nodes,
@@ -15,7 +14,8 @@ from ml_assets_tests.launch.kubernetes.orders import (
     spec_of,
     two_nodes,
 )
-from ml_assets_tests.launch.kubernetes.sample_jobs import Namespace, ended
+from ml_assets_tests.servers.kubernetes.cluster import TestCluster
+from ml_assets_tests.servers.kubernetes.sample_jobs import Namespace, ended
 
 TELL = """
 import json, os, sys, tempfile

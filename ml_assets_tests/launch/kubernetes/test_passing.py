@@ -7,13 +7,13 @@ import pytest
 
 from ml_assets.errors import MlAssetsError
 from ml_assets.launch.drill import resume_drill
+from ml_assets.launch.ephemeral_session import passing_launcher
 from ml_assets.launch.launcher import ScoreJob
-from ml_assets.launch.local import LocalLauncher
-from ml_assets.launch.passing import passing_launcher
+from ml_assets.launch.local.launcher import LocalLauncher
 from ml_assets.settings import read_settings
 from ml_assets_tests.launch.kubernetes.stage import IMAGE, ONE_NODE, URI, Stage
-from ml_assets_tests.storage.s3_rights import PODS
-from ml_assets_tests.storage.s3_server import s3_server
+from ml_assets_tests.servers.s3 import s3_server
+from ml_assets_tests.store.s3_rights import PODS
 
 pytestmark = [pytest.mark.daemon, pytest.mark.timeout(900)]
 

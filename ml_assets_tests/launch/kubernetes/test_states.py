@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from ml_assets.launch.kubernetes.states import Seen, pod_state
+from ml_assets.launch.kubernetes.observations import Seen, pod_state
 from ml_assets_tests.launch.kubernetes.objects import (
     JOB,
     RUNNING,

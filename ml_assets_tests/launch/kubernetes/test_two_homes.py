@@ -5,9 +5,9 @@ import base64
 import pytest
 
 from ml_assets.launch.launcher import ScoreJob
-from ml_assets.storage.signing import Keys
+from ml_assets.store.signing import Keys
 from ml_assets_tests.launch.kubernetes.stage import ONE_NODE, Stage
-from ml_assets_tests.storage.s3_server import s3_server
+from ml_assets_tests.servers.s3 import s3_server
 
 OURS, THEIRS = (base64.b64encode(bytes([n]) * 32).decode() for n in (1, 2))
 pytestmark = [pytest.mark.daemon, pytest.mark.timeout(900)]

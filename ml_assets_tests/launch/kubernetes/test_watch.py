@@ -4,7 +4,7 @@ import pytest
 from kubernetes.client import ApiException
 
 from ml_assets.errors import ClusterAway, ClusterRefused
-from ml_assets.launch.kubernetes.board import Board
+from ml_assets.launch.kubernetes.cache import Board
 from ml_assets.launch.kubernetes.watch import LONGEST_WAIT, REFUSED_SECONDS, Feed, wait_after
 from ml_assets_tests.launch.kubernetes.objects import (
     JOB,

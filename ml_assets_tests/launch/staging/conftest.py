@@ -4,7 +4,7 @@ import pytest
 
 from ml_assets_tests.launch.real import write_set
 from ml_assets_tests.launch.staging.pods import Home
-from ml_assets_tests.storage.s3_server import s3_server
+from ml_assets_tests.servers.s3 import s3_server
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from ml_assets.launch.launcher import TrainJob
 from ml_assets.launch.session import train_session
 from ml_assets.launch.staging.mirror import SessionMirror
 from ml_assets.spec.program import Output, TrainRequest, World
-from ml_assets.storage.s3_objects import S3Objects
-from ml_assets_tests.storage.s3_server import BUCKET
+from ml_assets.store.s3.objects import S3Objects
+from ml_assets_tests.servers.s3 import BUCKET
 
 URI = f"s3://{BUCKET}/state"
 

@@ -20,7 +20,7 @@ from ml_assets.spec.staging import (
     chunk_name,
     word_name,
 )
-from ml_assets.storage.s3 import S3Place, client
+from ml_assets.store.s3.client import S3Place, client
 
 SESSION = "demo-train-0123456789abcdef0123"
 PODS = 16

@@ -10,7 +10,7 @@ from ml_assets.launch.events import session_events
 from ml_assets.spec.events import Failed, Progress
 from ml_assets_tests.launch.real import STEPS, named, numbered, train_job
 from ml_assets_tests.launch.staging.pods import Home, wait_for, weights
-from ml_assets_tests.storage.s3_server import SECRET
+from ml_assets_tests.servers.s3 import SECRET
 
 LONG = {"epochs": 2000, "evaluate_every": 50}
 """Steps enough to be still at it when it is told to stop, on any machine."""

@@ -1,0 +1,1 @@
+"""What people do: one file for each action; the command line parses and calls them."""

@@ -1,0 +1,162 @@
+"""Data cards on demand: the statistics of a table from the store, and the page that shows them."""
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from ml_assets.assets.training_set.shards import load_schema, scan_rows
+from ml_assets.errors import MlAssetsError, StorageError
+from ml_assets.graph.data_card import card_of, label_columns, split_labels
+from ml_assets.records.recalls import require_sound
+from ml_assets.records.tracking.links import Links
+from ml_assets.reports.card import Card, card_page
+from ml_assets.spec.pipeline import PipelineSpec
+from ml_assets.spec.program import Ref
+from ml_assets.spec.records import StageRecord
+from ml_assets.store.layout import Address, read_records
+from ml_assets.store.pipeline_context import Workplace, open_pipeline
+from ml_assets.store.snapshots import MAIN, CommitId
+from ml_assets.store.table_statistics import (
+    STATISTICS_FILE,
+    Grouped,
+    TableStatistics,
+    largest,
+    merge_all,
+)
+from ml_assets.store.table_survey import survey
+
+TRAINING_SET, FEATURE_SET = "training_set", "feature_set"
+
+
+def write_card(place: Workplace, table: str, partition: str | None) -> Path:
+    """Write ``reports/<pipeline>/card-<table>-<partition>.html`` and return where it is.
+
+    Raises:
+        StorageError: there is no such table or partition; names what there is.
+        Recalled: it was made from bad data.
+    """
+    page = page_of_card(place, table, partition)
+    name = f"card-{table}-{(partition or 'all').replace(':', '-')}.html"
+    return place.objects.write_bytes(page.encode(), "reports", place.name, name)
+
+
+def served_card(pipeline: str, table: str, partition: str) -> str | None:
+    """The page that the report server shows, made anew each time; None where there is none."""
+    try:
+        return page_of_card(
+            open_pipeline(pipeline), table, None if partition == "all" else partition
+        )
+    except MlAssetsError:
+        return None
+
+
+def page_of_card(place: Workplace, table: str, partition: str | None) -> str:
+    """The card of a table: of one partition, or of all of them added up.
+
+    Raises:
+        StorageError: there is no such table or partition; names what there is.
+        Recalled: it was made from bad data.
+    """
+    address = address_of_table(place.spec, table)
+    commit = place.store.resolve(MAIN)
+    records = _records(place, commit, address, partition)
+    parts = [_statistics(place, commit, record) for record in records]
+    known = _with_partitions(records, parts)
+    labelled = place.spec if address.stage in (FEATURE_SET, TRAINING_SET) else None
+    one = card_of(address.at(records[0].partition if len(records) == 1 else None), known, labelled)
+    assert one is not None
+    return card_page(_spanning(one, records), _ways(address, records))
+
+
+def address_of_table(spec: PipelineSpec, table: str) -> Address:
+    """What people call a table: a source, a derived table, feature_set or training_set.
+
+    Raises:
+        StorageError: the pipeline has no such table.
+    """
+    if table in spec.sources:
+        return Address(spec.name, "validated_table", table)
+    if table in spec.tables:
+        return Address(spec.name, "derived_table", table)
+    if table in (FEATURE_SET, TRAINING_SET):
+        return Address(spec.name, table)
+    known = [*spec.sources, *spec.tables, FEATURE_SET, TRAINING_SET]
+    close = difflib.get_close_matches(table, known, n=1)
+    hint = f" Did you mean {close[0]!r}?" if close else ""
+    raise StorageError(f"{spec.name} has no table {table!r}.{hint} It has {', '.join(known)}.")
+
+
+def _records(
+    place: Workplace, commit: CommitId, address: Address, partition: str | None
+) -> list[StageRecord]:
+    """The records of the partitions that are asked for, oldest first."""
+    found = [
+        record
+        for record in read_records(place.store, commit, place.name, address.stage)
+        if record.key == address.key
+    ]
+    if not found:
+        raise StorageError(f"{address} is not made yet: run ml-assets run {place.name}")
+    chosen = [record for record in found if partition in (None, record.partition)]
+    if not chosen:
+        keys = [record.partition or "all" for record in found]
+        raise StorageError(
+            f"{address} has no partition {partition!r}; it has {len(keys)}, {keys[0]} to"
+            f" {keys[-1]}. Leave --partition out for all of them."
+        )
+    for record in chosen:
+        require_sound(place.store, commit, record)
+    return sorted(chosen, key=lambda record: record.partition or "")
+
+
+def _statistics(place: Workplace, commit: CommitId, record: StageRecord) -> TableStatistics:
+    """Those that were published with a table; of one of an older version, from its rows."""
+    address = Address.of(record.key, record.partition)
+    file = address.file(STATISTICS_FILE)
+    if place.store.exists(commit, file):
+        return TableStatistics.model_validate_json(place.store.read_bytes(commit, file))
+    spec = place.spec
+    if address.stage == TRAINING_SET:
+        named = Ref(uri=record.attributes["uri"], digest=record.attributes["digest"])
+        own = place.objects.own(named, "shards", address.pipeline)
+        return survey(scan_rows(own, load_schema(own)), spec.features.key, split_labels(spec))
+    labels = label_columns(spec) if address.stage == FEATURE_SET else None
+    return survey(place.store.scan(commit, address.table), _key(spec, address), labels)
+
+
+def _key(spec: PipelineSpec, address: Address) -> tuple[str, ...]:
+    if address.source is None:
+        return spec.features.key
+    return (spec.sources.get(address.source) or spec.tables[address.source]).key
+
+
+def _with_partitions(
+    records: Sequence[StageRecord], parts: Sequence[TableStatistics]
+) -> TableStatistics:
+    """All of them added up, with the labels by partition beside those by group."""
+    whole = merge_all(parts)
+    if len(parts) < 2 or whole.labels is None:
+        return whole
+    told = [
+        part.labels.model_copy(update={"value": record.partition or "all"})
+        for record, part in zip(records, parts, strict=True)
+        if part.labels
+    ]
+    by_partition = Grouped(by="partition", groups=largest(told))
+    return whole.model_copy(update={"grouped": (by_partition, *whole.grouped)})
+
+
+def _spanning(card: Card, records: Sequence[StageRecord]) -> Card:
+    if len(records) == 1:
+        return card
+    first, last = records[0].partition, records[-1].partition
+    return replace(card, span=f"{len(records)} partitions, {first} to {last}")
+
+
+def _ways(address: Address, records: Sequence[StageRecord]) -> dict[str, str]:
+    links = Links.of()
+    ways = {"In Dagster": links.asset(address.key)}
+    if len(records) == 1:
+        ways["Run"] = links.run(records[0].run)
+    return ways

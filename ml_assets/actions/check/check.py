@@ -1,0 +1,165 @@
+"""Everything that can be wrong in a pipeline's folder, or keep it from training: without a run."""
+
+import importlib.util
+from pathlib import Path
+
+from ml_assets.actions.check.spot import StateSize, judge_spot, state_size
+from ml_assets.assets.feature_set.function import load_function
+from ml_assets.assets.trained_model.initial_weights import initial_file
+from ml_assets.assets.training_set.shards import load_schema
+from ml_assets.assets.validated_table.contract.expectations import (
+    INSTALL,
+    check_expectations,
+    is_installed,
+    needs_engine,
+)
+from ml_assets.assets.validated_table.contract.suite import load_contract
+from ml_assets.errors import DoesNotFit, MlAssetsError, StorageError
+from ml_assets.launch.kubernetes.api import KubernetesApi
+from ml_assets.settings import Settings, read_cluster
+from ml_assets.spec.cluster import over_nodes
+from ml_assets.spec.footprint import machine_room, pod_room, require_fits
+from ml_assets.spec.load import SPEC_FILE, Mistake, check_spec
+from ml_assets.spec.pipeline import PipelineSpec
+from ml_assets.spec.program import Ref, training_world
+from ml_assets.spec.training import INSTALL_LIGHTGBM, RELEASE, LightGbm
+from ml_assets.store.layout import Address, read_record
+from ml_assets.store.object_places import open_objects
+from ml_assets.store.s3.client import INSTALL_S3, S3_SCHEME
+from ml_assets.store.snapshots import MAIN
+from ml_assets.store.stores import has_snapshots, open_snapshots
+
+
+def check_folder(folder: Path) -> tuple[str, ...]:
+    """All mistakes of the spec; when it is right, of the files that it names."""
+    spec, mistakes = check_spec(folder)
+    if spec is None:
+        return tuple(str(mistake) for mistake in mistakes)
+    return tuple(str(mistake) for mistake in _file_mistakes(folder, spec))
+
+
+def missing_here(folder: Path, settings: Settings) -> tuple[str, ...]:
+    """What a right spec needs and this machine lacks; no mistake: it may be trained elsewhere."""
+    spec, _ = check_spec(folder)
+    if spec is None:
+        return ()
+    found: list[str] = []
+    if isinstance(spec.model, LightGbm) and importlib.util.find_spec("lightgbm") is None:
+        found.append(
+            "model.family is 'lightgbm', and the package is not installed here: training would"
+            f" fail\n    remedy: {INSTALL_LIGHTGBM}"
+        )
+    if not is_installed():
+        found += [
+            f"the contract {source.contract} of {name} has {types[0]}, which takes Great"
+            " Expectations' engine, and the package is not installed here: its table would not be"
+            f" published\n    remedy: {INSTALL}"
+            for name, source in spec.sources.items()
+            if (types := needs_engine(load_contract(folder / source.contract)))
+        ]
+    at_s3 = (settings.checkpoints or "").startswith(S3_SCHEME)
+    if at_s3 and importlib.util.find_spec("boto3") is None:
+        found.append(
+            f"ML_ASSETS_CHECKPOINTS is {settings.checkpoints}, and boto3 is not installed here:"
+            f" training would fail\n    remedy: {INSTALL_S3}"
+        )
+    return tuple(found)
+
+
+def spot_mistakes(folder: Path, settings: Settings) -> tuple[str, ...]:
+    """A right spec whose saves do not fit the machines that ``training.spot`` describes."""
+    spec, _ = check_spec(folder)
+    if spec is None or spec.training.spot is None or isinstance(spec.model, LightGbm):
+        return ()
+    verdict = judge_spot(spec.training, _size(spec, settings))
+    if verdict.fits:
+        return ()
+    rule = "saves fit the notice, and come often enough for a kill without one"
+    value = spec.training.spot.model_dump_json()
+    return (str(Mistake(folder / SPEC_FILE, 1, "training.spot", value, rule, verdict.reason)),)
+
+
+def memory_mistakes(folder: Path, settings: Settings) -> tuple[str, ...]:
+    """A right spec whose training cannot fit this machine, or a pod of the settings' cluster."""
+    spec, _ = check_spec(folder)
+    if spec is None or isinstance(spec.model, LightGbm):
+        return ()
+    world = training_world(spec.model, spec.training)
+    room = machine_room()
+    if settings.launcher == "kubernetes":
+        world, room = over_nodes(world, spec.cluster), pod_room(spec.cluster)
+    try:
+        count = _size(spec, settings).parameters
+        require_fits(spec.model, spec.training, world, count, room)
+    except DoesNotFit as error:
+        rule = f"a training fits into the memory of {room.where}"
+        value = f"{{width: {spec.model.width}, depth: {spec.model.depth}}}"
+        return (str(Mistake(folder / SPEC_FILE, 1, "model", value, rule, str(error))),)
+    return ()
+
+
+def cluster_trouble(settings: Settings) -> str | None:
+    """Why nothing could be trained on the cluster of the settings; None: it can, or there is none.
+
+    It is asked, and nothing is made there.
+    """
+    if settings.launcher != "kubernetes":
+        return None
+    try:
+        KubernetesApi(read_cluster().namespace).require_rights()
+    except MlAssetsError as error:
+        return str(error)
+    return None
+
+
+def _size(spec: PipelineSpec, settings: Settings) -> StateSize:
+    """Counted on the last published training set, where there is one that is still there."""
+    if not has_snapshots(settings.snapshots):
+        return state_size(spec)
+    store = open_snapshots(settings.snapshots)
+    address = Address(spec.name, "training_set")
+    record = read_record(store, store.resolve(MAIN), address)
+    if record is None:
+        return state_size(spec)
+    try:
+        data = Ref(uri=record.attributes["uri"], digest=record.attributes["digest"])
+        own = open_objects(settings.objects, settings.cache).own(data, "shards", spec.name)
+        columns = load_schema(own).preprocessing
+    except StorageError:  # collected since: it is not what is checked here
+        return state_size(spec)
+    words = {column.name: len(column.vocabulary) for column in columns.categorical}
+    if set(words) != set(spec.features.categorical):
+        return state_size(spec)  # of features that the spec had before
+    return state_size(spec, list(words.values()), len(columns.null_flags))
+
+
+def _file_mistakes(folder: Path, spec: PipelineSpec) -> list[Mistake]:
+    found: list[Mistake] = []
+    if spec.name != folder.name:
+        rule = "the name of the pipeline is the name of its folder"
+        remedy = f"rename the folder, or write 'name: {folder.name}'"
+        found.append(Mistake(folder / SPEC_FILE, 1, "name", repr(spec.name), rule, remedy))
+    for name, source in spec.sources.items():
+        try:
+            check_expectations(load_contract(folder / source.contract))
+        except MlAssetsError as error:
+            key = f"sources.{name}.contract"
+            found.append(_named(folder, key, source.contract, error))
+    begin = spec.training.init_from
+    if begin is not None and begin != RELEASE:
+        try:
+            initial_file(folder, begin)
+        except MlAssetsError as error:
+            found.append(_named(folder, "training.init_from", begin, error))
+    functions = {f"tables.{name}.function": table.function for name, table in spec.tables.items()}
+    for key, function in {**functions, "features.function": spec.features.function}.items():
+        try:
+            load_function(folder, function, spec.name)
+        except MlAssetsError as error:
+            found.append(_named(folder, key, function, error))
+    return found
+
+
+def _named(folder: Path, key: str, value: str, error: MlAssetsError) -> Mistake:
+    rule = "a file in the pipeline's folder that can be read"
+    return Mistake(folder / SPEC_FILE, 1, key, repr(value), rule, str(error))

@@ -1,0 +1,71 @@
+"""What differs between any two runs, models or releases: spec, data, metrics, importance."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ml_assets.errors import UnknownRun
+from ml_assets.records.changes import differences
+from ml_assets.records.experiments import RunStory
+from ml_assets.records.ledger.chain import read
+from ml_assets.records.ledger.stages import moves
+from ml_assets.records.run_stories import by_model, candidate, find
+from ml_assets.spec.records import Change
+from ml_assets.store.pipeline_context import Workplace
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two runs and what differs."""
+
+    before: RunStory
+    after: RunStory
+    changes: Sequence[Change]
+
+    def document(self) -> dict[str, Any]:
+        """As JSON has it."""
+        sides = {"before": self.before, "after": self.after}
+        return {
+            "schema": SCHEMA,
+            **{
+                n: {"run": s.folder.run, "model": s.digest, "said": dict(said(s))}
+                for n, s in sides.items()
+            },
+            "changes": [change.model_dump(mode="json") for change in self.changes],
+        }
+
+
+def said(story: RunStory) -> list[tuple[str, str]]:
+    """Why a run was made and what people made of it: its own words, then its notes, newest last."""
+    words = story.begun.words.said() if story.begun else {}
+    verdicts = [note.verdict for note in story.notes if note.verdict]
+    notes = [f"{note.note} ({note.author})" for note in story.notes if note.note]
+    later = {"verdict": verdicts[-1] if verdicts else "", "notes": "; ".join(notes)}
+    return [(name, text) for name, text in {**words, **later}.items() if text]
+
+
+def compare(place: Workplace, before: str | None, after: str | None) -> Comparison:
+    """Compare two runs or models; without names the last release with the one before it.
+
+    Raises:
+        UnknownRun: one of them is not known, or there are no two releases.
+    """
+    if before is not None and after is not None:
+        old, new = find(place, before), find(place, after)
+    else:
+        old, new = _last_releases(place)
+    return Comparison(old, new, differences(candidate(old), candidate(new)))
+
+
+def _last_releases(place: Workplace) -> tuple[RunStory, RunStory]:
+    moved = [e.model for e in moves(read(place.store, place.name), place.spec.release.to)]
+    models = list(dict.fromkeys(reversed(moved)))[:2]
+    found = by_model(place, set(models))
+    if len(found) < 2:
+        raise UnknownRun(
+            f"{place.name} has {len(found)} releases to compare, not two. Name two runs or models:"
+            f" ml-assets compare {place.name} A B"
+        )
+    return found[models[1]], found[models[0]]

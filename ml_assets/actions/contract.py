@@ -1,0 +1,134 @@
+"""What people do about a table's contract: a first one from what was read, and pages of it."""
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from ml_assets.assets.validated_table.contract.compiled import audit
+from ml_assets.assets.validated_table.contract.proposal import propose
+from ml_assets.assets.validated_table.contract.suite import load_contract, read_contract
+from ml_assets.errors import ContractError, SettingsError, SpecError, StorageError
+from ml_assets.records.recalls import require_sound
+from ml_assets.settings import Settings
+from ml_assets.spec.pipeline import PipelineSpec
+from ml_assets.spec.sources import SourceSpec
+from ml_assets.store.disk import scratch_in
+from ml_assets.store.layout import Address, published_partitions, read_record
+from ml_assets.store.snapshots import MAIN, SnapshotStore
+
+
+def source_of(spec: PipelineSpec, table: str) -> SourceSpec:
+    """The source of a table by its name.
+
+    Raises:
+        SpecError: there is none.
+    """
+    if table not in spec.sources:
+        known = ", ".join(spec.sources)
+        raise SpecError(
+            f"{spec.name} has no source {table!r} to hold to a contract; it has {known}"
+        )
+    return spec.sources[table]
+
+
+def propose_contract(
+    store: SnapshotStore, spec: PipelineSpec, table: str, partition: str | None
+) -> dict[str, Any]:
+    """A suite that the table's snapshots meet: all partitions, or the one that is named.
+
+    Raises:
+        StorageError: there is no such snapshot.
+    """
+    source = source_of(spec, table)
+    snapshots = raw_tables(store, spec.name, table, partition)
+    suite = propose(table, list(snapshots.values()), source.key)
+    contract = read_contract(suite, "the proposal")
+    for key, frame in snapshots.items():
+        failed = [result.reason for result in audit(frame, contract).results if not result.passed]
+        if failed:
+            raise ContractError(
+                f"The contract proposed for {table} is not met by its partition {key or 'all'}:"
+                f" {failed[0]}. Nothing was written; this is a fault of ml_assets: please report"
+                " it."
+            )
+    return suite
+
+
+def raw_tables(
+    store: SnapshotStore, pipeline: str, table: str, partition: str | None
+) -> Mapping[str | None, pl.LazyFrame]:
+    """Partition -> rows of a source as they were read, oldest first.
+
+    Raises:
+        StorageError: nothing is read yet, or not this partition.
+        Recalled: a snapshot was recalled.
+    """
+    commit = store.resolve(MAIN)
+    whole = Address(pipeline, "raw_snapshot", table)
+    records = published_partitions(store, commit, whole)
+    alone = read_record(store, commit, whole) if not records else None
+    found = {None: alone} if alone else dict(records)
+    if partition is not None:
+        found = {key: record for key, record in found.items() if key == partition}
+    if not found:
+        there = f"; it has {min(records)} to {max(records)}" if records else ""
+        raise StorageError(
+            f"{whole} has no snapshot{f' of {partition}' if partition else ''}{there}. Read the"
+            f" source first: ml-assets run {pipeline} --through raw_snapshot"
+        )
+    for record in found.values():
+        require_sound(store, commit, record)
+    return {key: store.scan(commit, whole.at(key).table) for key in found}
+
+
+def write_suite(suite: Mapping[str, Any], file: Path, *, force: bool) -> None:
+    """Write a suite, whole or not at all.
+
+    Raises:
+        SettingsError: the file is there (without ``force``), or cannot be written.
+    """
+    text = json.dumps(suite, indent=2, ensure_ascii=False) + "\n"
+    if file.exists() and not force:
+        raise SettingsError(
+            f"{file} is there already and was not touched: name another --out, or say --force."
+        )
+    draft = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(file)
+    except OSError as error:
+        raise SettingsError(f"{file} cannot be written: {error.strerror}.") from error
+
+
+def write_docs(
+    store: SnapshotStore,
+    spec: PipelineSpec,
+    folder: Path,
+    table: str,
+    partition: str | None,
+    settings: Settings,
+) -> Path:
+    """Data Docs of a table's contract and its newest snapshot (or the one named); the first page.
+
+    Raises:
+        StorageError: there is no such snapshot.
+        ContractError: Great Expectations is not installed, or the table is too long for it.
+    """
+    from ml_assets.assets.validated_table.contract.data_docs import write_data_docs
+
+    contract = load_contract(folder / source_of(spec, table).contract)
+    key, frame = list(raw_tables(store, spec.name, table, partition).items())[-1]
+    place = settings.home / "data_docs" / spec.name / table
+    with tempfile.TemporaryDirectory(dir=scratch_in(settings.scratch)) as scratch:
+        site = Path(scratch) / "site"
+        write_data_docs(frame.collect(), contract, key, site)
+        shutil.rmtree(place, ignore_errors=True)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        site.replace(place)
+    return place / "index.html"

@@ -1,0 +1,64 @@
+"""A release as a folder to hand on: verified when it is written, and by whoever gets it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ml_assets.assets.evaluation_report.drift_baseline import BASELINE_FILE
+from ml_assets.assets.released_model.bundle import Evidence, write_bundle
+from ml_assets.assets.released_model.released import find_release
+from ml_assets.errors import StorageError
+from ml_assets.records.ledger.certificate import certificate_path
+from ml_assets.records.ledger.chain import path_of
+from ml_assets.records.ledger.origin import find_origin
+from ml_assets.records.loading import LoadedRelease
+from ml_assets.store.layout import Address
+from ml_assets.store.pipeline_context import Workplace
+from ml_assets.store.snapshots import MAIN
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A folder with a release."""
+
+    folder: Path
+    release: LoadedRelease
+    new: bool
+    """False: it was there already, whole."""
+
+
+def export_release(place: Workplace, to: Path | None) -> Exported:
+    """Write the release of a pipeline to a folder; default: ``./<pipeline>-<model>``.
+
+    Raises:
+        NothingReleased: there is none.
+        EvidenceError: its decision or certificate does not hold.
+        StorageError: its files are not what its digest names.
+        SettingsError: the folder holds something else, or cannot be written.
+    """
+    release = find_release(place)
+    folder = (to or Path(f"{place.name}-{release.model.digest[:12]}")).absolute()
+    commit, said = place.store.resolve(MAIN), release.override or release.line
+    envelope = place.store.read_bytes(commit, certificate_path(place.name, said.seq))
+
+    def line(seq: int) -> bytes:
+        return place.store.read_bytes(commit, path_of(place.name, seq))
+
+    overridden = line(release.line.seq) if release.override else None
+    evidence = Evidence(envelope, line(said.seq), overridden, _baseline(place, release))
+    return Exported(folder, release, write_bundle(release, evidence, folder))
+
+
+def _baseline(place: Workplace, release: LoadedRelease) -> bytes | None:
+    """As it was stored; the folder holds it to the certificate."""
+    provenance = release.certificate.provenance
+    if provenance is None or provenance.baseline is None:
+        return None
+    origin = find_origin(place.store, place.name, release.model.digest)
+    if origin is None:
+        raise StorageError(
+            f"{place.name}: the baseline of model {release.model.digest[:12]} is lost: no commit"
+            " has its report any more. Release a model again: ml-assets run"
+            f" {place.name} --fresh"
+        )
+    path = Address(place.name, "evaluation_report").file(BASELINE_FILE)
+    return place.store.read_bytes(origin.commit, path)

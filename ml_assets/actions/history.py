@@ -1,0 +1,90 @@
+"""What happened to a pipeline's models, from its ledger: all of it, or who served at a time."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from ml_assets.errors import NothingReleased
+from ml_assets.records.ledger.chain import read
+from ml_assets.records.ledger.stages import moves, serving_at, stages
+from ml_assets.reports.wording import happened
+from ml_assets.spec.records import GateResult, LedgerEntry
+from ml_assets.store.pipeline_context import Workplace
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Happened:
+    """One line of the ledger, as a person reads it."""
+
+    entry: LedgerEntry
+    what: str
+    """``passed``, ``refused``, the stage that the model went to, ..."""
+    metric: str
+    """The leading gate's value, such as ``auc 0.7430``; empty for a move."""
+
+
+def history(place: Workplace) -> tuple[Happened, ...]:
+    """All that happened to the models of a pipeline, newest first.
+
+    Raises:
+        StorageError: the ledger is broken.
+    """
+    metrics = {gate.name: getattr(gate, "metric", gate.name) for gate in place.spec.gates}
+    return tuple(_happened(e, metrics) for e in reversed(read(place.store, place.name)))
+
+
+def document(place: Workplace) -> dict[str, Any]:
+    """The same as one JSON document, nothing left out."""
+    lines = [
+        {"what": one.what, "metric": one.metric, **one.entry.model_dump(mode="json")}
+        for one in history(place)
+    ]
+    now = stages(read(place.store, place.name))
+    return {"schema": SCHEMA, "pipeline": place.name, "stages": now, "history": lines}
+
+
+@dataclass(frozen=True)
+class Serving:
+    """A model that was in the stage of a pipeline at a time."""
+
+    at: datetime
+    entry: LedgerEntry
+    """The move that had put it there."""
+    until: LedgerEntry | None
+    """The move that took it out again; None: it is there still."""
+
+
+def was_serving(place: Workplace, at: datetime) -> Serving:
+    """Which model was in the stage that a pipeline releases to.
+
+    Raises:
+        NothingReleased: none was, at that time.
+        StorageError: the ledger is broken.
+    """
+    stage = place.spec.release.to
+    entries = read(place.store, place.name)
+    moved = moves(entries, stage)
+    entry = serving_at(entries, at, stage)
+    if entry is None:
+        said = "no model ever was" if not moved else f"the first came on {moved[0].time:{_TIME}}"
+        raise NothingReleased(f"{place.name} had no model in {stage} on {at:{_TIME}}: {said}.")
+    until = next((move for move in moved if move.seq > entry.seq), None)
+    return Serving(at, entry, until)
+
+
+_TIME = "%Y-%m-%d %H:%M:%S %Z"
+
+
+def _happened(entry: LedgerEntry, metrics: dict[str, str]) -> Happened:
+    measured = _leading(entry.decision.gates, metrics) if entry.decision else ""
+    return Happened(entry, happened(entry), measured)
+
+
+def _leading(gates: tuple[GateResult, ...], metrics: dict[str, str]) -> str:
+    """The first gate's that measured something: teams write the one that matters first."""
+    measured = next((gate for gate in gates if gate.value is not None), None)
+    if measured is None or measured.value is None:
+        return ""
+    return f"{metrics.get(measured.name, measured.name)} {measured.value:.4f}"

@@ -1,0 +1,102 @@
+"""The state folder: its format, its lock, and the Dagster instance inside it."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ml_assets.errors import SettingsError
+from ml_assets.settings import Settings
+from ml_assets.store.disk import may_write, told
+from ml_assets.store.locks import exclusive
+from ml_assets.store.objects import write_whole
+
+PACKAGE = Path(__file__).parent.parent
+"""Holds ``dagster.yaml``, which the top of a checkout links to for Dagster's own commands."""
+FORMAT = 5
+"""What this version reads and writes; a state of another format is made anew."""
+_FORMAT_FILE = "format.json"
+_LOCK_FILE = "lock"
+
+
+def prepare(settings: Settings) -> None:
+    """Create the state folder where it is missing; bring Dagster's configuration up to date.
+
+    Raises:
+        SettingsError: the folder cannot be made, or is of another format.
+    """
+    home = settings.home
+    if (home / _FORMAT_FILE).is_file() and not may_write(home):
+        _require_format(settings)
+        return  # a read-only copy: who only reads can use it
+    try:
+        settings.dagster_home.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError, PermissionError) as error:
+        raise SettingsError(
+            f"The state folder {home} cannot be made: {error.strerror} ({error.filename})."
+            " Move what is in the way, or set ML_ASSETS_HOME to another folder."
+        ) from error
+    with told(home):
+        _require_format(settings)
+        _copy_if_different(PACKAGE / "dagster.yaml", settings.dagster_home / "dagster.yaml")
+
+
+@contextmanager
+def lock(settings: Settings, doing: str) -> Iterator[None]:
+    """Hold the state folder for one command. An OS lock: the death of the holder frees it.
+
+    Raises:
+        StateInUse: another process holds it; the message names its pid, what it does, since when.
+    """
+    remedy = "Wait for it to end, stop it, or set ML_ASSETS_HOME to another folder."
+    with exclusive(settings.home / _LOCK_FILE, doing, remedy):
+        yield
+
+
+def reset(settings: Settings) -> None:
+    """Delete the state folder: a clean start.
+
+    Raises:
+        SettingsError: the folder does not look like one of ours.
+    """
+    if not settings.home.exists():
+        return
+    if not (settings.home / _FORMAT_FILE).is_file():
+        raise SettingsError(
+            f"{settings.home} holds no {_FORMAT_FILE}: it is not a state folder of this project,"
+            " so nothing was deleted. Check ML_ASSETS_HOME."
+        )
+    # the format goes last: a reset that was killed can be repeated
+    for path in settings.home.iterdir():
+        if path.name in (_FORMAT_FILE, _LOCK_FILE):
+            continue
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    shutil.rmtree(settings.home)
+
+
+def _require_format(settings: Settings) -> None:
+    file = settings.home / _FORMAT_FILE
+    if not file.exists():
+        _write_format(file, FORMAT)
+        return
+    try:
+        found = json.loads(file.read_text())["format"]
+    except (ValueError, KeyError, TypeError):
+        found = "none that can be read"
+    if found != FORMAT:
+        raise SettingsError(
+            f"The state folder {settings.home} has the format {found}; this version reads and"
+            f" writes format {FORMAT} alone: use the version that wrote it, or start clean:"
+            " ml-assets reset"
+        )
+
+
+def _write_format(file: Path, number: int) -> None:
+    write_whole(file, json.dumps({"format": number}).encode())
+
+
+def _copy_if_different(source: Path, target: Path) -> None:
+    content = source.read_text()
+    if not target.exists() or target.read_text() != content:
+        write_whole(target, content.encode())

@@ -1,0 +1,110 @@
+"""Dagster's instance on one machine: the class that ``dagster.yaml`` names."""
+
+import logging
+import os
+import sys
+import threading
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import click
+import dagster as dg
+
+from ml_assets.actions import home
+from ml_assets.errors import MlAssetsError, StateInUse
+from ml_assets.settings import read_settings
+from ml_assets.store.locks import exclusive
+
+_TEMPORARY = ".tmp_dagster_home_"
+"""How Dagster begins the name of the folder that it makes where DAGSTER_HOME is not set."""
+_LOG = logging.getLogger("dagster")
+
+
+class Instance(dg.DagsterInstance):
+    """Dagster's own instance that lies in the state folder and serves one daemon at a time."""
+
+    @staticmethod
+    def config_schema() -> Mapping[str, Any]:
+        """Nothing more than Dagster's own keys."""
+        return {}
+
+    @staticmethod
+    def config_defaults(base_dir: str) -> Mapping[str, Any]:
+        """What ``dagster.yaml`` leaves out; asked by a command, not by the processes it starts.
+
+        Raises:
+            click.ClickException: in one line why there is no such instance.
+        """
+        try:
+            folder = _folder(base_dir)
+            if _is_a_server():
+                refuse_second_daemon(folder)
+        except MlAssetsError as error:
+            raise click.ClickException(str(error)) from error
+        reference = get_type_hints(dg.DagsterInstance.from_ref)["instance_ref"]
+        return reference.config_defaults(str(folder))
+
+    def add_daemon_heartbeat(self, daemon_heartbeat: Any) -> None:
+        """Take the sign of life of one thread of a daemon; the first is given before any work.
+
+        Raises:
+            SystemExit: another process is the daemon. It ends the thread, and Dagster the process.
+        """
+        try:
+            _daemons.hold(Path(self.root_directory))
+        except StateInUse as error:
+            _LOG.error("%s", error)
+            raise SystemExit(1) from error
+        super().add_daemon_heartbeat(daemon_heartbeat)
+
+
+def refuse_second_daemon(dagster_home: Path) -> None:
+    """Return where no daemon is at work.
+
+    Raises:
+        StateInUse: another process is the daemon of this folder.
+    """
+    with _daemon_lock(dagster_home):
+        pass
+
+
+def _is_a_server() -> bool:
+    """Whether this is ``dagster dev``, ``dg dev`` or ``dagster-daemon run``: with a daemon."""
+    if Path(sys.argv[0]).name == "dagster-daemon":
+        return "run" in sys.argv
+    return bool(os.environ.get("DAGSTER_IS_DEV_CLI")) and "dev" in sys.argv
+
+
+def _folder(base_dir: str) -> Path:
+    """The folder that was asked for; instead of a temporary one, that of the state."""
+    if not Path(base_dir).name.startswith(_TEMPORARY):
+        return Path(base_dir)
+    settings = read_settings()
+    home.prepare(settings)
+    _LOG.info("It is not used: the instance lies in %s, as for ml-assets.", settings.dagster_home)
+    return settings.dagster_home
+
+
+def _daemon_lock(dagster_home: Path) -> AbstractContextManager[None]:
+    remedy = "Open the one that is served, stop it first, or set ML_ASSETS_HOME to another folder."
+    return exclusive(dagster_home / "daemon.lock", "Dagster's daemon", remedy)
+
+
+class _Daemons:
+    """The folders whose daemon this process is, as long as it lives."""
+
+    def __init__(self) -> None:
+        self._held: set[Path] = set()
+        self._holding = threading.Lock()
+        self._stack = ExitStack()
+
+    def hold(self, dagster_home: Path) -> None:
+        with self._holding:
+            if dagster_home not in self._held:
+                self._stack.enter_context(_daemon_lock(dagster_home))
+                self._held.add(dagster_home)
+
+
+_daemons = _Daemons()

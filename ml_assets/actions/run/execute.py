@@ -1,0 +1,254 @@
+"""Running part of the graph in this process, with its progress told while it happens."""
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import dagster as dg
+
+from ml_assets.actions.run.interrupts import interrupts_noted
+from ml_assets.automation.planner.in_flight import (
+    AT_WORK,
+    PID_TAG,
+    PIPELINE_TAG,
+    TRIGGER_TAG,
+    mark_dead,
+    name_of,
+    runs_on,
+)
+from ml_assets.automation.planner.selection import Selection
+from ml_assets.errors import (
+    Interrupted,
+    MlAssetsError,
+    NotSane,
+    RefusedByGate,
+    RunFailed,
+    counted,
+)
+from ml_assets.store.disk import refusal
+
+Tell = Callable[[str], None]
+
+
+def execute(
+    defs: dg.Definitions,
+    instance: dg.DagsterInstance,
+    pipeline: str,
+    selection: Selection,
+    tell: Tell,
+    config: Mapping[str, Any] | None = None,
+    tags: Mapping[str, str] = MappingProxyType({}),
+) -> str:
+    """Run the selection and return the run's id.
+
+    Args:
+        tags: more of the run's, such as the words that it came with.
+
+    Raises:
+        RefusedByGate: the run stopped at a gate that did not pass.
+        NotSane: training did not begin, for a sanity check failed.
+        Interrupted: somebody stopped it.
+        RunFailed: a step failed otherwise.
+    """
+    job = defs.resolve_implicit_global_asset_job_def()
+    subset = job.get_subset(
+        asset_selection=set(selection.assets),
+        asset_check_selection=None if selection.checks is None else set(selection.checks),
+    )
+    own = {
+        PID_TAG: str(os.getpid()),
+        PIPELINE_TAG: pipeline,
+        TRIGGER_TAG: "command line",
+        **selection.tags,
+    }
+    with _Progress(instance, own[PID_TAG], tell) as progress, interrupts_noted() as interrupted:
+        try:
+            result = subset.execute_in_process(
+                instance=instance,
+                tags={**tags, **own},
+                run_config={"loggers": _QUIET, **(config or {})},
+                raise_on_error=False,
+            )
+        except dg.DagsterExecutionInterruptedError as error:
+            raise Interrupted(_INTERRUPTED) from error
+        except Exception as error:
+            told = refusal(error)
+            if told is None:
+                raise
+            raise told from error
+        progress.follow_to_the_end(result.run_id)
+        if not result.success:
+            raise Interrupted(_INTERRUPTED) if interrupted else _failure(result)
+    return result.run_id
+
+
+def mark_dead_runs(instance: dg.DagsterInstance) -> list[str]:
+    """Mark as failed the runs of command lines that are gone; call it while holding the lock."""
+    marked: list[str] = []
+    for run in instance.get_runs(filters=dg.RunsFilter(statuses=_IN_PROGRESS)):
+        if PID_TAG in run.tags and run.tags[PID_TAG] != str(os.getpid()):
+            message = f"Process {run.tags[PID_TAG]} is gone; run again to go on where it stopped."
+            instance.report_run_failed(run, message)
+            marked.append(run.run_id)
+    return marked
+
+
+def wait_for_others(instance: dg.DagsterInstance, pipeline: str, tell: Tell) -> None:
+    """Return when no run of the UI or its daemon is at work on the pipeline.
+
+    The lock keeps command lines apart, the pool of the pipeline the runs of the daemon; this
+    keeps the command line from working beside them. Should both begin in the same second, nothing
+    is lost: publishing is atomic, and refused where another run was first.
+    """
+    told: set[str] = set()
+    while True:
+        others = runs_on(instance, pipeline, AT_WORK)
+        gone = mark_dead(instance, others)
+        working = [o.dagster_run for o in others if o.dagster_run.run_id not in gone]
+        if not working:
+            return
+        for run in working:
+            if run.run_id not in told:
+                tell(f"waiting for {name_of(run)}, which is at work on {pipeline}")
+                told.add(run.run_id)
+        time.sleep(1)
+
+
+_IN_PROGRESS = [
+    dg.DagsterRunStatus.NOT_STARTED,
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
+]
+_INTERRUPTED = "the run was interrupted"
+_QUIET = {"console": {"config": {"log_level": "CRITICAL"}}}
+
+
+def _failure(result: dg.ExecuteInProcessResult) -> MlAssetsError:
+    failures = [event for event in result.all_events if event.is_step_failure]
+    blocked = _blocked(result, failures, "__canary")
+    if blocked:
+        return RefusedByGate("The model stays in canary:\n" + "\n".join(blocked))
+    blocked = _blocked(result, failures, "__gates")
+    if blocked:
+        number = counted(len(blocked), "gate")
+        return RefusedByGate(f"The model was refused by {number}:\n" + "\n".join(blocked))
+    blocked = _blocked(result, failures, "__sanity")
+    if blocked:
+        number = counted(len(blocked), "sanity check")
+        said = f"Training did not begin, for {number} of the training set failed:\n"
+        return NotSane(said + "\n".join(blocked))
+    reasons = "\n".join(f"{event.step_key}: {_reason(event)}" for event in failures)
+    reasons += f"\nthe whole log: ml-assets logs {result.run_id[:8]}"
+    if any("EvidenceError" in str(event.step_failure_data.error) for event in failures):
+        return RefusedByGate(reasons)
+    steps = [event.step_key for event in failures if event.step_key]
+    return RunFailed(f"Run {result.run_id} failed.\n{reasons}", steps)
+
+
+def _blocked(
+    result: dg.ExecuteInProcessResult, failures: Sequence[dg.DagsterEvent], step: str
+) -> list[str]:
+    """What the failing checks of a step said, where they are why it failed."""
+    failed = {event.step_key for event in failures if (event.step_key or "").endswith(step)}
+    evaluations = [
+        event.asset_check_evaluation_data
+        for event in result.all_events
+        if event.event_type_value == "ASSET_CHECK_EVALUATION" and event.step_key in failed
+    ]
+    return [
+        f"  {c.check_name}: {c.description}"
+        for c in evaluations
+        if c.blocking and not c.passed and c.severity is dg.AssetCheckSeverity.ERROR
+    ]
+
+
+def _reason(event: dg.DagsterEvent) -> str:
+    error = event.step_failure_data.error
+    while error and error.cause and not _is_ours(error.cls_name):
+        error = error.cause
+    if error is None:
+        return "no reason was given"
+    text = error.message.strip()
+    if _is_ours(error.cls_name):
+        return text.split(": ", 1)[-1] if text.startswith("ml_assets.") else text
+    return f"{text}\n{''.join(error.stack[-3:])}"
+
+
+def _is_ours(class_name: str | None) -> bool:
+    def names(cls: type) -> set[str]:
+        return {cls.__name__}.union(*(names(sub) for sub in cls.__subclasses__()))
+
+    return class_name in names(MlAssetsError)
+
+
+class _Progress:
+    """Tells the log of a run while it runs: the event log is polled from a thread."""
+
+    def __init__(self, instance: dg.DagsterInstance, pid: str, tell: Tell) -> None:
+        self._instance = instance
+        self._pid = pid
+        self._tell = tell
+        self._stop = threading.Event()
+        self._cursor: str | None = None
+        self._thread = threading.Thread(target=self._poll, daemon=True)
+
+    def __enter__(self) -> "_Progress":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join(timeout=5)
+
+    def follow_to_the_end(self, run_id: str) -> None:
+        """Stop the thread and tell what it has not told yet."""
+        self._stop.set()
+        self._thread.join(timeout=5)
+        self._tell_new(run_id)
+
+    def _poll(self) -> None:
+        run_id: str | None = None
+        while not self._stop.wait(0.3):
+            try:
+                run_id = run_id or self._find_run()
+                if run_id:
+                    self._tell_new(run_id)
+            except Exception as error:
+                if refusal(error) is None:
+                    raise
+                return  # the run meets the same disk, and says so
+
+    def _find_run(self) -> str | None:
+        filters = dg.RunsFilter(tags={PID_TAG: self._pid}, statuses=_IN_PROGRESS)
+        runs: Sequence[dg.DagsterRun] = self._instance.get_runs(filters=filters, limit=1)
+        return runs[0].run_id if runs else None
+
+    def _tell_new(self, run_id: str) -> None:
+        connection = self._instance.get_records_for_run(run_id, cursor=self._cursor)
+        self._cursor = connection.cursor
+        for record in connection.records:
+            line = progress_line(record.event_log_entry)
+            if line:
+                self._tell(line)
+
+
+def progress_line(entry: dg.EventLogEntry) -> str | None:
+    """An event as the command line tells it; None for one that it does not tell."""
+    event = entry.dagster_event
+    if event is None:
+        return f"  {entry.user_message}" if int(entry.level) >= logging.INFO else None
+    if event.event_type_value == "STEP_START":
+        return f"> {event.step_key}"
+    if event.event_type_value == "ASSET_CHECK_EVALUATION":
+        check = event.asset_check_evaluation_data
+        if check.partition is not None:
+            return None
+        failed = "fail" if check.severity is dg.AssetCheckSeverity.ERROR else "warn"
+        mark = "pass" if check.passed else failed
+        return f"  [{mark}] {check.check_name}: {check.description or ''}"
+    return None

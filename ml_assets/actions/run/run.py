@@ -1,0 +1,230 @@
+"""Running a pipeline: the due data partitions, then the due part of the model's stages."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import dagster as dg
+
+from ml_assets.actions.repair import repair_projection
+from ml_assets.actions.run.data_stages import DataStages, failure_of
+from ml_assets.actions.run.execute import Tell, execute, mark_dead_runs, wait_for_others
+from ml_assets.actions.run.fresh import FreshTraining
+from ml_assets.assets.raw_snapshot.resource import Sources
+from ml_assets.assets.trained_model.sanity import checks_of
+from ml_assets.assets.training_set.asset import require_as_of
+from ml_assets.automation.planner.canary import canary_step
+from ml_assets.automation.planner.drift import drift_step
+from ml_assets.automation.planner.due import Landed, landed, plan_data, records_by_address
+from ml_assets.automation.planner.plan import Plan, retyped
+from ml_assets.automation.planner.selection import Selection, model_run
+from ml_assets.errors import EvidenceError, SpecError
+from ml_assets.graph.pipeline_graph import PipelineGraph
+from ml_assets.graph.run_journal import word_tags
+from ml_assets.records.experiments import Words
+from ml_assets.records.tracking.mlflow import Tracking
+from ml_assets.records.tracking.outbox import Debts, sentences
+from ml_assets.settings import Settings
+from ml_assets.spec.load import find_pipeline, load_spec
+from ml_assets.spec.stages import STAGES
+from ml_assets.store.layout import Address
+from ml_assets.store.stores import open_snapshots
+
+_LATER = "see the runs with ml-assets experiments, and add to one with ml-assets note"
+
+
+@dataclass(frozen=True)
+class Request:
+    """What ``ml-assets run`` was asked for."""
+
+    pipeline: str
+    as_of: str | None = None
+    through: str | None = None
+    """Last stage to make; None: all of them."""
+    fresh: bool | None = None
+    """True: train again from nothing; False: drop such a training that was interrupted."""
+    epochs: int | None = None
+    """Train for so many instead of the spec's."""
+    words: Words = field(default_factory=Words)
+    """Why the run is made, for people who compare runs."""
+
+
+def pipeline_graph(folders: dict[str, Path], name: str) -> PipelineGraph:
+    """The graph of a pipeline by its name.
+
+    Raises:
+        SpecError: there is no such pipeline, or its spec is wrong.
+    """
+    folder = find_pipeline(folders, name)
+    return PipelineGraph(load_spec(folder), folder)
+
+
+class PipelineRun:
+    """One ``ml-assets run``: plans, executes what is due, and tells what it skipped and why."""
+
+    def __init__(
+        self,
+        graph: PipelineGraph,
+        settings: Settings,
+        defs: dg.Definitions,
+        instance: dg.DagsterInstance,
+        tell: Tell,
+    ) -> None:
+        self.graph = graph
+        self.defs = defs
+        self.instance = instance
+        self.tell = tell
+        self.settings = settings
+        self.store = open_snapshots(settings.snapshots)
+        self.sources = Sources(settings)
+        self._fresh = FreshTraining(settings.home, graph.name)
+
+    def run(self, request: Request) -> None:
+        """Make everything that is due for the request.
+
+        Raises:
+            MlAssetsError: something could not be made; what was made stays published. Data that
+                could not be made keeps no other data back, but the model.
+        """
+        for run_id in mark_dead_runs(self.instance):
+            self.tell(f"run {run_id[:8]} was interrupted; it is marked as failed")
+        wanted = STAGES[: STAGES.index(request.through) + 1] if request.through else STAGES
+        if request.as_of is not None:
+            require_as_of(self.graph, request.as_of)  # before any data is made
+        self._fresh_is_made()
+        self._wait_for_others()  # what they make is not planned again
+        records = records_by_address(self.store, self.graph.name)
+        arrived = landed(self.graph, self.sources, records)
+        for said in arrived.waiting:
+            self.tell(f"wait  {said}")
+        self._make_data(wanted, arrived)
+        if request.through is None:
+            self._look_for_drift()
+            self._move_canary()
+        if "training_set" in wanted:
+            self._wait_for_others()
+            self._make_model(wanted, request)
+        self._pay_debts()
+
+    def _make_data(self, wanted: tuple[str, ...], arrived: Landed) -> None:
+        def look() -> Plan:
+            return plan_data(self.graph, self.store, arrived)
+
+        plan = look()
+        self._tell_plan(plan, wanted)
+        for said in retyped(plan, records_by_address(self.store, self.graph.name)):
+            self.tell(f"note  {said}")
+        stages = DataStages(self.graph, look, self._execute)
+        stages.run(plan, wanted)
+        for address in stages.left:
+            if address.stage in wanted:
+                self.tell(f"leave {address}: what it is made from could not be made")
+        if stages.failures:
+            raise failure_of(stages.failures)
+
+    def promote(self) -> None:
+        """Judge the model in canary on the rows that came after its holdout, and move it on.
+
+        Raises:
+            EvidenceError: there is nothing to judge yet, or the canary did not pass.
+            SpecError: the pipeline asks for no canary.
+        """
+        if self.graph.spec.release.canary == "none":
+            raise SpecError(
+                f"{self.graph.name} asks for no canary: a model that passes its gates goes to"
+                f" {self.graph.spec.release.to} by itself. To ask for one, add to its spec:"
+                " release: {to: production, canary: {periods: 1}}"
+            )
+        mark_dead_runs(self.instance)
+        self._wait_for_others()
+        step = canary_step(self.graph, self.store)
+        if isinstance(step, str):
+            raise EvidenceError(f"{self.graph.name}: {step}")
+        self._execute(step.selection)
+        self._pay_debts()
+
+    def _look_for_drift(self) -> None:
+        """New periods against the release of now, before another takes its place."""
+        step = drift_step(self.graph, self.store)
+        if isinstance(step, str):
+            if step:
+                self.tell(f"skip  drift_report: {step}")
+            return
+        self.tell(f"make  drift_report: {step.reason}")
+        self._execute(step.selection)
+
+    def _move_canary(self) -> None:
+        """Before the next model takes its place. One that does not pass stops nothing."""
+        step = canary_step(self.graph, self.store)
+        if isinstance(step, str):
+            if step:
+                self.tell(f"skip  canary: {step}")
+            return
+        self.tell(f"make  canary: {step.reason}")
+        try:
+            self._execute(step.selection)
+        except EvidenceError as error:
+            self.tell(str(error))
+
+    def _make_model(self, wanted: tuple[str, ...], request: Request) -> None:
+        salt = None
+        if "trained_model" in wanted:
+            salt, said = self._fresh.salt(request.fresh, request.as_of, request.epochs)
+            if said:
+                self.tell(said)
+        due = model_run(
+            self.graph,
+            self.store,
+            as_of=request.as_of,
+            fresh=salt,
+            epochs=request.epochs,
+            stages=wanted,
+        )
+        self._tell_plan(due.plan, wanted)
+        if checks_of(self.graph):
+            verb = "make" if due.sanity else "skip"
+            self.tell(f"{verb}  sanity checks: {due.sanity or 'same training set, same model'}")
+        if "evaluation_report" in wanted:
+            verb = "make" if due.gates else "skip"
+            self.tell(f"{verb}  gates: {due.gates or 'decided on this evidence'}")
+        if due.selection is not None:
+            try:
+                self._execute(due.selection, due.config, word_tags(request.words))
+            finally:
+                self._fresh_is_made()
+        elif request.words.said():
+            self.tell(f"no run was needed, so nothing carries your words: {_LATER}")
+
+    def _fresh_is_made(self) -> None:
+        records = records_by_address(self.store, self.graph.name)
+        self._fresh.made(records.get(Address(self.graph.name, "trained_model")))
+
+    def _pay_debts(self) -> None:
+        """Tell MLflow what it could not take before; it is not even loaded where it has all."""
+        settings = self.settings
+        debts = Debts(settings.home, settings.cache / "sessions")
+        for line in sentences(debts.deliver(Tracking(settings.tracking_uri, settings.home))):
+            self.tell(line)
+        repaired = repair_projection(self.store, settings, self.graph.name)
+        if repaired:
+            self.tell(repaired)
+
+    def _tell_plan(self, plan: Plan, wanted: tuple[str, ...]) -> None:
+        for line in plan.summary():
+            stage = line.split()[1].rstrip(":").split("/")[1]
+            if stage in wanted:
+                self.tell(line)
+
+    def _execute(
+        self,
+        selection: Selection,
+        config: Mapping[str, Any] | None = None,
+        tags: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        self._wait_for_others()
+        execute(self.defs, self.instance, self.graph.name, selection, self.tell, config, tags)
+
+    def _wait_for_others(self) -> None:
+        wait_for_others(self.instance, self.graph.name, self.tell)

@@ -1,0 +1,118 @@
+"""Programs that serve beside each other until one signal ends them all, or one that is needed ends.
+
+Each stands behind a tether, so that none is left behind, even by a kill of this process.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+
+from ml_assets.launch.local import supervisor as tether
+
+GRACE_SECONDS = 15.0
+_POLL_SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class Program:
+    """A server as a command."""
+
+    name: str
+    command: tuple[str, ...]
+    log: Path | None = None
+    """Where its output goes; None: to the terminal, and the others end with it."""
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Added to ours; not in repr, for an address may hold a password."""
+
+
+class Stopped(Exception):
+    """A signal asked for the end; caught where the servers are waited for."""
+
+
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """SIGTERM and SIGINT end the block, also where a background shell left SIGINT ignored."""
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        raise Stopped
+
+    old = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    except Stopped:
+        return
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)
+
+
+class Programs:
+    """Programs that end together when the block is left, each with all that it started.
+
+    Args:
+        tell: is handed a line for each that ended by itself.
+    """
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self._tell = tell
+        self._running: list[tuple[Program, subprocess.Popen[bytes]]] = []
+
+    def __enter__(self) -> "Programs":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Tell all first: their graces run side by side."""
+        for _, process in self._running:
+            _tell_to_end(process)
+        end = time.monotonic() + GRACE_SECONDS + 5
+        for _, process in self._running:
+            try:
+                process.wait(max(0.0, end - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.send_signal(signal.SIGQUIT)
+                process.wait()
+
+    def start(self, program: Program) -> None:
+        """Start one, whose process group a Ctrl-C does not reach: this process ends it."""
+        tied = (sys.executable, "-I", tether.__file__, str(os.getpid()), str(GRACE_SECONDS))
+        with program.log.open("ab") if program.log else nullcontext() as output:
+            process = subprocess.Popen(
+                [*tied, *program.command],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env={**os.environ, **program.environment},
+                start_new_session=True,
+            )
+        self._running.append((program, process))
+
+    def wait(self, until: Callable[[], bool] = lambda: False) -> int:
+        """Wait until something holds, or one has ended that writes to the terminal: its exit code.
+
+        One with a log of its own is beside the others: its end is told, and they go on.
+        """
+        told: set[int] = set()
+        while not until():
+            for program, process in self._running:
+                code = process.poll()
+                if code is None or process.pid in told:
+                    continue
+                told.add(process.pid)
+                seen = f"; see {program.log}" if program.log else ""
+                self._tell(f"{program.name} ended with code {code}{seen}")
+                if program.log is None:
+                    return code
+            time.sleep(_POLL_SECONDS)
+        return 0
+
+
+def _tell_to_end(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGTERM)

@@ -1,0 +1,151 @@
+"""What is there: every stage's version and inputs, and what is released, as one JSON document."""
+
+from typing import Any
+
+from ml_assets.assets.trained_model.asset import data_ref
+from ml_assets.assets.trained_model.sanity import checks_of, sanity_job
+from ml_assets.graph.pipeline_graph import PipelineGraph
+from ml_assets.launch.launcher import Launcher
+from ml_assets.records.ledger.chain import read
+from ml_assets.records.ledger.stages import (
+    decision_line,
+    latest_decision,
+    stage_line,
+    standing_override,
+)
+from ml_assets.records.recalls import Quarantine, quarantine, recalled, said_of
+from ml_assets.spec.records import InputVersion, LedgerEntry, StageRecord
+from ml_assets.spec.stages import STAGES
+from ml_assets.store.layout import read_records
+from ml_assets.store.snapshots import CommitId, SnapshotStore
+
+SCHEMA = 1
+
+
+def status(graph: PipelineGraph, store: SnapshotStore | None, launcher: Launcher) -> dict[str, Any]:
+    """The state of a pipeline at the head of ``main``; its ``inputs`` lead to the sources.
+
+    Args:
+        store: None where there is none yet: nothing is made.
+    """
+    if store is None:
+        return _document(graph, [], None, (), None)
+    base = store.resolve("main")
+    records = sorted(read_records(store, base, graph.name), key=_order)
+    bad = quarantine(store, base)
+    stages = [_stage(record, base, bad) for record in records]
+    entries = read(store, graph.name, base)
+    release = _release(graph, records, entries)
+    if release is not None:
+        found = recalled(store, base, graph.name, release["version"])
+        release["recalled"] = said_of(found) if found else None
+    return _document(graph, stages, release, entries, _sanity(graph, records, launcher))
+
+
+def _document(
+    graph: PipelineGraph,
+    stages: list[dict[str, Any]],
+    release: dict[str, Any] | None,
+    entries: tuple[LedgerEntry, ...],
+    sanity: list[dict[str, Any]] | None,
+) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA,
+        "pipeline": graph.name,
+        "spec": graph.spec.model_dump(mode="json"),
+        "stages": stages,
+        "sanity": sanity,
+        "release": release,
+        "canary": _canary(graph, entries),
+        "refusal": _refusal(entries),
+    }
+
+
+def _order(record: StageRecord) -> tuple[int, str, str]:
+    return STAGES.index(record.key.split("/")[1]), record.key, record.partition or ""
+
+
+def _stage(record: StageRecord, base: CommitId, bad: Quarantine) -> dict[str, Any]:
+    recall = bad.of_record(record)
+    return {
+        "key": record.key,
+        "partition": record.partition,
+        "version": record.data_version,
+        "snapshot": base,
+        "time": record.time.isoformat(),
+        "run": record.run,
+        "rows": record.rows,
+        "recalled": recall.id if recall else None,
+        "inputs": [_input(i) for i in record.inputs],
+    }
+
+
+def _input(version: InputVersion) -> dict[str, Any]:
+    return {"key": version.key, "partition": version.partition, "version": version.version}
+
+
+def _sanity(
+    graph: PipelineGraph, records: list[StageRecord], launcher: Launcher
+) -> list[dict[str, Any]] | None:
+    """The checks of the newest training set and the model as the spec has it now; None: not yet."""
+    data = next((r for r in records if r.key == f"{graph.name}/training_set"), None)
+    if data is None or not checks_of(graph):
+        return None
+    known = launcher.known_sanity(sanity_job(graph, data_ref(data)))
+    return None if known is None else [check.model_dump(mode="json") for check in known.checks]
+
+
+def _release(
+    graph: PipelineGraph, records: list[StageRecord], entries: tuple[LedgerEntry, ...]
+) -> dict[str, Any] | None:
+    """The model in the stage that the pipeline releases to, and what it stands by."""
+    move = stage_line(entries, graph.spec.release.to)
+    if move is None:
+        return None
+    decision = latest_decision(entries, move.model)
+    override = standing_override(entries, move.model)
+    record = next((r for r in records if r.key.endswith("/released_model")), None)
+    return {
+        "version": move.model,
+        "stage": move.stage,
+        "time": move.time.isoformat(),
+        "metrics": metrics_of(records),
+        "gates": [gate.model_dump(mode="json") for gate in decision.gates] if decision else [],
+        "decision": "passed" if decision and decision.passed else "refused",
+        "reason": decision.reason if decision else move.reason,
+        "override": override.model_dump(mode="json") if override else None,
+        "inputs": [_input(i) for i in record.inputs] if record else [],
+    }
+
+
+def _canary(graph: PipelineGraph, entries: tuple[LedgerEntry, ...]) -> dict[str, Any] | None:
+    """The model on its way to production, and what was decided on it there."""
+    move = stage_line(entries, "canary")
+    if move is None or graph.spec.release.to == "canary":
+        return None
+    line = decision_line(entries, move.model, canary=True)
+    decision = line.decision if line else None
+    return {
+        "version": move.model,
+        "time": move.time.isoformat(),
+        "decision": decision.reason if decision else None,
+    }
+
+
+def _refusal(entries: tuple[LedgerEntry, ...]) -> dict[str, Any] | None:
+    """The newest decision, where it refused its model: what was released before still stands."""
+    decision = next((e.decision for e in reversed(entries) if e.decision is not None), None)
+    if decision is None or decision.passed:
+        return None
+    return {
+        "version": decision.evidence.model,
+        "time": decision.time.isoformat(),
+        "gates": [gate.model_dump(mode="json") for gate in decision.gates],
+        "reason": decision.reason,
+    }
+
+
+def metrics_of(records: list[StageRecord]) -> dict[str, float]:
+    """The holdout metrics of the newest report."""
+    record = next((r for r in records if r.key.endswith("/evaluation_report")), None)
+    return dict(record.attributes.get("metrics", {})) if record else {}

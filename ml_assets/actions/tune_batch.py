@@ -1,0 +1,197 @@
+"""Which batch size, processes and threads train fastest here: short runs of the real program."""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from ml_assets.errors import SpecError, StorageError, TrainingFailed
+from ml_assets.launch.ephemeral_session import Passing, passing_launcher
+from ml_assets.launch.launcher import MeasureJob
+from ml_assets.spec.cluster import cluster_problems
+from ml_assets.spec.program import MeasureResult, Ref
+from ml_assets.spec.records import StageRecord
+from ml_assets.spec.training import LightGbm, TrainingSpec
+from ml_assets.store.layout import Address, read_record
+from ml_assets.store.pipeline_context import Workplace
+
+STEPS = 8
+"""Measured in each cell, by default."""
+_SAME_SPEED = 0.97
+"""Of the fastest: what measuring again may turn round."""
+# what a process that had no memory says or is ended by, in the words of torch, C++ and the launcher
+_OUT_OF_MEMORY = ("can't allocate memory", "out of memory", "OutOfMemoryError", "bad_alloc")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One cell of the sweep."""
+
+    batch: int
+    processes: int
+    threads: int
+
+    @property
+    def cores(self) -> int:
+        return self.processes * self.threads
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What came of a setting."""
+
+    setting: Setting
+    measured: MeasureResult | None
+    why_not: str
+    """Empty where it was measured."""
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What is measured, and on what.
+
+    Args:
+        data: the pipeline's last training set.
+    """
+
+    place: Workplace
+    data: Ref
+    settings: tuple[Setting, ...]
+    steps: int = STEPS
+
+    @property
+    def on_cluster(self) -> bool:
+        return self.place.settings.launcher == "kubernetes"
+
+    def cells(self) -> Iterator[Cell]:
+        """Each setting by itself, one after the other; nothing of them stays on disk."""
+        with passing_launcher(self.place.settings, "tune", retries=0, restarts=0) as passing:
+            for setting in self.settings:
+                yield self._cell(passing, setting)
+
+    def _cell(self, passing: Passing, setting: Setting) -> Cell:
+        spec = self.place.spec
+        asked = {
+            **spec.training.model_dump(),
+            "batch_size": setting.batch,
+            "processes": setting.processes,
+            "threads": setting.threads,
+        }
+        try:
+            training = TrainingSpec.model_validate(asked)
+        except ValidationError as error:
+            return Cell(setting, None, error.errors()[0]["msg"].removeprefix("Value error, "))
+        wrong = cluster_problems(spec.cluster, spec.model, training) if self.on_cluster else ()
+        if wrong:
+            return Cell(setting, None, wrong[0].said)
+        data = passing.lent(self.data)
+        job = MeasureJob(spec.name, spec.model, training, data, self.steps, spec.cluster)
+        try:
+            return Cell(setting, passing.launcher.measure(job), "")
+        except TrainingFailed as error:
+            return Cell(setting, None, why_not(str(error)))
+
+
+def open_sweep(
+    place: Workplace,
+    batches: Sequence[int],
+    processes: Sequence[int],
+    threads: Sequence[int],
+    steps: int = STEPS,
+) -> Sweep:
+    """The sweep over a pipeline's last training set; what is empty has a default.
+
+    Raises:
+        SpecError: the model's family has no batches.
+        StorageError: there is no training set.
+    """
+    spec = place.spec
+    if isinstance(spec.model, LightGbm):
+        raise SpecError(
+            f"{spec.name}: model.family is 'lightgbm': trees grow on all rows at once, in one"
+            " process. There is no batch to tune; training.threads is all there is."
+        )
+    training = spec.training
+    chosen = product(
+        sorted({*processes} or _processes(place)),
+        sorted({*threads} or {training.threads}),
+        sorted({*batches} or _around(training.batch_size, training.microbatches)),
+    )
+    settings = tuple(Setting(batch, procs, count) for procs, count, batch in chosen)
+    return Sweep(place, _last_training_set(place), settings, steps)
+
+
+def best(cells: Sequence[Cell]) -> Cell | None:
+    """The fastest; of those that measuring again may turn round, the one on the fewest cores."""
+    whole = [(cell, cell.measured.rows_per_second) for cell in cells if cell.measured]
+    if not whole:
+        return None
+    bar = _SAME_SPEED * max(speed for _, speed in whole)
+    as_fast = [cell for cell, speed in whole if speed >= bar]
+    return min(as_fast, key=lambda cell: (cell.setting.cores, cell.setting.batch))
+
+
+def why_not(report: str) -> str:
+    """A cell's few words, from the report of how its program ended."""
+    if any(words.lower() in report.lower() for words in _OUT_OF_MEMORY):
+        return "out of memory"
+    lines = [line.strip() for line in report.splitlines()]
+    said = next((line for line in lines if line.startswith("It said: ")), lines[0])
+    return said.removeprefix("It said: ")
+
+
+def document(sweep: Sweep, cells: Sequence[Cell]) -> dict[str, Any]:
+    """The whole sweep, for programs."""
+    chosen = best(cells)
+    return {
+        "schema": 1,
+        "pipeline": sweep.place.name,
+        "training_set": sweep.data.digest,
+        "steps": sweep.steps,
+        "cells": [_row(cell) for cell in cells],
+        "best": None if chosen is None else _row(chosen),
+    }
+
+
+def _row(cell: Cell) -> dict[str, Any]:
+    one = cell.setting
+    row = {"batch": one.batch, "processes": one.processes, "threads": one.threads}
+    if cell.measured is None:
+        return {**row, "why_not": cell.why_not}
+    left_out = {"schema_version", "verb", "session", "attempt", "outcome"}
+    return {**row, **cell.measured.model_dump(exclude=left_out)}
+
+
+def _processes(place: Workplace) -> set[int]:
+    """One, and as many as this machine has cores; on a cluster as many as the spec spreads."""
+    training = place.spec.training
+    if place.settings.launcher == "kubernetes":
+        return {training.processes}
+    return {1, min(os.cpu_count() or 1, training.microbatches)}
+
+
+def _around(batch: int, microbatches: int) -> set[int]:
+    """A third of the spec's batch, itself, and thrice: each a multiple of the microbatches."""
+    share = batch // microbatches
+    return {max(1, share // 3) * microbatches, batch, 3 * batch}
+
+
+def _last_training_set(place: Workplace) -> Ref:
+    store = place.store
+    record = read_record(store, store.resolve("main"), Address(place.name, "training_set"))
+    if record is None or not (Path(_named(place, record).uri) / "schema.json").is_file():
+        state = "was never made" if record is None else "was collected"
+        raise StorageError(
+            f"{place.name}: its training set {state}; make it first:"
+            f" ml-assets run {place.name} --through training_set"
+        )
+    return _named(place, record)
+
+
+def _named(place: Workplace, record: StageRecord) -> Ref:
+    named = Ref(uri=record.attributes["uri"], digest=record.attributes["digest"])
+    return place.objects.own(named, "shards", place.name)

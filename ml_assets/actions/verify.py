@@ -1,0 +1,200 @@
+"""Whether what is said about releases holds: a pipeline in its store, or an exported folder."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from ml_assets.assets.released_model.bundle import AUTHORSHIP, UNSIGNED, Check, check_bundle
+from ml_assets.assets.released_model.origins import require_own_sources
+from ml_assets.errors import EvidenceError, MlAssetsError, SettingsError, StorageError
+from ml_assets.records.ledger.certificate import certificate_path
+from ml_assets.records.ledger.chain import path_of, read
+from ml_assets.records.ledger.stages import stages
+from ml_assets.records.loading import LoadedRelease, certificate_of, load_release
+from ml_assets.settings import Settings
+from ml_assets.spec.load import load_spec, pipeline_folders
+from ml_assets.spec.records import LedgerEntry
+from ml_assets.store.embedded.trust import given_keys
+from ml_assets.store.object_places import open_objects
+from ml_assets.store.objects import LocalObjects
+from ml_assets.store.signing import Keys, key_name, public_key
+from ml_assets.store.snapshots import CommitId, SnapshotStore
+from ml_assets.store.stores import has_snapshots, open_snapshots
+
+_WITNESS = re.compile(r"(\d{1,9}):([0-9a-f]{12,64})")
+
+
+@dataclass(frozen=True)
+class Verification:
+    """Everything that was looked at about one subject."""
+
+    subject: str
+    checks: tuple[Check, ...]
+
+    @property
+    def holds(self) -> bool:
+        return all(check.outcome != "refused" for check in self.checks)
+
+
+def verify_folder(folder: Path, key: str | None) -> Verification:
+    """An exported folder, offline.
+
+    Args:
+        key: the public key to hold it to, or a file that has it; None: those of the environment.
+
+    Raises:
+        SettingsError: there is no such folder, or the key is none.
+    """
+    if not folder.is_dir():
+        raise SettingsError(f"{folder} is no folder, and no pipeline has that name.")
+    return Verification(str(folder), tuple(check_bundle(folder, _trusted(key))))
+
+
+def verify_pipelines(
+    settings: Settings, pipeline: str | None, witness: str | None
+) -> list[Verification]:
+    """The ledger of a pipeline (None: of each that has one), its certificates and its stages.
+
+    Args:
+        witness: ``SEQ:SHA256`` of a line that was the head of the ledger when somebody noted it.
+
+    Raises:
+        SettingsError: there is no store, or the witness is none.
+    """
+    if not has_snapshots(settings.snapshots):
+        raise SettingsError(f"There is no snapshot store {settings.snapshots}: nothing is decided.")
+    noted = _noted(witness) if witness else None
+    store, objects = (
+        open_snapshots(settings.snapshots),
+        open_objects(settings.objects, settings.cache),
+    )
+    try:
+        commit = store.resolve()
+        names = sorted({entry.path.split("/")[1] for entry in store.list(commit, "ledger/")})
+    except MlAssetsError as error:
+        said = Check("store", "refused", str(error))
+        return [Verification(pipeline or settings.snapshots, (said,))]
+    wanted = names if pipeline is None else [pipeline]
+    return [
+        Verification(name, tuple(_checks(settings, store, objects, commit, name, noted)))
+        for name in wanted
+    ]
+
+
+def _checks(
+    settings: Settings,
+    store: SnapshotStore,
+    objects: LocalObjects,
+    commit: CommitId,
+    pipeline: str,
+    noted: tuple[int, str] | None,
+) -> Iterator[Check]:
+    by = "signed by a key that counts" if store.keys.trusted else "not signed: no key is set"
+    yield Check("store", "ok", f"commit {commit[:12]} is {by}")
+    try:
+        entries = read(store, pipeline, commit)
+    except MlAssetsError as error:
+        yield Check("ledger", "refused", str(error))
+        return
+    digests = [
+        sha256(store.read_bytes(commit, path_of(pipeline, entry.seq))).hexdigest()
+        for entry in entries
+    ]
+    head = f"{len(digests)}:{digests[-1]}" if digests else "none"
+    yield Check("ledger", "ok", f"{len(entries)} lines, each chained to the one before")
+    if noted:
+        yield _held_to(noted, digests)
+    in_stages = stages(entries)
+    yield from _certificates(store, commit, pipeline, entries, set(in_stages.values()))
+    for stage in in_stages:
+        try:
+            found = load_release(store, objects, pipeline, stage, commit)
+            said = f"model {found.model.digest[:12]}, by the decision in line {found.line.seq}"
+            yield Check(stage, "ok", said)
+            yield _sources(settings, store, commit, found)
+        except MlAssetsError as error:
+            yield Check(stage, "refused", str(error))
+    yield Check("proves", "note", _proves(store.keys))
+    yield Check("head", "note", f"{head} (note it elsewhere: --head holds a later state to it)")
+
+
+def _sources(
+    settings: Settings, store: SnapshotStore, commit: CommitId, found: LoadedRelease
+) -> Check:
+    """Whether the rows behind a release were read where spec and settings of now say."""
+    pipeline, made_from = found.certificate.pipeline, found.certificate.provenance
+    folder = pipeline_folders(settings).get(pipeline)
+    if folder is None or made_from is None:
+        return Check("sources", "note", f"no spec of {pipeline} is here to hold them to")
+    spec = load_spec(folder)
+    try:
+        named = require_own_sources(store, commit, made_from.inputs, spec.sources, settings)
+    except EvidenceError as error:
+        return Check("sources", "refused", str(error))
+    except StorageError as error:
+        return Check("sources", "note", str(error))
+    return Check("sources", "ok", "; ".join(f"{name}: {place}" for name, place in named.items()))
+
+
+def _certificates(
+    store: SnapshotStore,
+    commit: CommitId,
+    pipeline: str,
+    entries: Sequence[LedgerEntry],
+    in_stages: set[str],
+) -> Iterator[Check]:
+    """One check for all that hold, and one for each that does not."""
+    decisions = [entry for entry in entries if entry.kind in ("decision", "override")]
+    held = 0
+    for line in decisions:
+        missing = not store.exists(commit, certificate_path(pipeline, line.seq))
+        if missing and line.model not in in_stages:
+            said = f"line {line.seq} has none: its model is not loaded"
+            yield Check("certificate", "note", said)
+            continue
+        try:
+            certificate_of(store, pipeline, line, commit)
+            held += 1
+        except MlAssetsError as error:
+            yield Check("certificate", "refused", str(error))
+    yield Check(
+        "certificates", "ok", f"{held} of {len(decisions)} decisions and overrides are certified"
+    )
+
+
+def _held_to(noted: tuple[int, str], digests: list[str]) -> Check:
+    seq, digest = noted
+    if seq > len(digests):
+        said = (
+            f"Line {seq} was there when its head was noted, and the ledger ends at line"
+            f" {len(digests)}: the store was put back to an earlier state."
+        )
+        return Check("head noted", "refused", said)
+    if not digests[seq - 1].startswith(digest):
+        said = f"Line {seq} is {digests[seq - 1][:12]}, {digest[:12]} was noted: another history."
+        return Check("head noted", "refused", said)
+    return Check("head noted", "ok", f"line {seq} is the one that was noted")
+
+
+def _proves(keys: Keys) -> str:
+    if not keys.trusted:
+        return UNSIGNED
+    named = ", ".join(key_name(key) for key in sorted(keys.trusted))
+    return f"{AUTHORSHIP}, where only trusted people hold {named}"
+
+
+def _trusted(key: str | None) -> frozenset[str]:
+    if key is not None:
+        file = Path(key)
+        text = file.read_text().strip() if file.is_file() else key
+        return frozenset({public_key(text, "--key")})
+    return given_keys().trusted
+
+
+def _noted(witness: str) -> tuple[int, str]:
+    found = _WITNESS.fullmatch(witness)
+    if not found:
+        raise SettingsError(f"--head is {witness!r}; expected SEQ:SHA256, as verify prints it.")
+    return int(found[1]), found[2]

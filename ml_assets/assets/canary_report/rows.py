@@ -1,0 +1,111 @@
+"""The rows that a model in canary proves itself on: the first partitions behind its holdout."""
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from ml_assets.assets.training_set.asset import feature_order
+from ml_assets.errors import EvidenceError
+from ml_assets.graph.inputs import require_record
+from ml_assets.graph.pipeline_graph import PipelineGraph
+from ml_assets.graph.publish import input_version
+from ml_assets.records.ledger.origin import Origin, find_origin
+from ml_assets.spec.canonical import digest_of
+from ml_assets.spec.records import CanaryPeriod, InputVersion, StageRecord
+from ml_assets.store.layout import Address, published_partitions
+from ml_assets.store.snapshots import CommitId, SnapshotStore
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """The rows are not there yet."""
+
+    model: str
+    partition: str
+    """The first one that is missing."""
+
+    @property
+    def reason(self) -> str:
+        return (
+            f"model {self.model[:12]} is in canary and waits for the partition {self.partition} of"
+            " feature_set"
+        )
+
+
+@dataclass(frozen=True)
+class CanaryRows:
+    """Labelled rows that no decision on the model has seen."""
+
+    model: Origin
+    partitions: tuple[StageRecord, ...]
+    """Of feature_set, oldest first: always the first ones behind the holdout, so that nobody
+    chooses the week that suits."""
+    commit: CommitId
+
+    @property
+    def inputs(self) -> tuple[InputVersion, ...]:
+        model = input_version(self.model.model, self.model.commit)
+        return (model, *(input_version(record, self.commit) for record in self.partitions))
+
+    @property
+    def digest(self) -> str:
+        """Of which partitions they are, and of what is in them."""
+        return digest_of([[record.partition, record.data_version] for record in self.partitions])
+
+    @property
+    def span(self) -> tuple[str, str]:
+        return self.partitions[0].partition or "", self.partitions[-1].partition or ""
+
+    def period(self, rows: int) -> CanaryPeriod:
+        return CanaryPeriod(first=self.span[0], last=self.span[1], rows=rows)
+
+    def read(self, graph: PipelineGraph, store: SnapshotStore) -> pl.DataFrame:
+        """The rows with a label; those of a query side by side.
+
+        Raises:
+            EvidenceError: no row has one yet.
+        """
+        features, label = Address(graph.name, "feature_set"), graph.spec.label
+        tables = [store.scan(self.commit, features.at(r.partition).table) for r in self.partitions]
+        rows = pl.concat(tables).filter(pl.col(label.column).is_not_null()).collect()
+        if rows.is_empty():
+            raise EvidenceError(
+                f"{graph.name}: no row of {' to '.join(self.span)} has a label {label.column!r}:"
+                " the outcomes have not arrived yet. The model stays in canary."
+            )
+        return rows.sort(label.query, maintain_order=True) if label.query else rows
+
+
+def canary_rows(
+    graph: PipelineGraph, store: SnapshotStore, base: CommitId, model: str
+) -> CanaryRows | Waiting:
+    """What the policy asks a model in canary to be scored on, as of a commit.
+
+    Raises:
+        EvidenceError: nobody can tell where its holdout ended.
+    """
+    canary = graph.spec.release.canary
+    origin = find_origin(store, graph.name, model)
+    if origin is None or canary == "none":
+        raise EvidenceError(
+            f"{graph.name}: the records of model {model[:12]} are not in the snapshot store any"
+            " more, so where its holdout ended is not known. It stays in canary."
+        )
+    published = published_partitions(store, base, Address(graph.name, "feature_set"))
+    order = feature_order(graph)
+    begin = order.index(_end_of_holdout(graph, store, origin)) + 1
+    wanted = [*order[begin : begin + canary.periods]]
+    missing = [key for key in wanted if key not in published]
+    if missing or len(wanted) < canary.periods:
+        return Waiting(model, missing[0] if missing else f"behind {order[-1]}")
+    return CanaryRows(origin, tuple(published[key] for key in wanted), base)
+
+
+def _end_of_holdout(graph: PipelineGraph, store: SnapshotStore, origin: Origin) -> str:
+    data = require_record(store, origin.commit, Address(graph.name, "training_set"))
+    if data.attributes["digest"] != origin.model.attributes["data"]["digest"]:
+        raise EvidenceError(
+            f"{graph.name}: commit {origin.commit[:12]} holds another training set than that of"
+            f" model {origin.model.data_version[:12]}. It stays in canary."
+        )
+    return data.attributes["as_of"]

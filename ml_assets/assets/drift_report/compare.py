@@ -1,0 +1,154 @@
+"""New periods against a baseline: every kind of drift, each with its share of the false alarms."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from ml_assets.assets.drift_report.columns import FEWEST_PERIODS, Reference, judge_columns
+from ml_assets.assets.drift_report.domain_classifier import Domain
+from ml_assets.assets.drift_report.findings import Finding, Shape, Window
+from ml_assets.assets.drift_report.performance import judge_loss
+from ml_assets.assets.drift_report.verdict import KINDS
+from ml_assets.assets.evaluation_report.drift_baseline import Baseline
+from ml_assets.assets.evaluation_report.drift_profile import Period, Profile, count, labels, merge
+from ml_assets.assets.evaluation_report.period_loss import PeriodLoss
+from ml_assets.spec.drift import DriftKind, DriftSpec
+
+_OF_TRAINING: tuple[DriftKind, ...] = ("features", "nulls", "categories", "domain", "labels")
+SHAPES = 4
+"""Columns whose histograms are kept."""
+_STATISTICS = 5
+"""Of a column: three distances, nulls, new categories."""
+
+
+@dataclass(frozen=True)
+class NewPeriod:
+    """What there is to judge of one period; what is absent is not judged."""
+
+    period: str
+    rows: pl.DataFrame
+    season: pl.DataFrame | None = None
+    """The same season of before."""
+    predictions: pl.DataFrame | None = None
+    labels: pl.DataFrame | None = None
+    """Where they have matured."""
+    loss: PeriodLoss | None = None
+    """Where the labels have matured and the period came after the holdout."""
+
+
+@dataclass
+class Comparison:
+    """A baseline, back-tested once, and the periods that are held to it.
+
+    Args:
+        samples: rows of each training period, for the domain classifier.
+    """
+
+    baseline: Baseline
+    samples: Mapping[str | None, pl.DataFrame]
+    spec: DriftSpec
+    restless: tuple[str, ...] = field(init=False)
+    """Columns that differ from period to period by themselves: the classifier goes without."""
+
+    def __post_init__(self) -> None:
+        self._alpha = self.spec.false_alarms / len(KINDS)
+        self._features = self._reference(self.baseline.features)
+        self._predictions = self._reference(self.baseline.predictions)
+        self._labels = self._reference(self.baseline.labels)
+        names = self.baseline.features.names
+        found = self._features.back.restless
+        told = {name for name, restless in zip(names, found, strict=True) if restless}
+        self.restless = tuple(name for name in names if name in {*told, *self.spec.leave_out})
+        bins = [one for one in self.baseline.features.bins if one.name not in self.restless]
+        floor = self.spec.bounds.domain_auc
+        self._domain = Domain.of(bins, self.samples, self._alpha, floor)
+
+    @property
+    def not_judged(self) -> dict[DriftKind, str]:
+        """Kind -> why it is not: nobody knows how much its periods differ by themselves."""
+        few = f"at least {FEWEST_PERIODS} are needed to know how much they differ by themselves"
+        found: dict[DriftKind, str] = {}
+        if not self._features.back.periods:
+            many = len(self.baseline.features.periods)
+            said = f"the training split has {many} periods, {few}"
+            found.update(dict.fromkeys(_OF_TRAINING, said))
+        if not self._predictions.back.periods:
+            many = len(self.baseline.predictions.periods)
+            found["predictions"] = f"the holdout has {many} periods, {few}"
+        return found
+
+    @property
+    def back_tested(self) -> int:
+        """Training periods that the bounds were held to; 0: too few."""
+        return self._features.back.periods
+
+    def judge(self, new: NewPeriod) -> Window:
+        """All that one period shows."""
+        features = self.baseline.features
+        season = count(new.season, features.bins, None) if new.season is not None else None
+        found = self._columns(self._features, features, new.rows, season, "features")
+        left_out = {*self.spec.leave_out}
+        found = [one for one in found if one.column not in left_out]
+        told = self._domain.judge(new.rows, new.season) if self.back_tested else None
+        found += [told] if told else []
+        if new.predictions is not None:
+            profile = self.baseline.predictions
+            found += self._columns(self._predictions, profile, new.predictions, None, "predictions")
+        if new.labels is not None and len(new.labels):
+            profile = self.baseline.labels
+            found += self._columns(self._labels, profile, new.labels, None, "labels")
+        if new.loss is not None:
+            floor = self.spec.bounds.loss_rise
+            decay = judge_loss(self.baseline.losses, new.loss, self._alpha, floor)
+            found += [decay] if decay else []
+        return Window(period=new.period, rows=len(new.rows), findings=tuple(found))
+
+    def shapes(self, new: pl.DataFrame, window: Window) -> tuple[Shape, ...]:
+        """The histograms of the features that are furthest beyond their bounds."""
+        features = self.baseline.features
+        ranked = sorted(
+            (one for one in window.findings if one.column in features.names),
+            key=lambda one: -one.worst.ratio,
+        )
+        columns = list(dict.fromkeys(one.column for one in ranked))[:SHAPES]
+        bins = [one for one in features.bins if one.name in columns]
+        then = merge(features.periods, None)
+        was = dict(zip(features.names, then.counts, strict=True))
+        now = dict(zip([one.name for one in bins], count(new, bins, None).counts, strict=True))
+        named = {one.name: labels(one) for one in bins}
+        return tuple(
+            Shape(
+                column=name,
+                bins=named[name],
+                training=tuple(n / max(then.rows, 1) for n in was[name]),
+                new=tuple(n / max(len(new), 1) for n in now[name]),
+            )
+            for name in columns
+        )
+
+    def _reference(self, profile: Profile) -> Reference:
+        return Reference.of(profile, self._each(profile))
+
+    def _each(self, profile: Profile) -> float:
+        """The chance left to one statistic of one column (Bonferroni)."""
+        return self._alpha / max(1, _STATISTICS * len(profile.bins))
+
+    def _columns(
+        self,
+        reference: Reference,
+        profile: Profile,
+        rows: pl.DataFrame,
+        season: Period | None,
+        kind: DriftKind,
+    ) -> list[Finding]:
+        if not reference.back.periods:
+            return []
+        return judge_columns(
+            reference,
+            reference.of_season(season) if season else None,
+            count(rows, profile.bins, None),
+            self.spec.bounds,
+            self._each(profile),
+            kind,
+        )

@@ -1,0 +1,56 @@
+"""Reading the last drift report of a pipeline, and whether it is about the release of now."""
+
+from dataclasses import dataclass
+
+from ml_assets.assets.drift_report.findings import REPORT_FILE, DriftReport
+from ml_assets.errors import SpecError, StorageError
+from ml_assets.records.ledger.chain import read
+from ml_assets.records.ledger.stages import champion
+from ml_assets.spec.stages import DRIFT_STAGE
+from ml_assets.store.layout import Address, read_record
+from ml_assets.store.pipeline_context import Workplace
+from ml_assets.store.snapshots import CommitId, SnapshotStore
+
+
+@dataclass(frozen=True)
+class FoundReport:
+    """The stored report."""
+
+    report: DriftReport
+    outdated: str
+    """Why it says nothing of the release of now; empty where it does."""
+
+
+def find_report(place: Workplace) -> FoundReport:
+    """The last report of a pipeline.
+
+    Raises:
+        SpecError: the pipeline watches for no drift.
+        StorageError: no report was made yet.
+    """
+    if place.spec.drift is None:
+        raise SpecError(
+            f"{place.name} watches for no drift: its spec has no 'drift'. Add to it: drift: {{}}"
+        )
+    base = place.store.resolve("main")
+    report = last_report(place.store, base, place.name)
+    if report is None:
+        raise StorageError(
+            f"{place.name} has no drift report yet: one is made when a period is published that"
+            f" came after all that the release has seen. Land one, then: ml-assets run {place.name}"
+        )
+    now = champion(read(place.store, place.name, base), place.spec.release.to)
+    if now == report.model:
+        return FoundReport(report, "")
+    return FoundReport(
+        report,
+        f"model {(now or 'none')[:12]} is released since; the next period is held to that one",
+    )
+
+
+def last_report(store: SnapshotStore, base: CommitId, pipeline: str) -> DriftReport | None:
+    """The stored report; None where none was made yet."""
+    address = Address(pipeline, DRIFT_STAGE)
+    if read_record(store, base, address) is None:
+        return None
+    return DriftReport.model_validate_json(store.read_bytes(base, address.file(REPORT_FILE)))

@@ -1,0 +1,175 @@
+"""From findings to a verdict: k of the last n periods, in words, and an alarm that stands."""
+
+from collections.abc import Sequence
+from typing import get_args
+
+from ml_assets.assets.drift_report.findings import (
+    Alarm,
+    DriftReport,
+    Finding,
+    Judged,
+    Measure,
+    Outcome,
+    Statistic,
+    Window,
+)
+from ml_assets.spec.drift import DriftKind, DriftSpec
+
+KINDS: tuple[DriftKind, ...] = get_args(DriftKind)
+HISTORY = 104
+"""Most periods that a report remembers."""
+TITLES: dict[DriftKind, str] = {
+    "features": "Distribution of the features",
+    "nulls": "Null rates",
+    "categories": "New categories",
+    "domain": "Domain classifier",
+    "predictions": "Predictions",
+    "labels": "Labels",
+    "performance": "Performance",
+}
+STATISTICS: dict[Statistic, str] = {
+    "psi": "PSI",
+    "ks": "Kolmogorov-Smirnov distance",
+    "js": "Jensen-Shannon distance",
+    "null_share": "null rate",
+    "new_share": "share of new categories",
+    "auc": "AUC of new against training rows",
+    "loss_rise": "rise of the mean loss",
+}
+_SHARES: tuple[Statistic, ...] = ("null_share", "new_share", "loss_rise")
+
+
+def conclude(
+    windows: Sequence[Window], spec: DriftSpec, waiting: dict[DriftKind, str]
+) -> tuple[Outcome, ...]:
+    """What the windows say of each kind.
+
+    Args:
+        windows: oldest first; a kind is judged by the newest ones that have it.
+        waiting: kind -> why no window has it.
+    """
+    return tuple(_outcome(kind, windows, spec, waiting.get(kind, "")) for kind in KINDS)
+
+
+def raise_alarm(outcomes: Sequence[Outcome], newest: str, before: Alarm | None) -> Alarm | None:
+    """The alarm that stands now: one that was raised stays until another model is released.
+
+    Args:
+        before: of the last report on the same release.
+    """
+    kinds: tuple[DriftKind, ...] = tuple(one.kind for one in outcomes if one.alarm)
+    if not kinds:
+        return before
+    reason = "; ".join(one.reason for one in outcomes if one.alarm)
+    if before is None:
+        return Alarm(period=newest, kinds=kinds, reason=reason)
+    together: tuple[DriftKind, ...] = tuple(k for k in KINDS if k in kinds or k in before.kinds)
+    return Alarm(period=before.period, kinds=together, reason=reason)
+
+
+def remember(before: Sequence[Judged], windows: Sequence[Window], model: str) -> tuple[Judged, ...]:
+    """The history with these windows in it; a period judged again takes its old place."""
+    now = [Judged(period=w.period, model=model, ratios=_ratios(w)) for w in windows]
+    again = {one.period for one in now}
+    kept = [one for one in before if one.period not in again]
+    return tuple(sorted([*kept, *now], key=lambda one: one.period)[-HISTORY:])
+
+
+def said(report: DriftReport) -> str:
+    """The report in a sentence."""
+    drifting = [one.kind for one in report.outcomes if one.alarm]
+    span = report.newest.period
+    if report.alarm and not drifting:
+        return (
+            f"{span}: no drift now; the alarm of {report.alarm.period} stands until another model"
+            f" is released: {report.alarm.reason}"
+        )
+    if report.alarm:
+        return f"{span}: drift in {', '.join(drifting)}. {report.alarm.reason}"
+    return f"{span}: as the release was trained on, within its bounds"
+
+
+def measured(measure: Measure) -> str:
+    """``PSI 0.42, bound 0.1``; against the same season, too, where there is one."""
+    name = STATISTICS[measure.statistic]
+    words = f"{name} {_number(measure, measure.value)}, bound {_number(measure, measure.bound)}"
+    if measure.seasonal is None:
+        return words
+    value, bound = (_number(measure, number) for number in measure.seasonal)
+    return f"{words} (against the same season {value}, bound {bound})"
+
+
+def _number(measure: Measure, value: float) -> str:
+    if measure.statistic in _SHARES:
+        return f"{100 * value:.3g} %"
+    return f"{value:.3g}"
+
+
+def _outcome(kind: DriftKind, windows: Sequence[Window], spec: DriftSpec, why: str) -> Outcome:
+    judged = [(w, _of(w, kind)) for w in windows]
+    judged = [(w, findings) for w, findings in judged if findings][-spec.windows :]
+    if not judged:
+        return Outcome(
+            kind=kind,
+            alarm=False,
+            value=None,
+            bound=None,
+            column="",
+            windows=(),
+            reason=why or "there is nothing of this kind to judge",
+        )
+    by_column: dict[str, list[tuple[Window, Finding]]] = {}
+    for window, findings in judged:
+        for finding in findings:
+            by_column.setdefault(finding.column, []).append((window, finding))
+    worst = max(by_column, key=lambda name: _rank(by_column[name]))
+    shown = max((f for _, f in by_column[worst]), key=lambda finding: finding.worst.ratio).worst
+    drifted = tuple(w.period for w, finding in by_column[worst] if finding.drifted)
+    others = sum(_times(found) >= spec.alarm_at for found in by_column.values()) - 1
+    alarm = len(drifted) >= spec.alarm_at
+    return Outcome(
+        kind=kind,
+        alarm=alarm,
+        value=shown.value,
+        bound=shown.bound,
+        column=worst,
+        windows=drifted,
+        reason=_reason(worst, shown, drifted, len(judged), others if alarm else 0, spec),
+    )
+
+
+def _reason(
+    column: str,
+    shown: Measure,
+    drifted: Sequence[str],
+    judged: int,
+    others: int,
+    spec: DriftSpec,
+) -> str:
+    words = f"{column}: {measured(shown)}"
+    if not drifted:
+        return f"{words}; the furthest of {judged} {'period' if judged == 1 else 'periods'}"
+    times = f"{len(drifted)} of the last {judged} periods drifted ({', '.join(drifted)})"
+    if len(drifted) < spec.alarm_at:
+        return f"{words}; {times}, an alarm takes {spec.alarm_at}"
+    more = f", and {others} more {'column' if others == 1 else 'columns'}" if others else ""
+    return f"{words}; {times}{more}"
+
+
+def _of(window: Window, kind: DriftKind) -> list[Finding]:
+    return [finding for finding in window.findings if finding.kind == kind]
+
+
+def _times(found: Sequence[tuple[Window, Finding]]) -> int:
+    return sum(finding.drifted for _, finding in found)
+
+
+def _rank(found: Sequence[tuple[Window, Finding]]) -> tuple[int, float]:
+    return _times(found), max(finding.worst.ratio for _, finding in found)
+
+
+def _ratios(window: Window) -> dict[DriftKind, float]:
+    found: dict[DriftKind, float] = {}
+    for one in window.findings:
+        found[one.kind] = max(found.get(one.kind, 0.0), one.worst.ratio)
+    return found

@@ -1,0 +1,197 @@
+"""Which periods are held to which release: the newest ones behind the rows it was trained on."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from ml_assets.assets.drift_report.domain_classifier import ROWS, evenly
+from ml_assets.assets.evaluation_report.drift_baseline import Baseline
+from ml_assets.assets.evaluation_report.drift_baseline_rows import read_baseline, where_read
+from ml_assets.assets.training_set.asset import feature_order
+from ml_assets.graph.inputs import require_record
+from ml_assets.graph.pipeline_graph import DRIFT_STAGE, PipelineGraph
+from ml_assets.graph.publish import Work, input_version
+from ml_assets.records.ledger.chain import read
+from ml_assets.records.ledger.origin import Origin, find_origin
+from ml_assets.records.ledger.stages import champion
+from ml_assets.records.recalls import require_sound
+from ml_assets.spec.drift import DriftSpec
+from ml_assets.spec.records import InputVersion, StageRecord
+from ml_assets.store.layout import Address, published_partitions
+from ml_assets.store.snapshots import CommitId, SnapshotStore
+
+LATE_LABELS = 0.05
+"""A period whose share of rows without a label is that much above any training period's waits."""
+
+
+@dataclass(frozen=True)
+class DriftWindows:
+    """A release, and the published periods that are judged against it."""
+
+    release: Origin
+    baseline: Baseline
+    periods: tuple[StageRecord, ...]
+    """Of feature_set, oldest first: the newest ones behind the training split. At least one is
+    behind the holdout: neither training nor judging has seen it."""
+    matured: tuple[StageRecord, ...]
+    """The newest ones behind the holdout whose labels are there."""
+    waiting: str
+    """Why the newest period is not among them; empty where it is."""
+    seasons: Mapping[str, tuple[StageRecord, ...]]
+    """Period -> the same season of before, where all of it is published."""
+    commit: CommitId
+
+    @property
+    def all(self) -> tuple[StageRecord, ...]:
+        """Every period that is judged for anything, oldest first, each once."""
+        by_period = {record.partition or "": record for record in (*self.matured, *self.periods)}
+        return tuple(by_period[key] for key in sorted(by_period))
+
+    @property
+    def newest(self) -> str:
+        return self.periods[-1].partition or ""
+
+    def work(self, graph: PipelineGraph, run: str) -> Work:
+        """What a report on them is made from."""
+        seasons = {
+            record.partition: record for records in self.seasons.values() for record in records
+        }
+        inputs = (
+            input_version(self.release.model, self.release.commit),
+            *(input_version(record, self.commit) for record in self.all),
+        )
+        others = [r for key, r in sorted(seasons.items()) if r not in self.all]
+        season = tuple(input_version(record, self.commit) for record in others)
+        labelled = InputVersion(
+            key="matured",
+            partition=None,
+            version=",".join(record.partition or "" for record in self.matured),
+            commit=None,
+        )
+        address = Address(graph.name, DRIFT_STAGE)
+        return Work(address, graph.code_version(DRIFT_STAGE), (*inputs, *season, labelled), run)
+
+    def rows(self, graph: PipelineGraph, store: SnapshotStore, record: StageRecord) -> pl.DataFrame:
+        """The feature rows of a period.
+
+        Raises:
+            Recalled: it was made from bad data.
+        """
+        require_sound(store, self.commit, record)
+        address = Address(graph.name, "feature_set", partition=record.partition)
+        return store.scan(self.commit, address.table).collect()
+
+    def season(
+        self, graph: PipelineGraph, store: SnapshotStore, record: StageRecord
+    ) -> pl.DataFrame | None:
+        """The rows of the same season of before; None where there is no such history."""
+        records = self.seasons.get(record.partition or "")
+        if not records:
+            return None
+        frames = [self.rows(graph, store, one) for one in records]
+        return pl.concat(frames, how="vertical_relaxed")
+
+    def training_samples(
+        self, graph: PipelineGraph, store: SnapshotStore
+    ) -> dict[str | None, pl.DataFrame]:
+        """Some rows of each period of the training split, as they were when it was trained."""
+        data = require_record(store, self.release.commit, Address(graph.name, "training_set"))
+        commits = where_read(store, self.release.commit, data)
+        features = Address(graph.name, "feature_set")
+        found: dict[str | None, pl.DataFrame] = {}
+        for one in self.baseline.features.periods:
+            table = store.scan(commits[one.period], features.at(one.period).table).collect()
+            found[one.period] = evenly(table.select(self.baseline.features.names), ROWS)
+        return found
+
+
+def drift_windows(graph: PipelineGraph, store: SnapshotStore, base: CommitId) -> DriftWindows | str:
+    """What can be judged at a commit; else why nothing can, in words.
+
+    Raises:
+        StorageError: the baseline is not the one that was certified.
+    """
+    spec = graph.spec.drift
+    model = champion(read(store, graph.name, base), graph.spec.release.to)
+    if spec is None or model is None:
+        return f"nothing is in {graph.spec.release.to} yet, so no drift is looked for"
+    origin = find_origin(store, graph.name, model)
+    baseline = read_baseline(store, origin) if origin else None
+    if origin is None or baseline is None:
+        return (
+            f"model {model[:12]} was released without a baseline, so no drift is looked for; the"
+            " next release has one"
+        )
+    data = require_record(store, origin.commit, Address(graph.name, "training_set"))
+    order = feature_order(graph)
+    published = published_partitions(store, base, Address(graph.name, "feature_set"))
+    behind = [key for key in published if key > baseline.trained_on[1]]
+    unseen = [key for key in behind if key > data.attributes["as_of"]]
+    if not unseen:
+        return (
+            f"no period has come since {data.attributes['as_of']}, the last that model"
+            f" {model[:12]} was judged on"
+        )
+    matured = _matured(unseen, published, baseline, spec)
+    periods = behind[-spec.windows :]
+    return DriftWindows(
+        release=origin,
+        baseline=baseline,
+        periods=tuple(published[key] for key in periods),
+        matured=tuple(published[key] for key in matured[-spec.windows :]),
+        waiting=_waiting(unseen[-1], matured, published, spec),
+        seasons=_seasons(periods, published, order, spec),
+        commit=base,
+    )
+
+
+def _matured(
+    unseen: Sequence[str],
+    published: Mapping[str, StageRecord],
+    baseline: Baseline,
+    spec: DriftSpec,
+) -> list[str]:
+    """Periods whose labels are as complete as those that the model was trained on."""
+    old_enough = unseen[: len(unseen) - spec.label_lag]
+    most = baseline.unlabelled + LATE_LABELS
+    return [key for key in old_enough if unlabelled(published[key]) <= most]
+
+
+def _waiting(
+    newest: str,
+    matured: Sequence[str],
+    published: Mapping[str, StageRecord],
+    spec: DriftSpec,
+) -> str:
+    if newest in matured:
+        return ""
+    share = unlabelled(published[newest])
+    lag = f", and {spec.label_lag} later periods have to come first" if spec.label_lag else ""
+    return (
+        f"labels and performance of {newest} wait for its labels: {100 * share:.0f} % of its rows"
+        f" have none{lag}"
+    )
+
+
+def unlabelled(record: StageRecord) -> float:
+    """Share of a period's rows without a label."""
+    return float(record.attributes.get("label_rate", {}).get("unlabelled_share", 0.0))
+
+
+def _seasons(
+    periods: Sequence[str],
+    published: Mapping[str, StageRecord],
+    order: Sequence[str],
+    spec: DriftSpec,
+) -> dict[str, tuple[StageRecord, ...]]:
+    if spec.seasonal is None:
+        return {}
+    back, around = spec.seasonal.back, spec.seasonal.around
+    found: dict[str, tuple[StageRecord, ...]] = {}
+    for key in periods:
+        middle = order.index(key) - back
+        keys = order[max(middle - around, 0) : middle + around + 1] if middle >= around else []
+        if keys and all(one in published for one in keys):
+            found[key] = tuple(published[one] for one in keys)
+    return found

@@ -1,0 +1,159 @@
+"""What a model is held against: fitted on the training split, scored on the holdout, forgotten."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, assert_never
+
+import numpy as np
+import polars as pl
+
+from ml_assets.assets.evaluation_report.rows import Rows
+from ml_assets.errors import SpecError
+from ml_assets.spec.gates import (
+    BaselineSpec,
+    ConstantBaseline,
+    GradientBoostingBaseline,
+    GroupRateBaseline,
+)
+from ml_assets.spec.pipeline import LabelSpec
+from ml_assets.spec.training import outputs_of
+
+__all__ = ["Rows", "score_baseline"]
+
+SMOOTHING = 20
+"""A group's rate counts as if this many rows at the overall rate had been seen as well."""
+CATEGORIES = 254
+"""Most categories of one column that histogram gradient boosting takes (255 bins, one for null)."""
+
+
+def score_baseline(spec: BaselineSpec, train: Rows, holdout: Rows, label: LabelSpec) -> np.ndarray:
+    """Predictions of the baseline on the holdout, [n, outputs] float64.
+
+    Probabilities, values (regression), or the grade that is expected of a row (ranking).
+
+    Raises:
+        SpecError: a ``group_rate`` baseline names a column that the feature set does not have.
+    """
+    if not len(train.label):
+        raise ValueError("the training split has no rows")
+    if isinstance(spec, ConstantBaseline):
+        return np.tile(_targets(train.label, label).mean(axis=0), (len(holdout.label), 1))
+    if isinstance(spec, GroupRateBaseline):
+        return _group_rate(spec, train, holdout, _targets(train.label, label))
+    boosted = _Boosted(spec, train, holdout)
+    match label.task:
+        case "binary" | "multiclass":
+            return boosted.probabilities(outputs_of(label.task, label.classes))
+        case "regression" | "ranking":
+            return boosted.values()
+        case _:
+            assert_never(label.task)
+
+
+def _targets(values: np.ndarray, label: LabelSpec) -> np.ndarray:
+    """[n, outputs] float64: what a rate is the mean of."""
+    match label.task:
+        case "binary" | "regression" | "ranking":
+            return np.asarray(values, dtype=np.float64)[:, None]
+        case "multiclass":
+            return np.eye(len(label.classes))[np.asarray(values).astype(np.int64)]
+        case _:
+            assert_never(label.task)
+
+
+def _group_rate(
+    spec: GroupRateBaseline, train: Rows, holdout: Rows, target: np.ndarray
+) -> np.ndarray:
+    missing = [column for column in spec.by if column not in train.frame.columns]
+    if missing:
+        raise SpecError(
+            f"baseline {spec.name!r}: columns {missing} of 'by' are not in the feature set, which"
+            f" has {sorted(train.frame.columns)}; name columns that the feature function returns"
+        )
+    by = list(spec.by)
+    both = pl.concat([train.frame.select(by), holdout.frame.select(by)], how="vertical_relaxed")
+    group = both.select(pl.struct(by).rank("dense").cast(pl.Int64) - 1).to_series().to_numpy()
+    seen, asked = group[: len(target)], group[len(target) :]
+    groups = int(group.max()) + 1
+    rows = np.bincount(seen, minlength=groups)[:, None]
+    sums = np.stack([np.bincount(seen, weights=t, minlength=groups) for t in target.T], axis=1)
+    rates = (sums + SMOOTHING * target.mean(axis=0)) / (rows + SMOOTHING)
+    return rates[asked]
+
+
+class _Boosted:
+    """Histogram gradient boosting on the encoded features of both sides."""
+
+    def __init__(self, spec: GradientBoostingBaseline, train: Rows, holdout: Rows) -> None:
+        train_codes, holdout_codes = _capped(train.categorical, holdout.categorical)
+        self.label = train.label
+        self.train = np.hstack([train.numeric, train_codes])
+        self.holdout = np.hstack([holdout.numeric, holdout_codes])
+        numeric = train.numeric.shape[1]
+        # scikit-learn has no type stubs: its parameters' types are guessed from their defaults.
+        self.options: dict[str, Any] = {
+            "max_iter": spec.iterations,
+            "early_stopping": True,
+            "random_state": 0,
+            "categorical_features": list(range(numeric, self.train.shape[1])) or None,
+        }
+
+    def values(self) -> np.ndarray:
+        """[n, 1] the mean that is expected of each holdout row."""
+        from sklearn.ensemble import HistGradientBoostingRegressor
+
+        with _threads_with_cores():
+            model = HistGradientBoostingRegressor(**self.options).fit(self.train, self.label)
+            return np.asarray(model.predict(self.holdout))[:, None]
+
+    def probabilities(self, outputs: int) -> np.ndarray:
+        """[n, outputs]; a class that was never seen gets no chance."""
+        from sklearn.ensemble import HistGradientBoostingClassifier
+
+        label = self.label.astype(np.int64)
+        known = np.unique(label)
+        if len(known) < 2:
+            constant = np.zeros((len(self.holdout), outputs))
+            constant[:, 0 if outputs == 1 else known[0]] = known[0] if outputs == 1 else 1.0
+            return constant
+        with _threads_with_cores():
+            model = HistGradientBoostingClassifier(**self.options).fit(self.train, label)
+            scores = model.predict_proba(self.holdout)
+        if outputs == 1:
+            return np.ascontiguousarray(scores[:, 1:])
+        full = np.zeros((len(scores), outputs))
+        full[:, known] = scores
+        return full
+
+
+@contextmanager
+def _threads_with_cores() -> Iterator[None]:
+    """All cores but one, which the model's own scoring needs at the same time.
+
+    A thread that shares its core keeps the others of its team spinning: on two busy cores, two
+    threads took three times the CPU seconds of one. How many there are changes no number.
+    """
+    from threadpoolctl import ThreadpoolController
+
+    openmp = ThreadpoolController().select(user_api="openmp")
+    cores = min((library["num_threads"] for library in openmp.info()), default=2)
+    with openmp.limit(limits=max(1, cores - 1)):
+        yield
+
+
+def _capped(train: np.ndarray, holdout: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Codes below ``CATEGORIES`` as float32; the rarest of a wider column are merged into one."""
+    columns = [_cap(t, h) for t, h in zip(train.T, holdout.T, strict=True)]
+    if not columns:
+        return train.astype(np.float32), holdout.astype(np.float32)
+    left, right = zip(*columns, strict=True)
+    return np.stack(left, axis=1), np.stack(right, axis=1)
+
+
+def _cap(train: np.ndarray, holdout: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    words = int(max(train.max(initial=0), holdout.max(initial=0))) + 1
+    rows = np.bincount(train, minlength=words)
+    common_first = np.argsort(-rows, kind="stable")
+    code = np.empty(words, dtype=np.float32)
+    code[common_first] = np.minimum(np.arange(words), CATEGORIES - 1)
+    return code[train], code[holdout]

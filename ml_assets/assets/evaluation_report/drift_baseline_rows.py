@@ -1,0 +1,179 @@
+"""The baseline of a model, from the rows that its report rests on; and reading it back, verified.
+
+It lies beside the report, in the same commit; the certificate of the decision holds its digest.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import polars as pl
+
+from ml_assets.assets.evaluation_report.drift_baseline import BASELINE_FILE, Baseline
+from ml_assets.assets.evaluation_report.drift_profile import Profile, make_profile
+from ml_assets.assets.evaluation_report.metrics.metrics import judged
+from ml_assets.assets.evaluation_report.period_loss import PeriodLoss, period_loss
+from ml_assets.assets.evaluation_report.rows import Holdout
+from ml_assets.assets.training_set.asset import resolve_window
+from ml_assets.errors import StorageError
+from ml_assets.graph.pipeline_graph import PipelineGraph
+from ml_assets.records.ledger.origin import Origin
+from ml_assets.spec.canonical import digest_of
+from ml_assets.spec.pipeline import LabelSpec, PipelineSpec
+from ml_assets.spec.records import StageRecord
+from ml_assets.store.layout import Address, published_partitions
+from ml_assets.store.snapshots import CommitId, SnapshotStore
+
+_PERIOD = "__period"
+Commits = Mapping[str | None, CommitId]
+"""Partition of feature_set -> where the training set read it."""
+
+
+def make_baseline(
+    graph: PipelineGraph,
+    store: SnapshotStore,
+    base: CommitId,
+    data: StageRecord,
+    model: str,
+    predictions: np.ndarray,
+) -> Baseline | None:
+    """The baseline of a model; None for data without periods, or that was split otherwise.
+
+    Args:
+        data: the record of its training set.
+        predictions: [rows, outputs] on the holdout, in the order of its rows.
+    """
+    spec = graph.spec
+    window = resolve_window(graph, store, base, data.attributes["as_of"])
+    commits = where_read(store, base, data)
+    if window is None or {k for keys in window.splits.values() for k in keys} != set(commits):
+        return None
+    train = _frames(graph, store, commits, window.splits["train"])
+    labels = {key: label_columns(spec.label, frame) for key, frame in train.items()}
+    held = _holdout_rows(graph, store, commits, window.splits["holdout"])
+    if len(held) != len(predictions):
+        raise StorageError(
+            f"{graph.name}: the holdout has {len(held)} labelled rows and the report"
+            f" {len(predictions)}. Materialize training_set and what follows it again."
+        )
+    periods = held[_PERIOD].to_numpy()
+    outputs = prediction_columns(predictions, spec.label)
+    return Baseline(
+        pipeline=graph.name,
+        model=model,
+        data=data.attributes["digest"],
+        features=make_profile(train, spec.features.numeric, spec.features.categorical),
+        labels=_of_labels(labels, spec.label),
+        unlabelled=max(
+            frame[spec.label.column].null_count() / max(len(frame), 1) for frame in train.values()
+        ),
+        predictions=make_profile(
+            {key: outputs.filter(periods == key) for key in window.splits["holdout"]},
+            outputs.columns,
+            [],
+        ),
+        losses=period_losses(spec, held, predictions),
+    )
+
+
+def read_baseline(store: SnapshotStore, origin: Origin) -> Baseline | None:
+    """The baseline that was stored with a release; None: an older version wrote none.
+
+    Raises:
+        StorageError: it is not the one that was certified.
+    """
+    expected = origin.report.attributes.get("baseline")
+    if expected is None:
+        return None
+    pipeline = origin.report.key.split("/")[0]
+    path = Address(pipeline, "evaluation_report").file(BASELINE_FILE)
+    found = Baseline.model_validate_json(store.read_bytes(origin.commit, path))
+    if digest_of(found) != expected or found.model != origin.model.data_version:
+        raise StorageError(
+            f"{path} at commit {origin.commit[:12]} is not the baseline of model"
+            f" {origin.model.data_version[:12]}. Train and release again: ml-assets run {pipeline}"
+            " --fresh"
+        )
+    return found
+
+
+def where_read(store: SnapshotStore, at: CommitId, data: StageRecord) -> Commits:
+    """Where each partition of a training set can still be read.
+
+    That is the commit ``at`` where it is the same there: house-keeping may have deleted the one
+    that the training set itself was made at.
+    """
+    pipeline = data.key.split("/")[0]
+    there = published_partitions(store, at, Address(pipeline, "feature_set"))
+    versions = {key: record.data_version for key, record in there.items()}
+    return {
+        one.partition: at if versions.get(one.partition or "") == one.version else one.commit or at
+        for one in data.inputs
+    }
+
+
+def prediction_columns(predictions: np.ndarray, label: LabelSpec) -> pl.DataFrame:
+    """Predictions [rows, outputs] as one numeric column for each output."""
+    if predictions.ndim == 1 or predictions.shape[1] == 1:
+        return pl.DataFrame({"prediction": predictions.reshape(-1)})
+    names = [f"prediction_{name}" for name in label.classes]
+    return pl.DataFrame({name: predictions[:, n] for n, name in enumerate(names)})
+
+
+def label_columns(label: LabelSpec, rows: pl.DataFrame) -> pl.DataFrame:
+    """The labels that are there: words of a class, numbers of a number."""
+    column = rows[label.column].drop_nulls()
+    dtype = pl.Float64 if label.task in ("regression", "ranking") else pl.String
+    return column.cast(dtype).alias(label.column).to_frame()
+
+
+def period_losses(
+    spec: PipelineSpec, rows: pl.DataFrame, predictions: np.ndarray
+) -> tuple[PeriodLoss, ...]:
+    """The mean loss of each period of labelled rows that bear their period (see ``with_period``).
+
+    Args:
+        predictions: [rows, outputs].
+    """
+    names = rows[_PERIOD].unique(maintain_order=True).to_list()
+    holdout = Holdout.of(spec, rows, (names[0], names[-1]))
+    told = judged(holdout.truth, predictions)
+    losses, blocks = told.losses(), told.units(holdout.blocks)
+    places = told.units(rows[_PERIOD].replace_strict(names, range(len(names))).to_numpy())
+    found = [
+        period_loss(name, losses[places == place], blocks[places == place])
+        for place, name in enumerate(names)
+    ]
+    return tuple(one for one in found if one is not None)
+
+
+def with_period(rows: pl.DataFrame, period: str) -> pl.DataFrame:
+    """The rows with the period that they are of."""
+    return rows.with_columns(pl.lit(period).alias(_PERIOD))
+
+
+def labelled(rows: pl.DataFrame, label: LabelSpec) -> pl.DataFrame:
+    """Rows with a label, those of a query side by side: as a training set has them."""
+    kept = rows.filter(pl.col(label.column).is_not_null())
+    return kept.sort(label.query, maintain_order=True) if label.query else kept
+
+
+def _frames(
+    graph: PipelineGraph, store: SnapshotStore, commits: Commits, keys: Sequence[str]
+) -> dict[str | None, pl.DataFrame]:
+    """The rows of each period, with a label or without: so are those that come later."""
+    address = Address(graph.name, "feature_set")
+    return {key: store.scan(commits[key], address.at(key).table).collect() for key in keys}
+
+
+def _holdout_rows(
+    graph: PipelineGraph, store: SnapshotStore, commits: Commits, keys: Sequence[str]
+) -> pl.DataFrame:
+    frames = _frames(graph, store, commits, keys)
+    told = [with_period(frame, str(key)) for key, frame in frames.items()]
+    return labelled(pl.concat(told), graph.spec.label)
+
+
+def _of_labels(frames: dict[str | None, pl.DataFrame], label: LabelSpec) -> Profile:
+    numbers = label.task in ("regression", "ranking")
+    name = [label.column]
+    return make_profile(frames, name if numbers else [], [] if numbers else name)

@@ -1,0 +1,137 @@
+"""The whole judgement of one model on its holdout, as one record."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+import numpy as np
+
+from ml_assets.assets.evaluation_report.compare import ChampionScores, compare
+from ml_assets.assets.evaluation_report.estimates import estimates
+from ml_assets.assets.evaluation_report.metrics.classification import calibration, curves
+from ml_assets.assets.evaluation_report.metrics.metrics import (
+    evaluate,
+    point_metrics,
+    slice_metrics,
+)
+from ml_assets.assets.evaluation_report.metrics.ranking import ranking
+from ml_assets.assets.evaluation_report.metrics.regression import (
+    predicted_against_observed,
+    residuals,
+)
+from ml_assets.assets.evaluation_report.recommend import recommend
+from ml_assets.assets.evaluation_report.robustness import Perturbed
+from ml_assets.assets.evaluation_report.rows import Holdout, Truth
+from ml_assets.spec.pipeline import PipelineSpec
+from ml_assets.spec.records import (
+    CalibrationBin,
+    Curve,
+    EvaluationReport,
+    FeatureImportance,
+    Ranking,
+    Residuals,
+    SeedSpread,
+)
+
+__all__ = ["ChampionScores", "Holdout", "judge"]
+
+
+def judge(
+    spec: PipelineSpec,
+    *,
+    model: str,
+    data: str,
+    holdout: Holdout,
+    predictions: np.ndarray,
+    baselines: Mapping[str, np.ndarray],
+    champion: ChampionScores | None,
+    size_bytes: int,
+    importance: Sequence[FeatureImportance] = (),
+    perturbed: Perturbed | None = None,
+    seeds: SeedSpread | None = None,
+) -> EvaluationReport:
+    """Judge a model; equal arguments give an equal report.
+
+    Args:
+        model: digest of the model.
+        data: digest of the training set.
+        predictions: [n, outputs], in the order of the holdout's rows.
+        baselines: name -> [n, outputs] predictions on the same rows.
+        champion: its scores on the same rows; None where no model was released yet.
+        size_bytes: of the model's files.
+        importance: of its features, on a sample of the rows.
+        perturbed: its predictions where inputs are missing or shifted, if a gate asks for them.
+        seeds: how much models differ that were trained alike, if it was measured.
+
+    Raises:
+        EvidenceError: no rows, or predictions that are none.
+    """
+    truth = holdout.truth
+    samples, seed = spec.evaluation.bootstrap_samples, spec.training.seed
+    metrics = evaluate(truth, predictions, holdout.blocks, samples, seed)
+    shown = _pictured(spec, holdout, predictions)
+    return EvaluationReport(
+        pipeline=spec.name,
+        model=model,
+        data=data,
+        rows=len(truth.labels),
+        holdout=holdout.span,
+        label_rate=_label_rate(truth),
+        metrics={str(name): value for name, value in metrics.items()},
+        baselines={
+            name: {str(m): value for m, value in point_metrics(truth, scores).items()}
+            for name, scores in baselines.items()
+        },
+        champion=compare(spec, holdout, predictions, champion, seeds) if champion else None,
+        slices=slice_metrics(truth, predictions, holdout.slices, holdout.blocks, seed=seed),
+        calibration=shown.calibration,
+        roc=shown.roc,
+        precision_recall=shown.precision_recall,
+        residuals=shown.residuals,
+        ranking=shown.ranking,
+        importance=tuple(importance),
+        size_bytes=size_bytes,
+        recommendation=recommend(spec, holdout, predictions, baselines),
+        estimates=estimates(spec, holdout, predictions, champion, perturbed),
+        holdout_rows=holdout.digest,
+    )
+
+
+@dataclass(frozen=True)
+class _Pictured:
+    """What the pictures of the report show; each task has its own."""
+
+    calibration: tuple[CalibrationBin, ...] = ()
+    roc: Curve | None = None
+    precision_recall: Curve | None = None
+    residuals: Residuals | None = None
+    ranking: Ranking | None = None
+
+
+def _pictured(spec: PipelineSpec, holdout: Holdout, predictions: np.ndarray) -> _Pictured:
+    truth = holdout.truth
+    match truth.task:
+        case "binary" | "multiclass":
+            return _Pictured(calibration(truth, predictions), *curves(truth, predictions))
+        case "regression":
+            bins = predicted_against_observed(truth, predictions)
+            return _Pictured(bins, residuals=residuals(truth, predictions))
+        case "ranking":
+            days = holdout.blocks if spec.evaluation.block == "day" else None
+            return _Pictured(ranking=ranking(truth, predictions, days))
+        case _:
+            assert_never(truth.task)
+
+
+def _label_rate(truth: Truth) -> tuple[float, ...]:
+    """Share of each class in the holdout (binary: of the positive one); a number has none."""
+    match truth.task:
+        case "binary":
+            return (float(truth.labels.mean()),)
+        case "multiclass":
+            counts = np.bincount(truth.labels, minlength=len(truth.classes))
+            return tuple(float(count / len(truth.labels)) for count in counts)
+        case "regression" | "ranking":
+            return ()
+        case _:
+            assert_never(truth.task)

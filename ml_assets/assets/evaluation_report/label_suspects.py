@@ -1,0 +1,39 @@
+"""The label suspects that were kept with a pipeline's newest report."""
+
+import polars as pl
+
+from ml_assets.assets.evaluation_report.suspects import has_suspects
+from ml_assets.errors import StorageError
+from ml_assets.store.layout import Address
+from ml_assets.store.pipeline_context import Workplace
+from ml_assets.store.snapshots import MAIN, CommitId, SnapshotStore
+
+SUSPECTS_FILE = "suspects.parquet"
+
+
+def read_suspects(store: SnapshotStore, commit: CommitId, pipeline: str) -> pl.DataFrame | None:
+    """The rows, the highest loss first; None where the report has none."""
+    file = Address(pipeline, "evaluation_report").file(SUSPECTS_FILE)
+    if not store.exists(commit, file):
+        return None
+    found = store.scan(commit, file).collect()
+    return found.sort(found.columns[-1], descending=True, maintain_order=True)
+
+
+def suspects(place: Workplace) -> pl.DataFrame:
+    """The same of a pipeline.
+
+    Raises:
+        StorageError: there are none, and why.
+    """
+    found = read_suspects(place.store, place.store.resolve(MAIN), place.name)
+    if found is None and not has_suspects(place.spec):
+        raise StorageError(
+            f"{place.name} has no label suspects: in a ranking a row has no loss of its own."
+        )
+    if found is None:
+        raise StorageError(
+            f"{place.name} has no label suspects yet, or its report was made by an older version."
+            f" Run: ml-assets run {place.name}"
+        )
+    return found

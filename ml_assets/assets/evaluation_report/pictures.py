@@ -1,0 +1,155 @@
+"""The pictures of an evaluation report: which chart shows what, with the words around it."""
+
+from collections.abc import Sequence
+
+from ml_assets.assets.evaluation_report.quality_pictures import quality
+from ml_assets.reports.drawing import Axis, Bar, bar_chart
+from ml_assets.reports.picture import Picture
+from ml_assets.reports.rows import Estimate, estimate_chart
+from ml_assets.reports.wording import digits, title
+from ml_assets.spec.gates import HIGHER_IS_BETTER, LOSS_OF, AgainstChampion, MetricName
+from ml_assets.spec.pipeline import PipelineSpec
+from ml_assets.spec.records import ChampionComparison, EvaluationReport, Interval, SliceMetrics
+
+SLICE_ROWS = 24
+IMPORTANT_FEATURES = 15
+LEADING = ("auc", "accuracy", "r2", "ndcg")
+"""The metric that slices are compared by: the first one that the task has."""
+_BARS: tuple[tuple[MetricName, float], ...] = (
+    ("auc", 0.5),
+    ("log_loss", 0.0),
+    ("accuracy", 0.0),
+    ("rmse", 0.0),
+    ("mae", 0.0),
+    ("ndcg", 0.0),
+)
+"""The metrics drawn as bars, and where their bars begin: a ROC AUC of 0.5 is guessing."""
+
+
+def evaluation_pictures(report: EvaluationReport, spec: PipelineSpec) -> list[Picture]:
+    """Every picture of a report, in the order of the page."""
+    return [
+        *baseline_bars(report),
+        *champion_picture(report, spec),
+        *quality(report, spec).pictures,
+        *slice_picture(report),
+        *importance_picture(report, spec),
+    ]
+
+
+def baseline_bars(report: EvaluationReport) -> list[Picture]:
+    """Bars for each of (at most) two metrics: the model, the champion, the baselines."""
+    return [_bars(report, name, start) for name, start in _BARS if name in report.metrics][:2]
+
+
+def champion_picture(report: EvaluationReport, spec: PipelineSpec) -> list[Picture]:
+    """The differences to the champion on the same rows, beside zero and the margins asked for."""
+    seen = report.champion
+    if seen is None or seen.loss_difference is None:
+        return []
+    gates = [gate for gate in spec.gates if isinstance(gate, AgainstChampion)]
+    of_loss = [gate for gate in gates if gate.metric is None]
+    found = [_difference(seen, seen.loss, seen.loss_difference, of_loss, higher_is_better=False)]
+    for gate in gates:
+        gap = seen.differences.get(gate.metric or "")
+        shown = gap and (gap.relative if gate.relative else gap.absolute)
+        if gate.metric is None or shown is None:
+            continue
+        name = f"{title(gate.metric)}{', as a share of it' if gate.relative else ''}"
+        found.append(_difference(seen, name, shown, [gate], HIGHER_IS_BETTER[gate.metric]))
+    return found
+
+
+def _difference(
+    seen: ChampionComparison,
+    of: str,
+    gap: Interval,
+    gates: Sequence[AgainstChampion],
+    higher_is_better: bool,
+) -> Picture:
+    sign = 1 if higher_is_better else -1
+    best, worst = (gap.low, gap.high) if higher_is_better else (-gap.high, -gap.low)
+    tone = "good" if best > 0 else "bad" if worst < 0 else "one"
+    margins = [
+        Estimate(
+            f"{gate.name}: margin",
+            sign * (gate.margin if gate.rule == "superior" else -gate.margin),
+            tone="plain",
+        )
+        for gate in gates
+    ]
+    chart = estimate_chart(
+        f"Difference in {of} to the champion",
+        [Estimate("this model − champion", gap.value, gap.low, gap.high, tone), *margins],
+        Axis(f"difference in {of}"),
+        reference=0.0,
+        digits=4,
+    )
+    side = "Right" if higher_is_better else "Left"
+    words = f"{side} of the dashed zero, this model is better than {seen.champion[:12]}."
+    return Picture(f"Champion against challenger: {of}", words, chart)
+
+
+def slice_picture(report: EvaluationReport) -> list[Picture]:
+    """The leading metric of each slice with its interval, against that of all rows."""
+    lead = lead_metric(report.slices)
+    shown = [one for one in report.slices if lead in one.metrics][:SLICE_ROWS]
+    if not shown or lead not in report.metrics:
+        return []
+    rows: list[Estimate] = []
+    column = ""
+    for one in shown:
+        found = one.intervals.get(lead)
+        head = one.column if one.column != column else ""
+        column = one.column
+        low, high = (found.low, found.high) if found else (None, None)
+        label = f"{one.value} ({one.rows:,})"
+        rows.append(Estimate(label, one.metrics[lead], low, high, head=head))
+    chart = estimate_chart(
+        f"{title(lead)} by slice",
+        rows,
+        Axis(title(lead)),
+        reference=report.metrics[lead].value,
+        digits=digits(lead),
+    )
+    words = "Dashed: all rows. In brackets: rows of the slice. Whiskers: 95% intervals."
+    return [Picture(f"{title(lead)} by slice", words, chart)]
+
+
+def importance_picture(report: EvaluationReport, spec: PipelineSpec) -> list[Picture]:
+    """How much worse the model is without each feature, the most important first."""
+    if not report.importance:
+        return []
+    ranked = sorted(report.importance, key=lambda one: -one.loss_rise.value)
+    shown = ranked[:IMPORTANT_FEATURES]
+    rows = [
+        Estimate(one.column, one.loss_rise.value, one.loss_rise.low, one.loss_rise.high)
+        for one in shown
+    ]
+    loss = LOSS_OF[spec.label.task]
+    chart = estimate_chart(
+        "Feature importance", rows, Axis(f"rise in {loss}"), reference=0.0, digits=4
+    )
+    left = f" The first {len(shown)} of {len(ranked)}." if len(ranked) > len(shown) else ""
+    words = f"How much the {loss} rises where the column is shuffled among the holdout's rows."
+    return [Picture("Feature importance", words + left, chart)]
+
+
+def lead_metric(slices: Sequence[SliceMetrics]) -> str:
+    """The metric that slices are compared by."""
+    measured = {name for one in slices for name in one.metrics}
+    return next((name for name in LEADING if name in measured), LEADING[0])
+
+
+def _bars(report: EvaluationReport, metric: MetricName, start: float) -> Picture:
+    own = report.metrics[metric]
+    bars = [Bar("this model", own.value, own.low, own.high, "one")]
+    if report.champion is not None and metric in report.champion.metrics:
+        bars.append(Bar("champion", report.champion.metrics[metric], tone="two"))
+    bars += [
+        Bar(name, values[metric]) for name, values in report.baselines.items() if metric in values
+    ]
+    side = "Higher is better" if HIGHER_IS_BETTER[metric] else "Lower is better"
+    origin = "; bars begin at 0.5, which is guessing" if start else ""
+    name = f"{title(metric)} of the model and the baselines"
+    return Picture(title(metric), f"{side}{origin}.", bar_chart(name, bars, start=start))

@@ -1,0 +1,150 @@
+"""The pictures of how good a model is, by task: what makes sense of one says nothing of another."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Literal, assert_never
+
+from ml_assets.assets.evaluation_report.classification_pictures import (
+    calibration_picture,
+    curve_pictures,
+)
+from ml_assets.reports.drawing import Axis, Reference, Series, line_chart
+from ml_assets.reports.picture import Picture
+from ml_assets.spec.pipeline import PipelineSpec
+from ml_assets.spec.records import CalibrationBin, EvaluationReport, Ranking, Residuals
+from ml_assets.spec.training import Task
+
+
+@dataclass(frozen=True)
+class Quality:
+    """A section of the report: its pictures and the words above them."""
+
+    heading: str
+    about: str
+    pictures: Sequence[Picture]
+
+
+def quality(report: EvaluationReport, spec: PipelineSpec) -> Quality:
+    """What the report shows of the predictions themselves."""
+    match spec.label.task:
+        case "binary" | "multiclass":
+            rows = report.calibration[0].rows if report.calibration else 0
+            return Quality(
+                "How it ranks, and whether its probabilities can be believed",
+                f"Each dot of the calibration is about {rows:,} rows of like predictions.",
+                [*calibration_picture(report, spec), *curve_pictures(report)],
+            )
+        case "regression":
+            seen = report.residuals
+            rows = seen.deciles[0].rows if seen and seen.deciles else 0
+            return Quality(
+                "How near its predictions come, and where they err",
+                f"Each dot is about {rows:,} rows of like predictions.",
+                [
+                    *_observed_picture(report.calibration),
+                    *(_residual_picture(seen) if seen else []),
+                ],
+            )
+        case "ranking":
+            return Quality(
+                "How it orders what competes",
+                _ranking_words(report.ranking),
+                [*_day_picture(report.ranking), *_position_picture(report.ranking)],
+            )
+        case _:
+            assert_never(spec.label.task)
+
+
+def label_words(report: EvaluationReport, task: Task) -> str:
+    """The labels of the holdout in a few words."""
+    match task:
+        case "binary" | "multiclass":
+            shares = ", ".join(f"{share:.3f}" for share in report.label_rate)
+            return f"share in the holdout {shares}"
+        case "regression":
+            seen = report.residuals
+            return f"in the holdout {seen.label_mean:.4g} ± {seen.label_std:.4g}" if seen else ""
+        case "ranking":
+            seen = report.ranking
+            return f"{seen.queries:,} queries with a relevant row in the holdout" if seen else ""
+        case _:
+            assert_never(task)
+
+
+def _observed_picture(bins: Sequence[CalibrationBin]) -> list[Picture]:
+    if not bins:
+        return []
+    points = [(one.predicted, one.observed) for one in bins]
+    low, high = min(map(min, points)), max(map(max, points))
+    chart = line_chart(
+        "Observed against predicted value",
+        [Series("observed", points, dots=True)],
+        Axis("predicted", low, high),
+        Axis("observed", low, high),
+        reference=Reference((low, low), (high, high)),
+    )
+    return [Picture("Predicted against observed", "Dashed: perfect.", chart)]
+
+
+def _residual_picture(seen: Residuals | None) -> list[Picture]:
+    if seen is None:
+        return []
+    at = [one.predicted for one in seen.deciles]
+    lines: list[tuple[str, Literal["one", "two"], list[float]]] = [
+        ("median", "one", [one.median for one in seen.deciles]),
+        ("tenth percentile", "two", [one.low for one in seen.deciles]),
+        ("ninetieth percentile", "two", [one.high for one in seen.deciles]),
+    ]
+    series = [
+        Series(name, list(zip(at, values, strict=True)), tone, dots=True)
+        for name, tone, values in lines
+    ]
+    ends = (at[0], at[-1])
+    chart = line_chart(
+        "Residuals by decile of the prediction",
+        series,
+        Axis("predicted", *ends),
+        Axis("observed - predicted"),
+        reference=Reference((ends[0], 0.0), (ends[1], 0.0)),
+    )
+    words = "The median, and between which bounds 80% of the residuals lie. Dashed: none."
+    return [Picture("Residuals", words, chart)]
+
+
+def _ranking_words(seen: Ranking | None) -> str:
+    if seen is None:
+        return ""
+    without = f"{seen.without_relevant:,} without one are left out" if seen.without_relevant else ""
+    judged = f"{seen.queries:,} queries with a relevant row are judged"
+    return f"{'; '.join(part for part in (judged, without) if part)}. A gain is 2^grade - 1."
+
+
+def _day_picture(seen: Ranking | None) -> list[Picture]:
+    if seen is None or len(seen.days) < 2:
+        return []
+    first = date.fromisoformat(seen.days[0].day)
+    points = [(float((date.fromisoformat(one.day) - first).days), one.ndcg) for one in seen.days]
+    chart = line_chart(
+        "NDCG by day",
+        [Series(f"NDCG@{seen.at}", points, dots=True)],
+        Axis(f"days since {first}", 0.0),
+        Axis(f"NDCG@{seen.at}"),
+    )
+    return [Picture("NDCG by day", "The mean over the queries of each day.", chart)]
+
+
+def _position_picture(seen: Ranking | None) -> list[Picture]:
+    if seen is None:
+        return []
+    places = seen.positions
+    chart = line_chart(
+        "Mean gain by position",
+        [
+            Series("gain", [(float(one.position), one.gain) for one in places], dots=True),
+            Series("best order", [(float(one.position), one.ideal) for one in places], "two"),
+        ],
+        Axis("position", 1.0, float(max(2, len(places)))),
+        Axis("mean gain", 0.0),
+    )
+    return [Picture("Gain by position", "What stands there, and in the best order.", chart)]

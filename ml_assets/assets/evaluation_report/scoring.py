@@ -1,0 +1,92 @@
+"""Scoring rows with exported weights, through the training program: no torch in this process."""
+
+from dataclasses import dataclass
+from io import BytesIO
+
+import dagster as dg
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from ml_assets.assets.evaluation_report.judge import ChampionScores
+from ml_assets.assets.trained_model.sessions import remember_session, teller
+from ml_assets.assets.training_set.shards import NotComparable, write_scoring_set
+from ml_assets.launch.launcher import Launcher, ScoreJob
+from ml_assets.launch.session import score_session
+from ml_assets.spec.pipeline import PipelineSpec
+from ml_assets.spec.program import ModelManifest, Ref, ScoreResult, Split
+from ml_assets.spec.records import Measured
+from ml_assets.store.objects import LocalObjects, read_verified
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model to score, its files held to its digest."""
+
+    ref: Ref
+    manifest: ModelManifest
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Predictions [rows, outputs] in the order of the split's rows, and how fast they came."""
+
+    predictions: NDArray[np.float64]
+    result: ScoreResult
+    validation: NDArray[np.float64] | None = None
+    """The same of the validation split, where it was scored along."""
+
+    def measured(self) -> Measured:
+        """What the clock said; not the same twice."""
+        return Measured(
+            latency_ms=self.result.latency_ms,
+            rows_per_second=self.result.rows_per_second,
+            latency_p99_ms=self.result.latency_p99_ms,
+            memory_mb=self.result.memory_mb,
+        )
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """Scores rows of now with any model, each encoded with the model's own preprocessing."""
+
+    context: dg.AssetExecutionContext
+    launcher: Launcher
+    objects: LocalObjects
+    spec: PipelineSpec
+
+    def score(self, model: Subject, rows: pl.DataFrame) -> Scored | NotComparable:
+        """A model on labelled rows of the feature set."""
+        shards = self.objects.folder("shards", self.spec.name)
+        data = write_scoring_set(rows, model.manifest, self.spec.label, shards)
+        if isinstance(data, NotComparable):
+            return data
+        return score(self.context, self.launcher, self.spec, model.ref, data, "holdout")
+
+    def champion(self, rival: Subject, rows: pl.DataFrame) -> ChampionScores:
+        """A released model on the same rows as another one."""
+        scored = self.score(rival, rows)
+        if isinstance(scored, NotComparable):
+            return ChampionScores(rival.ref.digest, None, scored.reason)
+        return ChampionScores(rival.ref.digest, scored.predictions, "")
+
+
+def score(
+    context: dg.AssetExecutionContext,
+    launcher: Launcher,
+    spec: PipelineSpec,
+    model: Ref,
+    data: Ref,
+    split: Split,
+) -> Scored:
+    """Score one split with one model.
+
+    Raises:
+        TrainingFailed: the program failed; the message gives its reason.
+        StorageError: the predictions are not what the program wrote.
+    """
+    job = ScoreJob(spec.name, model, data, split, spec.training.threads, spec.cluster)
+    remember_session(context.instance, context.run_id, score_session(job))
+    result = launcher.score(job, teller(context.log))
+    content = read_verified(result.predictions)
+    return Scored(np.load(BytesIO(content), allow_pickle=False), result)

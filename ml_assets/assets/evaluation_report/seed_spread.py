@@ -1,0 +1,106 @@
+"""How much models differ that were trained alike from other seeds: measured once for each spec."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import dagster as dg
+import numpy as np
+
+from ml_assets.assets.evaluation_report.rows import Holdout
+from ml_assets.assets.evaluation_report.seeds import spread_of
+from ml_assets.assets.trained_model.asset import data_ref
+from ml_assets.assets.trained_model.sessions import remember_session, teller
+from ml_assets.graph.pipeline_graph import PipelineGraph
+from ml_assets.launch.launcher import Launcher, TrainJob
+from ml_assets.launch.session import NOT_IN_THE_RESULT, train_session
+from ml_assets.spec.canonical import digest_of
+from ml_assets.spec.gates import AgainstChampion
+from ml_assets.spec.program import Ref
+from ml_assets.spec.records import SeedSpread, StageRecord
+from ml_assets.store.layout import Address
+from ml_assets.store.snapshots import CommitId, SnapshotStore
+
+Score = Callable[[Ref], np.ndarray]
+"""A model -> its [n, outputs] predictions of the holdout."""
+
+
+@dataclass(frozen=True)
+class Seeds:
+    """The spread between seeds of one spec, known or yet to be measured."""
+
+    graph: PipelineGraph
+    context: dg.AssetExecutionContext
+    launcher: Launcher
+    known: SeedSpread | None
+    """Measured for an earlier report."""
+    model: StageRecord
+    """Of the model that is judged."""
+    data: StageRecord
+    """Of the training set."""
+
+    def spread(self, holdout: Holdout, score: Score) -> SeedSpread | None:
+        """As it was measured once; None where no gate asks for it.
+
+        Raises:
+            TrainingFailed: a model of another seed could not be trained.
+        """
+        asked = seeds_asked(self.graph)
+        if not asked:
+            return None
+        if self.known is not None and len(self.known.seeds) >= asked:
+            return self.known
+        first = self.graph.spec.training.seed
+        seeds = range(first, first + asked)
+        self.context.log.info(f"the spread over {asked} seeds is measured, once for this spec")
+        predictions = [score(self._trained(seed)) for seed in seeds]
+        return spread_of(
+            holdout.truth,
+            predictions,
+            spec=trained_alike(self.graph),
+            data=data_ref(self.data).digest,
+            seeds=seeds,
+        )
+
+    def _trained(self, seed: int) -> Ref:
+        """The model of a seed; a session that ended is not run again."""
+        spec = self.graph.spec
+        training = spec.training.model_copy(update={"seed": seed})
+        begun = self.model.attributes.get("init")
+        init = Ref.model_validate(begun) if begun else None
+        data = data_ref(self.data)
+        job = TrainJob(spec.name, spec.model, training, data, init=init, cluster=spec.cluster)
+        remember_session(self.context.instance, self.context.run_id, train_session(job))
+        return self.launcher.train(job, teller(self.context.log)).model
+
+
+def seeds_asked(graph: PipelineGraph) -> int:
+    """How many models the gates want to see differ in the seed alone; 0: none."""
+    gates = [gate for gate in graph.spec.gates if isinstance(gate, AgainstChampion)]
+    return max((gate.seeds for gate in gates), default=0)
+
+
+def known_spread(store: SnapshotStore, base: CommitId, graph: PipelineGraph) -> SeedSpread | None:
+    """What an earlier report of this spec measured."""
+    path = Address(graph.name, "evaluation_report").file(spread_file(graph))
+    if not store.exists(base, path):
+        return None
+    return SeedSpread.model_validate_json(store.read_bytes(base, path))
+
+
+def spread_file(graph: PipelineGraph) -> str:
+    """The name of its record, beside the report: it stays there when the next report is made."""
+    return f"seeds-{trained_alike(graph)[:16]}.json"
+
+
+def trained_alike(graph: PipelineGraph) -> str:
+    """Digest of what decides how much seeds matter; another training set is the same spec."""
+    spec, left_out = graph.spec, {*NOT_IN_THE_RESULT, "seed"}
+    return digest_of(
+        {
+            "model": spec.model.model_dump(mode="json"),
+            "training": spec.training.model_dump(mode="json", exclude=left_out),
+            "features": spec.features.model_dump(mode="json", exclude={"subject"}),
+            "label": spec.label.model_dump(mode="json"),
+            "split": spec.split.model_dump(mode="json"),
+        }
+    )

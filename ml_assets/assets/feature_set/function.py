@@ -1,0 +1,140 @@
+"""Loading a team's functions, and holding what they return to what the spec declares."""
+
+import difflib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import FunctionType
+from typing import Any
+
+import polars as pl
+
+from ml_assets.assets.feature_set.team_modules import import_file
+from ml_assets.errors import LeakError, SpecError, quoted
+from ml_assets.spec.pipeline import FeaturesSpec, LabelSpec, PipelineSpec
+from ml_assets.spec.split import groups_of
+from ml_assets.spec.window import Window
+
+FeatureFunction = Callable[[Mapping[str, pl.LazyFrame], Window], pl.LazyFrame]
+
+
+def load_function(folder: Path, function: str, pipeline: str) -> FeatureFunction:
+    """Import ``file.py:name`` from a pipeline's folder, with what it imports from there.
+
+    Raises:
+        SpecError: no such file, it cannot be imported, or it has no such function.
+    """
+    file_name, name = function.split(":")
+    file = folder / file_name
+    if not file.is_file():
+        raise SpecError(f"{function!r} names {file}, which is not there: create it.")
+    found: Any = getattr(import_file(folder, file_name, pipeline), name, None)
+    if not isinstance(found, FunctionType):
+        raise SpecError(f"{file} has no function {name!r}, which {function!r} names.")
+    return found
+
+
+def build_features(
+    build: FeatureFunction,
+    tables: Mapping[str, pl.LazyFrame],
+    window: Window,
+    spec: PipelineSpec,
+    on_unnamed: Callable[[Sequence[str]], None] | None = None,
+) -> pl.DataFrame:
+    """Call the feature function, for training and for serving alike, and check what it returns.
+
+    Args:
+        on_unnamed: told the columns that the function made and the spec does not name; what it
+            passes through from a table is nobody's oversight.
+
+    Raises:
+        SpecError: see ``check_features``.
+    """
+    built = build(tables, window).collect()
+    checked = check_features(built, spec.features, spec.label, groups_of(spec.split))
+    if on_unnamed is not None:
+        given = {name for table in tables.values() for name in table.collect_schema().names()}
+        on_unnamed([name for name in built.columns if name not in {*checked.columns, *given}])
+    return checked
+
+
+def check_features(
+    frame: pl.DataFrame, spec: FeaturesSpec, label: LabelSpec, groups: Sequence[str] = ()
+) -> pl.DataFrame:
+    """The declared columns of a feature frame, in order and with their types.
+
+    Returns the key, ``decision_at`` (UTC), a ranking's query, the groups of the split, the label,
+    the numeric features as Float64 and the categorical ones as String.
+
+    Raises:
+        SpecError: a column is missing or of a type that does not fit, a key is there twice, or a
+            row has no query.
+    """
+    query = [label.query] if label.query else []
+    features = [*spec.numeric, *spec.categorical]
+    columns = list(
+        dict.fromkeys([*spec.key, spec.decision_at, *query, *groups, label.column, *features])
+    )
+    missing = [column for column in columns if column not in frame.columns]
+    if missing:
+        raise SpecError("The feature function's rows lack " + _suggest(missing, frame.columns))
+    _check_types(frame, spec)
+    checked = frame.select(columns).with_columns(
+        *(pl.col(name).cast(pl.Float64) for name in spec.numeric),
+        *(pl.col(name).cast(pl.String) for name in spec.categorical),
+    )
+    check_keys(checked, spec.key, "the feature rows")
+    if checked[spec.decision_at].null_count():
+        raise LeakError(f"{spec.decision_at!r} is null in some rows: when is the decision made?")
+    if label.query and checked[label.query].null_count():
+        raise SpecError(
+            f"The query {label.query!r} is null in {checked[label.query].null_count()} rows: which"
+            " others do they compete with? Fill it, or leave these rows out."
+        )
+    return checked
+
+
+def check_keys(frame: pl.DataFrame, key: Sequence[str], what: str) -> None:
+    """Hold rows to their key: its columns are there, never null, and no key is there twice.
+
+    Raises:
+        SpecError: they are not; the message shows one example.
+    """
+    missing = [column for column in key if column not in frame.columns]
+    if missing:
+        raise SpecError(
+            f"In {what}, the key's columns are missing: {_suggest(missing, frame.columns)}"
+        )
+    if frame.select(pl.any_horizontal(pl.col(*key).is_null()).any()).item():
+        raise SpecError(f"In {what}, a key {list(key)} has a null.")
+    twice = frame.group_by(key).len().filter(pl.col("len") > 1)
+    if len(twice):
+        example = twice.drop("len").row(0)
+        raise SpecError(
+            f"In {what}, {len(twice)} keys {list(key)} are there more than once,"
+            f" {quoted(example)} for one:"
+            " a join in the function multiplies rows."
+        )
+
+
+def _suggest(missing: list[str], columns: list[str]) -> str:
+    parts: list[str] = []
+    for name in missing:
+        close = difflib.get_close_matches(name, columns, n=1)
+        parts.append(f"{name!r}" + (f" (there is {close[0]!r})" if close else ""))
+    return f"{', '.join(parts)}. Return them, or take them out of the spec."
+
+
+def _check_types(frame: pl.DataFrame, spec: FeaturesSpec) -> None:
+    decision = frame.schema[spec.decision_at]
+    if decision != pl.Datetime("us", "UTC"):
+        raise SpecError(
+            f"The column {spec.decision_at!r} of the features has type {decision}; expected"
+            " Datetime('us', 'UTC'). Cast it in the feature function."
+        )
+    for name in spec.numeric:
+        dtype = frame.schema[name]
+        if not (dtype.is_numeric() or dtype == pl.Boolean or dtype == pl.Null):
+            raise SpecError(
+                f"The numeric feature {name!r} has type {dtype}. Cast it to a number, or declare"
+                " it under 'categorical'."
+            )

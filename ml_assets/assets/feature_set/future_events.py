@@ -1,0 +1,175 @@
+"""The features of a partition made again, as they would have been made before the future came."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import polars as pl
+
+from ml_assets.assets.feature_set.function import FeatureFunction, build_features, load_function
+from ml_assets.assets.feature_set.future import (
+    Hidden,
+    cannot_be_made,
+    compare,
+    moment_to_hide_from,
+    nothing_to_hide,
+)
+from ml_assets.assets.feature_set.leak_checks import outcome, refusal
+from ml_assets.assets.feature_set.reads import Reads, table_reads
+from ml_assets.errors import LeakError, MlAssetsError
+from ml_assets.graph.partitioned import Made
+from ml_assets.spec.leaks import LeakFinding
+from ml_assets.spec.sources import SourceSpec
+from ml_assets.store.layout import Address
+from ml_assets.store.snapshots import CommitId, SnapshotStore
+
+
+@dataclass(frozen=True)
+class PastTables:
+    """The tables of functions without what is known at a moment or later, derived ones included."""
+
+    store: SnapshotStore
+    base: CommitId
+    moment: datetime | None
+
+    def read(self, reads: Reads, partition: str | None) -> Mapping[str, pl.LazyFrame]:
+        """What a function would have read: table name -> rows, the look-back included."""
+        return {
+            name: pl.concat([self._table(reads, name, address) for address in addresses])
+            for name, addresses in reads.addresses(partition).items()
+        }
+
+    def _table(self, reads: Reads, name: str, address: Address) -> pl.LazyFrame:
+        spec = reads.graph.spec
+        if name in spec.sources:
+            table, subject = self.store.scan(self.base, address.table), spec.features.subject
+            is_subject = subject is not None and subject.source == name
+            return _without(table, spec.sources[name], self.moment, is_subject=is_subject)
+        if not _has_future(reads, name):
+            return self.store.scan(self.base, address.table)
+        own = table_reads(reads.graph, name)
+        build = load_function(reads.graph.folder, spec.tables[name].function, reads.graph.name)
+        return build(self.read(own, address.partition), own.window(address.partition))
+
+
+class FutureGuard:
+    """Examines some of the partitions of a step; where one leaks, the function makes no more."""
+
+    def __init__(self, reads: Reads, keys: Sequence[str | None]) -> None:
+        self.reads = reads
+        self.examined = sampled(keys, reads.graph.spec.leaks.future_events.partitions)
+        self.leaking: LeakError | None = None
+
+    def judge(
+        self,
+        store: SnapshotStore,
+        base: CommitId,
+        address: Address,
+        build: FeatureFunction,
+        rows: pl.DataFrame,
+    ) -> Made:
+        """What the guard says of a partition before it is published: its check, and its error."""
+        if address.partition not in self.examined:
+            return Made(None, {})
+        graph = self.reads.graph
+        found = examine_future(self.reads, store, base, address.partition, build, rows)
+        refused = refusal((found,), graph.spec, str(address))
+        if refused:
+            self.leaking = LeakError(f"not published, for {address} leaks")
+        return Made(None, {}, (outcome(graph, found),), LeakError(refused) if refused else None)
+
+
+def both_refusals(
+    future: MlAssetsError | None, parity: MlAssetsError | None
+) -> MlAssetsError | None:
+    """Why a partition is not published, where two checks of its rows may say it."""
+    if future is None or parity is None:
+        return future or parity
+    return LeakError(f"{future}\n    {parity}")
+
+
+def examine_future(
+    reads: Reads,
+    store: SnapshotStore,
+    base: CommitId,
+    partition: str | None,
+    build: FeatureFunction,
+    rows: pl.DataFrame,
+) -> LeakFinding:
+    """Whether the rows of a partition are the same without what was not known at a decision.
+
+    Costs what it costs to make the partition once more.
+    """
+    spec = reads.graph.spec
+    columns = tuple(f"{n}.{c}" for n, source in spec.sources.items() for c in source.after_event)
+    known = list(_known_times(reads, store, base, partition))
+    moment = moment_to_hide_from(rows[spec.features.decision_at], known) if known else None
+    if moment is None and not columns:
+        return nothing_to_hide(
+            "not judged: no event of the tables is known after a decision"
+            if known
+            else "not judged: no source says when its rows became known (known_at), or which"
+            " columns are filled in after the event (after_event)"
+        )
+    events = sum(int((times >= moment).sum()) for times in known) if moment else 0
+    hidden = Hidden(moment, events, columns)
+    try:
+        tables = PastTables(store, base, moment).read(reads, partition)
+        again = build_features(build, tables, reads.window(partition), spec)
+    except Exception as error:  # a team's function may raise anything
+        return cannot_be_made(error, hidden)
+    return compare(rows, again, spec.features, hidden)
+
+
+def sampled(keys: Sequence[str | None], count: int) -> frozenset[str | None]:
+    """So many of the partitions, evenly spread: the first, then the last, then some between."""
+    if count >= len(keys):
+        return frozenset(keys)
+    steps = max(1, count - 1)
+    return frozenset(keys[round(number * (len(keys) - 1) / steps)] for number in range(count))
+
+
+def _known_times(
+    reads: Reads, store: SnapshotStore, base: CommitId, partition: str | None
+) -> Iterator[pl.Series]:
+    """When the rows became known, of each table that says so; what derived tables read as well."""
+    waiting = [(reads, partition)]
+    seen: set[Address] = set()
+    while waiting:
+        reader, key = waiting.pop()
+        for name, addresses in reader.addresses(key).items():
+            fresh = [address for address in addresses if address not in seen]
+            seen.update(fresh)
+            source = reader.graph.spec.sources.get(name)
+            if source is None:
+                own = table_reads(reader.graph, name)
+                waiting += [(own, address.partition) for address in fresh]
+            elif source.known_at and fresh:
+                column = pl.col(source.known_at).drop_nulls()
+                yield pl.concat(
+                    [store.scan(base, a.table).select(column) for a in fresh]
+                ).collect()[source.known_at]
+
+
+def _without(
+    table: pl.LazyFrame, source: SourceSpec, moment: datetime | None, *, is_subject: bool
+) -> pl.LazyFrame:
+    """What is predicted may become known at the moment of its own decision."""
+    if source.known_at and moment is not None:
+        known = pl.col(source.known_at)
+        table = table.filter(known <= moment if is_subject else known < moment)
+    schema = table.collect_schema()
+    return table.with_columns(
+        pl.lit(None, dtype=schema[name]).alias(name) for name in source.after_event
+    )
+
+
+def _has_future(reads: Reads, table: str) -> bool:
+    """Whether a derived table is made from a source that something is hidden of."""
+    spec = reads.graph.spec
+    return any(
+        bool(spec.sources[name].known_at or spec.sources[name].after_event)
+        if name in spec.sources
+        else _has_future(reads, name)
+        for name in spec.tables[table].reads
+    )

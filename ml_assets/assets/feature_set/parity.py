@@ -1,0 +1,102 @@
+"""The parity check of feature_set: a few rows of what is about to be published, made online."""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from random import Random
+
+import dagster as dg
+import polars as pl
+
+from ml_assets.assets.feature_set.replay import replay
+from ml_assets.errors import FeaturesDiffer, MlAssetsError
+from ml_assets.graph.partitioned import CheckOutcome
+from ml_assets.graph.pipeline_graph import PipelineGraph
+from ml_assets.settings import read_settings
+from ml_assets.store.layout import Address
+from ml_assets.store.object_places import open_objects
+from ml_assets.store.pipeline_context import Workplace
+from ml_assets.store.snapshots import CommitId, SnapshotStore
+
+CHECK_NAME = "parity"
+PARTITIONS = 3
+"""Of a step that are replayed: the newest, and others by draw. Each costs what making it costs."""
+
+
+def parity_spec(graph: PipelineGraph) -> dg.AssetCheckSpec:
+    """The check, as Dagster declares it."""
+    return dg.AssetCheckSpec(
+        CHECK_NAME,
+        asset=graph.key("feature_set"),
+        blocking=True,
+        description="Rows drawn by chance are made again on the path of a single prediction, from"
+        " what was known when they were decided on: they have to be the same, bit for bit.",
+    )
+
+
+@dataclass
+class Replays:
+    """Rows replayed before the first partition of a step is published.
+
+    A row that differs keeps every partition back: they are all made by the same function.
+    """
+
+    graph: PipelineGraph
+    store: SnapshotStore
+    partitions: Sequence[str | None]
+    """Those that the step makes, oldest first."""
+    rows_of: Callable[[CommitId, str | None], pl.DataFrame]
+    """Makes the feature rows of a partition."""
+    _found: dict[str | None, CheckOutcome] | None = None
+    _made: dict[str | None, tuple[CommitId, pl.DataFrame]] = field(default_factory=dict)
+
+    def checks(self, partition: str | None) -> tuple[CheckOutcome, ...]:
+        """The verdict on a partition, if it was drawn."""
+        found = self._examined()
+        return (found[partition],) if partition in found else ()
+
+    def refusal(self, address: Address) -> FeaturesDiffer | None:
+        """Why the partition is not published; None: nothing differs."""
+        failed = {key: check for key, check in self._examined().items() if not check.passed}
+        if not failed:
+            return None
+        if address.partition in failed:
+            return FeaturesDiffer(f"{address}: {failed[address.partition].reason}")
+        return FeaturesDiffer(f"{address}: held back, for [{next(iter(failed))}] differs")
+
+    def rows(self, address: Address) -> tuple[CommitId, pl.DataFrame]:
+        """The feature rows of a partition, and the state that they are made from."""
+        if address.partition in self._made:
+            return self._made.pop(address.partition)
+        base = self.store.resolve("main")
+        return base, self.rows_of(base, address.partition)
+
+    def _examined(self) -> Mapping[str | None, CheckOutcome]:
+        if self._found is None:
+            self._found = {}
+            base = self.store.resolve("main")
+            for partition in drawn(self.partitions, base):
+                with suppress(MlAssetsError):  # of its inputs: told when its turn comes
+                    rows = self.rows_of(base, partition)
+                    self._made[partition] = (base, rows)
+                    self._found[partition] = self._replay(base, partition, rows)
+        return self._found
+
+    def _replay(self, base: CommitId, partition: str | None, rows: pl.DataFrame) -> CheckOutcome:
+        settings = read_settings()
+        objects = open_objects(settings.objects, settings.cache)
+        place = Workplace(self.graph.spec, self.graph.folder, self.store, objects, settings)
+        found = replay(place, base, partition, rows, Random(f"{base}{partition}"))
+        return CheckOutcome(
+            CHECK_NAME,
+            not found.difference,
+            dg.AssetCheckSeverity.ERROR,
+            {"rows": found.rows, "moment": str(found.moment)},
+            found.reason,
+        )
+
+
+def drawn(partitions: Sequence[str | None], commit: CommitId) -> tuple[str | None, ...]:
+    """The partitions to replay rows of: the newest, and others that nobody can choose."""
+    *others, newest = partitions
+    return (newest, *Random(commit).sample(others, min(PARTITIONS - 1, len(others))))

@@ -1,0 +1,115 @@
+"""What a team's function reads to make one partition: published tables, and their look-back."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import dagster as dg
+import polars as pl
+
+from ml_assets.assets.raw_snapshot.asset import window_of
+from ml_assets.errors import WindowError
+from ml_assets.graph.inputs import require_record, scan_together
+from ml_assets.graph.pipeline_graph import PipelineGraph
+from ml_assets.spec.partitions import windows
+from ml_assets.spec.records import StageRecord
+from ml_assets.spec.window import Window
+from ml_assets.store.layout import Address
+from ml_assets.store.snapshots import CommitId, SnapshotStore
+
+
+@dataclass(frozen=True)
+class Reads:
+    """The tables of one function, and how far back it reads them."""
+
+    graph: PipelineGraph
+    reader: str
+    """``feature_set``, or the name of a derived table."""
+    names: tuple[str, ...]
+    look_back: int
+
+    def addresses(self, partition: str | None) -> dict[str, list[Address]]:
+        """Table name -> where its partitions lie, oldest first.
+
+        Raises:
+            WindowError: the look-back reaches before the first partition.
+        """
+        keys = self._keys(partition)
+        return {
+            name: [
+                Address(self.graph.name, self._stage(name), name, key)
+                for key in self._keys_of(name, keys)
+            ]
+            for name in self.names
+        }
+
+    def records(
+        self, store: SnapshotStore, base: CommitId, partition: str | None
+    ) -> list[StageRecord]:
+        """The records of those tables; a missing one is an error that names it."""
+        return [
+            require_record(store, base, address)
+            for addresses in self.addresses(partition).values()
+            for address in addresses
+        ]
+
+    def tables(
+        self, store: SnapshotStore, base: CommitId, partition: str | None
+    ) -> Mapping[str, pl.LazyFrame]:
+        """Table name -> its rows at ``base``, the look-back included."""
+        return {
+            name: scan_together(store, base, addresses)
+            for name, addresses in self.addresses(partition).items()
+        }
+
+    def window(self, partition: str | None) -> Window:
+        """The span that the function makes rows for."""
+        span = window_of(self.graph, partition)
+        return Window(partition, span.start if span else None, span.end if span else None)
+
+    def deps(self) -> list[dg.AssetDep]:
+        """The same reads, as Dagster draws them."""
+        return [self._dep(name) for name in self.names]
+
+    def _keys(self, partition: str | None) -> list[str | None]:
+        if partition is None:
+            return [None]
+        span = window_of(self.graph, partition)
+        assert span is not None
+        keys: list[str | None] = [w.key for w in windows(self.graph.spec.partitions, span.end)]
+        warm_up = self.graph.warm_up(self.reader)
+        if len(keys) <= warm_up:
+            raise WindowError(
+                f"{self.graph.name}/{self.reader} [{partition}] looks back {warm_up} partitions,"
+                f" but only {len(keys) - 1} come before it. Its first partition is number"
+                f" {warm_up + 1}; set a smaller look_back, or an earlier partitions.start."
+            )
+        return keys[-self.look_back - 1 :]
+
+    def _keys_of(self, name: str, keys: Sequence[str | None]) -> Sequence[str | None]:
+        """Of a table that changes slowly, only what was known when the reader's partition began."""
+        if not self.graph.is_partitioned(name):
+            return [None]
+        return keys[-1:] if self.graph.is_versioned(name) else keys
+
+    def _stage(self, name: str) -> str:
+        return "validated_table" if name in self.graph.spec.sources else "derived_table"
+
+    def _dep(self, name: str) -> dg.AssetDep:
+        key = self.graph.key(self._stage(name), name)
+        alone = self.graph.is_versioned(name) or not self.graph.is_partitioned(name)
+        if not self.look_back or alone:
+            return dg.AssetDep(key)
+        mapping = dg.TimeWindowPartitionMapping(start_offset=-self.look_back)
+        return dg.AssetDep(key, partition_mapping=mapping)
+
+
+def feature_reads(graph: PipelineGraph) -> Reads:
+    """The feature function reads every source and every derived table."""
+    names = (*graph.spec.sources, *graph.spec.tables)
+    return Reads(graph, "feature_set", names, graph.spec.features.look_back)
+
+
+def table_reads(graph: PipelineGraph, table: str) -> Reads:
+    """A derived table's function reads what its spec names."""
+    spec = graph.spec.tables[table]
+    return Reads(graph, table, spec.reads, spec.look_back)

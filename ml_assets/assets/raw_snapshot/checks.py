@@ -1,0 +1,52 @@
+"""The check ``schema`` of a raw snapshot: columns added, removed, retyped, reordered, by name."""
+
+from collections.abc import Mapping, Sequence
+
+import dagster as dg
+
+from ml_assets.graph.partitioned import CheckOutcome
+from ml_assets.spec.schema_change import changes_in_words, column_changes
+from ml_assets.spec.sources import SourceSpec
+
+CHECK = "schema"
+_ORDERED = ("csv", "parquet")
+"""Formats in which columns have an order; a database and JSON lines have none."""
+KINDS = ("added", "removed", "retyped", "reordered")
+
+
+def schema_check_spec(key: dg.AssetKey) -> dg.AssetCheckSpec:
+    """Not blocking by itself: of a source with other columns nothing is published anyway."""
+    words = "Whether the source has the columns that it declares, of these types, in this order"
+    return dg.AssetCheckSpec(CHECK, asset=key, description=words)
+
+
+def as_declared(noted: Sequence[Sequence[str]], source: SourceSpec) -> CheckOutcome:
+    """Of a source that could be read: its columns are those declared, in any order.
+
+    Args:
+        noted: the names of each file of it, in its own order.
+    """
+    declared = list(source.columns)
+    ordered = noted if source.kind == "files" and source.format in _ORDERED else ()
+    changes = next(filter(None, (column_changes(names, declared) for names in ordered)), {})
+    if not changes:
+        said = f"{len(source.columns)} columns, as declared"
+        return CheckOutcome(CHECK, True, dg.AssetCheckSeverity.WARN, _named({}), said)
+    return CheckOutcome(
+        CHECK,
+        False,
+        dg.AssetCheckSeverity.WARN,
+        _named(changes),
+        f"{changes_in_words(changes)}. Columns are taken by their names, so nothing is wrong with"
+        " the table; the origin writes them in another order than before.",
+    )
+
+
+def changed(changes: Mapping[str, Sequence[str]]) -> CheckOutcome:
+    """Of a source that could not be read as declared."""
+    said = f"{changes_in_words(changes)}. Nothing was published."
+    return CheckOutcome(CHECK, False, dg.AssetCheckSeverity.ERROR, _named(changes), said)
+
+
+def _named(changes: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    return {kind: ", ".join(changes.get(kind, ())) or "none" for kind in KINDS}

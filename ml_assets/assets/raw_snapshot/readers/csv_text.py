@@ -1,0 +1,128 @@
+"""CSV: text in UTF-8, a header, and as many fields in each line."""
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+
+import polars as pl
+
+from ml_assets.assets.raw_snapshot.schema import Columns, check_names, from_text
+from ml_assets.errors import SourceError, quoted
+
+_HEADER_MOST = 1 << 20
+"""Signs: a longer header is no header."""
+
+
+def parse_csv(
+    content: bytes, declared: Columns, null_values: Sequence[str], where: str
+) -> pl.DataFrame:
+    """Parse and type a CSV file. Blank lines are skipped.
+
+    Raises:
+        SourceError: it is not CSV in UTF-8, or does not hold what is declared; names the line.
+    """
+    text = decode(content, where)
+    header = csv_header(text, where)
+    check_names(header, declared, where)
+    raw = csv_cells(text, null_values, where)
+    raw.columns = header
+    typed = from_text(raw, declared, where, lambda row: f"line {line_of(text, row)}")
+    return typed.filter(~pl.all_horizontal(pl.all().is_null())) if raw.width > 1 else typed
+
+
+def csv_header(text: str, where: str = "the text") -> list[str]:
+    """The column names of a CSV file, as they are: one may be there twice.
+
+    Raises:
+        SourceError: it has no header of a sensible size.
+    """
+    begin = text[:_HEADER_MOST]
+    try:
+        header = next(csv.reader(io.StringIO(begin, newline="")), [])
+    except csv.Error as error:
+        raise SourceError(
+            f"{where} has no CSV header: {quoted(error)}. The names of the columns are expected in"
+            " the first line."
+        ) from error
+    if len(text) > len(begin) and "\n" not in begin and "\r" not in begin:
+        raise SourceError(
+            f"{where}: the first line has more than {_HEADER_MOST:,} characters. The names of the"
+            " columns are expected there."
+        )
+    return header
+
+
+def csv_cells(text: str, null_values: Sequence[str], where: str) -> pl.DataFrame:
+    """The cells of a CSV file as strings.
+
+    Raises:
+        SourceError: it is not CSV, or a line has too few or too many fields.
+    """
+    width = len(csv_header(text, where))
+    try:
+        raw = pl.read_csv(
+            io.BytesIO(text.encode()), infer_schema=False, null_values=list(null_values)
+        )
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        _check_widths(text, width, where)
+        said = quoted((str(error).splitlines() or ["it cannot be parsed"])[0])
+        raise SourceError(f"{where} is not CSV: {said}. Look for an unclosed quote.") from error
+    if raw.width != width:
+        _check_widths(text, width, where)
+        raise SourceError(
+            f"{where} is not CSV: its header has {width} fields, its lines have {raw.width}. Look"
+            " for an unclosed quote."
+        )
+    if raw.width and raw[:, -1].null_count():
+        _check_widths(text, width, where)
+    return raw
+
+
+def decode(content: bytes, where: str) -> str:
+    """A file's text.
+
+    Raises:
+        SourceError: it is not UTF-8; names the line.
+    """
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise SourceError(
+            f"{where}, line {line}: byte 0x{content[error.start]:02x} is not UTF-8. Write the file"
+            " in UTF-8."
+        ) from error
+
+
+def line_of(text: str, row: int) -> int:
+    """The line of the file that a row begins on."""
+    try:
+        lines = (line for number, (line, _) in enumerate(_records(text)) if number == row)
+        return next(lines, row + 2)
+    except csv.Error:  # a field beyond the reader's limit: one line a row is the best guess
+        return row + 2
+
+
+def _records(text: str) -> Iterator[tuple[int, list[str]]]:
+    """Each record after the header and the line it begins on: a quoted field may hold newlines."""
+    reader = csv.reader(io.StringIO(text, newline=""))
+    begins = 1
+    for number, record in enumerate(reader):
+        if number:
+            yield begins, record
+        begins = reader.line_num + 1
+
+
+def _check_widths(text: str, width: int, where: str) -> None:
+    """Refuse a line with too few or too many fields: half a file must not pass for nulls."""
+    try:
+        for line, record in _records(text):
+            if record and len(record) != width:
+                raise SourceError(
+                    f"{where}, line {line}: {len(record)} fields, but the header has {width}. Was"
+                    " the file cut off, or does a field hold an unquoted comma? Deliver it again,"
+                    " whole."
+                )
+    except csv.Error as error:
+        said = f"{where} is not CSV: {quoted(error)}. Look for an unclosed quote."
+        raise SourceError(said) from error

@@ -1,0 +1,194 @@
+"""What lies at a source's path: each file's name, size and age, without opening it."""
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from ml_assets.assets.raw_snapshot.readers.pattern import ANY_DEPTH, Pattern, Segment
+from ml_assets.errors import SourceError
+
+KEPT = 10_000
+"""Files of one partition that are remembered one by one; beyond, only what they sum up to."""
+
+
+class Found(NamedTuple):
+    """A file or object, as its folder or bucket lists it."""
+
+    path: str
+    """Relative to the root, or the key in the bucket."""
+    bytes: int
+    modified_ns: int
+    etag: str
+    """Changes with the content. Here: size and times, as web servers make it; on S3 its own."""
+
+    @property
+    def modified(self) -> datetime:
+        return datetime.fromtimestamp(self.modified_ns / 1e9, UTC)
+
+
+class Refusal(NamedTuple):
+    """A name that is there, and why nothing is read from it."""
+
+    path: str
+    said: str
+
+
+@dataclass
+class Listing:
+    """The files of one partition, summed up: memory does not grow with their number."""
+
+    files: list[Found] = field(default_factory=list)
+    """In the order of their paths; the first ones only, see ``KEPT``."""
+    count: int = 0
+    bytes: int = 0
+    newest_ns: int = 0
+    refused: str = ""
+    """Why none of them is read."""
+    _digest: "hashlib._Hash" = field(default_factory=hashlib.sha256)
+
+    def add(self, found: Found | Refusal) -> None:
+        if isinstance(found, Refusal):
+            self.refused = self.refused or found.said
+            self._digest.update(f"{found}\n".encode("utf-8", "backslashreplace"))
+            return
+        if self.count < KEPT:
+            self.files.append(found)
+        self.count += 1
+        self.bytes += found.bytes
+        self.newest_ns = max(self.newest_ns, found.modified_ns)
+        self._digest.update(f"{found.path}\0{found.bytes}\0{found.etag}\n".encode())
+
+    @property
+    def stamp(self) -> str:
+        """Equal while no file came, went or changed."""
+        return self._digest.hexdigest()
+
+
+def list_local(name: str, root: Path, pattern: Pattern) -> Iterator[Found | Refusal]:
+    """The files that a pattern stands for, folder by folder, each folder in order.
+
+    Raises:
+        SourceError: a fixed folder of the path leads out of ``root``, or cannot be listed.
+    """
+    for found in _Walk(name, root, root.resolve()).below("", pattern.segments):
+        if not pattern.repeats or pattern.fields(found.path) is not None:
+            yield found
+
+
+@dataclass(frozen=True)
+class _Walk:
+    name: str
+    root: Path
+    real: Path
+    """The root without links: where everything has to end up."""
+
+    def below(self, folder: str, segments: Sequence[Segment]) -> Iterator[Found | Refusal]:
+        head, rest = segments[0], segments[1:]
+        if head.text == ANY_DEPTH:
+            yield from self.below(folder, rest)
+            for entry in self._entries(folder):
+                if entry.is_dir(follow_symlinks=False) and not entry.name.startswith("."):
+                    yield from self.below(f"{folder}{entry.name}/", segments)
+        elif head.regex is None and rest:
+            yield from self.below(f"{folder}{head.text}/", rest)
+        elif head.regex is None:
+            yield from self._file(f"{folder}{head.text}")
+        else:
+            for entry in self._entries(folder):
+                if head.regex.fullmatch(entry.name):
+                    yield from self._entry(f"{folder}{entry.name}", entry, rest)
+
+    def _entry(
+        self, path: str, entry: "os.DirEntry[str]", rest: Sequence[Segment]
+    ) -> Iterator[Found | Refusal]:
+        odd = odd_text(self.name, path) or (entry.is_symlink() and self._leads_out(entry.path))
+        if odd:
+            yield Refusal(path, odd)
+        elif rest and entry.is_dir():
+            yield from self.below(f"{path}/", rest)
+        elif not rest and entry.is_file():
+            with suppress(FileNotFoundError):  # taken away meanwhile
+                yield _found(path, entry.stat())
+
+    def _file(self, path: str) -> Iterator[Found | Refusal]:
+        place = self.root / path
+        if not os.path.lexists(place):
+            return
+        out = self._leads_out(place)
+        if out:
+            yield Refusal(path, out)
+            return
+        try:
+            state = place.stat()
+        except OSError as error:
+            yield Refusal(path, _unreadable(self.name, place, error))
+            return
+        whole = stat.S_ISREG(state.st_mode)
+        said = f"{self.name}: {place} is not a regular file, and one is expected there."
+        yield _found(path, state) if whole else Refusal(path, said)
+
+    def _entries(self, folder: str) -> "list[os.DirEntry[str]]":
+        place = self.root / folder
+        if not place.is_dir():
+            return []
+        out = self._leads_out(place)
+        if out:
+            raise SourceError(out)
+        try:
+            with os.scandir(place) as entries:
+                return sorted(entries, key=lambda entry: entry.name)
+        except OSError as error:
+            raise SourceError(_unreadable(self.name, place, error)) from error
+
+    def _leads_out(self, place: Path | str) -> str:
+        """What is wrong with a link that leads out of the root; empty where it does not."""
+        if Path(place).resolve().is_relative_to(self.real):
+            return ""
+        return (
+            f"{self.name}: {place} is a symbolic link that leads out of {self.root}. Put the file"
+            " itself there."
+        )
+
+
+def _unreadable(name: str, place: Path, error: OSError) -> str:
+    return (
+        f"{name}: {place} cannot be read: {error.strerror}. A regular file, or a folder that this"
+        " user may list, is expected there."
+    )
+
+
+def _found(path: str, state: os.stat_result) -> Found:
+    etag = f"{state.st_size:x}-{state.st_mtime_ns:x}"
+    return Found(path, state.st_size, state.st_mtime_ns, etag)
+
+
+def odd_text(name: str, path: str) -> str:
+    """What is wrong with a name that is not plain text; empty where nothing is."""
+    if path.isascii() and path.isprintable():
+        return ""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return f"{name}: the name {path!r} is not UTF-8. Rename the file at its origin."
+    if path.isprintable():
+        return ""
+    return (
+        f"{name}: the name {path!r} holds signs that cannot be shown. Rename the file at its"
+        " origin."
+    )
+
+
+def odd_key(name: str, key: str) -> str:
+    """What is wrong with the name of an object that is no path below its prefix."""
+    if any(part in ("", ".", "..") for part in key.split("/")) or "\\" in key:
+        return (
+            f"{name}: the object {key!r} has a name that leads elsewhere as a path. Rename it at"
+            " its origin."
+        )
+    return odd_text(name, key)

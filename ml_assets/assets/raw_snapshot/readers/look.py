@@ -1,0 +1,135 @@
+"""What a source holds now: which partitions are there and whole, and what each would be read as.
+
+A look lists files and asks a database for counts; it reads again only what changed since the last.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from ml_assets.assets.raw_snapshot.readers.files import PathSource, delivery, receipt_of_delivery
+from ml_assets.assets.raw_snapshot.readers.listing import Found, Listing, Refusal
+from ml_assets.assets.raw_snapshot.readers.pattern import Pattern, pattern_of
+from ml_assets.assets.raw_snapshot.readers.places import Folder, place_of
+from ml_assets.assets.raw_snapshot.readers.seen import Seen
+from ml_assets.assets.raw_snapshot.readers.versions import known_at, version_of
+from ml_assets.assets.raw_snapshot.readers.whole import why_not_whole
+from ml_assets.errors import SourceError
+from ml_assets.spec.partitions import PartitionWindow
+from ml_assets.spec.paths import PARTITION_FIELD
+
+Key = str | None
+_RACY_NS = 2_000_000_000
+"""A file that changed so shortly before it was read may change again and show the same time."""
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What one look found."""
+
+    keys: tuple[Key, ...]
+    """Partitions that are there and whole, in order; None: the table, where it is read whole."""
+    waiting: Mapping[Key, str]
+    """Partitions that are still being written, and how one sees it."""
+    receipt: Callable[[Key], dict[str, Any]]
+    """Of one partition, as reading it would give it; a SourceError where it is refused."""
+    later: tuple[Key, ...] = ()
+    """Partitions of which nothing is known before their turn to be looked at has come."""
+
+
+def look_at_files(
+    name: str,
+    source: PathSource,
+    root: Path,
+    partitions: Sequence[PartitionWindow] | None,
+    seen: Seen | None,
+    now: datetime,
+) -> Looked:
+    """List a source's files once, for all partitions.
+
+    Args:
+        partitions: those that are asked about; None exactly where the source has none.
+        seen: what the look before found; None: everything is read anew.
+
+    Raises:
+        SourceError: the landing folder is missing, or the bucket does not answer.
+    """
+    pattern = pattern_of(source.path)
+    parts = _parts(name, source, root, pattern, partitions)
+    stamps = {_place(root, part.pattern): part.listing.stamp for part in parts.values()}
+    since = seen.look(stamps, now) if seen else {}
+    waiting: dict[Key, str] = {}
+    if not pattern.is_s3:  # an object appears whole
+        for key, part in parts.items():
+            known = since.get(_place(root, part.pattern))
+            said = why_not_whole(Folder(name, root), source, part.listing, now, known)
+            if said:
+                waiting[key] = said
+
+    def receipt(key: Key) -> dict[str, Any]:
+        part = parts.get(key) or _Part(pattern, Listing())
+        title = f"{name} [{key}]" if key else name
+        found = delivery(name, source, root, part.pattern, title, part.listing)
+        settled = now.timestamp() * 1e9 - part.listing.newest_ns > _RACY_NS
+        place, stamp = _place(root, part.pattern), part.listing.stamp
+        if seen is None or not (settled or part.pattern.is_s3):
+            return receipt_of_delivery(found)
+        kept = seen.receipt(place, stamp)
+        if kept is None:
+            kept = receipt_of_delivery(found)
+            seen.keep(place, stamp, kept)
+        return kept
+
+    return Looked(tuple(key for key in parts if key not in waiting), waiting, receipt)
+
+
+@dataclass(frozen=True)
+class _Part:
+    pattern: Pattern
+    listing: Listing
+
+
+def _parts(
+    name: str,
+    source: PathSource,
+    root: Path,
+    pattern: Pattern,
+    partitions: Sequence[PartitionWindow] | None,
+) -> dict[Key, _Part]:
+    """The partitions of which there are files, in the order they were asked for."""
+    listings: dict[Key, Listing] = {}
+    for found in place_of(name, pattern, root).list(pattern):
+        key = None if partitions is None else _cut(name, source, pattern, found)
+        listings.setdefault(key, Listing()).add(found)
+    if partitions is None:
+        return {None: _Part(pattern, listings.get(None, Listing()))}
+    if source.versioned:
+        versions = {version: (version, listing) for version, listing in listings.items() if version}
+        chosen = {w.key: versions.get(known_at(versions, w.key) or "") for w in partitions}
+        return {
+            key: _Part(pattern.at(version=part[0]), part[1]) for key, part in chosen.items() if part
+        }
+    return {
+        window.key: _Part(pattern.at(partition=window.key), listings[window.key])
+        for window in partitions
+        if window.key in listings
+    }
+
+
+def _cut(name: str, source: PathSource, pattern: Pattern, found: Found | Refusal) -> str:
+    """The partition, or version, that a file belongs to."""
+    if isinstance(found, Refusal):  # of a folder, perhaps
+        fields = pattern.fields(found.path) or pattern.fields_of_folder(found.path)
+        cut = fields.get("version" if source.versioned else "partition")
+        if cut is None:
+            raise SourceError(found.said)
+        return cut
+    if source.versioned:
+        return version_of(name, pattern, found.path)
+    return (pattern.fields(found.path) or {})[PARTITION_FIELD[1:-1]]
+
+
+def _place(root: Path, pattern: Pattern) -> str:
+    return pattern.path if pattern.is_s3 else str(root / pattern.path)

@@ -1,0 +1,115 @@
+"""The door of this room: read a source, look what it holds, or take its fingerprint."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from ml_assets.assets.raw_snapshot.readers.files import file_receipt, read_file
+from ml_assets.assets.raw_snapshot.readers.look import Looked, look_at_files
+from ml_assets.assets.raw_snapshot.readers.seen import Seen
+from ml_assets.assets.raw_snapshot.readers.sql import look_at_sql, read_sql, sql_receipt
+from ml_assets.assets.raw_snapshot.schema import Reading
+from ml_assets.spec.partitions import PartitionWindow
+from ml_assets.spec.paths import S3
+from ml_assets.spec.sources import SourceSpec
+
+__all__ = ["Looked", "Reading", "Seen", "available", "look", "read_source", "receipt_of"]
+
+SqlUrl = Callable[[str], str]
+
+
+def read_source(
+    name: str, source: SourceSpec, root: Path, sql_url: SqlUrl, window: PartitionWindow | None
+) -> Reading:
+    """Read one partition, or the whole table where the source is not partitioned.
+
+    Args:
+        name: the source's name in the spec; messages begin with it.
+        source: what is declared about it.
+        root: folder that relative paths start from (ML_ASSETS_SOURCES).
+        sql_url: connection name -> database URL.
+        window: the partition; None exactly where ``source.partitioned`` is false.
+
+    Raises:
+        SourceError: it is missing, empty, or does not hold what is declared.
+    """
+    if source.kind == "sql":
+        found = read_sql(name, source, sql_url, window)
+    else:
+        found = read_file(name, source, root, window)
+    return replace(found, receipt=_from(found.receipt, source, root, sql_url))
+
+
+def receipt_of(
+    name: str, source: SourceSpec, root: Path, sql_url: SqlUrl, window: PartitionWindow | None
+) -> dict[str, Any]:
+    """The receipt that ``read_source`` would give now; files are hashed, not parsed."""
+    if source.kind == "sql":
+        found = sql_receipt(name, source, sql_url, window)
+    else:
+        found = file_receipt(name, source, root, window)
+    return _from(found, source, root, sql_url)
+
+
+def origin_of(source: SourceSpec, root: Path, sql_url: SqlUrl) -> str:
+    """Where a source lies, absolute; of a URL no user, password or option."""
+    if source.kind == "sql":
+        url = urlsplit(sql_url(source.connection))
+        host = url.netloc.rpartition("@")[2]
+        return f"{url.scheme}://{host}{url.path} {source.table}"
+    return source.path if source.path.startswith(S3) else str(root / source.path)
+
+
+def _from(
+    receipt: dict[str, Any], source: SourceSpec, root: Path, sql_url: SqlUrl
+) -> dict[str, Any]:
+    """Another place is another receipt: what came from there is read again."""
+    return {**receipt, "source": origin_of(source, root, sql_url)}
+
+
+def look(
+    name: str,
+    source: SourceSpec,
+    root: Path,
+    sql_url: SqlUrl,
+    partitions: Sequence[PartitionWindow] | None,
+    seen: Seen | None = None,
+    now: datetime | None = None,
+) -> Looked:
+    """What a source holds: which partitions are whole, and the receipt of each.
+
+    Args:
+        partitions: those that are asked about; None exactly where ``source.partitioned`` is false.
+        seen: what earlier looks found: what nobody touched since is not read again. None: it is.
+        now: of this look; default: now.
+
+    Raises:
+        SourceError: the landing folder, the bucket or the database is missing.
+    """
+    if source.partitioned != (partitions is not None):
+        raise ValueError(f"{name}: partitioned is {source.partitioned}, asked for {partitions}")
+    if source.kind == "sql":
+        found = look_at_sql(name, source, sql_url, partitions, seen, now or datetime.now(UTC))
+    else:
+        found = look_at_files(name, source, root, partitions, seen, now or datetime.now(UTC))
+    return replace(found, receipt=lambda key: _from(found.receipt(key), source, root, sql_url))
+
+
+def available(
+    name: str,
+    source: SourceSpec,
+    root: Path,
+    sql_url: SqlUrl,
+    partitions: Sequence[PartitionWindow],
+) -> tuple[str, ...]:
+    """Keys of those ``partitions`` that have landed and are whole, in their order.
+
+    Raises:
+        SourceError: the landing folder or the database is missing.
+        ValueError: the source is not partitioned.
+    """
+    keys = look(name, source, root, sql_url, partitions).keys
+    return tuple(key for key in keys if key is not None)

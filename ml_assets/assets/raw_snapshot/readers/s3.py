@@ -1,0 +1,103 @@
+"""Sources on S3: objects are listed by their prefix and read as they were listed.
+
+The endpoint and the credentials are boto3's own: AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, ... from the
+environment. boto3 is loaded when the first bucket is opened.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from ml_assets.assets.raw_snapshot.readers.listing import Found, Refusal, odd_key
+from ml_assets.assets.raw_snapshot.readers.pattern import Pattern
+from ml_assets.errors import MlAssetsError, SettingsError, SourceError
+from ml_assets.store.s3.client import (
+    CREDENTIAL_REFUSALS,
+    NO_CREDENTIALS,
+    UP_AND_WHERE,
+    client,
+    code_of,
+)
+
+CHUNK = 1 << 20
+# what S3 answers -> what it means, and what to do
+_REFUSALS = CREDENTIAL_REFUSALS | {
+    "NoSuchBucket": ("there is no such bucket", "Correct 'path' of this source in defs.yaml."),
+    "NoSuchKey": ("it was taken away meanwhile", "Deliver it again."),
+    "PreconditionFailed": ("it was replaced meanwhile", "Try again."),
+    "AccessDenied": ("access is denied", "Allow these credentials to list and read there."),
+    "403": ("access is denied", "Allow these credentials to list and read there."),
+}
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """A bucket, read only."""
+
+    name: str
+    """Of the source; messages begin with it."""
+    bucket: str
+
+    def list(self, pattern: Pattern) -> Iterator[Found | Refusal]:
+        """The objects that a pattern stands for, in the order of their keys."""
+        with self._told(pattern.path):
+            pages = self._s3.get_paginator("list_objects_v2").paginate(
+                Bucket=self.bucket, Prefix=pattern.prefix
+            )
+            for page in pages:
+                for item in page.get("Contents", ()):
+                    if pattern.fields(item["Key"]) is not None:
+                        yield self._found(item)
+
+    def chunks(self, found: Found) -> Iterator[bytes]:
+        with self._told(self.title(found.path)):
+            answer = self._s3.get_object(
+                Bucket=self.bucket, Key=found.path, IfMatch=f'"{found.etag}"'
+            )
+            yield from answer["Body"].iter_chunks(CHUNK)
+
+    def title(self, path: str) -> str:
+        return f"s3://{self.bucket}/{path}"
+
+    def _found(self, item: dict[str, Any]) -> Found | Refusal:
+        odd = odd_key(self.name, item["Key"])
+        if odd:
+            return Refusal(item["Key"], odd)
+        modified = item["LastModified"].timestamp()
+        return Found(item["Key"], item["Size"], int(modified * 1e9), item["ETag"].strip('"'))
+
+    @cached_property
+    def _s3(self) -> Any:
+        try:
+            return client()
+        except SettingsError as error:
+            raise SourceError(
+                f"{self.name}: s3://{self.bucket} cannot be read: boto3 is not installed here."
+                " pip install 'ml_assets[s3]'"
+            ) from error
+
+    @contextmanager
+    def _told(self, uri: str) -> Iterator[None]:
+        """What boto3 raises becomes what is wrong, where, and what to do."""
+        try:
+            yield
+        except MlAssetsError:
+            raise
+        except Exception as error:
+            raise SourceError(f"{self.name}: {uri} cannot be read: {_said(error)}") from error
+
+
+def _said(error: Exception) -> str:
+    from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
+
+    if isinstance(error, ClientError):
+        code = code_of(error)
+        what, remedy = _REFUSALS.get(code, (f"it answered {code}", UP_AND_WHERE))
+        return f"{what} ({error.operation_name}). {remedy}"
+    if isinstance(error, NoCredentialsError):
+        return NO_CREDENTIALS
+    if isinstance(error, BotoCoreError):
+        return f"it does not answer: {error}. {UP_AND_WHERE}"
+    raise error

@@ -1,0 +1,292 @@
+"""Tables in a SQL database, through SQLAlchemy: reflected, quoted, ranged by bound parameters.
+
+A URL may hold a password, so no message holds a URL: a database is named by its connection.
+"""
+
+import difflib
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, quote_plus
+
+import polars as pl
+
+from ml_assets.assets.raw_snapshot.readers.look import Key, Looked
+from ml_assets.assets.raw_snapshot.readers.round_robin import look_in_turn
+from ml_assets.assets.raw_snapshot.readers.seen import Seen
+from ml_assets.assets.raw_snapshot.readers.sql_stamp import day_of, stamp
+from ml_assets.assets.raw_snapshot.schema import SQL_VALUES, Reading, check_names, from_values
+from ml_assets.errors import SourceError, counted, quoted
+from ml_assets.spec.partitions import PartitionWindow
+from ml_assets.spec.sources import SqlSource
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+SqlUrl = Callable[[str], str]
+"""Connection name -> URL."""
+
+
+@dataclass(frozen=True)
+class _Database:
+    """An open connection and how messages call it."""
+
+    connection: "sa.Connection"
+    title: str
+
+
+def read_sql(
+    name: str, source: SqlSource, sql_url: SqlUrl, window: PartitionWindow | None
+) -> Reading:
+    """Read the rows whose watermark lies in ``[window.start, window.end)``, or the whole table.
+
+    Raises:
+        SourceError: the database cannot be used, or the table does not hold what is declared.
+    """
+    if source.partitioned != (window is not None):
+        raise ValueError(f"partitioned is {source.partitioned} but the window is {window}")
+    with _open(name, source, sql_url) as database:
+        table = _reflect(database, source)
+        _check_placed(database, table, source)
+        query = table.select().with_only_columns(*(table.c[c] for c in source.columns))
+        query = query.where(*_in_window(table, source, window))
+        rows = database.connection.execute(query).all()
+        title = f"{database.title}, table {source.table}"
+    title = f"{title} [{window.key}]" if window else title
+    if not rows:
+        span = f" with {_span(source, window)}" if window else ""
+        raise SourceError(
+            f"{title} has no rows{span}. A partition or table without rows is taken for a fault at"
+            " its origin, not for data: load it, or ask for a partition that is there."
+        )
+    frame = _frame(rows, source, title)
+    _check_range(frame, source, window, title)
+    return Reading(frame, _receipt(frame, source, window))
+
+
+def sql_receipt(
+    name: str, source: SqlSource, sql_url: SqlUrl, window: PartitionWindow | None
+) -> dict[str, Any]:
+    """Row count, last watermark and content hash of the rows in the range."""
+    return read_sql(name, source, sql_url, window).receipt
+
+
+def look_at_sql(
+    name: str,
+    source: SqlSource,
+    sql_url: SqlUrl,
+    partitions: Sequence[PartitionWindow] | None,
+    seen: Seen | None,
+    now: datetime,
+) -> Looked:
+    """Ask the database how much there is of each partition; rows are read where that changed.
+
+    Where counts may not tell all (see ``sql_stamp``), they are read once a day as well. With a
+    memory, partitions are looked at in turn (see ``turns``); without one all are, at once.
+
+    Raises:
+        SourceError: the database cannot be used, or the table has other columns than declared.
+    """
+    windows = [None] if partitions is None else partitions
+    spans = {window.key if window else None: window for window in windows}
+
+    def read(key: Key) -> dict[str, Any]:
+        return sql_receipt(name, source, sql_url, spans[key])
+
+    with _open(name, source, sql_url) as database:
+        table, connection = _reflect(database, source), database.connection
+        _check_placed(database, table, source)
+
+        def stamp_of(key: Key) -> str | None:
+            found = stamp(connection, table, source, _in_window(table, source, spans[key]))
+            return "no rows" if key is None and not found else found
+
+        if seen is None:
+            return Looked(tuple(key for key in spans if stamp_of(key)), {}, read)
+        place = f"{connection.engine.url.set(password=None, query={})} {source.table}"
+        columns = sorted(source.columns)
+        places = {key: f"{place} {_range(span)} {columns}" for key, span in spans.items()}
+
+        def look(key: Key) -> str | None:
+            found = stamp_of(key)
+            return found and f"{found}{day_of(places[key], connection, now)}"
+
+        return look_in_turn(places, look, read, seen, now)
+
+
+@contextmanager
+def _open(name: str, source: SqlSource, sql_url: SqlUrl) -> Iterator[_Database]:
+    """Connect, and turn what the driver raises into an error that holds no secret."""
+    import sqlalchemy as sa
+    from sqlalchemy import exc
+
+    setting = f"ML_ASSETS_SQL_{source.connection}"
+    try:
+        url = sa.make_url(sql_url(source.connection))
+    except exc.ArgumentError:
+        # The cause is left out: it may quote the URL.
+        raise SourceError(
+            f"{name}: {setting} is not a database URL. Write dialect://user:password@host/database,"
+            " such as sqlite:////data/weather.db"
+        ) from None
+    title = f"{name}: the {url.get_backend_name()} database of {setting}"
+    _check_file(url, title, setting)
+    try:
+        engine = sa.create_engine(url, poolclass=sa.pool.NullPool)
+    except (exc.NoSuchModuleError, ModuleNotFoundError) as error:
+        raise SourceError(
+            f"{title} needs a driver that is not installed"
+            f" ({quoted(_scrub(str(error), url))}). Install it, or write a URL for a driver"
+            " that is."
+        ) from None
+    try:
+        with engine.connect() as connection:
+            yield _Database(connection, title)
+    except (exc.SQLAlchemyError, ValueError) as error:
+        reason = str(getattr(error, "orig", None) or error)
+        said = quoted(_scrub(reason.splitlines()[0], url))
+        raise SourceError(
+            f"{title} could not be read: {said}. Check {setting},"
+            " that the server runs, and that this user may read the table."
+        ) from (error if _scrub(str(error), url) == str(error) else None)
+    finally:
+        engine.dispose()
+
+
+def _check_file(url: "sa.URL", title: str, setting: str) -> None:
+    """SQLite would create a missing file; here it is a mistake."""
+    if url.get_backend_name() != "sqlite" or not url.database or url.database == ":memory:":
+        return
+    if not url.database.startswith("file:") and not Path(url.database).is_file():
+        raise SourceError(
+            f"{title} does not exist: there is no file {url.database}. Set {setting} to the"
+            " database's URL, or ML_ASSETS_SOURCES to the folder that holds it; the demo's is laid"
+            " out by: ml-assets demo"
+        )
+
+
+def _scrub(text: str, url: "sa.URL") -> str:
+    secrets = [str(url.password or ""), *(str(v) for v in url.query.values())]
+    for secret in filter(None, secrets):
+        for form in {secret, quote(secret), quote_plus(secret)}:
+            text = text.replace(form, "***")
+    return text
+
+
+def _reflect(database: _Database, source: SqlSource) -> "sa.Table":
+    import sqlalchemy as sa
+    from sqlalchemy import exc
+
+    schema, _, table_name = source.table.rpartition(".")
+    try:
+        table = sa.Table(
+            table_name, sa.MetaData(), schema=schema or None, autoload_with=database.connection
+        )
+    except exc.NoSuchTableError as error:
+        names = sa.inspect(database.connection).get_table_names(schema=schema or None)
+        close = difflib.get_close_matches(table_name, names, n=1)
+        hint = f" Did you mean {close[0]!r}?" if close else ""
+        raise SourceError(
+            f"{database.title} has no table {source.table!r}; it has {sorted(names)[:10]}.{hint}"
+            " Correct 'table' of this source in defs.yaml."
+        ) from error
+    check_names(list(table.c.keys()), source.columns, f"{database.title}, table {source.table}")
+    if source.watermark and not isinstance(table.c[source.watermark].type, sa.DateTime):
+        raise SourceError(
+            f"{database.title}, table {source.table}: the watermark {source.watermark!r} is"
+            f" {table.c[source.watermark].type}; a range needs a TIMESTAMP (SQLite: DATETIME)"
+            " column. Change its type, or name another watermark in defs.yaml."
+        )
+    return table
+
+
+def _check_placed(database: _Database, table: "sa.Table", source: SqlSource) -> None:
+    """Every row is of some partition: one without a watermark would never be read."""
+    import sqlalchemy as sa
+
+    if not source.partitioned or source.watermark is None or source.ignore_null_watermark:
+        return
+    column = table.c[source.watermark]
+    if not column.nullable:
+        return
+    query = sa.select(sa.func.count()).select_from(table).where(column.is_(None))
+    lost = database.connection.execute(query).scalar_one()
+    if lost:
+        raise SourceError(
+            f"{database.title}, table {source.table}: {counted(lost, 'row')} without"
+            f" {source.watermark!r}: of no partition, never read. Fill the column in and make it"
+            " NOT NULL; or, to leave such rows out, set ignore_null_watermark: true for this"
+            " source in defs.yaml."
+        )
+
+
+def _in_window(
+    table: "sa.Table", source: SqlSource, window: PartitionWindow | None
+) -> "list[sa.ColumnElement[bool]]":
+    if window is None or source.watermark is None:
+        return []
+    column = table.c[source.watermark]
+    return [column >= _bound(column, window.start), column < _bound(column, window.end)]
+
+
+def _bound(column: "sa.Column[Any]", instant: datetime) -> datetime:
+    """A zoned column is compared to a zoned time; one without a zone holds UTC."""
+    utc = instant.astimezone(UTC)
+    return utc if getattr(column.type, "timezone", False) else utc.replace(tzinfo=None)
+
+
+def _frame(rows: Sequence[Any], source: SqlSource, title: str) -> pl.DataFrame:
+    values = dict(zip(source.columns, zip(*rows, strict=True), strict=True))
+
+    def place(row: int) -> str:
+        named = ", ".join(f"{column} = {values[column][row]!s}" for column in source.key)
+        return f"the row with {named}"
+
+    return from_values(values, source.columns, title, place, accept=SQL_VALUES)
+
+
+def _check_range(
+    frame: pl.DataFrame, source: SqlSource, window: PartitionWindow | None, title: str
+) -> None:
+    """Times kept as text (SQLite) compare wrongly in another form than SQLAlchemy's own."""
+    if window is None or source.watermark is None:
+        return
+    outside = frame.filter(
+        ~pl.col(source.watermark).is_between(window.start, window.end, closed="left")
+    )
+    if outside.height:
+        raise SourceError(
+            f"{title}: asked for {_span(source, window)}, the database also gave"
+            f" {quoted(outside[source.watermark][0])}. Its times are text that does not sort by"
+            " time: store them as 'YYYY-MM-DD HH:MM:SS.ffffff' in UTC."
+        )
+
+
+def _span(source: SqlSource, window: PartitionWindow | None) -> str:
+    if window is None:
+        return ""
+    return f"{window.start.isoformat()} <= {source.watermark} < {window.end.isoformat()}"
+
+
+def _receipt(
+    frame: pl.DataFrame, source: SqlSource, window: PartitionWindow | None
+) -> dict[str, Any]:
+    """Independent of the order in which the database gives the rows."""
+    text = frame.sort(frame.columns).write_csv(quote_style="non_numeric")
+    last = frame[source.watermark].max() if source.watermark else None
+    return {
+        "connection": source.connection,
+        "table": source.table,
+        "range": _range(window),
+        "rows": frame.height,
+        "last": last.isoformat() if isinstance(last, datetime) else None,
+        "sha256": hashlib.sha256(text.encode()).hexdigest(),
+    }
+
+
+def _range(window: PartitionWindow | None) -> list[str] | None:
+    return [window.start.isoformat(), window.end.isoformat()] if window else None

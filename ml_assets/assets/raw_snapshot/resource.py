@@ -1,0 +1,58 @@
+"""The outside world that a pipeline reads, as a Dagster resource."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+from ml_assets.assets.raw_snapshot.readers import read as reading
+from ml_assets.settings import Settings, read_settings
+from ml_assets.spec.partitions import PartitionWindow
+from ml_assets.spec.sources import SourceSpec
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Reads sources below the root that the settings name."""
+
+    settings: Settings
+    seen: Path | None = None
+    """File that remembers earlier looks; None: every look reads everything."""
+
+    def read(
+        self, name: str, source: SourceSpec, window: PartitionWindow | None
+    ) -> reading.Reading:
+        return reading.read_source(
+            name, source, self.settings.sources, self.settings.sql_url, window
+        )
+
+    def receipt(
+        self, name: str, source: SourceSpec, window: PartitionWindow | None
+    ) -> dict[str, Any]:
+        return reading.receipt_of(
+            name, source, self.settings.sources, self.settings.sql_url, window
+        )
+
+    def look(
+        self, name: str, source: SourceSpec, known: Sequence[PartitionWindow] | None
+    ) -> reading.Looked:
+        """Which partitions the source has, whole, and what each would be read as."""
+        seen = reading.Seen(self.seen) if self.seen else None
+        urls, now = self.settings.sql_url, self.now()
+        return reading.look(name, source, self.settings.sources, urls, known, seen, now)
+
+    @staticmethod
+    def now() -> datetime:
+        return datetime.now(UTC)
+
+
+class SourcesResource(dg.ConfigurableResource):
+    """Where the settings say that the sources are: it has no field, so no run names another."""
+
+    def sources(self) -> Sources:
+        """The sources, with the memory of earlier looks that sensors keep."""
+        settings = read_settings()
+        return Sources(settings, settings.seen)

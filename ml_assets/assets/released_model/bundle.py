@@ -1,0 +1,258 @@
+"""A released model as a folder that proves itself: its files, certificate, ledger line and key.
+
+The baseline that new data is held to goes with it: whoever serves the model can watch for drift.
+"""
+
+import os
+import shutil
+import uuid
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from pydantic import ValidationError
+
+from ml_assets.assets.evaluation_report.drift_baseline import BASELINE_FILE
+from ml_assets.assets.released_model.model_card import model_card
+from ml_assets.errors import EvidenceError, MlAssetsError, SettingsError, StorageError
+from ml_assets.records.ledger.certificate import open_envelope, read_envelope, require_about
+from ml_assets.records.loading import MANIFEST, LoadedModel, held_manifest, held_weights, why_not
+from ml_assets.spec.certificate import Certificate
+from ml_assets.spec.program import ModelManifest
+from ml_assets.spec.records import LedgerEntry
+from ml_assets.store.objects import file_digest, inside
+from ml_assets.store.signing import key_name
+
+CERTIFICATE, LINE, KEY, CARD = (
+    "certificate.json",
+    "ledger_line.json",
+    "signer.pub",
+    "MODEL_CARD.md",
+)
+OVERRIDDEN = "overridden_line.json"
+"""Only of a model that a person answers for, against the gates."""
+_OPTIONAL = {OVERRIDDEN, BASELINE_FILE, KEY}
+AUTHORSHIP = "integrity and authorship"
+UNSIGNED = "integrity: digests and chain; authorship: not claimed, no signing key is set"
+_MOST_BYTES = 16 << 20
+"""Of any file but the weights and the baseline, which are not read whole."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at."""
+
+    name: str
+    outcome: Literal["ok", "refused", "note"]
+    reason: str
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What is stored about a release besides its model, byte for byte."""
+
+    envelope: bytes
+    """Of the certificate."""
+    line: bytes
+    """The ledger line that it is about."""
+    overridden: bytes | None
+    """The line of the decision that it is set against, where it is an override."""
+    baseline: bytes | None
+    """What new data is held to; None: the certificate names none."""
+
+
+def write_bundle(loaded: LoadedModel, evidence: Evidence, target: Path) -> bool:
+    """Write the folder, whole or not at all; False where it is there already, the same.
+
+    Raises:
+        SettingsError: something else lies there, or it cannot be written.
+        StorageError: a file changed while it was copied.
+    """
+    signed = read_envelope(evidence.envelope).signatures
+    key = {signed[0].keyid} if signed else set[str]()
+    source = Path(loaded.model.uri)
+    wanted = {
+        CERTIFICATE: evidence.envelope,
+        LINE: evidence.line,
+        KEY: f"{signed[0].keyid}\n".encode() if signed else None,
+        CARD: model_card(loaded.certificate, loaded.manifest).encode(),
+        OVERRIDDEN: evidence.overridden,
+        BASELINE_FILE: evidence.baseline,
+    }
+    small = {name: content for name, content in wanted.items() if content is not None}
+    if target.exists():
+        if _is_this(target, small):
+            return False
+        raise SettingsError(f"{target} is there already and is something else; give another --to.")
+    draft = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+    try:
+        draft.mkdir(parents=True)
+        for name, content in small.items():
+            _write(draft / name, content)
+        for name in (MANIFEST, loaded.manifest.weights.path):
+            shutil.copyfile(inside(source, name), draft / name)
+            _sync(draft / name)
+        refused = [c.reason for c in check_bundle(draft, key) if c.outcome == "refused"]
+        if refused:
+            raise StorageError(f"Nothing was exported: {' '.join(refused)}")
+        draft.rename(target)
+    except OSError as error:
+        raise SettingsError(f"{target} cannot be written: {error.strerror}.") from error
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    return True
+
+
+def check_bundle(folder: Path, trusted: Collection[str]) -> list[Check]:
+    """Hold every file of a folder to its certificate; nothing in it is executed or unpickled.
+
+    Args:
+        trusted: public keys that count, base64; empty: the key that lies in the folder, which
+            shows that nothing was changed and not who wrote it.
+    """
+    return list(_Bundle(folder, trusted).checks())
+
+
+class _Bundle:
+    """A folder while it is looked at: each check needs what the one before has read."""
+
+    def __init__(self, folder: Path, trusted: Collection[str]) -> None:
+        self._folder = folder
+        self._trusted = trusted
+        self._certificate: Certificate | None = None
+        self._manifest: ModelManifest | None = None
+
+    def checks(self) -> Iterator[Check]:
+        """All of them, up to the first that is refused."""
+        steps: tuple[tuple[str, Callable[[], str]], ...] = (
+            ("files", self._only_files),
+            ("signature", self._signature),
+            ("ledger line", self._line),
+            ("decision", self._decision),
+            ("model", self._model),
+            ("weights", self._weights),
+            ("model card", self._card),
+            ("baseline", self._baseline),
+        )
+        for name, step in steps:
+            try:
+                yield Check(name, "ok", step())
+            except (OSError, ValidationError, MlAssetsError) as error:
+                yield Check(name, "refused", str(error))
+                return
+        yield self._authorship()
+
+    def _only_files(self) -> str:
+        names = sorted(path.name for path in self._folder.iterdir())
+        for name in names:
+            file = self._folder / name
+            if file.is_symlink() or not file.is_file():
+                raise StorageError(f"{file} is no plain file.")
+        known = {CERTIFICATE, LINE, CARD, MANIFEST}
+        lost, weights = sorted(known - set(names)), sorted(set(names) - known - _OPTIONAL)
+        if lost:
+            raise StorageError(f"{self._folder} lacks {', '.join(lost)}.")
+        if len(weights) != 1:
+            named = ", ".join(weights) or "none"
+            raise StorageError(
+                f"{self._folder} has to have one file of weights beside the others; found: {named}."
+            )
+        return f"{len(names)} plain files"
+
+    def _signature(self) -> str:
+        envelope = self._read(CERTIFICATE)
+        named = {one.keyid for one in read_envelope(envelope).signatures}
+        if not named and not (self._folder / KEY).exists():
+            self._certificate = open_envelope(envelope, self._trusted)
+            return "none: no signing key was set"
+        key = self._read(KEY).decode("ascii", "replace").strip()
+        if key not in named:
+            raise EvidenceError(f"{KEY} holds the key {key_name(key)}, which did not sign.")
+        self._certificate = open_envelope(envelope, self._trusted or {key})
+        return f"of key {key_name(key)}"
+
+    def _line(self) -> str:
+        content = self._read(LINE)
+        entry = LedgerEntry.model_validate_json(content)
+        overridden: LedgerEntry | None = None
+        if entry.overrides is not None:
+            overridden = LedgerEntry.model_validate_json(self._read(OVERRIDDEN))
+        require_about(self._held, entry, content, overridden)
+        refused = "" if overridden else why_not(entry)
+        if refused:
+            raise EvidenceError(refused)
+        return f"line {entry.seq} of {self._held.pipeline}, SHA-256 {self._held.line.sha256[:12]}"
+
+    def _decision(self) -> str:
+        if self._held.provenance is None:
+            raise EvidenceError("The certificate does not say what the model was made from.")
+        word = self._held.override
+        if word is not None:
+            return f"OVERRIDDEN by {word.author}, {word.reason}. The gates: {self._held.reason}"
+        return f"passed {self._held.time:%Y-%m-%d %H:%M} UTC: {self._held.reason}"
+
+    def _model(self) -> str:
+        self._read(MANIFEST)  # no longer than ours are
+        self._manifest = held_manifest(self._folder, self._held.model)
+        return f"{MANIFEST} is model {self._held.model[:12]}"
+
+    def _weights(self) -> str:
+        assert self._manifest is not None  # the check before has read it
+        weights = held_weights(self._folder, self._manifest)
+        return f"{weights.name}, {self._manifest.weights.size:,} bytes"
+
+    def _card(self) -> str:
+        assert self._manifest is not None  # as above
+        if self._read(CARD) != model_card(self._held, self._manifest).encode():
+            raise StorageError(f"{CARD} says something else than what is signed.")
+        return f"{CARD} says what is signed"
+
+    def _baseline(self) -> str:
+        named = self._held.provenance.baseline if self._held.provenance else None
+        if named is None:
+            if (self._folder / BASELINE_FILE).exists():
+                raise StorageError(f"{BASELINE_FILE} is there, and the certificate names none.")
+            return "none: the certificate names none"
+        if file_digest(self._folder / BASELINE_FILE) != named:
+            raise StorageError(f"{BASELINE_FILE} is not the one that was certified.")
+        return f"{BASELINE_FILE} is the one that was certified"
+
+    def _authorship(self) -> Check:
+        if self._trusted:
+            return Check("proves", "note", AUTHORSHIP)
+        if not (self._folder / KEY).exists():
+            return Check("proves", "note", UNSIGNED)
+        said = "integrity only: no key was given to hold it to (--key PUBLIC)"
+        return Check("proves", "note", said)
+
+    @property
+    def _held(self) -> Certificate:
+        assert self._certificate is not None  # the signature comes first
+        return self._certificate
+
+    def _read(self, name: str) -> bytes:
+        file = self._folder / name
+        size = file.stat().st_size
+        if size > _MOST_BYTES:
+            raise StorageError(f"{file} has {size:,} bytes, {_MOST_BYTES:,} at most are read.")
+        return file.read_bytes()
+
+
+def _is_this(folder: Path, small: dict[str, bytes]) -> bool:
+    """Whether the same model was exported there, and is still whole."""
+    try:
+        same = all((folder / name).read_bytes() == content for name, content in small.items())
+    except OSError:
+        return False
+    return same and all(check.outcome != "refused" for check in check_bundle(folder, ()))
+
+
+def _write(file: Path, content: bytes) -> None:
+    file.write_bytes(content)
+    _sync(file)
+
+
+def _sync(file: Path) -> None:
+    with file.open("rb") as handle:
+        os.fsync(handle.fileno())

@@ -1,0 +1,67 @@
+"""What the gates are told beside the report: the champion, the audits, who used the holdout."""
+
+from ml_assets.assets.evaluation_report.last_release import read_report
+from ml_assets.assets.released_model.gates.decide import decide
+from ml_assets.assets.validated_table.audits import audits
+from ml_assets.graph.inputs import require_record
+from ml_assets.graph.pipeline_graph import PipelineGraph
+from ml_assets.records.ledger.chain import read
+from ml_assets.records.ledger.holdout import holdout_use
+from ml_assets.spec.gates import DataEvidence
+from ml_assets.spec.records import (
+    Audited,
+    EvaluationReport,
+    GateResult,
+    HoldoutRows,
+    Measured,
+    StageRecord,
+)
+from ml_assets.store.layout import Address, read_record
+from ml_assets.store.snapshots import CommitId, SnapshotStore
+
+
+def gate_results(
+    graph: PipelineGraph, store: SnapshotStore, base: CommitId, champion: str | None
+) -> tuple[GateResult, ...]:
+    """What the declared gates say of the stored report.
+
+    Args:
+        champion: digest of the model that holds the stage now.
+
+    Raises:
+        StorageError: there is no report, or the ledger is broken.
+    """
+    record = require_record(store, base, Address(graph.name, "evaluation_report"))
+    report = read_report(store, base, graph.name)
+    rows = held_out(report)
+    entries = read(store, graph.name, base)
+    return decide(
+        graph.spec.gates,
+        report,
+        Measured.model_validate(record.attributes["measured"]),
+        champion=champion,
+        audits=_audits(graph, store, base, record),
+        holdout_use=holdout_use(entries, report.model, rows) if rows else None,
+    )
+
+
+def held_out(report: EvaluationReport) -> HoldoutRows | None:
+    """The rows that a report rests on; None where an older version did not write them down."""
+    if report.holdout_rows is None:
+        return None
+    first, last = report.holdout
+    return HoldoutRows(digest=report.holdout_rows, first=first, last=last)
+
+
+def _audits(
+    graph: PipelineGraph, store: SnapshotStore, base: CommitId, report: StageRecord
+) -> tuple[Audited, ...]:
+    """Of the tables that the report's own training set goes back to, if a gate asks."""
+    if not any(isinstance(gate, DataEvidence) for gate in graph.spec.gates):
+        return ()
+    address = Address(graph.name, "training_set")
+    used = [one.version for one in report.inputs if one.key == address.key]
+    data = read_record(store, base, address)
+    if data is None or used != [data.data_version]:
+        return ()
+    return audits(store, base, data)

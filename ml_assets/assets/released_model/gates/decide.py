@@ -1,0 +1,121 @@
+"""Whether a model may be released: a pure function of the policy and the evidence.
+
+It fails closed. What is missing, not finite or not understood fails its gate; no gate is no pass.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+from ml_assets.assets.released_model.gates import champion as against_champion
+from ml_assets.assets.released_model.gates import cost, evidence, parts, quality
+from ml_assets.errors import counted
+from ml_assets.spec.canonical import digest_of
+from ml_assets.spec.gates import (
+    AgainstChampion,
+    BeatsBaseline,
+    Bound,
+    Calibrated,
+    DataEvidence,
+    Gap,
+    GateSpec,
+    HoldoutBudget,
+    Latency,
+    LeakAlarm,
+    Memory,
+    ReleaseSpec,
+    Robustness,
+    Size,
+    Slices,
+    Throughput,
+)
+from ml_assets.spec.records import Audited, EvaluationReport, GateResult, HoldoutUse, Measured
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What is known beside the report; what is not known fails the gate that needs it."""
+
+    champion: str | None = None
+    """Digest of the model that holds the stage now, as the ledger has it. Where it is given, a
+    report that compares with no model or with another one fails the champion gate; without it the
+    report's word is taken."""
+    audits: Sequence[Audited] | None = None
+    """Of the tables that the training set was made from."""
+    holdout_use: HoldoutUse | None = None
+
+
+def decide(
+    gates: Sequence[GateSpec],
+    report: EvaluationReport,
+    measured: Measured,
+    *,
+    champion: str | None = None,
+    audits: Sequence[Audited] | None = None,
+    holdout_use: HoldoutUse | None = None,
+) -> tuple[GateResult, ...]:
+    """One result for each gate, in the order of the gates; see ``Beside`` for the rest."""
+    beside = Beside(champion, audits, holdout_use)
+    return tuple(_decide(gate, report, measured, beside) for gate in gates)
+
+
+def passed(results: Sequence[GateResult]) -> bool:
+    """True where there are gates and all of them passed."""
+    return bool(results) and all(result.passed is True for result in results)
+
+
+def summary(results: Sequence[GateResult]) -> str:
+    """The decision in one line; a refusal names each failed gate and why it failed."""
+    if not results:
+        return "refused: no gate was evaluated"
+    failed = [result for result in results if not result.passed]
+    if not failed:
+        return f"all {len(results)} gates passed" if len(results) > 1 else "the only gate passed"
+    reasons = "; ".join(f"{result.name}: {result.reason}" for result in failed)
+    return f"refused by {len(failed)} of {counted(len(results), 'gate')}: {reasons}"
+
+
+def policy_digest(gates: Sequence[GateSpec], release: ReleaseSpec) -> str:
+    """Digest of everything a decision is made by; a decision under another policy is stale."""
+    return digest_of(
+        {
+            "gates": [gate.model_dump(mode="json") for gate in gates],
+            "release": release.model_dump(mode="json"),
+        }
+    )
+
+
+def _decide(
+    gate: GateSpec, report: EvaluationReport, measured: Measured, beside: Beside
+) -> GateResult:
+    match gate:
+        case Bound():
+            return quality.bound(gate, report)
+        case BeatsBaseline():
+            return quality.baseline(gate, report)
+        case LeakAlarm():
+            return quality.leak_alarm(gate, report)
+        case AgainstChampion():
+            return against_champion.champion(gate, report, beside.champion)
+        case Slices():
+            return parts.slices(gate, report, beside.champion)
+        case Gap():
+            return parts.gap(gate, report)
+        case Calibrated():
+            return parts.calibration(gate, report)
+        case Robustness():
+            return parts.robustness(gate, report)
+        case Size():
+            return cost.size(gate, report)
+        case Latency():
+            return cost.latency(gate, measured)
+        case Throughput():
+            return cost.throughput(gate, measured)
+        case Memory():
+            return cost.memory(gate, measured)
+        case DataEvidence():
+            return evidence.data_evidence(gate, beside.audits)
+        case HoldoutBudget():
+            return evidence.holdout_budget(gate, report, beside.holdout_use)
+        case _:
+            assert_never(gate)

@@ -1,0 +1,63 @@
+"""Gates on what the judgement itself rests on: the data's audits, and how fresh the holdout is."""
+
+from collections.abc import Sequence
+
+from ml_assets.assets.released_model.gates.result import refused, result
+from ml_assets.errors import counted
+from ml_assets.spec.gates import DataEvidence, HoldoutBudget
+from ml_assets.spec.records import Audited, EvaluationReport, GateResult, HoldoutUse
+
+_NAMED = 3
+"""Most tables that a sentence names."""
+
+
+def data_evidence(gate: DataEvidence, audits: Sequence[Audited] | None) -> GateResult:
+    """Every table that the training set was made from met its contract."""
+    if not audits:
+        return refused(gate.name, 0, "no audit of the tables that it was trained on was found")
+    faults = [_fault(one, gate.warnings == "refuse") for one in audits]
+    broken = [fault for fault in faults if fault]
+    if not broken:
+        warned = sum(bool(one.warned) for one in audits)
+        beside = f"; {warned} of them with warnings, which the policy allows" if warned else ""
+        tables = counted(len({one.key for one in audits}), "table")
+        said = f"{counted(len(audits), 'partition')} of {tables}: no contract was broken{beside}"
+        return result(gate.name, True, 0, 0, said)
+    more = f"; and {len(broken) - _NAMED} more" if len(broken) > _NAMED else ""
+    reason = f"{len(broken)} of {counted(len(audits), 'partition')}: {'; '.join(broken[:_NAMED])}"
+    reason += more
+    return result(gate.name, False, len(broken), 0, reason)
+
+
+def _fault(one: Audited, refuse_warnings: bool) -> str:
+    table = f"{one.key} [{one.partition}]" if one.partition else one.key
+    if not one.found:
+        return f"{table} has no record of the version that was read"
+    if one.failed:
+        return f"{table} did not meet {', '.join(one.failed)}"
+    if refuse_warnings and one.warned:
+        return f"{table} was published with warnings: {', '.join(one.warned)}"
+    return ""
+
+
+def holdout_budget(
+    gate: HoldoutBudget, report: EvaluationReport, use: HoldoutUse | None
+) -> GateResult:
+    """So many models may be judged by rows of one holdout."""
+    if report.holdout_rows is None:
+        return refused(gate.name, gate.at_most, "the report does not say which rows it held out")
+    if use is None:
+        return refused(gate.name, gate.at_most, "the ledger was not asked who used this holdout")
+    number = use.models + 1
+    fine = number <= gate.at_most
+    first, last = report.holdout
+    span = f" ({first} to {last})" if first else ""
+    beside = f"; of {counted(use.unknown, 'older model')} it is not known" if use.unknown else ""
+    said = "within" if fine else "past"
+    reason = (
+        f"model {number} that is judged by rows of this holdout{span}, {said} the budget of"
+        f" {gate.at_most}{beside}"
+    )
+    if not fine:
+        reason += ". Hold out rows that came since, or raise the budget and say why"
+    return result(gate.name, fine, number, gate.at_most, reason)

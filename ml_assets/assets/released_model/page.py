@@ -1,0 +1,121 @@
+"""What the page of a release shows, and the record that says which model is in its stage now."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import dagster as dg
+
+from ml_assets.assets.evaluation_report.last_release import read_changes, read_report
+from ml_assets.assets.released_model.pictures import (
+    decisions_picture,
+    gates_picture,
+    gates_table,
+    ledger_table,
+    override_picture,
+    released_table,
+)
+from ml_assets.graph.inputs import require_record
+from ml_assets.graph.metadata import model_links, pictures, record_metadata
+from ml_assets.graph.pipeline_graph import PipelineGraph
+from ml_assets.graph.publish import Draft, Work, input_version
+from ml_assets.records.ledger.chain import read
+from ml_assets.records.ledger.stages import latest_decision, stage_of, standing_override
+from ml_assets.records.tracking.links import Links
+from ml_assets.reports.changes import changes_table
+from ml_assets.reports.picture import Picture, Table
+from ml_assets.spec.records import LedgerEntry, StageRecord
+from ml_assets.store.layout import Address
+from ml_assets.store.snapshots import CommitId, SnapshotStore
+
+STAGE = "released_model"
+
+
+@dataclass(frozen=True)
+class ShownRelease:
+    """What a materialization says of the model in a stage."""
+
+    metadata: dict[str, Any]
+    data_version: dg.DataVersion
+
+
+def show_release(
+    graph: PipelineGraph,
+    store: SnapshotStore,
+    commit: CommitId,
+    move: LedgerEntry,
+    run: str,
+    stage: str = STAGE,
+) -> ShownRelease:
+    """Publish the record of released_model (or promoted_model), and what its page shows.
+
+    Args:
+        commit: has the records of the model that was moved, and of its report.
+        move: the line of the ledger.
+        run: the Dagster run id; empty for a command.
+
+    Raises:
+        StorageError: another run published the record at the same time.
+    """
+    model = require_record(store, commit, Address(graph.name, "trained_model"))
+    report = require_record(store, commit, Address(graph.name, "evaluation_report"))
+    inputs = (input_version(model, commit), input_version(report, commit))
+    code_version = graph.code_version(stage)
+    work = Work(Address(graph.name, stage), code_version, inputs, run)
+    with Draft(store, work, store.resolve("main")) as draft:
+        published = draft.publish(
+            attributes=_attributes(move, model), data_version=model.data_version
+        )
+    entries = read(store, graph.name)
+    override = standing_override(entries, move.model)
+    metadata = {
+        **pictures(_shown(graph, store, commit, move, entries)),
+        **({"OVERRIDE": _in_red(override)} if override else {}),
+        **record_metadata(published),
+        "stage": stage_of(entries, move.model) or "",
+        **model_links(graph.name, model),
+        "mlflow_model": dg.MetadataValue.url(Links.of().registered_model(graph.name)),
+        "ledger_line": move.seq,
+        "author": move.author,
+        "reason": move.reason,
+        "dagster/uri": model.attributes["model"]["uri"],
+    }
+    return ShownRelease(metadata, dg.DataVersion(model.data_version))
+
+
+def _in_red(override: LedgerEntry) -> dg.MetadataValue[Any]:
+    return dg.MetadataValue.md(
+        f"🔴 **Released by an override**, not by its gates ({', '.join(override.gates)} failed):"
+        " see the pictures."
+    )
+
+
+def _shown(
+    graph: PipelineGraph,
+    store: SnapshotStore,
+    commit: CommitId,
+    move: LedgerEntry,
+    entries: Sequence[LedgerEntry],
+) -> list[Picture | Table]:
+    """What was released, by which gates, what it changes, and what came before."""
+    decision = latest_decision(entries, move.model)
+    gates = decision.gates if decision else ()
+    record = require_record(store, commit, Address(graph.name, "evaluation_report"))
+    return [
+        *override_picture(standing_override(entries, move.model)),
+        released_table(read_report(store, commit, graph.name), graph.spec, move),
+        *gates_picture(gates, graph.spec.gates),
+        gates_table(gates),
+        changes_table(read_changes(record)),
+        *decisions_picture(entries, graph.spec.gates),
+        ledger_table(entries),
+    ]
+
+
+def _attributes(move: LedgerEntry, model: StageRecord) -> dict[str, object]:
+    return {
+        "stage": move.stage,
+        "seq": move.seq,
+        "model": model.attributes["model"],
+        "session": model.attributes["session"],
+    }

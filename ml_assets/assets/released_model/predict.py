@@ -1,0 +1,221 @@
+"""Predicting rows with the release, through the same feature function and the same program.
+
+In a notebook::
+
+    from ml_assets.assets.released_model.predict import open_release
+
+    open_release("flight_delays").predict(frame)
+"""
+
+import warnings
+from dataclasses import dataclass, replace
+from io import BytesIO
+from typing import assert_never
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from ml_assets.assets.feature_set.new_rows import make_feature_rows, meet_contract
+from ml_assets.assets.raw_snapshot.schema import Columns, name_problems
+from ml_assets.assets.released_model.released import find_release, refusal_since
+from ml_assets.assets.released_model.rows_to_predict import Rows, check_keys, check_rows, of_frame
+from ml_assets.assets.training_set.shards import write_rows_to_score
+from ml_assets.assets.validated_table.quarantine import REASON
+from ml_assets.errors import RowsRefused
+from ml_assets.launch.ephemeral_session import passing_launcher
+from ml_assets.launch.launcher import ScoreJob
+from ml_assets.records.loading import LoadedModel, LoadedRelease
+from ml_assets.settings import Settings
+from ml_assets.spec.events import Event
+from ml_assets.spec.pipeline import SubjectSpec
+from ml_assets.spec.program import ModelManifest, ScoreResult
+from ml_assets.spec.sources import FilesSource
+from ml_assets.store.objects import read_verified
+from ml_assets.store.pipeline_context import Workplace, open_pipeline
+
+_ROW = "__row"
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """What the release says of the rows, and what there is to know about it."""
+
+    frame: pl.DataFrame
+    """One row for each row asked for, in their order: the key and the probabilities, which are
+    null where the row could not be predicted."""
+    notes: tuple[str, ...]
+
+
+def open_release(pipeline: str, settings: Settings | None = None) -> "Predictor":
+    """The release of a pipeline, verified and ready to predict.
+
+    Raises:
+        SpecError: there is no such pipeline.
+        NothingReleased: no model is in its stage.
+        EvidenceError: its decision or certificate does not hold.
+        StorageError: the model is not what its digest names.
+    """
+    place = open_pipeline(pipeline, settings)
+    return Predictor(place, find_release(place))
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """A release and the pipeline that it predicts for."""
+
+    place: Workplace
+    release: LoadedRelease
+
+    def predict(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """The key of each row and its probabilities, in the order of the rows.
+
+        A binary label gives ``probability``; a label of several classes ``probability_<class>``
+        for each, and the likeliest as ``prediction``; a regression ``prediction`` in the label's
+        unit; a ranking ``score``, higher is better within a query. What there is to know comes as
+        a warning.
+
+        Args:
+            rows: new rows of the subject's source, or whole feature rows.
+
+        Raises:
+            RowsRefused: the rows are neither; every mistake is listed.
+            WindowError: the tables that their features look back at are not there.
+        """
+        predictions = self.predictions(of_frame(rows))
+        for note in predictions.notes:
+            warnings.warn(note, stacklevel=2)
+        return predictions.frame
+
+    def predictions(self, rows: Rows) -> Predictions:
+        """The same for rows that are not typed yet: those of a file."""
+        subject = self.place.spec.features.subject
+        if subject is not None and self._are_of(subject, rows):
+            found = self._of_source_rows(subject, rows)
+        else:
+            found = self._of_feature_rows(rows)
+        since = refusal_since(self.release)
+        return replace(found, notes=(since, *found.notes)) if since else found
+
+    @property
+    def null_values(self) -> tuple[str, ...]:
+        """Text that means "no value" in a CSV file of the subject."""
+        subject = self.place.spec.features.subject
+        source = self.place.spec.sources[subject.source] if subject else None
+        return source.null_values if isinstance(source, FilesSource) else ("",)
+
+    # --- the two kinds of rows ----------------------------------------------------------------
+
+    def _are_of(self, subject: SubjectSpec, rows: Rows) -> bool:
+        """Rows are taken for what they fit better; told apart by their columns alone."""
+        declared, label = self._source_columns(subject)
+        as_source = [name for name in rows.names if name not in label]
+        as_features = self._without_carried(rows).names
+        features = feature_columns(self.release.manifest)
+        return len(name_problems(as_source, declared)) <= len(name_problems(as_features, features))
+
+    def _of_source_rows(self, subject: SubjectSpec, rows: Rows) -> Predictions:
+        place, key = self.place, self.place.spec.features.key
+        taken_for = f"rows of the source {subject.source!r}"
+        declared, label = self._source_columns(subject)
+        frame = check_rows(rows, declared, label, taken_for)
+        frame = frame.select(list(place.spec.sources[subject.source].columns))
+        check_keys(rows, frame, key, taken_for)
+        sound = meet_contract(place, subject, frame)
+        notes = _refusals(rows, frame.with_row_index(_ROW), sound.refused, key)
+        if sound.rows.is_empty():
+            raise RowsRefused(f"{rows.where}: no row meets its contract.\n" + "\n".join(notes))
+        made = make_feature_rows(place, subject, sound.rows, place.store.resolve("main"))
+        left_out = len(sound.rows) - len(made.rows)
+        if left_out:
+            notes.append(f"{left_out} rows: the feature function returns nothing for them")
+        if made.rows.is_empty():
+            raise RowsRefused(f"{rows.where}: no row can be predicted.\n" + "\n".join(notes))
+        scored = made.rows.select(key).hstack(self._score(made.rows))
+        asked = frame.select(key)
+        found = asked.join(scored, on=key, how="left", maintain_order="left")
+        return Predictions(found, (*notes, *made.notes))
+
+    def _of_feature_rows(self, rows: Rows) -> Predictions:
+        columns = feature_columns(self.release.manifest)
+        frame = check_rows(self._without_carried(rows), columns, {}, "feature rows")
+        kept = rows.as_they_are(self.place.spec.features.key)
+        if not kept.width:
+            kept = pl.DataFrame({"row": np.arange(1, len(rows) + 1)})
+        return Predictions(kept.hstack(self._score(frame)), ())
+
+    def _source_columns(self, subject: SubjectSpec) -> tuple[Columns, Columns]:
+        """The columns that rows must have, and the label, which they may have."""
+        columns = self.place.spec.sources[subject.source].columns
+        label = self.place.spec.label.column
+        needed: Columns = {name: dtype for name, dtype in columns.items() if name != label}
+        return needed, {name: columns[name] for name in columns.keys() - needed.keys()}
+
+    def _without_carried(self, rows: Rows) -> Rows:
+        """Without the columns of the feature set that the model does not read."""
+        features, label = self.place.spec.features, self.place.spec.label
+        carried = {*features.key, features.decision_at, label.column, label.query or label.column}
+        carried -= feature_columns(self.release.manifest).keys()
+        return replace(rows, names=tuple(name for name in rows.names if name not in carried))
+
+    # --- scoring ------------------------------------------------------------------------------
+
+    def _score(self, features: pl.DataFrame) -> pl.DataFrame:
+        """The columns of the predictions."""
+        return prediction_columns(score(self.place, self.release, features), self.release.manifest)
+
+
+def score(place: Workplace, release: LoadedModel, features: pl.DataFrame) -> NDArray[np.float64]:
+    """What a model says of feature rows, by the program that trained and judged it."""
+    with passing_launcher(place.settings, "predict") as passing:
+        shards = passing.objects.folder("shards", place.name)
+        data = write_rows_to_score(features, release.manifest, shards)
+        model = passing.lent(release.model)
+        spec = place.spec
+        job = ScoreJob(place.name, model, data, "holdout", spec.training.threads, spec.cluster)
+        return _read(passing.launcher.score(job, _ignore))
+
+
+def feature_columns(manifest: ModelManifest) -> Columns:
+    """What a model reads of a row."""
+    preprocessing = manifest.preprocessing
+    numeric: Columns = {column.name: "float64" for column in preprocessing.numeric}
+    return {**numeric, **{column.name: "string" for column in preprocessing.categorical}}
+
+
+def prediction_columns(predictions: NDArray[np.float64], manifest: ModelManifest) -> pl.DataFrame:
+    """Predictions [rows, outputs] as named columns, by what the task predicts."""
+    match manifest.task:
+        case "binary":
+            return pl.DataFrame({"probability": predictions[:, 0]})
+        case "multiclass":
+            likeliest = pl.Series("prediction", manifest.classes).gather(predictions.argmax(axis=1))
+            shares = {
+                f"probability_{name}": predictions[:, n] for n, name in enumerate(manifest.classes)
+            }
+            return pl.DataFrame({"prediction": likeliest, **shares})
+        case "regression":
+            return pl.DataFrame({"prediction": predictions[:, 0]})
+        case "ranking":
+            return pl.DataFrame({"score": predictions[:, 0]})
+        case _:
+            assert_never(manifest.task)
+
+
+def _read(result: ScoreResult) -> NDArray[np.float64]:
+    return np.load(BytesIO(read_verified(result.predictions)), allow_pickle=False)
+
+
+def _refusals(
+    rows: Rows, numbered: pl.DataFrame, refused: pl.DataFrame, key: tuple[str, ...]
+) -> list[str]:
+    """A note for each row that its contract keeps back."""
+    found = numbered.join(refused.select(*key, REASON), on=key, how="inner")
+    return [
+        f"{rows.at(row)} is not predicted, its contract refuses it: {why}"
+        for row, why in found.select(_ROW, REASON).sort(_ROW).iter_rows()
+    ]
+
+
+def _ignore(_event: Event) -> None:
+    """A prediction has no log of its own: what fails is raised."""

@@ -1,0 +1,26 @@
+"""The release of a pipeline: what the ledger names, held to its certificate and its digest."""
+
+from ml_assets.records.loading import LoadedRelease, load_release
+from ml_assets.store.pipeline_context import Workplace
+
+
+def find_release(place: Workplace) -> LoadedRelease:
+    """The model in the stage that the pipeline releases to.
+
+    Raises:
+        NothingReleased: the ledger names none.
+        EvidenceError: its decision or certificate does not hold.
+        StorageError: its files are not what its digest names.
+    """
+    return load_release(place.store, place.objects, place.name, place.spec.release.to)
+
+
+def refusal_since(release: LoadedRelease) -> str:
+    """What a person is told where a later decision would not let a release through; else empty."""
+    since = release.refused_since
+    if since is None:
+        return ""
+    return (
+        f"model {release.entry.model[:12]} was refused since it was released (ledger line"
+        f" {since.seq}: {since.reason}). It stays until another one is released."
+    )

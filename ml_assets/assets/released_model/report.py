@@ -1,0 +1,161 @@
+"""The report as one HTML file: put together from records, so that it can be made again any time."""
+
+import math
+from pathlib import Path
+
+from ml_assets.assets.evaluation_report.label_suspects import read_suspects
+from ml_assets.assets.evaluation_report.last_release import read_changes, read_report
+from ml_assets.assets.released_model.gate_evidence import gate_results
+from ml_assets.assets.released_model.report_page import Background, render
+from ml_assets.assets.trained_model.cost.jobs import session_uses
+from ml_assets.assets.trained_model.cost.session import numbers
+from ml_assets.graph.inputs import require_record
+from ml_assets.graph.pipeline_graph import PipelineGraph
+from ml_assets.launch.events import session_events
+from ml_assets.launch.folder import SessionFolder
+from ml_assets.launch.staging.shared import session_here
+from ml_assets.records.ledger.chain import read
+from ml_assets.records.ledger.stages import latest_decision, standing_override
+from ml_assets.records.recalls import sound_champion
+from ml_assets.records.tracking.links import NOTE_TAG, REPORT_TAG, Links, report_name, run_note
+from ml_assets.records.tracking.mlflow import Tracking, Unavailable
+from ml_assets.records.tracking.outbox import Debt, Debts, tell_whole
+from ml_assets.settings import read_settings
+from ml_assets.spec.program import ModelManifest, Preprocessing
+from ml_assets.spec.records import Decision, EvaluationReport, Measured, StageRecord
+from ml_assets.spec.training_story import TrainingStory
+from ml_assets.store.layout import Address, recent_records
+from ml_assets.store.objects import LocalObjects
+from ml_assets.store.snapshots import SnapshotStore
+
+
+def publish_report(
+    graph: PipelineGraph,
+    store: SnapshotStore,
+    objects: LocalObjects,
+    tracking: Tracking,
+    decision: Decision,
+) -> Path:
+    """Write the page with its decision; tell the session's MLflow run both, and the numbers."""
+    page = write_report(graph, store, objects, decision)
+    debts = Debts(read_settings().home, objects.path("sessions"))
+    debt = debts.owe(_debt(graph, store, objects, decision))
+    run = tell_whole(tracking, debt, training_story(objects, debt.session))
+    if not isinstance(run, Unavailable):
+        tracking.log_artifact(run, page)
+        debts.forget(debt.session)
+    return page
+
+
+def _debt(
+    graph: PipelineGraph, store: SnapshotStore, objects: LocalObjects, decision: Decision
+) -> Debt:
+    """What MLflow is told of a decision: of each on the same model one step more."""
+    base = store.resolve("main")
+    model = require_record(store, base, Address(graph.name, "trained_model"))
+    session = str(model.attributes["session"])
+    links = Links.of()
+    there = links.report(graph.name, model.data_version)
+    made = [e for e in read(store, graph.name, base) if e.kind == "decision"]
+    step = sum(entry.model == decision.evidence.model for entry in made)
+    uses = session_uses(SessionFolder(objects.path("sessions", session)), read_settings().prices)
+    found = decision_numbers(read_report(store, base, graph.name), decision)
+    return Debt(
+        pipeline=graph.name,
+        session=session,
+        status="FINISHED",
+        tags={
+            REPORT_TAG: there,
+            NOTE_TAG: run_note(links, graph.name, model.run, there),
+            **decision_tags(decision),
+        },
+        params={},
+        numbers={str(step): {**found, **numbers(uses)}},
+    )
+
+
+def decision_numbers(report: EvaluationReport, decision: Decision) -> dict[str, float]:
+    """What MLflow plots of a decision: the holdout's metrics, and each gate's value and bound."""
+    found: dict[str, float | None] = {}
+    for name, seen in report.metrics.items():
+        found |= {f"holdout/{name}": seen.value}
+        found |= {f"holdout/{name}/low": seen.low, f"holdout/{name}/high": seen.high}
+    for gate in decision.gates:
+        found |= {f"gate/{gate.name}/value": gate.value, f"gate/{gate.name}/bound": gate.bound}
+    return {k: v for k, v in found.items() if v is not None and math.isfinite(v)}
+
+
+def decision_tags(decision: Decision) -> dict[str, str]:
+    """What MLflow finds a run by: the decision, and what each gate said."""
+    said = [("ml_assets.decision", decision.passed, decision.reason)]
+    said += [(f"gate.{gate.name}", gate.passed, gate.reason) for gate in decision.gates]
+    return {name: f"{'pass' if passed else 'fail'}: {reason}" for name, passed, reason in said}
+
+
+def write_report(
+    graph: PipelineGraph,
+    store: SnapshotStore,
+    objects: LocalObjects,
+    decision: Decision | None = None,
+) -> Path:
+    """Write ``reports/<pipeline>/<model>.html`` and return where it is.
+
+    Args:
+        decision: the one to show; default: the newest in the ledger on this model.
+    """
+    base = store.resolve("main")
+    report = read_report(store, base, graph.name)
+    record = require_record(store, base, Address(graph.name, "evaluation_report"))
+    model = require_record(store, base, Address(graph.name, "trained_model"))
+    measured = Measured.model_validate(record.attributes["measured"])
+    entries = read(store, graph.name, base)
+    newest = latest_decision(entries, report.model)
+    decision = decision or newest
+    rival = sound_champion(store, base, graph.name, entries, graph.spec.release.to)
+    html = render(
+        report,
+        measured,
+        decision.gates if decision else gate_results(graph, store, base, rival),
+        decision,
+        Background(
+            story=training_story(objects, model.attributes["session"]),
+            preprocessing=_preprocessing(objects, report.model),
+            features=recent_records(store, base, Address(graph.name, "feature_set")),
+            changes=read_changes(record),
+            ledger=entries,
+            override=standing_override(entries, report.model) if decision == newest else None,
+            lineage=(*record.inputs, *model.inputs),
+            suspects=read_suspects(store, base, graph.name),
+        ),
+        graph.spec,
+        report_ways(graph, record, model),
+    )
+    name = report_name(report.model)
+    objects.write_bytes(html.encode(), "reports", graph.name, name)
+    return objects.path("reports", graph.name, name)
+
+
+def report_ways(graph: PipelineGraph, record: StageRecord, model: StageRecord) -> dict[str, str]:
+    """Where the page leads to: what it says -> address."""
+    links = Links.of()
+    ways = {
+        "Experiments": links.experiments(graph.name),
+        "Lineage in Dagster": links.asset(graph.key("evaluation_report").to_user_string()),
+        "Evaluation run": links.run(record.run),
+        "Training run": links.run(model.run),
+    }
+    tracked = model.attributes.get("mlflow_run")
+    return {**ways, **({"MLflow run": links.tracking_run(tracked)} if tracked else {})}
+
+
+def training_story(objects: LocalObjects, session: str) -> TrainingStory:
+    """What a session's own events tell of it."""
+    story = TrainingStory()
+    for event in session_events(session_here(objects, session)):
+        story.take(event)
+    return story
+
+
+def _preprocessing(objects: LocalObjects, model: str) -> Preprocessing:
+    manifest = objects.read_bytes("models", model, "model.json")
+    return ModelManifest.model_validate_json(manifest).preprocessing

@@ -1,0 +1,175 @@
+"""Rows that somebody hands in to be predicted: parsed, typed, and every mistake told at once.
+
+What the content is (Parquet, JSON, CSV) is read from the content itself.
+"""
+
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import polars as pl
+
+from ml_assets.assets.raw_snapshot.readers.csv_text import csv_cells, csv_header, decode, line_of
+from ml_assets.assets.raw_snapshot.schema import (
+    JSON_VALUES,
+    TYPES,
+    Columns,
+    listed,
+    name_problems,
+    type_text,
+    type_typed,
+    type_values,
+)
+from ml_assets.errors import RowsRefused, SourceError, quoted
+from ml_assets.spec.documents import DocumentError, RepeatedKey, read_json
+
+Cells = pl.DataFrame | Mapping[str, Sequence[object]]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows as they came: named columns, not typed yet."""
+
+    where: str
+    names: tuple[str, ...]
+    """The column names as they are: one may be there twice."""
+    cells: Cells
+    """Strings (CSV), typed columns (Parquet, a frame), or Python values (JSON)."""
+    kind: Literal["csv", "typed", "json"]
+    text: str = ""
+    """CSV: the file, to find lines in."""
+
+    def __len__(self) -> int:
+        if isinstance(self.cells, pl.DataFrame):
+            return len(self.cells)
+        return max((len(values) for values in self.cells.values()), default=0)
+
+    def at(self, row: int) -> str:
+        """Where a person finds a row."""
+        return f"line {line_of(self.text, row)}" if self.kind == "csv" else f"row {row + 1}"
+
+    def typed(self, declared: Columns) -> tuple[pl.DataFrame, list[str]]:
+        """The declared columns that are there, typed; a sentence for each value that is not."""
+        there: Columns = {n: dtype for n, dtype in declared.items() if n in self.names}
+        if not isinstance(self.cells, pl.DataFrame):
+            return type_values(self.cells, there, self.at, accept=JSON_VALUES)
+        if self.kind == "csv":
+            return type_text(self.cells, there, self.at)
+        return type_typed(self.cells, there)
+
+    def as_they_are(self, names: Iterable[str]) -> pl.DataFrame:
+        """Columns that are only carried along."""
+        chosen = [name for name in dict.fromkeys(names) if name in self.names]
+        if isinstance(self.cells, pl.DataFrame):
+            return self.cells.select(chosen)
+        return pl.DataFrame({name: self.cells[name] for name in chosen}, strict=False)
+
+
+def parse_rows(content: bytes, where: str, null_values: Sequence[str] = ("",)) -> Rows:
+    """Parquet, CSV, JSON lines, a JSON array of objects, or one JSON object.
+
+    Args:
+        null_values: text that means "no value" (CSV only).
+
+    Raises:
+        RowsRefused: it is none of them, or holds no row.
+    """
+    if not content.strip():
+        raise RowsRefused(f"{where} is empty: hand in at least one row. {_KINDS}")
+    try:
+        if content[:4] == b"PAR1":
+            rows = of_frame(pl.read_parquet(io.BytesIO(content)), where)
+        elif content.lstrip()[:1] in (b"{", b"["):
+            rows = _of_json(decode(content, where), where)
+        else:
+            text = decode(content, where)
+            names = tuple(csv_header(text))
+            rows = Rows(where, names, csv_cells(text, null_values, where), "csv", text)
+    except (SourceError, pl.exceptions.PolarsError) as error:
+        raise RowsRefused(f"{where} cannot be read: {error} {_KINDS}") from error
+    if not len(rows):
+        raise RowsRefused(f"{where} has columns but no rows: hand in at least one row.")
+    return rows
+
+
+def of_frame(frame: pl.DataFrame, where: str = "the frame") -> Rows:
+    """The rows of a polars frame."""
+    return Rows(where, tuple(frame.columns), frame, "typed")
+
+
+def check_rows(rows: Rows, declared: Columns, optional: Columns, taken_for: str) -> pl.DataFrame:
+    """The declared columns, typed; optional ones that are not there are null.
+
+    Raises:
+        RowsRefused: lists every missing, unknown and mistyped column, and each one's first row.
+    """
+    there: Columns = {n: dtype for n, dtype in optional.items() if n in rows.names}
+    wanted: Columns = {**declared, **there}
+    frame, mistyped = rows.typed(wanted)
+    problems = [*name_problems(rows.names, wanted), *mistyped]
+    if problems:
+        refuse(rows.where, taken_for, problems)
+    absent = [pl.lit(None, TYPES[t]).alias(n) for n, t in optional.items() if n not in there]
+    return frame.with_columns(absent)
+
+
+def check_keys(rows: Rows, frame: pl.DataFrame, key: Sequence[str], taken_for: str) -> None:
+    """Every row has a key, and no two have the same.
+
+    Raises:
+        RowsRefused: names the rows.
+    """
+    numbered = frame.with_row_index("__row")
+    lost = numbered.filter(pl.any_horizontal(pl.col(*key).is_null()))["__row"]
+    twice = numbered.filter(pl.struct(key).is_duplicated())["__row"]
+    shown = f"the key ({', '.join(key)})"
+    problems = [f"{rows.at(row)}: {shown} has no value" for row in lost[:5]]
+    if len(twice):
+        places = ", ".join(rows.at(row) for row in twice[:5])
+        problems.append(f"{shown} is there more than once: {places}")
+    if problems:
+        refuse(rows.where, taken_for, problems)
+
+
+def refuse(where: str, taken_for: str, problems: Sequence[str]) -> None:
+    """Raise the one error that lists every mistake."""
+    raise RowsRefused(f"{where}, taken for {taken_for}, cannot be predicted:{listed(problems)}")
+
+
+_KINDS = "Parquet, CSV with a header, JSON lines, or one row as a JSON object can be read."
+
+
+def _of_json(text: str, where: str) -> Rows:
+    objects = _objects(text, where)
+    names = tuple(dict.fromkeys(name for one in objects for name in one))
+    cells = {name: [one.get(name) for one in objects] for name in names}
+    return Rows(where, names, cells, "json")
+
+
+def _objects(text: str, where: str) -> list[dict[str, Any]]:
+    try:
+        document = read_json(text)
+    except RepeatedKey as error:
+        raise SourceError(f"{error}.") from error
+    except DocumentError:
+        document = [_line(line, n, where) for n, line in _lines(text)]
+    objects = document if isinstance(document, list) else [document]
+    for number, found in enumerate(objects, 1):
+        if not isinstance(found, dict):
+            kind = type(found).__name__
+            raise SourceError(f"its row {number} is a {kind}, where an object is expected.")
+    return objects
+
+
+def _lines(text: str) -> list[tuple[int, str]]:
+    return [(n, line) for n, line in enumerate(text.splitlines(), 1) if line.strip()]
+
+
+def _line(line: str, number: int, where: str) -> Any:
+    try:
+        return read_json(line)
+    except DocumentError as error:
+        raise SourceError(
+            f"its line {number} is not JSON ({error.rule}): {quoted(repr(line[:60]))}."
+        ) from error

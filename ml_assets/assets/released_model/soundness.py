@@ -1,0 +1,16 @@
+"""Whether a release can be used as it lies there: every use of it asks the same."""
+
+from ml_assets.assets.released_model.released import find_release
+from ml_assets.errors import MlAssetsError, NothingReleased
+from ml_assets.store.pipeline_context import Workplace
+
+
+def unusable(place: Workplace) -> str | None:
+    """Why the released model is refused wherever it is loaded; None where it is not, or is none."""
+    try:
+        find_release(place)
+    except NothingReleased:
+        return None
+    except MlAssetsError as error:
+        return str(error)
+    return None

@@ -1,0 +1,137 @@
+"""Rolling back, whole: choose the model, verify its files, try it, switch, tell MLflow.
+
+The switch is one line of the ledger, and last of what can refuse: until it is written, the model in
+the stage stays. It waits for no run and no lock, for a training may take the night.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from ml_assets.assets.released_model.predict import score
+from ml_assets.assets.released_model.promote import Refused
+from ml_assets.assets.released_model.rollback import AlreadyBack, Way, roll_back, way_back
+from ml_assets.errors import EvidenceError, MlAssetsError, StorageError
+from ml_assets.records.ledger.chain import read
+from ml_assets.records.ledger.origin import Origin, find_origin
+from ml_assets.records.ledger.stages import decided_move, stage_line
+from ml_assets.records.loading import LoadedModel, load_model
+from ml_assets.records.tracking.mlflow import Tracking, Unavailable
+from ml_assets.records.tracking.projection import project_stages
+from ml_assets.spec.records import LedgerEntry
+from ml_assets.store.layout import Address, read_record, recent_records
+from ml_assets.store.pipeline_context import Workplace
+
+ROWS = 16
+"""Of the newest features: the model has to give a number for each."""
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What somebody wants back, and why."""
+
+    author: str
+    reason: str
+    to: str | None = None
+    """The beginning of a model's digest; None: the one that was in the stage before."""
+
+
+@dataclass(frozen=True)
+class Returned:
+    """The model is in its stage again."""
+
+    entry: LedgerEntry
+    origin: Origin
+    was_there: bool
+    """An earlier rollback had moved it already."""
+
+
+def return_to(
+    place: Workplace, tracking: Tracking, asked: Asked, tell: Tell, run: str = ""
+) -> Returned:
+    """Roll a pipeline back.
+
+    Raises:
+        EvidenceError: there is nothing to go back to, or somebody else was first.
+        UnknownModel: the ledger tells of no such model.
+        StorageError: its files are lost or damaged; nothing was moved.
+        MlAssetsError: it cannot predict the features of now; nothing was moved.
+    """
+    if not asked.author.strip() or not asked.reason.strip():
+        raise EvidenceError("A rollback is by somebody, for a reason: give an author and a reason.")
+    way = _unfinished(place) if asked.to is None else None
+    way = way or _way(place, asked.to)
+    origin = find_origin(place.store, place.name, way.back)
+    if origin is None:
+        raise StorageError(
+            f"The records of model {way.back[:12]} are not in the snapshot store any more, so"
+            " nobody can tell what it was made from. Name another model: ml-assets history"
+            f" {place.name}"
+        )
+    led = decided_move(read(place.store, place.name), way.back)
+    model = load_model(place.store, place.objects, place.name, way.back, moved=led)
+    tell(f"verified: model {way.back[:12]} is what its certificate and its digest name")
+    with ThreadPoolExecutor(1) as beside:  # MLflow takes seconds to load
+        beside.submit(tracking.ensure_database)
+        tell(f"tried: it predicts {try_out(place, model)} rows of the newest features")
+    moved = roll_back(
+        place.store, place.name, way, place.spec.release, asked.author, asked.reason, run
+    )
+    if isinstance(moved, Refused):
+        raise EvidenceError("\n".join(moved.reasons))
+    told = project_stages(place.store, tracking, place.name)
+    if isinstance(told, Unavailable):
+        tell(f"MLflow is behind, the next command repairs it: {told.reason}")
+    return Returned(moved.entry, origin, isinstance(moved, AlreadyBack))
+
+
+def try_out(place: Workplace, model: LoadedModel) -> int:
+    """Predict a few rows of the newest features; how many.
+
+    Raises:
+        RowsRefused: the features of now lack one that the model reads.
+        StorageError: there are no features, or the model's answers are no numbers.
+    """
+    rows = _newest_features(place)
+    predictions = score(place, model, rows)
+    if len(predictions) != len(rows) or not np.isfinite(predictions).all():
+        raise StorageError(
+            f"Model {model.model.digest[:12]} gives no number for some of {len(rows)} rows of the"
+            " newest features: it is not fit to serve, and nothing was moved."
+        )
+    return len(rows)
+
+
+def _way(place: Workplace, to: str | None) -> Way:
+    way = way_back(read(place.store, place.name), place.spec.release, to)
+    if isinstance(way, Refused):
+        raise EvidenceError("\n".join(way.reasons))
+    return way
+
+
+def _unfinished(place: Workplace) -> Way | None:
+    """A rollback that was killed behind its line is finished first: not one step further back."""
+    store = place.store
+    there = stage_line(read(store, place.name), place.spec.release.to)
+    shown_by = Address(place.name, place.spec.release.shown_by)
+    record = read_record(store, store.resolve(), shown_by)
+    if there is None or there.because is None or there.replaced is None or record is None:
+        return None
+    finished = record.attributes.get("seq") == there.seq
+    return None if finished else Way(there.replaced, there.model)
+
+
+def _newest_features(place: Workplace) -> pl.DataFrame:
+    store, address = place.store, Address(place.name, "feature_set")
+    commit = store.resolve()
+    for record in reversed(recent_records(store, commit, address)):
+        rows = store.scan(commit, address.at(record.partition).table).head(ROWS).collect()
+        if len(rows):
+            return rows
+    raise MlAssetsError(
+        f"{address.key} has no rows to try the model on: ml-assets run {place.name}"
+    )

@@ -1,0 +1,308 @@
+"""checkpoints and trained_model: one training session, followed while it runs."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import dagster as dg
+
+from ml_assets.assets.trained_model.cost.page import costs
+from ml_assets.assets.trained_model.initial_weights import KEY, InitialWeights, initial_weights
+from ml_assets.assets.trained_model.live_events import EventSinks
+from ml_assets.assets.trained_model.sanity import require_sane
+from ml_assets.errors import TrainingFailed
+from ml_assets.graph.inputs import require_record, resolve_base
+from ml_assets.graph.metadata import numbers, record_metadata, tracking_link
+from ml_assets.graph.pipeline_graph import PipelineGraph
+from ml_assets.graph.publish import Draft, Published, Work, input_version
+from ml_assets.graph.run_journal import chronicled
+from ml_assets.graph.step_failure import reported
+from ml_assets.launch.launcher import Launcher, TrainJob
+from ml_assets.launch.session import program_of, train_session
+from ml_assets.records.ledger.chain import register
+from ml_assets.records.run_history import keep_run_record
+from ml_assets.records.run_record import RunRecord, environment, record_bytes, run_input, run_record
+from ml_assets.records.tracking.outbox import Debts
+from ml_assets.reports.wording import plain_markdown
+from ml_assets.resources.launcher import LauncherResource
+from ml_assets.resources.objects import ObjectsResource
+from ml_assets.resources.snapshots import SnapshotsResource
+from ml_assets.resources.tracking import TrackingResource
+from ml_assets.settings import read_settings
+from ml_assets.spec.canonical import digest_of
+from ml_assets.spec.events import Lost
+from ml_assets.spec.identity import Node
+from ml_assets.spec.program import Ref, TrainResult, World
+from ml_assets.spec.records import StageRecord
+from ml_assets.spec.training import LightGbm, ModelSpec
+from ml_assets.store.layout import Address
+from ml_assets.store.object_places import open_objects
+from ml_assets.store.objects import LocalObjects
+
+STAGE = "trained_model"
+
+
+class TrainingConfig(dg.Config):
+    """What this run trains other than the spec says."""
+
+    fresh: str | None = None
+    """A salt: train again from nothing, under a session of its own."""
+    epochs: int | None = None
+    """Instead of the spec's. It is another model: the next run by the spec trains again."""
+    experiment: str | None = None
+    """What the run belongs to, for people who compare runs; no result hangs on it."""
+    hypothesis: str | None = None
+    goal: str | None = None
+
+
+def trained_model(graph: PipelineGraph) -> dg.AssetsDefinition:
+    """The checkpoints and trained_model assets of a pipeline: one step, never half of it."""
+
+    @dg.multi_asset(
+        name=f"{graph.name}__train",
+        specs=_specs(graph),
+        can_subset=False,
+        pool=graph.pool(STAGE),
+    )
+    @reported
+    @chronicled(graph, STAGE)
+    def materialize(
+        context: dg.AssetExecutionContext,
+        config: TrainingConfig,
+        snapshots: SnapshotsResource,
+        objects: ObjectsResource,
+        launcher: LauncherResource,
+        tracking: TrackingResource,
+    ) -> Iterator[dg.MaterializeResult]:
+        asked = graph.with_epochs(config.epochs)
+        store = snapshots.store()
+        base = resolve_base(context, store)
+        data = require_record(store, base, Address(graph.name, "training_set"))
+        init = initial_weights(context.log, asked, store, objects.store(), base)
+        job = train_job(asked, data, config.fresh, init)
+        runner = launcher.launcher()
+        world = runner.world(job)
+        require_sane(context, asked, runner, data_ref(data))
+        debts = Debts(read_settings().home, objects.store().path("sessions"))
+
+        def train(job: TrainJob) -> Trained:
+            record = begun_record(asked, context.run_id, job, data, base, init, world)
+            begun = keep_run_record(store, record)
+            with EventSinks.open(context, graph, tracking.tracking(), job, debts) as sinks:
+                return Trained(job, runner.train(job, sinks.receive), begun, sinks)
+
+        trained = _older(context, runner, job, train) or train(job)
+        result, begun, sinks = trained.result, trained.begun, trained.sinks
+        code_version = _code_version(asked, trained.job)
+        model = adopt_model(objects.store(), result.model)
+        attributes = _attributes(result, model, data, init, sinks.mlflow_run)
+        inputs = (input_version(data, base),)
+        saved = sinks.last_checkpoint_digest or model.digest
+        versions = {"checkpoints": saved, STAGE: model.digest}
+        seen = (init.as_input(),) if init else ()
+        record = finished_record(begun, result, sinks.story.lost, sinks.story.nodes)
+        measured = sinks.measurements(result, world) | costs(objects.store(), result.session)
+        for stage, version in versions.items():
+            address = Address(graph.name, stage)
+            work = Work(address, code_version, inputs, context.run_id, config.fresh, seen)
+            with Draft(store, work, store.resolve("main")) as draft:
+                draft.text("run.json", record_bytes(record))
+                published = draft.publish(attributes=attributes, data_version=version)
+            tracked = tracking_link(sinks.mlflow_run)
+            shown = {**sinks.pictures(), **measured, **tracked, **began_with(init)}
+            yield _result(graph, stage, published, result, model, shown)
+        register(store, graph.name, model.digest, graph.spec.owner, context.run_id)
+        sinks.attach(record)
+
+    return materialize
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A training that ended with a result."""
+
+    job: TrainJob
+    result: TrainResult
+    begun: RunRecord
+    sinks: EventSinks
+
+
+def _older(
+    context: dg.AssetExecutionContext,
+    runner: Launcher,
+    job: TrainJob,
+    train: Callable[[TrainJob], Trained],
+) -> Trained | None:
+    """The same training by an older program, where a cluster still runs it: followed to its end.
+
+    None: there is none, or it ended without a result, which the log says.
+    """
+    older = runner.under_way(job)
+    if older is None:
+        return None
+    context.log.info(
+        f"A Job of an older program ({older.program}) still trains this: it is followed to its end,"
+        " and its model counts as that program's. The next run trains by the one that is here."
+    )
+    try:
+        return train(older)
+    except TrainingFailed as error:
+        context.log.warning(f"{error}\n  It is trained by the program that is here instead.")
+        return None
+
+
+def _code_version(graph: PipelineGraph, job: TrainJob) -> str:
+    """The stage's own; a model of an older program has another one, and is due again."""
+    here = graph.code_version(STAGE)
+    return here if job.program is None else digest_of([here, job.program.digest])[: len(here)]
+
+
+def _specs(graph: PipelineGraph) -> list[dg.AssetSpec]:
+    return [
+        dg.AssetSpec(
+            **graph.attributes("checkpoints"),
+            description="Whole training states, reported while training runs; they survive a"
+            " failed run and the next one resumes from them.",
+            kinds={_engine(graph.spec.model)},
+            deps=[graph.key("training_set")],
+        ),
+        dg.AssetSpec(
+            **graph.attributes(STAGE),
+            description=f"{_weights(graph.spec.model)}, its configuration and its preprocessing as"
+            " data. Nothing is pickled.",
+            kinds={_engine(graph.spec.model), "mlflow"},
+            deps=[graph.key("training_set"), graph.key("checkpoints")],
+        ),
+    ]
+
+
+def _engine(model: ModelSpec) -> str:
+    return "lightgbm" if isinstance(model, LightGbm) else "torch"
+
+
+def _weights(model: ModelSpec) -> str:
+    if isinstance(model, LightGbm):
+        return "Boosted trees as LightGBM's text"
+    return f"A {model.family} network: safetensors"
+
+
+def begun_record(
+    graph: PipelineGraph,
+    run: str,
+    job: TrainJob,
+    data: StageRecord,
+    commit: str,
+    init: InitialWeights | None,
+    world: World,
+) -> RunRecord:
+    """All it takes to repeat a training that is about to begin: code, lock, spec, inputs, seed."""
+    return run_record(
+        environment(),
+        pipeline=graph.name,
+        session=train_session(job),
+        run=run,
+        config=graph.spec,
+        seed=graph.spec.training.seed,
+        inputs=[run_input(data, commit), *([init.as_run_input()] if init else [])],
+        outputs={"training_set": data.data_version},
+        metrics={},
+        world=world,
+        salt=job.salt,
+        program=program_of(job),
+    )
+
+
+def finished_record(
+    begun: RunRecord, result: TrainResult, lost: Sequence[Lost], nodes: Sequence[Node]
+) -> RunRecord:
+    """The same training with what it made, and what ended the attempts before the last."""
+    outputs = {**begun.outputs, "model": result.model.digest}
+    made = {
+        "outputs": outputs,
+        "metrics": result.metrics,
+        "lost": tuple(lost),
+        "nodes": tuple(nodes),
+        "time": datetime.now(UTC),
+    }
+    return begun.model_copy(update=made)
+
+
+def train_job(
+    graph: PipelineGraph, data: StageRecord, fresh: str | None, init: InitialWeights | None
+) -> TrainJob:
+    """The training that the spec asks for, on exactly this set, from exactly these weights."""
+    spec, begin = graph.spec, init.ref if init else None
+    where = data_ref(data)
+    return TrainJob(
+        graph.name, spec.model, spec.training, where, fresh, begin, cluster=spec.cluster
+    )
+
+
+def began_with(init: InitialWeights | None) -> dict[str, str]:
+    """Metadata: the weights that a training began with, where they were not fresh."""
+    return {KEY: f"{init.said} {init.ref.digest}"} if init else {}
+
+
+def data_ref(record: StageRecord) -> Ref:
+    """Where a training set lies, from its record.
+
+    Raises:
+        StorageError: the record leads out of the object store.
+    """
+    named = Ref(uri=record.attributes["uri"], digest=record.attributes["digest"])
+    settings = read_settings()
+    objects = open_objects(settings.objects, settings.cache)
+    return objects.own(named, "shards", record.key.split("/")[0])
+
+
+def adopt_model(objects: LocalObjects, produced: Ref) -> Ref:
+    """Copy a session's model to its content address: ``models/<digest>``; safe to repeat."""
+    return objects.adopt(produced, "models", "model.json")
+
+
+def _attributes(
+    result: TrainResult,
+    model: Ref,
+    data: StageRecord,
+    init: InitialWeights | None,
+    mlflow_run: str | None,
+) -> dict[str, Any]:
+    """What the records of the model and its checkpoints keep of the session."""
+    return {
+        "session": result.session,
+        "model": model.model_dump(),
+        "data": data_ref(data).model_dump(),
+        **({"init": init.ref.model_dump()} if init else {}),
+        "metrics": result.metrics,
+        "best_step": result.best_step,
+        "stopped": result.stopped,
+        "mlflow_run": mlflow_run,
+    }
+
+
+def _listed(advice: Sequence[str]) -> str:
+    return "\n".join(f"- {plain_markdown(one)}" for one in advice)
+
+
+def _result(
+    graph: PipelineGraph,
+    stage: str,
+    published: Published,
+    result: TrainResult,
+    model: Ref,
+    shown: dict[str, Any],
+) -> dg.MaterializeResult:
+    return dg.MaterializeResult(
+        asset_key=graph.key(stage),
+        metadata={
+            **shown,
+            **record_metadata(published),
+            "dagster/uri": model.uri,
+            "session": result.session,
+            "stopped": f"{result.stopped} at step {result.step}",
+            **({"advice": dg.MetadataValue.md(_listed(result.advice))} if result.advice else {}),
+            **numbers({"best_step": result.best_step, "step": result.step, **result.metrics}),
+        },
+        data_version=dg.DataVersion(published.record.data_version),
+    )

@@ -1,0 +1,57 @@
+"""The sanity checks: asset checks on training_set, in a step that training waits for."""
+
+from collections.abc import Iterator
+
+import dagster as dg
+
+from ml_assets.assets.trained_model.asset import data_ref
+from ml_assets.assets.trained_model.sanity import checks_of, examine
+from ml_assets.graph.inputs import require_record
+from ml_assets.graph.pipeline_graph import PipelineGraph
+from ml_assets.graph.step_failure import reported
+from ml_assets.resources.launcher import LauncherResource
+from ml_assets.resources.snapshots import SnapshotsResource
+from ml_assets.spec.sanity import SANITY_CHECKS, SanityCheck
+from ml_assets.store.layout import Address
+
+
+def sanity(graph: PipelineGraph) -> list[dg.AssetChecksDefinition]:
+    """One blocking check for each that means something for the model; none for boosted trees."""
+    key, names = graph.key("training_set"), checks_of(graph)
+    if not names:
+        return []
+
+    @dg.multi_asset_check(
+        name=f"{graph.name}__sanity",
+        specs=[
+            dg.AssetCheckSpec(name, asset=key, blocking=True, description=SANITY_CHECKS[name])
+            for name in names
+        ],
+        can_subset=False,
+        pool=graph.pool(),
+    )
+    @reported
+    def check(
+        context: dg.AssetCheckExecutionContext,
+        snapshots: SnapshotsResource,
+        launcher: LauncherResource,
+    ) -> Iterator[dg.AssetCheckResult]:
+        store = snapshots.store()
+        data = require_record(store, store.resolve("main"), Address(graph.name, "training_set"))
+        for found in examine(context, graph, launcher.launcher(), data_ref(data)).checks:
+            yield _check_result(key, found)
+
+    return [check]
+
+
+def _check_result(key: dg.AssetKey, found: SanityCheck) -> dg.AssetCheckResult:
+    value = {} if found.value is None else {"value": found.value}
+    failed = found.outcome == "failed"
+    return dg.AssetCheckResult(
+        asset_key=key,
+        check_name=found.name,
+        passed=found.outcome == "passed",
+        severity=dg.AssetCheckSeverity.ERROR if failed else dg.AssetCheckSeverity.WARN,
+        description=found.reason,
+        metadata={**value, "bound": found.bound},
+    )

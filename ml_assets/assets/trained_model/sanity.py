@@ -1,0 +1,61 @@
+"""Whether a training is sound before it runs: asked of the training program once for each training
+set, model and code, and free from then on."""
+
+import dagster as dg
+
+from ml_assets.assets.trained_model.sessions import remember_session, teller
+from ml_assets.errors import NotSane, counted
+from ml_assets.graph.pipeline_graph import PipelineGraph
+from ml_assets.launch.launcher import Launcher, SanityJob
+from ml_assets.launch.session import sanity_session
+from ml_assets.spec.program import Ref, SanityResult
+from ml_assets.spec.sanity import SanityCheck, SanityName, sanity_checks
+
+
+def checks_of(graph: PipelineGraph) -> tuple[SanityName, ...]:
+    """The names of the checks that mean something for the pipeline's model; none for trees."""
+    return sanity_checks(graph.spec.model, graph.spec.label.task)
+
+
+def sanity_job(graph: PipelineGraph, data: Ref) -> SanityJob:
+    spec = graph.spec
+    return SanityJob(graph.name, spec.model, spec.training, data, spec.cluster)
+
+
+def examine(
+    context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext,
+    graph: PipelineGraph,
+    launcher: Launcher,
+    data: Ref,
+) -> SanityResult:
+    """The checks on a training set and the model that it would train.
+
+    Raises:
+        TrainingFailed: the program ended without a result.
+    """
+    job = sanity_job(graph, data)
+    remember_session(context.instance, context.run.run_id, sanity_session(job))
+    return launcher.sanity(job, teller(context.log))
+
+
+def require_sane(
+    context: dg.AssetExecutionContext, graph: PipelineGraph, launcher: Launcher, data: Ref
+) -> None:
+    """Go on only where no check failed, whatever path led here: the blocking checks of the training
+    set hold up only what runs with them.
+
+    Raises:
+        NotSane: a check failed; the message has each one's sentence.
+    """
+    if not checks_of(graph):
+        return
+    failed = examine(context, graph, launcher, data).failed
+    if failed:
+        raise NotSane(refusal(graph.name, failed))
+
+
+def refusal(pipeline: str, failed: tuple[SanityCheck, ...]) -> str:
+    """What an operator reads."""
+    lines = "\n".join(f"  {check.name}: {check.reason}" for check in failed)
+    number = counted(len(failed), "sanity check")
+    return f"{pipeline}: training does not begin, for {number} failed:\n{lines}"

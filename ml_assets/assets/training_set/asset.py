@@ -1,0 +1,272 @@
+"""training_set: one window of feature rows, split, leak-checked and laid out for the program."""
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from difflib import get_close_matches
+from typing import Any
+
+import dagster as dg
+import polars as pl
+
+from ml_assets.assets.feature_set.leak_checks import check_result, leak_specs, refusal, set_checks
+from ml_assets.assets.training_set.entities import keep_entities_apart, stratified_group_split
+from ml_assets.assets.training_set.fitted import find_foreign_fit
+from ml_assets.assets.training_set.leaks import examine
+from ml_assets.assets.training_set.shards import (
+    labelled_rows,
+    load_schema,
+    scan_rows,
+    write_labelled,
+)
+from ml_assets.assets.training_set.split import SplitPlan, plan_time_split, random_split
+from ml_assets.errors import LeakError, WindowError
+from ml_assets.graph.data_card import card_of, split_labels
+from ml_assets.graph.inputs import require_record, resolve_base, scan_together
+from ml_assets.graph.metadata import card_link, data_card, numbers, record_metadata
+from ml_assets.graph.pipeline_graph import PipelineGraph
+from ml_assets.graph.publish import Draft, Work, input_version
+from ml_assets.graph.run_journal import chronicled
+from ml_assets.records.recalls import require_sound
+from ml_assets.resources.objects import ObjectsResource
+from ml_assets.resources.snapshots import SnapshotsResource
+from ml_assets.spec.leaks import LeakFinding
+from ml_assets.spec.partitions import windows
+from ml_assets.spec.program import ShardSchema, Split
+from ml_assets.spec.records import InputVersion
+from ml_assets.spec.split import RandomSplit, StratifiedGroupSplit, TimeGroupSplit, WindowSplit
+from ml_assets.store.layout import Address, published_partitions
+from ml_assets.store.snapshots import CommitId, SnapshotStore
+
+STAGE = "training_set"
+
+
+class TrainingSetConfig(dg.Config):
+    """Which window to train on."""
+
+    as_of: str | None = None
+    """Last partition of the holdout; default: the latest published partition of feature_set."""
+
+
+def training_set(graph: PipelineGraph) -> dg.AssetsDefinition:
+    """The training_set asset of a pipeline."""
+    code_version = graph.code_version(STAGE)
+
+    @graph.asset(
+        STAGE,
+        description="Train, validation and holdout rows, encoded: the preprocessing is fitted on"
+        " the training split only, and the split is checked for leaks.",
+        kinds={"polars", "numpy"},
+        deps=[graph.key("feature_set")],
+        check_specs=leak_specs(graph, STAGE, set_checks(graph)),
+    )
+    @chronicled(graph, STAGE)
+    def materialize(
+        context: dg.AssetExecutionContext,
+        config: TrainingSetConfig,
+        snapshots: SnapshotsResource,
+        objects: ObjectsResource,
+    ) -> Iterator[dg.MaterializeResult | dg.AssetCheckResult]:
+        store = snapshots.store()
+        base = resolve_base(context, store)
+        window = resolve_window(graph, store, base, config.as_of)
+        inputs = window_inputs(graph, store, base, window)
+        frames = keep_apart(context, graph, read_splits(graph, store, base, window))
+        folder = objects.store().folder("shards", graph.name)
+        ref = write_labelled(frames, graph.spec.features, graph.spec.label, folder)
+        objects.store().publish(ref)
+        schema = load_schema(ref)
+        found = examine_set(graph, frames, schema, window)
+        yield from (check_result(graph, STAGE, one) for one in found)
+        refused = refusal(found, graph.spec, f"{graph.name}/{STAGE}")
+        if refused:
+            raise LeakError(refused)
+        rows = split_sizes(schema)
+        work = Work(Address(graph.name, STAGE), code_version, inputs, context.run_id)
+        attributes = {
+            "uri": ref.uri,
+            "digest": ref.digest,
+            "as_of": window.as_of if window else None,
+            "holdout": [window.holdout[0], window.holdout[-1]] if window else ["", ""],
+            "rows": rows,
+            "label_rate": list(schema.label_rate),
+            "leaks": {one.name: one.model_dump(mode="json") for one in found},
+        }
+        with Draft(store, work, base, rows=sum(rows.values())) as draft:
+            draft.card(scan_rows(ref, schema), graph.spec.features.key, split_labels(graph.spec))
+            published = draft.publish(attributes=attributes, data_version=ref.digest)
+        yield dg.MaterializeResult(
+            metadata={
+                "window": dg.MetadataValue.md(window_markdown(window, rows)),
+                "dagster/uri": ref.uri,
+                **_card(graph, draft),
+                **record_metadata(published),
+                **_numbers(schema, rows),
+            },
+            data_version=dg.DataVersion(ref.digest),
+        )
+
+    return materialize
+
+
+def _numbers(schema: ShardSchema, rows: Mapping[Split, int]) -> Mapping[str, dg.MetadataValue]:
+    rate = schema.label_rate[0] if schema.label_rate else None
+    return numbers({**{f"rows_{name}": count for name, count in rows.items()}, "label_rate": rate})
+
+
+def split_sizes(schema: ShardSchema) -> dict[Split, int]:
+    """Split -> its rows."""
+    return {name: sum(one.rows for one in parts) for name, parts in schema.splits.items()}
+
+
+def _card(graph: PipelineGraph, draft: Draft) -> dict[str, Any]:
+    """The data card of the set, and where the whole of it is."""
+    address = draft.work.address
+    return {
+        **card_link(address),
+        **data_card(card_of(address, draft.statistics, graph.spec)),
+    }
+
+
+def examine_set(
+    graph: PipelineGraph,
+    frames: Mapping[Split, pl.DataFrame],
+    schema: ShardSchema,
+    window: SplitPlan | None,
+) -> tuple[LeakFinding, ...]:
+    """What every leak guard says of the rows of a set, and of how they were encoded."""
+    fitted = find_foreign_fit(schema, frames["train"], graph.spec.label)
+    return (*examine(frames, graph.spec, embargo_of(graph, window)), fitted)
+
+
+def resolve_window(
+    graph: PipelineGraph, store: SnapshotStore, base: CommitId, as_of: str | None
+) -> SplitPlan | None:
+    """The partitions of each split; None where the data is read whole.
+
+    Raises:
+        WindowError: partitions are missing, or ``as_of`` is not one.
+    """
+    spec = graph.spec
+    if as_of is not None:
+        require_as_of(graph, as_of)
+    if not isinstance(spec.split, WindowSplit):
+        return None
+    available = list(published_partitions(store, base, Address(graph.name, "feature_set")))
+    if not available:
+        raise WindowError(
+            f"{graph.name}/feature_set has no published partition."
+            f" Materialize it first, or run: ml-assets run {graph.name}"
+        )
+    order = feature_order(graph)
+    return plan_time_split(spec.split, as_of or available[-1], available, order)
+
+
+def require_as_of(graph: PipelineGraph, as_of: str) -> None:
+    """Hold the last partition that was asked for to those that there can be.
+
+    Raises:
+        WindowError: it is none of them, or the pipeline has none.
+    """
+    if not isinstance(graph.spec.split, WindowSplit):
+        raise WindowError(
+            f"{graph.name} is not split by partitions: --as-of {as_of!r} means nothing here."
+            " Leave it out."
+        )
+    order = feature_order(graph)
+    if as_of not in order:
+        near = get_close_matches(as_of, order, n=1)
+        hint = f" Did you mean {near[0]}?" if near else ""
+        raise WindowError(
+            f"--as-of {as_of!r} is no partition of {graph.name}/feature_set, which has"
+            f" {order[0]} to {order[-1]}.{hint}"
+        )
+
+
+def feature_order(graph: PipelineGraph) -> list[str]:
+    """Every partition that feature_set can have, oldest first."""
+    keys = [window.key for window in windows(graph.spec.partitions, datetime.now(UTC))]
+    return keys[graph.warm_up("feature_set") :]
+
+
+def embargo_of(graph: PipelineGraph, window: SplitPlan | None) -> timedelta:
+    """The time between two splits: that of the partitions between them."""
+    if window is None:
+        return timedelta(0)
+    spans = {span.key: span for span in windows(graph.spec.partitions, datetime.now(UTC))}
+    pairs = [(window.train, window.validation), (window.validation, window.holdout)]
+    return min(spans[later[0]].start - spans[earlier[-1]].end for earlier, later in pairs)
+
+
+def read_splits(
+    graph: PipelineGraph, store: SnapshotStore, base: CommitId, window: SplitPlan | None
+) -> dict[Split, pl.DataFrame]:
+    """The labelled feature rows of each split, in the order of the partitions.
+
+    Raises:
+        WindowError: a split has no row.
+    """
+    spec, address = graph.spec, Address(graph.name, "feature_set")
+    if window is not None:
+        tables: dict[Split, pl.LazyFrame] = {
+            name: scan_together(store, base, [address.at(key) for key in keys])
+            for name, keys in window.splits.items()
+        }
+        return labelled_rows(tables, spec.label)
+    require_record(store, base, address)
+    frame = store.scan(base, address.table).collect()
+    part = part_rows(frame, graph)
+    names: tuple[Split, ...] = ("train", "validation", "holdout")
+    return labelled_rows({name: frame.filter(part == name).lazy() for name in names}, spec.label)
+
+
+def keep_apart(
+    context: dg.AssetExecutionContext, graph: PipelineGraph, rows: dict[Split, pl.DataFrame]
+) -> dict[Split, pl.DataFrame]:
+    """The rows that a split by time and entity keeps; how many it leaves out is told.
+
+    Raises:
+        WindowError: a split has no row left.
+    """
+    split = graph.spec.split
+    if not isinstance(split, TimeGroupSplit):
+        return rows
+    kept = keep_entities_apart(rows, split)
+    told = ", ".join(f"{len(rows[n]) - len(kept[n]):,} of {len(rows[n]):,} of {n}" for n in kept)
+    context.log.info(f"rows left out, for another split has their {list(split.groups)}: {told}")
+    return kept
+
+
+def part_rows(frame: pl.DataFrame, graph: PipelineGraph) -> pl.Series:
+    """The split of each row of a table that is read whole."""
+    spec, seed = graph.spec, graph.spec.training.seed
+    match spec.split:
+        case RandomSplit():
+            together = (spec.label.query,) if spec.label.query else spec.features.key
+            return random_split(frame, together, spec.split, seed)
+        case StratifiedGroupSplit():
+            return stratified_group_split(frame, spec.features.key, spec.label, spec.split, seed)
+        case _:
+            raise WindowError(f"{graph.name}: a split by time needs a window")
+
+
+def window_inputs(
+    graph: PipelineGraph, store: SnapshotStore, base: CommitId, window: SplitPlan | None
+) -> tuple[InputVersion, ...]:
+    """The exact feature partitions that a window is made of."""
+    address = Address(graph.name, "feature_set")
+    if window is None:
+        return (input_version(require_record(store, base, address), base),)
+    records = published_partitions(store, base, address)
+    keys = [key for keys in window.splits.values() for key in keys]
+    for key in keys:
+        require_sound(store, base, records[key])
+    return tuple(input_version(records[key], base) for key in keys)
+
+
+def window_markdown(window: SplitPlan | None, rows: dict[Split, int]) -> str:
+    lines = ["| split | from | to | partitions | rows |", "|---|---|---|---|---|"]
+    for name, count in rows.items():
+        keys = window.splits[name] if window else ()
+        first, last = (keys[0], keys[-1]) if keys else ("all", "all")
+        lines.append(f"| {name} | {first} | {last} | {len(keys) or 1} | {count:,} |")
+    return "\n".join(lines)

@@ -1,0 +1,297 @@
+"""validated_table: write, audit, publish - only rows that meet the contract get through."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import dagster as dg
+import polars as pl
+
+from ml_assets.assets.raw_snapshot.schema import from_typed
+from ml_assets.assets.validated_table.audits import audit_outcome
+from ml_assets.assets.validated_table.contract.compiled import Audit, audit
+from ml_assets.assets.validated_table.contract.results import ExpectationResult
+from ml_assets.assets.validated_table.contract.suite import Contract, load_contract
+from ml_assets.assets.validated_table.quarantine import check_balance, reason_counts
+from ml_assets.assets.validated_table.volume import (
+    CHECK_NAME,
+    compared_with,
+    judge_volume,
+    volume_words,
+)
+from ml_assets.errors import DataRejected, SchemaChanged
+from ml_assets.graph.data_card import card_of
+from ml_assets.graph.inputs import require_record
+from ml_assets.graph.metadata import card_link, history, numbers, table_metadata
+from ml_assets.graph.partitioned import CheckOutcome, Events, Made, make_partitions
+from ml_assets.graph.pipeline_graph import PipelineGraph
+from ml_assets.graph.publish import Draft, Work, input_version
+from ml_assets.reports.data import contract_pictures
+from ml_assets.resources.snapshots import SnapshotsResource
+from ml_assets.spec.partitions import windows
+from ml_assets.spec.quarantine import RELEASE_REASON, RELEASED_BY, RowsReleased
+from ml_assets.spec.records import StageRecord
+from ml_assets.spec.schema_change import COLUMNS, declared_changes
+from ml_assets.spec.sources import SourceSpec
+from ml_assets.store.layout import Address, read_record
+from ml_assets.store.snapshots import CommitId, SnapshotStore
+
+STAGE = "validated_table"
+QUARANTINE_FILE = "quarantine.parquet"
+RELEASES = "releases"
+"""Attribute of a record: who released rows of it that were kept back."""
+
+
+def validated_table(graph: PipelineGraph, source_name: str) -> dg.AssetsDefinition:
+    """The validated_table asset of one source, with one check for each expectation."""
+    source = graph.spec.sources[source_name]
+    contract = load_contract(graph.folder / source.contract)
+    code_version = graph.code_version(STAGE, source_name)
+    key = graph.key(STAGE, source_name)
+
+    @graph.asset(
+        STAGE,
+        source_name,
+        description=f"The rows of `{source_name}` that meet the contract `{contract.name}`; the"
+        " others are in quarantine, each with its reason.",
+        kinds={"polars", "greatexpectations"},
+        deps=[graph.key("raw_snapshot", source_name)],
+        partitions_def=graph.partitions(source),
+        check_specs=[
+            dg.AssetCheckSpec(
+                e.check_name,
+                asset=key,
+                blocking=e.severity == "critical",
+                description=f"{e.type} {dict(e.kwargs)} ({e.severity})",
+            )
+            for e in contract.expectations
+        ]
+        + _volume_check(key, source),
+    )
+    def materialize(context: dg.AssetExecutionContext, snapshots: SnapshotsResource) -> Events:
+        store = snapshots.store()
+
+        def make(address: Address) -> Made:
+            base = store.resolve("main")
+            raw = Address(graph.name, "raw_snapshot", source_name, address.partition)
+            audited = audit_snapshot(graph, store, base, raw, contract)
+            seen = tuple(input_version(one, base) for one in audited.before)
+            inputs, found = (input_version(audited.record, base),), audited.found
+            work = Work(address, code_version, inputs, context.run_id, seen=seen)
+            released = releases(store, base, address, context.run.tags, context.run_id, found)
+            return publish_audited(store, base, work, found, source, released)
+
+        whole = Address(graph.name, STAGE, source_name)
+        yield from make_partitions(
+            context, whole, make, lambda: history(store, whole, contract_pictures)
+        )
+
+    return materialize
+
+
+@dataclass(frozen=True)
+class Audited:
+    """A snapshot that was held to its contract, and what it was compared with."""
+
+    record: StageRecord
+    before: tuple[StageRecord, ...]
+    found: Audit
+
+
+def audit_snapshot(
+    graph: PipelineGraph, store: SnapshotStore, base: CommitId, raw: Address, contract: Contract
+) -> Audited:
+    """Hold a raw snapshot to its contract and volume; nothing is written.
+
+    Raises:
+        StorageError: there is no such snapshot.
+        ContractError: the contract does not fit it.
+    """
+    record = require_record(store, base, raw)
+    before = records_before(graph, store, base, raw)
+    source = graph.spec.sources[raw.source or ""]
+    found = audit(as_declared_now(store.scan(base, raw.table), record, source), contract)
+    volume = source.volume
+    if volume:
+        rows = {key: delivered_rows(one) for key, one in before.items()}
+        found = found.with_result(judge_volume(record.rows or 0, rows, volume))
+    check_balance(record.rows or 0, found.clean, found.quarantined)
+    return Audited(record, tuple(before.values()), found)
+
+
+def as_declared_now(rows: pl.LazyFrame, raw: StageRecord, source: SourceSpec) -> pl.LazyFrame:
+    """The rows of a snapshot that was read when its source was declared otherwise.
+
+    It stays as it was read where its source has it no more; its table has the types of now.
+
+    Raises:
+        SchemaChanged: a column is not there, or a value of it cannot have its type of now.
+    """
+    was = raw.attributes.get(COLUMNS, source.columns)
+    if not declared_changes(was, source.columns):
+        return rows
+    where = f"{raw.key} [{raw.partition}]" if raw.partition else raw.key
+    new = [name for name in source.columns if name not in was]
+    if new:
+        raise SchemaChanged(
+            f"{where} was read when its source declared no column {', '.join(map(repr, new))}, and"
+            " is not read again: its source has it no more. Deliver it again, or begin after it"
+            " (partitions.start).",
+            {"removed": new},
+        )
+    frame = rows.collect()
+    own = [name for name in frame.columns if name not in was]  # such as an event's place
+    return from_typed(frame, source.columns, where).hstack(frame.select(own)).lazy()
+
+
+def records_before(
+    graph: PipelineGraph, store: SnapshotStore, base: CommitId, raw: Address
+) -> dict[str, StageRecord]:
+    """The published tables that the volume of one is held to: partition -> record, newest first.
+
+    What was refused is no measure: else a drop that stays would be refused once, and then pass.
+    """
+    table = Address(graph.name, STAGE, raw.source)
+    volume = graph.spec.sources[raw.source or ""].volume
+    if volume is None or raw.partition is None:
+        return {}
+    calendar = [window.key for window in windows(graph.spec.partitions, datetime.now(UTC))]
+    published = [key for key in calendar if store.exists(base, table.at(key).record)]
+    keys = compared_with(raw.partition, published, calendar, volume)
+    found = {key: read_record(store, base, table.at(key)) for key in keys}
+    return {key: record for key, record in found.items() if record is not None}
+
+
+def delivered_rows(table: StageRecord) -> int:
+    """The rows that a published table was made from, those in its quarantine too: like for like."""
+    return (table.rows or 0) + int(table.attributes.get("quarantined", 0))
+
+
+def releases(
+    store: SnapshotStore,
+    base: CommitId,
+    address: Address,
+    tags: Mapping[str, str],
+    run: str,
+    found: Audit,
+) -> tuple[RowsReleased, ...]:
+    """Who released rows of this partition, ever; this run too where a person asked for it."""
+    record = read_record(store, base, address)
+    told = record.attributes.get(RELEASES, []) if record else []
+    earlier = tuple(RowsReleased.model_validate(one) for one in told)
+    if RELEASED_BY not in tags:
+        return earlier
+    kept = int(record.attributes.get("quarantined", 0)) if record else 0
+    if store.exists(base, address.rejected):
+        kept = store.scan(base, address.rejected).select(pl.len()).collect().item()
+    now = RowsReleased(
+        author=tags[RELEASED_BY],
+        reason=tags[RELEASE_REASON],
+        rows=kept - found.quarantined.height,
+        run=run,
+        time=datetime.now(UTC),
+    )
+    return (*earlier, now)
+
+
+def publish_audited(
+    store: SnapshotStore,
+    base: CommitId,
+    work: Work,
+    found: Audit,
+    source: SourceSpec,
+    released: tuple[RowsReleased, ...] = (),
+) -> Made:
+    """Publish what may be published of an audited table, keep the rest in quarantine."""
+    checks = tuple(_check(result) for result in found.results)
+    if not found.passed:
+        kept = _keep(store, base, work.address, found.quarantined, source.key)
+        return Made(None, {}, checks, _rejected(work.address, found, kept))
+    with Draft(store, work, base) as draft:
+        draft.table(found.clean, source.key)
+        draft.card(found.clean, source.key)
+        draft.extra_table(QUARANTINE_FILE, found.quarantined, source.key)
+        draft.remove(work.address.rejected)  # of an earlier try: its rows are in this one
+        published = draft.publish(
+            attributes={**_attributes(found, released), COLUMNS: dict(source.columns)}
+        )
+    metadata = {**table_metadata(store, published, work.address), **card_link(work.address)}
+    if source.known_at and len(found.clean):
+        metadata["known_until"] = str(found.clean[source.known_at].max())
+    reasons = reason_counts(found.quarantined)
+    if reasons:
+        listed = (f"{check}: {rows:,}" for check, rows in reasons.items())
+        metadata["quarantine_reasons"] = "; ".join(listed)
+    card = card_of(work.address, draft.statistics)
+    return Made(published, {**metadata, **numbers(_row_numbers(found))}, checks, card=card)
+
+
+def _attributes(found: Audit, released: tuple[RowsReleased, ...]) -> dict[str, Any]:
+    told = {RELEASES: [one.model_dump(mode="json") for one in released]} if released else {}
+    return {
+        "quarantined": len(found.quarantined),
+        "reasons": reason_counts(found.quarantined),
+        "warned": found.warned,
+        "warnings": [r.reason for r in found.results if not r.passed],
+        "audit": audit_outcome(found).model_dump(mode="json"),
+        **told,
+    }
+
+
+def _row_numbers(found: Audit) -> dict[str, float]:
+    """What the page of the asset plots over its partitions."""
+    rows_in = len(found.clean) + len(found.quarantined)
+    return {
+        "rows_in": rows_in,
+        "quarantined": len(found.quarantined),
+        "quarantined_share": len(found.quarantined) / rows_in if rows_in else 0.0,
+        "warned": found.warned,
+    }
+
+
+def _volume_check(key: dg.AssetKey, source: SourceSpec) -> list[dg.AssetCheckSpec]:
+    if source.volume is None:
+        return []
+    blocking = source.volume.severity == "critical"
+    words = f"Rows within {source.volume.within:.0%} of {volume_words(source.volume)}"
+    return [dg.AssetCheckSpec(CHECK_NAME, asset=key, blocking=blocking, description=words)]
+
+
+def _keep(
+    store: SnapshotStore,
+    base: CommitId,
+    address: Address,
+    rows: pl.DataFrame,
+    key: tuple[str, ...],
+) -> str:
+    """Put the rows of a rejected table where an engineer finds them; the table stays as it was."""
+    with Draft(store, Work(address, "quarantine", (), ""), base) as draft:
+        draft.keep(address.rejected, rows, key)
+    return address.rejected
+
+
+def _rejected(address: Address, found: Audit, kept: str) -> DataRejected:
+    failed = [r for r in found.results if not r.passed and r.severity == "critical"]
+    listed = "\n".join(f"    {result.check_name}: {result.reason}" for result in failed)
+    return DataRejected(
+        f"{address}: {len(failed)} critical expectations failed; nothing was published.\n"
+        f"{listed}\n"
+        f"    The rows are kept at {kept} (main): ml-assets quarantine show"
+        f" {address.pipeline} {address.source}. Mend the source, or change the contract."
+    )
+
+
+def _check(result: ExpectationResult) -> CheckOutcome:
+    critical = result.severity == "critical"
+    return CheckOutcome(
+        result.check_name,
+        result.passed,
+        dg.AssetCheckSeverity.ERROR if critical else dg.AssetCheckSeverity.WARN,
+        {
+            "rows_failed": result.rows_failed,
+            "observed": str(result.observed),
+            **result.details,
+        },
+        result.reason,
+    )

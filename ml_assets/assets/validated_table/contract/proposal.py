@@ -1,0 +1,157 @@
+"""A first contract from what a table holds: a suite that its partitions meet, for people to edit.
+
+What identifies a row and what is never missing is proposed as critical. Ranges, shares and sets are
+guesses from what was seen, with some room, and are proposed as warnings.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from ml_assets.assets.validated_table.contract.values import without_nan
+
+ROOM = 0.25
+"""A range is proposed this much wider on each side than what was seen, of its span."""
+MOST_CATEGORIES = 30
+ROWS_A_CATEGORY = 20
+"""A text column is taken for categories where each has so many rows on average."""
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What the partitions hold of one column."""
+
+    missing: float
+    """The highest share of missing values of a partition."""
+    low: Any
+    high: Any
+    values: tuple[Any, ...]
+    """Distinct ones, at most one more than ``MOST_CATEGORIES``."""
+
+
+def propose(name: str, partitions: Sequence[pl.LazyFrame], key: Sequence[str]) -> dict[str, Any]:
+    """A suite as Great Expectations writes it.
+
+    Args:
+        partitions: each is one table that the contract will be held to; of equal columns.
+        key: the columns that identify a row.
+    """
+    schema = partitions[0].collect_schema()
+    rows = [frame.select(pl.len()).collect().item() for frame in partitions]
+    stated = [
+        _critical("expect_table_columns_to_match_set", column_set=schema.names(), exact_match=True),
+        _warning(
+            "expect_table_row_count_to_be_between",
+            f"{_span(min(rows), max(rows))} rows were seen.",
+            min_value=min(rows) // 2,
+            max_value=max(rows) * 2,
+        ),
+        _unique(partitions, schema, key),
+    ]
+    for column, dtype in schema.items():
+        seen = _look_at(partitions, column, schema)
+        stated += _missing(column, seen)
+        if dtype.is_numeric() and column not in key:
+            stated += _range(column, dtype, seen)
+        elif dtype == pl.String:
+            stated += _categories(column, seen, sum(rows))
+    return {"name": name, "expectations": stated, "meta": {}}
+
+
+def _look_at(partitions: Sequence[pl.LazyFrame], column: str, schema: pl.Schema) -> _Seen:
+    value = without_nan(column, schema)
+    wanted = [
+        (value.null_count() / pl.len()).alias("missing"),
+        value.min().alias("low"),
+        value.max().alias("high"),
+        value.drop_nulls().unique().sort().head(MOST_CATEGORIES + 1).implode().alias("values"),
+    ]
+    found = pl.concat([frame.select(wanted) for frame in partitions]).collect()
+    distinct = found["values"].explode().drop_nulls().unique().sort()
+    values = tuple(distinct.head(MOST_CATEGORIES + 1))
+    missing = float(found["missing"].fill_nan(0.0).max() or 0.0)  # pyright: ignore[reportArgumentType]
+    return _Seen(missing, found["low"].min(), found["high"].max(), values)
+
+
+def _unique(
+    partitions: Sequence[pl.LazyFrame], schema: pl.Schema, key: Sequence[str]
+) -> dict[str, Any]:
+    columns = [without_nan(name, schema) for name in key]
+    again = (pl.len().over(columns) > 1).mean()
+    share = max(frame.select(again).collect().item() or 0.0 for frame in partitions)
+    kind, said = "expect_compound_columns_to_be_unique", {"column_list": list(key)}
+    if len(key) == 1:
+        kind, said = "expect_column_values_to_be_unique", {"column": key[0]}
+    if not share:
+        return _critical(kind, **said)
+    seen = f"{share:.2%} of the rows share their key with another."
+    return _warning(kind, seen, **said, mostly=_at_least(1 - share))
+
+
+def _missing(column: str, seen: _Seen) -> list[dict[str, Any]]:
+    kind = "expect_column_values_to_not_be_null"
+    if not seen.missing:
+        return [_critical(kind, column=column)]
+    if seen.missing > 0.5:
+        return []
+    said = f"Up to {seen.missing:.2%} of a partition's values are missing."
+    mostly = _at_least(max(1 - 1.5 * seen.missing, 0.0))
+    return [_warning(kind, said, column=column, mostly=mostly)]
+
+
+def _range(column: str, dtype: pl.DataType, seen: _Seen) -> list[dict[str, Any]]:
+    if seen.low is None:
+        return []
+    room = ROOM * (float(seen.high) - float(seen.low))
+    low, high = _round_down(seen.low - room), -_round_down(-(seen.high + room))
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return []
+    low, high = min(low, seen.low), max(high, seen.high)
+    if seen.low >= 0:
+        low = max(low, 0.0)
+    bounds = (math.floor(low), math.ceil(high)) if dtype.is_integer() else (low, high)
+    said = f"{_span(seen.low, seen.high)} was seen."
+    kind = "expect_column_values_to_be_between"
+    return [_warning(kind, said, column=column, min_value=bounds[0], max_value=bounds[1])]
+
+
+def _categories(column: str, seen: _Seen, rows: int) -> list[dict[str, Any]]:
+    few = 0 < len(seen.values) <= MOST_CATEGORIES
+    if not few or rows < ROWS_A_CATEGORY * len(seen.values):
+        return []
+    said = "A new value is news, not yet a fault."
+    kind = "expect_column_values_to_be_in_set"
+    return [_warning(kind, said, column=column, value_set=list(seen.values))]
+
+
+def _span(low: float, high: float) -> str:
+    return f"{low:,.6g}" if low == high else f"{low:,.6g} to {high:,.6g}"
+
+
+def _at_least(share: float) -> float:
+    """Rounded down, so that what was seen meets it."""
+    return math.floor(share * 1000) / 1000
+
+
+def _round_down(value: float) -> float:
+    """To two significant digits, away from what was seen."""
+    unit = 10.0 ** (math.floor(math.log10(abs(value))) - 1) if 0 < abs(value) < math.inf else 0.0
+    if not unit:  # zero, infinite, or too small to have digits
+        return float(value)
+    return float(f"{math.floor(value / unit) * unit:.12g}")
+
+
+def _critical(kind: str, **kwargs: Any) -> dict[str, Any]:
+    return _entry(kind, kwargs, "critical", None)
+
+
+def _warning(kind: str, seen: str, /, **kwargs: Any) -> dict[str, Any]:
+    return _entry(kind, kwargs, "warning", seen)
+
+
+def _entry(kind: str, kwargs: Mapping[str, Any], severity: str, seen: str | None) -> dict[str, Any]:
+    notes = {"notes": seen} if seen else {}
+    return {"type": kind, "kwargs": dict(kwargs), "severity": severity, **notes, "meta": {}}

@@ -1,0 +1,65 @@
+"""The sensor behind alerts: looks at what is wrong in all pipelines, and tells each cause once."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import dagster as dg
+
+from ml_assets.automation.alerts.causes import causes_now
+from ml_assets.automation.alerts.delivery import deliver
+from ml_assets.automation.alerts.recipients import Recipient, recipients
+from ml_assets.automation.alerts.reported import tell
+from ml_assets.automation.tick_failures import COULD_NOT_TELL
+from ml_assets.errors import MlAssetsError
+from ml_assets.records.tracking.links import Links
+from ml_assets.settings import Settings
+
+NAME = "alerts"
+SECONDS_BETWEEN_TICKS = 60
+TICK_SECONDS = 25.0
+"""For all messages of a tick together; Dagster ends a tick after sixty."""
+
+
+def definitions(settings: Settings) -> dg.Definitions:
+    """The sensor, where ML_ASSETS_ALERTS says who is to be told.
+
+    Raises:
+        SettingsError: an address cannot be used.
+    """
+    to = recipients(settings.alerts)
+    return dg.Definitions(sensors=[_sensor(to, Links.of(settings))] if to else [])
+
+
+def alerts_tick(
+    instance: dg.DagsterInstance,
+    repository: dg.RepositoryDefinition,
+    to: Sequence[Recipient],
+    links: Links,
+    now: datetime,
+) -> dg.SensorResult:
+    """One look; what it did, or why it could not, is its reason to start no run."""
+    try:
+        causes = causes_now(instance, repository, links, now)
+        store = instance.daemon_cursor_storage
+        done = tell(causes, to, store, deliver, now, TICK_SECONDS)
+    except MlAssetsError as error:
+        return dg.SensorResult(skip_reason=" ".join(str(error).split()))
+    return dg.SensorResult(skip_reason=f"{COULD_NOT_TELL if done.failed else ''}{done}.")
+
+
+def _sensor(to: Sequence[Recipient], links: Links) -> dg.SensorDefinition:
+    told = ", ".join(recipient.shown for recipient in to)
+
+    @dg.sensor(
+        name=NAME,
+        description="Tells of failed contracts and runs, drift, stale data and runs that never"
+        f" started, each once as long as it lasts: {told}.",
+        minimum_interval_seconds=SECONDS_BETWEEN_TICKS,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+    )
+    def evaluate(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        repository = context.repository_def
+        assert repository is not None
+        return alerts_tick(context.instance, repository, to, links, datetime.now(UTC))
+
+    return evaluate

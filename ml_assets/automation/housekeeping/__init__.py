@@ -1,0 +1,1 @@
+"""House-keeping: what is kept and what is deleted, and why."""

@@ -1,0 +1,76 @@
+"""What the steps of old runs printed; what Dagster tells of a run, its assets and checks stays."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import dagster as dg
+
+from ml_assets.automation.housekeeping.inventory import measure
+from ml_assets.automation.housekeeping.retention import Thing, run_name
+
+GONE_TAG = "ml_assets/logs_deleted"
+_PAGE = 500
+
+
+def runs(instance: dg.DagsterInstance) -> list[Thing]:
+    """The logs of every run that ended and still has them."""
+    return [
+        Thing(
+            "run_logs",
+            run_name(record.dagster_run.run_id),
+            *_measure(instance, record.dagster_run.run_id),
+            used=_ended(record),
+        )
+        for record in _records(instance)
+        if record.dagster_run.is_finished and GONE_TAG not in record.dagster_run.tags
+    ]
+
+
+def oldest_in_progress(instance: dg.DagsterInstance, besides: str | None) -> datetime | None:
+    """When the longest of the runs that go on began; None where there is none.
+
+    Args:
+        besides: a run that does not count: the one that keeps house.
+    """
+    begun = [
+        record.create_timestamp
+        for record in instance.get_run_records(dg.RunsFilter(statuses=_IN_PROGRESS))
+        if record.dagster_run.run_id != besides
+    ]
+    return min(begun).replace(tzinfo=UTC) if begun else None
+
+
+def delete(instance: dg.DagsterInstance, run_id: str) -> int:
+    """Delete what a run that ended has printed and return the bytes freed; safe to repeat."""
+    _, before = _measure(instance, run_id)
+    instance.compute_log_manager.delete_logs(prefix=[run_id])
+    instance.add_run_tags(run_id, {GONE_TAG: "true"})  # last: what is not marked is done again
+    return before - _measure(instance, run_id)[1]
+
+
+_IN_PROGRESS = [
+    dg.DagsterRunStatus.NOT_STARTED,
+    dg.DagsterRunStatus.QUEUED,
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
+]
+
+
+def _records(instance: dg.DagsterInstance) -> Iterator[dg.RunRecord]:
+    cursor: str | None = None
+    while page := instance.get_run_records(limit=_PAGE, cursor=cursor):
+        yield from page
+        cursor = page[-1].dagster_run.run_id
+
+
+def _ended(record: dg.RunRecord) -> datetime:
+    if record.end_time is not None:
+        return datetime.fromtimestamp(record.end_time, UTC)
+    return record.update_timestamp.replace(tzinfo=UTC)
+
+
+def _measure(instance: dg.DagsterInstance, run_id: str) -> tuple[int, int]:
+    """Files and bytes of a run's logs; none where they lie on another machine."""
+    return measure(Path(instance.storage_directory(), run_id))

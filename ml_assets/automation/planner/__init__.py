@@ -1,0 +1,1 @@
+"""The planner: what is due, why, and in which runs."""

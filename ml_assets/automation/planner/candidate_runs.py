@@ -1,0 +1,197 @@
+"""What a pipeline could make now, one wish per partition, and what each would be made from.
+
+Level-triggered: everything is read from the store at every tick, nothing hangs on remembering.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ml_assets.assets.released_model.asset import STAGE as RELEASED
+from ml_assets.automation.planner.canary import canary_step
+from ml_assets.automation.planner.decided import standing_refusal
+from ml_assets.automation.planner.drift import drift_step
+from ml_assets.automation.planner.due import model_nodes, under_published_code
+from ml_assets.automation.planner.plan import Item, Node, Plan, plan
+from ml_assets.automation.planner.selection import ModelRun, model_run
+from ml_assets.automation.planner.steps import DataStep
+from ml_assets.graph.pipeline_graph import PipelineGraph
+from ml_assets.spec.canonical import digest_of
+from ml_assets.spec.records import StageRecord
+from ml_assets.store.layout import Address
+from ml_assets.store.snapshots import SnapshotStore
+
+MODEL = "model"
+CANARY = "canary"
+DRIFT = "drift"
+Records = Mapping[Address, StageRecord]
+
+
+@dataclass(frozen=True)
+class Wish:
+    """One thing that is due: the sources or features of a partition, or the model."""
+
+    place: str
+    """Names it in the cursor and in messages: ``sources [2013-12-23]``."""
+    items: tuple[Item, ...]
+    wanted: str
+    """Digest of what it would be made from: the same until its sources or its code change."""
+    replaces: str
+    """Digest of what is there now: it tells a second wish for the same from the first."""
+    model: ModelRun | None = None
+    because: str = ""
+    """Why it is wished for, where that is not why it is due."""
+
+    @property
+    def partition(self) -> str | None:
+        return self.items[0].node.address.partition if self.items else None
+
+    @property
+    def reason(self) -> str:
+        return self.because or (self.items[0].reason if self.items else self.gates)
+
+    @property
+    def gates(self) -> str:
+        return self.model.gates if self.model else ""
+
+
+def data_wishes(step: DataStep, plan: Plan, records: Records) -> list[Wish]:
+    """What one step could make now."""
+    if step.name == "sources":
+        return _source_wishes(step, plan, records)
+    return _function_wishes(step, plan, records)
+
+
+def _source_wishes(step: DataStep, plan: Plan, records: Records) -> list[Wish]:
+    """The partitions whose snapshot or validated table is due.
+
+    ``wanted`` covers the partition whole, whatever part of it is published already: an attempt
+    that got half-way and failed is not a new wish.
+    """
+    wishes: list[Wish] = []
+    for partition, items in _by_partition(step.of(plan.items)).items():
+        due = tuple(item for item in items if item.due)
+        if due:
+            nodes = [item.node for item in items]
+            made_from = [
+                [str(n.address), n.code_version, [version.version for version in n.fixed]]
+                for n in nodes
+            ]
+            wishes.append(
+                Wish(_place(step.name, partition), due, digest_of(made_from), _now(nodes, records))
+            )
+    return wishes
+
+
+def _function_wishes(step: DataStep, plan: Plan, records: Records) -> list[Wish]:
+    """The partitions that are due and whose tables are all published as they are."""
+    unmade = {item.node.address for item in plan.due}
+    wishes: list[Wish] = []
+    for partition, items in _by_partition(step.of(plan.items)).items():
+        for item in items:
+            node = item.node
+            if not item.due or any(a in unmade or a not in records for a in node.inputs):
+                continue
+            made_from = [node.code_version, _versions(node.inputs, records)]
+            made_from += [node.salt] if node.salt else []
+            wishes.append(
+                Wish(
+                    _place(step.name, partition),
+                    (item,),
+                    digest_of(made_from),
+                    _now([node], records),
+                )
+            )
+    return wishes
+
+
+def model_wish(
+    graph: PipelineGraph,
+    store: SnapshotStore,
+    records: Records,
+    *,
+    as_of: str | None,
+    data_only: bool,
+) -> Wish | str:
+    """The model's stages, where they are due; else why not, in words.
+
+    Args:
+        as_of: last partition of the window; None: the newest published.
+        data_only: due because data changed; code that changed is not looked at.
+
+    Raises:
+        WindowError: the partitions of the window are not all published.
+    """
+    found = model_run(graph, store, as_of=as_of)
+    keys = _feature_keys(found.plan)
+    nodes = model_nodes(graph, keys)
+    judged = plan(under_published_code(nodes, records), records) if data_only else found.plan
+    due = judged.due
+    stages = {item.node.address.stage for item in due}
+    if not due and (data_only or not found.gates):
+        return f"the model of {found.as_of or 'all rows'} is made from what is published"
+    if stages <= {RELEASED} and not found.gates:
+        refusal = standing_refusal(graph, store)
+        if refusal:
+            return f"the model of {found.as_of or 'all rows'} stands refused: {refusal}"
+    inputs = [a for node in nodes for a in node.inputs if a.stage == "feature_set"]
+    made_from = [_versions(inputs, records)]
+    if not data_only:
+        policy = [gate.model_dump(mode="json") for gate in graph.spec.gates]
+        made_from += [[node.code_version for node in nodes], policy]
+    return Wish(
+        MODEL,
+        due,
+        digest_of(made_from),
+        _now(nodes, records),
+        found,
+    )
+
+
+def canary_wish(graph: PipelineGraph, store: SnapshotStore) -> Wish | str:
+    """The step from canary to production, where it is due; else why not, in words.
+
+    Raises:
+        EvidenceError: nobody can tell where the holdout of the model in canary ended.
+    """
+    step = canary_step(graph, store)
+    if isinstance(step, str):
+        return step
+    made = ModelRun(Plan(()), "", step.reason, step.selection, step.partition)
+    return Wish(CANARY, (), step.wanted, "", made)
+
+
+def drift_wish(graph: PipelineGraph, store: SnapshotStore) -> Wish | str:
+    """A report on the newest period, where it is due; else why not, in words.
+
+    Raises:
+        StorageError: the baseline of the release is not the one that was certified.
+    """
+    step = drift_step(graph, store)
+    if isinstance(step, str):
+        return step
+    made = ModelRun(Plan(()), "", step.reason, step.selection, step.partition)
+    return Wish(DRIFT, (), step.wanted, "", made)
+
+
+def _by_partition(items: Sequence[Item]) -> dict[str | None, list[Item]]:
+    found: dict[str | None, list[Item]] = {}
+    for item in items:
+        found.setdefault(item.node.address.partition, []).append(item)
+    return found
+
+
+def _place(part: str, partition: str | None) -> str:
+    return f"{part} [{partition}]" if partition else part
+
+
+def _versions(addresses: Sequence[Address], records: Records) -> list[list[str]]:
+    return [[str(a), records[a].data_version if a in records else ""] for a in addresses]
+
+
+def _now(nodes: Sequence[Node], records: Records) -> str:
+    there = [records[node.address] for node in nodes if node.address in records]
+    return digest_of([[record.key, record.time.isoformat()] for record in there])
+
+
+def _feature_keys(plan: Plan) -> list[str | None]:
+    return [a.partition for a in plan.items[0].node.inputs]

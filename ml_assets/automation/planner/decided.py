@@ -1,0 +1,58 @@
+"""Whether the gates have to decide again: the evidence, the policy or the champion moved."""
+
+from ml_assets.assets.released_model.asset import current_evidence
+from ml_assets.graph.inputs import require_record
+from ml_assets.graph.pipeline_graph import PipelineGraph
+from ml_assets.records.ledger.certificate import certificate_path
+from ml_assets.records.ledger.chain import read
+from ml_assets.records.ledger.stages import decision_line, latest_decision, rolled_back_line
+from ml_assets.store.layout import Address, read_record
+from ml_assets.store.snapshots import SnapshotStore
+
+
+def gate_is_due(graph: PipelineGraph, store: SnapshotStore) -> str:
+    """Why the gates have to decide again; empty when a decision stands."""
+    base = store.resolve("main")
+    entries = read(store, graph.name, base)
+    evidence = current_evidence(graph, store, base, entries)
+    line = decision_line(entries, evidence.model)
+    if line is None or line.decision is None:
+        return "this model was never decided on"
+    if not store.exists(base, certificate_path(graph.name, line.seq)):
+        return "the decision has no certificate"
+    was = line.decision.evidence
+    if was.policy != evidence.policy:
+        return "the policy changed"
+    if (was.report, was.data, was.code) != (evidence.report, evidence.data, evidence.code):
+        return "the evidence changed"
+    if evidence.champion not in (was.champion, evidence.model):
+        return "another model became champion"
+    return ""
+
+
+def rolled_back(graph: PipelineGraph, store: SnapshotStore) -> str:
+    """Why the present model stays out of its stage: somebody rolled back from it; else empty."""
+    base = store.resolve("main")
+    record = read_record(store, base, Address(graph.name, "trained_model"))
+    if record is None:
+        return ""
+    line = rolled_back_line(read(store, graph.name, base), record.data_version)
+    if line is None:
+        return ""
+    return (
+        f"{line.author} rolled back from model {line.replaced[:12] if line.replaced else ''} in"
+        f" ledger line {line.seq}"
+    )
+
+
+def standing_refusal(graph: PipelineGraph, store: SnapshotStore) -> str:
+    """Why the present model was refused, where nothing has changed since; else empty."""
+    held = rolled_back(graph, store)
+    if held:
+        return held
+    if gate_is_due(graph, store):
+        return ""
+    entries = read(store, graph.name)
+    model = require_record(store, store.resolve("main"), Address(graph.name, "trained_model"))
+    decision = latest_decision(entries, model.data_version)
+    return decision.reason if decision and not decision.passed else ""

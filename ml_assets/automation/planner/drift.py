@@ -1,0 +1,42 @@
+"""Whether there is drift to look for: a period that came after all that the release has seen."""
+
+from dataclasses import dataclass
+
+from ml_assets.assets.drift_report.windows import drift_windows
+from ml_assets.automation.planner.selection import Selection
+from ml_assets.graph.pipeline_graph import DRIFT_STAGE, PipelineGraph
+from ml_assets.store.layout import Address, read_record
+from ml_assets.store.snapshots import SnapshotStore
+
+
+@dataclass(frozen=True)
+class DriftStep:
+    """A report is to be made."""
+
+    selection: Selection
+    partition: str
+    """The newest period that it is about."""
+    reason: str
+    wanted: str
+    """The run key: the same until the release, a period or the spec changes."""
+
+
+def drift_step(graph: PipelineGraph, store: SnapshotStore) -> DriftStep | str:
+    """The report, where it is due; else why not, empty where the pipeline watches for no drift.
+
+    Raises:
+        StorageError: the baseline of the release is not the one that was certified.
+    """
+    if graph.spec.drift is None:
+        return ""
+    base = store.resolve("main")
+    windows = drift_windows(graph, store, base)
+    if isinstance(windows, str):
+        return windows
+    key = windows.work(graph, "").run_key
+    record = read_record(store, base, Address(graph.name, DRIFT_STAGE))
+    if record is not None and record.run_key == key:
+        return f"{windows.newest} is judged against the release, and has not changed since"
+    selection = Selection((graph.key(DRIFT_STAGE),))
+    reason = f"{windows.newest} is published, and was not held to the release"
+    return DriftStep(selection, windows.newest, reason, key)

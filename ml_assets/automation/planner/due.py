@@ -1,0 +1,389 @@
+"""From a pipeline's graph and the store to the planner's nodes: what each asset is made from."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from ml_assets.assets.feature_set.reads import Reads, feature_reads, table_reads
+from ml_assets.assets.raw_snapshot.asset import STAGE as RAW
+from ml_assets.assets.raw_snapshot.asset import receipt_version
+from ml_assets.assets.raw_snapshot.readers.look import Looked
+from ml_assets.assets.raw_snapshot.resource import Sources
+from ml_assets.automation.planner.plan import RECALLED, Node, Plan, column_changes, plan
+from ml_assets.errors import SourceError, counted
+from ml_assets.graph.pipeline_graph import PipelineGraph
+from ml_assets.records.recalls import Quarantine, quarantine
+from ml_assets.settings import read_settings
+from ml_assets.spec.partitions import PartitionWindow, windows
+from ml_assets.spec.records import InputVersion, StageRecord
+from ml_assets.spec.stages import SOURCE_STAGES
+from ml_assets.store.layout import Address, read_records
+from ml_assets.store.online.open import open_online
+from ml_assets.store.snapshots import SnapshotStore
+
+
+@dataclass(frozen=True)
+class Landed:
+    """The partitions that each partitioned source has, or had when they were read.
+
+    Gaps are kept as gaps. A source that cleans up takes nothing away: what was read is published.
+    """
+
+    windows: tuple[PartitionWindow, ...]
+    looks: Mapping[str, Looked] = field(default_factory=dict)
+    """Source -> what it holds at this moment."""
+    recalled: tuple[str, ...] = ()
+    """Partitions that were bad and are in a source no more: nothing is made of them."""
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return tuple(window.key for window in self.windows)
+
+    def holds(self, source: str, partition: str | None) -> bool:
+        """Whether a source has a partition now, and whole."""
+        return partition in self._held[source]
+
+    @property
+    def as_read(self) -> tuple[str, ...]:
+        """Partitions that a source does not have, or not whole, or that are settled there."""
+        cut = [
+            held
+            for name, held in self._held.items()
+            if None not in held and None not in self.looks[name].waiting
+        ]
+        return tuple(key for key in self.keys if not all(key in held for held in cut))
+
+    @cached_property
+    def _held(self) -> Mapping[str, frozenset[str | None]]:
+        return {name: frozenset(looked.keys) for name, looked in self.looks.items()}
+
+    @property
+    def waiting(self) -> list[str]:
+        """What is there and still being written, and what was not looked at, a sentence each."""
+        found = [
+            f"{name} [{key}] is left for now: {said}" if key else f"{name} is left for now: {said}"
+            for name, looked in self.looks.items()
+            for key, said in looked.waiting.items()
+        ]
+        found += [
+            f"{counted(len(looked.later), 'partition')} of {name} not looked at yet"
+            for name, looked in self.looks.items()
+            if looked.later
+        ]
+        if self.recalled:
+            said = "recalled and not whole in all sources: deliver again, or lift the recall"
+            found.append(f"{', '.join(self.recalled)} is left: {said}")
+        return found
+
+    @property
+    def is_all(self) -> bool:
+        """Whether no partition is unknown: looked at, or published as it was read."""
+        return not any({*looked.later}.difference(self.keys) for looked in self.looks.values())
+
+
+def landed(
+    graph: PipelineGraph, sources: Sources, records: Mapping[Address, StageRecord]
+) -> Landed:
+    """The partitions of which every partitioned source has data, or a snapshot is published.
+
+    Raises:
+        SourceError: there is none.
+    """
+    known = windows(graph.spec.partitions, sources.now())
+    looks = {
+        name: sources.look(name, source, _asked(graph, name, known, records))
+        for name, source in graph.spec.sources.items()
+    }
+    every = Landed(known, looks)
+    cut = [name for name, source in graph.spec.sources.items() if source.partitioned]
+
+    def gone(window: PartitionWindow) -> list[Address]:
+        return [_raw(graph, name, window.key) for name in cut if not every.holds(name, window.key)]
+
+    ever = [window for window in known if all(raw in records for raw in gone(window))]
+    bad = [w for w in ever if any(RECALLED in records[raw].attributes for raw in gone(w))]
+    found = replace(
+        every,
+        windows=tuple(window for window in ever if window not in bad),
+        recalled=tuple(window.key for window in bad),
+    )
+    if known and not found.windows:
+        raise SourceError(
+            f"{graph.name}: no partition has data in all of its sources below"
+            f" {sources.settings.sources}. {'; '.join([*found.waiting, ''])}Check"
+            " ML_ASSETS_SOURCES, or lay out the demo's world: ml-assets demo"
+        )
+    return found
+
+
+def _asked(
+    graph: PipelineGraph,
+    name: str,
+    known: Sequence[PartitionWindow],
+    records: Mapping[Address, StageRecord],
+) -> Sequence[PartitionWindow] | None:
+    """The partitions that a source is looked at for: not what was read, is sound, and settled."""
+    source = graph.spec.sources[name]
+    if not source.partitioned:
+        return None
+    if source.settled is None:
+        return known
+    since = Sources.now() - source.settled
+
+    def is_settled(window: PartitionWindow) -> bool:
+        record = records.get(_raw(graph, name, window.key))
+        return window.end <= since and record is not None and RECALLED not in record.attributes
+
+    return [window for window in known if not is_settled(window)]
+
+
+def calendar(graph: PipelineGraph) -> tuple[str, ...]:
+    """Every partition key that has passed by now, landed or not, oldest first."""
+    return tuple(w.key for w in windows(graph.spec.partitions, Sources.now()))
+
+
+def plan_data(graph: PipelineGraph, store: SnapshotStore, arrived: Landed) -> Plan:
+    """The plan of the data stages, from the sources to what is served online."""
+    records = records_by_address(store, graph.name)
+    return with_lost_service(graph, plan(_nodes(graph, arrived, records), records), records)
+
+
+Receipt = Callable[[str, PartitionWindow | None], InputVersion]
+"""(source, partition) -> what a snapshot of it is, or would be, made from."""
+
+
+def receipts_now(arrived: Landed) -> Receipt:
+    """What each source held when it was looked at.
+
+    A partition that is refused has what is wrong with it for a receipt: it is due, fails alone
+    with that message, and is due again when something else is wrong, or nothing.
+    """
+
+    def receipt(name: str, span: PartitionWindow | None) -> InputVersion:
+        key = span.key if span else None
+        found: dict[str, object]
+        try:
+            found = arrived.looks[name].receipt(key)
+        except SourceError as error:
+            if span is None:
+                raise
+            found = {"refused": str(error)}
+        return receipt_version(name, key, found)
+
+    return receipt
+
+
+def landed_nodes(
+    graph: PipelineGraph, arrived: Landed, records: Mapping[Address, StageRecord]
+) -> list[Node]:
+    """The data stages of what has landed; a table that is still being written counts as it was."""
+    left = {name for name in graph.spec.sources if None in arrived.looks[name].waiting}
+    never_made = {name for name in left if _raw(graph, name, None) not in records}
+    return [
+        node
+        for node in _nodes(graph, arrived, records)
+        if node.address.source not in never_made or node.address.stage not in SOURCE_STAGES
+    ]
+
+
+def _nodes(
+    graph: PipelineGraph, arrived: Landed, records: Mapping[Address, StageRecord]
+) -> list[Node]:
+    """The data stages; what a source does not have, or not whole, stays as it was read."""
+    now, then = receipts_now(arrived), receipts_published(graph, records)
+
+    def receipt(name: str, span: PartitionWindow | None) -> InputVersion:
+        return (now if arrived.holds(name, span.key if span else None) else then)(name, span)
+
+    return left_as_read(arrived, data_nodes(graph, arrived, receipt), records)
+
+
+def left_as_read(
+    arrived: Landed, nodes: Sequence[Node], records: Mapping[Address, StageRecord]
+) -> list[Node]:
+    """The nodes, but that no other code makes a snapshot due that cannot be read again."""
+    return [
+        node
+        if node.address.stage != RAW
+        or arrived.holds(node.address.source or "", node.address.partition)
+        else _under_published_code(node, records)
+        for node in nodes
+    ]
+
+
+def published(graph: PipelineGraph, records: Mapping[Address, StageRecord]) -> Landed:
+    """The partitions of which every partitioned source has a snapshot."""
+    known = windows(graph.spec.partitions, Sources.now())
+    cut = [name for name, source in graph.spec.sources.items() if source.partitioned]
+    return Landed(
+        tuple(w for w in known if all(_raw(graph, name, w.key) in records for name in cut))
+    )
+
+
+def receipts_published(graph: PipelineGraph, records: Mapping[Address, StageRecord]) -> Receipt:
+    """What each published snapshot was made from; the source itself is not looked at."""
+
+    def receipt(name: str, span: PartitionWindow | None) -> InputVersion:
+        record = records.get(_raw(graph, name, span.key if span else None))
+        if record is None:
+            return receipt_version(name, None, {})
+        return record.inputs[0]
+
+    return receipt
+
+
+def _raw(graph: PipelineGraph, source: str, partition: str | None) -> Address:
+    return Address(graph.name, RAW, source, partition)
+
+
+def data_nodes(graph: PipelineGraph, arrived: Landed, receipt: Receipt) -> list[Node]:
+    """Sources, validated and derived tables, features, and what is served of them, in order."""
+    nodes = _source_nodes(graph, arrived, receipt)
+    for table in graph.spec.tables:
+        nodes += _function_nodes(graph, arrived, table_reads(graph, table), "derived_table", table)
+    nodes += _function_nodes(graph, arrived, feature_reads(graph), "feature_set")
+    return nodes + _online_nodes(graph, arrived)
+
+
+def plan_model(
+    graph: PipelineGraph,
+    store: SnapshotStore,
+    feature_keys: Sequence[str | None],
+    fresh: str | None,
+) -> Plan:
+    """The plan of training_set, trained_model, evaluation_report and released_model."""
+    return plan(model_nodes(graph, feature_keys, fresh), records_by_address(store, graph.name))
+
+
+def model_nodes(
+    graph: PipelineGraph, feature_keys: Sequence[str | None], fresh: str | None = None
+) -> list[Node]:
+    """The model's stages over one window of features."""
+    name = graph.name
+    features = tuple(Address(name, "feature_set", partition=key) for key in feature_keys)
+    data, model = Address(name, "training_set"), Address(name, "trained_model")
+    report = Address(name, "evaluation_report")
+    return [
+        Node(data, graph.code_version("training_set"), features),
+        Node(Address(name, "checkpoints"), graph.code_version("checkpoints"), (data,), salt=fresh),
+        Node(model, graph.code_version("trained_model"), (data,), salt=fresh),
+        Node(report, graph.code_version("evaluation_report"), (model, data)),
+        Node(
+            Address(name, "released_model"), graph.code_version("released_model"), (model, report)
+        ),
+    ]
+
+
+def under_published_code(
+    nodes: Sequence[Node], records: Mapping[Address, StageRecord]
+) -> list[Node]:
+    """The nodes as if no code had changed: what is due then is due because data changed.
+
+    Other columns are other data: a partition that is made from now on has them, so all are due.
+    """
+    return [
+        node if _has_other_columns(node, records) else _under_published_code(node, records)
+        for node in nodes
+    ]
+
+
+def _has_other_columns(node: Node, records: Mapping[Address, StageRecord]) -> bool:
+    record = records.get(node.address)
+    return bool(record and column_changes(node, record))
+
+
+def _under_published_code(node: Node, records: Mapping[Address, StageRecord]) -> Node:
+    record = records.get(node.address)
+    return replace(node, code_version=record.code_version) if record else node
+
+
+def records_by_address(store: SnapshotStore, pipeline: str) -> Mapping[Address, StageRecord]:
+    """Every record of a pipeline at the head of ``main``; the recalled ones are marked as such."""
+    commit = store.resolve("main")
+    bad = quarantine(store, commit)
+    records = read_records(store, commit, pipeline)
+    return {Address.of(record.key, record.partition): _marked(record, bad) for record in records}
+
+
+def _marked(record: StageRecord, bad: Quarantine) -> StageRecord:
+    recall = bad.of_record(record)
+    if recall is None:
+        return record
+    return record.model_copy(update={"attributes": {**record.attributes, RECALLED: recall.id}})
+
+
+def _source_nodes(graph: PipelineGraph, arrived: Landed, receipt: Receipt) -> list[Node]:
+    nodes: list[Node] = []
+    for name, source in graph.spec.sources.items():
+        spans: Sequence[PartitionWindow | None] = arrived.windows if source.partitioned else [None]
+        raw_code = graph.code_version("raw_snapshot", name)
+        table_code = graph.code_version("validated_table", name)
+        for span in spans:
+            key = span.key if span else None
+            raw = Address(graph.name, RAW, name, key)
+            table = Address(graph.name, "validated_table", name, key)
+            columns = dict(source.columns)
+            nodes.append(Node(raw, raw_code, fixed=(receipt(name, span),), columns=columns))
+            nodes.append(Node(table, table_code, (raw,), columns=columns))
+    return nodes
+
+
+def _function_nodes(
+    graph: PipelineGraph, arrived: Landed, reads: Reads, stage: str, table: str | None = None
+) -> list[Node]:
+    """One node for each partition that a team's function makes."""
+    code = graph.code_version(stage, table)
+    nodes: list[Node] = []
+    for key in reader_partitions(graph, arrived, reads.reader):
+        inputs = tuple(a for addresses in reads.addresses(key).values() for a in addresses)
+        nodes.append(Node(Address(graph.name, stage, table, key), code, inputs))
+    return nodes
+
+
+def _online_nodes(graph: PipelineGraph, arrived: Landed) -> list[Node]:
+    online = graph.spec.online
+    if online is None:
+        return []
+    newest = reader_partitions(graph, arrived, "feature_set")[-online.look_back - 1 :]
+    if not newest:  # before the first look-back is whole there is nothing to serve
+        return []
+    features = tuple(Address(graph.name, "feature_set", partition=key) for key in newest)
+    name = "online_features"
+    return [Node(Address(graph.name, name), graph.code_version(name), features)]
+
+
+def with_lost_service(
+    graph: PipelineGraph, found: Plan, records: Mapping[Address, StageRecord]
+) -> Plan:
+    """What was served and is not any more is due: the online store is no snapshot store.
+
+    Raises:
+        StoreAway: the online store does not answer.
+    """
+    made = records.get(Address(graph.name, "online_features"))
+    if graph.spec.online is None or made is None:
+        return found
+    served = open_online(read_settings().online).current(graph.name)
+    if served is not None and served.version == made.data_version:
+        return found
+    instead = served.version if served else "nothing"
+    return found.with_due(
+        Address.of(made.key, made.partition), "the online store serves something else", salt=instead
+    )
+
+
+def reader_partitions(graph: PipelineGraph, arrived: Landed, reader: str) -> list[str | None]:
+    """Partitions of ``feature_set`` or a derived table whose whole look-back has landed.
+
+    [None] for what has no partitions.
+    """
+    whole = reader != "feature_set" and not graph.is_partitioned(reader)
+    if whole or graph.spec.partitions.cadence == "none":
+        return [None]
+    keys = [w.key for w in windows(graph.spec.partitions, Sources.now())]
+    have, back = set(arrived.keys), graph.warm_up(reader)
+    return [
+        key
+        for number, key in enumerate(keys)
+        if number >= back and have.issuperset(keys[number - back : number + 1])
+    ]

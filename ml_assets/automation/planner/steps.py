@@ -1,0 +1,36 @@
+"""The steps of the walk up to the features: each is cut in time alike, so one run can make it."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import dagster as dg
+
+from ml_assets.automation.planner.plan import Item
+from ml_assets.graph.pipeline_graph import PipelineGraph
+from ml_assets.spec.stages import SOURCE_STAGES
+
+
+@dataclass(frozen=True)
+class DataStep:
+    """Assets that are made together, partition by partition."""
+
+    name: str
+    """``sources``, ``table_<name>``, ``features`` or ``online``."""
+    keys: tuple[dg.AssetKey, ...]
+
+    def of(self, items: Iterable[Item]) -> list[Item]:
+        """The items that belong to this step."""
+        paths = {"/".join(key.path) for key in self.keys}
+        return [item for item in items if item.node.address.key in paths]
+
+
+def data_steps(graph: PipelineGraph) -> list[DataStep]:
+    """Sources with their validated tables, each derived table, and the features, in order."""
+    sources = [graph.key(s, name) for s in SOURCE_STAGES for name in graph.spec.sources]
+    tables = [
+        DataStep(f"table_{name}", (graph.key("derived_table", name),)) for name in graph.spec.tables
+    ]
+    features = DataStep("features", (graph.key("feature_set"),))
+    online = DataStep("online", (graph.key("online_features"),))
+    served = [online] if graph.spec.online else []
+    return [DataStep("sources", tuple(sources)), *tables, features, *served]

@@ -1,0 +1,201 @@
+"""From wishes to run requests: each wish is asked for once, and what failed waits for a change.
+
+The cursor holds what was asked for and is still due; a wish that came true is forgotten, so that
+the same one may be asked for again. Losing the cursor costs one repeated attempt, no more.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
+
+import dagster as dg
+from pydantic import Field, ValidationError
+
+from ml_assets.automation.jobs import AssetJob, run_tags
+from ml_assets.automation.planner.candidate_runs import Wish
+from ml_assets.automation.planner.in_flight import name_of
+from ml_assets.automation.planner.plan import contiguous
+from ml_assets.automation.planner.selection import Selection, data_runs
+from ml_assets.graph.pipeline_graph import PipelineGraph
+from ml_assets.spec.base import Frozen
+from ml_assets.spec.canonical import digest_of
+
+RUN_KEY_TAG = "dagster/run_key"
+ATTEMPTS = 3
+"""A run is asked for again this often: its process died, or others failed in it before it began."""
+
+
+class Asked(Frozen):
+    """A wish that was asked for and is still due."""
+
+    wanted: str
+    run_key: str
+    attempt: int = 1
+
+
+class Cursor(Frozen):
+    """Place of a wish -> what was asked for."""
+
+    asked: dict[str, Asked] = Field(default_factory=dict)
+
+    @classmethod
+    def read(cls, text: str | None) -> "Cursor":
+        """The cursor of the last tick; empty where there is none, or it is of another version."""
+        try:
+            return cls.model_validate_json(text) if text else cls()
+        except ValidationError:
+            return cls()
+
+    @property
+    def text(self) -> str:
+        """As Dagster stores it."""
+        return self.model_dump_json()
+
+    def keep(self, places: Set[str]) -> "Cursor":
+        """Only what is still due: the rest came true."""
+        return Cursor(asked={p: asked for p, asked in self.asked.items() if p in places})
+
+
+@dataclass(frozen=True)
+class Sorted:
+    """Wishes to ask for now (with the number of the attempt), and why others are not."""
+
+    fresh: tuple[tuple[Wish, int], ...]
+    held: tuple[str, ...]
+
+
+def sort_out(instance: dg.DagsterInstance, wishes: Sequence[Wish], cursor: Cursor) -> Sorted:
+    """Which wishes are new, changed, or lost with the process that worked on them."""
+    fresh: list[tuple[Wish, int]] = []
+    held: dict[str, list[str]] = {}
+    for wish in wishes:
+        asked = cursor.asked.get(wish.place)
+        if asked is None or asked.wanted != wish.wanted:
+            fresh.append((wish, 1))
+            continue
+        run = _run_of(instance, asked.run_key)
+        if run is None:
+            fresh.append((wish, asked.attempt))
+        elif asked.attempt < ATTEMPTS and (_died(instance, run) or _spared(instance, run, wish)):
+            fresh.append((wish, asked.attempt + 1))
+        else:
+            held.setdefault(_why_held(run), []).append(wish.place)
+    return Sorted(tuple(fresh), tuple(f"{', '.join(places)} {why}" for why, places in held.items()))
+
+
+def requests(
+    graph: PipelineGraph,
+    job: AssetJob,
+    trigger: str,
+    fresh: Sequence[tuple[Wish, int]],
+    order: Sequence[str],
+    cursor: Cursor,
+) -> tuple[list[dg.RunRequest], Cursor]:
+    """One run request per range of partitions without a gap (or for the model), and the cursor.
+
+    On a cluster there is one for each partition: they are made side by side, each in its own pod.
+    """
+    asked = dict(cursor.asked)
+    found: list[dg.RunRequest] = []
+    for group in _groups(fresh, order, apart=graph.on_cluster):
+        wishes = [wish for wish, _ in group]
+        attempt = max(number for _, number in group)
+        run_key = digest_of([[w.place, w.wanted, w.replaces] for w in wishes] + [attempt])[:32]
+        for selection in _selections(graph, wishes, order):
+            found.append(_request(graph, job, trigger, wishes, selection, run_key))
+        for wish in wishes:
+            asked[wish.place] = Asked(wanted=wish.wanted, run_key=run_key, attempt=attempt)
+    return found, Cursor(asked=asked)
+
+
+def _request(
+    graph: PipelineGraph,
+    job: AssetJob,
+    trigger: str,
+    wishes: Sequence[Wish],
+    selection: Selection,
+    run_key: str,
+) -> dg.RunRequest:
+    model = wishes[0].model
+    why = f"{span(wishes)}: {wishes[0].reason}"
+    return dg.RunRequest(
+        run_key=run_key,
+        job_name=job.name,
+        asset_selection=list(selection.assets),
+        asset_check_keys=None if selection.checks is None else list(selection.checks),
+        run_config=dict(model.config) if model else {},
+        tags=run_tags(graph, trigger, {"why": why, **selection.tags}),
+    )
+
+
+def span(wishes: Sequence[Wish]) -> str:
+    """The places of the wishes, as one: ``sources [a .. b: 3 partitions]``, ``model [b]``."""
+    first, last, model = wishes[0].place, wishes[-1].partition, wishes[0].model
+    if model is not None:
+        return f"{first} [{model.as_of or 'all rows'}]"
+    if len(wishes) == 1:
+        return first
+    return f"{first.rstrip(']')} .. {last}: {len(wishes)} partitions]"
+
+
+def _groups(
+    fresh: Sequence[tuple[Wish, int]], order: Sequence[str], *, apart: bool
+) -> list[list[tuple[Wish, int]]]:
+    groups = [[(wish, n)] for wish, n in fresh if wish.model or not wish.partition]
+    place = {key: number for number, key in enumerate(order)}
+    for by_key in _alike(fresh):
+        keys = sorted(by_key)
+        ranges = [(key, key) for key in keys] if apart else contiguous(keys, order)
+        for first, last in ranges:
+            groups.append([by_key[key] for key in order[place[first] : place[last] + 1]])
+    return groups
+
+
+def _alike(fresh: Sequence[tuple[Wish, int]]) -> Iterable[Mapping[str, tuple[Wish, int]]]:
+    """Wishes for partitions by what is due of each: one range makes the same of all of them."""
+    found: dict[frozenset[str], dict[str, tuple[Wish, int]]] = {}
+    for wish, attempt in fresh:
+        if wish.partition and not wish.model:
+            assets = frozenset(item.node.address.key for item in wish.items)
+            found.setdefault(assets, {})[wish.partition] = (wish, attempt)
+    return found.values()
+
+
+def _selections(
+    graph: PipelineGraph, wishes: Sequence[Wish], order: Sequence[str]
+) -> list[Selection]:
+    model = wishes[0].model
+    if model is not None:
+        return [model.selection] if model.selection else []
+    return data_runs(graph, [item for wish in wishes for item in wish.items], order)
+
+
+def _run_of(instance: dg.DagsterInstance, run_key: str) -> dg.DagsterRun | None:
+    runs = instance.get_runs(filters=dg.RunsFilter(tags={RUN_KEY_TAG: run_key}), limit=1)
+    return runs[0] if runs else None
+
+
+def _died(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
+    """The run failed, but no step of it did: its process was killed, or never began."""
+    if run.status != dg.DagsterRunStatus.FAILURE:
+        return False
+    return not instance.all_logs(run.run_id, of_type=dg.DagsterEventType.STEP_FAILURE)
+
+
+def _spared(instance: dg.DagsterInstance, run: dg.DagsterRun, wish: Wish) -> bool:
+    """Other partitions made the run fail: what is still due of this one was never begun."""
+    if run.status != dg.DagsterRunStatus.FAILURE or wish.model is not None:
+        return False
+    entries = instance.all_logs(run.run_id, of_type=dg.DagsterEventType.STEP_FAILURE)
+    failed = {entry.step_key for entry in entries}
+    due = {item.node.address.key.replace("/", "__") for item in wish.items if item.due}
+    return not due & failed
+
+
+def _why_held(run: dg.DagsterRun) -> str:
+    if run.status == dg.DagsterRunStatus.SUCCESS:
+        return (
+            f"was made by {name_of(run)}, but not as this code location would make it:"
+            " reload the code location"
+        )
+    ended = "was canceled" if run.status == dg.DagsterRunStatus.CANCELED else "failed"
+    return f"{ended} in run {run.run_id[:8]} and waits for its source or its code to change"

@@ -1,0 +1,108 @@
+"""The whole account: what was used and what it cost, what lies there, and what is to come."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from fractions import Fraction
+from typing import Any
+
+from ml_assets.assets.trained_model.cost.jobs import Job, jobs_of
+from ml_assets.assets.trained_model.cost.money import of_bytes, of_time
+from ml_assets.extras.cost.bill import By, Line, bill, whole
+from ml_assets.extras.cost.estimate import Estimate, estimate, estimated, planned_steps
+from ml_assets.extras.cost.projection import Projection, projection
+from ml_assets.extras.cost.stored import Stored, stored
+from ml_assets.records.experiments import folder_of, read
+from ml_assets.settings import Settings, price_class
+from ml_assets.store.pipeline_context import Workplace
+from ml_assets.store.snapshots import MAIN
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What lies there because of a pipeline, and what its next training and its year will take."""
+
+    pipeline: str
+    stored: Mapping[str, int]
+    """Bytes by kind."""
+    storage: Fraction | None
+    """Of those for a month."""
+    next: Estimate | None
+    """The next training by the present spec; None: none has come to a result yet."""
+    next_cost: Fraction | None
+    year: Projection | None
+
+    @property
+    def bytes(self) -> int:
+        return sum(self.stored.values())
+
+
+@dataclass(frozen=True)
+class Account:
+    by: By
+    lines: tuple[Line, ...]
+    total: Line
+    outlooks: tuple[Outlook, ...]
+    by_job: Mapping[str, int]
+    """Bytes that a job's events, checkpoints and model take now."""
+    left_out: str
+    """What could not be looked at, and why; empty: nothing."""
+
+
+def account(places: Sequence[Workplace], settings: Settings, by: By, now: datetime) -> Account:
+    """The account of some pipelines.
+
+    Raises:
+        StorageError: a record cannot be read.
+    """
+    jobs = {place.name: jobs_of(place, settings.prices) for place in places}
+    estimates = {k: v for own in jobs.values() for k, v in estimated(own).items()}
+    lying = stored(places[0], settings.checkpoints) if places else Stored({}, {})
+    every = [job for own in jobs.values() for job in own]
+    return Account(
+        by=by,
+        lines=bill(every, by, estimates),
+        total=whole(every, estimates),
+        outlooks=tuple(_outlook(place, jobs[place.name], lying, settings, now) for place in places),
+        by_job=lying.by_job,
+        left_out=lying.left_out,
+    )
+
+
+def _outlook(
+    place: Workplace, jobs: Sequence[Job], lying: Stored, settings: Settings, now: datetime
+) -> Outlook:
+    coming, cost = _next(place, jobs, settings)
+    return Outlook(
+        pipeline=place.name,
+        stored=lying.by_pipeline.get(place.name, {}),
+        storage=of_bytes(lying.of(place.name), settings.prices.storage),
+        next=coming,
+        next_cost=cost,
+        year=projection(place.spec, jobs, now),
+    )
+
+
+def _next(
+    place: Workplace, jobs: Sequence[Job], settings: Settings
+) -> tuple[Estimate | None, Fraction | None]:
+    """The next training, on machines like those of the last one."""
+    done = [job for job in jobs if job.verb == "train" and job.done]
+    last = done[-1].uses[-1].usage if done else None
+    if last is None or last.steps is None:
+        return None, None
+    coming = estimate(planned_steps(last.steps, _spec_of(place, done[-1]), place.spec), done)
+    if coming is None:
+        return None, None
+    bought = price_class(place.spec.training.spot is not None)
+    hour = settings.prices.node_hour(bought, last.held.gpus_per_node)
+    return coming, of_time(coming.node_time, hour)
+
+
+def _spec_of(place: Workplace, job: Job) -> Mapping[str, Any]:
+    """That a job ran by; empty where nobody wrote it down."""
+    folder = folder_of(place.store, place.name, job.run) if job.run else None
+    if folder is None:
+        return {}
+    begun = read(place.store, place.store.resolve(MAIN), folder).begun
+    return begun.config if begun else {}

@@ -1,0 +1,99 @@
+"""Whether what would make it again is what made it: sources, lock, and what each stage reads."""
+
+from collections.abc import Iterator, Sequence
+
+from ml_assets.extras.prove.claim import address_of
+from ml_assets.graph.pipeline_graph import PipelineGraph
+from ml_assets.records.run_history import Made
+from ml_assets.records.run_record import MAIN_PACKAGES, Environment, RunRecord
+from ml_assets.spec.identity import difference, part_of, program_here
+
+
+def package_differences(records: Sequence[RunRecord], now: Environment) -> list[str]:
+    """A sentence where the sources of the package, or the lock, are not as they were.
+
+    Args:
+        records: of the training and of the evaluation.
+    """
+    return list(dict.fromkeys(line for record in records for line in _package(record, now)))
+
+
+def stage_differences(made: Sequence[tuple[PipelineGraph, Made]]) -> list[str]:
+    """A sentence where functions, contracts or a stage's part of the spec are not as they were.
+
+    Args:
+        made: what is to be made again, each with the graph that would.
+    """
+    stages: dict[str, None] = {}
+    for graph, one in made:
+        address = address_of(one)
+        if address.stage == "raw_snapshot":  # taken as it was read, whatever would read it now
+            continue
+        if graph.code_version(address.stage, address.source) != one.record.code_version:
+            stages.setdefault(address.key)
+    if not stages:
+        return []
+    return [
+        "what makes these is not what made them (their part of the spec, their functions or"
+        f" contracts, the package's code): {', '.join(stages)}"
+    ]
+
+
+def package_notes(record: RunRecord, now: Environment) -> list[str]:
+    """Versions of packages that are not those of then, where the lock is the same."""
+    then = record.environment
+    moved = [
+        f"{name} {now.packages.get(name, 'none')}, {then.packages.get(name, 'none')} then"
+        for name in MAIN_PACKAGES
+        if name != "ml_assets" and now.packages.get(name) != then.packages.get(name)
+    ]
+    if then.python != now.python:
+        moved.append(f"{now.python}, {then.python} then")
+    return moved
+
+
+def other_devices(then: RunRecord, now: RunRecord) -> str:
+    """Why the bits of two trainings need not be equal; empty: they have to be."""
+    was, found = (_devices(record) for record in (then, now))
+    if was != found:
+        return f"another kind of device ({found}, {was} then)"
+    gpus = any(node.machine.gpus for node in now.nodes)
+    return f"on a GPU ({found}), where sums are added in any order" if gpus else ""
+
+
+def _devices(record: RunRecord) -> str:
+    return ", ".join(sorted({device for node in record.nodes for device in node.machine.devices}))
+
+
+def _package(record: RunRecord, now: Environment) -> Iterator[str]:
+    then = record.environment
+    if then.code.sources != now.code.sources:
+        yield (
+            f"the sources of ml_assets: {_code(now)}, {_code(then)} then. {_checkout(record, now)}"
+        )
+    program = record.program
+    said = difference(program, program_here(part_of("train", _family(record)))) if program else ""
+    if said:
+        yield f"the training program: {said}"
+    if then.lock != now.lock:
+        yield (f"requirements.lock: {(now.lock or 'none')[:12]}, {(then.lock or 'none')[:12]} then")
+
+
+def _family(record: RunRecord) -> str:
+    return record.config["model"]["family"]
+
+
+def _code(environment: Environment) -> str:
+    code = environment.code
+    commit = f"commit {code.git_sha[:12]}" if code.git_sha else "no commit"
+    dirty = f", with changes {code.changes[:12]}" if code.changes else ""
+    return f"digest {code.sources[:12]} ({commit}{dirty})"
+
+
+def _checkout(record: RunRecord, now: Environment) -> str:
+    code = record.environment.code
+    if code.git_sha is None:
+        return f"Install ml_assets {code.version} as it was then"
+    if code.changes is None:
+        return f"Check it out: git checkout {code.git_sha[:12]}"
+    return f"Check out {code.git_sha[:12]} and apply the changes that it had"

@@ -1,0 +1,242 @@
+"""The model of a claim, made again from equal data: training set, weights, report, decision."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import polars as pl
+
+from ml_assets.actions.run.execute import Tell, execute
+from ml_assets.assets.trained_model.asset import data_ref
+from ml_assets.assets.trained_model.initial_weights import KEY as INIT_FROM
+from ml_assets.assets.trained_model.sanity import checks_of, sanity_job
+from ml_assets.assets.training_set.shards import load_schema
+from ml_assets.automation.planner.selection import Selection, gate_keys, leak_keys
+from ml_assets.errors import Interrupted, MlAssetsError, RefusedByGate, StorageError
+from ml_assets.extras.prove.claim import Claim, address_of
+from ml_assets.extras.prove.clean_home import CleanHome
+from ml_assets.extras.prove.code import other_devices
+from ml_assets.extras.prove.data import differing_rows
+from ml_assets.extras.prove.reproduction import Verdict, decision_difference, metric_outcome
+from ml_assets.graph.pipeline_graph import PipelineGraph
+from ml_assets.launch.events import session_events
+from ml_assets.launch.failure import TABLE
+from ml_assets.launch.local.launcher import LocalLauncher
+from ml_assets.launch.staging.shared import session_here
+from ml_assets.records.ledger.chain import read
+from ml_assets.records.ledger.stages import latest_decision
+from ml_assets.records.provenance import RUN_FILE
+from ml_assets.records.run_history import Made
+from ml_assets.records.run_record import RunRecord
+from ml_assets.spec.events import Failed
+from ml_assets.spec.records import REPORT_FILE, EvaluationReport, StageRecord
+from ml_assets.spec.training import RELEASE
+from ml_assets.store.layout import Address, read_record
+from ml_assets.store.objects import LocalObjects
+from ml_assets.store.snapshots import MAIN
+
+
+@dataclass(frozen=True)
+class ModelWalk:
+    """The walk from the training set to the decision, in a clean home."""
+
+    graph: PipelineGraph
+    """By the spec that it was trained by."""
+    defs: dg.Definitions
+    judging: PipelineGraph
+    """By the spec that it was judged by."""
+    judging_defs: dg.Definitions
+    home: CleanHome
+    tell: Tell
+
+    def verdicts(self, claim: Claim) -> Iterator[Verdict]:
+        """A verdict for each asset, as far as the claim went; the caller stops where one differs.
+
+        Raises:
+            Interrupted: somebody stopped it.
+            StorageError: what it began from, or was compared with, is not kept any more.
+        """
+        if claim.training_set:
+            yield self._training_set(claim.training_set)
+        if claim.training and claim.training_set:
+            yield self._training(claim.training, claim.training_set, claim.model)
+        if claim.report:
+            yield self._report(claim.report, claim.training)
+            if claim.decision:
+                yield self._decision(claim)
+
+    # --- training set ---------------------------------------------------------------------------
+
+    def _training_set(self, made: Made) -> Verdict:
+        key, as_of = made.record.key, made.record.attributes.get("as_of")
+        config = {f"{self.graph.name}__training_set": {"config": {"as_of": as_of}}} if as_of else {}
+        failed = self._make(["training_set"], config)
+        if failed:
+            return Verdict(key, "differs", f"it cannot be made: {failed}")
+        now = self._record("training_set")
+        if now.data_version == made.record.data_version:
+            return Verdict(key, "equal", "")
+        said = self._other_rows(made.record, now)
+        return Verdict(key, "differs", said, 1, made.record.data_version, now.data_version)
+
+    def _other_rows(self, then: StageRecord, now: StageRecord) -> str:
+        """Which split differs, by its rows before they are encoded."""
+        rows, found = then.attributes["rows"], now.attributes["rows"]
+        if rows != found:
+            return f"rows {_counts(found)}, {_counts(rows)} then"
+        try:
+            was, is_now = (_splits(record) for record in (then, now))
+        except (StorageError, OSError) as error:
+            return f"another digest, and the set of then is not kept any more: {error}"
+        key = self.graph.spec.features.key
+        said = [differing_rows(was[name], is_now[name], key, name) for name in was]
+        return "; ".join(filter(None, said)) or "the same rows, encoded otherwise"
+
+    # --- training -------------------------------------------------------------------------------
+
+    def _training(self, training: RunRecord, data: Made, model: Made | None) -> Verdict:
+        key = f"{self.graph.name}/trained_model"
+        then = None if model else self._failure(self.home.real_objects, training, data.record)
+        if model is None and then is None:
+            return Verdict(key, "not compared", "it never ended by itself: it was interrupted")
+        begin = next((i for i in training.inputs if i.key == INIT_FROM), None)
+        if begin and begin.path == RELEASE:
+            self.home.bring_model(begin.version)
+        commit = next(i.commit for i in training.inputs if i.key == data.record.key)
+        self.home.bring_ledger(self.graph.name, commit or data.commit)
+        fresh = {"config": {"fresh": training.salt}} if training.salt else {}
+        config = {f"{self.graph.name}__train": fresh} if fresh else {}
+        failed = self._make(["checkpoints", "trained_model"], config)
+        if model is None:
+            now = self._failure(self.home.objects, training, self._record("training_set"))
+            return failure_verdict(key, then or "", now, failed)
+        if failed:
+            return Verdict(key, "differs", f"it cannot be made: {failed}")
+        now = self._record("trained_model")
+        if now.data_version == model.record.data_version:
+            return Verdict(key, "equal", "")
+        was = model.record.attributes["metrics"]
+        outcome, said = metric_outcome(was, now.attributes["metrics"], self._excuse(training))
+        return Verdict(key, outcome, said, 1, model.record.data_version, now.data_version)
+
+    def _excuse(self, training: RunRecord | None) -> str:
+        """Why other bits are no difference; empty: they are."""
+        if training is None:
+            return ""
+        store, path = self.home.store, Address(self.graph.name, "trained_model").file(RUN_FILE)
+        made = RunRecord.model_validate_json(store.read_bytes(store.resolve(MAIN), path))
+        return other_devices(training, made)
+
+    def _failure(self, objects: LocalObjects, training: RunRecord, data: StageRecord) -> str | None:
+        """How a training without a result ended; None where nothing says that it would again."""
+        if checks_of(self.graph):
+            # asked, not started: wherever it was examined, what it left is read here
+            known = LocalLauncher(objects)
+            sanity = known.known_sanity(sanity_job(self.graph, data_ref(data)))
+            if sanity and sanity.failed:
+                return f"not sane: {', '.join(check.name for check in sanity.failed)}"
+        session = session_here(objects, training.session)
+        events = session_events(session) if session.is_dir() else []
+        told = {event.exit_code for event in events if isinstance(event, Failed)}
+        code = next((known for known in TABLE if known in told), None)
+        return TABLE[code].what if code is not None and TABLE[code].then == "stop" else None
+
+    # --- report and decision --------------------------------------------------------------------
+
+    def _report(self, made: Made, training: RunRecord | None) -> Verdict:
+        key, inputs = made.record.key, made.record.inputs
+        base = next(i.commit for i in inputs if i.key == f"{self.graph.name}/trained_model")
+        self.home.bring_ledger(self.graph.name, base or made.commit)
+        self.home.bring_spread(self.graph.name, base or made.commit)
+        for version in inputs:
+            if version.key == "champion":
+                self.home.bring_model(version.version)
+        failed = self._make(["evaluation_report"], {}, judging=True)
+        if failed:
+            return Verdict(key, "differs", f"it cannot be made: {failed}")
+        now = self._record("evaluation_report")
+        versions = made.record.data_version, now.data_version
+        if versions[0] == versions[1]:
+            return Verdict(key, "equal", "")
+        was, found = made.record.attributes["metrics"], now.attributes["metrics"]
+        if was == found:
+            return Verdict(key, "differs", self._other_fields(made, now), 1, *versions)
+        outcome, said = metric_outcome(was, found, self._excuse(training))
+        return Verdict(key, outcome, said, 1, *versions)
+
+    def _other_fields(self, made: Made, now: StageRecord) -> str:
+        path = address_of(made).file(REPORT_FILE)
+        then = EvaluationReport.model_validate_json(self.home.real.read_bytes(made.commit, path))
+        head = self.home.store.resolve(MAIN)
+        found = EvaluationReport.model_validate_json(self.home.store.read_bytes(head, path))
+        names = [n for n in type(then).model_fields if getattr(then, n) != getattr(found, n)]
+        return f"the same metrics, and other {', '.join(names) or 'bytes'}"
+
+    def _decision(self, claim: Claim) -> Verdict:
+        name, then = f"{self.graph.name}/gates", claim.decision
+        assert then is not None
+        selection = Selection((), gate_keys(self.judging))
+        try:
+            execute(self.judging_defs, self.home.instance, self.graph.name, selection, self.tell)
+        except RefusedByGate:
+            pass  # a decision as any other: it is compared
+        except Interrupted:
+            raise
+        except MlAssetsError as error:
+            return Verdict(name, "differs", f"no decision: {error}")
+        now = latest_decision(
+            read(self.home.store, self.graph.name), self._record("trained_model").data_version
+        )
+        if now is None:
+            return Verdict(name, "differs", "no decision was made")
+        difference = decision_difference(then, now)
+        passed = "passed" if then.passed else "refused, as then"
+        return Verdict(name, "differs" if difference else "equal", difference or passed)
+
+    # --- in the clean home ----------------------------------------------------------------------
+
+    def _make(self, stages: Sequence[str], ops: Mapping[str, Any], *, judging: bool = False) -> str:
+        """Make these assets; why it failed, or empty."""
+        graph, defs = (self.judging, self.judging_defs) if judging else (self.graph, self.defs)
+        guards = leak_keys(graph) if "training_set" in stages else ()
+        selection = Selection(tuple(graph.key(stage) for stage in stages), guards)
+        config = {"ops": dict(ops)} if ops else {}
+        try:
+            execute(defs, self.home.instance, graph.name, selection, self.tell, config)
+        except Interrupted:
+            raise
+        except MlAssetsError as error:
+            return str(error)
+        return ""
+
+    def _record(self, stage: str) -> StageRecord:
+        store = self.home.store
+        record = read_record(store, store.resolve(MAIN), Address(self.graph.name, stage))
+        assert record is not None
+        return record
+
+
+def failure_verdict(key: str, then: str, now: str | None, failed: str) -> Verdict:
+    """Whether a training failed as it did then.
+
+    Args:
+        now: how it ended now, where that is known.
+        failed: the error of the run; empty where it succeeded.
+    """
+    if not failed:
+        return Verdict(key, "differs", f"it trained to the end; then it failed: {then}")
+    if now != then:
+        return Verdict(key, "differs", f"it failed otherwise: {now or failed}; then: {then}")
+    return Verdict(key, "equal", f"it fails as it did then: {then}")
+
+
+def _splits(record: StageRecord) -> dict[str, pl.DataFrame]:
+    ref = data_ref(record)
+    files = load_schema(ref).rows
+    return {name: pl.read_parquet(Path(ref.uri) / file.path) for name, file in files.items()}
+
+
+def _counts(rows: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {count:,}" for name, count in rows.items())

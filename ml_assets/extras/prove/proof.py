@@ -1,0 +1,175 @@
+"""Proving: make a claim again in a clean home, and say of each asset whether it is the same."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import dagster as dg
+
+from ml_assets.actions.run.execute import Tell
+from ml_assets.assets.training_set.asset import feature_order
+from ml_assets.assets.training_set.split import plan_time_split
+from ml_assets.component import build_pipeline
+from ml_assets.definitions import resources
+from ml_assets.errors import OtherCode, UnknownRun
+from ml_assets.extras.prove.claim import Claim, Claims, in_order
+from ml_assets.extras.prove.clean_home import clean_home
+from ml_assets.extras.prove.code import package_differences, package_notes, stage_differences
+from ml_assets.extras.prove.configuration import configuration
+from ml_assets.extras.prove.data import DataWalk
+from ml_assets.extras.prove.model import ModelWalk
+from ml_assets.extras.prove.reproduction import Verdict
+from ml_assets.graph.pipeline_graph import PipelineGraph
+from ml_assets.records.run_history import Made, RunHistory, read_history
+from ml_assets.records.run_record import RunRecord, environment
+from ml_assets.settings import Settings
+from ml_assets.spec.load import find_pipeline, load_spec, pipeline_folders
+from ml_assets.spec.pipeline import PipelineSpec
+from ml_assets.spec.split import WindowSplit
+from ml_assets.store.object_places import open_objects
+from ml_assets.store.stores import has_snapshots, open_snapshots
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What ``ml-assets prove`` was asked for."""
+
+    first: str
+    """A pipeline; alone also a run, session or model of any."""
+    second: str | None = None
+    despite_code: bool = False
+    from_snapshots: bool = False
+    keep: Path | None = None
+
+
+class Proof:
+    """One claim, and what is found when it is made again.
+
+    Raises:
+        UnknownRun: nothing is called so, or several are.
+        StorageError: what it was made from is not kept any more.
+    """
+
+    def __init__(self, settings: Settings, asked: Asked, tell: Tell) -> None:
+        if not has_snapshots(settings.snapshots):
+            raise UnknownRun(f"Nothing is made yet in the state folder {settings.home}.")
+        self.settings, self.asked, self.tell = settings, asked, tell
+        store = open_snapshots(settings.snapshots)
+        self.history: RunHistory = read_history(store)
+        self.claims = Claims(store, self.history)
+        self.claim: Claim = _find(settings, asked, self.claims)
+        folder = find_pipeline(pipeline_folders(settings), self.claim.pipeline)
+        now = load_spec(folder)
+        spec = _spec(self.claim.training, now) or now
+        self.graph = PipelineGraph(spec, folder)
+        self.judging = PipelineGraph(_spec(self.claim.evaluation, now) or spec, folder)
+        self.data = sorted((*self.claim.data, *self._embargo()), key=in_order(self.graph))
+        self._now = environment()
+
+    @property
+    def notes(self) -> list[str]:
+        """What is not as it was then, and refused nothing."""
+        record = self.claim.training
+        return package_notes(record, self._now) if record else []
+
+    def differences(self) -> list[str]:
+        """Code that is not what made it."""
+        return [*self._package(), *self._stages()]
+
+    def verdicts(self) -> Iterator[Verdict]:
+        """A verdict for each asset, as it is found; the last one may be the first that differs.
+
+        Raises:
+            OtherCode: what would make it again is not what made it.
+            StorageError: something of the claim is not kept any more.
+            Interrupted: somebody stopped it.
+        """
+        for verdict in self._walk():
+            yield verdict
+            if verdict.outcome in ("differs", "not compared"):
+                return
+
+    def _walk(self) -> Iterator[Verdict]:
+        claim = self.claim
+        self._require(self._package())
+        if claim.training and claim.training_set:
+            objects = open_objects(self.settings.objects, self.settings.cache)
+            data = claim.training_set.record
+            yield configuration(self.graph, claim.training, data, objects)
+        self._require(self._stages())
+        with clean_home(self.settings, self.asked.keep) as home:
+            defs = _definitions(self.graph, home.settings)
+            same = self.judging == self.graph
+            judging = defs if same else _definitions(self.judging, home.settings)
+            walk = DataWalk(self.graph, defs, home, self.tell, self.asked.from_snapshots)
+            yield from walk.verdicts(self.data)
+            yield from ModelWalk(
+                self.graph,
+                defs,
+                self.judging,
+                judging,
+                home,
+                self.tell,
+            ).verdicts(claim)
+
+    def _package(self) -> list[str]:
+        records = (self.claim.training, self.claim.evaluation)
+        return package_differences([record for record in records if record], self._now)
+
+    def _stages(self) -> list[str]:
+        claim = self.claim
+        made = [(self.graph, one) for one in self.data]
+        made += [(self.graph, one) for one in (claim.training_set, claim.model) if one]
+        made += [(self.judging, one) for one in (claim.report,) if one]
+        return stage_differences(made)
+
+    def _require(self, differences: list[str]) -> None:
+        if differences and not self.asked.despite_code:
+            listed = "".join(f"\n  {one}" for one in differences)
+            raise OtherCode(
+                f"{self.claim.said} of {self.claim.pipeline} is not proved: what would make it"
+                f" again is not what made it.{listed}\nGo back to it, or make it again all the"
+                " same: --despite-code"
+            )
+
+    def _embargo(self) -> tuple[Made, ...]:
+        """The partitions between the splits: nothing is trained on them, and a split wants them."""
+        made, split = self.claim.training_set, self.graph.spec.split
+        as_of = made.record.attributes.get("as_of") if made else None
+        if made is None or as_of is None or not isinstance(split, WindowSplit):
+            return ()
+        order = feature_order(self.graph)
+        keys = plan_time_split(split, as_of, order, order).embargo
+        key = f"{self.graph.name}/feature_set"
+        before = made.record.time
+        found = (self.history.newest(key, partition, before) for partition in keys)
+        known = {(one.record.key, one.record.partition) for one in self.claim.data}
+        lineage = self.claims.lineage([one for one in found if one])
+        return tuple(m for m in lineage if (m.record.key, m.record.partition) not in known)
+
+
+def _find(settings: Settings, asked: Asked, claims: Claims) -> Claim:
+    folders = pipeline_folders(settings)
+    if asked.second is not None:
+        find_pipeline(folders, asked.first)
+        return claims.find(asked.second, asked.first)
+    if asked.first in folders:
+        spec = load_spec(folders[asked.first])
+        return claims.of_release(asked.first, spec.release.to)
+    return claims.find(asked.first)
+
+
+def _spec(record: RunRecord | None, now: PipelineSpec) -> PipelineSpec | None:
+    """The spec of a record; one that was written with sorted keys takes the order of now's."""
+    if record is None:
+        return None
+    config, present = record.config, now.model_dump(mode="json")
+    if list(config) == sorted(config) and config == present:
+        config = present
+    return PipelineSpec.model_validate_json(json.dumps(config))
+
+
+def _definitions(graph: PipelineGraph, settings: Settings) -> dg.Definitions:
+    shared = dg.Definitions(resources=resources(), executor=dg.in_process_executor)
+    return dg.Definitions.merge(build_pipeline(graph.spec, graph.folder), shared)

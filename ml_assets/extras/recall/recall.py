@@ -1,0 +1,255 @@
+"""Recalling bad data: what it reached, in every pipeline and stage, and the cheapest way back."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import dagster as dg
+
+from ml_assets.errors import StorageError
+from ml_assets.extras.recall.downstream import Derivation, remake, spread
+from ml_assets.records import recalls
+from ml_assets.records.ledger import chain as ledger
+from ml_assets.records.ledger.stages import stages
+from ml_assets.records.recalls import derived_from
+from ml_assets.records.run_history import Made, Node, RunHistory, node_of, read_history
+from ml_assets.spec.canonical import digest_of
+from ml_assets.spec.recalls import Lift, Recall, RecalledStage
+from ml_assets.spec.records import InputVersion, LedgerEntry
+from ml_assets.spec.stages import STAGES
+from ml_assets.store.layout import read_records
+from ml_assets.store.snapshots import MAIN, CommitId, SnapshotStore
+
+_SHORTEST = 6
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a pipeline gets back, at the least cost."""
+
+    pipeline: str
+    again: tuple[Node, ...]
+    """What is there now and has to be made again, in order."""
+    stays: int
+    """How many (asset, partition)s stay as they are."""
+    command: str
+    """Makes them again; empty where nothing is to be made."""
+    back_to: str | None
+    """The model that was released before and that the recall does not reach."""
+
+
+@dataclass(frozen=True)
+class Extent:
+    """A recall, and what it takes to get back."""
+
+    recall: Recall
+    ways: tuple[Way, ...]
+
+
+def extent(
+    store: SnapshotStore, snapshot: str, author: str = "nobody", reason: str = "a look"
+) -> Extent:
+    """What a recall would reach; nothing is written.
+
+    Args:
+        snapshot: a data version or a commit (the beginning will do), or
+            ``pipeline/stage[/source][/partition]@version``.
+
+    Raises:
+        StorageError: nothing is called so, or several things.
+    """
+    history, head = read_history(store), store.resolve(MAIN)
+    seeds = _seeds(history, snapshot)
+    bad = spread((made.node for made in seeds), derivations(history))
+    planted = {made.node for made in seeds}
+    recall = Recall(
+        id=digest_of([sorted(map(str, planted)), reason, datetime.now(UTC).isoformat()])[:12],
+        snapshot=snapshot,
+        seeds=tuple(_version(made) for made in seeds),
+        reached=tuple(_reached(history, bad - planted)),
+        stages=tuple(_stages(store, head, bad)),
+        author=author,
+        reason=reason,
+        time=datetime.now(UTC),
+    )
+    return Extent(recall, tuple(_ways(store, head, bad)))
+
+
+def carry_out(store: SnapshotStore, recall: Recall) -> Recall:
+    """Quarantine what it reached; safe to repeat: one that holds already is completed.
+
+    Raises:
+        StorageError: a ledger is broken, or others are always first.
+    """
+    seeds = {node_of(version) for version in recall.seeds}
+    holding = recalls.active(store, store.resolve(MAIN))
+    again = next((r for r in holding if {node_of(v) for v in r.seeds} == seeds), None)
+    if again is None:
+        recalls.write(store, recall)
+    kept = again or recall
+    _tell_ledgers(store, kept, kept.author, f"recall {kept.id}: {kept.reason}")
+    return kept
+
+
+def lift(store: SnapshotStore, wanted: str, author: str, reason: str) -> Recall:
+    """Let what a recall reached be used again.
+
+    Raises:
+        StorageError: no such recall holds.
+    """
+    recall = recalls.find(store, store.resolve(MAIN), wanted)
+    said = Lift(id=recall.id, author=author, reason=reason, time=datetime.now(UTC))
+    recalls.lift(store, said)
+    _tell_ledgers(store, recall, author, f"recall {recall.id} lifted: {reason}")
+    return recall
+
+
+def observe(instance: dg.DagsterInstance, found: Extent, text: str) -> None:
+    """Show it on the page of every asset that is reached now."""
+    for way in found.ways:
+        for key, partition, version in way.again:
+            instance.report_runless_asset_event(
+                dg.AssetObservation(
+                    dg.AssetKey(key.split("/")),
+                    description=text,
+                    partition=partition,
+                    metadata={
+                        "recall": found.recall.id,
+                        "snapshot": found.recall.snapshot,
+                        "reason": found.recall.reason,
+                        "author": found.recall.author,
+                        "version": version,
+                    },
+                )
+            )
+
+
+def derivations(history: RunHistory) -> list[Derivation]:
+    """What was made from what, ever."""
+    return [
+        Derivation(made.node, tuple(node_of(i) for i in derived_from(made.record) if "/" in i.key))
+        for made in history.made
+    ]
+
+
+def _seeds(history: RunHistory, snapshot: str) -> tuple[Made, ...]:
+    """The newest record of each thing that is called so."""
+    place, at, wanted = snapshot.rpartition("@")
+    if len(wanted) < _SHORTEST:
+        raise StorageError(
+            f"{snapshot!r} names no snapshot: give a data version or a commit by {_SHORTEST}"
+            " characters or more, or pipeline/stage/name/partition@version."
+            " `ml-assets status PIPELINE --json` lists the versions."
+        )
+    named = {
+        made.node: made
+        for made in history.made
+        if made.record.data_version.startswith(wanted) and (not at or place in _places(made))
+    }
+    brought = {} if at else {m.node: m for m in history.made if m.commit.startswith(wanted)}
+    versions = {*(node[2] for node in named), *({m.commit for m in brought.values()})}
+    if len(versions) != 1:
+        what = f"{len(versions)} versions begin with it" if versions else "there is none"
+        raise StorageError(
+            f"{snapshot!r} is not one data version or commit of the snapshot store: {what}."
+            " `ml-assets status PIPELINE --json` lists the versions of now."
+        )
+    return tuple((named or brought).values())
+
+
+def _places(made: Made) -> tuple[str, ...]:
+    """How people name an (asset, partition)."""
+    key, partition = made.record.key, made.record.partition
+    return (key, f"{key}/{partition}") if partition else (key, f"{key}/all")
+
+
+def _version(made: Made) -> InputVersion:
+    key, partition, version = made.node
+    return InputVersion(key=key, partition=partition, version=version, commit=made.commit)
+
+
+def _reached(history: RunHistory, bad: set[Node]) -> Iterator[InputVersion]:
+    newest = {made.node: made for made in history.made if made.node in bad}
+    for made in sorted(newest.values(), key=lambda made: _place(made.node)):
+        yield _version(made)
+
+
+def _place(node: Node) -> tuple[int, str, str]:
+    return _step(node[0]), node[0], node[1] or ""
+
+
+def _step(key: str) -> int:
+    """Where a stage stands in the walk; what is no part of it comes last."""
+    stage = key.split("/")[1]
+    return STAGES.index(stage) if stage in STAGES else len(STAGES)
+
+
+def _stages(store: SnapshotStore, head: CommitId, bad: set[Node]) -> Iterator[RecalledStage]:
+    for pipeline in pipelines(store, head):
+        for stage, model in stages(ledger.read(store, pipeline, head)).items():
+            if (f"{pipeline}/trained_model", None, model) in bad:
+                yield RecalledStage(pipeline=pipeline, stage=stage, model=model)
+
+
+def _ways(store: SnapshotStore, head: CommitId, bad: set[Node]) -> Iterator[Way]:
+    for pipeline in pipelines(store, head):
+        records = read_records(store, head, pipeline)
+        there = {(r.key, r.partition, r.data_version): _step(r.key) for r in records}
+        again = remake(bad, there)
+        back_to = _back_to(store, head, pipeline, bad)
+        if not again and back_to is None:
+            continue
+        command = _command(pipeline, again)
+        yield Way(pipeline, tuple(again), len(there) - len(again), command, back_to)
+
+
+def _command(pipeline: str, again: Sequence[Node]) -> str:
+    """The least that makes them: where no model is bad, no model is made."""
+    if not again:
+        return ""
+    last = max(again, key=_place)[0]
+    is_data = _step(last) < STAGES.index("training_set")
+    through = f" --through {last.split('/')[1]}" if is_data else ""
+    return f"ml-assets run {pipeline}{through}"
+
+
+def _back_to(store: SnapshotStore, head: CommitId, pipeline: str, bad: set[Node]) -> str | None:
+    """The newest sound model that was ever moved to the stage that a bad one is in now."""
+    entries = ledger.read(store, pipeline, head)
+    key = f"{pipeline}/trained_model"
+    for stage, model in stages(entries).items():
+        if (key, None, model) in bad:
+            before = (e.model for e in reversed(entries) if e.kind == "stage" and e.stage == stage)
+            return next((m for m in before if (key, None, m) not in bad), None)
+    return None
+
+
+def pipelines(store: SnapshotStore, commit: CommitId) -> list[str]:
+    """The pipelines that anything is made of."""
+    return sorted({entry.path.split("/")[1] for entry in store.list(commit, "records/")})
+
+
+def _tell_ledgers(store: SnapshotStore, recall: Recall, author: str, reason: str) -> None:
+    """One line for each model that was reached; those that are there are not written again."""
+    for pipeline, models in recall.models().items():
+        for model in models:
+
+            def line(
+                head: ledger.Head, model: str = model
+            ) -> "LedgerEntry | ledger.Declined[None]":
+                if any(
+                    (e.kind, e.model, e.reason) == ("recall", model, reason) for e in head.entries
+                ):
+                    return ledger.Declined(None)
+                return LedgerEntry(
+                    seq=head.seq,
+                    previous=head.previous,
+                    kind="recall",
+                    model=model,
+                    author=author,
+                    reason=reason,
+                    run="",
+                    time=datetime.now(UTC),
+                )
+
+            ledger.append(store, pipeline, line)

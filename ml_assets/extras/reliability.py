@@ -1,0 +1,247 @@
+"""How reliably things run by themselves: what ended well, of all that was to run.
+
+A piece of work is what a schedule or a sensor asked for, with everything that was tried for it. It
+ends well with a success and with a model that a gate refused: the gate did its work. It does not
+with a failure, and with a tick that never came.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Literal
+
+import dagster as dg
+
+from ml_assets.automation.due_times import due_times
+from ml_assets.automation.planner.in_flight import PIPELINE_TAG
+from ml_assets.automation.schedules import cron_of
+from ml_assets.spec.base import Frozen
+from ml_assets.spec.pipeline import PipelineSpec
+
+End = Literal["well", "refused", "failed", "missed"]
+GOOD: tuple[End, ...] = ("well", "refused")
+
+
+class Work(Frozen):
+    """Something that was to run by itself, and how it ended."""
+
+    pipeline: str
+    asked_by: str
+    """The schedule or the sensor."""
+    what: str
+    time: datetime
+    """When it was first asked for, or was due."""
+    end: End
+    cause: str
+    """Why it ended so; empty where it ended well at the first try."""
+    runs: tuple[str, ...]
+    """All that were tried for it, oldest first."""
+
+
+class Reliability(Frozen):
+    """What ended well of all that was to run."""
+
+    pipeline: str
+    since: datetime
+    work: tuple[Work, ...]
+    """What has ended, in the order of time."""
+    under_way: int
+
+    @property
+    def well(self) -> int:
+        return sum(1 for work in self.work if work.end in GOOD)
+
+    @property
+    def share(self) -> float | None:
+        """Between 0 and 1; None: nothing was to run."""
+        return self.well / len(self.work) if self.work else None
+
+    @property
+    def causes(self) -> tuple[tuple[str, int], ...]:
+        """Why work did not end well, and how often; the most frequent first."""
+        counted = Counter(work.cause for work in self.work if work.end not in GOOD)
+        return tuple(counted.most_common())
+
+
+def reliability(
+    spec: PipelineSpec, instance: dg.DagsterInstance, since: datetime, now: datetime
+) -> Reliability:
+    """What a pipeline's schedules and sensors asked for since then, and how it ended."""
+    filters = dg.RunsFilter(tags={PIPELINE_TAG: spec.name}, created_after=since)
+    records = instance.get_run_records(filters=filters, ascending=True)
+    by_itself = [r for r in records if _asked_by(r.dagster_run)]
+    pieces = list(_pieces(instance, by_itself))
+    ended = [w for w in (_ended(spec.name, instance, piece) for piece in pieces) if w is not None]
+    missed = list(_missed(spec, instance, since, now))
+    return Reliability(
+        pipeline=spec.name,
+        since=since,
+        work=tuple(sorted([*ended, *missed], key=lambda work: work.time)),
+        under_way=len(pieces) - len(ended),
+    )
+
+
+# --- pieces of work: what was tried for the same thing --------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What a run was asked to make: a retry of it, by whoever, is asked to make the same."""
+
+    by: str
+    job: str
+    what: str
+    due: str
+    """The tick of a schedule: each is asked for what it finds. Empty for a sensor, which asks for
+    the same thing until it is made."""
+    partitions: tuple[str | None, ...]
+
+
+def _pieces(
+    instance: dg.DagsterInstance, records: Sequence[dg.RunRecord]
+) -> Iterator[list[dg.RunRecord]]:
+    """Runs that tried the same thing until one ended well; records are oldest first."""
+    roots: dict[str, list[dg.RunRecord]] = {}
+    open_pieces: dict[_Asked, list[dg.RunRecord]] = {}
+    found: list[list[dg.RunRecord]] = []
+    for record in records:
+        run = record.dagster_run
+        root, asked = run.tags.get("dagster/root_run_id", run.run_id), _asked(run)
+        piece = roots.get(root) or open_pieces.get(asked)
+        if piece is None or _end_of(instance, piece[-1].dagster_run)[0] in GOOD:
+            piece = []
+            found.append(piece)
+        piece.append(record)
+        roots[root] = open_pieces[asked] = piece
+    yield from found
+
+
+_WHAT = r"[^:\[]*(\[[^\]]*\])?"
+"""``sources [2024-01-15]``: of a wish without its reason, which one try may change for the next."""
+
+
+def _asked(run: dg.DagsterRun) -> _Asked:
+    ends = ("dagster/asset_partition_range_start", "dagster/asset_partition_range_end")
+    partitions = tuple(run.tags.get(tag) for tag in ends)
+    due = run.tags.get(".dagster/scheduled_execution_time", "")
+    what = re.match(_WHAT, run.tags.get("why", ""))
+    return _Asked(_asked_by(run), run.job_name, what[0] if what else "", due, partitions)
+
+
+def _asked_by(run: dg.DagsterRun) -> str:
+    """The schedule or sensor; empty for a person."""
+    return run.tags.get("dagster/schedule_name") or run.tags.get("dagster/sensor_name") or ""
+
+
+def _ended(
+    pipeline: str, instance: dg.DagsterInstance, piece: Sequence[dg.RunRecord]
+) -> Work | None:
+    """None while it is under way."""
+    last = piece[-1].dagster_run
+    if not last.is_finished:
+        return None
+    end, cause = _end_of(instance, last)
+    if end == "well" and len(piece) > 1:
+        before = _end_of(instance, piece[-2].dagster_run)[1]
+        cause = f"at try {len(piece)}: {before}"
+    return Work(
+        pipeline=pipeline,
+        asked_by=_asked_by(last),
+        what=last.tags.get("why") or last.job_name,
+        time=piece[0].create_timestamp.astimezone(UTC),
+        end=end,
+        cause=cause,
+        runs=tuple(record.dagster_run.run_id for record in piece),
+    )
+
+
+# --- causes ---------------------------------------------------------------------------------------
+
+_REFUSED = {"RefusedByGate", "EvidenceError"}
+_JUDGE = ("__gates", "__canary")
+"""Steps that end with a failed check where a gate refused."""
+_CHECK_FAILED = "DagsterAssetCheckFailedError"
+
+
+def _end_of(instance: dg.DagsterInstance, run: dg.DagsterRun) -> tuple[End, str]:
+    """How a run ended, and why where it did not succeed."""
+    if run.status == dg.DagsterRunStatus.SUCCESS:
+        return "well", ""
+    if run.status == dg.DagsterRunStatus.CANCELED:
+        return "failed", "it was cancelled"
+    logs = instance.all_logs(run.run_id, of_type=dg.DagsterEventType.STEP_FAILURE)
+    events = [entry.dagster_event for entry in logs if entry.dagster_event is not None]
+    if not events:
+        return "failed", "its process died, or never began"
+    causes = [(event.step_key or "", _root(event)) for event in events]
+    if any(
+        name in _REFUSED or (name == _CHECK_FAILED and step.endswith(_JUDGE))
+        for step, name in causes
+    ):
+        return "refused", "refused by a gate"
+    step, name = causes[0]
+    what = "a check failed" if name == _CHECK_FAILED else _in_words(name)
+    return "failed", f"{what} in {step.partition('__')[2] or step}"
+
+
+def _root(event: dg.DagsterEvent) -> str:
+    """The name of the error that began it: the innermost of a chain."""
+    error = event.step_failure_data.error
+    while error is not None and error.cause is not None:
+        error = error.cause
+    return (error.cls_name or "") if error else ""
+
+
+def _in_words(name: str) -> str:
+    """``DataRejected`` -> data rejected."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower() or "no reason was given"
+
+
+# --- ticks that never came ------------------------------------------------------------------------
+
+
+def _missed(
+    spec: PipelineSpec, instance: dg.DagsterInstance, since: datetime, now: datetime
+) -> Iterator[Work]:
+    """Times at which the refresh was due and was not evaluated, or could not be."""
+    declared = spec.automation.refresh
+    name = f"{spec.name}__refresh_schedule"
+    states = [s for s in instance.all_instigator_state() if s.instigator_name == name]
+    if declared is None or not states or not states[0].is_running:
+        return
+    begun = getattr(states[0].instigator_data, "start_timestamp", None)
+    if begun is None:
+        return
+    kept = instance.get_tick_retention_settings(states[0].instigator_type).values()
+    from_then = max(datetime.fromtimestamp(begun, UTC), since, _kept_since(kept, now))
+    ticks = instance.get_ticks(
+        states[0].instigator_origin_id, states[0].selector_id, after=from_then.timestamp() - 1
+    )
+    failed = {t.timestamp: t.error.message.strip() for t in ticks if t.is_failure and t.error}
+    came = {tick.timestamp for tick in ticks}
+    zone = declared.timezone or spec.partitions.timezone
+    last = now - spec.automation.start_within
+    for due in due_times(cron_of(declared), zone, from_then, last):
+        at = due.timestamp()
+        if at in failed or at not in came:
+            why = f"it could not be evaluated: {failed[at]}" if at in failed else _NO_DAEMON
+            yield Work(
+                pipeline=spec.name,
+                asked_by=name,
+                what="refresh",
+                time=due.astimezone(UTC),
+                end="missed",
+                cause=why,
+                runs=(),
+            )
+
+
+def _kept_since(days: Iterable[int], now: datetime) -> datetime:
+    """A tick before then may have come: the daemon has purged its record (``retention``)."""
+    purged = [kept for kept in days if kept >= 0]  # -1: kept for ever
+    return now - timedelta(days=min(purged)) if purged else datetime.min.replace(tzinfo=UTC)
+
+
+_NO_DAEMON = "its tick never came: Dagster's daemon was not at work"

@@ -1,0 +1,65 @@
+"""Which exact version of each input a step reads: resolved once, read by commit, written down."""
+
+from collections.abc import Sequence
+
+import dagster as dg
+import polars as pl
+
+from ml_assets.errors import SchemaChanged, StorageError
+from ml_assets.records.recalls import require_sound
+from ml_assets.spec.records import StageRecord
+from ml_assets.spec.schema_change import declared_changes
+from ml_assets.store.layout import Address, read_record
+from ml_assets.store.snapshots import CommitId, SnapshotStore
+
+
+def resolve_base(context: dg.AssetExecutionContext, store: SnapshotStore) -> CommitId:
+    """The commit that a step reads all its inputs at: one consistent state of ``main``.
+
+    Steps of one run follow each other, so this state holds what the run itself has published.
+    """
+    commit = store.resolve("main")
+    context.log.debug(f"inputs are read at commit {commit}")
+    return commit
+
+
+def scan_together(
+    store: SnapshotStore, commit: CommitId, addresses: Sequence[Address]
+) -> pl.LazyFrame:
+    """The rows of partitions of one table, in their order.
+
+    Raises:
+        SchemaChanged: some of them were made when its columns were others.
+    """
+    frames = [store.scan(commit, address.table) for address in addresses]
+    schemas = [frame.collect_schema() for frame in frames]
+    older = [a for a, schema in zip(addresses, schemas, strict=True) if schema != schemas[-1]]
+    if older:
+        named = ", ".join(str(one) for one in older[:3])
+        changed = declared_changes(
+            {name: str(dtype) for name, dtype in schemas[addresses.index(older[-1])].items()},
+            {name: str(dtype) for name, dtype in schemas[-1].items()},
+        )
+        raise SchemaChanged(
+            f"{len(older)} of {len(addresses)} partitions that are read together ({named}) have"
+            f" other columns than {addresses[-1]} ({changed or 'in another order'}). Make them"
+            f" again: ml-assets run {addresses[-1].pipeline}"
+        )
+    return pl.concat(frames)
+
+
+def require_record(store: SnapshotStore, commit: CommitId, address: Address) -> StageRecord:
+    """The record of an input.
+
+    Raises:
+        StorageError: it was never materialized; the message says which asset to make.
+        Recalled: it was made from bad data.
+    """
+    record = read_record(store, commit, address)
+    if record is None:
+        raise StorageError(
+            f"{address} was never materialized (commit {commit[:12]} has no {address.record})."
+            f" Materialize {address.key} first, or run: ml-assets run {address.pipeline}"
+        )
+    require_sound(store, commit, record)
+    return record

@@ -1,0 +1,123 @@
+"""What the asset pages show: row counts, schemas, previews, links."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import dagster as dg
+
+from ml_assets.graph.publish import Published
+from ml_assets.records.tracking.links import Links
+from ml_assets.reports.card import Card, card_pictures
+from ml_assets.reports.picture import Picture, Table, album
+from ml_assets.reports.recovery import lost_attempts
+from ml_assets.spec.events import Lost
+from ml_assets.spec.program import World
+from ml_assets.spec.records import StageRecord
+from ml_assets.store.layout import Address, recent_records
+from ml_assets.store.snapshots import SnapshotStore
+from ml_assets.store.table_files import column_schema, preview_markdown
+
+Draw = Callable[[Sequence[StageRecord]], Sequence[Picture]]
+"""The pictures of a data stage, from the records of its partitions, oldest first."""
+
+
+def record_metadata(published: Published) -> dict[str, Any]:
+    """The version of a record, for every asset."""
+    record = published.record
+    metadata: dict[str, Any] = {
+        "snapshot": published.commit,
+        "run_key": record.run_key,
+        "inputs": dg.MetadataValue.table(
+            records=[
+                dg.TableRecord(
+                    {"key": i.key, "partition": i.partition or "", "version": i.version[:16]}
+                )
+                for i in record.inputs[:200]
+            ],
+            schema=_INPUT_SCHEMA,
+        ),
+    }
+    if record.rows is not None:
+        metadata["dagster/row_count"] = record.rows
+    return metadata
+
+
+def table_metadata(store: SnapshotStore, published: Published, address: Address) -> dict[str, Any]:
+    """Rows, schema and a preview of a stage's table, beside its version."""
+    frame = store.scan(published.commit, address.table)
+    columns = [dg.TableColumn(name, dtype) for name, dtype in column_schema(frame).items()]
+    return {
+        **record_metadata(published),
+        "dagster/uri": store.uri(published.commit, address.table),
+        "dagster/column_schema": dg.TableSchema(columns),
+        "preview": dg.MetadataValue.md(preview_markdown(frame, rows=5)),
+    }
+
+
+def recovery_metadata(attempts: int, lost: Sequence[Lost], asked: World) -> dict[str, Any]:
+    """What it took to get there: attempts, what ended the others, and what the last one ran on.
+
+    Args:
+        asked: where the first attempt ran.
+    """
+    world = lost[-1].goes_on if lost else asked
+    ran = {"attempts": attempts, "nodes": world.nodes, "processes": world.processes}
+    if not lost:
+        return ran
+    told = lost_attempts(lost)
+    ended = dg.MetadataValue.table(
+        records=[dg.TableRecord(dict(zip(told.head, row, strict=True))) for row in told.rows[:200]],
+        schema=dg.TableSchema([dg.TableColumn(name) for name in told.head]),
+    )
+    return {**ran, "causes": ", ".join(one.cause for one in lost), "lost_attempts": ended}
+
+
+def tracking_link(mlflow_run: str | None) -> dict[str, Any]:
+    """The MLflow run of a model; nothing where the server was not reachable."""
+    if mlflow_run is None:
+        return {}
+    return {"mlflow_run": dg.MetadataValue.url(Links.of().tracking_run(mlflow_run))}
+
+
+def report_link(pipeline: str, model: str) -> dict[str, Any]:
+    """The evaluation report of a model, served by `ml-assets ui`: a browser opens no path."""
+    return {"report": dg.MetadataValue.url(Links.of().report(pipeline, model))}
+
+
+def model_links(pipeline: str, model: StageRecord) -> dict[str, Any]:
+    """Both, of a trained model."""
+    tracked = tracking_link(model.attributes["mlflow_run"])
+    return {**report_link(pipeline, model.data_version), **tracked}
+
+
+def pictures(shown: Sequence[Picture | Table]) -> dict[str, Any]:
+    """Pictures and tables under one button of an asset page; nothing where there are none."""
+    return {"pictures": dg.MetadataValue.md(album(shown))} if shown else {}
+
+
+def data_card(card: Card | None) -> dict[str, Any]:
+    """The data card under one button of an asset page; nothing where there is none."""
+    return {"data_card": dg.MetadataValue.md(album(card_pictures(card)))} if card else {}
+
+
+def card_link(address: Address) -> dict[str, Any]:
+    """The whole card, served by `ml-assets ui`."""
+    table = address.source or address.stage
+    return {
+        "card": dg.MetadataValue.url(Links.of().card(address.pipeline, table, address.partition))
+    }
+
+
+def history(store: SnapshotStore, address: Address, draw: Draw) -> dict[str, Any]:
+    """The pictures of a data stage over its partitions so far, from their records alone."""
+    return pictures(draw(recent_records(store, store.resolve("main"), address)))
+
+
+def numbers(values: Mapping[str, float | int | None]) -> dict[str, Any]:
+    """Numeric metadata that the UI can plot over time; missing values are left out."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+_INPUT_SCHEMA = dg.TableSchema(
+    [dg.TableColumn("key"), dg.TableColumn("partition"), dg.TableColumn("version")]
+)

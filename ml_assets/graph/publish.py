@@ -1,0 +1,200 @@
+"""How a step hands over its result: one record and its files, published together or not at all."""
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import polars as pl
+
+from ml_assets.errors import StorageError
+from ml_assets.settings import read_settings
+from ml_assets.spec.canonical import canonical_json, digest_of
+from ml_assets.spec.records import InputVersion, StageRecord
+from ml_assets.store.disk import scratch_in
+from ml_assets.store.layout import Address, run_key
+from ml_assets.store.objects import file_digest
+from ml_assets.store.snapshots import CommitId, Conflict, Outcome, SnapshotStore
+from ml_assets.store.table_files import missing_shares, write_table
+from ml_assets.store.table_statistics import STATISTICS_FILE, TableStatistics
+from ml_assets.store.table_survey import LabelColumns, survey
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one (asset, partition) is about to be made from."""
+
+    address: Address
+    code_version: str
+    inputs: tuple[InputVersion, ...]
+    run: str
+    """Dagster run id."""
+    salt: str | None = None
+    seen: tuple[InputVersion, ...] = ()
+    """Read and written down, but no part of the key: the champion at the time."""
+
+    @property
+    def run_key(self) -> str:
+        return run_key(self.address, self.code_version, self.inputs, self.salt)
+
+
+@dataclass(frozen=True)
+class Published:
+    """A record that others can now read, and the commit to read it at."""
+
+    record: StageRecord
+    commit: CommitId
+
+    def as_input(self) -> InputVersion:
+        return input_version(self.record, self.commit)
+
+
+@dataclass
+class Draft:
+    """Files of one (asset, partition) on an ephemeral branch, until it is published or left."""
+
+    store: SnapshotStore
+    work: Work
+    base: CommitId
+    rows: int | None = None
+    missing: dict[str, float] | None = None
+    """Column of the stage's table -> share of its values that are missing."""
+    statistics: TableStatistics | None = None
+    """Of the stage's table, where it has a data card."""
+    _files: dict[str, Path | bytes] = field(default_factory=dict)
+    _removed: list[str] = field(default_factory=list)
+    _scratch: tempfile.TemporaryDirectory[str] | None = None
+
+    def __enter__(self) -> "Draft":
+        scratch = scratch_in(read_settings().scratch)
+        self._scratch = tempfile.TemporaryDirectory(dir=scratch)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._scratch:
+            self._scratch.cleanup()
+
+    @property
+    def _scratch_name(self) -> str:
+        if self._scratch is None:
+            raise ValueError("a Draft is used inside 'with'")
+        return self._scratch.name
+
+    def table(self, frame: pl.DataFrame | pl.LazyFrame, key: Sequence[str]) -> None:
+        """Add the stage's table; its rows and missing values become the record's."""
+        whole = frame.lazy().collect()  # once, for both of what follows
+        self.rows = self.extra_table("data.parquet", whole, key)
+        self.missing = missing_shares(whole)
+
+    def card(
+        self,
+        frame: pl.DataFrame | pl.LazyFrame,
+        key: Sequence[str],
+        labels: LabelColumns | None = None,
+    ) -> None:
+        """Add the statistics that the stage's data card is drawn from."""
+        self.statistics = survey(frame, key, labels)
+        self.text(STATISTICS_FILE, canonical_json(self.statistics))
+
+    def extra_table(self, name: str, frame: pl.DataFrame | pl.LazyFrame, key: Sequence[str]) -> int:
+        file = Path(self._scratch_name) / name
+        rows = write_table(frame, file, key)
+        self._files[name] = file
+        return rows
+
+    @property
+    def version(self) -> str:
+        """The data version that the stage's table will have: the digest of its bytes."""
+        file = self._files["data.parquet"]
+        assert isinstance(file, Path)
+        return file_digest(file)
+
+    def text(self, name: str, content: bytes) -> None:
+        self._files[name] = content
+
+    def remove(self, path: str) -> None:
+        """Take a file away with the same commit, where there is one."""
+        if self.store.exists(self.base, path):
+            self._removed.append(path)
+
+    def keep(self, path: str, frame: pl.DataFrame, key: Sequence[str]) -> None:
+        """Publish one table under a path of its own, with no record: rows that were rejected.
+
+        Raises:
+            StorageError: another run kept other rows there meanwhile.
+        """
+        self.extra_table("kept.parquet", frame, key)
+        file = Path(self._scratch_name) / "kept.parquet"
+        work = digest_of([self.work.run_key, file_digest(file)])  # other rows are other work
+        with self.store.open(self.base, work) as workspace:
+            workspace.put(path, file)
+            workspace.commit(f"quarantine {self.work.address}", {})
+            self._require_published(workspace.publish())
+
+    def publish(
+        self, *, attributes: Mapping[str, Any], data_version: str | None = None
+    ) -> Published:
+        """Commit files and record, and merge them into ``main`` in one step.
+
+        The data version is ``data_version``, or the digest of the stage's table.
+
+        Raises:
+            StorageError: another run published the same (asset, partition) meanwhile.
+        """
+        with self.store.open(self.base, self.work.run_key) as workspace:
+            digests: dict[str, str] = {}
+            for name, content in self._files.items():
+                path = self.work.address.file(name)
+                put = workspace.put_bytes if isinstance(content, bytes) else workspace.put
+                digests[name] = put(path, content).digest  # pyright: ignore[reportArgumentType]  matched above
+            for path in self._removed:
+                workspace.remove(path)
+            record = self._record(data_version or digests["data.parquet"], attributes)
+            workspace.put_bytes(self.work.address.record, canonical_json(record))
+            workspace.commit(
+                f"{self.work.address}", {"run_key": self.work.run_key, "run": self.work.run}
+            )
+            commit = self._require_published(workspace.publish())
+        return Published(record, commit)
+
+    def _require_published(self, outcome: Outcome) -> CommitId:
+        if isinstance(outcome, Conflict):
+            raise StorageError(
+                f"{self.work.address} was published by another run at the same time"
+                f" ({', '.join(outcome.paths[:3])}). Nothing was overwritten; materialize it again."
+            )
+        return outcome.commit
+
+    def _record(self, data_version: str, attributes: Mapping[str, Any]) -> StageRecord:
+        work = self.work
+        return StageRecord(
+            key=work.address.key,
+            partition=work.address.partition,
+            run_key=work.run_key,
+            code_version=work.code_version,
+            data_version=data_version,
+            rows=self.rows,
+            inputs=(*work.inputs, *work.seen),
+            attributes={
+                **attributes,
+                **({"salt": work.salt} if work.salt else {}),
+                **({"missing": self.missing} if self.missing is not None else {}),
+            },
+            run=work.run,
+            time=datetime.now(UTC),
+        )
+
+
+def input_version(record: StageRecord, commit: CommitId) -> InputVersion:
+    """What a downstream step writes down about an input it read."""
+    return InputVersion(
+        key=record.key, partition=record.partition, version=record.data_version, commit=commit
+    )

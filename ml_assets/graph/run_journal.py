@@ -1,0 +1,230 @@
+"""What each step of the model's stages adds to the record of its run, whether it ends well or not.
+
+A run's words (experiment, hypothesis, goal) come with its tags, or with the configuration of its
+training: the command line and the UI say them in the same way.
+"""
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import partial, wraps
+from typing import Any
+
+import dagster as dg
+
+from ml_assets.errors import MlAssetsError, StorageError
+from ml_assets.graph.pipeline_graph import PipelineGraph
+from ml_assets.launch.events import session_events
+from ml_assets.launch.session import SESSIONS_TAG
+from ml_assets.records.experiments import (
+    DATA,
+    FAILED,
+    MODEL,
+    RECORD,
+    REPORT,
+    SPENT,
+    Begun,
+    Failed,
+    Words,
+    add,
+    begin,
+)
+from ml_assets.records.run_lines import rows
+from ml_assets.records.run_usage import Whose, usage_files
+from ml_assets.records.tracking.links import Links
+from ml_assets.records.training_cost import spent
+from ml_assets.reports.run_rows import SHORT, short_table
+from ml_assets.settings import price_class, read_settings
+from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.program import training_world
+from ml_assets.spec.records import REPORT_FILE
+from ml_assets.store.layout import Address
+from ml_assets.store.objects import LocalObjects
+from ml_assets.store.pipeline_context import Workplace
+from ml_assets.store.snapshots import MAIN, CommitId, SnapshotStore
+
+Step = Callable[..., Any]
+_TAG = "ml_assets/{}"
+_MOST = 2000
+"""Characters of a reason."""
+
+
+def word_tags(words: Words) -> dict[str, str]:
+    """A run's words as its tags in Dagster."""
+    return {_TAG.format(name): text for name, text in words.said().items()}
+
+
+def words_of(run: dg.DagsterRun, pipeline: str) -> Words:
+    """The words that a run came with: its tags, or the configuration of its training."""
+    tags = {name: run.tags.get(_TAG.format(name)) for name in Words.model_fields}
+    configured = _configured(run, pipeline)
+    return Words.of({name: tag or configured.get(name) for name, tag in tags.items()})
+
+
+def chronicled(graph: PipelineGraph, stage: str) -> Callable[[Step], Step]:
+    """Decorate a step: its run's record begins before it, and gets what the step came to."""
+
+    def decorate(step: Step) -> Step:
+        if inspect.isgeneratorfunction(step):
+
+            @wraps(step)
+            def yielding(context: Any, **given: Any) -> Iterator[Any]:
+                with _Chronicle(graph, stage, context, given).written():
+                    yield from step(context, **given)
+
+            return yielding
+
+        @wraps(step)
+        def returning(context: Any, **given: Any) -> Any:
+            with _Chronicle(graph, stage, context, given).written():
+                return step(context, **given)
+
+        return returning
+
+    return decorate
+
+
+class _Chronicle:
+    """Writes down one step of one run."""
+
+    def __init__(
+        self, graph: PipelineGraph, stage: str, context: Any, given: Mapping[str, Any]
+    ) -> None:
+        run: dg.DagsterRun = context.run
+        epochs = _configured(run, graph.name).get("epochs")
+        self.graph = graph.with_epochs(epochs if isinstance(epochs, int) else None)
+        self.stage, self.context, self.run = stage, context, run
+        self.store: SnapshotStore = given["snapshots"].store()
+        self.objects: LocalObjects | None = given["objects"].store() if "objects" in given else None
+        self.since = datetime.now(UTC)
+
+    @contextmanager
+    def written(self) -> Iterator[None]:
+        self._begin()
+        try:
+            yield
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            self._fail(error)
+            raise
+        self._add({**self._made(self.store.resolve(MAIN)), **self._usage()})
+        if self.stage == "evaluation_report" and self.objects is not None:
+            self.context.add_output_metadata(_last_runs(self.graph, self.store, self.objects))
+
+    def _begin(self) -> None:
+        words = words_of(self.run, self.graph.name)
+        if words.said():
+            self.context.instance.add_run_tags(self.run.run_id, word_tags(words))
+        begun = Begun(
+            pipeline=self.graph.name,
+            run=self.run.run_id,
+            trigger=_trigger(self.run),
+            words=words,
+            config=self.graph.spec.model_dump(mode="json"),
+            time=self.since,
+        )
+        begin(self.store, begun)
+
+    def _fail(self, error: BaseException) -> None:
+        reason = _reason(error)[:_MOST]
+        failed = Failed(stage=self.stage, reason=reason, time=datetime.now(UTC))
+        files = {FAILED: canonical_json(failed)}
+        try:
+            self._add({**files, **self._begun_from(), **self._usage()})
+        except StorageError as away:  # the step's own error is the one to tell
+            self.context.log.warning(f"the failure is not written down: {away}")
+
+    def _begun_from(self) -> dict[str, bytes]:
+        """What a training that failed had read, and what it took."""
+        if self.stage != "trained_model":
+            return {}
+        commit, record = self.store.resolve(MAIN), Address(self.graph.name, "training_set").record
+        there = self.store.exists(commit, record)
+        data = {DATA: self.store.read_bytes(commit, record)} if there else {}
+        return {**data, **self._cost()}
+
+    def _made(self, commit: CommitId) -> dict[str, bytes]:
+        """What the step published: the very bytes, so that they cost no room."""
+        name = self.graph.name
+        training_set = Address(name, "training_set")
+        model, report = Address(name, "trained_model"), Address(name, "evaluation_report")
+        paths: dict[str, dict[str, str]] = {
+            "training_set": {DATA: training_set.record},
+            "trained_model": {
+                DATA: training_set.record,
+                MODEL: model.record,
+                RECORD: model.file(RECORD),
+            },
+            "evaluation_report": {
+                DATA: training_set.record,
+                MODEL: model.record,
+                RECORD: model.file(RECORD),
+                REPORT: report.file(REPORT_FILE),
+            },
+        }
+        files = {n: self.store.read_bytes(commit, p) for n, p in paths.get(self.stage, {}).items()}
+        return {**files, **(self._cost() if self.stage == "trained_model" else {})}
+
+    def _cost(self) -> dict[str, bytes]:
+        """Of the training session that the run asked for, if it came so far."""
+        own = [name for name in self._sessions() if name.startswith(f"{self.graph.name}-train-")]
+        if not own or self.objects is None:
+            return {}
+        folder = self.objects.path("sessions", own[-1])
+        events = session_events(folder) if folder.is_dir() else []
+        spec, prices = self.graph.spec, read_settings().prices
+        bought = price_class(spec.training.spot is not None)
+        price = partial(prices.node_hour, bought)
+        world = training_world(spec.model, spec.training)
+        return {SPENT: canonical_json(spent(events, own[-1], world, self.since, price))}
+
+    def _usage(self) -> dict[str, bytes]:
+        """Of every session that the run asked for so far."""
+        if self.objects is None:
+            return {}
+        whose = Whose(
+            run=self.run.run_id,
+            owner=self.graph.spec.owner,
+            trigger=_trigger(self.run),
+            prices=read_settings().prices.said(),
+        )
+        return usage_files(self.store, self.objects, self.graph.name, whose, self._sessions())
+
+    def _sessions(self) -> list[str]:
+        """The names of those that the run asked for so far."""
+        now = self.context.instance.get_run_by_id(self.run.run_id) or self.run
+        return now.tags.get(SESSIONS_TAG, "").split()
+
+    def _add(self, files: Mapping[str, bytes]) -> None:
+        add(self.store, self.graph.name, self.run.run_id, files)
+
+
+def _last_runs(graph: PipelineGraph, store: SnapshotStore, objects: LocalObjects) -> dict[str, Any]:
+    """The newest runs in short, and where all of them are side by side."""
+    place = Workplace(graph.spec, graph.folder, store, objects, read_settings())
+    return {
+        "last_runs": dg.MetadataValue.md(short_table(rows(place, SHORT)).markdown()),
+        "experiments": dg.MetadataValue.url(Links.of().experiments(graph.name)),
+    }
+
+
+def _configured(run: dg.DagsterRun, pipeline: str) -> Mapping[str, object]:
+    """The configuration of a run's training; empty where it has none."""
+    found: Any = run.run_config
+    for part in ("ops", f"{pipeline}__train", "config"):
+        found = found.get(part) if isinstance(found, Mapping) else None
+    return found if isinstance(found, Mapping) else {}
+
+
+def _trigger(run: dg.DagsterRun) -> str:
+    return run.tags.get("trigger", "by hand")
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, MlAssetsError):
+        return str(error)
+    if isinstance(error, KeyboardInterrupt | dg.DagsterExecutionInterruptedError):
+        return "It was stopped."
+    return f"{type(error).__name__}: {error}"

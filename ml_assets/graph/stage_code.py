@@ -1,0 +1,203 @@
+"""Which code decides what a stage makes: where it begins, and where it is followed no further.
+
+What is not named in ``NOT_DECIDING`` counts: code in a new place makes too much again, never too
+little.
+"""
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+
+from ml_assets.spec.closure import PACKAGE, closure
+from ml_assets.spec.stages import DRIFT_STAGE
+
+TABLES = "ml_assets.store.table_files:write_table"
+PROGRAM = "ml_assets.training.__main__"
+
+BEGINNINGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "raw_snapshot": ("ml_assets.assets.raw_snapshot.asset:raw_snapshot", TABLES),
+        "validated_table": ("ml_assets.assets.validated_table.asset:validated_table", TABLES),
+        "derived_table": ("ml_assets.assets.derived_table.asset:derived_table", TABLES),
+        "feature_set": ("ml_assets.assets.feature_set.asset:feature_set", TABLES),
+        "online_features": ("ml_assets.assets.online_features.asset:online_features",),
+        "training_set": ("ml_assets.assets.training_set.asset:training_set",),
+        "checkpoints": ("ml_assets.assets.trained_model.asset:trained_model", PROGRAM),
+        "trained_model": ("ml_assets.assets.trained_model.asset:trained_model", PROGRAM),
+        "evaluation_report": (
+            "ml_assets.assets.evaluation_report.asset:evaluation_report",
+            "ml_assets.assets.released_model.checks:gates",  # other gates decide on the report anew
+            PROGRAM,
+        ),
+        "released_model": ("ml_assets.assets.released_model.asset:released_model",),
+        "canary_report": (
+            "ml_assets.assets.canary_report.asset:canary_report",
+            "ml_assets.assets.canary_report.checks:canary",
+            PROGRAM,
+        ),
+        "promoted_model": ("ml_assets.assets.promoted_model.asset:promoted_model",),
+        DRIFT_STAGE: ("ml_assets.assets.drift_report.asset:drift_report", PROGRAM),
+    }
+)
+"""Stage -> where its code begins; a resource hands over what is not reached by name."""
+
+READERS = {"sql": "ml_assets.assets.raw_snapshot.readers.sql:read_sql"}
+"""Kind of a source -> where reading it begins; all others are files."""
+FILES = "ml_assets.assets.raw_snapshot.readers.files:read_file"
+
+_SAID = "what is said, drawn or told of a result that stands"
+_KEPT = "where a result is kept: it is handed back byte for byte, or refused"
+_SET_UP = "how the work is set up and passed on"
+_TOOL = "a tool that carries, and computes nothing of a result"
+NOT_DECIDING: Mapping[str, str] = MappingProxyType(
+    {
+        "ml_assets.assets.trained_model.cost": _SAID,
+        "ml_assets.assets.trained_model.live_events": _SAID,
+        "ml_assets.assets.trained_model.pace_pictures": _SAID,
+        "ml_assets.assets.trained_model.pictures": _SAID,
+        "ml_assets.assets.evaluation_report.label_suspects": _SAID,
+        "ml_assets.assets.evaluation_report.classification_pictures": _SAID,
+        "ml_assets.assets.evaluation_report.pictures": _SAID,
+        "ml_assets.assets.evaluation_report.lineage": _SAID,
+        "ml_assets.assets.evaluation_report.quality_pictures": _SAID,
+        "ml_assets.assets.evaluation_report.suspects_table": _SAID,
+        "ml_assets.assets.drift_report.last_report": _SAID,
+        "ml_assets.assets.drift_report.pictures": _SAID,
+        "ml_assets.assets.feature_set.new_rows": _SAID,
+        "ml_assets.assets.feature_set.replay": _SAID,
+        "ml_assets.assets.released_model.page": _SAID,
+        "ml_assets.assets.released_model.report": _SAID,
+        "ml_assets.assets.released_model.predict": _SAID,
+        "ml_assets.assets.released_model.released": _SAID,
+        "ml_assets.assets.released_model.whole_rollback": _SAID,
+        "ml_assets.assets.released_model.rows_to_predict": _SAID,
+        "ml_assets.assets.released_model.soundness": _SAID,
+        "ml_assets.assets.released_model.pictures": _SAID,
+        "ml_assets.assets.released_model.report_page": _SAID,
+        "ml_assets.assets.released_model.bundle": _KEPT,
+        "ml_assets.assets.released_model.model_card": _KEPT,
+        "ml_assets.assets.released_model.origins": _KEPT,
+        "ml_assets.assets.released_model.override": _KEPT,
+        "ml_assets.assets.released_model.promote": _KEPT,
+        "ml_assets.assets.released_model.rollback": _KEPT,
+        "ml_assets.assets.released_model.tags": _KEPT,
+        "ml_assets.assets.online_features.features": _SAID,
+        "ml_assets.assets.raw_snapshot.resource": _SET_UP,
+        "ml_assets.graph.data_card": _SAID,
+        "ml_assets.graph.run_journal": _SAID,
+        "ml_assets.graph.pipeline_graph": _SET_UP,
+        "ml_assets.graph.inputs": _KEPT,
+        "ml_assets.graph.metadata": _SAID,
+        "ml_assets.graph.partitioned": _SET_UP,
+        "ml_assets.graph.publish": _KEPT,
+        "ml_assets.actions.card_page": _SAID,
+        "ml_assets.actions.compare": _SAID,
+        "ml_assets.actions.contract": _SAID,
+        "ml_assets.actions.export": _SAID,
+        "ml_assets.actions.history": _SAID,
+        "ml_assets.actions.quarantine": _SAID,
+        "ml_assets.actions.note": _SAID,
+        "ml_assets.actions.render": _SAID,
+        "ml_assets.actions.repair": _SAID,
+        "ml_assets.actions.report_server": _SAID,
+        "ml_assets.actions.same_origin": _SAID,
+        "ml_assets.actions.check.spot": _SAID,
+        "ml_assets.actions.data": _SAID,
+        "ml_assets.actions.read_table": _SAID,
+        "ml_assets.actions.tune_batch": _SAID,
+        "ml_assets.actions.verify": _SAID,
+        "ml_assets.automation.alerts.delivery": _SAID,
+        "ml_assets.automation.alerts.message": _SAID,
+        "ml_assets.automation.alerts.recipients": _SAID,
+        "ml_assets.automation.alerts.reported": _SAID,
+        "ml_assets.automation.housekeeping.collect": _SAID,
+        "ml_assets.automation.housekeeping.inventory": _SAID,
+        "ml_assets.automation.housekeeping.inventory_s3": _SAID,
+        "ml_assets.automation.housekeeping.reach": _SAID,
+        "ml_assets.automation.housekeeping.retention": _SAID,
+        "ml_assets.automation.housekeeping.run_logs": _SAID,
+        "ml_assets.automation.due_times": _SAID,
+        "ml_assets.errors": _SAID,
+        "ml_assets.records.run_lines": _SAID,
+        "ml_assets.records.run_stories": _SAID,
+        "ml_assets.records.ledger": _KEPT,
+        "ml_assets.records.experiments": _KEPT,
+        "ml_assets.records.provenance": _KEPT,
+        "ml_assets.records.run_history": _KEPT,
+        "ml_assets.records.run_record": _KEPT,
+        "ml_assets.records.run_usage": _KEPT,
+        "ml_assets.records.training_cost": _KEPT,
+        "ml_assets.records.loading": _KEPT,
+        "ml_assets.records.recalls": _KEPT,
+        "ml_assets.records.tracking": _KEPT,
+        "ml_assets.launch": _SET_UP,
+        "ml_assets.store.retired": _SAID,
+        "ml_assets.store.pipeline_context": _SAID,
+        "ml_assets.store.embedded": _KEPT,
+        "ml_assets.store.checkpoint_places": _KEPT,
+        "ml_assets.store.checkpoints": _KEPT,
+        "ml_assets.store.s3": _KEPT,
+        "ml_assets.store.disk": _KEPT,
+        "ml_assets.store.lakefs": _KEPT,
+        "ml_assets.store.layout": _KEPT,
+        "ml_assets.store.local_checkpoints": _KEPT,
+        "ml_assets.store.locks": _KEPT,
+        "ml_assets.store.object_places": _KEPT,
+        "ml_assets.store.objects": _KEPT,
+        "ml_assets.store.online": _KEPT,
+        "ml_assets.store.lru_cache": _KEPT,
+        "ml_assets.store.safetensors_file": _KEPT,
+        "ml_assets.store.signing": _KEPT,
+        "ml_assets.store.snapshots": _KEPT,
+        "ml_assets.store.stores": _KEPT,
+        "ml_assets.store.table_files": _KEPT,
+        "ml_assets.store.store_registry": _KEPT,
+        "ml_assets.extras.cost": _SAID,
+        "ml_assets.extras.experiments": _SAID,
+        "ml_assets.extras.recall": _SAID,
+        "ml_assets.extras.prove.reproduction": _SAID,
+        "ml_assets.scaffold": _SAID,
+        "ml_assets.reports": _SAID,
+        "ml_assets.resources": _SET_UP,
+        "ml_assets.settings": _SET_UP,
+        "ml_assets.training.staging": _SET_UP,
+        "dagster": _TOOL,
+        "pydantic": _TOOL,
+        "boto3": _TOOL,
+        "botocore": _TOOL,
+        "sqlalchemy": _TOOL,
+        "great_expectations": "an extra: it judges rows only by types that are not compiled",
+        "lightgbm": "of the training program: its session names its versions",
+        "safetensors": "of the training program",
+        "torch": "of the training program",
+    }
+)
+"""What counts for nothing, and is not followed -> why."""
+
+
+@cache
+def stage_code(stage: str, kind: str = "", package: Path = PACKAGE) -> str:
+    """Digest of the code of this package that decides what a stage makes.
+
+    Args:
+        kind: of the source; of raw_snapshot only.
+    """
+    reader = (READERS.get(kind, FILES),) if stage == "raw_snapshot" else ()
+    found = closure(
+        (*BEGINNINGS[stage], *reader),
+        stops=[*NOT_DECIDING],
+        values=["ml_assets.spec"],
+        package=package,
+    )
+    return found.digest()
+
+
+def function_code(folder: Path, function: str) -> str:
+    """Digest of what a team's function runs: its file, what is imported beside it, and helpers."""
+    file, name = function.split(":")
+    module = ".".join(Path(file).with_suffix("").parts)
+    found = closure(
+        [f"{module}:{name}"], stops=[*NOT_DECIDING], values=["ml_assets.spec"], folder=folder
+    )
+    return found.digest()

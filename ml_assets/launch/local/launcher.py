@@ -1,0 +1,153 @@
+"""Training sessions as local processes: one attempt's processes, followed to their end."""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from ml_assets.launch.attempts import POLL_SECONDS, Follower, Work
+from ml_assets.launch.events import attempt_numbers
+from ml_assets.launch.failure import Ending, judge, stood_still
+from ml_assets.launch.folder import SessionFolder
+from ml_assets.launch.local.process import GRACE_SECONDS, ChildProcess
+from ml_assets.launch.recovery import ERROR_BUDGET, Budgets
+from ml_assets.launch.session_launcher import SessionLauncher
+from ml_assets.launch.staging.mirror import SessionMirror
+from ml_assets.launch.stall_detection import Standstill
+from ml_assets.spec.cluster import ClusterSpec
+from ml_assets.spec.footprint import Room, machine_room
+from ml_assets.spec.heartbeat import Heartbeat, heartbeat_file
+from ml_assets.spec.identity import Program
+from ml_assets.spec.program import Request, World
+from ml_assets.spec.torchrun import RESTARTS, Start
+from ml_assets.store.embedded.trust import given_keys
+from ml_assets.store.objects import LocalObjects
+from ml_assets.store.s3.client import S3_SCHEME
+from ml_assets.store.s3.objects import S3Objects
+from ml_assets.store.signing import Keys
+
+PROGRAM = (sys.executable, "-m", "ml_assets.training")
+
+
+class LocalLauncher(SessionLauncher):
+    """The launcher of a laptop: plain Python for one process, torchrun for more.
+
+    Args:
+        objects: the object store, or the folder of one; sessions lie in its ``sessions/``.
+        program: how the training program is started, the interpreter first.
+        grace: seconds from the notice to stop to the end of a program that does not.
+        retries: attempts after the first, where running again may mend it.
+        checkpoints: a folder or ``s3://bucket/prefix`` for all sessions; None: each beside its own.
+        restarts: how often torchrun starts the processes of one attempt again.
+        keys: what a score or an examination counts by; default: those of the environment.
+    """
+
+    def __init__(
+        self,
+        objects: Path | LocalObjects,
+        program: Sequence[str] = PROGRAM,
+        grace: float = GRACE_SECONDS,
+        retries: int = ERROR_BUDGET,
+        checkpoints: str | None = None,
+        restarts: int = RESTARTS,
+        keys: Callable[[], Keys] = given_keys,
+    ) -> None:
+        store = LocalObjects(objects) if isinstance(objects, Path) else objects
+        shared = store if isinstance(store, S3Objects) else None
+        super().__init__(
+            store,
+            LocalRunner(program, grace, restarts, shared),
+            keys,
+            Budgets(errors=retries),
+            checkpoints,
+        )
+
+    def kill(self, session: str, attempt: int, rank: int) -> bool:
+        """SIGKILL the process of a rank, for a drill; False: it does not run now."""
+        folder = SessionFolder(self._objects.path("sessions", session)).attempt(attempt)
+        try:
+            beat = Heartbeat.model_validate_json(heartbeat_file(folder, rank).read_bytes())
+            os.kill(beat.pid, signal.SIGKILL)
+        except (OSError, ValidationError):  # it is not there yet, or no longer
+            return False
+        return True
+
+
+class LocalRunner:
+    """Attempts as processes below this one, which never outlive it: there is none to adopt."""
+
+    def __init__(
+        self,
+        program: Sequence[str] = PROGRAM,
+        grace: float = GRACE_SECONDS,
+        restarts: int = RESTARTS,
+        shared: S3Objects | None = None,
+    ) -> None:
+        self._shared = shared
+        self._program = tuple(program)
+        self._grace = grace
+        self._restarts = restarts
+
+    def spread(self, world: World, cluster: ClusterSpec) -> World:
+        """See ``AttemptRunner.spread``."""
+        return world
+
+    def room(self, cluster: ClusterSpec) -> Room:
+        """See ``AttemptRunner.room``."""
+        return machine_room()
+
+    def older(self, asked: str, session: str) -> Program | None:
+        """See ``AttemptRunner.older``: none outlives its follower."""
+        return None
+
+    def adopt(self, work: Work[Any]) -> Request | None:
+        """See ``AttemptRunner.adopt``."""
+        return None
+
+    def recall(self, folder: SessionFolder) -> None:
+        """See ``AttemptRunner.recall``: what other homes left, where they share its store."""
+        if self._shared is not None:
+            SessionMirror(folder, self._shared).adopt()
+
+    def run(self, work: Work[Any], request: Request, follower: Follower) -> Ending:
+        """See ``AttemptRunner.run``; an exception ends the processes, too."""
+        folder, log = work.folder.attempt(request.attempt), work.folder.log(request.attempt)
+        command = self.command(request, folder / "request.json")
+        threads, s3 = request.world.threads, work.folder.checkpoints.startswith(S3_SCHEME)
+        standstill, noticed = Standstill(folder, request.world.procs), None
+        with ChildProcess.running(command, threads, log, self._grace, s3=s3) as child:
+            while (code := child.exit_code()) is None:
+                follower.pass_on()
+                noticed = noticed or standstill.noticed(follower.passed_on)
+                if noticed or follower.told_to_stop():
+                    child.end()
+                else:
+                    time.sleep(POLL_SECONDS)
+        follower.pass_on()
+        if self._shared is not None:
+            SessionMirror(work.folder, self._shared).publish(request)
+        name = work.name(request.attempt)
+        if noticed:
+            return stood_still(name, noticed, log)
+        events = follower.of_attempt(request.attempt)
+        return judge(name, code, events, log, workers=request.world.procs > 1)
+
+    def leave(self, work: Work[Any]) -> None:
+        """See ``AttemptRunner.leave``: what ran below this process is gone."""
+        if self._shared is not None:
+            SessionMirror(work.folder, self._shared).vouch(max(attempt_numbers(work.folder.root)))
+
+    def command(self, request: Request, path: Path) -> list[str]:
+        """What starts the processes of an attempt.
+
+        Args:
+            path: of the request.
+        """
+        ranks = path.parent / "ranks"
+        start = Start(self._program, request.world, ranks, self._grace, self._restarts)
+        return start.command([request.verb, "--request", str(path)])

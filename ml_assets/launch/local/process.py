@@ -1,0 +1,121 @@
+"""One attempt's processes, behind a tether: ended with their follower, whatever ends it."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from ml_assets.launch.local import supervisor as tether
+from ml_assets.spec.torchrun import variables
+
+GRACE_SECONDS = 20.0
+"""From SIGTERM to SIGKILL: time to save a checkpoint."""
+_SWEEP_SECONDS = 5.0
+
+_PASSED_ON = {"PATH", "HOME", "LANG", "TMPDIR", "TZ", "VIRTUAL_ENV", "LD_LIBRARY_PATH"}
+_PASSED_ON |= {"TORCH_CPP_LOG_LEVEL", "TORCH_DISTRIBUTED_DEBUG", "TORCH_LOGS"}
+_PASSED_ON_PREFIXES = ("LC_", "PYTHON", "CUDA", "NCCL", "GLOO", "DYLD_")
+S3_KEYS = "AWS_"
+"""Passed on only where the checkpoints lie on S3: the program uploads them itself. Never logged."""
+
+
+def environment(
+    threads: int, inherited: Mapping[str, str] | None = None, *, s3: bool = False
+) -> dict[str, str]:
+    """What the program needs from ours, and no secret; ``s3``: but those of the S3 client."""
+    prefixes = (*_PASSED_ON_PREFIXES, S3_KEYS) if s3 else _PASSED_ON_PREFIXES
+    env = os.environ if inherited is None else inherited
+    passed = {
+        name: value
+        for name, value in env.items()
+        if name in _PASSED_ON or name.startswith(prefixes)
+    }
+    return {**passed, **variables(threads)}
+
+
+class ChildProcess:
+    """The program (under torchrun or plain) and its tether, in a process group of their own.
+
+    No descriptor of ours is inherited, so that a session's lock is free when its holder is dead.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        threads: int,
+        log: Path,
+        grace: float = GRACE_SECONDS,
+        *,
+        s3: bool = False,
+    ) -> None:
+        self._grace = grace
+        # isolated and by path: needs no import of ours, and finds no module of its folder
+        tied = [sys.executable, "-I", tether.__file__, str(os.getpid()), str(grace)]
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(
+                [*tied, *command],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=environment(threads, s3=s3),
+                start_new_session=True,
+            )
+
+    @classmethod
+    @contextmanager
+    def running(
+        cls,
+        command: Sequence[str],
+        threads: int,
+        log: Path,
+        grace: float = GRACE_SECONDS,
+        *,
+        s3: bool = False,
+    ) -> Iterator["ChildProcess"]:
+        """A child that is gone when the block is left, saved and stopped if by an exception."""
+        child = cls(command, threads, log, grace, s3=s3)
+        try:
+            yield child
+        except BaseException:
+            child.end()
+            raise
+        child.end()
+
+    def exit_code(self) -> int | None:
+        """None while it runs; negative: the signal that ended it."""
+        code = self._process.poll()
+        if code is None:
+            return None
+        return tether.SIGNALLED - code if code > tether.SIGNALLED else code
+
+    def end(self) -> None:
+        """Tell the group to save and stop, wait, then end what is left of it."""
+        if self._process.poll() is None:
+            self._signal_group(signal.SIGTERM)
+        try:
+            self._process.wait(self._grace + _SWEEP_SECONDS)
+        except subprocess.TimeoutExpired:
+            pass
+        finally:  # also when a second interrupt cuts the waiting short
+            self._sweep()
+
+    def _sweep(self) -> None:
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGQUIT)  # the tether alone finds every worker
+            try:
+                self._process.wait(_SWEEP_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._signal_group(signal.SIGKILL)
+                self._process.wait()
+        if (self._process.returncode or 0) < 0:  # the tether itself was killed: it swept nothing
+            self._signal_group(signal.SIGKILL)
+
+    def _signal_group(self, number: signal.Signals) -> None:
+        try:
+            os.killpg(self._process.pid, number)
+        except (ProcessLookupError, PermissionError):  # macOS refuses a group of zombies
+            return

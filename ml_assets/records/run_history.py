@@ -1,0 +1,124 @@
+"""Everything that ``main`` ever held of what was made: stage records and run records, in one pass.
+
+The table of a record that was replaced since is still there at the commit that it was found at.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from typing import TypeVar
+
+from pydantic import ValidationError
+
+from ml_assets.errors import StorageError
+from ml_assets.records.run_record import RunRecord, record_bytes
+from ml_assets.spec.records import InputVersion, StageRecord
+from ml_assets.store.snapshots import MAIN, CommitId, SnapshotStore
+
+RUN_FILE = "run.json"
+"""The run record beside a model, and beside the report on it."""
+_BEGUN = "runs/"
+
+RecordT = TypeVar("RecordT", StageRecord, RunRecord)
+Node = tuple[str, str | None, str]
+"""Asset key, partition, data version."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """A record and the commit that brought it."""
+
+    record: StageRecord
+    commit: CommitId
+
+    @property
+    def node(self) -> Node:
+        return self.record.key, self.record.partition, self.record.data_version
+
+
+@dataclass(frozen=True)
+class RunHistory:
+    """All records, oldest first."""
+
+    made: tuple[Made, ...]
+    trainings: tuple[RunRecord, ...]
+    """As they began, and once more as they ended."""
+    evaluations: tuple[RunRecord, ...]
+
+    @cached_property
+    def by_node(self) -> dict[Node, list[Made]]:
+        """Every time that something was made with this content, oldest first."""
+        found: dict[Node, list[Made]] = {}
+        for made in self.made:
+            found.setdefault(made.node, []).append(made)
+        return found
+
+    def find(self, version: InputVersion, before: datetime) -> Made | None:
+        """What was made last, before a time, with that content."""
+        made = self.by_node.get(node_of(version), [])
+        return next((m for m in reversed(made) if m.record.time <= before), None)
+
+    def newest(self, key: str, partition: str | None, before: datetime) -> Made | None:
+        """What was made last, before a time, of an (asset, partition)."""
+        made = (m for m in self.made if (m.record.key, m.record.partition) == (key, partition))
+        return max((m for m in made if m.record.time <= before), key=_time, default=None)
+
+
+def node_of(version: InputVersion) -> Node:
+    return version.key, version.partition, version.version
+
+
+def _time(made: Made) -> datetime:
+    return made.record.time
+
+
+def keep_run_record(store: SnapshotStore, record: RunRecord) -> RunRecord:
+    """Write down what a run is about to do: one that then fails can be looked into, too."""
+    path = f"{_BEGUN}{record.pipeline}/{record.run}.json"
+    with store.open(store.resolve(MAIN), f"begun-{record.run}-{record.session}") as workspace:
+        workspace.put_bytes(path, record_bytes(record))
+        workspace.commit(f"run {record.run} of {record.pipeline} begins", {"run": record.run})
+        workspace.publish()
+    return record
+
+
+def read_history(store: SnapshotStore) -> RunHistory:
+    """Read every record once; each state of ``main`` is compared with the one before it.
+
+    Raises:
+        StorageError: a record is damaged, or was written by another version.
+    """
+    made: list[Made] = []
+    trainings: list[RunRecord] = []
+    evaluations: list[RunRecord] = []
+    for commit, path in _written(store):
+        if path.startswith("records/"):
+            made.append(Made(_parsed(store, commit, path, StageRecord), commit))
+        elif path.startswith(_BEGUN) or path.endswith(f"/trained_model/all/{RUN_FILE}"):
+            trainings.append(_parsed(store, commit, path, RunRecord))
+        elif path.endswith(f"/evaluation_report/all/{RUN_FILE}"):
+            evaluations.append(_parsed(store, commit, path, RunRecord))
+    return RunHistory(tuple(made), tuple(trainings), tuple(evaluations))
+
+
+def _written(store: SnapshotStore) -> Iterator[tuple[CommitId, str]]:
+    """(commit, path) of every file that a commit brought or changed, oldest commit first."""
+    before: CommitId | None = None
+    for commit in reversed(store.history()):
+        if before is None:
+            yield from ((commit.id, entry.path) for entry in store.list(commit.id))
+        else:
+            changes = store.diff(before, commit.id)
+            yield from ((commit.id, c.path) for c in changes if c.kind != "removed")
+        before = commit.id
+
+
+def _parsed(store: SnapshotStore, commit: CommitId, path: str, kind: type[RecordT]) -> RecordT:
+    try:
+        return kind.model_validate_json(store.read_bytes(commit, path))
+    except ValidationError as error:
+        raise StorageError(
+            f"{path} at commit {commit[:12]} cannot be read: {error}. It was written by another"
+            " version; make the asset again."
+        ) from error

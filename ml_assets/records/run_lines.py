@@ -1,0 +1,105 @@
+"""The last runs of a pipeline as lines: from their records and the ledger."""
+
+from collections.abc import Sequence
+
+from ml_assets.records.experiments import RunStory
+from ml_assets.records.ledger.chain import read
+from ml_assets.records.ledger.stages import override_line, stage_of
+from ml_assets.records.run_stories import LAST, candidate, stories
+from ml_assets.records.tracking.links import report_name
+from ml_assets.reports.run_rows import Outcome, Row
+from ml_assets.spec.records import Decision, LedgerEntry
+from ml_assets.store.pipeline_context import Workplace
+
+
+def rows(place: Workplace, last: int = LAST) -> tuple[Row, ...]:
+    """The same as lines of the page."""
+    entries = read(place.store, place.name)
+    return tuple(_row(place, story, entries) for story in stories(place, last))
+
+
+def _row(place: Workplace, story: RunStory, entries: Sequence[LedgerEntry]) -> Row:
+    begun, spent, digest = story.begun, story.spent, story.digest
+    note = story.notes[-1] if story.notes else None
+    config = candidate(story).spec
+    training, model = config.get("training", {}), config.get("model", {})
+    trees = model.get("family") == "lightgbm"
+    data, told = story.data, story.data.attributes if story.data else {}
+    page = digest and place.objects.exists("reports", place.name, report_name(digest))
+    verdict = next((n.verdict for n in reversed(story.notes) if n.verdict), None)
+    return Row(
+        run=story.folder.run,
+        time=story.folder.begun,
+        model=digest,
+        report=report_name(digest) if digest and page else None,
+        outcome=_outcome(story, entries),
+        stage=stage_of(entries, digest) if digest else None,
+        words=begun.words.said() if begun else {},
+        verdict=verdict,
+        note=note.note if note else None,
+        author=note.author if note else None,
+        metrics=story.report.metrics if story.report else {},
+        train_loss=spent.train_loss if spent else None,
+        validation_loss=spent.validation_loss if spent else None,
+        learning_rate=(model if trees else training).get("learning_rate"),
+        epochs=spent.epochs if spent else None,
+        epochs_asked=None if trees else training.get("epochs"),
+        batch=None if trees else training.get("batch_size"),
+        seconds=spent.seconds if spent else None,
+        cpu_seconds=_cpu_seconds(story),
+        gpu_seconds=spent.seconds * spent.gpus if spent else None,
+        cost=_cost(story),
+        rows=told.get("rows", {}).get("train"),
+        as_of=told.get("as_of"),
+        data=data.data_version if data else None,
+    )
+
+
+def _outcome(story: RunStory, entries: Sequence[LedgerEntry]) -> Outcome:
+    """What the run came to; a failure counts unless the step ended well after all."""
+    failed, line = story.failed, _decision(story, entries)
+    made = {"training_set": story.data, "trained_model": story.model}
+    refused = line is not None and line.decision is not None and not line.decision.passed
+    ended = failed is not None and not made.get(failed.stage)
+    if failed and ended and not (failed.stage == "released_model" and refused):
+        return Outcome("bad", f"failed at {failed.stage}", failed.reason)
+    if line is not None and line.decision is not None:
+        return _judged(line, line.decision, entries)
+    if story.digest is None:
+        return Outcome("wait", "no end told", "It is running, or its process was killed.")
+    return Outcome("wait", "not judged", "No decision on this model is in the ledger.")
+
+
+def _judged(line: LedgerEntry, decision: Decision, entries: Sequence[LedgerEntry]) -> Outcome:
+    gates = [gate for gate in decision.gates if not gate.passed]
+    why = "; ".join(f"{gate.name}: {gate.reason}" for gate in gates) or decision.reason
+    if decision.passed:
+        return Outcome("good", "passed", why)
+    said = f"refused by {', '.join(gate.name for gate in gates) or 'the gates'}"
+    override = override_line(entries, line)
+    if override is not None:
+        said = f"{said}; OVERRIDDEN by {override.author}"
+        why = f"{why}. Overridden: {override.reason}"
+    return Outcome("bad", said, why)
+
+
+def _decision(story: RunStory, entries: Sequence[LedgerEntry]) -> LedgerEntry | None:
+    """The decision of the run, or the one that stood when it came to the same once more."""
+    lines = [e for e in entries if e.decision and e.model == story.digest]
+    own = [line for line in lines if line.run == story.folder.run]
+    stood = [line for line in lines if line.time <= story.folder.begun]
+    return next(iter([*reversed(own), *reversed(stood), *lines]), None)
+
+
+def _cpu_seconds(story: RunStory) -> float | None:
+    if story.spent is None:
+        return None
+    world = story.spent.world
+    return story.spent.seconds * world.nodes * world.procs * world.threads
+
+
+def _cost(story: RunStory) -> float | None:
+    spent = story.spent
+    if spent is None or spent.price_per_hour is None:
+        return None
+    return spent.seconds / 3600 * spent.world.nodes * spent.price_per_hour

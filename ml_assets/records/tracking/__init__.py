@@ -1,0 +1,1 @@
+"""MLflow, links, curves: what other tools are shown, never the truth."""

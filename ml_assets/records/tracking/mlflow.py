@@ -1,0 +1,357 @@
+"""MLflow: links and copies of what is true elsewhere, so that people find runs and models there.
+
+The only MlflowClient code. A dead server never raises here: it is an outcome, and the caller
+catches up later, for everything can be said twice.
+"""
+
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from urllib.parse import urlsplit
+
+from ml_assets.records.tracking.mlflow_server import Server
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import Experiment, Run
+    from mlflow.entities.model_registry import ModelVersion, RegisteredModel
+
+SESSION_TAG = "ml_assets.session"
+MODEL_TAG = "ml_assets.model"
+URI_TAG = "ml_assets.uri"
+STAGES = ("staging", "canary", "production")
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_silent_until: dict[str, float] = {}
+"""URI -> when (monotonic) metrics are tried again after it did not answer."""
+
+
+@dataclass(frozen=True)
+class Logged:
+    """MLflow has it."""
+
+
+@dataclass(frozen=True)
+class Unavailable:
+    """MLflow did not take it; say it again later."""
+
+    reason: str
+    """One line for an operator; it holds no credentials."""
+
+
+@dataclass
+class Tracking:
+    """One tracking server or database.
+
+    Args:
+        uri: ``sqlite:///...``, another database URL, or ``http(s)://...``.
+        home: the state folder; locks lie below it, and artifacts where ``uri`` is a database.
+    """
+
+    uri: str = field(repr=False)
+    home: Path
+    pause: float = 15.0
+    """Seconds that metrics are held back after the server did not answer."""
+    _known: dict[tuple[str, str], set[int]] = field(default_factory=dict, repr=False)
+    """(run, metric) -> steps that MLflow has."""
+    _writer: str = field(default_factory=lambda: uuid.uuid4().hex, repr=False)
+
+    def ensure_database(self) -> Logged | Unavailable:
+        """Make the database where it is missing: whole, and by one process only."""
+        return self._attempt(self._ensure_database)
+
+    def open_run(
+        self, experiment: str, session: str, tags: Mapping[str, str], params: Mapping[str, str]
+    ) -> str | Unavailable:
+        """The run of a training session, made at the first call; its id.
+
+        A run that failed is running again; one that finished stays finished.
+        """
+        return self._attempt(self._open_run, experiment, session, tags, params)
+
+    def log_metrics(
+        self,
+        run_id: str,
+        metrics: Mapping[int, Mapping[str, float]],
+        times: Mapping[int, datetime] = MappingProxyType({}),
+        *,
+        now: bool = False,
+    ) -> Logged | Unavailable:
+        """Log step -> {name: value}; a step that MLflow has for a name is skipped.
+
+        Args:
+            times: step -> when it was told; now where it is not said. A point of the same time and
+                value is one point to MLflow, also where a slow server gets it twice.
+            now: try even where the server did not answer a moment ago (the last chance of a run).
+        """
+        if self.silent is not None and not now:
+            return self.silent
+        return self._attempt(self._log_metrics, run_id, metrics, times)
+
+    @property
+    def silent(self) -> Unavailable | None:
+        """Whether the server did not answer a moment ago."""
+        wait = _silent_until.get(self.uri, 0.0) - time.monotonic()
+        if wait <= 0:
+            return None
+        return Unavailable(f"the server did not answer; next try in {wait:.0f} s or later")
+
+    def log_artifact(self, run_id: str, file: Path) -> Logged | Unavailable:
+        """Copy a file to a run; a file of that name is replaced."""
+        return self._attempt(self._log_artifact, run_id, file)
+
+    def log_text(self, run_id: str, text: str, name: str) -> Logged | Unavailable:
+        """Write a file of a run; a file of that name is replaced."""
+        return self._attempt(self._log_text, run_id, text, name)
+
+    def set_tags(self, run_id: str, tags: Mapping[str, str]) -> Logged | Unavailable:
+        """Set tags of a run; too long ones are cut."""
+        return self._attempt(self._set_tags, run_id, tags)
+
+    def link_model(
+        self, pipeline: str, model: str, uri: str, session: str, run_id: str | None
+    ) -> Logged | Unavailable:
+        """A version of the registered model of a pipeline that points to a model; one per model.
+
+        Args:
+            model: its digest.
+            uri: where the object store holds it.
+            run_id: the run of its session; None: it is looked up by the session.
+        """
+        return self._attempt(self._link_model, pipeline, model, uri, session, run_id)
+
+    def set_stage_aliases(
+        self,
+        pipeline: str,
+        stages: Mapping[Any, str] | Callable[[], Mapping[Any, str]],
+    ) -> Logged | Unavailable:
+        """Make the aliases staging, canary, production what the ledger says; others are left.
+
+        Args:
+            stages: stage -> model digest; or how to read it, which is then done under the lock, so
+                that of two projections at once the last one is not the older one.
+        """
+        return self._attempt(self._set_stage_aliases, pipeline, stages)
+
+    def close(self, run_id: str, status: str) -> Logged | Unavailable:
+        """End a run as FINISHED, FAILED or KILLED; saying it again changes nothing."""
+        return self._attempt(self._close, run_id, status)
+
+    @property
+    def _server(self) -> Server:
+        return Server(self.uri, self.home)
+
+    # --- how each is done: these raise what MLflow raises -------------------------------------
+
+    def _ensure_database(self) -> Logged:
+        self._server.client()
+        return Logged()
+
+    def _open_run(
+        self, experiment: str, session: str, tags: Mapping[str, str], params: Mapping[str, str]
+    ) -> str:
+        client = self._server.client()
+        with self._server.lock(f"run-{session}"):
+            home = self._experiment(client, experiment)
+            run = _run_of(client, home.experiment_id, session)
+            if run is None:
+                name = f"{experiment} {session[:12]}"
+                first = {SESSION_TAG: session}
+                run = client.create_run(home.experiment_id, tags=first, run_name=name)
+            elif run.info.status in ("FAILED", "KILLED"):
+                client.update_run(run.info.run_id, status="RUNNING")
+            run_id = run.info.run_id
+            _log_tags(client, run_id, tags)
+            _log_params(
+                client, run_id, {k: v for k, v in params.items() if k not in run.data.params}
+            )
+        return run_id
+
+    def _log_metrics(
+        self,
+        run_id: str,
+        metrics: Mapping[int, Mapping[str, float]],
+        times: Mapping[int, datetime],
+    ) -> Logged:
+        from mlflow.entities import Metric
+
+        client = self._server.client()
+        now = datetime.now(UTC)
+        with self._server.lock(f"metrics-{run_id}") as last:
+            if last.is_not(self._writer):
+                self._known.clear()
+            new: list[Metric] = []
+            for step in sorted(metrics):
+                stamp = int(times.get(step, now).timestamp() * 1000)
+                for name, value in sorted(metrics[step].items()):
+                    if step not in self._steps(client, run_id, name):
+                        new.append(Metric(name, value, stamp, step))
+            try:
+                for batch in _batches(new, 1000):
+                    client.log_batch(run_id, metrics=batch)
+            except BaseException:
+                self._known.clear()  # whether it arrived is not known
+                raise
+            for metric in new:
+                self._known[run_id, metric.key].add(metric.step)
+            last.becomes(self._writer)
+        return Logged()
+
+    def _steps(self, client: "MlflowClient", run_id: str, name: str) -> set[int]:
+        if (run_id, name) not in self._known:
+            history = client.get_metric_history(run_id, name)
+            self._known[run_id, name] = {metric.step for metric in history}
+        return self._known[run_id, name]
+
+    def _log_artifact(self, run_id: str, file: Path) -> Logged:
+        self._server.client().log_artifact(run_id, str(file))
+        return Logged()
+
+    def _log_text(self, run_id: str, text: str, name: str) -> Logged:
+        self._server.client().log_text(run_id, text, name)
+        return Logged()
+
+    def _set_tags(self, run_id: str, tags: Mapping[str, str]) -> Logged:
+        _log_tags(self._server.client(), run_id, tags)
+        return Logged()
+
+    def _link_model(
+        self, pipeline: str, model: str, uri: str, session: str, run_id: str | None
+    ) -> Logged:
+        client = self._server.client()
+        tags = {MODEL_TAG: model, SESSION_TAG: session, URI_TAG: uri}
+        with self._server.lock(f"model-{pipeline}"):
+            _registered_model(client, pipeline)
+            versions = _versions(client, pipeline, model)
+            for version in versions:
+                for name, value in tags.items():
+                    if version.tags.get(name) != value:
+                        client.set_model_version_tag(pipeline, version.version, name, value)
+            if not versions:
+                run_id = run_id or self._run_id(client, pipeline, session)
+                source = self._source(uri, run_id)
+                client.create_model_version(pipeline, source, run_id, tags=tags)
+        return Logged()
+
+    def _set_stage_aliases(
+        self, pipeline: str, stages: Mapping[Any, str] | Callable[[], Mapping[Any, str]]
+    ) -> Logged | Unavailable:
+        client = self._server.client()
+        missing: list[str] = []
+        with self._server.lock(f"model-{pipeline}"):
+            wanted = stages() if callable(stages) else stages
+            found = _registered_model(client, pipeline).aliases
+            for stage in STAGES:
+                model = wanted.get(stage)
+                versions = _versions(client, pipeline, model) if model else []
+                if model and not versions:
+                    missing.append(f"{stage} (model {model[:12]})")
+                if versions and str(found.get(stage)) != str(versions[0].version):
+                    client.set_registered_model_alias(pipeline, stage, str(versions[0].version))
+                if not versions and stage in found:
+                    client.delete_registered_model_alias(pipeline, stage)
+        if missing:
+            return Unavailable(
+                f"{pipeline} has no version in MLflow for {', '.join(missing)}: link the model"
+            )
+        return Logged()
+
+    def _close(self, run_id: str, status: str) -> Logged:
+        client = self._server.client()
+        if client.get_run(run_id).info.status != status:
+            client.set_terminated(run_id, status)
+        return Logged()
+
+    # --- inside
+
+    def _attempt(self, do: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | Unavailable:
+        try:
+            done = do(*args, **kwargs)
+        except Exception as error:  # MLflow raises its own, SQLAlchemy's, requests' and more
+            _silent_until[self.uri] = time.monotonic() + self.pause
+            return Unavailable(self._server.said(error))
+        _silent_until.pop(self.uri, None)
+        return done
+
+    def _experiment(self, client: "MlflowClient", name: str) -> "Experiment":
+        with self._server.lock("experiments"):
+            experiment = client.get_experiment_by_name(name)
+            if experiment is None:
+                folder = self._server.artifacts / name
+                where = folder.as_uri() if self._server.is_database else None
+                return client.get_experiment(client.create_experiment(name, where))
+            if experiment.lifecycle_stage == "deleted":
+                client.restore_experiment(experiment.experiment_id)
+            return experiment
+
+    def _run_id(self, client: "MlflowClient", experiment: str, session: str) -> str | None:
+        found = client.get_experiment_by_name(experiment)
+        run = _run_of(client, found.experiment_id, session) if found else None
+        return run.info.run_id if run else None
+
+    def _source(self, uri: str, run_id: str | None) -> str:
+        """What a server accepts: it refuses a path of this machine as the source of a version."""
+        local = urlsplit(uri).scheme in ("", "file")
+        if self._server.is_database or not local:
+            return uri
+        return f"runs:/{run_id}/model" if run_id else f"ml-assets:/{Path(uri).name}"
+
+
+def _run_of(client: "MlflowClient", experiment_id: str, session: str) -> "Run | None":
+    wanted = f"tags.`{SESSION_TAG}` = '{session}'"
+    oldest = ["attributes.start_time ASC"]
+    found = client.search_runs([experiment_id], wanted, max_results=1, order_by=oldest)
+    return found[0] if found else None
+
+
+def _registered_model(client: "MlflowClient", name: str) -> "RegisteredModel":
+    from mlflow.exceptions import MlflowException
+
+    try:
+        return client.get_registered_model(name)
+    except MlflowException as error:
+        if error.error_code != "RESOURCE_DOES_NOT_EXIST":
+            raise
+    try:
+        return client.create_registered_model(name)
+    except MlflowException as error:
+        if error.error_code != "RESOURCE_ALREADY_EXISTS":  # somebody on another machine was first
+            raise
+    return client.get_registered_model(name)
+
+
+def _versions(client: "MlflowClient", name: str, model: str) -> "Sequence[ModelVersion]":
+    """The versions that point to a model, oldest first."""
+    found = client.search_model_versions(f"name = '{name}' and tags.`{MODEL_TAG}` = '{model}'")
+    return sorted(found, key=lambda version: int(version.version))
+
+
+def _log_tags(client: "MlflowClient", run_id: str, tags: Mapping[str, str]) -> None:
+    from mlflow.entities import RunTag
+
+    for batch in _batches([RunTag(k, _cut(v, 5000)) for k, v in sorted(tags.items())], 100):
+        client.log_batch(run_id, tags=batch)
+
+
+def _log_params(client: "MlflowClient", run_id: str, params: Mapping[str, str]) -> None:
+    from mlflow.entities import Param
+
+    for batch in _batches([Param(k, _cut(v, 500)) for k, v in sorted(params.items())], 100):
+        client.log_batch(run_id, params=batch)
+
+
+def _batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """MLflow's limits for one call: 1000 metrics, 100 parameters, 100 tags."""
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
+
+
+def _cut(text: str, length: int) -> str:
+    return text if len(text) <= length else f"{text[: length - 3]}..."

@@ -1,0 +1,55 @@
+"""The stages of the ledger, shown in MLflow: repaired by whoever finds them behind.
+
+A mark in the state folder says which move MLflow was told of; a kill between the ledger and MLflow
+leaves it behind, and the next command that looks tells MLflow again.
+"""
+
+from pathlib import Path
+
+from ml_assets.records.ledger.chain import read
+from ml_assets.records.ledger.origin import find_origin
+from ml_assets.records.ledger.stages import moves, stages
+from ml_assets.records.tracking.mlflow import Logged, Tracking, Unavailable
+from ml_assets.store.objects import write_whole
+from ml_assets.store.snapshots import SnapshotStore
+
+
+def project_stages(store: SnapshotStore, tracking: Tracking, pipeline: str) -> Logged | Unavailable:
+    """Make MLflow's aliases what the ledger says, each on a version that points to its model.
+
+    Raises:
+        StorageError: the ledger is broken.
+    """
+    entries = read(store, pipeline)
+    for model in stages(entries).values():
+        origin = find_origin(store, pipeline, model)
+        if origin is None:  # collected: MLflow has its version since it was released
+            continue
+        attributes = origin.model.attributes
+        done = tracking.link_model(
+            pipeline,
+            model,
+            attributes["model"]["uri"],
+            attributes["session"],
+            attributes["mlflow_run"],
+        )
+        if isinstance(done, Unavailable):
+            return done
+    done = tracking.set_stage_aliases(pipeline, lambda: stages(read(store, pipeline)))
+    if isinstance(done, Logged):
+        newest = max((move.seq for move in moves(entries)), default=0)
+        _mark(tracking.home, pipeline).parent.mkdir(parents=True, exist_ok=True)
+        write_whole(_mark(tracking.home, pipeline), str(newest).encode())
+    return done
+
+
+def is_behind(store: SnapshotStore, home: Path, pipeline: str) -> bool:
+    """Whether MLflow was not told of the newest move; MLflow itself is not asked, nor loaded."""
+    newest = max((move.seq for move in moves(read(store, pipeline))), default=0)
+    mark = _mark(home, pipeline)
+    told = mark.read_text().strip() if mark.is_file() else ""
+    return newest > (int(told) if told.isdigit() else 0)
+
+
+def _mark(home: Path, pipeline: str) -> Path:
+    return home / "projected_to_mlflow" / pipeline

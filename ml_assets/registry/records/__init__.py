@@ -1,1 +1,0 @@
-"""What was run: run records, their history, experiments and what they cost, provenance."""

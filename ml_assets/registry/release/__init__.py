@@ -1,1 +1,0 @@
-"""What may be used: loading, promotion, override, rollback, recall, export."""

@@ -1,1 +1,0 @@
-"""What other tools are shown: MLflow, links, curves. Never the truth."""

@@ -1,0 +1,266 @@
+"""The data card: what a table holds, from its statistics, as pictures and as one HTML page."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from math import floor, sqrt
+
+from ml_assets.reports.drawing import Axis, Series, line_chart, number
+from ml_assets.reports.page import cards, section
+from ml_assets.reports.picture import Picture, Table
+from ml_assets.reports.rows import Estimate, Strip, estimate_chart, strip_chart
+from ml_assets.reports.style import DRAWING, STYLE
+from ml_assets.reports.wording import escape
+from ml_assets.spec.pipeline import LabelSpec
+from ml_assets.store.table_statistics import Column, Grouped, Numbers, TableStatistics
+
+STRIPS = 16
+"""Columns in one picture of distributions."""
+BARS = 24
+GROUPS = 24
+"""Groups of one column that are drawn, those with the most rows."""
+CLASSES = 4
+_TAIL = 0.01
+_FAR = 4.0
+"""A range is cut to its middle where it is so many times as wide."""
+_Z95 = 1.959964
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Card:
+    """One table, or one partition of it."""
+
+    pipeline: str
+    table: str
+    span: str
+    """Which partitions, in words."""
+    statistics: TableStatistics
+    label: LabelSpec | None = None
+    """Of a table that has labels."""
+    time_columns: Sequence[str] = ()
+    """Groupings that are moments in time, drawn as a line."""
+
+
+def card_pictures(card: Card) -> list[Picture | Table]:
+    """For an asset's page: distributions of the first columns, missing values, labels."""
+    return [facts_table(card), *distributions(card)[:1], *label_pictures(card)]
+
+
+def card_page(card: Card, ways: Mapping[str, str]) -> str:
+    """The whole card as one HTML page that loads nothing; every text of the data is escaped.
+
+    Args:
+        ways: what a link says -> its address.
+    """
+    links = " · ".join(f'<a href="{escape(to)}">{escape(says)}</a>' for says, to in ways.items())
+    title = f"{card.pipeline}: {card.table}"
+    sample = sample_table(card.statistics)
+    body = [
+        f'<p class="eyebrow">Data card · {escape(card.span)}</p><h1>{escape(title)}</h1>',
+        f'<p class="ways">{links}</p>' if links else "",
+        section("At a glance", "", facts_table(card).card()),
+        section("Distributions", _DISTRIBUTIONS, cards(distributions(card), wide=True)),
+        section("Columns", "", columns_table(card.statistics).card()),
+        section("Labels", "", cards(label_pictures(card), wide=True)) if card.label else "",
+        section(sample.title, "", sample.card()),
+    ]
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(title)}: data card</title><style>{STYLE}{DRAWING}</style></head>"
+        f"<body><main>{''.join(body)}</main></body></html>\n"
+    )
+
+
+_DISTRIBUTIONS = (
+    "Blue: along the range of the values; where a few lie far out, the outermost columns hold them."
+    " Orange: the most frequent values, in that order."
+)
+
+
+def facts_table(card: Card) -> Table:
+    """What one looks at first."""
+    seen = card.statistics
+    holes = [column for column in seen.columns if column.missing]
+    rows = [
+        ("rows", f"{seen.rows:,}"),
+        ("columns", f"{len(seen.columns):,}"),
+        ("columns with missing values", f"{len(holes):,}{_worst(holes, seen.rows)}"),
+        ("rows whose key is taken", f"{seen.repeated_keys:,}"),
+        ("rows that are there twice", f"{seen.repeated_rows:,}"),
+    ]
+    if card.label and seen.labels:
+        rows.append(("rows with a label", f"{seen.labels.labelled:,}"))
+        named = zip(_rate_names(card.label)[:CLASSES], seen.labels.rates, strict=False)
+        rows += [(name.lower(), number(rate)) for name, rate in named]
+    return Table("Data card", card.span, ("", ""), rows)
+
+
+def distributions(card: Card) -> list[Picture]:
+    """How the values of each column lie, so many columns a picture."""
+    seen = [column for column in card.statistics.columns if column.kind != "other"]
+    found: list[Picture] = []
+    for start in range(0, len(seen), STRIPS):
+        part = seen[start : start + STRIPS]
+        left = f", columns {start + 1} to {start + len(part)}" if len(seen) > STRIPS else ""
+        chart = strip_chart("Distributions", [_strip(column) for column in part])
+        found.append(Picture(f"Distributions{left}", f"{card.table}, {card.span}", chart))
+    return found
+
+
+def label_pictures(card: Card) -> list[Picture]:
+    """The labels by group and by period."""
+    if card.label is None:
+        return []
+    found: list[Picture] = []
+    for grouped in card.statistics.grouped:
+        if not any(group.labelled for group in grouped.groups):
+            continue
+        for place, name in enumerate(_rate_names(card.label)[:CLASSES]):
+            if grouped.by in card.time_columns:
+                found += _over_time(grouped, place, name)
+            else:
+                found.append(_by_group(grouped, place, name, card.label))
+    return found
+
+
+def columns_table(seen: TableStatistics) -> Table:
+    """One row for each column."""
+    head = ("column", "type", "missing", "lowest", "5 %", "median", "95 %", "highest", "values")
+    return Table("Columns", "", head, [_described(column, seen.rows) for column in seen.columns])
+
+
+def sample_table(seen: TableStatistics) -> Table:
+    """A few rows, drawn by the hash of their key."""
+    rows = [row.cells for row in seen.sample]
+    return Table("Sampled rows", "Drawn by the hash of their key.", seen.sampled_columns, rows)
+
+
+def _strip(column: Column) -> Strip:
+    if column.numbers:
+        low, high = _range(column.numbers)
+        shown = " to ".join(
+            _value(column, end) for end in (column.numbers.low, column.numbers.high)
+        )
+        return Strip(column.name, _heights(column.numbers, low, high), shown)
+    if column.texts and column.texts.values:
+        value, count = column.texts.values[0]
+        share = f"{count / column.texts.rows:.0%}"
+        heights = [float(count) for _, count in column.texts.values[:BARS]]
+        shown = f"{_different(column)} values, {_short(value)} {share}"
+        return Strip(column.name, heights, shown, ordered=False)
+    return Strip(column.name, (), "nothing but missing values")
+
+
+def _range(numbers: Numbers) -> tuple[float, float]:
+    """What is drawn: everything, or the middle where a few values lie far out."""
+    low, high = numbers.quantile(_TAIL), numbers.quantile(1 - _TAIL)
+    if high > low and (numbers.high - numbers.low) > _FAR * (high - low):
+        return low, high
+    return numbers.low, numbers.high
+
+
+def _heights(numbers: Numbers, low: float, high: float) -> list[float]:
+    heights = [0.0] * BARS
+    wide = (high - low) / BARS
+    for start, end, count in numbers.histogram.edges():
+        middle = max(min((start + end) / 2, numbers.high), numbers.low)
+        place = floor((middle - low) / wide) if wide > 0 else 0
+        heights[min(max(place, 0), BARS - 1)] += count
+    return heights
+
+
+def _described(column: Column, rows: int) -> tuple[str, ...]:
+    missing = f"{column.missing:,} ({column.missing / rows:.1%})" if column.missing else "–"
+    if column.infinite:
+        missing += f", {column.infinite:,} infinite"
+    if column.numbers is None:
+        most = ", ".join(
+            f"{_short(value)} ({count:,})"
+            for value, count in (column.texts.values[:5] if column.texts else ())
+        )
+        values = f"{_different(column)}: {most}" if most else ""
+        return (column.name, column.type, missing, "", "", "", "", "", values)
+    seen = column.numbers
+    ends = [seen.low, *(seen.quantile(share) for share in (0.05, 0.5, 0.95)), seen.high]
+    return (column.name, column.type, missing, *(_value(column, end) for end in ends), "")
+
+
+def _by_group(grouped: Grouped, place: int, name: str, label: LabelSpec) -> Picture:
+    told = [group for group in grouped.groups if group.labelled]
+    shown = sorted(told, key=lambda one: (-one.rows, one.value))[:GROUPS]
+    counted = label.task in ("binary", "multiclass")
+    rows = [
+        Estimate(
+            f"{group.value} ({group.labelled:,})",
+            group.rates[place],
+            *(_wilson(group.rates[place], group.labelled) if counted else (None, None)),
+        )
+        for group in sorted(shown, key=lambda one: one.value)
+    ]
+    chart = estimate_chart(f"{name} by {grouped.by}", rows, Axis(name))
+    left = f" The {GROUPS} largest of {len(told)}." if len(told) > GROUPS else ""
+    words = f"In brackets: rows with a label.{' Whiskers: 95% intervals.' if counted else ''}{left}"
+    return Picture(f"{name} by {grouped.by}", words, chart)
+
+
+def _over_time(grouped: Grouped, place: int, name: str) -> list[Picture]:
+    told = [group for group in grouped.groups if group.labelled]
+    if len(told) < 2:
+        return []
+    names = [group.value for group in told]
+    points = [(float(i), group.rates[place]) for i, group in enumerate(told)]
+    axis = Axis("", 0.0, float(len(told) - 1), names)
+    chart = line_chart(
+        f"{name} by {grouped.by}", [Series(name, points)], axis, Axis(name), wide=True
+    )
+    return [Picture(f"{name} by {grouped.by}", "Of the rows that have a label.", chart)]
+
+
+def _rate_names(label: LabelSpec) -> list[str]:
+    match label.task:
+        case "binary":
+            return ["Label rate"]
+        case "multiclass":
+            return [f"Share of {name}" for name in label.classes]
+        case _:
+            return ["Mean label"]
+
+
+def _wilson(rate: float, rows: int) -> tuple[float, float]:
+    """The 95% interval of a share (Wilson, 1927)."""
+    square = _Z95**2 / rows
+    middle = (rate + square / 2) / (1 + square)
+    half = _Z95 / (1 + square) * sqrt(rate * (1 - rate) / rows + square / (4 * rows))
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def _worst(holes: Sequence[Column], rows: int) -> str:
+    if not holes:
+        return ""
+    worst = max(holes, key=lambda column: column.missing)
+    return f", most in {_short(worst.name)} ({worst.missing / rows:.1%})"
+
+
+def _different(column: Column) -> str:
+    if column.texts is None:
+        return ""
+    return f"{'' if column.texts.short == 0 else '≥ '}{column.texts.different:,}"
+
+
+def _value(column: Column, value: float) -> str:
+    if column.kind == "time":
+        try:
+            moment = _EPOCH + timedelta(microseconds=value)
+        except OverflowError:
+            return "no year of four digits"
+        return f"{moment:%Y-%m-%d}" if column.type == "Date" else f"{moment:%Y-%m-%d %H:%M}"
+    if column.kind == "span":
+        return f"{number(value / 1e6)} s"
+    whole = column.type.startswith(("Int", "UInt")) or value == floor(value)
+    return f"{value:,.0f}" if whole and abs(value) < 1e9 else f"{value:.4g}"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 24 else f"{text[:23]}…"

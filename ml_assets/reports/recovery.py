@@ -1,0 +1,42 @@
+"""What a training recovered from, as a table for people."""
+
+from collections.abc import Sequence
+
+from ml_assets.reports.picture import Table
+from ml_assets.spec.events import EndKind, Lost
+from ml_assets.spec.program import World
+
+_BUDGETS: dict[EndKind, str] = {
+    "error": "an error of its own",
+    "infrastructure": "taken away",
+    "start": "never began",
+}
+_NOTHING = "–"
+
+
+def lost_attempts(lost: Sequence[Lost]) -> Table:
+    """The attempts that ended without a result: why, where, and what went on instead."""
+    return Table(
+        "Attempts that were lost",
+        "Each went on from the last whole checkpoint.",
+        ["attempt", "cause", "kind", "what happened", "exit code", "pod", "node", "went on with"],
+        [_row(one) for one in lost],
+    )
+
+
+def _row(one: Lost) -> list[str]:
+    return [
+        str(one.attempt or _NOTHING),
+        one.cause,
+        _BUDGETS[one.kind] if one.kind else _NOTHING,
+        one.what or _NOTHING,
+        str(one.exit_code or _NOTHING),
+        one.pod or _NOTHING,
+        one.node or _NOTHING,
+        _world(one.goes_on) + (f", without {', '.join(one.avoid)}" if one.avoid else ""),
+    ]
+
+
+def _world(world: World) -> str:
+    spread = f"{world.processes} process{'es' if world.processes > 1 else ''}"
+    return f"{world.nodes} nodes, {spread}" if world.nodes > 1 else spread

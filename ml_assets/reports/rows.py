@@ -1,0 +1,213 @@
+"""Charts of rows, one thing a row: intervals, gates against their bounds, small lines over time."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ml_assets.reports.drawing import Axis, Scale, Tone, number, svg
+from ml_assets.reports.wording import escape
+from ml_assets.spec.records import Interval
+
+_WIDTH, _NAME, _VALUE, _ROW = 520, 168, 78, 22
+_SPARK = 15
+_STRIP = 140
+_LONGEST_NAME = 26
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value with the ends of its interval, drawn as a dot with a whisker."""
+
+    label: str
+    value: float
+    low: float | None = None
+    high: float | None = None
+    tone: Tone = "one"
+    head: str = ""
+    """Begins a group of this name."""
+
+
+@dataclass(frozen=True)
+class Bullet:
+    """A value against its bound; ``higher``: the good side is above."""
+
+    label: str
+    value: float | None
+    bound: float | None
+    passed: bool
+    higher: bool
+    interval: Interval | None = None
+    """Of what was estimated; drawn where there is a bound."""
+
+
+@dataclass(frozen=True)
+class Spark:
+    """A small line over time; ``shown`` is what is written at its end."""
+
+    label: str
+    values: Sequence[float | None]
+    shown: str
+    tone: Tone = "one"
+
+
+@dataclass(frozen=True)
+class Strip:
+    """A small column chart: how the values of one column lie, and a few words of them."""
+
+    label: str
+    heights: Sequence[float]
+    shown: str
+    ordered: bool = True
+    """Along a scale; else by frequency."""
+
+
+def strip_chart(name: str, rows: Sequence[Strip]) -> str:
+    """An SVG of distributions, each as high as its highest column."""
+    left, right = _NAME + 6, _NAME + 6 + _STRIP
+    parts: list[str] = []
+    for index, row in enumerate(rows):
+        base = (index + 1) * _ROW
+        parts.append(_name(row.label, base - 4))
+        parts.append(f'<path class="grid" d="M{left} {base}H{right}"/>')
+        wide, top = _STRIP / max(1, len(row.heights)), max(row.heights, default=0.0) or 1.0
+        path = "".join(
+            f"M{left + place * wide:.1f} {base}v-{max(height / top * _SPARK, 0.8):.1f}"
+            f"h{max(wide - 0.6, 0.6):.1f}V{base}z"
+            for place, height in enumerate(row.heights)
+            if height > 0
+        )
+        tone = "one" if row.ordered else "two"
+        parts.append(f'<path class="bar {tone}" d="{path}"/>' if path else "")
+        parts.append(_text("value", right + 9, base - 3, row.shown))
+    return svg(name, _WIDTH, len(rows) * _ROW + 6, parts)
+
+
+def estimate_chart(
+    name: str, rows: Sequence[Estimate], x: Axis, *, reference: float | None = None, digits: int = 3
+) -> str:
+    """An SVG of dots with whiskers on one scale (a forest plot), the value written at the right."""
+    ends = [end for row in rows for end in (row.value, row.low, row.high) if end is not None]
+    ends += [reference] if reference is not None else []
+    scale = Scale.over(ends, x, _NAME + 6, _WIDTH - _VALUE)
+    parts: list[str] = []
+    middle = 4.0
+    for row in rows:
+        middle += _ROW
+        if row.head:
+            parts.append(_text("value head", 0, middle, row.head))
+            middle += _ROW
+        parts += _estimate(row, scale, middle, digits)
+    base = middle + 16
+    grid = [
+        f'<line class="grid" x1="{scale(at):g}" y1="8" x2="{scale(at):g}" y2="{base:g}"/>'
+        f'<text x="{scale(at):g}" y="{base + 13:g}" text-anchor="middle">{escape(said)}</text>'
+        for at, said in scale.ticks(x)
+    ]
+    if reference is not None:
+        at = f'x1="{scale(reference):g}" y1="8" x2="{scale(reference):g}" y2="{base:g}"'
+        grid.append(f'<line class="reference" {at}/>')
+    centre = (scale.start + scale.end) / 2
+    grid.append(
+        f'<text class="label" x="{centre:g}" y="{base + 29:g}" text-anchor="middle">'
+        f"{escape(x.label)}</text>"
+    )
+    return svg(name, _WIDTH, round(base + 36), [*grid, *parts])
+
+
+def bullet_chart(name: str, rows: Sequence[Bullet]) -> str:
+    """An SVG of gates: the good side of each bound is tinted, the dot is the value."""
+    parts: list[str] = []
+    for index, row in enumerate(rows):
+        parts += _bullet(row, index * _ROW + 15)
+    return svg(name, _WIDTH, _ROW * len(rows) + 8, parts)
+
+
+def spark_chart(name: str, rows: Sequence[Spark], span: tuple[str, str]) -> str:
+    """An SVG of small lines, each on a scale of its own from zero to its highest value.
+
+    Args:
+        span: what the left and the right end stand for.
+    """
+    left, right = _NAME + 6, _WIDTH - 120
+    parts: list[str] = []
+    for index, row in enumerate(rows):
+        base = (index + 1) * _ROW
+        scale = Scale(0, max([1, len(row.values) - 1]), left, right)
+        top = max([value for value in row.values if value is not None], default=0.0) or 1.0
+        height = Scale(0, top, base, base - _SPARK)
+        parts.append(_name(row.label, base - 4))
+        parts.append(f'<path class="grid" d="M{left} {base}H{right}"/>')
+        parts += [
+            f'<polyline class="line {row.tone}" points="{points}"/>'
+            for points in _runs(row.values, scale, height)
+        ]
+        parts.append(_text("value", right + 9, base - 3, row.shown))
+    base = len(rows) * _ROW + 15
+    parts.append(_text("", left, base, span[0]))
+    parts.append(f'<text x="{right}" y="{base}" text-anchor="end">{escape(span[1])}</text>')
+    return svg(name, _WIDTH, base + 6, parts)
+
+
+def _estimate(row: Estimate, scale: Scale, middle: float, digits: int) -> list[str]:
+    parts = [_name(row.label, middle + 4)]
+    if row.low is not None and row.high is not None:
+        low, high = scale(row.low), scale(row.high)
+        parts.append(f'<path class="whisker {row.tone}" d="M{low:g} {middle:g}H{high:g}"/>')
+    said = f"{row.label}: {row.value:.{digits}f}"
+    parts.append(
+        f'<circle class="dot {row.tone}" cx="{scale(row.value):g}" cy="{middle:g}" r="4">'
+        f"<title>{escape(said)}</title></circle>"
+    )
+    parts.append(_text("value", _WIDTH - _VALUE + 10, middle + 4, f"{row.value:.{digits}f}"))
+    return parts
+
+
+def _bullet(row: Bullet, middle: float) -> list[str]:
+    left, right = _NAME + 6, _WIDTH - 150
+    tone: Tone = "good" if row.passed else "bad"
+    parts = [_name(row.label, middle + 4)]
+    track = f'y="{middle - 4:g}" height="8" rx="2"'
+    parts.append(f'<rect class="track" x="{left}" {track} width="{right - left}"/>')
+    if row.bound is not None:
+        ends = [0.0, row.bound, *([row.value] if row.value is not None else [])]
+        ends += [row.interval.low, row.interval.high] if row.interval else []
+        room = 0.15 * (max(ends) - min(ends)) or 1.0
+        scale = Scale(min(ends) - room * (min(ends) < 0), max(ends) + room, left, right)
+        centre = scale(row.bound)
+        begin, wide = (centre, right - centre) if row.higher else (left, centre - left)
+        parts.append(f'<rect class="side good" x="{begin:g}" {track} width="{wide:g}"/>')
+        parts.append(f'<path class="whisker" d="M{centre:g} {middle - 8:g}v16"/>')
+        if row.interval is not None:
+            low, high = scale(row.interval.low), scale(row.interval.high)
+            parts.append(f'<path class="whisker {tone}" d="M{low:g} {middle:g}H{high:g}"/>')
+        if row.value is not None:
+            parts.append(
+                f'<circle class="dot {tone}" cx="{scale(row.value):g}" cy="{middle:g}" r="5"/>'
+            )
+    side = "" if row.bound is None else f" {'≥' if row.higher else '≤'} {number(row.bound)}"
+    value = "–" if row.value is None else number(row.value)
+    mark = "✓" if row.passed else "✗"
+    parts.append(_text("value", right + 9, middle + 4, f"{mark} {value}{side}"))
+    return parts
+
+
+def _runs(values: Sequence[float | None], x: Scale, y: Scale) -> list[str]:
+    """The points of each unbroken run; where a value is missing, the line is too."""
+    runs: list[list[str]] = [[]]
+    for place, value in enumerate(values):
+        if value is None:
+            runs.append([])
+        else:
+            runs[-1].append(f"{x(place):.0f},{y(value):g}")
+    return [" ".join(run if len(run) > 1 else run * 2) for run in runs if run]
+
+
+def _name(label: str, y: float) -> str:
+    short = label if len(label) <= _LONGEST_NAME else f"{label[: _LONGEST_NAME - 1]}…"
+    return (
+        f'<text class="name" x="{_NAME - 3}" y="{y:g}" text-anchor="end">{escape(short)}'
+        f"<title>{escape(label)}</title></text>"
+    )
+
+
+def _text(kind: str, x: float, y: float, said: str) -> str:
+    return f'<text class="{kind}" x="{x:g}" y="{y:g}">{escape(said)}</text>'

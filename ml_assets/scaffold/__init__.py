@@ -1,0 +1,1 @@
+"""A new pipeline from a table: its folder, spec, feature function and contract."""

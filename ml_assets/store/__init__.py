@@ -1,0 +1,1 @@
+"""Where state lies: snapshots, objects and checkpoints, on this machine, S3 or lakeFS."""

@@ -1,0 +1,167 @@
+"""The refs of the embedded store: branches, tags, signatures and grafts in one SQLite file.
+
+A signature is of a commit that a ref named at some time; it comes with the ref, in one transaction.
+A graft replaces the parents of a commit whose own were collected: history goes on at the next older
+commit that was kept.
+"""
+
+import contextlib
+import shutil
+import sqlite3
+import tempfile
+import threading
+import time
+from collections.abc import Container, Iterator, Mapping
+from pathlib import Path
+
+from ml_assets.errors import StorageError
+from ml_assets.store.disk import may_write, refusal
+from ml_assets.store.signing import Signature
+
+_SCHEMA = """
+create table if not exists refs (name text primary key, kind text not null, target text not null);
+create table if not exists grafts (commit_id text primary key, parent text);
+create table if not exists signatures (commit_id text primary key, key text, value text);
+"""
+
+
+BUSY_SECONDS = 30.0
+"""How long a process waits for another that writes."""
+
+
+class Refs:
+    """Every change is one transaction; any number of processes may use the file at once."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._turn = threading.Lock()
+        self._connection: sqlite3.Connection | None = None
+        if may_write(root):
+            with self._open() as refs:
+                refs.executescript(_SCHEMA)
+
+    def target(self, name: str) -> str | None:
+        """The commit of a branch or a tag; None where there is none of that name."""
+        with self._open() as refs:
+            row = refs.execute("select target from refs where name = ?", [name]).fetchone()
+        return row[0] if row else None
+
+    def tags(self) -> dict[str, str]:
+        with self._open() as refs:
+            return dict(refs.execute("select name, target from refs where kind = 'tag'"))
+
+    def targets(self) -> set[str]:
+        """The commits of all branches and tags."""
+        with self._open() as refs:
+            return {row[0] for row in refs.execute("select target from refs")}
+
+    def create(self, name: str, kind: str, target: str, signature: Signature | None) -> str:
+        """Make a ref where the name is free; what it names then."""
+        with self._open() as refs:
+            made = refs.execute("insert or ignore into refs values (?, ?, ?)", [name, kind, target])
+            if made.rowcount == 1:
+                _sign(refs, target, signature)
+            return refs.execute("select target from refs where name = ?", [name]).fetchone()[0]
+
+    def move(self, name: str, expected: str, new: str, signature: Signature | None) -> bool:
+        """Compare-and-swap."""
+        with self._open() as refs:
+            moved = refs.execute(
+                "update refs set target = ? where name = ? and target = ?", [new, name, expected]
+            )
+            if moved.rowcount == 1:
+                _sign(refs, new, signature)
+            return moved.rowcount == 1
+
+    def signature(self, commit: str) -> Signature | None:
+        """Who vouched for a commit; None where nobody did."""
+        with self._open() as refs:
+            found = refs.execute(
+                "select key, value from signatures where commit_id = ?", [commit]
+            ).fetchone()
+        return Signature(*found) if found else None
+
+    def grafts(self) -> dict[str, str | None]:
+        """Commit -> where history goes on behind it; None: it ends there."""
+        with self._open() as refs:
+            return dict(refs.execute("select commit_id, parent from grafts"))
+
+    def graft(self, grafts: Mapping[str, str | None]) -> None:
+        """Make these all the grafts there are."""
+        with self._open() as refs:
+            refs.execute("delete from grafts")
+            refs.executemany("insert into grafts values (?, ?)", grafts.items())
+
+    def keep_signatures(self, kept: Container[str]) -> None:
+        """Forget those of all other commits."""
+        with self._open() as refs:
+            signed = [row[0] for row in refs.execute("select commit_id from signatures")]
+            gone = [[commit] for commit in signed if commit not in kept]
+            refs.executemany("delete from signatures where commit_id = ?", gone)
+
+    @contextlib.contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        """One transaction on the connection that stays open.
+
+        The last close of a database in WAL mode writes a checkpoint to the disk; opened for every
+        question, that was the largest part of what publishing costs.
+        """
+        with self._turn:
+            try:
+                self._connection = self._connection or self._connect()
+                with self._connection:
+                    yield self._connection
+            except sqlite3.DatabaseError as error:
+                said = refusal(error, self._root)
+                found = StorageError(f"The refs of {self._root} cannot be used: {error}")
+                raise said or found from error
+
+    def _connect(self) -> sqlite3.Connection:
+        if not may_write(self._root):
+            return self._copied()
+        file = self._root / "refs.db"
+        connection = sqlite3.connect(
+            file, timeout=BUSY_SECONDS, check_same_thread=False
+        )  # by turns
+        _use_wal(connection)
+        connection.execute("pragma synchronous = full")
+        connection.execute("pragma wal_autocheckpoint = 100")  # pages: 400 KB of log at most
+        return connection
+
+    def _copied(self) -> sqlite3.Connection:
+        """The refs of a store that cannot be written, as they are now, in memory.
+
+        A database in WAL mode cannot be opened in place there: SQLite makes two files beside it.
+        """
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            contextlib.closing(sqlite3.connect(Path(folder) / "refs.db")) as on_disk,
+        ):
+            for suffix in ("", "-wal"):
+                file = self._root / f"refs.db{suffix}"
+                if file.is_file():
+                    shutil.copyfile(file, Path(folder) / file.name)
+            copy = sqlite3.connect(":memory:", check_same_thread=False)
+            on_disk.backup(copy)
+        copy.execute("pragma query_only = on")
+        return copy
+
+
+def _sign(refs: sqlite3.Connection, commit: str, signature: Signature | None) -> None:
+    if signature is None:  # no key is set
+        return
+    row = [commit, signature.key, signature.value]
+    refs.execute("insert or replace into signatures values (?, ?, ?)", row)
+
+
+def _use_wal(connection: sqlite3.Connection) -> None:
+    """Switch a new file to WAL; SQLite does not wait for another process that does it just now."""
+    deadline = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("pragma journal_mode = wal")
+            return
+        except sqlite3.OperationalError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)

@@ -1,0 +1,376 @@
+"""The embedded snapshot store: content-addressed files, commits as JSON, refs in SQLite.
+
+A commit is the digest of {tree, parents, message, metadata, time}; a tree is the digest of
+{path: [digest, size]}: whoever signs a commit vouches for every byte in it. Files appear by rename,
+refs move by compare-and-swap: a kill at any moment leaves the last good state.
+"""
+
+import contextlib
+import fcntl
+import itertools
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Callable, Collection, Iterator, Mapping
+from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import Path
+from types import TracebackType
+
+import polars as pl
+
+from ml_assets.errors import StorageError
+from ml_assets.spec.canonical import canonical_json
+from ml_assets.store.disk import told
+from ml_assets.store.embedded import trees
+from ml_assets.store.embedded.blobs import Blobs
+from ml_assets.store.embedded.refs import Refs
+from ml_assets.store.embedded.trees import Tree
+from ml_assets.store.embedded.trust import Trust
+from ml_assets.store.snapshots import (
+    MAIN,
+    RUN_KEY,
+    AlreadyPublished,
+    Busy,
+    Change,
+    Collected,
+    Commit,
+    CommitId,
+    Conflict,
+    Entry,
+    Outcome,
+    Published,
+    utc_now,
+)
+
+Grafts = Mapping[CommitId, CommitId | None]
+"""Commit -> where history goes on behind it; None: it ends there."""
+
+
+class EmbeddedStore:
+    """SnapshotStore on a local folder; any number of processes may use it at once."""
+
+    def __init__(self, root: Path, clock: Callable[[], datetime] = utc_now) -> None:
+        self._root = root
+        self._clock = clock
+        self._blobs = Blobs(root)
+        self._refs = Refs(root)
+        self._trust = Trust(root, self._refs)
+        self.keys = self._trust.keys
+        self._commit = lru_cache(maxsize=4096)(self._read_commit)
+        self._tree = lru_cache(maxsize=16)(self._read_tree)
+
+    # --- reading ----------------------------------------------------------------------------
+
+    def resolve(self, ref: str = MAIN) -> CommitId:
+        target = self._refs.target(ref)
+        if target is None and ref == MAIN:
+            target = self._first_commit()
+        if target is None and len(ref) == 64 and ref.isalnum() and self._blobs.path(ref).is_file():
+            target = ref
+        if target is not None:
+            self._trust.require(target, ref)
+            return target
+        raise StorageError(
+            f"{ref!r} is no branch, tag or commit of the snapshot store {self._root}"
+        )
+
+    def read_bytes(self, commit: CommitId, path: str) -> bytes:
+        digest, _ = self._entry(commit, path)
+        return self._blobs.read(digest, path)
+
+    def exists(self, commit: CommitId, path: str) -> bool:
+        return path in self.tree(commit)
+
+    def scan(self, commit: CommitId, path: str) -> pl.LazyFrame:
+        digest, _ = self._entry(commit, path)
+        return pl.scan_parquet(self._blobs.verified(digest, path))
+
+    def copy_out(self, commit: CommitId, path: str, target: Path) -> None:
+        digest, _ = self._entry(commit, path)
+        draft = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+        shutil.copyfile(self._blobs.verified(digest, path), draft)
+        os.replace(draft, target)
+
+    def uri(self, commit: CommitId, path: str) -> str:
+        return f"snapshots://{commit}/{path}"
+
+    def list(self, commit: CommitId, prefix: str = "") -> tuple[Entry, ...]:
+        return trees.entries(self.tree(commit), prefix)
+
+    def log(self, ref: str = MAIN, limit: int | None = None) -> tuple[Commit, ...]:
+        return tuple(itertools.islice(self._behind(self.resolve(ref)), limit))
+
+    def history(self) -> tuple[Commit, ...]:
+        ends = [self.resolve(), *self.tags().values()]
+        found = {commit.id: commit for end in ends for commit in self._behind(end)}
+        return tuple(sorted(found.values(), key=lambda commit: commit.time, reverse=True))
+
+    def diff(self, left: CommitId, right: CommitId) -> tuple[Change, ...]:
+        return trees.changes(self.tree(left), self.tree(right))
+
+    def tags(self) -> Mapping[str, CommitId]:
+        return self._refs.tags()
+
+    def tree(self, commit: CommitId) -> Tree:
+        """Everything in a commit; do not change it."""
+        return self._tree(self._commit(commit)[1])
+
+    # --- writing ----------------------------------------------------------------------------
+
+    def open(self, base: CommitId, run_key: str) -> "EmbeddedWorkspace":
+        return EmbeddedWorkspace(self, base, run_key)
+
+    def tag(self, name: str, commit: CommitId) -> None:
+        with self.working():
+            self._commit(commit)
+            named = self._refs.create(name, "tag", commit, self._trust.sign(commit))
+        if named != commit:
+            raise StorageError(
+                f"The tag {name!r} names commit {named[:12]} already, not {commit[:12]}."
+                " A tag never moves: choose another name."
+            )
+
+    def revert(self, commit: CommitId, *, message: str) -> Outcome:
+        reverted = self._commit(commit)[0]
+        if not reverted.parents:
+            raise StorageError(
+                f"Commit {commit[:12]} is the first one: there is nothing before it."
+            )
+        if commit in self._refs.grafts():
+            raise StorageError(
+                f"Commit {commit[:12]} cannot be reverted: the one before it was collected as old"
+                " history. Publish what it should be instead."
+            )
+        before = self.tree(reverted.parents[0])
+        head = self.resolve()
+        with self.open(commit, f"revert-{commit}-{head}") as workspace:
+            for change in self.diff(reverted.parents[0], commit):
+                workspace.stage(change.path, before.get(change.path))
+            workspace.commit(message, {"reverts": commit})
+            return workspace.publish()
+
+    def write_commit(
+        self, tree: Tree, parents: tuple[CommitId, ...], message: str, metadata: Mapping[str, str]
+    ) -> CommitId:
+        """Store a tree and a commit of it; nothing refers to it yet."""
+        tree_id = self.write_object(canonical_json({p: list(e) for p, e in tree.items()}))
+        body = {
+            "tree": tree_id,
+            "parents": list(parents),
+            "message": message,
+            "metadata": dict(metadata),
+            "time": self._clock().isoformat(),
+        }
+        return self.write_object(canonical_json(body))
+
+    def write_object(self, data: bytes) -> str:
+        """Store bytes under their digest."""
+        return self._blobs.write(data)
+
+    def write_file(self, file: Path) -> tuple[str, int]:
+        """Store a copy of a file under its digest."""
+        return self._blobs.write_file(file)
+
+    def move_main(self, expected: CommitId, new: CommitId) -> bool:
+        """Compare-and-swap of ``main``."""
+        return self._refs.move(MAIN, expected, new, self._trust.sign(new))
+
+    def published_since(self, base: CommitId, head: CommitId, run_key: str) -> CommitId | None:
+        """The commit of ``main`` after ``base`` that carries a run key, held to its signature."""
+        since = itertools.takewhile(lambda commit: commit.id != base, self._behind(head))
+        return next((self.resolve(c.id) for c in since if c.metadata.get(RUN_KEY) == run_key), None)
+
+    def collect_garbage(
+        self, drop: Collection[CommitId] = (), *, dry_run: bool = False
+    ) -> Collected | Busy:
+        kept: set[str] = set()
+        with self._collector() as alone:
+            if not alone:
+                return Busy()
+        with self.working():  # what takes long: others publish meanwhile, nobody else collects
+            self._mark(self._cut(drop), kept)
+        with self._collector() as alone:
+            if not alone:
+                return Busy()
+            grafts = self._cut(drop)
+            self._mark(grafts, kept)  # what came since
+            if not dry_run:  # first: killed behind this line, the next collection finishes
+                self._refs.graft(grafts)
+                self._refs.keep_signatures(kept)
+            return self._blobs.keep_only(kept, dry_run=dry_run)
+
+    # --- inside -----------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def working(self) -> Iterator[None]:
+        """Held, shared, by everyone who writes: a collection waits for its turn."""
+        with told(self._root):
+            handle = (self._root / "writers.lock").open("a")
+        with handle:
+            fcntl.flock(handle, fcntl.LOCK_SH)
+            yield
+
+    @contextlib.contextmanager
+    def _collector(self) -> Iterator[bool]:
+        with told(self._root):
+            handle = (self._root / "writers.lock").open("a")
+        with handle:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield False
+                return
+            yield True
+
+    def _first_commit(self) -> CommitId:
+        with self.working():
+            body = {"tree": self.write_object(b"{}"), "parents": [], "message": "begin"}
+            body |= {"metadata": {}, "time": datetime(1970, 1, 1, tzinfo=UTC).isoformat()}
+            first = self.write_object(canonical_json(body))
+            return self._refs.create(MAIN, "branch", first, self._trust.sign(first))
+
+    def _entry(self, commit: CommitId, path: str) -> tuple[str, int]:
+        entry = self.tree(commit).get(path)
+        if entry is None:
+            raise StorageError(f"Commit {commit[:12]} of {self._root} has no {path}.")
+        return entry
+
+    def _read_commit(self, commit: CommitId) -> tuple[Commit, str]:
+        body = json.loads(self._blobs.read(commit, f"commit {commit[:12]}"))
+        time = datetime.fromisoformat(body["time"])
+        parents, metadata = tuple(body["parents"]), body["metadata"]
+        return Commit(commit, parents, body["message"], metadata, time), body["tree"]
+
+    def _read_tree(self, tree: str) -> Tree:
+        content = json.loads(self._blobs.read(tree, f"tree {tree[:12]}"))
+        return {path: (digest, size) for path, (digest, size) in content.items()}
+
+    def _behind(self, end: CommitId) -> Iterator[Commit]:
+        """First-parent history, newest first; over grafts where it was cut."""
+        grafts = self._refs.grafts()
+        commit: CommitId | None = end
+        while commit:
+            yield self._commit(commit)[0]
+            commit = next(iter(self._parents(commit, grafts)), None)
+
+    def _parents(self, commit: CommitId, grafts: Grafts) -> tuple[CommitId, ...]:
+        if commit not in grafts:
+            return self._commit(commit)[0].parents
+        parent = grafts[commit]
+        return (parent,) if parent else ()
+
+    def _cut(self, drop: Collection[CommitId]) -> Grafts:
+        """The grafts that leave these commits out of history; what a ref names is never left out.
+
+        What is not named stays: a commit that was made after somebody chose ``drop``.
+        """
+        grafts, frontier = self._refs.grafts(), self._refs.targets()
+        dropped = set(drop) - frontier
+        cut: dict[CommitId, CommitId | None] = {}
+        seen: set[CommitId] = set()
+        while frontier:
+            commit = frontier.pop()
+            seen.add(commit)
+            parents = self._parents(commit, grafts)
+            if dropped.intersection(parents):
+                older: CommitId | None = parents[0]
+                while older in dropped:
+                    older = next(iter(self._parents(older, grafts)), None)
+                cut[commit] = older
+                parents = (older,) if older else ()
+            elif commit in grafts:
+                cut[commit] = grafts[commit]
+            frontier.update(set(parents) - seen)
+        return cut
+
+    def _mark(self, grafts: Grafts, kept: set[str]) -> None:
+        """Add all that can be reached from the refs; behind a commit that is in it all is."""
+        frontier = self._refs.targets() - kept
+        while frontier:
+            commit = frontier.pop()
+            tree = self._commit(commit)[1]
+            if tree not in kept:
+                kept |= {tree, *(digest for digest, _ in self._tree(tree).values())}
+            kept.add(commit)
+            frontier.update(set(self._parents(commit, grafts)) - kept)
+
+
+class EmbeddedWorkspace:
+    """An ephemeral branch: it lives in this process, and its death leaves nothing to clean up."""
+
+    def __init__(self, store: EmbeddedStore, base: CommitId, run_key: str) -> None:
+        self.base = base
+        self._store = store
+        self._run_key = run_key
+        self._staged: dict[str, tuple[str, int] | None] = {}
+        self._absent: set[str] = set()
+        self._head = base
+        self._message = ""
+        self._metadata: dict[str, str] = {}
+        self._working = contextlib.ExitStack()
+
+    def __enter__(self) -> "EmbeddedWorkspace":
+        self._working.enter_context(self._store.working())
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._working.close()
+
+    def put(self, path: str, file: Path, *, if_absent: bool = False) -> Entry:
+        return self._put(trees.checked(path), self._store.write_file(file), if_absent)
+
+    def put_bytes(self, path: str, data: bytes, *, if_absent: bool = False) -> Entry:
+        entry = (self._store.write_object(data), len(data))
+        return self._put(trees.checked(path), entry, if_absent)
+
+    def remove(self, path: str) -> None:
+        if path not in {**self._store.tree(self.base), **self._staged}:
+            raise StorageError(f"There is no {path} to remove at {self.base[:12]}.")
+        self._staged[path] = None
+
+    def stage(self, path: str, entry: tuple[str, int] | None) -> None:
+        """Stage a file that the store holds already, or its removal."""
+        self._staged[path] = entry
+
+    def commit(self, message: str, metadata: Mapping[str, str]) -> CommitId:
+        self._message, self._metadata = message, {**metadata, RUN_KEY: self._run_key}
+        tree = trees.applied(self._store.tree(self.base), self._staged)
+        self._head = self._store.write_commit(tree, (self._head,), message, self._metadata)
+        return self._head
+
+    def publish(self) -> Outcome:
+        if self._head == self.base:
+            raise ValueError("commit before you publish")
+        while True:
+            head = self._store.resolve()
+            done = self._store.published_since(self.base, head, self._run_key)
+            if done:
+                return AlreadyPublished(done)
+            conflicts = self._conflicts(head)
+            if conflicts:
+                return Conflict(conflicts)
+            current = self._store.tree(head)
+            merged = trees.applied(current, self._staged)
+            if merged == current:
+                return AlreadyPublished(head)
+            parents = (head, self._head)
+            new = self._store.write_commit(merged, parents, self._message, self._metadata)
+            if self._store.move_main(head, new):
+                return Published(new)
+
+    def _put(self, path: str, entry: tuple[str, int], if_absent: bool) -> Entry:
+        self._staged[path] = entry
+        if if_absent:
+            self._absent.add(path)
+        return Entry(path, *entry)
+
+    def _conflicts(self, head: CommitId) -> tuple[str, ...]:
+        base, current = self._store.tree(self.base), self._store.tree(head)
+        return trees.conflicts(self._staged, base, current, self._absent)

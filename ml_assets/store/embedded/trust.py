@@ -1,0 +1,74 @@
+"""Which states count: with a key that was given, those that a trusted key signed.
+
+In the embedded store a commit is signed: its id is the digest of all in it. On lakeFS, whose ids
+are the server's word, the list of a commit's files with their digests is: ``storage.manifest``.
+"""
+
+from pathlib import Path
+
+from ml_assets.errors import UntrustedState
+from ml_assets.settings import read_signing
+from ml_assets.store.embedded.refs import Refs
+from ml_assets.store.signing import Keys, Signature, public_key
+from ml_assets.store.snapshots import CommitId
+
+_COMMIT = "application/vnd.ml_assets.commit"
+_REMEDY = (
+    "Nothing is read from it, and nothing is built on it. Put the store back from a backup, or find"
+    " out who wrote it. If a key that is named here is to count, add it to ML_ASSETS_TRUSTED_KEYS;"
+    " what was begun without a key stays without: start clean with one (ml-assets reset)."
+)
+
+
+def given_keys() -> Keys:
+    """The keys of the environment: ML_ASSETS_SIGNING_KEY and ML_ASSETS_TRUSTED_KEYS.
+
+    Raises:
+        SettingsError: one is no key.
+    """
+    signing = read_signing()
+    trusted = [public_key(key, "ML_ASSETS_TRUSTED_KEYS") for key in signing.trusted]
+    return Keys.of(signing.key, trusted)
+
+
+def require_vouched(
+    keys: Keys, kind: str, content: bytes, signature: Signature | None, what: str
+) -> None:
+    """Hold content to its signature.
+
+    Args:
+        what: names it, and where it is, in an error.
+
+    Raises:
+        UntrustedState: nobody signed it, or somebody whose word does not count.
+    """
+    refused = keys.refusal(kind, content, signature)
+    if refused:
+        raise UntrustedState(f"{what}, which {refused}. {_REMEDY}")
+
+
+class Trust:
+    """Signs the commits of one store, and holds those that are read to their signatures."""
+
+    def __init__(self, root: Path, refs: Refs) -> None:
+        self.keys = given_keys()
+        self._root = root
+        self._refs = refs
+        self._vouched: set[CommitId] = set()
+
+    def sign(self, commit: CommitId) -> Signature | None:
+        """Vouch for a commit that this process wrote."""
+        return self.keys.sign(_COMMIT, commit.encode())
+
+    def require(self, commit: CommitId, ref: str) -> None:
+        """Hold a commit that a ref names to its signature; each once in the life of this object.
+
+        Raises:
+            UntrustedState: nobody signed it, or somebody whose word does not count.
+        """
+        if commit in self._vouched:
+            return
+        what = f"{ref!r} of the snapshot store {self._root} is commit {commit[:12]}"
+        signature = self._refs.signature(commit)
+        require_vouched(self.keys, _COMMIT, commit.encode(), signature, what)
+        self._vouched.add(commit)

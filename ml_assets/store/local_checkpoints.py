@@ -1,0 +1,96 @@
+"""Checkpoints in a folder: written where they stay."""
+
+import os
+import shutil
+import uuid
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from ml_assets.spec.program import File
+from ml_assets.store.checkpoints import (
+    CLAIM,
+    MANIFEST,
+    Lying,
+    claim_file,
+    claimed_by,
+    is_checkpoint,
+)
+from ml_assets.store.objects import verify, write_whole
+
+
+class LocalCheckpoints:
+    """The checkpoints of one session in a folder of this machine, or one that machines share."""
+
+    def __init__(self, root: Path) -> None:
+        self.uri = str(root)
+        self.place = self._root = root
+
+    def names(self) -> tuple[str, ...]:
+        return tuple(path.name for path in self._root.glob("step-*") if is_checkpoint(path.name))
+
+    def sizes(self, name: str) -> dict[str, int]:
+        found = (self._root / name).iterdir() if (self._root / name).is_dir() else ()
+        return {file.name: file.stat().st_size for file in found}
+
+    def read(self, name: str, file: str) -> bytes | None:
+        try:
+            return (self._root / name / file).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def draft(self, name: str) -> Path:
+        folder = self._root / name
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    def put(self, name: str, files: Sequence[str]) -> None:
+        pass
+
+    def collected(self, name: str, files: Sequence[File]) -> Path:
+        return self._root / name
+
+    def commit(self, name: str, manifest: bytes) -> None:
+        write_whole(self._root / name / MANIFEST, manifest)
+
+    def fetch(self, name: str, files: Iterable[File]) -> Path:
+        verify(self._root / name, files)
+        return self._root / name
+
+    def release(self, name: str) -> None:
+        pass
+
+    def discard(self, name: str) -> None:
+        (self._root / name / MANIFEST).unlink(missing_ok=True)
+        shutil.rmtree(self._root / name, ignore_errors=True)
+
+    def claims(self) -> dict[int, bytes]:
+        files = self._root.glob(f"{CLAIM}*.json")
+        return {claimed_by(file.name): file.read_bytes() for file in files}
+
+    def claim(self, attempt: int, record: bytes) -> None:
+        self._root.mkdir(parents=True, exist_ok=True)
+        draft = self._root / f".{uuid.uuid4().hex}"
+        write_whole(draft, record)
+        try:
+            os.link(draft, self._root / claim_file(attempt))  # whole at once, and only once
+        except FileExistsError:
+            return
+        finally:
+            draft.unlink()
+
+
+def lying_in(folder: Path) -> Lying | None:
+    """What lies in a folder, for house-keeping; None: nothing."""
+    stats = [path.stat() for path in folder.rglob("*") if path.is_file()]
+    if not stats:
+        return None
+    changed = datetime.fromtimestamp(max(stat.st_mtime for stat in stats), UTC)
+    return Lying(len(stats), sum(stat.st_size for stat in stats), changed)
+
+
+def discard_folder(folder: Path) -> None:
+    """All checkpoints of a session, manifests first."""
+    for manifest in folder.glob(f"*/{MANIFEST}"):
+        manifest.unlink()
+    shutil.rmtree(folder)

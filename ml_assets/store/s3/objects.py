@@ -1,0 +1,134 @@
+"""The object store on S3: a local folder is its cache, and what others have is fetched when asked.
+
+Content-addressed folders are published by their manifest's PUT, which comes last, and fetched
+whole, held to their digest. Pages are read as they are there now. Sessions are brought by
+``launch.staging``. What is local alone is a draft.
+"""
+
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from ml_assets.errors import StorageError, StoreAway
+from ml_assets.spec.program import Ref
+from ml_assets.store.objects import LocalObjects, renew, stays_below, write_whole
+from ml_assets.store.s3.client import S3Place
+from ml_assets.store.s3.content import MODELS, SHARDS, Kind, fetch_folder, publish_folder
+
+_KINDS = {"shards": SHARDS, "models": MODELS}
+_PLACES = {"shards": 3, "models": 2}
+"""How many names lead to a content-addressed folder."""
+RENEWED = timedelta(hours=12)
+"""A folder that is used again and is older there is marked so; less than any grace."""
+
+
+class S3Objects(LocalObjects):
+    """The object store below ``s3://bucket/prefix``.
+
+    Args:
+        root: the cache, a folder of this machine; it may be deleted at any time.
+        uri: the address.
+
+    Raises:
+        SettingsError: boto3 is not installed, or the address names no bucket.
+    """
+
+    def __init__(self, root: Path, uri: str) -> None:
+        super().__init__(root)
+        self.place = S3Place(uri)
+        self._brought: dict[str, str] = {}
+        """Small files that were brought -> the tag of what was there then."""
+
+    # --- content-addressed folders --------------------------------------------------------------
+
+    def address(self, ref: Ref) -> Ref:
+        """The same object by its address on S3.
+
+        Raises:
+            StorageError: it lies outside of the cache.
+        """
+        return Ref(uri="/".join([self.place.uri, *self._inner(ref)]), digest=ref.digest)
+
+    def publish(self, ref: Ref) -> None:
+        """Upload a folder of the cache; one that is there already is marked as used again.
+
+        Raises:
+            StorageError: it lies elsewhere, or is not what its manifest says.
+            StoreAway: it is not published.
+        """
+        inner = self._inner(ref)
+        place, kind = self.place.at(*inner), _kind(inner[0])
+        there = next((item for item in place.items(kind.manifest)), None)
+        if there is None:
+            publish_folder(place, Path(ref.uri), kind)
+        elif datetime.now(UTC) - there.changed > RENEWED:
+            place.write(kind.manifest, (Path(ref.uri) / kind.manifest).read_bytes())
+
+    def adopt(self, produced: Ref, kind: str, manifest: str) -> Ref:
+        """See ``LocalObjects.adopt``; it is published, too."""
+        own = super().adopt(produced, kind, manifest)
+        self.publish(own)
+        return own
+
+    # --- what others have -----------------------------------------------------------------------
+
+    def here(self, *parts: str) -> Path:
+        """See ``LocalObjects.here``."""
+        target = self.path(*parts)
+        places = _PLACES.get(parts[0])
+        if places is None:
+            self._bring(*parts)
+        elif len(parts) >= places:
+            inner = parts[:places]
+            folder = self.path(*inner)
+            fetch_folder(self.place.at(*inner), inner[-1], _kind(parts[0]), folder)
+            renew(folder / _kind(parts[0]).manifest)
+        return target
+
+    def read_bytes(self, *parts: str) -> bytes:
+        """See ``LocalObjects.read_bytes``."""
+        self.here(*parts)
+        return super().read_bytes(*parts)
+
+    def write_bytes(self, data: bytes, *parts: str) -> Path:
+        """Write an object whole, here and there."""
+        target = super().write_bytes(data, *parts)
+        self.place.write("/".join(parts), data)
+        return target
+
+    def refresh(self, kind: str) -> None:
+        """See ``LocalObjects.refresh``: what is newer there, or not here, is brought.
+
+        Where the store is away, what is here has to do.
+        """
+        with suppress(StoreAway):
+            for item in self.place.items(f"{kind}/"):
+                if stays_below(item.name) and self._brought.get(item.name) != item.tag:
+                    self._bring(item.name)
+                    self._brought[item.name] = item.tag
+
+    def exists(self, *parts: str) -> bool:
+        """See ``LocalObjects.exists``."""
+        return super().exists(*parts) or self.place.size("/".join(parts)) is not None
+
+    def _bring(self, *parts: str) -> None:
+        """One file as it is there now; what is here alone stays."""
+        target = self.path(*parts)
+        data = self.place.read("/".join(parts))
+        if data is None or (target.is_file() and target.read_bytes() == data):
+            return
+        target.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(target, data)
+
+    def _inner(self, ref: Ref) -> tuple[str, ...]:
+        """Names of folders from the root of the store to an object."""
+        root, path = self.root.resolve(), Path(ref.uri).resolve()
+        if path == root or not path.is_relative_to(root):
+            raise StorageError(f"{path} is no object of {self.place.uri}: it lies elsewhere.")
+        return path.relative_to(root).parts
+
+
+def _kind(name: str) -> Kind:
+    if name not in _KINDS:
+        raise StorageError(f"{name!r} holds no folders that their digests name.")
+    return _KINDS[name]

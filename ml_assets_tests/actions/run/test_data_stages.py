@@ -1,0 +1,83 @@
+"""A file that is refused keeps its own partition back, and what is made from it, and no other."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from ml_assets.actions.run.run import PipelineRun, Request, pipeline_graph
+from ml_assets.definitions import build
+from ml_assets.errors import RunFailed
+from ml_assets.settings import read_settings
+from ml_assets.spec.load import pipeline_folders
+from ml_assets.store.layout import Address, published_partitions
+from ml_assets_tests.worlds import deliveries
+
+NAME = "deliveries"
+WEEKS = ["2024-01-01", "2024-01-08", "2024-01-15", "2024-01-22", "2024-01-29"]
+NO_TABLE, NO_CONTRACT = WEEKS[1], WEEKS[2]
+"""A week whose orders cannot be read, and one whose arrivals break their contract."""
+
+
+class CommandLine:
+    """``ml-assets run``, in this process."""
+
+    def __init__(self, root: Path, instance: dg.DagsterInstance) -> None:
+        settings = read_settings()
+        graph = pipeline_graph(pipeline_folders(settings), NAME)
+        self.sources = root / "sources"
+        self.said: list[str] = []
+        self._run = PipelineRun(graph, settings, build(settings), instance, self.said.append)
+
+    def run(self, through: str) -> None:
+        self.said.clear()
+        self._run.run(Request(NAME, through=through))
+
+    def published(self, stage: str, source: str | None = None) -> list[str]:
+        store = self._run.store
+        return list(
+            published_partitions(store, store.resolve("main"), Address(NAME, stage, source))
+        )
+
+
+@pytest.fixture
+def line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[CommandLine]:
+    for name in ("home", "sources", "pipelines"):
+        monkeypatch.setenv(f"ML_ASSETS_{name.upper()}", str(tmp_path / name))
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    (tmp_path / "sources").mkdir()
+    deliveries.plant(tmp_path / "pipelines", tmp_path / "sources", weeks=len(WEEKS))
+    with dg.instance_for_test(temp_dir=str(tmp_path)) as instance:
+        yield CommandLine(tmp_path, instance)
+
+
+def spoil(file: Path, before: str, after: str) -> None:
+    text = file.read_text()
+    assert before in text
+    file.write_text(text.replace(before, after, 1))
+
+
+@pytest.mark.timeout(900)  # some ten runs: on a machine at work they take their time
+def test_what_cannot_be_made_is_named_and_the_rest_of_the_range_goes_on(line: CommandLine) -> None:
+    spoil(line.sources / "orders" / f"{NO_TABLE}.csv", ",north", ",north,too,many")
+    spoil(line.sources / "arrivals" / f"{NO_CONTRACT}.jsonl", '"late": false', '"late": null')
+    with pytest.raises(RunFailed) as caught:
+        line.run("training_set")
+    said = str(caught.value)
+    assert f"orders/{NO_TABLE}.csv, line " in said
+    assert f"validated_table/arrivals [{NO_CONTRACT}]: 1 critical expectation" in said
+    whole = [week for week in WEEKS if week not in (NO_TABLE, NO_CONTRACT)]
+    assert line.published("raw_snapshot", "orders") == [w for w in WEEKS if w != NO_TABLE]
+    assert line.published("validated_table", "orders") == [w for w in WEEKS if w != NO_TABLE]
+    assert line.published("validated_table", "arrivals") == [w for w in WEEKS if w != NO_CONTRACT]
+    assert line.published("derived_table", "closed_orders") == whole
+    assert line.published("feature_set") == WEEKS[4:], "made from their own week and the one before"
+    left = [one for one in line.said if one.startswith("leave ")]
+    assert f"leave {NAME}/feature_set [{WEEKS[3]}]: what it is made from could not be made" in left
+    assert not [one for one in line.said if "training_set" in one], "the model waits for all data"
+
+    deliveries.land(line.sources, len(WEEKS))
+    line.run("feature_set")
+    assert line.published("validated_table", "arrivals") == WEEKS
+    assert line.published("feature_set") == WEEKS[1:]

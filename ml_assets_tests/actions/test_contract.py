@@ -1,0 +1,69 @@
+"""A first contract from what was read, never over a file; Great Expectations' pages of one."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ml_assets.assets.validated_table.contract.suite import load_contract
+from ml_assets.cli.main import main
+from ml_assets_tests.worlds import irises
+from ml_assets_tests.worlds.world import World
+
+PROPOSE = ("contract", "propose", "irises", "flowers")
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    """The irises, read and not yet held to their contract."""
+    world = World(tmp_path)
+    irises.plant(world.pipelines, world.sources)
+    for name in ("ML_ASSETS_HOME", "ML_ASSETS_SOURCES", "ML_ASSETS_PIPELINES"):
+        monkeypatch.setenv(name, world.environment[name])
+    monkeypatch.setenv("DAGSTER_HOME", "")
+    assert main(("run", "irises", "--through", "raw_snapshot")) == 0
+    return world
+
+
+def test_a_proposed_contract_is_written_once_and_met_by_what_was_read(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = world.root / "proposed.json"
+    capsys.readouterr()
+    assert main(PROPOSE) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert main((*PROPOSE, "--out", str(file))) == 0
+    assert json.loads(file.read_text()) == printed
+    file.write_text("mine")
+    assert main((*PROPOSE, "--out", str(file))) == 1
+    assert "is there already and was not touched" in capsys.readouterr().err
+    assert file.read_text() == "mine"
+    assert main((*PROPOSE, "--out", str(file), "--force")) == 0
+    assert load_contract(file).name == "flowers"
+
+    (world.pipelines / "irises" / "flowers.json").write_text(file.read_text())
+    assert main(("run", "irises", "--through", "validated_table")) == 0
+    assert "[fail]" not in capsys.readouterr().out
+
+
+def test_a_table_that_was_not_read_says_what_to_do(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(("contract", "propose", "irises", "tulips")) == 1
+    assert "irises has no source 'tulips'" in capsys.readouterr().err
+    assert main((*PROPOSE, "--partition", "2024-01-01")) == 1
+    assert "ml-assets run irises --through raw_snapshot" in capsys.readouterr().err
+
+
+def test_data_docs_are_pages_of_the_contract_and_of_what_was_held_to_it(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    assert main(("contract", "docs", "irises")) == 0
+    page = Path(capsys.readouterr().out.strip().splitlines()[-1])
+    assert page == world.settings.home / "data_docs" / "irises" / "flowers" / "index.html"
+    pages = [file.read_text() for file in page.parent.rglob("*.html")]
+    assert len(pages) == 3, "the index, the contract, and one table held to it"
+    stated = load_contract(world.pipelines / "irises" / "flowers.json").expectations[0]
+    assert any(str(stated.kwargs["column"]) in text for text in pages)
+    assert main(("contract", "docs", "irises", "flowers")) == 0, "once more, over the old ones"

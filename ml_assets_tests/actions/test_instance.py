@@ -1,0 +1,246 @@
+"""Dagster's own commands in a fresh checkout with nothing set: state, location, daemon.
+
+Each finds what `ml-assets` uses, and a second daemon never begins.
+"""
+
+import json
+import logging
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import click
+import dagster as dg
+import pytest
+from dagster._cli.utils import get_possibly_temporary_instance_for_cli
+from dagster._daemon.types import DaemonHeartbeat
+
+from ml_assets.actions import home
+from ml_assets.actions.instance import Instance, refuse_second_daemon
+from ml_assets.extras.demo import outside_world
+from ml_assets.graph.pipeline_graph import PipelineGraph
+from ml_assets.settings import read_settings
+from ml_assets.spec.load import load_spec
+from ml_assets.store.locks import exclusive
+from ml_assets_tests.worlds.world import free_ports
+
+PROJECT = Path(__file__).parents[2]
+SCRIPTS = Path(sysconfig.get_path("scripts"))
+OURS = ("ML_ASSETS_", "DAGSTER_", "MLFLOW_")
+DAGSTER, DG = (sys.executable, "-m", "dagster"), (str(SCRIPTS / "dg"),)
+LOCATIONS = "{ workspaceOrError { ... on Workspace { locationEntries { name } } } }"
+INSTANCE = "instance_class: {module: ml_assets.actions.instance, class: Instance}"
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What is committed of the product, where this process is, with nothing set."""
+    folder = tmp_path / "checkout"
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(PROJECT / "ml_assets", folder / "ml_assets", ignore=ignored)
+    for name in ("pyproject.toml", "workspace.yaml", "dagster.yaml"):
+        shutil.copy(PROJECT / name, folder, follow_symlinks=False)
+    for name in [name for name in os.environ if name.startswith(OURS)]:
+        monkeypatch.delenv(name)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def call(*command: str, code: int = 0) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+@contextmanager
+def daemon_of(checkout: Path) -> Iterator[Path]:
+    """Somebody else is the daemon of a prepared state folder."""
+    home.prepare(settings := read_settings({"ML_ASSETS_HOME": str(checkout / ".ml_assets")}))
+    with exclusive(settings.dagster_home / "daemon.lock", "Dagster's daemon", "Stop it."):
+        yield settings.dagster_home
+
+
+# --- where the state lies -------------------------------------------------------------------------
+
+
+def test_without_a_home_the_instance_is_that_of_the_state_folder(
+    checkout: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    logger = logging.getLogger(__name__)
+    with get_possibly_temporary_instance_for_cli("dagster dev", logger=logger) as instance:
+        assert type(instance) is Instance
+        assert Path(instance.root_directory) == checkout / ".ml_assets" / "dagster"
+        assert instance.telemetry_enabled is False
+        with dg.DagsterInstance.from_ref(instance.get_ref()) as of_a_process_that_it_starts:
+            assert of_a_process_that_it_starts.root_directory == instance.root_directory
+    assert [path.name for path in checkout.glob(".tmp_dagster_home_*")] == []
+
+
+def test_a_home_that_is_named_is_taken(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = checkout / "other"
+    other.mkdir()
+    (other / "dagster.yaml").write_text(INSTANCE)
+    monkeypatch.setenv("DAGSTER_HOME", str(other))
+    with get_possibly_temporary_instance_for_cli() as instance:
+        assert Path(instance.root_directory) == other
+    assert not (checkout / ".ml_assets").exists()
+
+
+def test_a_state_folder_that_cannot_be_is_told_in_one_line(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (checkout / "file").write_text("")
+    monkeypatch.setenv("ML_ASSETS_HOME", "file")
+    with (
+        pytest.raises(click.ClickException, match="is a regular file; a folder is expected"),
+        get_possibly_temporary_instance_for_cli(),
+    ):
+        pass
+
+
+MATERIALIZE = (*DAGSTER, "asset", "materialize", "-m", "ml_assets.definitions", "--select")
+LAUNCH = pytest.param((*DG, "launch", "--assets"), marks=pytest.mark.daemon)
+
+
+@pytest.mark.parametrize("command", [MATERIALIZE, LAUNCH])
+def test_dagsters_own_materialization_is_in_the_history_of_ml_assets(
+    command: tuple[str, ...], checkout: Path
+) -> None:
+    outside_world.lay_out(checkout / ".ml_assets" / "demo", arrived=1)
+    folder = checkout / "ml_assets" / "pipelines" / "flight_delays"
+    graph = PipelineGraph(load_spec(folder), folder)
+    flights = graph.key("raw_snapshot", "flights")
+    week = graph.spec.partitions.start.isoformat()
+
+    call(*command, f'key:"{flights.to_user_string()}"', "--partition", week)
+
+    with dg.DagsterInstance.from_config(str(checkout / ".ml_assets" / "dagster")) as instance:
+        assert instance.get_materialized_partitions(flights) == {week}
+
+
+# --- one daemon -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("program", "environment"),
+    [(["dagster", "dev"], {"DAGSTER_IS_DEV_CLI": "1"}), (["dagster-daemon", "run"], {})],
+)
+def test_a_second_server_is_refused_in_one_line(
+    program: list[str],
+    environment: dict[str, str],
+    checkout: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "argv", program)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    refused = pytest.raises(click.ClickException, match=r"in use by process \d+ \(Dagster's daemon")
+    with daemon_of(checkout), refused, get_possibly_temporary_instance_for_cli():
+        pass  # it is not reached
+    with get_possibly_temporary_instance_for_cli():
+        pass
+
+
+def test_what_is_no_server_works_beside_a_daemon(checkout: Path) -> None:
+    with daemon_of(checkout) as folder, get_possibly_temporary_instance_for_cli() as instance:
+        assert Path(instance.root_directory) == folder
+
+
+def test_a_daemon_that_began_in_the_same_moment_ends_before_its_first_work(checkout: Path) -> None:
+    sign = DaemonHeartbeat(0.0, "SENSOR", "the second", errors=[])
+    with daemon_of(checkout), get_possibly_temporary_instance_for_cli() as instance:
+        with pytest.raises(SystemExit):
+            instance.add_daemon_heartbeat(sign)
+        assert instance.get_daemon_heartbeats() == {}
+
+
+def test_a_daemon_holds_the_folder_as_long_as_it_lives(checkout: Path) -> None:
+    begin = (
+        "from ml_assets_tests.actions.test_instance import *\n"
+        "with get_possibly_temporary_instance_for_cli() as instance:\n"
+        "    instance.add_daemon_heartbeat(DaemonHeartbeat(0.0, 'SENSOR', 'it', errors=[]))\n"
+        "    instance.add_daemon_heartbeat(DaemonHeartbeat(1.0, 'SCHEDULER', 'it', errors=[]))\n"
+        "    print('begun', flush=True)\n"
+        "    time.sleep(600)\n"
+    )
+    search = {**os.environ, "PYTHONPATH": str(PROJECT)}
+    with subprocess.Popen(
+        [sys.executable, "-c", begin], stdout=subprocess.PIPE, text=True, env=search
+    ) as daemon:
+        assert daemon.stdout is not None
+        assert daemon.stdout.readline() == "begun\n"
+        with pytest.raises(Exception, match=f"in use by process {daemon.pid}"):
+            refuse_second_daemon(checkout / ".ml_assets" / "dagster")
+        daemon.kill()
+    refuse_second_daemon(checkout / ".ml_assets" / "dagster")
+
+
+# --- every command, as it is typed ----------------------------------------------------------------
+
+
+@pytest.mark.daemon
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (
+            (*DAGSTER, "definitions", "validate"),
+            "Validation successful for code location ml_assets",
+        ),
+        ((*DG, "check", "defs"), "All definitions loaded successfully"),
+        ((*DG, "list", "defs", "--json"), "flight_delays"),
+    ],
+)
+def test_a_command_that_looks_works_and_uses_the_state(
+    command: tuple[str, ...], said: str, checkout: Path
+) -> None:
+    assert said in call(*command)
+    assert (checkout / ".ml_assets" / "dagster" / "schedules").is_dir()
+
+
+def location(port: int, server: subprocess.Popen[bytes]) -> str:
+    body = json.dumps({"query": LOCATIONS}).encode()
+    asked = urllib.request.Request(
+        f"http://127.0.0.1:{port}/graphql", body, {"Content-Type": "application/json"}
+    )
+    while True:
+        try:
+            with urllib.request.urlopen(asked, timeout=30) as answer:
+                [entry] = json.load(answer)["data"]["workspaceOrError"]["locationEntries"]
+                return entry["name"]
+        except OSError:
+            assert server.poll() is None
+            time.sleep(0.5)
+
+
+@pytest.mark.daemon
+@pytest.mark.parametrize(
+    "command", [(*DAGSTER, "dev"), (*DAGSTER, "dev", "-w", "workspace.yaml"), (*DG, "dev")]
+)
+def test_a_server_serves_the_location_of_ml_assets_and_no_second_begins(
+    command: tuple[str, ...], checkout: Path
+) -> None:
+    first, second = free_ports(2)
+    lock = checkout / ".ml_assets" / "dagster" / "daemon.lock"
+    with ExitStack() as stack:
+        output = stack.enter_context((checkout / "server.log").open("wb"))
+        server = stack.enter_context(
+            subprocess.Popen([*command, "-p", str(first)], stdout=output, stderr=output)
+        )
+        stack.callback(server.wait, 60)
+        stack.callback(server.terminate)
+        assert location(first, server) == "ml_assets"
+        while not lock.exists():
+            assert server.poll() is None
+            time.sleep(0.5)
+        for other in (command, (sys.executable, "-m", "ml_assets.cli.main", "ui")):
+            option = "--port" if "ui" in other else "-p"
+            said = call(*other, option, str(second), code=1)
+            assert "Dagster's daemon, since" in said
+            assert "Traceback" not in said

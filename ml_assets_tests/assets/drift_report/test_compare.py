@@ -1,0 +1,128 @@
+"""All kinds together: quiet on unchanged periods, each fault named by its kind, in pictures too."""
+
+from datetime import UTC, datetime
+
+import numpy as np
+import polars as pl
+import pytest
+
+from ml_assets.assets.drift_report.compare import Comparison, NewPeriod
+from ml_assets.assets.drift_report.findings import DriftReport, Window
+from ml_assets.assets.drift_report.pictures import drift_pictures
+from ml_assets.assets.drift_report.verdict import conclude, raise_alarm, remember
+from ml_assets.assets.evaluation_report.drift_baseline import Baseline
+from ml_assets.assets.evaluation_report.drift_profile import make_profile
+from ml_assets.reports.picture import IMAGE_BYTES
+from ml_assets.spec.drift import DriftSpec
+
+ROWS = 2000
+SPEC = DriftSpec(leave_out=("week",))
+
+
+def period(draw: np.random.Generator, number: int) -> pl.DataFrame:
+    """A steady column, the weather of the week, the week's number, and a word."""
+    return pl.DataFrame(
+        {
+            "steady": draw.normal(size=ROWS),
+            "weather": draw.normal(size=ROWS) + 3 * draw.normal(),
+            "week": np.full(ROWS, float(number)),
+            "word": draw.choice(["a", "b", "<c>"], ROWS),
+        }
+    )
+
+
+def baseline(train: dict[str | None, pl.DataFrame], held: int = 6) -> Baseline:
+    draw = np.random.default_rng(1)
+    beside = {
+        str(n): pl.DataFrame({"prediction": draw.beta(2, 5, ROWS)}) for n in range(100, 100 + held)
+    }
+    return Baseline(
+        pipeline="p",
+        model="a" * 64,
+        data="b" * 64,
+        features=make_profile(train, ["steady", "weather", "week"], ["word"]),
+        labels=make_profile(
+            {key: pl.DataFrame({"late": draw.choice(["true", "false"], ROWS)}) for key in train},
+            [],
+            ["late"],
+        ),
+        unlabelled=0.0,
+        predictions=make_profile(beside, ["prediction"], []),
+        losses=(),
+    )
+
+
+@pytest.fixture(scope="module")
+def judging() -> Comparison:
+    draw = np.random.default_rng(2)
+    train: dict[str | None, pl.DataFrame] = {str(n): period(draw, n) for n in range(12)}
+    return Comparison(baseline(train), train, SPEC)
+
+
+def judge(judging: Comparison, rows: pl.DataFrame, spread: float = 1.0) -> Window:
+    draw = np.random.default_rng(3)
+    predictions = pl.DataFrame({"prediction": draw.beta(2, 5, len(rows)) ** spread})
+    return judging.judge(NewPeriod("20", rows, predictions=predictions))
+
+
+def drifted(window: Window) -> set[tuple[str, str]]:
+    return {(one.kind, one.column) for one in window.findings if one.drifted}
+
+
+def test_weather_may_change_as_it_does_and_a_number_of_the_week_is_not_judged(
+    judging: Comparison,
+) -> None:
+    draw = np.random.default_rng(4)
+    for number in range(20, 30):
+        assert drifted(judge(judging, period(draw, number))) == set()
+    assert set(judging.restless) == {"weather", "week"}
+
+
+def test_each_fault_is_named_by_its_kind_and_column(judging: Comparison) -> None:
+    rows = period(np.random.default_rng(5), 20)
+    shifted = drifted(judge(judging, rows.with_columns(pl.col("steady") + 0.3)))
+    assert ("features", "steady") in shifted
+    new = pl.when(pl.int_range(pl.len()) % 50 == 0).then(pl.lit("d")).otherwise("word")
+    assert ("categories", "word") in drifted(judge(judging, rows.with_columns(new.alias("word"))))
+    assert ("predictions", "prediction") in drifted(judge(judging, rows, spread=1.5))
+
+
+def test_what_nobody_can_back_test_is_not_judged_and_says_so() -> None:
+    draw = np.random.default_rng(6)
+    train: dict[str | None, pl.DataFrame] = {str(n): period(draw, n) for n in range(3)}
+    few = Comparison(baseline(train, held=2), train, SPEC)
+    window = judge(few, period(draw, 20).with_columns(pl.col("steady") + 9))
+    assert window.findings == ()
+    outcomes = {one.kind: one for one in conclude([window], SPEC, few.not_judged)}
+    assert outcomes["features"].value is None
+    assert "the training split has 3 periods, at least 4 are needed" in outcomes["features"].reason
+    assert "the holdout has 2 periods" in outcomes["predictions"].reason
+
+
+def test_the_pictures_are_small_and_hold_any_word(judging: Comparison) -> None:
+    rows = period(np.random.default_rng(7), 20).with_columns(pl.col("steady") + 1)
+    window = judge(judging, rows)
+    outcomes = conclude([window, window.model_copy(update={"period": "21"})], SPEC, {})
+    windows = (window, window.model_copy(update={"period": "21"}))
+    report = DriftReport(
+        pipeline="p",
+        model="a" * 64,
+        trained_on=("0", "11"),
+        training_rows=12 * ROWS,
+        back_tested=12,
+        windows=windows,
+        outcomes=outcomes,
+        notes=(),
+        alarm=raise_alarm(outcomes, "21", None),
+        shapes=judging.shapes(rows, window),
+        history=remember((), windows, "a" * 64),
+        time=datetime(2024, 1, 1, tzinfo=UTC),
+    )
+    shown = drift_pictures(report)
+    titles = [one.title for one in shown]
+    assert titles[:3] == ["Drift", "Furthest from the training rows", "Drift over time"]
+    assert "steady" in titles
+    assert "ALARM" in shown[0].markdown()
+    for one in shown:
+        assert len(one.markdown()) < IMAGE_BYTES
+        assert "<c>" not in one.markdown()

@@ -1,0 +1,147 @@
+"""The baselines: fitted on training rows only, the same twice, whole on what they never saw."""
+
+import numpy as np
+import polars as pl
+import pytest
+
+from ml_assets.assets.evaluation_report.baselines import Rows, score_baseline
+from ml_assets.assets.evaluation_report.metrics.metrics import point_metrics
+from ml_assets.assets.evaluation_report.rows import Truth
+from ml_assets.errors import SpecError
+from ml_assets.spec.gates import ConstantBaseline, GradientBoostingBaseline, GroupRateBaseline
+from ml_assets.spec.pipeline import LabelSpec
+
+BINARY = LabelSpec(column="late", task="binary")
+THREE = LabelSpec(column="kind", task="multiclass", classes=("a", "b", "c"))
+
+
+def rows(late, numeric=None, categorical=None, label=BINARY, **columns):
+    count = len(late)
+    frame = pl.DataFrame({label.column: late, **columns})
+    numeric = np.zeros((count, 0), np.float32) if numeric is None else numeric
+    categorical = np.zeros((count, 0), np.int32) if categorical is None else categorical
+    return Rows.of(label, frame, numeric, categorical)
+
+
+def test_the_constant_is_the_rate_of_the_training_split():
+    train, holdout = rows([True, False, False, False]), rows([True, True])
+    scores = score_baseline(ConstantBaseline(kind="constant"), train, holdout, BINARY)
+    assert scores.tolist() == [[0.25], [0.25]]
+    train = rows(["a", "a", "b", "c"], label=THREE)
+    scores = score_baseline(
+        ConstantBaseline(kind="constant"), train, rows(["c"], label=THREE), THREE
+    )
+    assert scores.tolist() == [[0.5, 0.25, 0.25]]
+
+
+def test_a_group_rate_is_smoothed_to_the_mean_and_an_unseen_group_gets_the_mean():
+    train = rows([True] * 30 + [False] * 10, carrier=["AA"] * 20 + ["UA"] * 20)
+    holdout = rows([False] * 3, carrier=["AA", "UA", "new"])
+    spec = GroupRateBaseline(kind="group_rate", by=("carrier",))
+    scores = score_baseline(spec, train, holdout, BINARY)[:, 0]
+    assert scores == pytest.approx([(20 + 15) / 40, (10 + 15) / 40, 0.75])
+
+
+def test_groups_are_pairs_and_null_is_a_value():
+    train = rows([True] * 20 + [False] * 20, a=["x"] * 40, b=[None] * 20 + [1] * 20)
+    holdout = rows([True, True], a=["x", "x"], b=[None, 1])
+    spec = GroupRateBaseline(kind="group_rate", by=("a", "b"))
+    assert score_baseline(spec, train, holdout, BINARY)[:, 0] == pytest.approx([0.75, 0.25])
+
+
+def test_multiclass_group_rates_sum_to_one():
+    train = rows(["a", "b", "c", "a"], label=THREE, g=[1, 1, 2, 2])
+    spec = GroupRateBaseline(kind="group_rate", by=("g",))
+    scores = score_baseline(spec, train, rows(["a", "a"], label=THREE, g=[2, 9]), THREE)
+    assert scores.shape == (2, 3)
+    assert scores.sum(axis=1) == pytest.approx([1, 1])
+
+
+def test_a_column_that_is_not_there_is_named():
+    spec = GroupRateBaseline(kind="group_rate", by=("carrier",))
+    with pytest.raises(SpecError, match=r"'carrier'.*has \['late'\]"):
+        score_baseline(spec, rows([True]), rows([True]), BINARY)
+
+
+def boosting_rows(seed, count=3000):
+    rng = np.random.default_rng(seed)
+    numeric = rng.normal(size=(count, 2)).astype(np.float32)
+    codes = rng.integers(0, 600, (count, 1)).astype(np.int32)
+    logit = 2 * numeric[:, 0] + np.where(codes[:, 0] % 2, 1.0, -1.0)
+    late = rng.random(count) < 1 / (1 + np.exp(-logit))
+    numeric[::7, 1] = np.nan
+    return rows(late, numeric, codes)
+
+
+def test_gradient_boosting_learns_takes_wide_columns_and_nan_and_is_the_same_twice():
+    train, holdout = boosting_rows(0), boosting_rows(1, 1000)
+    spec = GradientBoostingBaseline(kind="gradient_boosting", iterations=40)
+    scores = score_baseline(spec, train, holdout, BINARY)
+    assert scores.shape == (1000, 1)
+    assert point_metrics(Truth("binary", holdout.label), scores)["auc"] > 0.7
+    assert np.array_equal(scores, score_baseline(spec, train, holdout, BINARY))
+
+
+def test_gradient_boosting_gives_a_class_it_never_saw_no_chance():
+    rng = np.random.default_rng(0)
+    numeric = rng.normal(size=(300, 1)).astype(np.float32)
+    kind = np.where(numeric[:, 0] > 0, "a", "c").tolist()
+    train = rows(kind, numeric, label=THREE)
+    spec = GradientBoostingBaseline(kind="gradient_boosting", iterations=5)
+    scores = score_baseline(spec, train, train, THREE)
+    assert scores.shape == (300, 3)
+    assert (scores[:, 1] == 0).all()
+    assert scores.sum(axis=1) == pytest.approx(np.ones(300))
+
+
+@pytest.mark.parametrize(("late", "expected"), [(True, 1.0), (False, 0.0)])
+def test_gradient_boosting_on_one_class_says_that_class(late, expected):
+    train = rows([late] * 30, np.zeros((30, 1), np.float32))
+    spec = GradientBoostingBaseline(kind="gradient_boosting", iterations=5)
+    assert (score_baseline(spec, train, train, BINARY) == expected).all()
+
+
+def test_a_label_that_is_not_declared_is_named():
+    with pytest.raises(SpecError, match=r"1 of 2 values.*'z'"):
+        rows(["a", "z"], label=THREE)
+    with pytest.raises(SpecError, match="true or false"):
+        rows([0, 3])
+    with pytest.raises(SpecError, match="1 of 2"):
+        rows([True, None])
+
+
+RENT = LabelSpec(column="rent", task="regression")
+GRADE = LabelSpec(column="grade", task="ranking", query="search")
+
+
+@pytest.mark.parametrize("label", [RENT, GRADE], ids=["regression", "ranking"])
+def test_a_number_is_predicted_by_its_mean_and_its_groups_mean(label):
+    train = rows([0.0] * 20 + [2.0] * 20, label=label, g=["a"] * 20 + ["b"] * 20)
+    holdout = rows([1.0] * 3, label=label, g=["a", "b", "new"])
+    constant = score_baseline(ConstantBaseline(kind="constant"), train, holdout, label)
+    assert constant.tolist() == [[1.0]] * 3
+    spec = GroupRateBaseline(kind="group_rate", by=("g",))
+    assert score_baseline(spec, train, holdout, label)[:, 0] == pytest.approx([0.5, 1.5, 1.0])
+
+
+@pytest.mark.parametrize("label", [RENT, GRADE], ids=["regression", "ranking"])
+def test_gradient_boosting_learns_a_number_and_is_the_same_twice(label):
+    def some(seed, count):
+        rng = np.random.default_rng(seed)
+        numeric = rng.normal(size=(count, 2)).astype(np.float32)
+        codes = rng.integers(0, 600, (count, 1)).astype(np.int32)
+        return rows((3 + numeric[:, 0]).clip(0).tolist(), numeric, codes, label=label)
+
+    train, holdout = some(0, 3000), some(1, 500)
+    spec = GradientBoostingBaseline(kind="gradient_boosting", iterations=40)
+    scores = score_baseline(spec, train, holdout, label)
+    assert scores.shape == (500, 1)
+    assert point_metrics(Truth("regression", holdout.label), scores)["r2"] > 0.9
+    assert np.array_equal(scores, score_baseline(spec, train, holdout, label))
+
+
+def test_a_label_that_is_no_such_number_is_named():
+    with pytest.raises(SpecError, match="1 of 2 values are not finite numbers"):
+        rows([1.0, float("nan")], label=RENT)
+    with pytest.raises(SpecError, match="1 of 2 values are not grades of relevance"):
+        rows([1.0, -1.0], label=GRADE)

@@ -1,0 +1,158 @@
+"""A stream is read by its offsets: each event once, however often it is delivered, and no gap."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ml_assets.assets.raw_snapshot.readers.event_log import Batch, BatchLog, consume
+from ml_assets.assets.raw_snapshot.readers.read import read_source, receipt_of
+from ml_assets.errors import SourceError
+from ml_assets_tests.assets.raw_snapshot.delivering import (
+    FIRST,
+    deliver,
+    looked,
+    no_sql,
+    refusal,
+    rows,
+    stream,
+)
+
+FOLDER = "arrivals/2024-01-01"
+
+
+def events(*offsets: int, order: int = 100) -> str:
+    """Lines of a batch; the order of an event is its offset and ``order``."""
+    at = "2024-01-02T10:00:00Z"
+    lines = [{"offset": o, "order": order + o, "at": at} for o in offsets]
+    return "".join(json.dumps(line) + "\n" for line in lines)
+
+
+def orders(root: Path) -> list[int]:
+    return [row[0] for row in rows(root, stream())]
+
+
+def test_batches_are_one_stream_in_whatever_order_they_came(tmp_path: Path):
+    deliver(
+        tmp_path,
+        {
+            f"{FOLDER}/z.jsonl": events(0, 1),
+            f"{FOLDER}/a.jsonl": events(4, 2, 3),
+            f"{FOLDER}/.b.jsonl": events(5),
+        },
+    )
+    assert orders(tmp_path) == [100, 101, 102, 103, 104]
+    assert looked(tmp_path, stream()).keys == ("2024-01-01",)
+
+
+def test_a_batch_that_is_delivered_again_changes_nothing_but_the_receipt(tmp_path: Path):
+    def reading() -> tuple[pl.DataFrame, object]:
+        found = read_source("orders", stream(), tmp_path, no_sql, FIRST)
+        assert found.receipt == receipt_of("orders", stream(), tmp_path, no_sql, FIRST)
+        return found.frame, found.receipt
+
+    deliver(tmp_path, {f"{FOLDER}/0.jsonl": events(0, 1), f"{FOLDER}/2.jsonl": events(2)})
+    frame, receipt = reading()
+    deliver(tmp_path, {f"{FOLDER}/0-again.jsonl": events(0, 1), f"{FOLDER}/1.jsonl": events(1, 2)})
+    again, another = reading()
+    assert again.equals(frame)
+    assert receipt != another
+
+
+def test_a_late_event_is_appended_and_is_a_new_version(tmp_path: Path):
+    deliver(tmp_path, {f"{FOLDER}/0.jsonl": events(0, 1)})
+    before = receipt_of("orders", stream(), tmp_path, no_sql, FIRST)
+    deliver(tmp_path, {f"{FOLDER}/2.jsonl": events(2)})
+    assert receipt_of("orders", stream(), tmp_path, no_sql, FIRST) != before
+    assert orders(tmp_path) == [100, 101, 102]
+
+
+@pytest.mark.parametrize(
+    ("batches", "said"),
+    [
+        ([events(0), events(2)], "offset 1 of the stream are missing before"),
+        ([events(3, 4)], "offsets 0 to 2 of the stream are missing"),
+        ([events(0, 1, 5)], "offsets 2 to 4 of the stream are missing"),
+        ([events(0), events(0, order=7)], "brings offset 0 again with another content"),
+        ([events(0) + events(0, order=7)], "offset 0 is there twice with different content"),
+        ([events(-1, 0)], "no offset of 0 or more"),
+        (['{"order": 1, "at": null, "offset": null}\n'], "no offset of 0 or more"),
+        (['{"order": 1, "at": null}\n'], "'offset' is declared but not there"),
+        (['{"order": 1, "at": null, "offset": 0.5}\n'], "«0.5» is not int64"),
+    ],
+)
+def test_a_stream_with_a_gap_or_a_changed_event_is_refused(
+    tmp_path: Path, batches: Sequence[str], said: str
+):
+    deliver(tmp_path, {f"{FOLDER}/{n}.jsonl": batch for n, batch in enumerate(batches)})
+    assert said in refusal(tmp_path, stream())
+
+
+class Remembering(BatchLog):
+    """The log, and the offsets that it was asked for what comes after."""
+
+    def __init__(self, batches: Sequence[Batch]) -> None:
+        super().__init__(batches, "offset")
+        self.asked: list[int] = []
+
+    def poll(self, after: int) -> Sequence[Batch]:
+        self.asked.append(after)
+        return super().poll(after)
+
+
+def batch(first: int, last: int) -> Batch:
+    numbers = list(range(first, last))
+    frame = pl.DataFrame({"offset": numbers, "x": [n * n for n in numbers]})
+    return Batch(frame, f"{first} to {last}")
+
+
+def test_a_reader_asks_for_what_comes_after_its_last_offset_until_there_is_nothing():
+    log = Remembering([batch(n, n + 2) for n in range(0, 100, 2)])
+    found = consume(log, "offset", "orders")
+    assert found["x"].to_list() == [n * n for n in range(100)]
+    assert log.asked[0] == -1
+    assert log.asked[-1] == 99
+    assert log.asked == sorted(set(log.asked)), "no batch is asked for twice"
+    assert len(log.asked) > 3, "a poll gives some of the batches, not all of them"
+
+
+@given(st.integers(1, 40), st.data())
+def test_an_event_that_changed_is_refused_wherever_its_batch_stands(
+    length: int, data: st.DataObject
+):
+    batches = [batch(n, n + 1) for n in range(length)]
+    number = data.draw(st.integers(0, length - 1))
+    changed = Batch(pl.DataFrame({"offset": [number], "x": [-1]}), "changed")
+    delivered = data.draw(st.permutations([*batches, changed]))
+    with pytest.raises(SourceError, match=f"brings offset {number} again with another content"):
+        consume(BatchLog(delivered, "offset"), "offset", "orders")
+
+
+@given(st.data())
+def test_any_delivery_at_least_once_reads_as_the_stream_itself(data: st.DataObject):
+    length = data.draw(st.integers(1, 30))
+    ends = sorted({*data.draw(st.lists(st.integers(1, length), max_size=5)), length})
+    begins = [0, *ends[:-1]]
+    once = [batch(first, last) for first, last in zip(begins, ends, strict=True)]
+    again = [
+        batch(min(pair), max(pair))
+        for pair in data.draw(
+            st.lists(st.tuples(st.integers(0, length), st.integers(0, length)), max_size=4)
+        )
+        if pair[0] != pair[1]
+    ]
+    delivered = data.draw(st.permutations([*once, *again]))
+    found = consume(BatchLog(delivered, "offset"), "offset", "orders")
+    assert found["x"].to_list() == [n * n for n in range(length)]
+
+
+@given(st.integers(2, 20), st.data())
+def test_any_event_that_was_lost_is_missed(length: int, data: st.DataObject):
+    lost = data.draw(st.integers(0, length - 2))
+    kept = [batch(n, n + 1) for n in range(length) if n != lost]
+    with pytest.raises(SourceError, match=f"offset {lost} of the stream"):
+        consume(BatchLog(data.draw(st.permutations(kept)), "offset"), "offset", "orders")

@@ -1,0 +1,268 @@
+"""Files are read as declared, or refused with the file, line, column and remedy."""
+
+import io
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from ml_assets.assets.raw_snapshot.readers.read import available, read_source, receipt_of
+from ml_assets.errors import SourceError
+from ml_assets.spec.partitions import PartitionWindow
+from ml_assets.spec.sources import EventsSource, FilesSource
+
+DECLARED = {
+    "id": "int64",
+    "amount": "float64",
+    "note": "string",
+    "paid": "boolean",
+    "day": "date",
+    "at": "datetime",
+}
+CSV = """id,amount,note,paid,day,at
+1,1.5,first,true,2013-01-31,2013-01-31T10:00:00Z
+2,,"two
+lines",FALSE,2013-02-01,2013-01-31 10:00:00.25+02:00
+"""
+ROWS = [
+    (1, 1.5, "first", True, date(2013, 1, 31), datetime(2013, 1, 31, 10, tzinfo=UTC)),
+    (2, None, "two\nlines", False, date(2013, 2, 1), datetime(2013, 1, 31, 8, 0, 0, 250000, UTC)),
+]
+WEEKS = [
+    PartitionWindow(
+        f"2013-01-{day:02}", *(datetime(2013, 1, d, tzinfo=UTC) for d in (day, day + 7))
+    )
+    for day in (7, 14, 21)
+]
+
+
+def csv_source(**changes: Any) -> FilesSource:
+    fields: dict[str, Any] = {
+        "kind": "files",
+        "path": "landing/{partition}.csv",
+        "format": "csv",
+        "columns": DECLARED,
+        "key": ["id"],
+        "contract": "c.json",
+    }
+    return FilesSource.model_validate(fields | changes)
+
+
+def events_source(**columns: str) -> EventsSource:
+    return EventsSource.model_validate(
+        {
+            "kind": "events",
+            "path": "landing/{partition}.jsonl",
+            "columns": {"at": "datetime", **columns},
+            "key": ["at"],
+            "contract": "c.json",
+            "known_at": "at",
+        }
+    )
+
+
+def no_sql(name: str) -> str:
+    raise AssertionError(f"a file source asked for the database {name}")
+
+
+def land(root: Path, content: str | bytes, name: str = "2013-01-07.csv") -> None:
+    (root / "landing").mkdir(exist_ok=True)
+    content = content.encode() if isinstance(content, str) else content
+    (root / "landing" / name).write_bytes(content)
+
+
+def read(root: Path, source: FilesSource | EventsSource) -> pl.DataFrame:
+    return read_source("orders", source, root, no_sql, WEEKS[0]).frame
+
+
+def refusal(root: Path, source: FilesSource | EventsSource) -> str:
+    with pytest.raises(SourceError) as caught:
+        read(root, source)
+    return str(caught.value)
+
+
+def test_csv_is_typed_as_declared_whatever_the_order_of_its_columns(tmp_path: Path):
+    land(tmp_path, CSV)
+    assert read(tmp_path, csv_source()).rows() == ROWS
+    backwards = dict(reversed(DECLARED.items()))
+    assert read(tmp_path, csv_source(columns=backwards)).rows() == [row[::-1] for row in ROWS]
+
+
+def test_a_byte_order_mark_and_windows_line_ends_change_nothing(tmp_path: Path):
+    land(tmp_path, b"\xef\xbb\xbf" + CSV.replace("\n", "\r\n").encode())
+    frame = read(tmp_path, csv_source())
+    assert frame.drop("note").rows() == [(*r[:2], *r[3:]) for r in ROWS]
+
+
+def test_text_in_a_number_column_is_named_by_file_line_and_column(tmp_path: Path):
+    land(tmp_path, CSV + "3,abc,x,true,2013-02-01,2013-01-31T10:00:00Z\n")
+    message = refusal(tmp_path, csv_source())
+    assert "orders [2013-01-07]" in message
+    assert str(tmp_path / "landing" / "2013-01-07.csv") in message
+    assert "line 5, column 'amount': «'abc'»" in message, (
+        "record 3 begins on line 5: record 2 has two"
+    )
+
+
+def test_the_first_bad_value_of_every_column_is_in_one_error(tmp_path: Path):
+    land(tmp_path, "id,amount\n1,x\n1.5,y\n", "2013-01-07.csv")
+    source = csv_source(columns={"id": "int64", "amount": "float64"})
+    message = refusal(tmp_path, source)
+    assert "line 3, column 'id': «'1.5'»" in message
+    assert "line 2, column 'amount': «'x'»" in message
+    assert "1 more such value" in message
+
+
+@pytest.mark.parametrize(
+    ("column", "text"),
+    [
+        ("id", "99999999999999999999"),
+        ("amount", "inf"),
+        ("paid", "yes"),
+        ("day", "31/01/2013"),
+        ("at", "2013-01-31T10:00:00"),
+    ],
+)
+def test_a_value_that_is_not_of_its_type_is_refused(tmp_path: Path, column: str, text: str):
+    source = csv_source(columns={column: DECLARED[column], "other": "string"}, key=["other"])
+    land(tmp_path, f"{column},other\n{text},x\n")
+    assert f"line 2, column '{column}': «'{text}'»" in refusal(tmp_path, source)
+
+
+def test_text_that_means_no_value_is_declared(tmp_path: Path):
+    columns = {"id": "int64", "amount": "float64"}
+    land(tmp_path, "id,amount\n1,NA\n2,nan\n")
+    assert "null_values" in refusal(tmp_path, csv_source(columns=columns))
+    source = csv_source(columns=columns, null_values=["", "NA"])
+    assert read(tmp_path, source)["amount"].to_list() == [None, None], "NaN is no value"
+
+
+def test_a_renamed_column_is_named_with_its_likely_new_name(tmp_path: Path):
+    land(tmp_path, CSV.replace("amount", "ammount", 1))
+    message = refusal(tmp_path, csv_source())
+    assert "'amount' is declared but not there" in message
+    assert "«'ammount'» is close: was it renamed?" in message
+
+
+def test_a_column_that_is_there_twice_is_refused(tmp_path: Path):
+    land(tmp_path, "id,id\n1,2\n")
+    assert "2 times" in refusal(tmp_path, csv_source(columns={"id": "int64"}))
+
+
+def test_a_file_that_was_cut_off_is_not_taken_for_nulls(tmp_path: Path):
+    land(tmp_path, CSV + "3,1.5")
+    assert "line 5: 2 fields, but the header has 6" in refusal(tmp_path, csv_source())
+
+
+def test_a_line_with_too_many_fields_is_named(tmp_path: Path):
+    land(tmp_path, CSV + "3,1,000.5,x,true,2013-02-01,2013-01-31T10:00:00Z\n")
+    assert "line 5: 7 fields" in refusal(tmp_path, csv_source())
+
+
+def test_bytes_that_are_not_text_are_named_by_line(tmp_path: Path):
+    land(tmp_path, CSV.encode() + b"3,1.5,caf\xe9,true,2013-02-01,2013-01-31T10:00:00Z\n")
+    assert "line 5: byte 0xe9 is not UTF-8" in refusal(tmp_path, csv_source())
+
+
+@pytest.mark.parametrize("content", ["", "\n", "id,amount,note,paid,day,at\n"])
+def test_an_empty_partition_is_an_error(tmp_path: Path, content: str):
+    land(tmp_path, content)
+    assert "2013-01-07.csv" in refusal(tmp_path, csv_source())
+
+
+def test_a_missing_partition_names_the_ones_that_are_there(tmp_path: Path):
+    land(tmp_path, CSV, "2012-12-31.csv")
+    message = refusal(tmp_path, csv_source())
+    assert "there is no file" in message
+    assert "2012-12-31.csv" in message
+
+
+def test_a_missing_landing_folder_names_the_setting_and_the_remedy(tmp_path: Path):
+    for root in (tmp_path / "absent", tmp_path):
+        message = refusal(root, csv_source())
+        assert "ML_ASSETS_SOURCES" in message
+        assert "ml-assets demo" in message
+
+
+def test_json_lines_are_typed_and_a_key_left_out_is_no_value(tmp_path: Path):
+    lines = '{"at": "2013-01-31T10:00:00Z", "n": 1, "x": 2}\n\n{"at": "2013-01-31T11:00:00Z"}\n'
+    land(tmp_path, lines, "2013-01-07.jsonl")
+    frame = read(tmp_path, events_source(n="int64", x="float64"))
+    assert frame.rows() == [
+        (datetime(2013, 1, 31, 10, tzinfo=UTC), 1, 2.0),
+        (datetime(2013, 1, 31, 11, tzinfo=UTC), None, None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ('{"at": "2013-01-31T10:00:00Z", "n": 1', "line 2 is not valid JSON"),
+        ('{"at": null, "n": 1}, {"at": null, "n": 2}', "line 2 is not valid JSON"),
+        ('{"at": null, "n": [{}\n{}]}', "line 2 is not valid JSON"),
+        ("[1]", "line 2 holds a list, not an object"),
+        ('{"at": "2013-01-31T10:00:00Z", "n": NaN}', "NaN is not JSON"),
+        ('{"at": "2013-01-31T10:00:00Z", "n": "1"}', "line 2, column 'n': «'1'» is not int64"),
+        ('{"at": "2013-01-31T10:00:00Z", "n": true}', "line 2, column 'n': «True» is not int64"),
+        ('{"at": "2013-01-31T10:00:00Z", "n": 1.5}', "line 2, column 'n': «1.5» is not int64"),
+        ('{"at": "yesterday", "n": 1}', "line 2, column 'at': «'yesterday'» is not datetime"),
+        ('{"at": "2013-01-31T10:00:00Z", "m": 1}', "line 2 does not have the columns"),
+    ],
+)
+def test_a_bad_event_is_named_by_its_line(tmp_path: Path, line: str, expected: str):
+    land(tmp_path, '{"at": "2013-01-31T10:00:00Z", "n": 1}\n' + line + "\n", "2013-01-07.jsonl")
+    assert expected in refusal(tmp_path, events_source(n="int64"))
+
+
+def test_parquet_is_widened_without_loss_or_refused(tmp_path: Path):
+    source = csv_source(
+        path="landing/{partition}.parquet",
+        format="parquet",
+        columns={"id": "int64", "at": "datetime"},
+    )
+    frame = pl.DataFrame(
+        {"id": [1], "at": [datetime(2013, 1, 1)]},  # noqa: DTZ001  a Parquet time without a zone
+        schema={"id": pl.Int16, "at": pl.Datetime("ms")},
+    )
+
+    def put(frame: pl.DataFrame) -> None:
+        buffer = io.BytesIO()
+        frame.write_parquet(buffer)
+        land(tmp_path, buffer.getvalue(), "2013-01-07.parquet")
+
+    put(frame)
+    assert read(tmp_path, source).rows() == [(1, datetime(2013, 1, 1, tzinfo=UTC))]
+    put(frame.with_columns(pl.lit("1").alias("id")))
+    assert "column 'id' is String, declared as int64" in refusal(tmp_path, source)
+    land(tmp_path, b"PAR1 cut", "2013-01-07.parquet")
+    assert "not a whole Parquet file" in refusal(tmp_path, source)
+
+
+def test_a_receipt_is_the_same_with_and_without_parsing_and_follows_the_content(tmp_path: Path):
+    def receipts() -> tuple[dict[str, Any], dict[str, Any]]:
+        args = ("orders", csv_source(), tmp_path, no_sql, WEEKS[0])
+        return read_source(*args).receipt, receipt_of(*args)
+
+    land(tmp_path, CSV)
+    first, planned = receipts()
+    assert first == planned
+    assert str(tmp_path) not in str(first), "the same data elsewhere is the same data"
+    land(tmp_path, CSV.replace("1.5", "1.6"))
+    assert receipts()[0] != first
+
+
+def test_available_are_the_partitions_that_have_landed(tmp_path: Path):
+    land(tmp_path, CSV, "2013-01-21.csv")
+    land(tmp_path, CSV, "2013-01-07.csv")
+    found = available("orders", csv_source(), tmp_path, no_sql, WEEKS)
+    assert found == ("2013-01-07", "2013-01-21")
+
+
+def test_a_whole_table_is_read_without_a_window(tmp_path: Path):
+    land(tmp_path, CSV, "all.csv")
+    source = csv_source(path="landing/all.csv", partitioned=False)
+    assert read_source("orders", source, tmp_path, no_sql, None).frame.height == 2
+    with pytest.raises(ValueError, match="partitioned"):
+        read_source("orders", source, tmp_path, no_sql, WEEKS[0])

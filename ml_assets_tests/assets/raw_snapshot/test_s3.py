@@ -1,0 +1,163 @@
+"""Sources in a bucket: listed, read as they were listed, and refused with what to do."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ml_assets.assets.raw_snapshot.readers.read import Seen, read_source, receipt_of
+from ml_assets.errors import SourceError
+from ml_assets_tests.assets.raw_snapshot.delivering import (
+    COLUMNS,
+    FIRST,
+    NOW,
+    WEEKS,
+    files,
+    looked,
+    no_sql,
+    refusal,
+    rows,
+    stream,
+)
+from ml_assets_tests.servers.s3 import BUCKET, SECRET, S3Server, s3_server
+
+NOWHERE = Path("/nowhere")
+BASE = f"s3://{BUCKET}/lake"
+
+
+@pytest.fixture(scope="module")
+def one_server() -> Iterator[S3Server]:
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("MOTO_S3_DEFAULT_MAX_KEYS", "10")
+        with s3_server(environment) as server:
+            yield server
+
+
+@pytest.fixture
+def server(one_server: S3Server) -> S3Server:
+    one_server.faults.failing = 0
+    for key in one_server.everything():
+        one_server.client.delete_object(Bucket=BUCKET, Key=key)
+    return one_server
+
+
+def put_all(server: S3Server, contents: dict[str, str]) -> None:
+    client = server.client
+    for key, text in contents.items():
+        client.put_object(Bucket=BUCKET, Key=f"lake/{key}", Body=text.encode())
+
+
+ORDERS = files(path=f"{BASE}/orders/{{partition}}/*.csv")
+
+
+def test_a_partition_is_the_objects_that_its_path_stands_for(server: S3Server):
+    put_all(
+        server,
+        {
+            "orders/2024-01-01/a.csv": "order,shop\n1,north\n",
+            "orders/2024-01-01/b.csv": "order,shop\n2,south\n",
+            "orders/2024-01-01/deeper/c.csv": "order,shop\n3,west\n",
+            "orders/2024-01-08/a.csv": "order,shop\n4,west\n",
+            "orders/2024-01-08.csv": "something else",
+        },
+    )
+    assert rows(NOWHERE, ORDERS) == [(1, "north"), (2, "south")]
+    found = looked(NOWHERE, ORDERS)
+    assert found.keys == ("2024-01-01", "2024-01-08"), "an object appears whole: none is left"
+    assert found.receipt("2024-01-01") == receipt_of("orders", ORDERS, NOWHERE, no_sql, FIRST)
+
+
+def test_a_receipt_is_taken_without_reading_an_object(server: S3Server, tmp_path: Path):
+    put_all(server, {"orders/2024-01-01/a.csv": "order,shop\n1,north\n"})
+    server.faults.requests.clear()
+    seen = Seen(tmp_path / "seen.db")
+    first = looked(NOWHERE, ORDERS, seen=seen).receipt("2024-01-01")
+    assert {path for method, path in server.faults.requests if "list-type" not in path} == set()
+    assert first == read_source("orders", ORDERS, NOWHERE, no_sql, FIRST).receipt
+    put_all(server, {"orders/2024-01-01/a.csv": "order,shop\n1,south\n"})
+    assert looked(NOWHERE, ORDERS, seen=seen).receipt("2024-01-01") != first
+
+
+def test_a_stream_and_references_lie_in_a_bucket_as_well(server: S3Server):
+    put_all(
+        server,
+        {
+            "arrivals/2024-01-01/1.jsonl": '{"offset": 1, "order": 2, "at": null}\n',
+            "arrivals/2024-01-01/0.jsonl": '{"offset": 0, "order": 1, "at": null}\n',
+            "images/left/1.jpg": "abc",
+        },
+    )
+    arrivals = stream(path=f"{BASE}/arrivals/{{partition}}/*.jsonl")
+    assert rows(NOWHERE, arrivals) == [(1, None), (2, None)]
+    columns = {"path": "string", "bytes": "int64", "camera": "string", "sha256": "string"}
+    images = files(
+        path=f"{BASE}/images/{{camera}}/*.jpg",
+        format="binary",
+        partitioned=False,
+        columns=columns,
+        key=["path"],
+    )
+    digest = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    assert rows(NOWHERE, images, None) == [(f"{BASE}/images/left/1.jpg", 3, "left", digest)]
+
+
+def test_versions_of_a_table_lie_in_a_bucket_as_well(server: S3Server):
+    put_all(server, {"shops/2024-01-03.csv": "order,shop\n1,north\n"})
+    shops = files(path=f"{BASE}/shops/{{version}}.csv", columns=COLUMNS)
+    assert looked(NOWHERE, shops).keys == ("2024-01-08", "2024-01-15")
+    assert rows(NOWHERE, shops, WEEKS[1]) == [(1, "north")]
+
+
+def test_an_object_whose_name_leads_elsewhere_is_not_taken(server: S3Server):
+    row = "order,shop\n1,north\n"
+    for climbing in ("2024-01-01/../../x.csv", "2024-01-01//x.csv", "../2024-01-01/x.csv"):
+        put_all(server, {f"orders/{climbing}": row})
+    deep = files(path=f"{BASE}/orders/{{partition}}/**/*.csv")
+    assert looked(NOWHERE, deep).keys == ()
+    put_all(server, {"orders/2024-01-01/..\\x.csv": row, "orders/2024-01-08/x\\..\\y.csv": row})
+    found = looked(NOWHERE, deep)
+    assert found.keys == ("2024-01-08",)
+    with pytest.raises(SourceError, match="leads elsewhere"):
+        found.receipt("2024-01-08")
+    assert "leads elsewhere" in refusal(NOWHERE, deep, WEEKS[1])
+
+
+def test_an_object_that_was_replaced_after_it_was_listed_is_refused(server: S3Server):
+    put_all(server, {"images/1.jpg": "abc"})
+    from ml_assets.assets.raw_snapshot.readers.pattern import pattern_of
+    from ml_assets.assets.raw_snapshot.readers.places import digest, place_of
+
+    pattern = pattern_of(f"{BASE}/images/*.jpg")
+    place = place_of("images", pattern, NOWHERE)
+    (found,) = place.list(pattern)
+    put_all(server, {"images/1.jpg": "abd"})
+    with pytest.raises(SourceError, match="it was replaced meanwhile"):
+        digest(place, found)
+
+
+def test_what_a_bucket_refuses_is_told_without_a_secret(
+    server: S3Server, monkeypatch: pytest.MonkeyPatch
+):
+    elsewhere = files(path="s3://no-such-bucket/{partition}.csv")
+    assert "there is no such bucket" in refusal(NOWHERE, elsewhere)
+    assert "no file matches" in refusal(NOWHERE, ORDERS)
+    monkeypatch.setattr("ml_assets.store.s3.client.TRIES", 1)
+    server.faults.failing = -1
+    said = refusal(NOWHERE, ORDERS)
+    assert "it answered" in said
+    assert SECRET not in said
+
+
+def test_many_objects_are_listed_page_by_page(server: S3Server):
+    for number in range(25):
+        put_all(server, {f"images/{number:02}.jpg": "x"})
+    images = files(
+        path=f"{BASE}/images/{{number}}.jpg",
+        format="binary",
+        partitioned=False,
+        columns={"path": "string", "number": "int64"},
+        key=["path"],
+    )
+    found = read_source("images", images, NOWHERE, no_sql, None)
+    assert found.frame["number"].to_list() == list(range(25))
+    assert found.receipt == looked(NOWHERE, images, None, now=NOW).receipt(None)

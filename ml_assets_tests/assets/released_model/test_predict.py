@@ -1,0 +1,238 @@
+"""Predictions of the release are those that it was judged by, or one error lists what is wrong."""
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from ml_assets.actions.read_table import read_table
+from ml_assets.assets.released_model import predict as predict_module
+from ml_assets.assets.released_model.predict import Predictor, open_release
+from ml_assets.assets.released_model.rows_to_predict import parse_rows
+from ml_assets.errors import (
+    NothingReleased,
+    RowsRefused,
+    SourceError,
+    SpecError,
+    StorageError,
+    WindowError,
+)
+from ml_assets.spec.program import ScoreResult
+from ml_assets_tests.worlds import deliveries, irises
+from ml_assets_tests.worlds.world import World
+
+ORDER = {"order": 99_999, "depot": "north", "load": 80.0, "ordered_at": "2024-03-22T10:00:00Z"}
+FLOWER = {
+    "flower": 1,
+    "sepal_length": 5.1,
+    "sepal_width": 3.5,
+    "petal_length": 1.4,
+    "petal_width": 0.2,
+    "measured_at": "1936-09-01T00:00:00Z",
+}
+
+
+@pytest.fixture(scope="module")
+def orders(released: World) -> Predictor:
+    return open_release("deliveries", released.settings)
+
+
+@pytest.fixture(scope="module")
+def flowers(released: World) -> Predictor:
+    return open_release("irises", released.settings)
+
+
+def judged(world: World, pipeline: str) -> tuple[pl.DataFrame, np.ndarray]:
+    """The holdout's rows, and the probabilities that the stored evaluation is about."""
+    rows = read_table(f"{pipeline}/training_set", settings=world.settings)
+    holdout = rows.filter(pl.col("split") == "holdout").collect()
+    sessions = Path(world.settings.objects) / "sessions"
+    (result,) = sessions.glob(f"{pipeline}-score-*/attempts/*/result.json")
+    scored = ScoreResult.model_validate_json(result.read_bytes())
+    return holdout, np.load(scored.predictions.path)[: len(holdout)]  # behind it: shuffled rows
+
+
+def landed(world: World, weeks: list[str]) -> pl.DataFrame:
+    """Orders as they landed, before any of this project's code read them."""
+    return pl.concat(pl.read_csv(world.sources / "orders" / f"{week}.csv") for week in weeks)
+
+
+def refusal(predictor: Predictor, *rows: object) -> str:
+    lines = "\n".join(json.dumps(row) for row in rows)
+    with pytest.raises(RowsRefused) as refused:
+        predictor.predictions(parse_rows(lines.encode(), "rows.jsonl"))
+    return str(refused.value)
+
+
+# --- parity with the stored evaluation ------------------------------------------------------------
+
+
+def test_rows_as_they_land_get_the_probabilities_of_the_evaluation(
+    released: World, orders: Predictor
+) -> None:
+    holdout, stored = judged(released, "deliveries")
+    weeks = sorted(path.stem for path in (released.sources / "orders").glob("*.csv"))
+    raw = landed(released, weeks).filter(pl.col("order").is_in(holdout["order"].implode()))
+    assert len(raw) == len(holdout) == 2 * deliveries.ORDERS
+    found = orders.predictions(parse_rows(raw.write_csv().encode(), "orders.csv"))
+    assert found.notes == ()
+    expected = holdout.select("order", stored=pl.Series(stored[:, 0]))
+    both = found.frame.join(expected, on="order", how="left", maintain_order="left")
+    assert both["order"].to_list() == raw["order"].to_list()
+    assert np.abs(both["probability"] - both["stored"]).max() <= 1e-6
+    assert both["probability"].std() > 0.05
+
+
+def test_feature_rows_get_them_too_of_every_class(released: World, flowers: Predictor) -> None:
+    holdout, stored = judged(released, "irises")
+    found = flowers.predict(holdout.drop("split"))
+    classes = ["setosa", "versicolor", "virginica"]
+    there = found.select(f"probability_{name}" for name in classes).to_numpy()
+    assert np.abs(there - stored).max() <= 1e-6
+    assert found["prediction"].to_list() == [classes[n] for n in stored.argmax(axis=1)]
+    assert (found["prediction"] == holdout["species"]).mean() > 0.8
+
+
+def test_a_row_nobody_has_seen_is_predicted_from_the_tables_as_they_stand(
+    orders: Predictor,
+) -> None:
+    heavy, light = {**ORDER, "load": 95.0}, {**ORDER, "order": 99_998, "load": 5.0}
+    frame = pl.DataFrame([heavy, light]).with_columns(
+        pl.col("ordered_at").str.to_datetime(time_zone="UTC")
+    )
+    found = orders.predict(frame)
+    assert found["order"].to_list() == [99_999, 99_998]
+    assert found["probability"][0] > found["probability"][1] + 0.1
+
+
+def test_the_documented_call_works_in_a_fresh_python(released: World, tmp_path: Path) -> None:
+    text = predict_module.__doc__ or ""
+    call = [line.strip() for line in text.splitlines() if line.startswith("    ")]
+    frame = tmp_path / "rows.json"
+    frame.write_text(json.dumps([FLOWER]))
+    program = "\n".join(
+        [
+            "import polars as pl",
+            f"frame = pl.read_json({str(frame)!r}).with_columns(",
+            "    pl.col('measured_at').str.to_datetime(time_zone='UTC'))",
+            *call[:-1],
+            f"print({call[-1].replace('flight_delays', 'irises')}.write_csv(), end='')",
+        ]
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=released.environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert pl.read_csv(io.StringIO(done.stdout))["prediction"].to_list() == ["setosa"]
+
+
+# --- every mistake at once ------------------------------------------------------------------------
+
+
+def test_every_mistake_is_listed_at_once(flowers: Predictor) -> None:
+    wrong = {**FLOWER, "flower": "x", "petal_length": "long", "colour": "blue"}
+    del wrong["sepal_width"]
+    said = refusal(flowers, wrong)
+    assert said.startswith("rows.jsonl, taken for rows of the source 'flowers'")
+    assert said.count("\n  - ") == 4
+    assert "column 'sepal_width' is declared but not there" in said
+    assert "column «'colour'» is there but not declared" in said
+    assert "row 1, column 'flower': «'x'» is not int64" in said
+    assert "row 1, column 'petal_length': «'long'» is not float64" in said
+
+
+def test_feature_rows_are_told_apart_and_their_mistakes_listed(orders: Predictor) -> None:
+    said = refusal(orders, {"load": 3, "docks": "four", "depot": "north", "wheels": 4})
+    assert "taken for feature rows" in said
+    assert "column 'recent_late' is declared but not there" in said
+    assert "column «'wheels'» is there but not declared" in said
+    assert "column 'docks': «'four'» is not float64" in said
+
+
+def test_a_key_twice_or_without_a_value_is_refused_with_its_rows(orders: Predictor) -> None:
+    assert "is there more than once: row 1, row 2" in refusal(orders, ORDER, ORDER)
+    assert "row 2: the key (order) has no value" in refusal(orders, ORDER, {**ORDER, "order": None})
+
+
+def test_a_row_that_breaks_the_contract_is_null_and_noted(orders: Predictor) -> None:
+    heavy = {**ORDER, "order": 99_998, "load": 5000.0}
+    lines = "\n".join(json.dumps(row) for row in (heavy, ORDER))
+    found = orders.predictions(parse_rows(lines.encode(), "rows.jsonl"))
+    assert found.frame["order"].to_list() == [99_998, 99_999]
+    assert [value is None for value in found.frame["probability"]] == [True, False]
+    (note,) = found.notes
+    assert note.startswith("row 1 is not predicted, its contract refuses it: between__load")
+    assert "no row meets its contract" in refusal(orders, heavy)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "is empty"),
+        (b" \n", "is empty"),
+        (b"order,depot,load,ordered_at\n", "has columns but no rows"),
+        (b'{"order": 1}\nnot json\n', "line 2 is not JSON"),
+        (b"[1, 2]", "row 1 is a int, where an object is expected"),
+        (b"PAR1 that is none", "cannot be read"),
+        (b"\xff\xfe\x00", "cannot be read"),
+    ],
+)
+def test_content_that_holds_no_rows_is_one_clear_error(content: bytes, reason: str) -> None:
+    with pytest.raises(RowsRefused, match=reason):
+        parse_rows(content, "rows")
+
+
+def test_a_time_in_no_partition_says_which_there_are(orders: Predictor) -> None:
+    late = json.dumps({**ORDER, "ordered_at": "2024-04-01T10:00:00Z"})
+    with pytest.raises(WindowError, match=r"they go from 2024-01-01 .* to 2024-03-25"):
+        orders.predictions(parse_rows(late.encode(), "row"))
+
+
+def test_a_row_before_there_is_enough_history_is_refused(orders: Predictor) -> None:
+    early = json.dumps({**ORDER, "ordered_at": "2024-01-02T10:00:00Z"})
+    with pytest.raises(WindowError, match="looks back 1 partitions, but only 0 come before"):
+        orders.predictions(parse_rows(early.encode(), "row"))
+
+
+# --- the release ----------------------------------------------------------------------------------
+
+
+def test_nothing_released_says_what_to_run(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    irises.plant(world.pipelines, world.sources)
+    with pytest.raises(NothingReleased, match="ml-assets run irises"):
+        open_release("irises", world.settings)
+    with pytest.raises(SpecError, match="There is no pipeline 'tulips'"):
+        open_release("tulips", world.settings)
+
+
+@pytest.mark.parametrize("name", ["model.json", "weights.safetensors"])
+def test_a_damaged_model_is_not_used(released: World, flowers: Predictor, name: str) -> None:
+    file = Path(flowers.release.model.uri) / name
+    whole, mode = file.read_bytes(), file.stat().st_mode
+    file.chmod(0o644)
+    try:
+        file.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+        with pytest.raises(StorageError, match=r"It is not used\. Make it again"):
+            open_release("irises", released.settings)
+    finally:
+        file.write_bytes(whole)
+        file.chmod(mode)
+    assert open_release("irises", released.settings).release == flowers.release
+
+
+@pytest.mark.parametrize(
+    "text", ['{"load": 3,\n "load": 4}', '{"load": 3}\n{"load": 3, "load": 4}']
+)
+def test_a_row_with_a_key_twice_is_refused(text: str) -> None:
+    with pytest.raises((RowsRefused, SourceError), match="'load' stands twice"):
+        parse_rows(text.encode(), "rows.json")

@@ -1,0 +1,374 @@
+"""Release: refused without whole, fresh, passing evidence, whatever else happens at the time."""
+
+import multiprocessing
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from ml_assets.assets.released_model.override import Overridden, override
+from ml_assets.assets.released_model.promote import (
+    AlreadyReleased,
+    Refused,
+    Released,
+    Verified,
+    promote,
+    release,
+    verify,
+)
+from ml_assets.errors import EvidenceError
+from ml_assets.records.ledger.chain import read, record_decision
+from ml_assets.records.ledger.stages import champion, stages
+from ml_assets.spec.gates import CanarySpec, ReleaseSpec
+from ml_assets.spec.records import CanaryPeriod
+from ml_assets.store.stores import open_snapshots
+from ml_assets_tests.records.conftest import PIPELINE, A, B, C, decision, evidence, gate
+
+SPAWN = multiprocessing.get_context("spawn")
+
+
+def ask(store, about, to="production"):
+    return release(store, PIPELINE, about, ReleaseSpec(to=to), author="me", run="run-9")
+
+
+def reasons(outcome):
+    assert isinstance(outcome, Refused), outcome
+    return " ".join(outcome.reasons)
+
+
+# --- verify ---------------------------------------------------------------------------------------
+
+
+def test_a_passing_decision_on_this_evidence_is_verified(store, decide):
+    decide(A)
+    verified = verify(read(store, PIPELINE), evidence(A))
+    assert isinstance(verified, Verified)
+    assert verified.seq == 1
+
+
+def test_a_model_without_a_decision_is_refused(store, decide):
+    decide(B)
+    assert "no decision on model aaaaaaaaaaaa" in reasons(
+        verify(read(store, PIPELINE), evidence(A))
+    )
+
+
+@pytest.mark.parametrize(
+    ("moved", "said"),
+    [
+        ({"report": "99" * 32}, "the evaluation report was 111111111111, it is 999999999999 now"),
+        ({"data": "99" * 32}, "the training set was 222222222222, it is 999999999999 now"),
+        ({"code": "def456"}, "the training code version was abc123, it is def456 now"),
+        ({"policy": "99" * 32}, "the gate policy was 333333333333, it is 999999999999 now"),
+        ({"champion": B}, "the champion it was compared with was none, it is bbbbbbbbbbbb now"),
+    ],
+)
+def test_evidence_that_moved_is_named_with_both_values(store, decide, moved, said):
+    decide(A)
+    text = reasons(verify(read(store, PIPELINE), evidence(A).model_copy(update=moved)))
+    assert said in text
+    assert "ledger line 1" in text
+
+
+def test_everything_that_moved_is_named_at_once(store, decide):
+    decide(A)
+    now = evidence(A, champion=B, report="99" * 32, data="98" * 32)
+    outcome = verify(read(store, PIPELINE), now)
+    assert isinstance(outcome, Refused)
+    assert len(outcome.reasons) == 3
+
+
+def test_a_failed_decision_is_refused_with_the_gate_that_failed(store):
+    failed = gate("floor", passed=False, value=0.6)
+    record_decision(store, decision(gates=(failed, gate("size"))), "me")
+    assert "floor: auc 0.6 against 0.7" in reasons(verify(read(store, PIPELINE), evidence(A)))
+
+
+def test_a_decision_that_says_passed_over_a_failed_gate_is_refused(store):
+    record_decision(store, decision(gates=(gate(passed=False),), passed=True), "me")
+    assert "refused the model" in reasons(verify(read(store, PIPELINE), evidence(A)))
+
+
+def test_a_decision_that_says_refused_over_passing_gates_is_refused(store):
+    record_decision(store, decision(passed=False), "me")
+    assert "refused the model" in reasons(verify(read(store, PIPELINE), evidence(A)))
+
+
+def test_a_decision_without_gates_is_refused(store):
+    record_decision(store, decision(gates=(), passed=True), "me")
+    assert "no gate" in reasons(verify(read(store, PIPELINE), evidence(A)))
+
+
+def test_only_the_newest_decision_counts(store):
+    record_decision(store, decision(), "me")
+    record_decision(store, decision(gates=(gate(passed=False),)), "me")
+    assert isinstance(verify(read(store, PIPELINE), evidence(A)), Refused)
+
+
+# --- release --------------------------------------------------------------------------------------
+
+
+def test_a_verified_model_moves_and_the_line_says_what_it_replaced(store, decide):
+    decide(A)
+    first = ask(store, evidence(A))
+    decide(B, champion=A)
+    second = ask(store, lambda entries: evidence(B, champion=champion(entries)))
+
+    assert isinstance(first, Released)
+    assert isinstance(second, Released)
+    assert (first.entry.replaced, second.entry.replaced) == (None, A)
+    assert (second.entry.stage, second.entry.canary) == ("production", "none")
+    assert second.entry.reason == "decision in line 3: all gates passed"
+    assert stages(read(store, PIPELINE)) == {"production": B}
+
+
+def test_a_refused_release_writes_nothing(store, decide):
+    decide(A)
+    before = store.resolve()
+    assert isinstance(ask(store, evidence(B)), Refused)
+    assert store.resolve() == before
+
+
+def test_a_second_release_of_the_same_model_is_the_first_one(store, decide):
+    decide(A)
+    first = ask(store, evidence(A))
+    again = ask(store, evidence(A))
+    assert isinstance(first, Released)
+    assert again == AlreadyReleased(first.entry)
+    assert len(read(store, PIPELINE)) == 2
+
+
+def test_a_release_killed_after_its_line_is_already_released_though_the_champion_moved(
+    store, decide
+):
+    decide(A)
+    ask(store, evidence(A))
+    decide(B, champion=A)
+    moved = ask(store, evidence(B, champion=A))
+    again = ask(store, lambda entries: evidence(B, champion=champion(entries)))
+    assert isinstance(moved, Released)
+    assert again == AlreadyReleased(moved.entry)
+
+
+def test_the_champion_itself_is_refused_when_its_evidence_no_longer_holds(store, decide):
+    decide(A)
+    ask(store, evidence(A))
+    text = reasons(ask(store, evidence(A, policy="99" * 32)))
+    assert "the gate policy was" in text
+    assert "stays there: nothing was moved" in text
+
+
+def test_a_model_decided_against_an_older_champion_is_refused(store, decide):
+    decide(A)
+    decide(B)
+    ask(store, evidence(A))
+    said = reasons(ask(store, evidence(B)))
+    assert "compared with was none, it is aaaaaaaaaaaa now" in said
+    assert "Evaluate again against the champion" in said
+
+
+def test_the_champion_is_taken_from_the_ledger_whatever_the_caller_says(store, decide):
+    decide(A)
+    ask(store, evidence(A))
+    decide(B, champion=C)
+    assert isinstance(ask(store, evidence(B, champion=C)), Refused)
+
+
+def test_a_stage_has_a_champion_of_its_own(store, decide):
+    decide(A)
+    ask(store, evidence(A), to="staging")
+    decide(B)
+    assert isinstance(ask(store, evidence(B)), Released)
+    assert stages(read(store, PIPELINE)) == {"staging": A, "production": B}
+
+
+def test_evidence_that_cannot_be_put_together_stops_the_release(store, decide):
+    decide(A)
+
+    def broken(entries):
+        raise EvidenceError("the report is about another model")
+
+    with pytest.raises(EvidenceError):
+        ask(store, broken)
+    assert stages(read(store, PIPELINE)) == {}
+
+
+def test_a_release_overtaken_by_another_is_decided_again_and_refused(store, decide):
+    decide(A)
+    decide(B)
+    heads = []
+
+    def overtaken(entries):
+        heads.append(len(entries))
+        if len(heads) == 1:
+            assert isinstance(ask(store, evidence(A)), Released)
+        return evidence(B)
+
+    assert "it is aaaaaaaaaaaa now" in reasons(ask(store, overtaken))
+    assert heads == [2, 3]
+    assert champion(read(store, PIPELINE)) == A
+
+
+def test_a_release_overtaken_by_a_decision_still_moves(store, decide):
+    decide(A)
+    asked = []
+
+    def overtaken(entries):
+        asked.append(len(entries))
+        if len(asked) == 1:
+            decide(C)
+        return evidence(A)
+
+    outcome = ask(store, overtaken)
+    assert isinstance(outcome, Released)
+    assert outcome.entry.seq == 3
+
+
+def test_a_release_overtaken_by_a_refusal_of_its_model_is_refused(store, decide):
+    decide(A)
+    asked = []
+
+    def overtaken(entries):
+        asked.append(len(entries))
+        if len(asked) == 1:
+            record_decision(store, decision(gates=(gate(passed=False),)), "me")
+        return evidence(A)
+
+    assert "refused the model" in reasons(ask(store, overtaken))
+
+
+def test_of_releases_in_many_threads_one_wins_and_the_others_are_told_who(store, decide):
+    models = [f"{n:064x}" for n in range(1, 7)]
+    for model in models:
+        decide(model)
+    with ThreadPoolExecutor(6) as pool:
+        outcomes = list(pool.map(lambda model: ask(store, evidence(model)), models))
+    winners = [o for o in outcomes if isinstance(o, Released)]
+    assert len(winners) == 1
+    losers = [reasons(o) for o in outcomes if o is not winners[0]]
+    assert all(f"it is {winners[0].entry.model[:12]} now" in text for text in losers)
+    assert champion(read(store, PIPELINE)) == winners[0].entry.model
+
+
+def test_of_releases_in_two_processes_one_wins(store, decide, tmp_path):
+    decide(A)
+    decide(B)
+    queue, barrier = SPAWN.Queue(), SPAWN.Barrier(2)
+    args = (tmp_path / "snapshots", queue, barrier)
+    runners = [SPAWN.Process(target=release_in_process, args=(m, *args)) for m in (A, B)]
+    for runner in runners:
+        runner.start()
+    told = sorted(queue.get(timeout=60) for _ in runners)
+    for runner in runners:
+        runner.join(30)
+    assert told == ["Refused", "Released"]
+    assert len(read(store, PIPELINE)) == 3
+
+
+def release_in_process(model: str, folder: Path, queue, barrier) -> None:
+    store = open_snapshots(str(folder))
+    barrier.wait(60)
+    queue.put(type(ask(store, evidence(model))).__name__)
+
+
+# --- from canary to production --------------------------------------------------------------------
+
+CANARY = ReleaseSpec(canary=CanarySpec())
+WEEK = CanaryPeriod(first="w1", last="w1", rows=90)
+
+
+def in_canary(store, model=A, champion=None, passed=True):
+    """A model that its gates led to canary, where it was decided on; the evidence there."""
+    about = evidence(model, champion)
+    record_decision(store, decision(about), "me")
+    moved = release(store, PIPELINE, about, CANARY, "me", "run")
+    assert isinstance(moved, Released)
+    there = evidence(model, champion, report="c1" * 32, data="c2" * 32, code="canary")
+    judged(store, there, passed)
+    return there
+
+
+def judged(store, about, passed=True):
+    said = decision(about, gates=(gate("champion", passed=passed),))
+    return record_decision(store, said.model_copy(update={"canary": WEEK}), "me")
+
+
+def go_on(store, about):
+    return promote(store, PIPELINE, lambda _: about, CANARY, author="me", run="run-9")
+
+
+def test_gates_lead_to_canary_and_the_canarys_own_decision_to_production(store):
+    there = in_canary(store)
+    assert stages(read(store, PIPELINE)) == {"canary": A}
+    moved = go_on(store, there)
+    assert isinstance(moved, Released)
+    line = moved.entry
+    assert (line.stage, line.decided_by, line.canary) == ("production", 3, None)
+    assert stages(read(store, PIPELINE)) == {"production": A}
+    again = in_canary(store, B, champion=A)
+    assert stages(read(store, PIPELINE)) == {"production": A, "canary": B}
+    second = go_on(store, again)
+    assert isinstance(second, Released)
+    assert second.entry.replaced == A
+
+
+def test_without_a_canary_decision_nothing_goes_to_production(store, decide):
+    decide(A)
+    release(store, PIPELINE, evidence(A), CANARY, "me", "run")
+    said = reasons(go_on(store, evidence(A)))
+    assert "no canary decision on model aaaaaaaaaaaa" in said
+
+
+@pytest.mark.parametrize(
+    "moved", [{"report": "99" * 32}, {"data": "99" * 32}, {"code": "x"}, {"policy": "99" * 32}]
+)
+def test_canary_evidence_that_moved_is_refused(store, moved):
+    there = in_canary(store)
+    assert "is stale" in reasons(go_on(store, there.model_copy(update=moved)))
+    assert champion(read(store, PIPELINE)) is None
+
+
+def test_a_canary_that_was_compared_with_an_older_champion_is_refused(store):
+    in_canary(store, A)
+    go_on(store, evidence(A, report="c1" * 32, data="c2" * 32, code="canary"))
+    there = in_canary(store, B, champion=A)
+    judged(store, there.model_copy(update={"champion": C}))
+    assert "it is aaaaaaaaaaaa now" in reasons(go_on(store, there))
+
+
+def test_a_canary_that_did_not_pass_stays_until_a_person_answers_for_it(store):
+    there = in_canary(store, passed=False)
+    assert "refused the model. champion" in reasons(go_on(store, there))
+    assert stages(read(store, PIPELINE)) == {"canary": A}
+    said = override(store, PIPELINE, None, "ada", "the strike")
+    assert isinstance(said, Overridden)
+    assert (said.entry.overrides, said.entry.gates) == (3, ("champion",))
+    moved = go_on(store, there)
+    assert isinstance(moved, Released)
+    assert moved.entry.reason == "as canary: override by ada in line 4: the strike"
+
+
+def test_a_model_that_is_not_in_canary_does_not_go_on(store):
+    there = in_canary(store, A)
+    in_canary(store, B)
+    assert "Model aaaaaaaaaaaa is not in canary: bbbbbbbbbbbb is" in reasons(go_on(store, there))
+
+
+def test_a_canary_whose_gates_refused_it_since_does_not_go_on(store):
+    there = in_canary(store)
+    record_decision(store, decision(evidence(A), gates=(gate(passed=False),)), "me")
+    assert "refused the model. floor" in reasons(go_on(store, there))
+
+
+def test_a_canarys_decision_does_not_stand_for_that_of_its_gates(store):
+    about = evidence(A)
+    judged(store, about)
+    assert "no decision on model" in reasons(release(store, PIPELINE, about, CANARY, "me", "r"))
+
+
+def test_the_model_in_production_is_not_sent_through_canary_again(store):
+    there = in_canary(store)
+    go_on(store, there)
+    again = release(store, PIPELINE, evidence(A), CANARY, "me", "run")
+    assert isinstance(again, AlreadyReleased)
+    assert again.entry.stage == "production"

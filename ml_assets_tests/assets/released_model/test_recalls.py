@@ -1,0 +1,190 @@
+"""What a recall reached is not used, until it is made again from sound inputs, or it is lifted."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from ml_assets.errors import Recalled, StorageError
+from ml_assets.extras.recall.recall import carry_out, extent, lift
+from ml_assets.records.ledger import chain as ledger
+from ml_assets.records.recalls import active, quarantine, recalled, require_sound
+from ml_assets.records.run_history import read_history
+from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.records import InputVersion, StageRecord
+from ml_assets.store.embedded.store import EmbeddedStore
+from ml_assets.store.layout import Address, read_record
+
+BAD, GOOD = "b" * 64, "a" * 64
+TABLE, MODEL, OTHER = "1" * 64, "2" * 64, "3" * 64
+
+
+class Walk:
+    """A store, and what is published to it with no more than records."""
+
+    def __init__(self, root: Path):
+        self.store, self._count = EmbeddedStore(root), 0
+
+    @property
+    def head(self) -> str:
+        return self.store.resolve()
+
+    def make(self, key: str, version: str, *inputs: InputVersion, partition=None) -> InputVersion:
+        self._count += 1
+        address = Address.of(key, partition)
+        record = StageRecord(
+            key=key,
+            partition=partition,
+            run_key=f"{self._count:064d}",
+            code_version="1",
+            data_version=version,
+            rows=1,
+            inputs=inputs,
+            run=f"run-{self._count}",
+            time=datetime.now(UTC),
+        )
+        with self.store.open(self.head, record.run_key) as workspace:
+            workspace.put_bytes(address.record, canonical_json(record))
+            workspace.commit(str(address), {"run": record.run})
+            workspace.publish()
+        return InputVersion(key=key, partition=partition, version=version, commit=self.head)
+
+    def record(self, key: str, partition: str | None = None) -> StageRecord:
+        address = Address.of(key, partition)
+        found = read_record(self.store, self.head, address)
+        assert found is not None
+        return found
+
+    def recall(self, snapshot: str) -> str:
+        found = extent(self.store, snapshot, "ann", "the scale was off")
+        return carry_out(self.store, found.recall).id
+
+
+@pytest.fixture
+def walk(tmp_path: Path) -> Walk:
+    """Two pipelines over the same bad content; one model each, the second's from another table."""
+    walk = Walk(tmp_path / "store")
+    raw = walk.make("p/raw_snapshot/raw_s", BAD)
+    table = walk.make("p/validated_table/s", TABLE, raw)
+    data = walk.make("p/training_set", OTHER, table)
+    walk.make("p/trained_model", MODEL, data)
+    walk.make("q/raw_snapshot/raw_t", BAD)
+    sound = walk.make("q/raw_snapshot/raw_u", GOOD)
+    walk.make("q/trained_model", OTHER, walk.make("q/training_set", GOOD, sound))
+    return walk
+
+
+def test_it_reaches_every_pipeline_that_has_the_content_and_no_more(walk: Walk) -> None:
+    found = extent(walk.store, BAD[:8]).recall
+    assert {version.key for version in found.seeds} == {
+        "p/raw_snapshot/raw_s",
+        "q/raw_snapshot/raw_t",
+    }
+    assert [version.key for version in found.reached] == [
+        "p/validated_table/s",
+        "p/training_set",
+        "p/trained_model",
+    ]
+    named = extent(walk.store, f"p/raw_snapshot/raw_s@{BAD[:8]}").recall
+    assert {version.key for version in named.seeds} == {"p/raw_snapshot/raw_s"}
+
+
+def test_what_is_only_looked_at_is_not_reached(walk: Walk) -> None:
+    """A volume is compared with the partition before; the champion stands beside the candidate."""
+    before = walk.make("p/raw_snapshot/raw_w", BAD[:-1] + "c", partition="1")
+    this = walk.make("p/raw_snapshot/raw_w", GOOD, partition="2")
+    walk.make("p/validated_table/w", GOOD, this, before, partition="2")
+    champion = InputVersion(key="champion", partition=None, version=MODEL, commit=None)
+    walk.make("p/evaluation_report", GOOD, champion)
+    reached = extent(walk.store, f"p/raw_snapshot/raw_w/1@{before.version}").recall.reached
+    assert reached == ()
+
+
+def test_weights_that_a_training_began_with_reach_its_model(walk: Walk) -> None:
+    begun = InputVersion(key="init_from", partition=None, version=MODEL, commit=None)
+    walk.make("p/trained_model", GOOD, begun)
+    assert ("p/trained_model", GOOD) in {
+        (v.key, v.version) for v in extent(walk.store, BAD).recall.reached
+    }
+
+
+def test_nothing_that_it_reached_may_be_used_and_the_reason_is_said(walk: Walk) -> None:
+    assert recalled(walk.store, walk.head, "p", MODEL) is None
+    recall = walk.recall(BAD)
+    found = recalled(walk.store, walk.head, "p", MODEL)
+    assert found is not None and found.id == recall
+    assert recalled(walk.store, walk.head, "q", OTHER) is None
+    with pytest.raises(
+        Recalled, match=rf"p/training_set 3333.* the scale was off \(recall {recall}"
+    ):
+        require_sound(walk.store, walk.head, walk.record("p/training_set"))
+    line = ledger.read(walk.store, "p")[-1]
+    assert (line.kind, line.model, line.author) == ("recall", MODEL, "ann")
+    assert ledger.read(walk.store, "q") == ()
+
+
+def test_the_same_content_from_sound_inputs_may_be_used_and_so_may_what_follows(walk: Walk) -> None:
+    """A bad row that the contract kept out: mended, the table is the same, and so is the model."""
+    walk.recall(f"p/raw_snapshot/raw_s@{BAD}")
+    mended = walk.make("p/raw_snapshot/raw_s", GOOD)
+    assert quarantine(walk.store, walk.head).of_record(walk.record("p/validated_table/s"))
+    walk.make("p/validated_table/s", TABLE, mended)
+    assert recalled(walk.store, walk.head, "p", MODEL) is None
+    require_sound(walk.store, walk.head, walk.record("p/training_set"))
+
+
+def test_bad_content_stays_bad_when_it_is_read_again(walk: Walk) -> None:
+    walk.recall(f"p/raw_snapshot/raw_s@{BAD}")
+    walk.make("p/raw_snapshot/raw_s", BAD)
+    with pytest.raises(Recalled):
+        require_sound(walk.store, walk.head, walk.record("p/raw_snapshot/raw_s"))
+
+
+def test_said_twice_it_is_one_recall_and_one_line_and_it_can_be_lifted(walk: Walk) -> None:
+    first = walk.recall(BAD)
+    assert walk.recall(BAD) == first
+    assert len(active(walk.store, walk.head)) == 1
+    assert len(ledger.read(walk.store, "p")) == 1
+    lift(walk.store, first[:6], "bob", "the scale was right")
+    assert active(walk.store, walk.head) == ()
+    assert recalled(walk.store, walk.head, "p", MODEL) is None
+    line = ledger.read(walk.store, "p")[-1]
+    assert line.reason == f"recall {first} lifted: the scale was right"
+    with pytest.raises(StorageError, match="those that hold: none"):
+        lift(walk.store, first, "bob", "again")
+
+
+def test_a_name_of_nothing_or_of_several_is_refused(walk: Walk) -> None:
+    walk.make("p/raw_snapshot/raw_s", BAD[:-1] + "0")
+    for name in ("b" * 6, "f" * 8, "bb", "p/raw_snapshot/raw_s", f"p/raw_snapshot/raw_x@{BAD}"):
+        with pytest.raises(StorageError):
+            extent(walk.store, name)
+
+
+def test_where_no_model_is_reached_none_is_made_again(walk: Walk) -> None:
+    raw = walk.make("p/raw_snapshot/raw_s", "c" * 64, partition="9")
+    walk.make("p/validated_table/s", "d" * 64, raw, partition="9")
+    (way,) = extent(walk.store, "c" * 8).ways
+    assert way.command == "ml-assets run p --through validated_table"
+    assert way.stays == 4
+
+
+def test_a_commit_stands_for_what_it_brought(walk: Walk) -> None:
+    commit = next(m.commit for m in read_history(walk.store).made if m.record.data_version == TABLE)
+    found = extent(walk.store, commit[:12]).recall
+    assert [version.key for version in found.seeds] == ["p/validated_table/s"]
+
+
+def test_a_history_is_read_in_one_pass_each_record_once(
+    walk: Walk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    whole = EmbeddedStore.read_bytes
+
+    def counted(store: EmbeddedStore, commit: str, path: str) -> bytes:
+        read.append(path)
+        return whole(store, commit, path)
+
+    monkeypatch.setattr(EmbeddedStore, "read_bytes", counted)
+    history = read_history(walk.store)
+    assert len(history.made) == len(read) == 8

@@ -1,0 +1,47 @@
+"""Splits: in the order of time, apart by the embargo, and never over a gap."""
+
+import polars as pl
+import pytest
+
+from ml_assets.assets.training_set.split import plan_time_split, random_split
+from ml_assets.errors import WindowError
+from ml_assets.spec.split import RandomSplit, TimeSplit
+
+ORDER = [f"w{number:02d}" for number in range(20)]
+SPEC = TimeSplit(kind="time", train=5, validation=2, holdout=3, embargo=1)
+
+
+def test_the_window_ends_with_as_of_and_the_splits_are_apart() -> None:
+    plan = plan_time_split(SPEC, "w15", ORDER, ORDER)
+    assert plan.train == ("w04", "w05", "w06", "w07", "w08")
+    assert plan.validation == ("w10", "w11")
+    assert plan.holdout == ("w13", "w14", "w15")
+    assert plan.embargo == ("w09", "w12")
+
+
+def test_a_window_longer_than_the_data_says_by_how_much() -> None:
+    with pytest.raises(WindowError, match=r"needs 12 partitions up to w09 .* only 10 before"):
+        plan_time_split(SPEC, "w09", ORDER, ORDER)
+
+
+def test_a_gap_is_named_also_in_the_embargo() -> None:
+    for gap in ("w06", "w09"):
+        have = [key for key in ORDER if key != gap]
+        with pytest.raises(WindowError, match=rf"gaps: {gap}"):
+            plan_time_split(SPEC, "w15", have, ORDER)
+
+
+def test_an_unknown_as_of_is_refused() -> None:
+    with pytest.raises(WindowError, match="w99"):
+        plan_time_split(SPEC, "w99", ORDER, ORDER)
+
+
+def test_a_row_stays_in_its_split_when_others_come_and_go() -> None:
+    spec = RandomSplit(kind="random", validation=0.2, holdout=0.3)
+    frame = pl.DataFrame({"k": range(2000)})
+    split = random_split(frame, ["k"], spec, seed=0)
+    part = random_split(frame.filter(pl.col("k") >= 1000), ["k"], spec, seed=0)
+    assert split[1000:].to_list() == part.to_list()
+    shares = split.value_counts(normalize=True).rows_by_key("split")
+    assert shares["holdout"][0][0] == pytest.approx(0.3, abs=0.04)
+    assert shares["validation"][0][0] == pytest.approx(0.2, abs=0.04)

@@ -1,0 +1,277 @@
+"""Rows in are rows out and rows kept back, each with its reason; a person may let them go later."""
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import polars as pl
+import pytest
+
+from ml_assets.actions.quarantine import kept_rows
+from ml_assets.actions.read_table import read_table
+from ml_assets.assets.validated_table.asset import records_before
+from ml_assets.cli.main import main
+from ml_assets.graph.pipeline_graph import PipelineGraph
+from ml_assets.graph.publish import Draft, Work
+from ml_assets.settings import read_settings
+from ml_assets.spec.load import load_spec
+from ml_assets.spec.records import StageRecord
+from ml_assets.store.embedded.store import EmbeddedStore
+from ml_assets.store.layout import Address, published_partitions, read_record
+from ml_assets.store.stores import open_snapshots
+from ml_assets_tests.worlds import deliveries
+from ml_assets_tests.worlds.world import World
+
+WEEK, NEXT = "2024-01-01", "2024-01-08"
+RUN = ("run", "deliveries", "--through", "validated_table")
+RELEASE = ("quarantine", "release", "deliveries", "orders")
+BY = ("--author", "Ada", "--reason", "lorries are bigger now")
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    """Two weeks of orders; of the first, one load is 5,000 and another is 99,999."""
+    world = World(tmp_path)
+    deliveries.plant(world.pipelines, world.sources, weeks=2)
+    for name in ("ML_ASSETS_HOME", "ML_ASSETS_SOURCES", "ML_ASSETS_PIPELINES"):
+        monkeypatch.setenv(name, world.environment[name])
+    monkeypatch.setenv("DAGSTER_HOME", "")
+    rewrite(world, WEEK, lambda number, row: {**row, "load": "99999"} if number == 7 else row)
+    return world
+
+
+Row = dict[str, str]
+
+
+def rewrite(world: World, week: str, change: Callable[[int, Row], Row]) -> None:
+    file = world.sources / "orders" / f"{week}.csv"
+    with file.open(newline="") as handle:
+        rows = [change(number, row) for number, row in enumerate(csv.DictReader(handle))]
+    with file.open("w", newline="") as handle:
+        writer = csv.DictWriter(handle, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def contract(world: World, **load: object) -> None:
+    """What a load has to be from now on."""
+    kwargs = {"column": "load", "min_value": 0, "max_value": 100, "mostly": 0.99, **load}
+    kind = "expect_column_values_to_be_between"
+    suite = {"name": "orders", "expectations": [{"type": kind, "kwargs": kwargs}]}
+    (world.pipelines / "deliveries" / "orders.json").write_text(json.dumps(suite))
+
+
+def record(week: str = WEEK) -> StageRecord:
+    store = open_snapshots(read_settings().snapshots)
+    address = Address("deliveries", "validated_table", "orders", week)
+    found = read_record(store, store.resolve("main"), address)
+    assert found is not None
+    return found
+
+
+def rows(stage: str, week: str = WEEK) -> pl.DataFrame:
+    return read_table(Address("deliveries", stage, "orders").key, week).collect()
+
+
+def checks(world: World, stage: str) -> dict[str, list[dg.AssetCheckEvaluation]]:
+    """Check -> its evaluations on the orders, oldest first."""
+    found: dict[str, list[dg.AssetCheckEvaluation]] = {}
+    key = dg.AssetKey(Address("deliveries", stage, "orders").key.split("/"))
+    with world.instance() as instance:
+        for run in reversed(instance.get_runs()):
+            for entry in instance.all_logs(run.run_id, dg.DagsterEventType.ASSET_CHECK_EVALUATION):
+                assert entry.dagster_event
+                data: Any = entry.dagster_event.event_specific_data
+                if data.asset_key == key:
+                    found.setdefault(data.check_name, []).append(data)
+    return found
+
+
+def test_every_row_that_came_in_is_published_or_kept_back_with_its_reason(world: World) -> None:
+    assert main(RUN) == 0
+    clean, kept = rows("validated_table"), rows("quarantine")
+    assert sorted([*clean["order"], *kept["order"]]) == rows("raw_snapshot")["order"].to_list()
+    assert kept["load"].to_list() == [5000.0, 99999.0]
+    (reason,) = set(kept["_reason"])
+    assert record().attributes["reasons"] == {reason: 2}
+    assert record().attributes["quarantined"] == 2
+    assert "releases" not in record().attributes
+
+
+def test_rows_that_pass_after_a_fix_are_released_and_the_rest_stays(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(RUN) == 0
+    before = record()
+    assert main((*RELEASE, *BY)) == 1
+    assert "2 rows were audited again and none passes" in capsys.readouterr().err
+    assert record() == before, "nothing was published"
+
+    contract(world, max_value=6000)
+    assert main((*RELEASE, *BY)) == 0
+    assert "1 rows released, 1 stay in quarantine" in capsys.readouterr().out
+    after = record()
+    assert after.data_version != before.data_version
+    assert rows("quarantine")["load"].to_list() == [99999.0]
+    assert 5000.0 in rows("validated_table")["load"]
+    (said,) = after.attributes["releases"]
+    assert (said["author"], said["reason"]) == ("Ada", "lorries are bigger now")
+    assert said["rows"] == 1
+
+    assert main(("quarantine", "show", "deliveries", "orders")) == 0
+    shown = capsys.readouterr().out
+    assert "1 of 240" in shown
+    assert "1 released by Ada on" in shown
+
+    assert main(RUN) == 0
+    told = capsys.readouterr().out
+    assert f"skip  deliveries/validated_table/orders [{WEEK}]: same code, same inputs" in told
+    contract(world, max_value=100_000)
+    assert main(RUN) == 0
+    assert record().attributes["quarantined"] == 0
+    assert record().attributes["releases"] == [said], "a later version still tells of it"
+
+
+def test_a_table_that_failed_as_a_whole_is_released_as_one(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    contract(world, max_value=50, mostly=0.9)
+    assert main(RUN) == 1
+    said = capsys.readouterr().err
+    assert "ml-assets quarantine show deliveries orders" in said
+    store = open_snapshots(read_settings().snapshots)
+    assert [(kept.partition, kept.published) for kept in kept_rows(store, "deliveries")] == [
+        (WEEK, False),
+        (NEXT, False),
+    ]
+    assert main(("quarantine", "show", "deliveries")) == 0
+    assert "all 240, rejected" in capsys.readouterr().out
+
+    contract(world)
+    assert main((*RELEASE, "--partition", WEEK, *BY)) == 0
+    assert "238 rows released, 2 stay" in capsys.readouterr().out
+    assert rows("validated_table").height == 238
+    left = [(kept.partition, kept.published) for kept in kept_rows(store, "deliveries")]
+    assert left == [(WEEK, True), (NEXT, False)], "no row lies in two places"
+
+
+def test_nothing_to_release_and_a_table_that_there_is_not_are_told(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(("quarantine", "show", "deliveries", "--json")) == 0
+    assert json.loads(capsys.readouterr().out)["kept"] == []
+    assert main((*RELEASE, *BY)) == 1
+    assert "No rows of deliveries/orders are kept back" in capsys.readouterr().err
+    assert main(("quarantine", "show", "deliveries", "lorries")) == 1
+    assert "'lorries'" in capsys.readouterr().err
+
+
+def test_a_column_that_came_or_went_is_named_by_a_check_and_nothing_is_published(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rewrite(world, WEEK, lambda _, row: {"lorry" if k == "load" else k: v for k, v in row.items()})
+    assert main(RUN) == 1
+    assert "added: «lorry»; removed: load" in capsys.readouterr().err
+    (found,) = [one for one in checks(world, "raw_snapshot")["schema"] if not one.passed]
+    assert found.severity is dg.AssetCheckSeverity.ERROR
+    named = {key: value.value for key, value in found.metadata.items()}
+    assert (named["added"], named["removed"], named["retyped"]) == ("lorry", "load", "none")
+
+
+def test_a_column_of_another_type_is_named_by_the_check(world: World) -> None:
+    rewrite(world, WEEK, lambda _, row: {**row, "load": f"{row['load']} kg"})
+    assert main(RUN) == 1
+    (found,) = [one for one in checks(world, "raw_snapshot")["schema"] if not one.passed]
+    assert found.metadata["retyped"].value == "load"
+
+
+def test_columns_in_another_order_are_named_and_the_table_is_published(world: World) -> None:
+    rewrite(
+        world, WEEK, lambda _, row: {k: row[k] for k in ("order", "load", "depot", "ordered_at")}
+    )
+    assert main(RUN) == 0
+    found = next(one for one in checks(world, "raw_snapshot")["schema"] if not one.passed)
+    assert found.severity is dg.AssetCheckSeverity.WARN
+    assert found.metadata["reordered"].value == "load, depot"
+    assert rows("raw_snapshot").columns == ["order", "depot", "load", "ordered_at"]
+
+
+def test_one_bad_value_is_no_other_schema(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    rewrite(world, WEEK, lambda n, row: {**row, "load": "heavy"} if n == 3 else row)
+    assert main(RUN) == 1
+    assert "line 5, column 'load': «'heavy'» is not float64" in capsys.readouterr().err
+    assert all(one.passed for one in checks(world, "raw_snapshot").get("schema", []))
+
+
+def test_the_volume_check_names_the_partition_that_it_compared_with(world: World) -> None:
+    rewrite(world, NEXT, lambda _, row: row)
+    file = world.sources / "orders" / f"{NEXT}.csv"
+    lines = file.read_text().splitlines(keepends=True)
+    file.write_text("".join(lines[:101]))
+    assert main(RUN) == 1
+    found = checks(world, "validated_table")["volume"]
+    (failed,) = [one for one in found if not one.passed]
+    assert f"100 rows against 240, the partition before ({WEEK}): -58.3%" in (
+        failed.description or ""
+    )
+    assert failed.metadata["change"].value == "-58.3%"
+
+
+def test_a_drop_that_stays_is_refused_each_week_and_the_next_sound_week_is_published(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The measure is the newest week that was published, also after two that were refused."""
+    deliveries.land(world.sources, 4)
+    third, fourth = "2024-01-15", "2024-01-22"
+    for week in (NEXT, third):
+        file = world.sources / "orders" / f"{week}.csv"
+        file.write_text("".join(file.read_text().splitlines(keepends=True)[:141]))
+
+    for _ in range(2):  # asked again, it is no other answer
+        assert main(RUN) == 1
+        said = capsys.readouterr().err
+        for week in (NEXT, third):
+            refused = f"{week}: deliveries/validated_table/orders [{week}]: 1 critical expectation"
+            assert refused in said
+        assert said.count(f"140 rows against 240, the partition before ({WEEK}): -41.7%") == 2
+        assert record(fourth).rows == 240
+    store = open_snapshots(read_settings().snapshots)
+    table = Address("deliveries", "validated_table", "orders")
+    assert list(published_partitions(store, store.resolve("main"), table)) == [WEEK, fourth]
+
+
+def test_rows_kept_back_of_a_published_week_are_rows_that_came(world: World) -> None:
+    """Else a week with many bad rows would have the next sound one refused."""
+    contract(world, max_value=9_999, mostly=0.5)
+    rewrite(world, WEEK, lambda n, row: {**row, "load": "99999"} if n % 3 == 0 else row)
+    assert main(RUN) == 0
+    assert (record(WEEK).rows, record(NEXT).rows) == (159, 240)
+
+
+def test_of_the_partitions_before_only_those_that_are_compared_with_are_read(
+    world: World, tmp_path: Path
+) -> None:
+    class Counting(EmbeddedStore):
+        def read_bytes(self, commit: str, path: str) -> bytes:
+            read.append(path)
+            return super().read_bytes(commit, path)
+
+    read: list[str] = []
+    folder = world.pipelines / "deliveries"
+    graph = PipelineGraph(load_spec(folder), folder)
+    store = Counting(tmp_path / "many")
+    raw = Address("deliveries", "raw_snapshot", "orders")
+    table = Address("deliveries", "validated_table", "orders")
+    weeks = [f"2024-{month:02}-{day:02}" for month, day in ((1, 1), (1, 8), (1, 15), (1, 22))]
+    for number, week in enumerate(weeks):
+        work = Work(table.at(week), "code", (), "run")
+        with Draft(store, work, store.resolve()) as draft:
+            draft.table(pl.DataFrame({"order": range(number + 1)}), ["order"])
+            draft.publish(attributes={})
+    read.clear()
+    found = records_before(graph, store, store.resolve(), raw.at(weeks[-1]))
+    assert {key: record.rows for key, record in found.items()} == {weeks[-2]: 3}
+    assert read == [table.at(weeks[-2]).record]

@@ -1,0 +1,164 @@
+"""What is wrong is over when it is mended, however the partitions are run again: one by one, or
+as a range. The runs are Dagster's own, and report as every stage does."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import dagster as dg
+import pytest
+
+from ml_assets.automation.alerts.causes import causes_now
+from ml_assets.automation.planner.selection import Selection
+from ml_assets.errors import DataRejected, SourceError
+from ml_assets.graph.partitioned import CheckOutcome, Events, Made, make_partitions
+from ml_assets.graph.publish import Published
+from ml_assets.records.tracking.links import Links
+from ml_assets.spec.records import StageRecord
+from ml_assets.store.layout import Address
+
+W1, W2, W3 = "2024-01-01", "2024-01-08", "2024-01-15"
+CHECK = "load_not_null"
+
+
+@dataclass
+class Stage:
+    """One weekly stage with one check; what is wrong with which week is set by the test."""
+
+    instance: dg.DagsterInstance
+    breaks_contract: set[str] = field(default_factory=set)
+    unreadable: set[str] = field(default_factory=set)
+
+    @property
+    def defs(self) -> dg.Definitions:
+        whole = Address("flights", "validated_table", "orders")
+
+        @dg.asset(
+            key=whole.key.split("/"),
+            partitions_def=dg.WeeklyPartitionsDefinition(W1, end_date="2024-03-04", day_offset=1),
+            backfill_policy=dg.BackfillPolicy.single_run(),
+            check_specs=[dg.AssetCheckSpec(CHECK, asset=whole.key.split("/"), blocking=True)],
+        )
+        def table(context: dg.AssetExecutionContext) -> Events:
+            yield from make_partitions(context, whole, self.make, dict)
+
+        job = dg.define_asset_job("flights__sources", [table])
+        return dg.Definitions([table], jobs=[job])
+
+    def make(self, address: Address) -> Made:
+        key = str(address.partition)
+        if key in self.unreadable:
+            raise SourceError(f"{key} cannot be read")
+        passed = key not in self.breaks_contract
+        check = CheckOutcome(CHECK, passed, dg.AssetCheckSeverity.ERROR, {}, f"{key} was judged")
+        if not passed:
+            return Made(None, {}, (check,), DataRejected(f"{key} was rejected"))
+        record = StageRecord(
+            key=address.key,
+            partition=key,
+            run_key="0" * 64,
+            code_version="1",
+            data_version="1",
+            rows=1,
+            inputs=(),
+            run="",
+            time=datetime.now(UTC),
+        )
+        return Made(Published(record, "c"), {}, (check,))
+
+    def run(self, first: str, last: str) -> bool:
+        job = self.defs.resolve_job_def("flights__sources")
+        (key,) = job.asset_layer.executable_asset_keys
+        done = job.get_subset(asset_selection={key}).execute_in_process(
+            instance=self.instance,
+            tags=Selection(partitions=(first, last)).tags,
+            raise_on_error=False,
+        )
+        return done.success
+
+    def causes(self) -> list[str]:
+        repository = self.defs.get_repository_def()
+        found = causes_now(self.instance, repository, Links("d", "r", "m"), datetime.now(UTC))
+        return [cause.id for cause in found]
+
+
+@pytest.fixture
+def stage() -> Iterator[Stage]:
+    with dg.instance_for_test() as instance:
+        yield Stage(instance)
+
+
+def test_a_contract_that_a_range_meets_again_is_over_and_told_anew_when_it_fails_again(
+    stage: Stage,
+) -> None:
+    stage.breaks_contract = {W1, W2}
+    assert not stage.run(W1, W3)
+    failed = [f"check flights/validated_table/orders {CHECK} [{week}]" for week in (W2, W1)]
+    assert stage.causes() == failed
+    stage.breaks_contract = set()
+    assert stage.run(W2, W3)
+    assert stage.causes() == [failed[1]], "W1 was in no run since"
+    assert stage.run(W1, W3)
+    assert stage.causes() == []
+    stage.breaks_contract = {W2}
+    assert not stage.run(W2, W2)
+    assert stage.causes() == [failed[0]]
+
+
+def test_a_range_that_failed_is_over_when_what_it_left_undone_is_done(stage: Stage) -> None:
+    stage.unreadable = {W1, W2}
+    assert not stage.run(W1, W3)
+    assert stage.causes() == [f"run flights__sources {W3}"]
+    stage.unreadable = {W2}
+    assert stage.run(W1, W1)
+    assert stage.run(W3, W3)
+    assert stage.causes() == [f"run flights__sources {W3}"], "W2 is still not there"
+    assert not stage.run(W2, W2)
+    assert stage.causes() == [f"run flights__sources {W2}"]
+    stage.unreadable = set()
+    assert stage.run(W2, W2)
+    assert stage.causes() == []
+
+
+def test_a_week_that_failed_is_over_when_a_range_with_it_succeeds(stage: Stage) -> None:
+    stage.unreadable = {W2}
+    assert not stage.run(W2, W2)
+    stage.unreadable = set()
+    assert stage.run(W3, W3)
+    assert stage.causes() == [f"run flights__sources {W2}"]
+    assert stage.run(W1, W3)
+    assert stage.causes() == []
+
+
+@pytest.mark.parametrize("weekly", [True, False], ids=["weekly", "whole"])
+def test_a_check_of_a_teams_own_asset_is_over_when_it_passes_in_another_run(
+    stage: Stage, weekly: bool
+) -> None:
+    """It is reported once a run: of a week or a range, or of a table that is no week's."""
+    weeks = dg.WeeklyPartitionsDefinition(W1, end_date="2024-03-04", day_offset=1)
+    passes = [False]
+
+    @dg.asset(
+        key=["flights", "own"],
+        partitions_def=weeks if weekly else None,
+        backfill_policy=dg.BackfillPolicy.single_run() if weekly else None,
+        check_specs=[dg.AssetCheckSpec(CHECK, asset=["flights", "own"])],
+    )
+    def own() -> dg.MaterializeResult:
+        found = dg.AssetCheckResult(passed=passes[0], check_name=CHECK)
+        return dg.MaterializeResult(check_results=[found])
+
+    defs = dg.Definitions([own], jobs=[dg.define_asset_job("flights__own", [own])])
+
+    def causes_after(first: str, last: str) -> list[str]:
+        tags = Selection(partitions=(first, last)).tags
+        job = defs.resolve_job_def("flights__own")
+        assert job.execute_in_process(instance=stage.instance, tags=tags).success
+        links, now = Links("d", "r", "m"), datetime.now(UTC)
+        found = causes_now(stage.instance, defs.get_repository_def(), links, now)
+        return [cause.id for cause in found]
+
+    assert causes_after(W1, W1) == [f"check flights/own {CHECK}"]
+    passes[0] = True
+    assert bool(causes_after(W2, W3)) is weekly, "a week is not answered by others"
+    assert causes_after(W1, W3) == []

@@ -1,0 +1,330 @@
+"""House-keeping over random histories: what is reached stays whole, what is not goes in time."""
+
+import json
+import os
+from contextlib import ExitStack
+from datetime import datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from ml_assets.errors import StateInUse, StorageError
+from ml_assets.launch.folder import SessionFolder
+from ml_assets.records.ledger import chain as ledger
+from ml_assets.settings import Retention
+from ml_assets.spec.program import ModelManifest
+from ml_assets.store.locks import exclusive
+from ml_assets.store.objects import file_digest, verify
+from ml_assets_tests.actions.house import DAY, PIPELINE, House, Trained, working_on
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("pass"), st.integers(1, 12)),
+        st.tuples(st.just("land"), st.integers(0, 99)),
+        st.tuples(st.just("train"), st.just(0)),
+        st.tuples(st.just("decide"), st.booleans()),
+        st.tuples(st.just("tag"), st.just(0)),
+        st.tuples(st.just("interrupt"), st.booleans()),
+        st.tuples(st.just("collect"), st.just(0)),
+    ),
+    min_size=3,
+    max_size=25,
+)
+
+
+class Diary:
+    """What the test saw happen, told without the code under test."""
+
+    def __init__(self, house: House) -> None:
+        self.house = house
+        self.born: dict[Path, datetime] = {}
+        self.states: list[tuple[datetime, set[str]]] = []
+        self.for_good: set[str] = set()
+        self.at_head: dict[str, set[str]] = {}
+        self.tagged: dict[str, dict[str, bytes]] = {}
+        self.open: list[tuple[SessionFolder, str, bool]] = []
+
+    def trained(self, trained: Trained) -> None:
+        self._born("models", trained.model)
+        self._born("sessions", trained.session)
+        self._born(f"shards/{PIPELINE}", trained.data)
+        self.at_head["trained"] = {trained.model, trained.session, trained.data}
+        self._state()
+
+    def decided(self, model: str, data: str, session: str, passes: bool) -> None:
+        self.for_good |= {model, data, session}
+        self.at_head["judged"] = {model, data}
+        if passes:
+            self.at_head["released"] = {model, session}
+        self._state()
+
+    def tag(self, name: str) -> None:
+        store = self.house.store
+        head = store.resolve()
+        store.tag(name, head)
+        self.tagged[name] = {e.path: store.read_bytes(head, e.path) for e in store.list(head)}
+        self.for_good |= set().union(*self.at_head.values())
+
+    def interrupted(self, session: SessionFolder, data: str, works: bool) -> None:
+        self._born("sessions", session.session)
+        self._born(f"shards/{PIPELINE}", data)
+        self.open.append((session, data, works))
+
+    def _born(self, kind: str, name: str) -> None:
+        self.born[self.house.root / "objects" / kind / name] = self.house.now
+
+    def _state(self) -> None:
+        self.states.append((self.house.now, set().union(*self.at_head.values())))
+
+    def expected(self) -> set[str]:
+        """Names of objects that must stay."""
+        house = self.house
+        young = [
+            names
+            for (_, names), (until, _) in pairwise(self.states)
+            if house.now - until <= house.retention.grace
+        ]
+        names = set().union(self.for_good, *self.at_head.values(), *young)
+        for session, data, works in self.open:
+            age = house.now - self.born[session.root]
+            if works or age < max(house.retention.sessions, house.retention.grace):
+                names |= {session.session, data}
+        return names
+
+
+def live(house: House, steps: list[tuple[str, int]], held: ExitStack) -> Diary:
+    diary = Diary(house)
+    for number, (what, value) in enumerate(steps):
+        if what == "pass":
+            house.pass_days(value)
+        elif what == "land":
+            house.land(f"2026-{value:03}")
+        elif what == "train":
+            diary.trained(house.train())
+        elif what == "decide" and house.trained:
+            trained = house.trained
+            if house.decide(passes=bool(value)):
+                diary.decided(trained.model, trained.data, trained.session, bool(value))
+        elif what == "tag":
+            diary.tag(f"tag-{number}")
+        elif what == "interrupt":
+            data = house.lay_out()
+            session = house.begin_session(data)
+            if value:
+                held.enter_context(working_on(session))
+            diary.interrupted(session, data, bool(value))
+        elif what == "collect":
+            house.collect()
+    return diary
+
+
+@given(steps=STEPS, days=st.integers(0, 60))
+@example(  # replaced a moment ago: a run that began before may still read it
+    steps=[("train", 0), ("pass", 40), ("train", 0)], days=0
+)
+@example(  # what an unfinished session was given is old, and named nowhere else
+    steps=[("interrupt", False), ("pass", 12)], days=0
+)
+@example(steps=[("train", 0), ("tag", 0), ("pass", 40), ("train", 0)], days=60)
+@settings(
+    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_what_is_reached_stays_whole_and_what_is_not_goes_in_its_time(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]], days: int
+) -> None:
+    house = House(tmp_path_factory.mktemp("house"))
+    with ExitStack() as held:
+        diary = live(house, steps, held)
+        house.pass_days(days)
+        house.collect()
+    expected = diary.expected()
+    limits = {
+        "models": house.retention.models,
+        PIPELINE: house.retention.shards,
+        "sessions": house.retention.sessions,
+    }
+    for path, born in diary.born.items():
+        if path.name in expected:
+            assert path.is_dir(), f"{path} is reached"
+        elif house.now - born >= limits[path.parent.name]:
+            assert not path.exists(), f"{path} is reached by nothing"
+    check_whole(house, diary)
+
+
+def check_whole(house: House, diary: Diary) -> None:
+    """Everything reached can be read and verified."""
+    entries = ledger.read(house.store, PIPELINE)
+    assert len({e.model for e in entries}) == len(house.decided)
+    lines = [commit for commit in house.store.log() if commit.message.startswith("ledger ")]
+    assert len(lines) == len(entries)
+    for commit in lines:
+        for entry in house.store.list(commit.id):
+            house.store.read_bytes(commit.id, entry.path)
+    reports = {
+        file_digest_of(house, commit.id)
+        for commit in lines
+        if house.store.exists(commit.id, f"tables/{PIPELINE}/evaluation_report/all/report.json")
+    }
+    for evidence in house.decided:
+        folder = house.objects.path("models", evidence.model)
+        assert file_digest(folder / "model.json") == evidence.model
+        manifest = ModelManifest.model_validate_json((folder / "model.json").read_bytes())
+        verify(folder, [manifest.weights])
+        session = house.objects.path("sessions", house.made_by[evidence.model])
+        assert SessionFolder(session).finished_training()
+        assert house.objects.path("reports", PIPELINE, f"{evidence.model[:16]}.html").is_file()
+        assert evidence.report in reports
+    for name, files in diary.tagged.items():
+        commit = house.store.resolve(name)
+        for path, content in files.items():
+            assert house.store.read_bytes(commit, path) == content
+
+
+def file_digest_of(house: House, commit: str) -> str:
+    path = f"tables/{PIPELINE}/evaluation_report/all/report.json"
+    return next(e.digest for e in house.store.list(commit, path))
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> House:
+    return House(tmp_path)
+
+
+def test_nothing_younger_than_the_grace_goes_whatever_the_policy_says(tmp_path: Path) -> None:
+    nothing = dict.fromkeys(vars(Retention()), timedelta())
+    house = House(tmp_path, Retention(**{**nothing, "grace": DAY}))
+    first, second = house.train(), house.train()
+    house.pass_days(0.5)
+    assert house.collect().freed_bytes == 0
+    house.pass_days(1)
+    house.collect()
+    assert not house.objects.path("models", first.model).exists()
+    assert house.objects.path("models", second.model).exists()
+
+
+def test_a_dry_run_frees_nothing_and_tells_what_the_next_one_frees(house: House) -> None:
+    house.train()
+    house.train()
+    house.pass_days(100)
+    before = sorted(house.root.rglob("*"))
+    told = house.housekeeping().collect(dry_run=True)
+    assert [p for p in sorted(house.root.rglob("*")) if p.name != "housekeeping.lock"] == before
+    done = house.collect()
+    assert told.freed_bytes == done.freed_bytes > 60_000
+
+
+def test_every_big_thing_has_a_reason_to_be_kept(house: House) -> None:
+    trained = house.train()
+    house.decide(passes=True)
+    house.pass_days(100)
+    reasons = {v.thing.name: v.reason for v in house.collect().plan.verdicts if v.keep}
+    assert reasons[trained.model] == "production of irises"
+    assert reasons[trained.data] == "line 1 of the ledger of irises (passed)"
+    assert "records/irises" in reasons[trained.session]
+
+
+def test_checkpoints_of_a_finished_session_go_before_it_and_those_in_use_stay(
+    house: House,
+) -> None:
+    old = house.train()
+    house.decide(passes=True)
+    new = house.train()
+    house.decide(passes=True)
+    interrupted = house.begin_session(house.lay_out())
+    house.pass_days(20)
+    house.collect()
+    sessions = house.objects.path("sessions")
+    assert not (sessions / old.session / "checkpoints").exists()
+    assert SessionFolder(sessions / old.session).finished_training()
+    assert (sessions / new.session / "checkpoints").exists()
+    assert Path(interrupted.checkpoints).exists()
+
+
+def test_rejected_rows_go_in_their_time_and_their_bytes_with_the_history(house: House) -> None:
+    path = house.reject("2026-001")
+    house.pass_days(20)
+    late = house.reject("2026-002")
+    house.pass_days(15)
+    house.collect()
+    assert not house.store.exists(house.store.resolve(), path)
+    assert house.store.exists(house.store.resolve(), late)
+    house.pass_days(40)
+    house.collect()
+    house.pass_days(40)
+    house.collect()
+    files = (house.root / "snapshots" / "objects").rglob("*")
+    assert not [file for file in files if file.is_file() and file.stat().st_size == 3000]
+
+
+def test_a_state_is_kept_its_time_from_when_another_took_its_place(house: House) -> None:
+    house.land("2026-001")
+    long_the_head = house.store.resolve()
+    house.pass_days(100)
+    house.land("2026-002")
+
+    def there() -> set[str]:
+        house.collect()
+        return {commit.id for commit in house.store.history()}
+
+    house.pass_days(29)
+    assert long_the_head in there()
+    house.pass_days(3)
+    assert long_the_head not in there()
+
+
+def test_an_input_made_again_since_can_still_be_read_at_its_commit(house: House) -> None:
+    """A release remembers the commit of its training set; a later one took its place before."""
+    house.train()
+    read_at = house.store.resolve()
+    evidence = house.decide(passes=True)
+    assert evidence is not None
+    house.pass_days(100)
+    house.land("2026-001")
+    house.pass_days(100)
+    house.collect()
+    assert house.store.exists(read_at, f"records/{PIPELINE}/training_set/all.json") or (
+        house.store.log()  # the line's own commit has the same version
+    )
+    line = next(c for c in house.store.log() if c.message.startswith("ledger "))
+    record = json.loads(
+        house.store.read_bytes(line.id, f"records/{PIPELINE}/training_set/all.json")
+    )
+    assert record["data_version"] == evidence.data
+
+
+def test_what_is_taken_up_again_while_it_is_deleted_is_put_back(house: House) -> None:
+    house.train()
+    folder = house.objects.folder("models", "0" * 64)
+    (folder / "model.json").write_text("{}")
+
+    def taken_up(moved: Path) -> bool:
+        os.utime(moved / "model.json")
+        return False
+
+    assert not house.objects.discard(folder, taken_up)
+    assert (folder / "model.json").read_text() == "{}"
+
+
+def test_two_housekeepings_at_once_are_one(house: House) -> None:
+    with (
+        exclusive(house.root / "housekeeping.lock", "house-keeping", ""),
+        pytest.raises(StateInUse, match="run again later"),
+    ):
+        house.collect()
+
+
+def test_a_broken_ledger_stops_everything(house: House) -> None:
+    house.train()
+    house.decide(passes=True)
+    with house.store.open(house.store.resolve(), "fault") as workspace:
+        workspace.remove(f"ledger/{PIPELINE}/000001.json")
+        workspace.commit("fault", {})
+        workspace.publish()
+    house.pass_days(400)
+    before = sorted((house.root / "objects").rglob("*"))
+    with pytest.raises(StorageError, match="is broken"):
+        house.collect()
+    assert sorted((house.root / "objects").rglob("*")) == before

@@ -1,0 +1,71 @@
+"""The weekly house-keeping: on by default, and a run of its own that says what it freed."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from dagster._utils.schedules import schedule_execution_time_iterator
+
+from ml_assets.automation.housekeeping import job as housekeeping
+from ml_assets.definitions import build
+from ml_assets.settings import read_settings
+from ml_assets.store.locks import exclusive
+from ml_assets_tests.actions.house import House
+
+QUIET = {"telemetry": {"enabled": False}}
+
+
+@pytest.fixture
+def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
+    with dg.DagsterInstance.local_temp(str(tmp_path), overrides=QUIET) as instance:
+        yield instance
+
+
+@pytest.fixture
+def house(tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch) -> House:
+    root = tmp_path / "house"
+    monkeypatch.setenv("ML_ASSETS_HOME", str(root))
+    return House(root, instance=instance, now=datetime(2025, 1, 1, tzinfo=UTC))
+
+
+def test_the_code_location_keeps_house_every_sunday_unless_it_is_stopped(tmp_path: Path) -> None:
+    defs = build(read_settings({"ML_ASSETS_HOME": str(tmp_path)}))
+    schedule = defs.resolve_schedule_def("housekeeping_weekly")
+    assert schedule.default_status == dg.DefaultScheduleStatus.RUNNING
+    saturday = datetime(2026, 11, 21, tzinfo=UTC).timestamp()
+    ticks = schedule_execution_time_iterator(
+        saturday, schedule.cron_schedule, schedule.execution_timezone
+    )
+    assert next(ticks) == datetime(2026, 11, 22, 3, tzinfo=UTC)
+    assert next(ticks) == datetime(2026, 11, 29, 3, tzinfo=UTC)
+    with dg.build_schedule_context() as context:
+        assert schedule.evaluate_tick(context).run_requests
+    assert schedule.job_name == "housekeeping"
+
+
+def test_its_run_deletes_and_says_what(house: House, instance: dg.DagsterInstance) -> None:
+    old, kept = house.train(), house.train()
+    run = housekeeping.housekeeping.execute_in_process(instance=instance)
+    [output] = [
+        event.step_output_data
+        for event in run.all_node_events
+        if event.event_type == dg.DagsterEventType.STEP_OUTPUT
+    ]
+    freed = output.metadata["freed_bytes"].value
+    assert isinstance(freed, int)
+    assert freed > 8000
+    assert "| models | 1 |" in str(output.metadata["kinds"].value)
+    assert not house.objects.path("models", old.model).exists()
+    assert house.objects.path("models", kept.model).exists()
+
+
+def test_where_another_keeps_house_its_run_has_nothing_to_do(
+    house: House, instance: dg.DagsterInstance
+) -> None:
+    old = house.train()
+    house.train()
+    with exclusive(house.root / "housekeeping.lock", "gc", ""):
+        assert housekeeping.housekeeping.execute_in_process(instance=instance).success
+    assert house.objects.path("models", old.model).exists()

@@ -1,0 +1,105 @@
+"""The planner: due is what differs from its record, and what follows from it; nothing else."""
+
+from datetime import UTC, datetime
+
+from ml_assets.automation.planner.plan import Node, contiguous, plan
+from ml_assets.spec.records import InputVersion, StageRecord
+from ml_assets.store.layout import Address, run_key
+
+RAW = Address("p", "raw_snapshot", "s", "w1")
+TABLE = Address("p", "validated_table", "s", "w1")
+FEATURES = Address("p", "feature_set", partition="w1")
+
+
+def receipt(version: str) -> InputVersion:
+    return InputVersion(key="source:s", partition="w1", version=version, commit=None)
+
+
+def nodes(receipt_version: str = "r1", table_code: str = "c2") -> list[Node]:
+    return [
+        Node(RAW, "c1", fixed=(receipt(receipt_version),)),
+        Node(TABLE, table_code, (RAW,)),
+        Node(FEATURES, "c3", (TABLE,)),
+    ]
+
+
+def record(address: Address, code: str, version: str, *inputs: InputVersion) -> StageRecord:
+    return StageRecord(
+        key=address.key,
+        partition=address.partition,
+        run_key=run_key(address, code, inputs),
+        code_version=code,
+        data_version=version,
+        rows=1,
+        inputs=inputs,
+        run="run",
+        time=datetime.now(UTC),
+    )
+
+
+def made_from(address: Address, version: str) -> InputVersion:
+    return InputVersion(
+        key=address.key, partition=address.partition, version=version, commit="0" * 64
+    )
+
+
+RECORDS = {
+    RAW: record(RAW, "c1", "v1", receipt("r1")),
+    TABLE: record(TABLE, "c2", "v2", made_from(RAW, "v1")),
+    FEATURES: record(FEATURES, "c3", "v3", made_from(TABLE, "v2")),
+}
+
+
+def due(planned: list[Node], records: dict[Address, StageRecord]) -> dict[str, str]:
+    return {item.node.address.stage: item.reason for item in plan(planned, records).due}
+
+
+def test_nothing_is_due_when_code_and_inputs_are_the_same() -> None:
+    assert due(nodes(), RECORDS) == {}
+
+
+def test_everything_is_due_at_first() -> None:
+    assert set(due(nodes(), {}).values()) == {"never made"}
+
+
+def test_a_source_that_changed_makes_all_that_follows_due() -> None:
+    assert due(nodes(receipt_version="r2"), RECORDS) == {
+        "raw_snapshot": "an input changed",
+        "validated_table": "an input is due",
+        "feature_set": "an input is due",
+    }
+
+
+def test_code_that_changed_is_due_and_what_comes_before_it_is_not() -> None:
+    found = due(nodes(table_code="c9"), RECORDS)
+    assert found["validated_table"] == "its code changed"
+    assert "raw_snapshot" not in found
+
+
+def test_an_input_that_was_made_again_alone_is_noticed() -> None:
+    moved = {**RECORDS, TABLE: record(TABLE, "c2", "v9", made_from(RAW, "v1"))}
+    assert due(nodes(), moved) == {"feature_set": "an input changed"}
+
+
+def test_work_done_afresh_stands_until_it_is_asked_for_afresh_again() -> None:
+    made = made_from(RAW, "v1")
+    salted = record(TABLE, "c2", "v2", made).model_copy(
+        update={"run_key": run_key(TABLE, "c2", (made,), "salt"), "attributes": {"salt": "salt"}}
+    )
+    assert due(nodes(), {**RECORDS, TABLE: salted}) == {}
+    again = [Node(TABLE, "c2", (RAW,), salt="other")]
+    assert due(again, {**RECORDS, TABLE: salted}) == {"validated_table": "asked for afresh"}
+
+
+def test_the_summary_says_what_is_skipped_and_why() -> None:
+    assert plan(nodes(), RECORDS).summary() == [
+        "skip  p/raw_snapshot/raw_s [w1]: same code, same inputs",
+        "skip  p/validated_table/s [w1]: same code, same inputs",
+        "skip  p/feature_set [w1]: same code, same inputs",
+    ]
+
+
+def test_ranges_leave_out_what_is_not_due() -> None:
+    order = ["a", "b", "c", "d", "e"]
+    assert contiguous(["a", "b", "d", "e"], order) == [("a", "b"), ("d", "e")]
+    assert contiguous([], order) == []

@@ -1,0 +1,149 @@
+"""A run or a refresh that never came turns a check red, and it turns green again by itself."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import dagster as dg
+from dagster._core.definitions.run_request import InstigatorType
+from dagster._core.remote_origin import (
+    RegisteredCodeLocationOrigin,
+    RemoteInstigatorOrigin,
+    RemoteRepositoryOrigin,
+)
+from dagster._core.scheduler.instigation import (
+    InstigatorState,
+    InstigatorStatus,
+    ScheduleInstigatorData,
+    TickData,
+    TickStatus,
+)
+from dagster._core.storage.asset_check_execution_record import (
+    AssetCheckExecutionRecordStatus,
+)
+
+from ml_assets.automation.late_runs import beginnings_tick, never_begun
+from ml_assets_tests.automation.conftest import World
+
+Plant = Callable[[int, str], World]
+RELEASE = dg.AssetKey(["deliveries", "released_model"])
+
+
+def now() -> datetime:
+    """Not when the file was read: the runs of a test begin now."""
+    return datetime.now(UTC)
+
+
+def later() -> datetime:
+    return now() + timedelta(minutes=30)
+
+
+def test_a_run_that_stays_in_the_queue_is_noticed_and_forgotten_when_it_ran(plant: Plant):
+    world = plant(2, "{landing: {}, start_within: 20 minutes}")
+    assert never_begun(world.graph, world.instance, later()) == []
+    run = queued(world)
+    assert never_begun(world.graph, world.instance, now() + timedelta(minutes=10)) == []
+    (said,) = never_begun(world.graph, world.instance, later())
+    assert run.run_id[:8] in said
+    assert "has not begun" in said
+
+    red = beginnings_tick(world.graph, world.instance, None, later())
+    assert shown(world, red) == AssetCheckExecutionRecordStatus.FAILED
+    again = beginnings_tick(world.graph, world.instance, red.cursor, later())
+    assert again.asset_events == []  # the event log holds changes, not ticks
+    world.instance.report_run_failed(run)
+    green = beginnings_tick(world.graph, world.instance, again.cursor, later())
+    assert shown(world, green) == AssetCheckExecutionRecordStatus.SUCCEEDED
+
+
+def test_it_is_said_again_after_a_release_which_would_outdate_it(plant: Plant):
+    world = plant(2, "{landing: {}}")
+    first = beginnings_tick(world.graph, world.instance, None, now())
+    release = dg.AssetMaterialization(RELEASE)
+    world.instance.report_runless_asset_event(release)
+    second = beginnings_tick(world.graph, world.instance, first.cursor, now())
+    assert shown(world, second) == AssetCheckExecutionRecordStatus.SUCCEEDED
+    third = beginnings_tick(world.graph, world.instance, second.cursor, now())
+    assert third.asset_events == []
+
+
+def test_a_run_that_waits_for_its_turn_is_not_late(plant: Plant):
+    world = plant(2, "{landing: {}}")
+    queued(world)
+    working = run_of(world, dg.DagsterRunStatus.STARTED)
+    assert never_begun(world.graph, world.instance, later()) == []
+    world.instance.report_run_failed(working)
+    assert never_begun(world.graph, world.instance, later()) != []
+
+
+def test_a_refresh_that_was_due_while_the_daemon_was_down_is_noticed(plant: Plant):
+    world = plant(2, "{refresh: {every: hour}}")
+    state = InstigatorState(
+        _origin(), InstigatorType.SCHEDULE, InstigatorStatus.RUNNING, _since(hours=5)
+    )
+    world.instance.add_instigator_state(state)
+    (said,) = never_begun(world.graph, world.instance, now())
+    assert "refresh of deliveries was due at" in said
+    assert "daemon" in said
+    tick = TickData(
+        state.instigator_origin_id,
+        "deliveries__refresh_schedule",
+        InstigatorType.SCHEDULE,
+        TickStatus.SKIPPED,
+        now().timestamp(),
+        selector_id=state.selector_id,
+    )
+    world.instance.create_tick(tick)
+    assert never_begun(world.graph, world.instance, now()) == []
+
+
+def test_a_schedule_that_was_just_switched_on_has_missed_nothing(plant: Plant):
+    world = plant(2, "{refresh: {every: hour}}")
+    state = InstigatorState(
+        _origin(), InstigatorType.SCHEDULE, InstigatorStatus.RUNNING, _since(hours=0)
+    )
+    world.instance.add_instigator_state(state)
+    assert never_begun(world.graph, world.instance, now()) == []
+
+
+def test_the_check_is_on_the_release_and_can_be_run_by_hand(plant: Plant):
+    world = plant(2, "{landing: {}}")
+    run = queued(world)
+    key = dg.AssetCheckKey(RELEASE, "runs_begin")
+    job = world.defs.resolve_implicit_global_asset_job_def()
+    subset = job.get_subset(asset_check_selection={key})
+    assert subset.execute_in_process(instance=world.instance).success
+    world.instance.report_run_failed(run)
+
+
+def shown(world: World, result: dg.SensorResult) -> AssetCheckExecutionRecordStatus:
+    """What the UI shows of the check, once the daemon has stored what a tick reports."""
+    (event,) = result.asset_events
+    assert isinstance(event, dg.AssetCheckEvaluation)
+    assert event.severity == dg.AssetCheckSeverity.ERROR
+    world.instance.report_runless_asset_event(event)
+    key = dg.AssetCheckKey(RELEASE, "runs_begin")
+    return world.instance.event_log_storage.get_latest_asset_check_execution_by_key([key])[
+        key
+    ].status
+
+
+def queued(world: World) -> dg.DagsterRun:
+    """A run that was asked for and that nobody has launched."""
+    return run_of(world, dg.DagsterRunStatus.NOT_STARTED)
+
+
+def run_of(world: World, status: dg.DagsterRunStatus) -> dg.DagsterRun:
+    job = world.defs.resolve_job_def("deliveries__sources")
+    return world.instance.create_run_for_job(job, status=status, tags=dict(job.run_tags))
+
+
+def _origin() -> RemoteInstigatorOrigin:
+    location = RegisteredCodeLocationOrigin("here")
+    return RemoteInstigatorOrigin(
+        RemoteRepositoryOrigin(location, "__repository__"), "deliveries__refresh_schedule"
+    )
+
+
+def _since(hours: int) -> ScheduleInstigatorData:
+    start = (now() - timedelta(hours=hours)).timestamp()
+    return ScheduleInstigatorData("0 * * * *", start_timestamp=start)

@@ -1,0 +1,92 @@
+"""Bad data is recalled, refused everywhere, made again and released, on pipelines that ran."""
+
+import json
+import shutil
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from ml_assets.extras.recall.recall import extent
+from ml_assets.store.layout import Address, read_record
+from ml_assets.store.stores import open_snapshots
+from ml_assets_tests.worlds import irises
+from ml_assets_tests.worlds.world import World
+
+
+def version_of(world: World, *address: str, partition: str | None = None) -> str:
+    store = open_snapshots(world.settings.snapshots)
+    pipeline, stage, source = address
+    record = read_record(store, store.resolve(), Address(pipeline, stage, source, partition))
+    assert record is not None
+    return record.data_version
+
+
+def test_a_bad_week_reaches_the_weeks_that_look_back_at_it_and_the_model_and_no_other(
+    released: World,
+) -> None:
+    week = "2024-02-05"
+    bad = version_of(released, "deliveries", "raw_snapshot", "orders", partition=week)
+    found = extent(
+        open_snapshots(released.settings.snapshots),
+        f"deliveries/raw_snapshot/raw_orders/{week}@{bad[:10]}",
+    )
+    (way,) = found.ways
+    again = [(key.split("/", 1)[1], partition) for key, partition, _ in way.again]
+    assert again == [
+        ("raw_snapshot/raw_orders", week),
+        ("validated_table/orders", week),
+        ("derived_table/closed_orders", week),
+        ("feature_set", week),
+        ("feature_set", "2024-02-12"),
+        ("training_set", None),
+        ("checkpoints", None),
+        ("trained_model", None),
+        ("evaluation_report", None),
+        ("released_model", None),
+    ]
+    assert way.command == "ml-assets run deliveries"
+    assert [stage.stage for stage in found.recall.stages] == ["production"]
+
+
+@pytest.fixture
+def own(released: World, tmp_path: Path) -> World:
+    """The released world as its own, to change."""
+    for name in ("state", "sources", "pipelines"):
+        shutil.copytree(released.root / name, tmp_path / name)
+    return World(tmp_path, released.extra)
+
+
+@pytest.mark.timeout(600)
+def test_recalled_data_is_refused_everywhere_until_it_is_mended_and_made_again(own: World) -> None:
+    bad = version_of(own, "irises", "raw_snapshot", "flowers")
+    said = own.cli("recall", bad[:10], "--dry-run")
+    assert "would reach" in said
+    assert own.status("irises")["release"]["recalled"] is None
+    said = own.cli("recall", bad[:10], "--author", "ann", "--reason", "the scale was off")
+    assert "production of irises is model" in said
+    assert "mend the source first; then: ml-assets run irises" in said
+    flowers = str(own.sources / "irises.csv")
+    for refused in (
+        ("read", "irises/feature_set"),
+        ("read", "irises/training_set"),
+        ("predict", "irises", flowers),
+        ("run", "irises"),
+    ):
+        assert "recalled by ann, for" in own.cli(*refused, code=1), refused
+    status = own.status("irises")
+    assert "the scale was off" in status["release"]["recalled"]
+    assert all(stage["recalled"] for stage in status["stages"])
+    with own.instance() as instance:
+        key = dg.AssetKey(["irises", "trained_model"])
+        (seen,) = instance.fetch_observations(key, limit=1).records
+        assert seen.asset_observation is not None
+        assert "the scale was off" in (seen.asset_observation.description or "")
+    irises.write_flowers(own.sources, species_of_first="virginica")
+    said = own.cli("run", "irises")
+    assert "irises/raw_snapshot/raw_flowers: it is recalled" in said
+    status = own.status("irises")
+    assert not any(stage["recalled"] for stage in status["stages"])
+    assert status["release"]["recalled"] is None
+    assert json.loads(own.cli("history", "irises", "--json"))["history"][0]["kind"] == "stage"
+    own.cli("predict", "irises", flowers)

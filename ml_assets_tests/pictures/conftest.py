@@ -1,5 +1,0 @@
-"""The same spec, report and measurements that the evaluation's tests judge."""
-
-from ml_assets_tests.evaluation.conftest import measured, report, spec
-
-__all__ = ["measured", "report", "spec"]

@@ -1,0 +1,143 @@
+"""The history checker: silent about what can have happened, and it names what cannot."""
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ml_assets.assets.released_model.override import override
+from ml_assets.assets.released_model.promote import Refused, promote, release
+from ml_assets.assets.released_model.rollback import Way, roll_back, way_back
+from ml_assets.records.ledger.audit import problems
+from ml_assets.records.ledger.chain import read, record_decision
+from ml_assets.records.ledger.stages import champion, stages
+from ml_assets.spec.gates import CanarySpec, ReleaseSpec
+from ml_assets.spec.records import CanaryPeriod
+from ml_assets.store.stores import open_snapshots
+from ml_assets_tests.records.conftest import (
+    PIPELINE,
+    A,
+    B,
+    C,
+    decision,
+    evidence,
+    gate,
+    refused,
+    released,
+)
+
+CANARY = ReleaseSpec(canary=CanarySpec())
+
+
+@pytest.fixture
+def story(store):
+    """A, then B; back to A; C, which its gates refused, by an override."""
+    released(store, A)
+    released(store, B, champion=A)
+    roll_back(store, PIPELINE, Way(B, A), ReleaseSpec(), "ada", "late")
+    refused(store, C, champion=A)
+    override(store, PIPELINE, C, "ada", "why not")
+    release(store, PIPELINE, evidence(C, A), ReleaseSpec(), "me", "r")
+    entries = read(store, PIPELINE)
+    assert [e.kind[0] for e in entries] == list("dsdssdos")
+    return entries
+
+
+def test_what_the_commands_wrote_is_a_possible_story(story):
+    assert problems(story) == ()
+
+
+@pytest.mark.parametrize(
+    ("line", "change", "said"),
+    [
+        (4, {"replaced": None}, "line 4: it replaces no model in production, where aaaaaaaaaaaa"),
+        (4, {"replaced": C}, "line 4: it replaces cccccccccccc in production"),
+        (4, {"model": C}, "line 4: no decision on model cccccccccccc comes before it"),
+        (4, {"model": A}, "line 4: model aaaaaaaaaaaa is moved to production, where it was"),
+        (4, {"decided_by": 1}, "line 4: it rests on line 1; what counted then was line 3"),
+        (5, {"model": C}, "line 5: it goes back to cccccccccccc, which never was in production"),
+        (7, {"overrides": 3}, "line 7: line 3, which it overrides, is no decision on its model"),
+        (8, {"decided_by": 6}, "line 8: it rests on line 6; what counted then was line 7"),
+        (4, {"seq": 9}, "line 9: it is the 4. line: a line is lost, or there twice"),
+    ],
+)
+def test_a_planted_fault_is_named_with_its_line(story, line, change, said):
+    spoiled = [e.model_copy(update=change) if e.seq == line else e for e in story]
+    found = problems(spoiled)
+    assert any(one.startswith(said) for one in found), found
+
+
+@pytest.mark.parametrize("lost", range(1, 8))
+def test_a_lost_line_is_found_whichever_it_is(story, lost):
+    assert problems([e for e in story if e.seq != lost])
+
+
+def test_a_refused_model_in_production_without_an_override_is_found(story):
+    without = [e for e in story if e.kind != "override"]
+    renumbered = [e.model_copy(update={"seq": n}) for n, e in enumerate(without, 1)]
+    assert any("the decision in line 6 refused model cccc" in one for one in problems(renumbered))
+
+
+def test_a_move_by_a_decision_against_another_champion_is_found(story):
+    line = story[2]
+    assert line.decision
+    other = line.decision.evidence.model_copy(update={"champion": C})
+    stale = line.model_copy(
+        update={"decision": line.decision.model_copy(update={"evidence": other})}
+    )
+    found = problems([*story[:2], stale, *story[3:]])
+    assert any("compares with cccccccccccc, but aaaaaaaaaaaa was the champion" in o for o in found)
+
+
+MODELS = [A, B, C]
+STEP = st.tuples(
+    st.sampled_from(["decide", "refuse", "release", "override", "back", "canary", "promote"]),
+    st.sampled_from(MODELS),
+    st.booleans(),
+)
+
+
+@given(st.booleans(), st.lists(STEP, max_size=14))
+@settings(
+    max_examples=25,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+def test_whatever_is_asked_in_whatever_order_the_story_is_possible(tmp_path_factory, asks, steps):
+    """The policy asks for canaries or not; every command is tried at any time."""
+    store = open_snapshots(str(tmp_path_factory.mktemp("any")))
+    policy = CANARY if asks else ReleaseSpec()
+    for verb, model, fresh in steps:
+        entries = read(store, PIPELINE)
+        before = stages(entries)
+        about = evidence(model, before.get("production") if fresh else None)
+        outcome = take(store, verb, about, policy, model)
+        after = stages(read(store, PIPELINE))
+        assert isinstance(outcome, Refused) <= (before == after), "a refusal moves nothing"
+        assert "production" in after or "production" not in before, "never without a champion"
+        if asks and after.get("production") != before.get("production"):
+            assert verb in ("promote", "back")
+    assert problems(read(store, PIPELINE)) == ()
+
+
+def take(store, verb, about, policy, model):
+    period = CanaryPeriod(first="w1", last="w1", rows=9)
+    verdict = {"gates": (gate(passed=verb != "refuse"),)}
+    match verb:
+        case "decide" | "refuse":
+            return record_decision(store, decision(about, **verdict), "me")
+        case "canary":
+            said = decision(about).model_copy(update={"canary": period})
+            return record_decision(store, said, "me")
+        case "release":
+            return release(store, PIPELINE, about, policy, "me", "r")
+        case "promote":
+            now = {"champion": champion(read(store, PIPELINE))}
+            return promote(
+                store, PIPELINE, lambda _: about.model_copy(update=now), policy, "me", "r"
+            )
+        case "override":
+            known = [e for e in read(store, PIPELINE) if e.model == model]
+            return override(store, PIPELINE, model, "ada", "r") if known else Refused(())
+    way = way_back(read(store, PIPELINE), policy)
+    return way if isinstance(way, Refused) else roll_back(store, PIPELINE, way, policy, "ada", "r")

@@ -1,0 +1,155 @@
+"""The page of runs: whole, self-contained, escaped in every cell, honest about the unknown."""
+
+import base64
+import hashlib
+import json
+import re
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from ml_assets.reports.experiments import render
+from ml_assets.reports.run_rows import Outcome, ReleaseStep, Row, short_table, span
+from ml_assets.spec.records import Change, Interval
+from ml_assets_tests.assets.released_model.test_report_page import Balanced
+
+TIME = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
+EVIL = "<script>alert(1)</script>\"'&"
+ROW = Row(
+    run="run-1",
+    time=TIME,
+    model="ab" * 32,
+    report="abababababababab.html",
+    outcome=Outcome("good", "passed", "all gates passed"),
+    stage="production",
+    words={"experiment": "width"},
+    verdict="confirmed",
+    note="wider is better",
+    author="ada",
+    metrics={"auc": Interval(value=0.74, low=0.71, high=0.77)},
+    train_loss=0.4,
+    validation_loss=0.5,
+    learning_rate=0.002,
+    epochs=3.0,
+    epochs_asked=3,
+    batch=3072,
+    seconds=120.0,
+    cpu_seconds=240.0,
+    gpu_seconds=0.0,
+    cost=1.25,
+    rows=200_000,
+    as_of="2013-12-16",
+    data="cd" * 32,
+)
+FAILED = replace(
+    ROW,
+    run="run-2",
+    model=None,
+    report=None,
+    outcome=Outcome("bad", "failed at trained_model", "memory ran out"),
+    stage=None,
+    words={},
+    verdict=None,
+    note=None,
+    metrics={},
+    cost=None,
+    seconds=60.0,
+    epochs=None,
+)
+STEP = ReleaseStep(
+    TIME, "aa" * 32, "bb" * 32, [Change(group="spec", name=EVIL, before=EVIL, after=EVIL)]
+)
+
+
+def page(*rows, releases=(), ways=None):
+    return render("delays", rows, releases, ways or {})
+
+
+def cells(html):
+    return re.findall(r"<t[dh][^>]*data-sort=[^>]*>(.*?)</t[dh]>", html)
+
+
+def test_the_page_is_whole_and_loads_nothing():
+    html = page(ROW, FAILED, releases=[STEP], ways={"Lineage": "http://127.0.0.1:3000/x"})
+    seen = Balanced()
+    seen.feed(html)
+    assert seen.open == []
+    addresses = {value for _, _, value in seen.loads}
+    assert addresses == {"http://127.0.0.1:3000/x", "abababababababab.html"}
+    assert not re.search(r"<(link|img|iframe|object)|@import|url\(", html)
+
+
+def test_the_only_script_is_the_one_that_the_policy_names():
+    html = page(ROW)
+    (script,) = re.findall(r"<script>(.*?)</script>", html, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}'\"" in html
+    assert "default-src 'none'" in html
+
+
+EVIL_ROWS = {
+    "run": replace(ROW, run=EVIL),
+    "model": replace(ROW, model=EVIL),
+    "report": replace(ROW, report=EVIL),
+    "outcome": replace(ROW, outcome=Outcome("bad", EVIL, EVIL)),
+    "stage": replace(ROW, stage=EVIL),
+    "words": replace(ROW, words=dict.fromkeys(("experiment", "hypothesis", "goal"), EVIL)),
+    "note": replace(ROW, note=EVIL, author=EVIL),
+    "metric": replace(ROW, metrics={EVIL: ROW.metrics["auc"]}),
+    "data": replace(ROW, as_of=EVIL, data=EVIL),
+}
+
+
+@pytest.mark.parametrize("row", EVIL_ROWS.values(), ids=EVIL_ROWS)
+def test_a_name_that_is_a_script_is_only_text(row):
+    html = render(EVIL, [row], [STEP], {EVIL: EVIL})
+    seen = Balanced()
+    seen.feed(html)
+    assert seen.open == []
+    assert html.count("<script") == 1
+    assert "&lt;script&gt;alert(1)" in html
+    assert not re.search(r"(?<!\\)<", short_table([row]).markdown())
+
+
+def test_failed_and_refused_runs_are_there_with_their_reason():
+    html = page(ROW, FAILED)
+    assert "failed at trained_model" in html
+    assert "memory ran out" in html
+    assert html.count("<tr>") == 3
+
+
+def test_what_is_not_known_is_a_dash_and_the_missing_price_is_said():
+    (*_, cost, _rows, _data) = cells(page(FAILED))
+    assert cost == "–"
+    assert "ML_ASSETS_PRICES" in page(FAILED)
+    assert "ML_ASSETS_PRICES" not in page(ROW)
+    assert "1.25" in page(ROW)
+
+
+def test_numbers_sort_as_numbers_and_the_unknown_has_no_place():
+    html = page(ROW, FAILED)
+    assert 'data-sort="200000"' in html
+    assert 'data-sort="0.74"' in html
+    assert 'data-sort=""' in html
+
+
+def test_the_changes_of_a_release_are_told_and_no_change_is_said():
+    assert "bbbbbbbbbbbb after aaaaaaaaaaaa" in page(ROW, releases=[STEP])
+    assert "Nothing: the same" in page(ROW, releases=[replace(STEP, changes=[])])
+    assert "no second release" in page(ROW)
+
+
+def test_a_page_without_runs_says_so():
+    assert "No run is written down yet" in page()
+
+
+def test_times_are_told_as_a_person_tells_them():
+    told = [span(s) for s in (None, 0, 12.34, 120, 7200)]
+    assert told == ["–", "reused", "12.3 s", "2 min", "2 h"]
+
+
+def test_a_row_is_json_with_numbers_as_numbers():
+    plain = json.loads(json.dumps(ROW.plain()))
+    assert plain["metrics"]["auc"] == {"value": 0.74, "low": 0.71, "high": 0.77}
+    assert plain["cost"] == 1.25

@@ -1,0 +1,114 @@
+"""A real S3 server on this machine, that answers with an error when it is told to."""
+
+import logging
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import boto3
+import pytest
+
+from ml_assets_tests.store.s3_rights import Rights
+
+SECRET = "hush-this-is-no-key"
+BUCKET = "bucket"
+
+
+@dataclass
+class S3Server:
+    """What tests ask of it."""
+
+    endpoint: str
+    faults: "Faults"
+    rights: dict[str, Rights]
+    """Access key -> what it may do; any other may do everything."""
+
+    @property
+    def client(self) -> Any:
+        return boto3.Session().client("s3", endpoint_url=self.endpoint, region_name="us-east-1")
+
+    def everything(self) -> list[str]:
+        pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET)
+        return [item["Key"] for page in pages for item in page.get("Contents", ())]
+
+    def flip(self, key: str) -> None:
+        content = bytearray(self.client.get_object(Bucket=BUCKET, Key=key)["Body"].read())
+        content[len(content) // 2] ^= 1
+        self.client.put_object(Bucket=BUCKET, Key=key, Body=bytes(content))
+
+
+@dataclass
+class Faults:
+    """What it does instead of answering a request."""
+
+    failing: int = 0
+    """So many more requests are answered with an error; -1: all of them."""
+    at: str = ""
+    """Only those whose path holds this."""
+    status: str = "503 Slow Down"
+    code: str = "SlowDown"
+    held: threading.Event | None = None
+    """They wait for this first."""
+    requests: list[tuple[str, str]] = field(default_factory=list)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def strikes(self, method: str, path: str) -> bool:
+        with self.lock:
+            self.requests.append((method, path))
+            if self.failing == 0 or self.at not in path:
+                return False
+            self.failing -= self.failing > 0
+            return True
+
+
+class Faulty:
+    """A WSGI application before another one."""
+
+    def __init__(self, app: Any, faults: Faults, rights: dict[str, Rights]) -> None:
+        self._app, self._faults, self._rights = app, faults, rights
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
+        method, path, query = (
+            environ[name] for name in ("REQUEST_METHOD", "PATH_INFO", "QUERY_STRING")
+        )
+        status, code = self._faults.status, self._faults.code
+        if not self._faults.strikes(method, f"{path}?{query}"):
+            who = re.search(r"Credential=([^/]+)/", environ.get("HTTP_AUTHORIZATION", ""))
+            known = self._rights.get(who[1]) if who else None
+            if known is None or known.may(method, path, query):
+                return self._app(environ, start_response)
+            status, code = "403 Forbidden", "AccessDenied"
+        environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+        if self._faults.held is not None:
+            self._faults.held.wait()
+        start_response(status, [("Content-Type", "application/xml")])
+        return [f"<Error><Code>{code}</Code><Message>-</Message></Error>".encode()]
+
+
+@contextmanager
+def s3_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
+    """A server with one empty bucket; the environment leads boto3 to it."""
+    from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+    from moto.s3.models import s3_backends
+    from werkzeug.serving import make_server
+
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    faults = Faults()
+    rights: dict[str, Rights] = {}
+    app = Faulty(DomainDispatcherApplication(create_backend_app), faults, rights)
+    http = make_server("127.0.0.1", 0, app, threaded=True)
+    threading.Thread(target=http.serve_forever, daemon=True).start()
+    server = S3Server(f"http://127.0.0.1:{http.server_port}", faults, rights)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", server.endpoint)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    try:
+        server.client.create_bucket(Bucket=BUCKET)
+        yield server
+    finally:
+        http.shutdown()
+        s3_backends.reset()

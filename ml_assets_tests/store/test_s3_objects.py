@@ -1,0 +1,166 @@
+"""The object store on S3: two homes with empty disks that share a bucket have the same objects."""
+
+import shutil
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from ml_assets.errors import SettingsError, StorageError, StoreAway
+from ml_assets.settings import read_cluster
+from ml_assets.spec.program import Ref
+from ml_assets.store.object_places import open_objects
+from ml_assets.store.objects import file_digest
+from ml_assets.store.s3 import client as s3
+from ml_assets.store.s3 import objects as s3_objects
+from ml_assets.store.s3.objects import S3Objects
+from ml_assets_tests.launch.real import write_set
+from ml_assets_tests.servers.s3 import BUCKET, S3Server, s3_server
+
+URI = f"s3://{BUCKET}/state"
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
+    with s3_server(monkeypatch) as server:
+        yield server
+
+
+def home(folder: Path) -> S3Objects:
+    found = open_objects(URI, folder)
+    assert isinstance(found, S3Objects)
+    return found
+
+
+@pytest.fixture
+def first(server: S3Server, tmp_path: Path) -> S3Objects:
+    return home(tmp_path / "first")
+
+
+@pytest.fixture
+def second(server: S3Server, tmp_path: Path) -> S3Objects:
+    return home(tmp_path / "second")
+
+
+@pytest.fixture
+def data(first: S3Objects) -> Ref:
+    return write_set(first.folder("shards", "demo"))
+
+
+def files(folder: Path) -> dict[str, str]:
+    found = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): file_digest(path) for path in found}
+
+
+def test_a_training_set_of_one_home_is_read_by_another(
+    first: S3Objects, second: S3Objects, data: Ref
+) -> None:
+    first.publish(data)
+    own = second.own(data, "shards", "demo")  # the record names the first one's folder
+    assert Path(own.uri).is_relative_to(second.root)
+    assert files(Path(own.uri)) == files(Path(data.uri))
+    shutil.rmtree(second.root)
+    assert second.own(data, "shards", "demo") == own and files(Path(own.uri))
+
+
+def test_the_manifest_comes_last_and_without_it_nothing_counts(
+    first: S3Objects, second: S3Objects, data: Ref, server: S3Server
+) -> None:
+    server.faults.at, server.faults.failing = "holdout/label.npy", -1
+    with pytest.raises(StoreAway):
+        first.publish(data)
+    assert not [key for key in server.everything() if key.endswith("schema.json")]
+    with pytest.raises(StorageError, match="is lost"):
+        second.own(data, "shards", "demo")
+    server.faults.failing = 0
+    first.publish(data)
+    assert second.here("shards", "demo", data.digest).is_dir()
+
+
+@pytest.mark.parametrize("file", ["train/numeric.npy", "schema.json"])
+def test_a_flipped_byte_is_refused_and_leaves_nothing_behind(
+    first: S3Objects, second: S3Objects, data: Ref, server: S3Server, file: str
+) -> None:
+    first.publish(data)
+    server.flip(f"state/shards/demo/{data.digest}/{file}")
+    with pytest.raises(StorageError, match="is damaged"):
+        second.own(data, "shards", "demo")
+    assert files(second.root) == {}
+
+
+def test_what_was_damaged_here_is_not_published(first: S3Objects, data: Ref) -> None:
+    (Path(data.uri) / "train" / "label.npy").write_bytes(b"x")
+    with pytest.raises(StorageError, match="is damaged"):
+        first.publish(data)
+
+
+def test_what_is_used_again_is_marked_so(
+    first: S3Objects, data: Ref, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first.publish(data)
+    place = first.place.at("shards", "demo", data.digest)
+    (before,) = place.items("schema.json")
+    monkeypatch.setattr(s3_objects, "RENEWED", timedelta(0))
+    first.publish(data)
+    (after,) = place.items("schema.json")
+    assert after.changed >= before.changed and after.size == before.size
+
+
+def test_a_page_is_read_as_it_is_there_now(first: S3Objects, second: S3Objects) -> None:
+    first.write_bytes(b"old", "reports", "demo", "a.html")
+    assert second.read_bytes("reports", "demo", "a.html") == b"old"
+    first.write_bytes(b"new", "reports", "demo", "a.html")
+    first.write_bytes(b"other", "reports", "demo", "b.html")
+    second.refresh("reports")
+    assert second.path("reports", "demo", "a.html").read_bytes() == b"new"
+    assert second.path("reports", "demo", "b.html").read_bytes() == b"other"
+
+
+def test_where_the_store_is_away_pages_that_are_here_are_shown(
+    first: S3Objects, server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(s3, "TRIES", 1)
+    first.write_bytes(b"page", "reports", "demo", "a.html")
+    server.faults.failing = -1
+    home(first.root).refresh("reports")
+    assert first.path("reports", "demo", "a.html").read_bytes() == b"page"
+
+
+def test_what_lies_outside_of_the_cache_is_no_object(first: S3Objects, tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="lies elsewhere"):
+        first.publish(Ref(uri=str(tmp_path / "models" / "x"), digest="0" * 64))
+    with pytest.raises(StorageError, match="no name of an object"):
+        first.here("reports", "../x")
+
+
+def test_a_machine_without_boto3_is_told_how_to_get_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "boto3", None)
+    with pytest.raises(SettingsError, match=r"ML_ASSETS_OBJECTS.*pip install 'ml_assets\[s3\]'"):
+        home(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("environment", "region"),
+    [
+        ({"AWS_REGION": "eu-central-1"}, "eu-central-1"),
+        ({"AWS_DEFAULT_REGION": "eu-west-1"}, "eu-west-1"),
+        ({"AWS_REGION": "eu-central-1", "AWS_DEFAULT_REGION": "eu-west-1"}, "eu-central-1"),
+        ({}, "us-east-1"),
+    ],
+)
+def test_the_store_is_asked_where_the_pods_are_told_that_it_is(
+    environment: dict[str, str], region: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name, raising=False)
+        if name in environment:
+            monkeypatch.setenv(name, environment[name])
+    pods = {"ML_ASSETS_OBJECTS": URI, "ML_ASSETS_TRAINING_IMAGE": f"a/b@sha256:{'0' * 64}"}
+    told = read_cluster(pods | environment).s3_region
+    assert s3.client().meta.region_name == region == (told or region)
