@@ -1,1 +1,1 @@
-"""Servers of the tests: Kubernetes' API, lakeFS, S3, Redis, Postgres; each speaks the real protocol."""
+"""Servers of the tests (Kubernetes, lakeFS, S3, Redis, Postgres): each speaks the real protocol."""
