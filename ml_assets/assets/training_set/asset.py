@@ -68,6 +68,7 @@ def training_set(graph: PipelineGraph) -> dg.AssetsDefinition:
         snapshots: SnapshotsResource,
         objects: ObjectsResource,
     ) -> Iterator[dg.MaterializeResult | dg.AssetCheckResult]:
+        begun = datetime.now(UTC)
         store = snapshots.store()
         base = resolve_base(context, store)
         window = resolve_window(graph, store, base, config.as_of)
@@ -83,7 +84,7 @@ def training_set(graph: PipelineGraph) -> dg.AssetsDefinition:
         if refused:
             raise LeakError(refused)
         rows = split_sizes(schema)
-        work = Work(Address(graph.name, STAGE), code_version, inputs, context.run_id)
+        work = Work(Address(graph.name, STAGE), code_version, inputs, context.run_id, begun=begun)
         attributes = {
             "uri": ref.uri,
             "digest": ref.digest,
