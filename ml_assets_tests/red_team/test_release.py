@@ -211,7 +211,7 @@ def test_verify_says_which_sources_a_release_was_read_from(
     here = released.world.settings.digest
     assert f"trained under settings {here[:12]}, those of here" in sources.reason
     raw = released.store.read_bytes(
-        released.store.resolve(), Address(NAME, "raw_snapshot", "raw_flowers").record
+        released.store.resolve(), Address(NAME, "raw_snapshot", "flowers").record
     )
     assert json.loads(raw)["attributes"]["settings"] == here
     monkeypatch.setenv("ML_ASSETS_OBJECTS", str(tmp_path / "objects"))
