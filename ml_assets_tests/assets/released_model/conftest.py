@@ -1,4 +1,4 @@
-"""The report page is shown with the report, spec and measurements that the gates are tested with."""
+"""The same spec, report and measurements that the evaluation's tests judge."""
 
 from ml_assets_tests.assets.evaluation_report.conftest import measured, report, spec
 
