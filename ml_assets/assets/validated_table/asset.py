@@ -20,7 +20,7 @@ from ml_assets.assets.validated_table.volume import (
     judge_volume,
     volume_words,
 )
-from ml_assets.errors import DataRejected, SchemaChanged
+from ml_assets.errors import DataRejected, EvidenceError, SchemaChanged
 from ml_assets.graph.data_card import card_of
 from ml_assets.graph.inputs import require_record
 from ml_assets.graph.metadata import card_link, history, numbers, table_metadata
@@ -177,18 +177,30 @@ def releases(
     run: str,
     found: Audit,
 ) -> tuple[RowsReleased, ...]:
-    """Who released rows of this partition, ever; this run too where a person asked for it."""
+    """Who released rows of this partition, ever; this run too where a person asked for it.
+
+    Raises:
+        EvidenceError: the run's tags say who released them or why, and not both.
+    """
     record = read_record(store, base, address)
     told = record.attributes.get(RELEASES, []) if record else []
     earlier = tuple(RowsReleased.model_validate(one) for one in told)
-    if RELEASED_BY not in tags:
+    said = {tag: tags.get(tag, "").strip() for tag in (RELEASED_BY, RELEASE_REASON)}
+    if not {*said} & {*tags}:
         return earlier
+    if not all(said.values()):
+        missing = next(tag for tag, value in said.items() if not value)
+        raise EvidenceError(
+            f"{address}: rows are released by somebody, for a reason; the run has no tag {missing}."
+            f" Ask for it by ml-assets quarantine release {address.pipeline} {address.source}"
+            " --author NAME --reason WHY."
+        )
     kept = int(record.attributes.get("quarantined", 0)) if record else 0
     if store.exists(base, address.rejected):
         kept = store.scan(base, address.rejected).select(pl.len()).collect().item()
     now = RowsReleased(
-        author=tags[RELEASED_BY],
-        reason=tags[RELEASE_REASON],
+        author=said[RELEASED_BY],
+        reason=said[RELEASE_REASON],
         rows=kept - found.quarantined.height,
         run=run,
         time=datetime.now(UTC),

@@ -68,7 +68,7 @@ def no_sql(name: str) -> str:
 
 
 def land(root: Path, content: str | bytes, name: str = "2013-01-07.csv") -> None:
-    (root / "landing").mkdir(exist_ok=True)
+    (root / "landing").mkdir(parents=True, exist_ok=True)
     content = content.encode() if isinstance(content, str) else content
     (root / "landing" / name).write_bytes(content)
 
@@ -240,17 +240,23 @@ def test_parquet_is_widened_without_loss_or_refused(tmp_path: Path):
     assert "not a whole Parquet file" in refusal(tmp_path, source)
 
 
-def test_a_receipt_is_the_same_with_and_without_parsing_and_follows_the_content(tmp_path: Path):
-    def receipts() -> tuple[dict[str, Any], dict[str, Any]]:
-        args = ("orders", csv_source(), tmp_path, no_sql, WEEKS[0])
+def test_a_receipt_is_the_same_with_and_without_parsing_and_follows_place_and_content(
+    tmp_path: Path,
+):
+    def receipts(root: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+        args = ("orders", csv_source(), root, no_sql, WEEKS[0])
         return read_source(*args).receipt, receipt_of(*args)
 
-    land(tmp_path, CSV)
-    first, planned = receipts()
+    here, elsewhere = tmp_path / "here", tmp_path / "elsewhere"
+    land(here, CSV)
+    first, planned = receipts(here)
     assert first == planned
-    assert str(tmp_path) not in str(first), "the same data elsewhere is the same data"
-    land(tmp_path, CSV.replace("1.5", "1.6"))
-    assert receipts()[0] != first
+    assert first["source"] == str(here / "landing" / "{partition}.csv")
+    land(elsewhere, CSV)
+    moved, _ = receipts(elsewhere)
+    assert moved == first | {"source": str(elsewhere / "landing" / "{partition}.csv")}
+    land(here, CSV.replace("1.5", "1.6"))
+    assert receipts(here)[0] != first
 
 
 def test_available_are_the_partitions_that_have_landed(tmp_path: Path):

@@ -14,10 +14,12 @@ from ml_assets.actions.quarantine import kept_rows
 from ml_assets.actions.read_table import read_table
 from ml_assets.assets.validated_table.asset import records_before
 from ml_assets.cli.main import main
+from ml_assets.definitions import build
 from ml_assets.graph.pipeline_graph import PipelineGraph
 from ml_assets.graph.publish import Draft, Work
 from ml_assets.settings import read_settings
 from ml_assets.spec.load import load_spec
+from ml_assets.spec.quarantine import RELEASE_REASON, RELEASED_BY
 from ml_assets.spec.records import StageRecord
 from ml_assets.store.embedded.store import EmbeddedStore
 from ml_assets.store.layout import Address, published_partitions, read_record
@@ -156,6 +158,31 @@ def test_a_table_that_failed_as_a_whole_is_released_as_one(
     assert rows("validated_table").height == 238
     left = [(kept.partition, kept.published) for kept in kept_rows(store, "deliveries")]
     assert left == [(WEEK, True), (NEXT, False)], "no row lies in two places"
+
+
+@pytest.mark.parametrize(
+    "tags",
+    [
+        {RELEASED_BY: "Ada"},
+        {RELEASE_REASON: "bigger"},
+        {RELEASED_BY: " ", RELEASE_REASON: "bigger"},
+    ],
+)
+def test_a_run_that_names_no_author_or_no_reason_is_told_so(
+    world: World, tags: dict[str, str]
+) -> None:
+    """Who launches a run through Dagster writes its tags himself."""
+    assert main(("run", "deliveries", "--through", "raw_snapshot")) == 0
+    job = build(read_settings(), only="deliveries").resolve_implicit_global_asset_job_def()
+    key = dg.AssetKey(Address("deliveries", "validated_table", "orders").key.split("/"))
+    with world.instance() as instance:
+        done = job.get_subset(asset_selection={key}).execute_in_process(
+            instance=instance, partition_key=WEEK, tags=tags, raise_on_error=False
+        )
+    (said,) = [str(e.step_failure_data.error) for e in done.all_events if e.is_step_failure]
+    missing = RELEASE_REASON if tags.get(RELEASED_BY) == "Ada" else RELEASED_BY
+    assert f"the run has no tag {missing}. Ask for it by ml-assets quarantine release" in said
+    assert "KeyError" not in said
 
 
 def test_nothing_to_release_and_a_table_that_there_is_not_are_told(
