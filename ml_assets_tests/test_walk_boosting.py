@@ -20,7 +20,25 @@ HELD_AGAINST = """\
     simple_model: {baseline: trees, min_effect: 0.005}
     baselines:
       - {kind: gradient_boosting, name: trees, iterations: 20}
+      - {kind: function, name: petals, function: features.py:by_petals}
+      - {kind: value, name: botanist, metrics: {accuracy: 0.5}, source: "a walk, May 1936"}
 """
+GATES = """\
+    - {kind: baseline, name: beats_petals, metric: log_loss, baseline: petals}
+    - {kind: baseline, name: beats_botanist, metric: accuracy, baseline: botanist}
+"""
+BY_PETALS = '''
+
+def by_petals(train: pl.DataFrame, holdout: pl.DataFrame) -> pl.DataFrame:
+    """Short petals are a setosa's, all others are anybody's."""
+    longest = train.filter(pl.col("species") == "setosa")["petal_length"].max()
+    short = pl.col("petal_length") <= longest
+    return holdout.select(
+        setosa=pl.when(short).then(0.9).otherwise(0.0),
+        versicolor=pl.when(short).then(0.05).otherwise(0.5),
+        virginica=pl.when(short).then(0.05).otherwise(0.5),
+    )
+'''
 
 
 def plant(root: Path, model: str = TREES) -> World:
@@ -34,7 +52,9 @@ def plant(root: Path, model: str = TREES) -> World:
 def declare(world: World, model: str) -> None:
     spec = irises.SPEC.replace(NETWORK, model).replace("    baselines:\n", HELD_AGAINST)
     spec = spec.replace("{kind: champion}", "{kind: champion, margin: 10.0}")
-    (world.root / "pipelines" / "irises" / "defs.yaml").write_text(spec)
+    folder = world.root / "pipelines" / "irises"
+    (folder / "defs.yaml").write_text(spec.rstrip() + "\n" + GATES)
+    (folder / "features.py").write_text(irises.FEATURES + BY_PETALS)
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +79,13 @@ def test_the_page_says_whether_they_are_worth_their_cost(world: World) -> None:
     assert "Is it worth its cost?" in html
     assert "than gradient boosting by" in html
     assert "lightgbm, at most 60 rounds in one process" in html
+
+
+def test_the_model_is_held_against_a_rule_of_the_teams_and_a_declared_number(world: World) -> None:
+    html = Path(world.cli("report", "irises").strip()).read_text()
+    assert "asked for against petals" in html
+    assert "above the 0.5000 asked for against botanist, declared: a walk, May 1936" in html
+    assert "botanist is declared, not scored: a walk, May 1936" in html
 
 
 def test_trees_killed_while_they_grow_end_in_the_same_model(world: World, tmp_path: Path) -> None:

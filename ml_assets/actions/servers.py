@@ -5,15 +5,18 @@ Each stands behind a tether, so that none is left behind, even by a kill of this
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
+from ml_assets.errors import SettingsError
 from ml_assets.launch.local import supervisor as tether
 
 GRACE_SECONDS = 15.0
@@ -32,23 +35,59 @@ class Program:
     """Added to ours; not in repr, for an address may hold a password."""
 
 
-class Stopped(Exception):
-    """A signal asked for the end; caught where the servers are waited for."""
+class Stopped(BaseException):
+    """A signal asked for the end: no error, so nothing that takes errors takes it."""
+
+
+class _Signal:
+    """The first signal that asks for the end; a second one does not disturb the ending."""
+
+    def __init__(self) -> None:
+        self.came = False
+
+    def stop(self, _number: int, _frame: FrameType | None) -> None:
+        if not self.came:
+            self.came = True
+            raise Stopped
+
+
+_signal: ContextVar[_Signal | None] = ContextVar("signal", default=None)
+
+
+def require_free(host: str, port: int, whose: str, setting: str) -> None:
+    """Return where a server of ours may listen.
+
+    Raises:
+        SettingsError: another program uses the port, or the host is no address of this machine.
+    """
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        with socket.socket(family, socket.SOCK_STREAM) as listening:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind((host, port))
+    except OSError as error:
+        raise SettingsError(
+            f"{whose} cannot be served at {host}:{port}: {error.strerror}. End what uses the"
+            f" port, or choose another one: {setting}."
+        ) from error
 
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """SIGTERM and SIGINT end the block, also where a background shell left SIGINT ignored."""
+    """SIGTERM and SIGINT end the block, also where a background shell left SIGINT ignored.
 
-    def stop(_number: int, _frame: FrameType | None) -> None:
-        raise Stopped
-
+    Python drops what is raised in a destructor: where the signal came in one, ``Programs`` see it.
+    """
+    asked = _Signal()
+    token = _signal.set(asked)
+    stop = asked.stop
     old = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     except Stopped:
         return
     finally:
+        _signal.reset(token)
         for number, handler in old.items():
             signal.signal(number, handler)
 
@@ -81,6 +120,7 @@ class Programs:
 
     def start(self, program: Program) -> None:
         """Start one, whose process group a Ctrl-C does not reach: this process ends it."""
+        _go_on()
         tied = (sys.executable, "-I", tether.__file__, str(os.getpid()), str(GRACE_SECONDS))
         with program.log.open("ab") if program.log else nullcontext() as output:
             process = subprocess.Popen(
@@ -100,6 +140,7 @@ class Programs:
         """
         told: set[int] = set()
         while not until():
+            _go_on()
             for program, process in self._running:
                 code = process.poll()
                 if code is None or process.pid in told:
@@ -111,6 +152,17 @@ class Programs:
                     return code
             time.sleep(_POLL_SECONDS)
         return 0
+
+
+def _go_on() -> None:
+    """Return where no signal has asked for the end.
+
+    Raises:
+        Stopped: one has.
+    """
+    asked = _signal.get()
+    if asked and asked.came:
+        raise Stopped
 
 
 def _tell_to_end(process: subprocess.Popen[bytes]) -> None:

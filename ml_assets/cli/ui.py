@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import urlsplit
 
-from ml_assets.actions.servers import Program, Programs, stoppable
+from ml_assets.actions.servers import Program, Programs, require_free, stoppable
 from ml_assets.cli.exit_codes import DONE, ERROR
 from ml_assets.cli.serve_reports import port_number, serving
 from ml_assets.cli.session import prepared_settings
@@ -47,6 +47,8 @@ def call(arguments: argparse.Namespace) -> int:
 
     settings = prepared_settings()
     refuse_second_daemon(settings.dagster_home)
+    port = _port(arguments, settings)
+    require_free(arguments.host, port, "Dagster", "that of ML_ASSETS_UI_URL, or --port")
     code = DONE
     with stoppable(), ExitStack() as stack:
         if _is_local(settings.reports_url):
@@ -73,8 +75,8 @@ def _dagster(arguments: argparse.Namespace, settings: Settings, folder: Path) ->
     workspace.write_text(json.dumps({"load_from": [{"grpc_server": location}]}))
     start = ("code-server", "start", "-m", module, "--location-name", "ml_assets")
     yield Program("Dagster's code location", (*python, "dagster", *start, "-s", str(socket)))
-    port = str(arguments.port or urlsplit(settings.ui_url).port or 3000)
-    where = ("-h", arguments.host, "-p", port, "-w", str(workspace))
+    port = _port(arguments, settings)
+    where = ("-h", arguments.host, "-p", str(port), "-w", str(workspace))
     names = (*settings.ui_hosts, arguments.host)
     hosts = " ".join(name for name in names if ":" not in name)  # of IPv6 the loopback's alone
     yield Program(
@@ -92,10 +94,11 @@ def _mlflow(settings: Settings) -> Iterator[Program]:
         return
     from ml_assets.records.tracking.mlflow import Tracking
 
-    Tracking(settings.tracking_uri, settings.home).ensure_database()
     where = urlsplit(settings.mlflow_url)
-    port = where.port or 80
-    address = ("--host", where.hostname or "127.0.0.1", "--port", str(port))
+    host, port = where.hostname or "127.0.0.1", where.port or 80
+    require_free(host, port, "MLflow", "that of ML_ASSETS_MLFLOW_URL")
+    Tracking(settings.tracking_uri, settings.home).ensure_database()
+    address = ("--host", host, "--port", str(port))
     yield Program(
         "MLflow",
         (sys.executable, "-m", "mlflow", "server", "--workers", "1", *address),
@@ -113,13 +116,17 @@ def _mlflow(settings: Settings) -> Iterator[Program]:
 
 
 def _tell(arguments: argparse.Namespace, settings: Settings) -> None:
-    port = arguments.port or urlsplit(settings.ui_url).port or 3000
+    port = _port(arguments, settings)
     here = f"http://{arguments.host}:{port}"
     print(f"Dagster: {here}  (Ctrl-C stops all)")
     print(f"MLflow:  {settings.mlflow_url}")
     print(f"Reports: {settings.reports_url}", flush=True)
     if here != settings.ui_url and _is_local(settings.ui_url):
         print(f"links lead to {settings.ui_url}: set ML_ASSETS_UI_URL={here}", flush=True)
+
+
+def _port(arguments: argparse.Namespace, settings: Settings) -> int:
+    return arguments.port or urlsplit(settings.ui_url).port or 3000
 
 
 def _is_local(url: str) -> bool:

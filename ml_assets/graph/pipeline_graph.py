@@ -16,6 +16,7 @@ from ml_assets.errors import SpecError, WindowError
 from ml_assets.graph.stage_code import function_code, stage_code
 from ml_assets.graph.step_failure import reported
 from ml_assets.spec.canonical import digest_of
+from ml_assets.spec.gates import FunctionBaseline
 from ml_assets.spec.leaks import FutureEvents
 from ml_assets.spec.partitions import windows
 from ml_assets.spec.pipeline import PartitionsSpec, PipelineSpec
@@ -225,6 +226,13 @@ class PipelineGraph:
         if stage == "feature_set":
             function = self.spec.features.function
             return {function: function_code(self.folder, function)}
+        if stage == "evaluation_report":
+            rules = {
+                one.function
+                for one in self.spec.evaluation.baselines
+                if isinstance(one, FunctionBaseline)
+            }
+            return {function: function_code(self.folder, function) for function in rules}
         begin = self.spec.training.init_from
         if stage in ("checkpoints", "trained_model") and begin not in (None, RELEASE):
             return {begin: file_digest(self.folder / begin)}

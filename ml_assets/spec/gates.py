@@ -1,11 +1,14 @@
 """The baselines a model is held against, and the policy that decides whether it is released."""
 
 from collections.abc import Mapping
+from math import inf
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, StringConstraints, field_validator, model_validator
 
 from ml_assets.spec.base import Frozen, Name, Positive, unset
+from ml_assets.spec.sources import inside
+from ml_assets.spec.tables import FunctionPath
 from ml_assets.spec.training import Task
 
 MetricName = Literal[
@@ -32,6 +35,12 @@ HIGHER_IS_BETTER: dict[MetricName, bool] = {
     "r2": True,
     "ndcg": True,
 }
+REACH: Mapping[MetricName, tuple[float, float]] = {
+    **dict.fromkeys(("auc", "average_precision", "brier", "accuracy", "ece", "ndcg"), (0.0, 1.0)),
+    **dict.fromkeys(("log_loss", "rmse", "mae"), (0.0, inf)),
+    "r2": (-inf, 1.0),
+}
+"""Metric -> its least and its greatest value."""
 METRICS_OF: Mapping[Task, tuple[MetricName, ...]] = {
     "binary": ("auc", "average_precision", "log_loss", "brier", "accuracy", "ece"),
     "multiclass": ("auc", "log_loss", "brier", "accuracy", "ece"),
@@ -70,8 +79,46 @@ class GradientBoostingBaseline(Frozen):
     iterations: Positive = 200
 
 
+class FunctionBaseline(Frozen):
+    """The team's own rule: a function of the pipeline's folder predicts the holdout."""
+
+    kind: Literal["function"]
+    name: Name
+    function: FunctionPath
+    """(train, holdout) -> predictions, both DataFrames; the holdout comes without the label."""
+
+    @field_validator("function")
+    @classmethod
+    def _function_is_inside(cls, value: str) -> str:
+        return inside(value)
+
+
+class ValueBaseline(Frozen):
+    """What people or a former system reached: declared numbers, with no predictions behind them."""
+
+    kind: Literal["value"]
+    name: Name
+    metrics: Mapping[MetricName, float] = Field(min_length=1)
+    source: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+    """Where the numbers come from, for whoever reads the report."""
+
+    @field_validator("metrics")
+    @classmethod
+    def _can_be_reached(cls, values: Mapping[MetricName, float]) -> Mapping[MetricName, float]:
+        for name, value in values.items():
+            low, high = REACH[name]
+            if not low <= value <= high:
+                raise ValueError(f"no {name} is {value:g}: it goes from {low:g} to {high:g}")
+        return values
+
+
 BaselineSpec = Annotated[
-    ConstantBaseline | GroupRateBaseline | GradientBoostingBaseline, Field(discriminator="kind")
+    ConstantBaseline
+    | GroupRateBaseline
+    | GradientBoostingBaseline
+    | FunctionBaseline
+    | ValueBaseline,
+    Field(discriminator="kind"),
 ]
 
 

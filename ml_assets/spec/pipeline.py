@@ -17,11 +17,17 @@ from ml_assets.spec.automation import AutomationSpec
 from ml_assets.spec.base import Frozen, Misfit, Misfits, Name, Positive, check_timezone, unset
 from ml_assets.spec.cluster import ClusterSpec, cluster_problems
 from ml_assets.spec.drift import DriftSpec
-from ml_assets.spec.gates import AgainstChampion, BaselineSpec, GateSpec, ReleaseSpec
+from ml_assets.spec.gates import (
+    AgainstChampion,
+    BaselineSpec,
+    GateSpec,
+    ReleaseSpec,
+    ValueBaseline,
+)
 from ml_assets.spec.leaks import LeaksSpec, leak_problems
 from ml_assets.spec.objective import objective_problems
 from ml_assets.spec.online import OnlineSpec, online_problems
-from ml_assets.spec.policy import Declared, gate_problems
+from ml_assets.spec.policy import Declared, baseline_problems, gate_problems
 from ml_assets.spec.sources import SourceSpec, inside
 from ml_assets.spec.split import SplitSpec, WindowSplit
 from ml_assets.spec.stages import RAW_PREFIX, STAGES
@@ -136,7 +142,7 @@ class SimpleModel(Frozen):
     """
 
     baseline: Name
-    """One of ``evaluation.baselines``."""
+    """One of ``evaluation.baselines`` that predicts."""
     min_effect: Annotated[float, Field(ge=0)] = 0.005
     """How much lower the model's mean loss of a row has to be to be worth its cost."""
 
@@ -339,20 +345,21 @@ def _training_problems(spec: PipelineSpec) -> list[Misfit]:
 
 def _evaluation_problems(spec: PipelineSpec) -> list[Misfit]:
     simple = spec.evaluation.simple_model
-    names = sorted(baseline.name for baseline in spec.evaluation.baselines)
+    predict = [one for one in spec.evaluation.baselines if not isinstance(one, ValueBaseline)]
+    names = sorted(baseline.name for baseline in predict)
     if simple is None or simple.baseline in names:
         return []
     said = (
         f"evaluation.simple_model names baseline {simple.baseline!r};"
-        f" evaluation.baselines has {names}"
+        f" of evaluation.baselines {names} predict"
     )
     return [Misfit(("evaluation", "simple_model", "baseline"), said)]
 
 
 def _gate_problems(spec: PipelineSpec) -> list[Misfit]:
-    baselines = [baseline.name for baseline in spec.evaluation.baselines]
     slices, numbers = spec.evaluation.slices, bool(spec.features.numeric)
-    return gate_problems(spec.gates, Declared(spec.label.task, baselines, slices, numbers))
+    declared = Declared(spec.label.task, spec.evaluation.baselines, slices, numbers)
+    return [*baseline_problems(declared), *gate_problems(spec.gates, declared)]
 
 
 def _canary_problems(spec: PipelineSpec) -> list[Misfit]:

@@ -1,4 +1,4 @@
-"""Whether the gates of a spec fit its task, its baselines and its features."""
+"""Whether the baselines and gates of a spec fit its task, each other and its features."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from ml_assets.spec.base import Misfit
 from ml_assets.spec.gates import (
     METRICS_OF,
+    BaselineSpec,
     BeatsBaseline,
     Bound,
     Calibrated,
@@ -13,6 +14,7 @@ from ml_assets.spec.gates import (
     GateSpec,
     Robustness,
     Slices,
+    ValueBaseline,
 )
 from ml_assets.spec.training import Task
 
@@ -24,10 +26,33 @@ class Declared:
     """What of a spec its gates speak of."""
 
     task: Task
-    baselines: Sequence[str]
+    baselines: Sequence[BaselineSpec]
     slices: Sequence[str]
     numbers: bool
     """Whether it has numeric features."""
+
+
+def baseline_problems(declared: Declared) -> list[Misfit]:
+    """Every baseline that has no metric of the task, or the name of another one."""
+    problems: list[Misfit] = []
+    names = [one.name for one in declared.baselines]
+    measured = METRICS_OF[declared.task]
+    for number, baseline in enumerate(declared.baselines):
+        at = ("evaluation", "baselines", number)
+        if baseline.name in names[:number]:
+            said = f"baseline name {baseline.name!r} is used twice: give each a 'name' of its own"
+            problems.append(Misfit((*at, "name"), said))
+        if isinstance(baseline, ValueBaseline):
+            problems += [
+                Misfit(
+                    (*at, "metrics", metric),
+                    f"baseline {baseline.name!r} declares {metric}, which a {declared.task} task"
+                    f" does not have; it has {', '.join(measured)}",
+                )
+                for metric in baseline.metrics
+                if metric not in measured
+            ]
+    return problems
 
 
 def gate_problems(gates: Sequence[GateSpec], declared: Declared) -> list[Misfit]:
@@ -58,11 +83,21 @@ def _metric(gate: GateSpec, declared: Declared) -> _Found:
 
 
 def _baseline(gate: GateSpec, declared: Declared) -> _Found:
-    if isinstance(gate, BeatsBaseline) and gate.baseline not in declared.baselines:
+    if not isinstance(gate, BeatsBaseline):
+        return
+    known = {one.name: one for one in declared.baselines}
+    baseline = known.get(gate.baseline)
+    if baseline is None:
         yield (
             ("baseline",),
             f"gate {gate.name!r} names baseline {gate.baseline!r};"
-            f" evaluation.baselines has {sorted(declared.baselines)}",
+            f" evaluation.baselines has {sorted(known)}",
+        )
+    if isinstance(baseline, ValueBaseline) and gate.metric not in baseline.metrics:
+        yield (
+            ("metric",),
+            f"gate {gate.name!r} asks for the {gate.metric} of baseline {gate.baseline!r}, which"
+            f" declares {', '.join(baseline.metrics)}: declare it there, or ask for one of these",
         )
 
 

@@ -212,6 +212,8 @@ class EvaluationReport(Frozen):
     label_rate: tuple[float, ...] = Field(strict=False)
     metrics: dict[str, Interval]
     baselines: dict[str, dict[str, float]]
+    sources: dict[str, str] = Field(default_factory=dict, exclude_if=unset)
+    """Baseline that is declared in numbers, not scored -> where these come from."""
     champion: ChampionComparison | None
     slices: tuple[SliceMetrics, ...] = Field(strict=False)
     calibration: tuple[CalibrationBin, ...] = Field(strict=False)

@@ -64,6 +64,38 @@ def alive(process: int) -> bool:
     return not state.exists() or state.read_text().rsplit(")", 1)[1].split()[0] != "Z"
 
 
+INTERRUPTED = """
+import os, signal, sys
+from ml_assets.actions.servers import Program, Programs, stoppable
+
+class Dropped:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+
+def swallow():
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+    except Exception:
+        pass
+
+def drop():
+    Dropped()
+
+with stoppable(), Programs(print) as programs:
+    {how}()
+    programs.start(Program("late", (sys.executable, "-c", "import time; time.sleep(60)")))
+    print("started")
+    programs.wait()
+"""
+
+
+@pytest.mark.parametrize("how", ["swallow", "drop"])
+def test_a_signal_that_comes_while_they_start_is_not_lost(how: str) -> None:
+    command = [sys.executable, "-c", INTERRUPTED.replace("{how}", how)]
+    ended = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=50)
+    assert (ended.returncode, ended.stdout) == (0, "")
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_one_signal_ends_them_all_and_is_no_error(tmp_path: Path, number: int) -> None:
     with start(tmp_path, 60, 60) as serving:

@@ -69,8 +69,9 @@ def test_the_lineage_shows_every_stage(page: "Page") -> None:
 def test_an_asset_is_materialized_by_a_click_and_succeeds(page: "Page") -> None:
     page.goto("/assets/irises/raw_snapshot/raw_flowers")
     page.get_by_role("button", name="Materialize").first.click()
-    page.get_by_role("link", name="View", exact=True).first.wait_for()
-    page.goto("/runs")
+    launched = page.get_by_role("link", name="View", exact=True).first.get_attribute("href")
+    assert launched
+    page.goto(launched)
     page.get_by_text("Success", exact=True).first.wait_for()
 
 

@@ -80,6 +80,27 @@ def test_as_of_is_held_to_the_partitions_before_anything_is_made(tmp_path):
     assert ">" not in done.stdout  # no step began
 
 
+def test_baselines_that_do_not_fit_are_told_with_their_lines(tmp_path):
+    world = World(tmp_path)
+    irises.plant(world.pipelines, world.sources)
+    file = world.pipelines / "irises" / "defs.yaml"
+    human = "{kind: value, name: human, metrics: {rmse: 3.0}, source: two botanists}"
+    rule = "{kind: function, name: rule, function: features.py:gone}"
+    plain = file.read_text()
+    line = plain.splitlines().index("      - {kind: constant}") + 2
+    for added, key, said in [
+        (human, ".metrics.rmse", "which a multiclass task does not have; it has auc, log_loss"),
+        (rule, ".function", "has no function 'gone'"),
+    ]:
+        file.write_text(
+            plain.replace("- {kind: constant}", f"- {{kind: constant}}\n      - {added}")
+        )
+        checked = world.cli("check", "irises", code=1)
+        assert f"evaluation.baselines[1]{key}" in checked
+        assert said in checked
+        assert added is rule or f"defs.yaml:{line}: " in checked
+
+
 def test_a_network_that_cannot_fit_this_machine_is_refused_with_the_numbers(tmp_path):
     world = World(tmp_path)
     irises.plant(world.pipelines, world.sources)

@@ -4,6 +4,7 @@ import http.client
 import json
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -11,12 +12,13 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
-from ml_assets_tests.worlds.world import World
+from ml_assets_tests.worlds.world import World, free_ports
 
 PATIENCE = 180
 """Seconds: a busy machine starts three servers slowly."""
@@ -186,6 +188,39 @@ def test_a_port_that_is_taken_is_an_error_that_names_the_setting(
     served: Served, released: World
 ) -> None:
     assert "ML_ASSETS_REPORTS_URL" in released.cli("ui", code=1)
+
+
+def empty_world(root: Path, **urls: str) -> World:
+    ports = dict(zip(("UI", "REPORTS", "MLFLOW"), free_ports(3), strict=True))
+    free = {f"ML_ASSETS_{name}_URL": f"http://127.0.0.1:{port}" for name, port in ports.items()}
+    world = World(root, {**free, **urls})
+    world.pipelines.mkdir()
+    return world
+
+
+@pytest.mark.parametrize("name", ["UI", "MLFLOW", "REPORTS"])
+def test_a_port_in_use_is_one_line_before_anything_starts(tmp_path: Path, name: str) -> None:
+    setting = f"ML_ASSETS_{name}_URL"
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        world = empty_world(tmp_path, **{setting: f"http://127.0.0.1:{port}"})
+        said = world.cli("ui", code=1).splitlines()
+    (line,) = [line for line in said if line.startswith("error: ")]
+    assert f"cannot be served at 127.0.0.1:{port}: Address already in use." in line
+    assert setting in line
+    assert line == said[-1]
+
+
+def test_a_sigterm_that_comes_while_they_start_ends_it(tmp_path: Path) -> None:
+    world = empty_world(tmp_path)
+    with start(world) as server:
+        log = world.root / "ui.log"
+        while "Reports:" not in log.read_text():
+            assert server.poll() is None
+            time.sleep(0.02)
+        server.send_signal(signal.SIGTERM)
+        assert server.wait(PATIENCE) == 0, log.read_text()
+    assert "Traceback" not in log.read_text()
 
 
 MUTATION = "mutation { setNuxSeen }"

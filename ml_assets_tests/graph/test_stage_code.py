@@ -21,6 +21,7 @@ from ml_assets.spec.partitions import windows
 from ml_assets.spec.records import InputVersion, StageRecord
 from ml_assets.spec.stages import STAGES
 from ml_assets.store.layout import Address, run_key
+from ml_assets_tests.worlds import irises
 
 TABLES = {"raw_snapshot", "validated_table", "derived_table", "feature_set"}
 SCORED = {"evaluation_report", "canary_report", "drift_report"}
@@ -231,3 +232,25 @@ def test_other_code_of_a_stage_makes_it_due_and_what_follows(
     assert due[0].reason == "its code changed"
     stages = {item.node.address.stage for item in due}
     assert stages.intersection(WALK) == {*WALK[WALK.index(stage) :]}
+
+
+def test_a_rule_that_the_model_is_held_against_is_code_of_the_report_alone(tmp_path: Path) -> None:
+    """So is what lies beside it; the features' own file is touched, and they are not due."""
+    irises.plant(tmp_path, tmp_path)
+    folder = tmp_path / "irises"
+    held = "{kind: function, name: rule, function: features.py:rule}"
+    spec = irises.SPEC.replace("- {kind: constant}", f"- {{kind: constant}}\n      - {held}")
+    (folder / "defs.yaml").write_text(spec)
+    rule = "\n\ndef rule(train, holdout):\n    from helpers import LIMIT\n    return LIMIT\n"
+    (folder / "features.py").write_text(irises.FEATURES + rule)
+
+    def versions(limit: int, file: str) -> dict[str, str]:
+        (folder / "helpers.py").write_text(f"LIMIT = {limit}\n")
+        (folder / "features.py").write_text(file)
+        graph = PipelineGraph(load_spec(folder), folder)
+        return {stage: graph.code_version(stage) for stage in WALK[2:]}
+
+    first = versions(1, irises.FEATURES + rule)
+    edited = irises.FEATURES + rule.replace("return LIMIT", "return LIMIT + 1")
+    for other in (versions(2, irises.FEATURES + rule), versions(1, edited)):
+        assert {stage for stage in first if first[stage] != other[stage]} == {"evaluation_report"}

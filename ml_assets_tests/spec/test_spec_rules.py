@@ -90,6 +90,9 @@ SPEC: Raw = {
 }
 
 
+GROUP: Raw = {"kind": "group_rate", "by": ["shop"]}
+HUMAN: Raw = {"kind": "value", "name": "human", "metrics": {"auc": 0.72}, "source": "two buyers"}
+RULE: Raw = {"kind": "function", "name": "rule", "function": "features.py:late"}
 SLICES: Raw = {"kind": "slices", "columns": ["shop"], "margin": 0.01}
 ROBUST: Raw = {"kind": "robustness", "at_most": 0.1}
 SUPERIOR: Raw = {"kind": "champion", "rule": "superior", "min_effect": 0.1}
@@ -258,6 +261,28 @@ def test_one_process_grows_the_trees_of_a_boosted_model() -> None:
         # evaluation and gates
         ("evaluation.baselines.1.by", [], "at least 1 item"),
         ("evaluation.baselines.0.kind", "magic", "'constant', 'group_rate', 'gradient_boosting'"),
+        ("evaluation.baselines.1.name", "constant", "baseline name 'constant' is used twice"),
+        ("evaluation.baselines.0", RULE | {"function": "../features.py:late"}, "inside"),
+        ("evaluation.baselines.0", RULE | {"function": "late"}, "String should match pattern"),
+        ("evaluation.baselines.0", HUMAN | {"metrics": {}}, "at least 1 item"),
+        ("evaluation.baselines.0", HUMAN | {"metrics": {"f1": 0.7}}, "'auc'"),
+        ("evaluation.baselines.0", HUMAN | {"metrics": {"auc": 72.0}}, "no auc is 72: it goes"),
+        ("evaluation.baselines.0", HUMAN | {"source": " "}, "at least 1 character"),
+        (
+            "evaluation.baselines.0",
+            HUMAN | {"metrics": {"rmse": 3.0}},
+            "baseline 'human' declares rmse, which a binary task does not have; it has auc,",
+        ),
+        (
+            "evaluation.baselines.1",
+            HUMAN | {"name": "group_rate", "metrics": {"log_loss": 0.4}},
+            "gate 'better' asks for the auc of baseline 'group_rate', which declares log_loss",
+        ),
+        (
+            "evaluation",
+            {"baselines": [GROUP, HUMAN], "simple_model": {"baseline": "human"}},
+            "names baseline 'human'; of evaluation.baselines ['group_rate'] predict",
+        ),
         ("evaluation.block", "week", "'row' or 'day'"),
         ("evaluation.bootstrap_samples", 0, "greater than 0"),
         ("evaluation.ndcg_at", 0, "greater than 0"),

@@ -19,6 +19,7 @@ from ml_assets.launch.kubernetes.api import KubernetesApi
 from ml_assets.settings import Settings, read_cluster
 from ml_assets.spec.cluster import over_nodes
 from ml_assets.spec.footprint import machine_room, pod_room, require_fits
+from ml_assets.spec.gates import FunctionBaseline
 from ml_assets.spec.load import SPEC_FILE, Mistake, check_spec
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.program import Ref, training_world
@@ -151,13 +152,26 @@ def _file_mistakes(folder: Path, spec: PipelineSpec) -> list[Mistake]:
             initial_file(folder, begin)
         except MlAssetsError as error:
             found.append(_named(folder, "training.init_from", begin, error))
-    functions = {f"tables.{name}.function": table.function for name, table in spec.tables.items()}
-    for key, function in {**functions, "features.function": spec.features.function}.items():
+    for key, function in _functions(spec).items():
         try:
             load_function(folder, function, spec.name)
         except MlAssetsError as error:
             found.append(_named(folder, key, function, error))
     return found
+
+
+def _functions(spec: PipelineSpec) -> dict[str, str]:
+    """Key of the spec -> the function of the folder that it names."""
+    baselines = enumerate(spec.evaluation.baselines)
+    return {
+        **{f"tables.{name}.function": table.function for name, table in spec.tables.items()},
+        "features.function": spec.features.function,
+        **{
+            f"evaluation.baselines[{number}].function": one.function
+            for number, one in baselines
+            if isinstance(one, FunctionBaseline)
+        },
+    }
 
 
 def _named(folder: Path, key: str, value: str, error: MlAssetsError) -> Mistake:

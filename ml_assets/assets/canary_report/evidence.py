@@ -75,7 +75,9 @@ def compare_on(
     asked = spec.model_copy(
         update={
             "gates": (canary_gate(spec),),
-            "evaluation": spec.evaluation.model_copy(update={"simple_model": None}),
+            "evaluation": spec.evaluation.model_copy(
+                update={"simple_model": None, "baselines": ()}
+            ),
         }
     )
     report = judge(

@@ -9,7 +9,7 @@ import dagster as dg
 import numpy as np
 import polars as pl
 
-from ml_assets.assets.evaluation_report.baselines import Rows, score_baseline
+from ml_assets.assets.evaluation_report.baselines import Rows, score_baseline, score_rule
 from ml_assets.assets.evaluation_report.drift_baseline import BASELINE_FILE
 from ml_assets.assets.evaluation_report.drift_baseline_rows import make_baseline
 from ml_assets.assets.evaluation_report.importance import importance, shuffle
@@ -22,6 +22,7 @@ from ml_assets.assets.evaluation_report.scoring import Scored, Scorer, Subject
 from ml_assets.assets.evaluation_report.seed_spread import Seeds, known_spread, spread_file
 from ml_assets.assets.evaluation_report.suspects import Scores, has_suspects, suspects
 from ml_assets.assets.evaluation_report.suspects_table import suspects_table
+from ml_assets.assets.feature_set.function import load_function
 from ml_assets.assets.trained_model.asset import data_ref
 from ml_assets.assets.training_set.encoding import encode_rows
 from ml_assets.assets.training_set.shards import NotComparable, load_schema, read_rows
@@ -44,6 +45,7 @@ from ml_assets.resources.launcher import LauncherResource
 from ml_assets.resources.objects import ObjectsResource
 from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.spec.canonical import canonical_json, digest_of
+from ml_assets.spec.gates import FunctionBaseline, ValueBaseline
 from ml_assets.spec.program import Ref, ShardSchema, Split
 from ml_assets.spec.records import (
     REPORT_FILE,
@@ -225,19 +227,22 @@ class Bench:
         return self.scorer.score(model, rows)
 
     def baselines(self) -> dict[str, np.ndarray]:
-        """Baseline name -> predictions on the holdout; each is fitted and forgotten."""
-        sides: dict[Split, Rows] = {}
-        for split in ("train", "holdout"):
-            frame = self.rows(split)
-            numeric, categorical = encode_rows(frame, self.schema.preprocessing)
-            sides[split] = Rows.of(self.spec.label, frame, numeric, categorical)
+        """Name -> predictions on the holdout of each baseline that predicts; then forgotten."""
+        both = self._encoded("train"), self._encoded("holdout")
         found: dict[str, np.ndarray] = {}
         for baseline in self.spec.evaluation.baselines:
             self.context.log.info(f"baseline {baseline.name}")
-            found[baseline.name] = score_baseline(
-                baseline, sides["train"], sides["holdout"], self.spec.label
-            )
+            if isinstance(baseline, FunctionBaseline):
+                rule = load_function(self.graph.folder, baseline.function, self.graph.name)
+                found[baseline.name] = score_rule(baseline, rule, *both, self.spec.label)
+            elif not isinstance(baseline, ValueBaseline):
+                found[baseline.name] = score_baseline(baseline, *both, self.spec.label)
         return found
+
+    def _encoded(self, split: Split) -> Rows:
+        frame = self.rows(split)
+        numeric, categorical = encode_rows(frame, self.schema.preprocessing)
+        return Rows.of(self.spec.label, frame, numeric, categorical)
 
     def champion(self, rival: Subject) -> ChampionScores:
         """The champion on the same rows."""

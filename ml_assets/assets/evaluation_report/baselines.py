@@ -1,6 +1,6 @@
 """What a model is held against: fitted on the training split, scored on the holdout, forgotten."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, assert_never
 
@@ -8,17 +8,21 @@ import numpy as np
 import polars as pl
 
 from ml_assets.assets.evaluation_report.rows import Rows
-from ml_assets.errors import SpecError
+from ml_assets.errors import SpecError, quoted
 from ml_assets.spec.gates import (
-    BaselineSpec,
     ConstantBaseline,
+    FunctionBaseline,
     GradientBoostingBaseline,
     GroupRateBaseline,
 )
 from ml_assets.spec.pipeline import LabelSpec
 from ml_assets.spec.training import outputs_of
 
-__all__ = ["Rows", "score_baseline"]
+__all__ = ["Rows", "score_baseline", "score_rule"]
+
+Fitted = ConstantBaseline | GroupRateBaseline | GradientBoostingBaseline
+Rule = Callable[[pl.DataFrame, pl.DataFrame], object]
+"""(train, holdout without the label) -> predictions: see ``score_rule``."""
 
 SMOOTHING = 20
 """A group's rate counts as if this many rows at the overall rate had been seen as well."""
@@ -26,7 +30,7 @@ CATEGORIES = 254
 """Most categories of one column that histogram gradient boosting takes (255 bins, one for null)."""
 
 
-def score_baseline(spec: BaselineSpec, train: Rows, holdout: Rows, label: LabelSpec) -> np.ndarray:
+def score_baseline(spec: Fitted, train: Rows, holdout: Rows, label: LabelSpec) -> np.ndarray:
     """Predictions of the baseline on the holdout, [n, outputs] float64.
 
     Probabilities, values (regression), or the grade that is expected of a row (ranking).
@@ -48,6 +52,54 @@ def score_baseline(spec: BaselineSpec, train: Rows, holdout: Rows, label: LabelS
             return boosted.values()
         case _:
             assert_never(label.task)
+
+
+def score_rule(
+    spec: FunctionBaseline, rule: Rule, train: Rows, holdout: Rows, label: LabelSpec
+) -> np.ndarray:
+    """What a function of the team's predicts for the holdout, [n, outputs] float64.
+
+    It returns a Series or an array with a number for each row; of several classes a DataFrame or
+    an array with a column for each.
+
+    Raises:
+        SpecError: what it returned is no prediction for each row.
+    """
+    outputs = outputs_of(label.task, label.classes)
+    returned: Any = rule(train.frame, holdout.frame.drop(label.column))
+    asked = f"baseline {spec.name!r}: {spec.function} must return"
+    try:
+        whole = returned.to_numpy() if isinstance(returned, pl.Series | pl.DataFrame) else returned
+        found = np.asarray(whole, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise SpecError(f"{asked} numbers, one for each row: {quoted(str(error))}") from error
+    shape = (len(holdout.label), outputs)
+    if found.shape != shape and not (outputs == 1 and found.shape == shape[:1]):
+        of_rows = f" for each of its {outputs} classes" if outputs > 1 else ""
+        raise SpecError(
+            f"{asked} a number{of_rows} for each of the {shape[0]} holdout rows, in their order;"
+            f" the shape of what it returned is {found.shape}"
+        )
+    found = found.reshape(shape)
+    if not np.isfinite(found).all():
+        wrong = int((~np.isfinite(found)).any(axis=1).sum())
+        raise SpecError(f"{asked} finite numbers; of {shape[0]} rows {wrong} have a null, NaN, inf")
+    if label.task in ("binary", "multiclass"):
+        _require_probabilities(found, asked)
+    return found
+
+
+def _require_probabilities(found: np.ndarray, asked: str) -> None:
+    if found.min(initial=0) < 0 or found.max(initial=0) > 1:
+        raise SpecError(
+            f"{asked} probabilities, from 0 to 1; it returned {found.min():g} to {found.max():g}"
+        )
+    sums = found.sum(axis=1)
+    if found.shape[1] > 1 and not np.allclose(sums, 1, atol=1e-6):
+        raise SpecError(
+            f"{asked} probabilities whose sum is 1 in each row; it is {sums.min():g} to"
+            f" {sums.max():g}"
+        )
 
 
 def _targets(values: np.ndarray, label: LabelSpec) -> np.ndarray:

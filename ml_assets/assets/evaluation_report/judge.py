@@ -22,6 +22,7 @@ from ml_assets.assets.evaluation_report.metrics.regression import (
 from ml_assets.assets.evaluation_report.recommend import recommend
 from ml_assets.assets.evaluation_report.robustness import Perturbed
 from ml_assets.assets.evaluation_report.rows import Holdout, Truth
+from ml_assets.spec.gates import ValueBaseline
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.records import (
     CalibrationBin,
@@ -70,6 +71,7 @@ def judge(
     samples, seed = spec.evaluation.bootstrap_samples, spec.training.seed
     metrics = evaluate(truth, predictions, holdout.blocks, samples, seed)
     shown = _pictured(spec, holdout, predictions)
+    declared = [one for one in spec.evaluation.baselines if isinstance(one, ValueBaseline)]
     return EvaluationReport(
         pipeline=spec.name,
         model=model,
@@ -79,9 +81,13 @@ def judge(
         label_rate=_label_rate(truth),
         metrics={str(name): value for name, value in metrics.items()},
         baselines={
-            name: {str(m): value for m, value in point_metrics(truth, scores).items()}
-            for name, scores in baselines.items()
+            **{
+                name: {str(m): value for m, value in point_metrics(truth, scores).items()}
+                for name, scores in baselines.items()
+            },
+            **{one.name: {str(m): v for m, v in one.metrics.items()} for one in declared},
         },
+        sources={one.name: one.source for one in declared},
         champion=compare(spec, holdout, predictions, champion, seeds) if champion else None,
         slices=slice_metrics(truth, predictions, holdout.slices, holdout.blocks, seed=seed),
         calibration=shown.calibration,

@@ -17,7 +17,7 @@ from ml_assets.spec.window import Window
 FeatureFunction = Callable[[Mapping[str, pl.LazyFrame], Window], pl.LazyFrame]
 
 
-def load_function(folder: Path, function: str, pipeline: str) -> FeatureFunction:
+def load_function(folder: Path, function: str, pipeline: str) -> Callable[..., Any]:
     """Import ``file.py:name`` from a pipeline's folder, with what it imports from there.
 
     Raises:

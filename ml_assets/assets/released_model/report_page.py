@@ -221,8 +221,13 @@ def _baselines(report: EvaluationReport) -> str:
         rows.append(_compared("champion", report.champion.metrics, names))
     rows += [_compared(name, values, names) for name, values in report.baselines.items()]
     head = "<th></th>" + "".join(f'<th class="n">{escape(title(name))}</th>' for name in names)
-    about = "All scored on the same holdout rows. The whisker is this model's 95% interval."
-    body = f"{cards(baseline_bars(report), wide=True)}<br>{table(head, rows)}"
+    scored = "Scored on" if report.sources else "All scored on"
+    about = f"{scored} the same holdout rows. The whisker is this model's 95% interval."
+    told = "".join(
+        f"<p>{escape(name)} is declared, not scored: {escape(source)}</p>"
+        for name, source in report.sources.items()
+    )
+    body = f"{cards(baseline_bars(report), wide=True)}<br>{table(head, rows)}{told}"
     return section("Against the baselines", about, body)
 
 

@@ -13,6 +13,7 @@ from ml_assets.assets.training_set.entities import keep_entities_apart, stratifi
 from ml_assets.assets.training_set.fitted import find_foreign_fit
 from ml_assets.assets.training_set.leaks import examine
 from ml_assets.assets.training_set.shards import (
+    SCHEMA_FILE,
     labelled_rows,
     load_schema,
     scan_rows,
@@ -29,6 +30,7 @@ from ml_assets.graph.run_journal import chronicled
 from ml_assets.records.recalls import require_sound
 from ml_assets.resources.objects import ObjectsResource
 from ml_assets.resources.snapshots import SnapshotsResource
+from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.leaks import LeakFinding
 from ml_assets.spec.partitions import windows
 from ml_assets.spec.program import ShardSchema, Split
@@ -66,6 +68,7 @@ def training_set(graph: PipelineGraph) -> dg.AssetsDefinition:
         snapshots: SnapshotsResource,
         objects: ObjectsResource,
     ) -> Iterator[dg.MaterializeResult | dg.AssetCheckResult]:
+        begun = datetime.now(UTC)
         store = snapshots.store()
         base = resolve_base(context, store)
         window = resolve_window(graph, store, base, config.as_of)
@@ -81,7 +84,7 @@ def training_set(graph: PipelineGraph) -> dg.AssetsDefinition:
         if refused:
             raise LeakError(refused)
         rows = split_sizes(schema)
-        work = Work(Address(graph.name, STAGE), code_version, inputs, context.run_id)
+        work = Work(Address(graph.name, STAGE), code_version, inputs, context.run_id, begun=begun)
         attributes = {
             "uri": ref.uri,
             "digest": ref.digest,
@@ -92,6 +95,7 @@ def training_set(graph: PipelineGraph) -> dg.AssetsDefinition:
             "leaks": {one.name: one.model_dump(mode="json") for one in found},
         }
         with Draft(store, work, base, rows=sum(rows.values())) as draft:
+            draft.text(SCHEMA_FILE, canonical_json(schema))  # stays when its files go by age
             draft.card(scan_rows(ref, schema), graph.spec.features.key, split_labels(graph.spec))
             published = draft.publish(attributes=attributes, data_version=ref.digest)
         yield dg.MaterializeResult(

@@ -4,11 +4,16 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ml_assets.assets.evaluation_report.baselines import Rows, score_baseline
+from ml_assets.assets.evaluation_report.baselines import Rows, score_baseline, score_rule
 from ml_assets.assets.evaluation_report.metrics.metrics import point_metrics
 from ml_assets.assets.evaluation_report.rows import Truth
 from ml_assets.errors import SpecError
-from ml_assets.spec.gates import ConstantBaseline, GradientBoostingBaseline, GroupRateBaseline
+from ml_assets.spec.gates import (
+    ConstantBaseline,
+    FunctionBaseline,
+    GradientBoostingBaseline,
+    GroupRateBaseline,
+)
 from ml_assets.spec.pipeline import LabelSpec
 
 BINARY = LabelSpec(column="late", task="binary")
@@ -145,3 +150,50 @@ def test_a_label_that_is_no_such_number_is_named():
         rows([1.0, float("nan")], label=RENT)
     with pytest.raises(SpecError, match="1 of 2 values are not grades of relevance"):
         rows([1.0, -1.0], label=GRADE)
+
+
+RULE = FunctionBaseline(kind="function", name="rule", function="features.py:rule")
+
+
+def test_a_rule_of_the_teams_sees_the_labels_of_the_training_split_only():
+    train, holdout = rows([True, False], wind=[3, 1]), rows([True, True, False], wind=[9, 2, 0])
+
+    def rule(train, holdout):
+        assert train.columns == ["late", "wind"]
+        assert holdout.columns == ["wind"]
+        windy = train.filter("late")["wind"].min()
+        return holdout.select(pl.when(pl.col("wind") >= windy).then(0.9).otherwise(0.1)).to_series()
+
+    assert score_rule(RULE, rule, train, holdout, BINARY).tolist() == [[0.9], [0.1], [0.1]]
+
+
+def test_a_rule_gives_each_class_a_column():
+    two = rows(["a", "c"], label=THREE)
+    shares = [[0.5, 0.25, 0.25], [0.0, 0.0, 1.0]]
+    for returned in (np.array(shares), pl.DataFrame(shares, schema=["a", "b", "c"], orient="row")):
+        found = score_rule(RULE, lambda *_, back=returned: back, two, two, THREE)
+        assert found.tolist() == shares
+
+
+@pytest.mark.parametrize(
+    ("returned", "label", "said"),
+    [
+        (None, BINARY, r"each of the 2 holdout rows.*is \(\)"),
+        (pl.Series(["x", "y"]), BINARY, "numbers, one for each row"),
+        (pl.Series([0.5]), BINARY, r"each of the 2 holdout rows.*is \(1,\)"),
+        (pl.Series([0.5, None]), BINARY, "finite numbers; of 2 rows 1 have a null"),
+        (np.array([0.5, 1.5]), BINARY, "from 0 to 1; it returned 0.5 to 1.5"),
+        (np.array([0.5, 0.5]), THREE, "for each of its 3 classes for each of the 2 holdout rows"),
+        (np.full((2, 3), 0.5), THREE, "whose sum is 1 in each row; it is 1.5 to 1.5"),
+    ],
+)
+def test_what_is_no_prediction_is_refused_with_what_was_asked_for(returned, label, said):
+    two = rows([True, False] if label is BINARY else ["a", "b"], label=label)
+    with pytest.raises(SpecError, match=f"baseline 'rule': features.py:rule must return .*{said}"):
+        score_rule(RULE, lambda *_: returned, two, two, label)
+
+
+def test_values_need_not_be_probabilities():
+    label = LabelSpec(column="late", task="regression")
+    two = rows([1.0, 2.0], label=label)
+    assert score_rule(RULE, lambda *_: [7, -3], two, two, label).tolist() == [[7.0], [-3.0]]

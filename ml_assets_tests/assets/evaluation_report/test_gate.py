@@ -117,6 +117,17 @@ def test_a_baseline_that_was_not_scored_fails(report, measured):
     assert "no auc of baseline gone" in result.reason
 
 
+@pytest.mark.parametrize(("value", "fine"), [(0.73, True), (0.72, False), (0.71, False)])
+def test_a_declared_number_is_a_bound_and_its_source_is_told(report, measured, value, fine):
+    report = with_metric(report, "auc", value).model_copy(
+        update={"baselines": {"human": {"auc": 0.72}}, "sources": {"human": "two planners, May"}}
+    )
+    gate = BeatsBaseline(kind="baseline", name="g", metric="auc", baseline="human")
+    result = only(gate, report, measured)
+    assert (result.passed, result.bound) == (fine, 0.72)
+    assert result.reason.endswith("against human, declared: two planners, May")
+
+
 def test_without_a_champion_the_gate_passes_and_says_why(report, measured):
     result = only(
         AgainstChampion(kind="champion"), report.model_copy(update={"champion": None}), measured

@@ -10,6 +10,7 @@ from ml_assets.assets.evaluation_report.judge import ChampionScores, judge
 from ml_assets.assets.evaluation_report.rows import Holdout
 from ml_assets.errors import SpecError
 from ml_assets.spec.canonical import digest_of
+from ml_assets.spec.gates import ValueBaseline
 
 SPAN = ("2013-11-04", "2013-11-11")
 
@@ -52,6 +53,15 @@ def test_equal_arguments_give_an_equal_report(spec):
     assert {s.column for s in report.slices} == {"carrier"}
     assert report.champion is None
     assert report.metrics["auc"].value == 1.0
+
+
+def test_declared_numbers_stand_beside_what_was_scored(spec):
+    human = ValueBaseline(kind="value", name="human", metrics={"auc": 0.72}, source="two planners")
+    evaluation = spec.evaluation.model_copy(update={"baselines": (human,)})
+    report = judged(spec.model_copy(update={"evaluation": evaluation}))
+    assert report.baselines["human"] == {"auc": 0.72}
+    assert "auc" in report.baselines["constant"]
+    assert report.sources == {"human": "two planners"}
 
 
 def test_a_champion_on_the_same_rows_is_compared(spec):

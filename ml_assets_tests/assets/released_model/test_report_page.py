@@ -191,6 +191,14 @@ def test_every_part_is_on_it(page):
         assert words in page, words
 
 
+def test_a_declared_baseline_is_told_from_those_that_were_scored(spec, report, measured):
+    told = report.model_copy(
+        update={"baselines": {"human": {"auc": 0.72}}, "sources": {"human": "two <b>planners</b>"}}
+    )
+    page = render(told, measured, decide(spec.gates, told, measured), None, BARE, spec)
+    assert "human is declared, not scored: two &lt;b&gt;planners&lt;/b&gt;" in page
+
+
 def test_equal_records_give_an_equal_page(page, spec, report, measured):
     results = decide(spec.gates, report, measured)
     again = render(

@@ -48,6 +48,8 @@ def baseline(gate: BeatsBaseline, report: EvaluationReport) -> GateResult:
         f"{gate.metric} is {value:.4f}, {side if fine else f'not {side}'} the {limit:.4f}"
         f" asked for against {gate.baseline}{by}"
     )
+    if gate.baseline in report.sources:
+        reason += f", declared: {report.sources[gate.baseline]}"
     return result(gate.name, fine, value, limit, reason, seen_in)
 
 

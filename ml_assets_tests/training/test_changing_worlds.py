@@ -1,0 +1,96 @@
+"""Whatever the number of processes does, an epoch has each of its rows exactly once."""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ml_assets.training.rows.arrays import SplitArrays
+from ml_assets.training.rows.batches import Batches
+from ml_assets.training.rows.oversampling import Again
+
+EPOCHS = 2
+
+
+class Numbered(SplitArrays):
+    """Rows in memory, in shards of these lengths; the first number of a row is its place."""
+
+    def __init__(self, shards: list[int], queries: list[int]) -> None:
+        self._starts = np.cumsum([0, *shards])
+        place = np.arange(len(self))
+        self._parts = [
+            (
+                place[first:last, None].astype(np.float32),
+                np.zeros((last - first, 0), np.int32),
+                place[first:last] % 2,
+            )
+            for first, last in zip(self._starts[:-1], self._starts[1:], strict=True)
+        ]
+        ends = np.cumsum([0, *queries])
+        self._queries = np.stack([ends[:-1], ends[1:]], axis=1) if queries else None
+
+
+@st.composite
+def epochs(draw: st.DrawFn) -> Batches:
+    """Any training set, rows or queries, with any batches, oversampled or not."""
+    queries = draw(st.lists(st.integers(1, 6), max_size=40))
+    shards = (
+        [sum(queries)] if queries else draw(st.lists(st.integers(1, 90), min_size=1, max_size=4))
+    )
+    rows = Numbered(shards, queries)
+    microbatches = draw(st.integers(1, 12))
+    again = ()
+    if not queries and draw(st.booleans()):
+        rare = draw(st.sets(st.integers(0, len(rows) - 1), min_size=1, max_size=9))
+        again = (Again(1, np.array(sorted(rare)), draw(st.integers(1, 60))),)
+    return Batches(
+        rows,
+        seed=draw(st.integers(0, 2**31)),
+        batch_size=microbatches * draw(st.integers(1, 20)),
+        microbatches=microbatches,
+        accumulate=draw(st.integers(1, 3)),
+        again=again,
+    )
+
+
+def drawn(batches: Batches, step: int, world: int) -> Counter[int]:
+    """The rows that count at a step, over all of its ranks and batches."""
+    found: Counter[int] = Counter()
+    for batch in range(batches.accumulate):
+        for rank in range(world):
+            rows, masks, counted = batches.share(step, rank, world, batch)
+            assert len(rows.numeric) > 0, "a rank without rows would wait for the others for ever"
+            assert counted in (0, sum(masks.rows))
+            found.update(rows.numeric[:counted, 0].int().tolist())
+    return found
+
+
+def expected(batches: Batches, epoch: int) -> Mapping[int, int]:
+    """Each row of each unit once, and the rows of a rare class in turn, from where they were."""
+    counts = Counter(batches.rows.whole().numeric[:, 0].astype(int).tolist())
+    for more in batches.again:
+        first = epoch * (more.draws % len(more.rows))
+        counts.update(int(more.rows[(first + n) % len(more.rows)]) for n in range(more.draws))
+    return counts
+
+
+@settings(max_examples=60, deadline=None)
+@given(batches=epochs(), data=st.data())
+def test_each_row_counts_once_an_epoch_however_the_number_of_processes_changes(
+    batches: Batches, data: Any
+) -> None:
+    """Any worlds, changing before any steps: also more processes than there are microbatches."""
+    steps = EPOCHS * batches.steps_per_epoch
+    changes = data.draw(st.dictionaries(st.integers(1, steps), st.integers(1, 16), max_size=8))
+    world = data.draw(st.integers(1, 16))
+    for epoch in range(EPOCHS):
+        seen: Counter[int] = Counter()
+        for step in range(epoch * batches.steps_per_epoch, (epoch + 1) * batches.steps_per_epoch):
+            world = changes.get(step, world)
+            taken = drawn(batches, step, world)
+            assert taken == drawn(batches, step, 1), "a step is of the same rows in any world"
+            seen += taken
+        assert seen == expected(batches, epoch)
