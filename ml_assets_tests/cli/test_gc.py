@@ -68,7 +68,7 @@ def test_gc_frees_what_the_dry_run_told_and_the_champion_can_be_scored_again(wor
 
 @pytest.mark.daemon
 def test_sets_of_passed_releases_go_and_verify_rollback_and_prove_do_without(world: World) -> None:
-    strict = World(world.root, NO_TIME)
+    strict = World(world.root, {"ML_ASSETS_RETENTION": "grace=0h shards=0h"})
     for species in ("virginica", "versicolor"):
         irises.write_flowers(world.sources, species_of_first=species)
         world.cli("run", "irises")
