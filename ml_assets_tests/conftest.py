@@ -2,11 +2,19 @@
 
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from ml_assets_tests.worlds import deliveries, irises
 from ml_assets_tests.worlds.world import World, free_ports
+
+_HERE = Path(__file__).parent
+_LONG = {
+    _HERE / line
+    for line in (_HERE / "long_tests.txt").read_text().splitlines()
+    if not line.startswith("#")
+}
 
 
 @pytest.fixture(scope="session")
@@ -31,8 +39,10 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The first test that reads the released world also waits for its three runs."""
+    """Long files are for ``make long``; who reads the released world waits for its three runs."""
     for item in items:
+        if item.path in _LONG:
+            item.add_marker(pytest.mark.daemon)
         if "released" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.timeout(600))
 
