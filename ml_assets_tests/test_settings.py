@@ -280,3 +280,25 @@ def test_a_host_of_the_ui_is_a_name() -> None:
     for wrong in ("*", "https://a.example", "a.example:3000"):
         with pytest.raises(SettingsError, match="ML_ASSETS_UI_HOSTS"):
             read_settings({"ML_ASSETS_UI_HOSTS": wrong})
+
+
+def test_the_digest_is_of_every_place_and_of_no_secret(tmp_path: Path) -> None:
+    def digest(**changed: str) -> str:
+        return read_settings({"ML_ASSETS_HOME": str(tmp_path), **changed}).digest
+
+    other = {
+        "ML_ASSETS_SOURCES": str(tmp_path / "elsewhere"),
+        "ML_ASSETS_PIPELINES": str(tmp_path),
+        "ML_ASSETS_SNAPSHOTS": "lakefs://mine",
+        "ML_ASSETS_OBJECTS": "s3://mine",
+        "ML_ASSETS_CHECKPOINTS": "s3://mine",
+        "ML_ASSETS_ONLINE": "redis://mine:6379/0",
+        "ML_ASSETS_SQL_WAREHOUSE": "postgresql://mine/db",
+        "MLFLOW_TRACKING_URI": "https://mine",
+    }
+    found = {digest(**{name: value}) for name, value in other.items()}
+    assert len(found | {digest()}) == 1 + len(other)
+    assert digest(ML_ASSETS_SIGNING_KEY="k", ML_ASSETS_ALERTS="https://a:b@c") == digest()
+    for name in ("ML_ASSETS_SQL_WAREHOUSE", "MLFLOW_TRACKING_URI"):
+        secret = other[name].replace("//", "//ann:secret@") + "?password=secret"
+        assert digest(**{name: secret}) == digest(**{name: other[name]})

@@ -135,7 +135,12 @@ def _sources(
         return Check("sources", "refused", str(error))
     except StorageError as error:
         return Check("sources", "note", str(error))
-    return Check("sources", "ok", "; ".join(f"{name}: {place}" for name, place in named.items()))
+    here, there = settings.digest[:12], made_from.settings[:12]
+    under = (
+        f"settings {there}, those of here" if here == there else f"settings {there}, here {here}"
+    )
+    places = "; ".join(f"{name}: {place}" for name, place in named.items())
+    return Check("sources", "ok", f"{places}; trained under {under}")
 
 
 def _certificates(

@@ -53,13 +53,20 @@ def call(arguments: argparse.Namespace) -> int:
 def _tell(found: "Account", *, priced: bool) -> None:
     from ml_assets.assets.trained_model.cost.money import HOUR
     from ml_assets.assets.trained_model.cost.split import PARTS
+    from ml_assets.errors import counted
+    from ml_assets.extras.cost.shares import NO_JOB
 
     if not found.lines:
         print("nothing was trained, scored or examined yet; run: ml-assets run PIPELINE")
     else:
-        head = (found.by, "jobs", "node-hours", "GPU-hours", *PARTS, "estimated", "cost")
-        for row in aligned([head, *(_cells(one) for one in [*found.lines, found.total])]):
+        told = ("estimated", "data hours", "storage a month", "cost")
+        head = (found.by, "jobs", "node-hours", "GPU-hours", *PARTS, *told)
+        lines = [_cells(one, found) for one in [*found.lines, found.total]]
+        for row in aligned([head, *lines]):
             print(row)
+    if NO_JOB in found.shares and (left := found.shares[NO_JOB]).steps:
+        since = _priced(left.time, left.cost)
+        print(f"{counted(left.steps, 'data step')} after the last training began: {since}")
     if found.total.unpriced:
         hours = found.total.unpriced / HOUR
         why = "has no price for them" if priced else "is not set"
@@ -71,11 +78,14 @@ def _tell(found: "Account", *, priced: bool) -> None:
         print(f"not counted: {found.left_out}")
 
 
-def _cells(one: "Line") -> tuple[str, ...]:
-    from ml_assets.assets.trained_model.cost.money import HOUR, in_words
+def _cells(one: "Line", found: "Account") -> tuple[str, ...]:
+    """With its share of data steps, whose cost is in the last column, and of what lies there."""
+    from ml_assets.assets.trained_model.cost.money import HOUR, added, in_words
     from ml_assets.assets.trained_model.cost.split import PARTS
     from ml_assets.extras.cost.bill import share
+    from ml_assets.extras.cost.shares import Share
 
+    owed = found.shares.get(one.name, Share())
     return (
         one.name,
         f"{one.jobs:,}",
@@ -83,7 +93,9 @@ def _cells(one: "Line") -> tuple[str, ...]:
         f"{one.gpu_time / HOUR:,.4g}",
         *(f"{share(one.split, part):.1%}" for part in PARTS),
         _expected(one.expected),
-        in_words(one.cost),
+        f"{owed.time / HOUR:,.4g}",
+        in_words(owed.storage(found.storage)),
+        in_words(added([one.cost, owed.cost])),
     )
 
 

@@ -3,7 +3,7 @@
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -17,7 +17,7 @@ from ml_assets.spec.records import InputVersion, StageRecord
 from ml_assets.store.disk import scratch_in
 from ml_assets.store.layout import Address, run_key
 from ml_assets.store.objects import file_digest
-from ml_assets.store.snapshots import CommitId, Conflict, Outcome, SnapshotStore
+from ml_assets.store.snapshots import TOOK_KEY, CommitId, Conflict, Outcome, SnapshotStore
 from ml_assets.store.table_files import missing_shares, write_table
 from ml_assets.store.table_statistics import STATISTICS_FILE, TableStatistics
 from ml_assets.store.table_survey import LabelColumns, survey
@@ -35,6 +35,8 @@ class Work:
     salt: str | None = None
     seen: tuple[InputVersion, ...] = ()
     """Read and written down, but no part of the key: the champion at the time."""
+    begun: datetime | None = None
+    """Of a data step: its machine's time until it is published goes onto the bill."""
 
     @property
     def run_key(self) -> str:
@@ -159,11 +161,16 @@ class Draft:
                 workspace.remove(path)
             record = self._record(data_version or digests["data.parquet"], attributes)
             workspace.put_bytes(self.work.address.record, canonical_json(record))
-            workspace.commit(
-                f"{self.work.address}", {"run_key": self.work.run_key, "run": self.work.run}
-            )
+            told = {"run_key": self.work.run_key, "run": self.work.run, **self._took()}
+            workspace.commit(f"{self.work.address}", told)
             commit = self._require_published(workspace.publish())
         return Published(record, commit)
+
+    def _took(self) -> dict[str, str]:
+        if self.work.begun is None:
+            return {}
+        took = (datetime.now(UTC) - self.work.begun) // timedelta(microseconds=1)
+        return {TOOK_KEY: str(max(0, took))}
 
     def _require_published(self, outcome: Outcome) -> CommitId:
         if isinstance(outcome, Conflict):

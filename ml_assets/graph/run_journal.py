@@ -17,6 +17,7 @@ from ml_assets.errors import MlAssetsError, StorageError
 from ml_assets.graph.pipeline_graph import PipelineGraph
 from ml_assets.launch.events import session_events
 from ml_assets.launch.session import SESSIONS_TAG
+from ml_assets.records.data_steps import data_step_files
 from ml_assets.records.experiments import (
     DATA,
     FAILED,
@@ -109,7 +110,8 @@ class _Chronicle:
         except BaseException as error:
             self._fail(error)
             raise
-        self._add({**self._made(self.store.resolve(MAIN)), **self._usage()})
+        steps = data_step_files(self.store, self.graph.name, read_settings().prices)
+        self._add({**self._made(self.store.resolve(MAIN)), **self._usage(), **steps})
         if self.stage == "evaluation_report" and self.objects is not None:
             self.context.add_output_metadata(_last_runs(self.graph, self.store, self.objects))
 

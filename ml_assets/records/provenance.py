@@ -54,6 +54,7 @@ def provenance_of(
         sources=run.environment.code.sources,
         git_sha=run.environment.code.git_sha,
         lock=run.environment.lock,
+        settings=run.environment.settings,
         spec=run.config_digest,
         reproduces=run.reproduces,
         program=run.program,

@@ -16,6 +16,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 import ml_assets
+from ml_assets.settings import read_settings
 from ml_assets.spec.base import Digest, Frozen, unset
 from ml_assets.spec.canonical import digest_of
 from ml_assets.spec.events import Lost
@@ -69,6 +70,8 @@ class Environment(Frozen):
     packages: dict[str, str]
     """Every installed distribution -> version."""
     machine: Machine
+    settings: Digest
+    """Of all places that it read and wrote: see ``Settings.digest``."""
 
 
 class RunInput(InputVersion):
@@ -119,6 +122,7 @@ def environment() -> Environment:
         python=f"{platform.python_implementation()} {platform.python_version()}",
         packages=packages,
         machine=machine_here(),
+        settings=read_settings().digest,
     )
 
 

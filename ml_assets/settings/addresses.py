@@ -21,6 +21,14 @@ def web_address(env: Mapping[str, str], name: str, default: str) -> str:
     return value
 
 
+def without_secrets(url: str) -> str:
+    """A URL or a path without user, password, options and fragment, any of which may be secret."""
+    parts = urlsplit(url)
+    return (
+        f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}" if parts.scheme else url
+    )
+
+
 def is_s3(location: str) -> bool:
     """Whether a location is an address on S3, and no folder."""
     return location.startswith("s3://")

@@ -1,18 +1,20 @@
 """Where state lives and which servers are used: ``ML_ASSETS_*`` of every command."""
 
 import base64
+import json
 import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from difflib import get_close_matches
+from hashlib import sha256
 from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
 from ml_assets.errors import SettingsError
-from ml_assets.settings.addresses import is_s3, s3_address, web_address
+from ml_assets.settings.addresses import is_s3, s3_address, web_address, without_secrets
 from ml_assets.settings.cluster import read_cluster
 from ml_assets.settings.lakefs import is_lakefs, lakefs_place
 from ml_assets.settings.prices import Prices, read_prices
@@ -117,6 +119,21 @@ class Settings:
     def seen(self) -> Path:
         """What the sensors saw of the sources; it may be deleted at any time."""
         return self.home / "seen.db"
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of all places that are read and written; of URLs no user, password or option."""
+        urls = {"online": self.online, "tracking": self.tracking_uri, **self.sql}
+        places = {
+            "sources": str(self.sources),
+            "pipelines": [str(folder) for folder in self.pipelines],
+            "snapshots": self.snapshots,
+            "objects": self.objects,
+            "checkpoints": self.checkpoints,
+            "launcher": self.launcher,
+            "urls": {name: without_secrets(url) for name, url in urls.items()},
+        }
+        return sha256(json.dumps(places, sort_keys=True).encode()).hexdigest()
 
     def sql_url(self, connection: str) -> str:
         """The URL of a named connection; by default an SQLite file beside the other sources."""
@@ -259,10 +276,9 @@ def _checkpoints(env: Mapping[str, str], objects: str) -> str | None:
 
 def _tracking_url(env: Mapping[str, str]) -> str:
     """The tracking server's own pages, without its password; else those of `ml-assets ui`."""
-    parts = urlsplit(env.get("MLFLOW_TRACKING_URI", ""))
-    if parts.scheme not in ("http", "https"):
-        return "http://127.0.0.1:3002"
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+    uri = env.get("MLFLOW_TRACKING_URI", "")
+    served = urlsplit(uri).scheme in ("http", "https")
+    return without_secrets(uri) if served else "http://127.0.0.1:3002"
 
 
 def _hosts(value: str, ui_url: str) -> tuple[str, ...]:

@@ -43,6 +43,8 @@ class Provenance(Frozen):
     git_sha: str | None
     lock: Digest | None
     """Of requirements.lock."""
+    settings: Digest
+    """Of all places that its training read and wrote, without secrets."""
     spec: Digest
     """Of the resolved spec."""
     reproduces: Digest

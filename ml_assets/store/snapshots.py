@@ -20,6 +20,8 @@ CommitId = str
 MAIN = "main"
 RUN_KEY = "run_key"
 """Metadata of every commit: the key of the work that it was opened for."""
+TOOK_KEY = "took"
+"""Metadata of the commit of a data step: the microseconds that it took."""
 
 
 def utc_now() -> datetime:

@@ -45,7 +45,7 @@ def test_a_cluster_that_would_refuse_a_training_is_told_before_there_is_one(chec
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"{nope", "cannot be read as JSON: line 1: Expecting property name"),
+        (b"{nope", "is not valid JSON: line 1"),
         ("{}".encode("utf-16"), "is not an expectation suite"),
         (b"[" * 200_000, "it is nested more than 100 deep"),
         (b"\xff\xff{}", "it is no UTF-8 text"),

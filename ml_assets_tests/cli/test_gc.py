@@ -8,6 +8,8 @@ import pytest
 
 from ml_assets.actions import home
 from ml_assets.automation.housekeeping.retention import KINDS
+from ml_assets.records.ledger import chain as ledger
+from ml_assets.records.ledger.stages import moves
 from ml_assets.settings import Settings, read_settings
 from ml_assets.store.stores import open_snapshots
 from ml_assets_tests.worlds import irises
@@ -62,6 +64,28 @@ def test_gc_frees_what_the_dry_run_told_and_the_champion_can_be_scored_again(wor
     irises.write_flowers(world.sources, species_of_first="virginica")
     world.cli("run", "irises")
     assert champion_in_report(settings) is not None
+
+
+@pytest.mark.daemon
+def test_sets_of_passed_releases_go_and_verify_rollback_and_prove_do_without(world: World) -> None:
+    strict = World(world.root, {"ML_ASSETS_RETENTION": "grace=0h shards=0h"})
+    for species in ("virginica", "versicolor"):
+        irises.write_flowers(world.sources, species_of_first=species)
+        world.cli("run", "irises")
+    lines = ledger.read(open_snapshots(world.settings.snapshots), "irises")
+    sets = {e.model: e.decision.evidence.data for e in lines if e.decision}
+    first, second, third = (line.model for line in moves(lines))
+    strict.cli("gc")
+    shards = Path(world.settings.objects) / "shards" / "irises"
+    assert not (shards / sets[first]).exists()
+    assert (shards / sets[second]).is_dir() and (shards / sets[third]).is_dir()
+    world.cli("verify", "irises")
+    world.cli("rollback", "irises", "--author", "ann", "--reason", "worse")
+    strict.cli("gc")
+    assert (shards / sets[second]).is_dir()
+    world.cli("verify", "irises")
+    proof = json.loads(strict.cli("prove", "irises", first[:12], "--from-snapshots", "--json"))
+    assert proof["verdict"] == "equal"
 
 
 def test_gc_is_refused_while_a_command_is_at_work(world: World) -> None:

@@ -154,6 +154,28 @@ def test_two_runs_are_compared_by_what_differs(world: World, place: Workplace) -
     assert "name both" in world.cli("compare", "irises", "production", code=2)
 
 
+def test_a_comparison_says_why_each_run_was_made_and_what_people_made_of_it(
+    world: World, place: Workplace
+) -> None:
+    failed = next(row.run for row in rows(place) if row.outcome.tone == "bad" and not row.model)
+    take_note(place, failed, "rejected", "no such <file>", "eve")
+    said = world.cli("compare", "irises", "production", failed)
+    a, b = said.index("A: run "), said.index(f"B: run {failed[:8]}")
+    of_b = said[b:].splitlines()
+    assert "hypothesis" not in said[a:b], "nobody said why"
+    assert of_b[0].endswith("UTC, no model")
+    assert of_b[1:4] == [
+        "   experiment: warm <i>start</i>",
+        "   hypothesis: it begins lower",
+        "   goal: 0.9",
+    ]
+    assert "   verdict: rejected" in of_b
+    assert next(line for line in of_b if "notes:" in line).endswith("no such <file> (eve)")
+    assert [line.split() for line in of_b if "init_from" in line] == [
+        ["spec", "training.init_from", "null", "begin.safetensors"]
+    ]
+
+
 @pytest.mark.parametrize("wanted", ["../irises", "zz", "", "%2e%2e", "canary", "ffffffff"])
 def test_a_name_that_is_none_is_refused_and_the_known_ones_are_told(
     place: Workplace, wanted: str

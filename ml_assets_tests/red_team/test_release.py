@@ -208,6 +208,15 @@ def test_verify_says_which_sources_a_release_was_read_from(
     [whole] = verify_pipelines(released.world.settings, NAME, None)
     [sources] = [check for check in whole.checks if check.name == "sources"]
     assert (sources.outcome, str(released.world.sources) in sources.reason) == ("ok", True)
+    here = released.world.settings.digest
+    assert f"trained under settings {here[:12]}, those of here" in sources.reason
+    raw = released.store.read_bytes(
+        released.store.resolve(), Address(NAME, "raw_snapshot", "flowers").record
+    )
+    assert json.loads(raw)["attributes"]["settings"] == here
+    monkeypatch.setenv("ML_ASSETS_OBJECTS", str(tmp_path / "objects"))
+    assert read_settings().digest != here
+    monkeypatch.delenv("ML_ASSETS_OBJECTS")
     monkeypatch.setenv("ML_ASSETS_SOURCES", str(tmp_path / "elsewhere"))
     [moved] = verify_pipelines(read_settings(), NAME, None)
     assert not moved.holds

@@ -1,5 +1,7 @@
 """derived_table: an asset of a team's own between the validated tables and the features."""
 
+from datetime import UTC, datetime
+
 import dagster as dg
 
 from ml_assets.assets.feature_set.function import check_keys, load_function
@@ -36,13 +38,14 @@ def derived_table(graph: PipelineGraph, table: str) -> dg.AssetsDefinition:
         build = load_function(graph.folder, spec.function, graph.name)
 
         def make(address: Address) -> Made:
+            begun = datetime.now(UTC)
             base = store.resolve("main")
             records = reads.records(store, base, address.partition)
             inputs = tuple(input_version(record, base) for record in records)
             tables = reads.tables(store, base, address.partition)
             rows = build(tables, reads.window(address.partition)).collect()
             check_keys(rows, spec.key, f"the table {table!r}")
-            work = Work(address, code_version, inputs, context.run_id)
+            work = Work(address, code_version, inputs, context.run_id, begun=begun)
             with Draft(store, work, base) as draft:
                 draft.table(rows, spec.key)
                 draft.card(rows, spec.key)

@@ -80,13 +80,7 @@ def judge(
         holdout=holdout.span,
         label_rate=_label_rate(truth),
         metrics={str(name): value for name, value in metrics.items()},
-        baselines={
-            **{
-                name: {str(m): value for m, value in point_metrics(truth, scores).items()}
-                for name, scores in baselines.items()
-            },
-            **{one.name: {str(m): v for m, v in one.metrics.items()} for one in declared},
-        },
+        baselines=_baseline_metrics(truth, baselines, declared),
         sources={one.name: one.source for one in declared},
         champion=compare(spec, holdout, predictions, champion, seeds) if champion else None,
         slices=slice_metrics(truth, predictions, holdout.slices, holdout.blocks, seed=seed),
@@ -101,6 +95,17 @@ def judge(
         estimates=estimates(spec, holdout, predictions, champion, perturbed),
         holdout_rows=holdout.digest,
     )
+
+
+def _baseline_metrics(
+    truth: Truth, scored: Mapping[str, np.ndarray], declared: Sequence[ValueBaseline]
+) -> dict[str, dict[str, float]]:
+    """Name -> metrics: computed of the baselines that score rows, and as declared of the others."""
+    computed = {name: point_metrics(truth, scores) for name, scores in scored.items()}
+    return {
+        **{name: {str(m): v for m, v in found.items()} for name, found in computed.items()},
+        **{one.name: {str(m): v for m, v in one.metrics.items()} for one in declared},
+    }
 
 
 @dataclass(frozen=True)

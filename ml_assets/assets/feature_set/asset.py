@@ -1,6 +1,7 @@
 """feature_set: the team's feature function over the validated tables, one partition at a time."""
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 
 import dagster as dg
 import polars as pl
@@ -61,6 +62,7 @@ def feature_set(graph: PipelineGraph) -> dg.AssetsDefinition:
         guard = FutureGuard(reads, step_partitions(context))
 
         def make(address: Address) -> Made:
+            begun = datetime.now(UTC)
             replayed, differs = replays.checks(address.partition), replays.refusal(address)
             if guard.leaking:
                 return Made(None, {}, replayed, both_refusals(guard.leaking, differs))
@@ -71,7 +73,7 @@ def feature_set(graph: PipelineGraph) -> dg.AssetsDefinition:
                 return Made(None, {}, checks, refused)
             records = reads.records(store, base, address.partition)
             inputs = tuple(input_version(record, base) for record in records)
-            work = Work(address, code_version, inputs, context.run_id)
+            work = Work(address, code_version, inputs, context.run_id, begun=begun)
             with Draft(store, work, base) as draft:
                 draft.table(rows, spec.features.key)
                 draft.card(rows, spec.features.key, label_columns(spec))

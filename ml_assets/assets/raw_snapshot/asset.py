@@ -1,5 +1,7 @@
 """raw_snapshot: a source as it was when it was read - immutable, typed, versioned by content."""
 
+from datetime import UTC, datetime
+
 import dagster as dg
 
 from ml_assets.assets.raw_snapshot.checks import as_declared, changed, schema_check_spec
@@ -37,21 +39,26 @@ def raw_snapshot(graph: PipelineGraph, source_name: str) -> dg.AssetsDefinition:
     def materialize(
         context: dg.AssetExecutionContext, snapshots: SnapshotsResource, sources: SourcesResource
     ) -> Events:
-        store = snapshots.store()
+        store, origin = snapshots.store(), sources.sources()
 
         def make(address: Address) -> Made:
+            begun = datetime.now(UTC)
             window = window_of(graph, address.partition)
             try:
                 with noted_columns() as noted:
-                    reading = sources.sources().read(source_name, source, window)
+                    reading = origin.read(source_name, source, window)
             except SchemaChanged as error:
                 return Made(None, {}, (changed(error.changes),), error)
             receipt = receipt_version(source_name, address.partition, reading.receipt)
-            work = Work(address, code_version, (receipt,), context.run_id)
+            work = Work(address, code_version, (receipt,), context.run_id, begun=begun)
             with Draft(store, work, store.resolve("main")) as draft:
                 draft.table(reading.frame, source.key)
                 published = draft.publish(
-                    attributes={"receipt": reading.receipt, COLUMNS: dict(source.columns)}
+                    attributes={
+                        "receipt": reading.receipt,
+                        "settings": origin.settings.digest,
+                        COLUMNS: dict(source.columns),
+                    }
                 )
             checks = (as_declared(noted, source),)
             return Made(published, table_metadata(store, published, address), checks)

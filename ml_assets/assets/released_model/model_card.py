@@ -86,6 +86,7 @@ def _made_from(certificate: Certificate) -> list[str]:
         ("sources", found.sources),
         ("git commit", found.git_sha or "none"),
         ("requirements.lock", found.lock or "none"),
+        ("settings", found.settings),
         ("spec", found.spec),
         ("evaluation report", certificate.report),
         ("gate policy", certificate.policy),

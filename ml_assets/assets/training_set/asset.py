@@ -1,6 +1,6 @@
 """training_set: one window of feature rows, split, leak-checked and laid out for the program."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 from typing import Any
@@ -13,6 +13,7 @@ from ml_assets.assets.training_set.entities import keep_entities_apart, stratifi
 from ml_assets.assets.training_set.fitted import find_foreign_fit
 from ml_assets.assets.training_set.leaks import examine
 from ml_assets.assets.training_set.shards import (
+    SCHEMA_FILE,
     labelled_rows,
     load_schema,
     scan_rows,
@@ -29,9 +30,10 @@ from ml_assets.graph.run_journal import chronicled
 from ml_assets.records.recalls import require_sound
 from ml_assets.resources.objects import ObjectsResource
 from ml_assets.resources.snapshots import SnapshotsResource
+from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.leaks import LeakFinding
 from ml_assets.spec.partitions import windows
-from ml_assets.spec.program import ShardSchema, Split
+from ml_assets.spec.program import Ref, ShardSchema, Split
 from ml_assets.spec.records import InputVersion
 from ml_assets.spec.split import RandomSplit, StratifiedGroupSplit, TimeGroupSplit, WindowSplit
 from ml_assets.store.layout import Address, published_partitions
@@ -66,6 +68,7 @@ def training_set(graph: PipelineGraph) -> dg.AssetsDefinition:
         snapshots: SnapshotsResource,
         objects: ObjectsResource,
     ) -> Iterator[dg.MaterializeResult | dg.AssetCheckResult]:
+        begun = datetime.now(UTC)
         store = snapshots.store()
         base = resolve_base(context, store)
         window = resolve_window(graph, store, base, config.as_of)
@@ -81,17 +84,10 @@ def training_set(graph: PipelineGraph) -> dg.AssetsDefinition:
         if refused:
             raise LeakError(refused)
         rows = split_sizes(schema)
-        work = Work(Address(graph.name, STAGE), code_version, inputs, context.run_id)
-        attributes = {
-            "uri": ref.uri,
-            "digest": ref.digest,
-            "as_of": window.as_of if window else None,
-            "holdout": [window.holdout[0], window.holdout[-1]] if window else ["", ""],
-            "rows": rows,
-            "label_rate": list(schema.label_rate),
-            "leaks": {one.name: one.model_dump(mode="json") for one in found},
-        }
+        work = Work(Address(graph.name, STAGE), code_version, inputs, context.run_id, begun=begun)
+        attributes = {**_attributes(ref, schema, window, rows), "leaks": _told(found)}
         with Draft(store, work, base, rows=sum(rows.values())) as draft:
+            draft.text(SCHEMA_FILE, canonical_json(schema))  # stays when its files go by age
             draft.card(scan_rows(ref, schema), graph.spec.features.key, split_labels(graph.spec))
             published = draft.publish(attributes=attributes, data_version=ref.digest)
         yield dg.MaterializeResult(
@@ -106,6 +102,24 @@ def training_set(graph: PipelineGraph) -> dg.AssetsDefinition:
         )
 
     return materialize
+
+
+def _attributes(
+    ref: Ref, schema: ShardSchema, window: SplitPlan | None, rows: Mapping[Split, int]
+) -> dict[str, Any]:
+    """What the record says of the set: where it lies, its window, how its rows are split."""
+    return {
+        "uri": ref.uri,
+        "digest": ref.digest,
+        "as_of": window.as_of if window else None,
+        "holdout": [window.holdout[0], window.holdout[-1]] if window else ["", ""],
+        "rows": rows,
+        "label_rate": list(schema.label_rate),
+    }
+
+
+def _told(found: Sequence[LeakFinding]) -> dict[str, Any]:
+    return {one.name: one.model_dump(mode="json") for one in found}
 
 
 def _numbers(schema: ShardSchema, rows: Mapping[Split, int]) -> Mapping[str, dg.MetadataValue]:

@@ -146,6 +146,11 @@ def load_schema(ref: Ref) -> ShardSchema:
     Raises:
         StorageError: it is missing, or is not the one that the digest names.
     """
+    if not Path(ref.uri).is_dir():
+        raise StorageError(
+            f"The training set {ref.uri} is not kept any more: house-keeping removes those of"
+            " passed releases by age. `ml-assets prove` makes it again from its snapshots."
+        )
     file = Path(ref.uri) / SCHEMA_FILE
     content = file.read_bytes() if file.is_file() else b""
     if bytes_digest(content) != ref.digest:

@@ -73,12 +73,13 @@ def validated_table(graph: PipelineGraph, source_name: str) -> dg.AssetsDefiniti
         store = snapshots.store()
 
         def make(address: Address) -> Made:
+            begun = datetime.now(UTC)
             base = store.resolve("main")
             raw = Address(graph.name, "raw_snapshot", source_name, address.partition)
             audited = audit_snapshot(graph, store, base, raw, contract)
             seen = tuple(input_version(one, base) for one in audited.before)
             inputs, found = (input_version(audited.record, base),), audited.found
-            work = Work(address, code_version, inputs, context.run_id, seen=seen)
+            work = Work(address, code_version, inputs, context.run_id, seen=seen, begun=begun)
             released = releases(store, base, address, context.run.tags, context.run_id, found)
             return publish_audited(store, base, work, found, source, released)
 

@@ -1,7 +1,8 @@
 """What must stay: everything that a release, a line of a ledger, a tag or work going on reaches.
 
 An object is reached by a record that names it: every string of a record at a commit that matters
-counts, whatever field it is in.
+counts, whatever field it is in. Only the training set of a passed release is not held by what tells
+of that release: its manifest lies with the record, and its rows are made again from the snapshots.
 """
 
 import json
@@ -10,11 +11,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from ml_assets.assets.released_model.rollback import Way, way_back
+from ml_assets.assets.released_model.tags import release_name
 from ml_assets.automation.housekeeping.retention import checkpoints_of, commit_name, run_name
 from ml_assets.records import recalls
 from ml_assets.records.ledger import chain as ledger
-from ml_assets.records.ledger.stages import stages
+from ml_assets.records.ledger.stages import moves, stages
 from ml_assets.reports.wording import happened
+from ml_assets.spec.gates import ReleaseSpec
 from ml_assets.spec.recalls import Recall
 from ml_assets.spec.records import LedgerEntry
 from ml_assets.store.snapshots import MAIN, RUN_KEY, Commit, CommitId, SnapshotStore
@@ -31,16 +35,17 @@ def reached(store: SnapshotStore, since: datetime) -> dict[str, str]:
     Raises:
         StorageError: a ledger is broken; nothing is decided on half of the truth.
     """
-    walk = _Walk(store)
     head, history = store.resolve(MAIN), store.history()
+    ledgers = {name: ledger.read(store, name, head) for name in _pipelines(store, head)}
+    walk = _Walk(store, passed_sets(ledgers.values()))
     walk.commit(head, "the head of main", lasting=True)
+    releases = tuple(release_name(pipeline, 0).removesuffix("0") for pipeline in ledgers)
     for name, commit in store.tags().items():
-        walk.commit(commit, f"the tag {name!r}", lasting=True)
-    for pipeline in _pipelines(store, head):
-        entries = ledger.read(store, pipeline, head)
+        walk.commit(commit, f"the tag {name!r}", lasting=True, release=name.startswith(releases))
+    for pipeline, entries in ledgers.items():
         walk.ledger(pipeline, entries)
         for commit, path in _published(store, head, history, pipeline, entries):
-            walk.commit(commit, f"{path} was published there", lasting=True)
+            walk.commit(commit, f"{path} was published there", lasting=True, release=True)
     for recall in recalls.active(store, head):
         walk.recall(recall)
     for commit in _since(history, since):
@@ -49,20 +54,48 @@ def reached(store: SnapshotStore, since: datetime) -> dict[str, str]:
     return walk.found
 
 
+def passed_sets(ledgers: Iterable[Sequence[LedgerEntry]]) -> frozenset[str]:
+    """Digests of the training sets that were decided on before the last release, but for those of
+    the models in a stage and of those that a rollback brings back."""
+    passed: set[str] = set()
+    kept: set[str] = set()
+    for entries in ledgers:
+        last = max((entry.seq for entry in moves(entries)), default=0)
+        there = stages(entries)
+        ways = [way_back(entries, ReleaseSpec(to=stage)) for stage in there]
+        models = {*there.values(), *(way.back for way in ways if isinstance(way, Way))}
+        for entry in entries:
+            if entry.decision is not None:
+                stays = entry.model in models or entry.seq > last
+                (kept if stays else passed).add(entry.decision.evidence.data)
+    return frozenset(passed - kept)
+
+
 @dataclass
 class _Walk:
     store: SnapshotStore
+    passed: frozenset[str]
+    """Training sets of passed releases."""
     found: dict[str, str] = field(default_factory=dict)
-    _commits: dict[CommitId, tuple[str, bool]] = field(default_factory=dict)
-    """Commit -> why it counts, and whether it counts for good."""
+    _commits: dict[CommitId, tuple[str, bool, bool]] = field(default_factory=dict)
+    """Commit -> why it counts, whether it counts for good, and whether only as a release."""
     _released: set[str] = field(default_factory=set)
     """Models that a ledger tells of."""
     _parsed: dict[str, Record] = field(default_factory=dict)
     """Digest -> record: what many commits share is read once."""
 
-    def commit(self, commit: CommitId, reason: str, *, lasting: bool) -> None:
+    def commit(
+        self, commit: CommitId, reason: str, *, lasting: bool, release: bool = False
+    ) -> None:
+        """Keep a state of ``main``.
+
+        Args:
+            lasting: for good.
+            release: it is kept because it tells of a release.
+        """
         self.found.setdefault(commit_name(commit), reason)
-        self._commits.setdefault(commit, (reason, lasting))
+        first, already, only = self._commits.get(commit, (reason, False, True))
+        self._commits[commit] = (first, already or lasting, only and release)
 
     def ledger(self, pipeline: str, entries: Sequence[LedgerEntry]) -> None:
         """What is in a stage now, and the evidence of every line."""
@@ -72,7 +105,7 @@ class _Walk:
             if entry.kind == "registration":  # being known keeps nothing
                 continue
             reason = f"line {entry.seq} of the ledger of {pipeline} ({happened(entry)})"
-            self._names(strings(entry.model_dump(mode="json")), reason)
+            self._names(self._of_release(strings(entry.model_dump(mode="json"))), reason)
             self._released.add(entry.model)
             runs = {entry.run, entry.decision.run if entry.decision else entry.run}
             self._names(map(run_name, runs), reason)
@@ -86,16 +119,17 @@ class _Walk:
     def records(self) -> None:
         """What the records of those commits name."""
         main = self.store.resolve(MAIN)
-        for commit, (reason, lasting) in tuple(self._commits.items()):
+        for commit, (reason, lasting, release) in tuple(self._commits.items()):
             records = self._records(commit)
             for path, record in records.items():
-                self._record(record, f"{path} at {reason}", at_head=commit == main)
+                where = f"{path} at {reason}"
+                self._record(record, where, at_head=commit == main, release=release)
             if lasting:
                 self._lineage(records)
 
-    def _record(self, record: Record, reason: str, *, at_head: bool) -> None:
+    def _record(self, record: Record, reason: str, *, at_head: bool, release: bool) -> None:
         named = set(strings(record))
-        self._names(named, reason)
+        self._names(self._of_release(named) if release else named, reason)
         if self._released & named:
             self._names([run_name(record["run"])], reason)
         session = record["attributes"].get("session")
@@ -117,6 +151,9 @@ class _Walk:
                 self._parsed[entry.digest] = json.loads(self.store.read_bytes(commit, entry.path))
             records[entry.path] = self._parsed[entry.digest]
         return records
+
+    def _of_release(self, names: Iterable[str]) -> Iterator[str]:
+        return (name for name in names if name not in self.passed)
 
     def _names(self, names: Iterable[str], reason: str) -> None:
         for name in names:

@@ -1,17 +1,20 @@
 """The whole account: what was used and what it cost, what lies there, and what is to come."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
 from ml_assets.assets.trained_model.cost.jobs import Job, jobs_of
 from ml_assets.assets.trained_model.cost.money import of_bytes, of_time
-from ml_assets.extras.cost.bill import By, Line, bill, whole
+from ml_assets.extras.cost.bill import By, Line, bill, group, whole
 from ml_assets.extras.cost.estimate import Estimate, estimate, estimated, planned_steps
 from ml_assets.extras.cost.projection import Projection, projection
+from ml_assets.extras.cost.shares import NO_JOB, Share, shares, together
 from ml_assets.extras.cost.stored import Stored, stored
+from ml_assets.records.data_steps import data_steps
 from ml_assets.records.experiments import folder_of, read
 from ml_assets.settings import Settings, price_class
 from ml_assets.store.pipeline_context import Workplace
@@ -43,6 +46,10 @@ class Account:
     lines: tuple[Line, ...]
     total: Line
     outlooks: tuple[Outlook, ...]
+    shares: Mapping[str, Share]
+    """Line, ``total`` and, where something is left, ``NO_JOB`` -> data steps and bytes."""
+    storage: Decimal | None
+    """Price of a GB for a month."""
     by_job: Mapping[str, int]
     """Bytes that a job's events, checkpoints and model take now."""
     left_out: str
@@ -59,14 +66,38 @@ def account(places: Sequence[Workplace], settings: Settings, by: By, now: dateti
     estimates = {k: v for own in jobs.values() for k, v in estimated(own).items()}
     lying = stored(places[0], settings.checkpoints) if places else Stored({}, {})
     every = [job for own in jobs.values() for job in own]
+    owed = {
+        place.name: shares(
+            jobs[place.name],
+            data_steps(place.store, place.name, settings.prices),
+            lying.by_job,
+            lying.of(place.name),
+        )
+        for place in places
+    }
     return Account(
         by=by,
         lines=bill(every, by, estimates),
         total=whole(every, estimates),
         outlooks=tuple(_outlook(place, jobs[place.name], lying, settings, now) for place in places),
+        shares=_by_line(every, by, owed.values()),
+        storage=settings.prices.storage,
         by_job=lying.by_job,
         left_out=lying.left_out,
     )
+
+
+def _by_line(
+    jobs: Sequence[Job], by: By, owed: Iterable[Mapping[str, Share]]
+) -> Mapping[str, Share]:
+    """The shares of jobs as those of the lines that they begin in."""
+    line_of = {job.name: group(job, job.uses[0], by) for job in jobs}
+    found: dict[str, list[Share]] = {}
+    for pipeline in owed:
+        for name, share in pipeline.items():
+            found.setdefault(line_of.get(name, NO_JOB), []).append(share)
+    lines = {name: together(parts) for name, parts in found.items()}
+    return {**lines, "total": together(list(lines.values()))}
 
 
 def _outlook(

@@ -91,7 +91,7 @@ def bill(jobs: Sequence[Job], by: By, estimates: Mapping[str, Estimate]) -> tupl
     groups: dict[str, list[tuple[Job, Use]]] = {}
     for job in jobs:
         for use in job.uses:
-            groups.setdefault(_group(job, use, by), []).append((job, use))
+            groups.setdefault(group(job, use, by), []).append((job, use))
     lines = [line(name, members, estimates) for name, members in groups.items()]
     if by == "month":
         return tuple(sorted(lines, key=lambda one: one.name))
@@ -127,7 +127,8 @@ def line(name: str, members: Sequence[tuple[Job, Use]], estimates: Mapping[str, 
     )
 
 
-def _group(job: Job, use: Use, by: By) -> str:
+def group(job: Job, use: Use, by: By) -> str:
+    """The line that an attempt is in."""
     match by:
         case "pipeline":
             return job.pipeline

@@ -6,6 +6,7 @@ from ml_assets.assets.trained_model.cost.money import HOUR, exact
 from ml_assets.assets.trained_model.cost.split import PARTS
 from ml_assets.extras.cost.account import Account, Outlook
 from ml_assets.extras.cost.bill import Bought, Expected, Line
+from ml_assets.extras.cost.shares import NO_JOB, Share
 
 SCHEMA = 1
 _SECOND = 1_000_000
@@ -13,15 +14,17 @@ _SECOND = 1_000_000
 
 def document(found: Account) -> dict[str, Any]:
     """Everything that is known; what is not is null."""
-    lines = [_line(one) for one in found.lines]
+    lines = [{**_line(one), **_share(found, one.name)} for one in found.lines]
     if found.by == "job":
         for line in lines:
             line["stored_bytes"] = found.by_job.get(line["name"], 0)
+    left = found.shares.get(NO_JOB)
     return {
         "schema": SCHEMA,
         "by": found.by,
         "lines": lines,
-        "total": _line(found.total),
+        "total": {**_line(found.total), **_share(found, "total")},
+        "no_job_yet": left and _share(found, NO_JOB),
         "pipelines": [_outlook(one) for one in found.outlooks],
         "left_out": found.left_out or None,
     }
@@ -44,6 +47,18 @@ def _line(one: Line) -> dict[str, Any]:
         "checkpoint_bytes": one.checkpoint_bytes,
         "cost": exact(one.cost),
         "estimate": None if one.expected is None else _expected(one.expected),
+    }
+
+
+def _share(found: Account, name: str) -> dict[str, Any]:
+    own = found.shares.get(name, Share())
+    return {
+        "data_steps": {
+            "steps": own.steps,
+            "node_seconds": own.time / _SECOND,
+            "cost": exact(own.cost),
+        },
+        "storage_per_month": exact(own.storage(found.storage)),
     }
 
 

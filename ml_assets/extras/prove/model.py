@@ -12,7 +12,7 @@ from ml_assets.actions.run.execute import Tell, execute
 from ml_assets.assets.trained_model.asset import data_ref
 from ml_assets.assets.trained_model.initial_weights import KEY as INIT_FROM
 from ml_assets.assets.trained_model.sanity import checks_of, sanity_job
-from ml_assets.assets.training_set.shards import load_schema
+from ml_assets.assets.training_set.shards import SCHEMA_FILE, load_schema
 from ml_assets.automation.planner.selection import Selection, gate_keys, leak_keys
 from ml_assets.errors import Interrupted, MlAssetsError, RefusedByGate, StorageError
 from ml_assets.extras.prove.claim import Claim, address_of
@@ -31,6 +31,7 @@ from ml_assets.records.provenance import RUN_FILE
 from ml_assets.records.run_history import Made
 from ml_assets.records.run_record import RunRecord
 from ml_assets.spec.events import Failed
+from ml_assets.spec.program import ShardSchema
 from ml_assets.spec.records import REPORT_FILE, EvaluationReport, StageRecord
 from ml_assets.spec.training import RELEASE
 from ml_assets.store.layout import Address, read_record
@@ -78,18 +79,25 @@ class ModelWalk:
         now = self._record("training_set")
         if now.data_version == made.record.data_version:
             return Verdict(key, "equal", "")
-        said = self._other_rows(made.record, now)
+        said = self._other_rows(made, now)
         return Verdict(key, "differs", said, 1, made.record.data_version, now.data_version)
 
-    def _other_rows(self, then: StageRecord, now: StageRecord) -> str:
-        """Which split differs, by its rows before they are encoded."""
-        rows, found = then.attributes["rows"], now.attributes["rows"]
+    def _other_rows(self, made: Made, now: StageRecord) -> str:
+        """Which split differs, by its rows before they are encoded; where those went by age, by
+        their digests in its manifest, which stays."""
+        rows, found = made.record.attributes["rows"], now.attributes["rows"]
         if rows != found:
             return f"rows {_counts(found)}, {_counts(rows)} then"
         try:
-            was, is_now = (_splits(record) for record in (then, now))
-        except (StorageError, OSError) as error:
-            return f"another digest, and the set of then is not kept any more: {error}"
+            was, is_now = (_splits(record) for record in (made.record, now))
+        except (StorageError, OSError):
+            path = address_of(made).file(SCHEMA_FILE)
+            manifest = self.home.real.read_bytes(made.commit, path)
+            files = ShardSchema.model_validate_json(manifest).rows
+            others = load_schema(data_ref(now)).rows
+            named = [name for name in files if files[name].sha256 != others[name].sha256]
+            said = f"other rows in {', '.join(named)}" if named else "rows encoded otherwise"
+            return f"{said}; those of then went by age, their manifest stayed"
         key = self.graph.spec.features.key
         said = [differing_rows(was[name], is_now[name], key, name) for name in was]
         return "; ".join(filter(None, said)) or "the same rows, encoded otherwise"

@@ -258,7 +258,7 @@ def test_a_bomb_is_refused_in_bounded_memory(
         capture_output=True,
         text=True,
         check=True,
-        cwd=Path(__file__).parents[2],
+        cwd=Path(__file__).parents[3],
     )
     *message, peak = done.stdout.splitlines()
     assert said in "\n".join(message)

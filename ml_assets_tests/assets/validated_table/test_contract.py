@@ -14,7 +14,7 @@ from ml_assets.assets.validated_table.contract.suite import (
 )
 from ml_assets.errors import ContractError
 
-PIPELINE = Path(__file__).parents[2] / "ml_assets" / "pipelines" / "flight_delays"
+PIPELINE = Path(__file__).parents[3] / "ml_assets" / "pipelines" / "flight_delays"
 
 
 def write(folder: Path, *expectations: dict[str, Any], **extra: Any) -> Path:

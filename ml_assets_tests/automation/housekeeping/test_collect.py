@@ -11,10 +11,13 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from ml_assets.assets.released_model.rollback import RolledBack, Way, roll_back, way_back
+from ml_assets.automation.housekeeping.reach import passed_sets
 from ml_assets.errors import StateInUse, StorageError
 from ml_assets.launch.folder import SessionFolder
 from ml_assets.records.ledger import chain as ledger
 from ml_assets.settings import Retention
+from ml_assets.spec.gates import ReleaseSpec
 from ml_assets.spec.program import ModelManifest
 from ml_assets.store.locks import exclusive
 from ml_assets.store.objects import file_digest, verify
@@ -46,6 +49,9 @@ class Diary:
         self.at_head: dict[str, set[str]] = {}
         self.tagged: dict[str, dict[str, bytes]] = {}
         self.open: list[tuple[SessionFolder, str, bool]] = []
+        self.sets: set[str] = set()
+        """Of the released model, of the one before it, and of what was decided since."""
+        self._released: list[tuple[str, str]] = []
 
     def trained(self, trained: Trained) -> None:
         self._born("models", trained.model)
@@ -55,7 +61,13 @@ class Diary:
         self._state()
 
     def decided(self, model: str, data: str, session: str, passes: bool) -> None:
-        self.for_good |= {model, data, session}
+        self.for_good |= {model, session}
+        if passes:
+            held = [one for one in self._released[-1:] if one[0] != model]
+            self.sets = {data, *(kept for _, kept in held)}
+            self._released.append((model, data))
+        else:
+            self.sets.add(data)
         self.at_head["judged"] = {model, data}
         if passes:
             self.at_head["released"] = {model, session}
@@ -87,7 +99,7 @@ class Diary:
             for (_, names), (until, _) in pairwise(self.states)
             if house.now - until <= house.retention.grace
         ]
-        names = set().union(self.for_good, *self.at_head.values(), *young)
+        names = set().union(self.for_good, self.sets, *self.at_head.values(), *young)
         for session, data, works in self.open:
             age = house.now - self.born[session.root]
             if works or age < max(house.retention.sessions, house.retention.grace):
@@ -224,6 +236,44 @@ def test_every_big_thing_has_a_reason_to_be_kept(house: House) -> None:
     assert reasons[trained.model] == "production of irises"
     assert reasons[trained.data] == "line 1 of the ledger of irises (passed)"
     assert "records/irises" in reasons[trained.session]
+
+
+def test_sets_of_passed_releases_go_by_age_and_those_a_rollback_needs_stay(house: House) -> None:
+    first = released(house)
+    refused = released(house, passes=False)
+    second, third = released(house), released(house)
+    since = released(house, passes=False)
+    house.train()
+    sets = house.objects.path("shards", PIPELINE)
+    house.pass_days(house.retention.shards.days - 1)
+    house.collect()
+    assert (sets / first.data).is_dir(), "it is too young"
+    house.pass_days(2)
+    plan = house.collect().plan
+    gone = {verdict.thing.name for verdict in plan.dropped("shards")}
+    assert gone == {first.data, refused.data}
+    assert not any((sets / name).exists() for name in gone)
+    assert all((sets / one.data).is_dir() for one in (second, third, since))
+    assert house.objects.path("models", first.model).is_dir(), "the model itself stays"
+
+
+def test_after_a_rollback_the_model_that_is_back_keeps_its_set(house: House) -> None:
+    first, second, third = (released(house) for _ in range(3))
+    policy = ReleaseSpec(to="production")
+    lines = ledger.read(house.store, PIPELINE)
+    for back in (second.model, first.model):
+        way = way_back(lines, policy, back)
+        assert isinstance(way, Way)
+        moved = roll_back(house.store, PIPELINE, way, policy, "ann", "worse")
+        assert isinstance(moved, RolledBack)
+        lines = ledger.read(house.store, PIPELINE)
+    assert passed_sets([lines]) == {second.data, third.data}
+
+
+def released(house: House, *, passes: bool = True) -> Trained:
+    trained = house.train()
+    house.decide(passes=passes)
+    return trained
 
 
 def test_checkpoints_of_a_finished_session_go_before_it_and_those_in_use_stay(

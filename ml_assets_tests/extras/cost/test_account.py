@@ -20,6 +20,7 @@ from ml_assets.cli.main import main
 from ml_assets.extras.cost.account import account
 from ml_assets.extras.cost.bill import By
 from ml_assets.extras.cost.document import document
+from ml_assets.records.data_steps import data_steps
 from ml_assets.store.pipeline_context import open_pipeline
 from ml_assets_tests.worlds import irises
 from ml_assets_tests.worlds.world import World
@@ -131,6 +132,32 @@ def test_sums_of_seconds_and_of_money_are_those_of_the_parts(lived: Lived) -> No
     assert total["unpriced_node_seconds"] == 0
 
 
+def test_data_steps_and_storage_are_on_the_bills_of_jobs_and_add_up_to_the_whole(
+    lived: Lived,
+) -> None:
+    place = open_pipeline("irises", lived.world.settings)
+    steps = data_steps(place.store, "irises", lived.world.settings.prices)
+    made = [one.address for one in steps]
+    assert {one.split("/")[1] for one in made} == {
+        "raw_snapshot",
+        "validated_table",
+        "feature_set",
+        "training_set",
+    }
+    assert all(one.took > 0 for one in steps)
+    total, lines = lived.resumed["total"], lived.resumed["lines"]
+    left = lived.resumed["no_job_yet"]
+    shares = [one["data_steps"] for one in (*lines, *([left] if left else []))]
+    assert sum(one["steps"] for one in shares) == total["data_steps"]["steps"] == len(made)
+    took = sum(one.took for one in steps) / 1e6
+    assert total["data_steps"]["node_seconds"] == took
+    assert sum(one["node_seconds"] for one in shares) == pytest.approx(took)
+    first = trainings(lived.resumed)[1]
+    assert first["data_steps"]["steps"] == 4, "what was made before the first training"
+    bytes_there = told(lived.world, "pipeline")["pipelines"][0]["storage"]["bytes"]
+    assert float(total["storage_per_month"]) == pytest.approx(bytes_there / 2e9, abs=1e-6)
+
+
 def test_what_was_written_down_outlives_the_folders_of_the_sessions(
     lived: Lived, tmp_path: Path
 ) -> None:
@@ -139,8 +166,9 @@ def test_what_was_written_down_outlives_the_folders_of_the_sessions(
     shutil.rmtree(Path(later.settings.objects) / "sessions")
     after = told(later)
     assert lived.resumed["total"]["jobs"] > 5
-    assert [{**line, "stored_bytes": 0} for line in after["lines"]] == [
-        {**line, "stored_bytes": 0} for line in lived.resumed["lines"]
+    lies = {"stored_bytes": 0, "storage_per_month": 0}
+    assert [{**line, **lies} for line in after["lines"]] == [
+        {**line, **lies} for line in lived.resumed["lines"]
     ], "a run that was killed wrote nothing down: the one after it did"
 
 

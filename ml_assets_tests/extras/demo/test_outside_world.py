@@ -19,7 +19,7 @@ from ml_assets.spec.load import load_spec
 from ml_assets.spec.partitions import windows
 from ml_assets.spec.pipeline import PartitionsSpec
 
-PIPELINE = Path(__file__).parents[2] / "ml_assets" / "pipelines" / "flight_delays"
+PIPELINE = Path(__file__).parents[3] / "ml_assets" / "pipelines" / "flight_delays"
 
 WEEKS = windows(
     PartitionsSpec(

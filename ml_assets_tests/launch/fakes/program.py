@@ -136,7 +136,6 @@ class Program:
             "classes": [],
             "preprocessing": {"numeric": [], "null_flags": [], "categorical": []},
             "weights": described(folder, "weights.safetensors"),
-            "session": self.request["session"],
             "step": self.steps,
         }
         return manifested(folder, "model.json", manifest)

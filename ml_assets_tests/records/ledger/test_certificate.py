@@ -32,6 +32,7 @@ PROVENANCE = Provenance(
     sources="44" * 32,
     git_sha=None,
     lock="55" * 32,
+    settings="99" * 32,
     spec="66" * 32,
     reproduces="77" * 32,
     program=PROGRAM,

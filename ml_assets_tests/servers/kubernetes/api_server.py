@@ -34,7 +34,7 @@ from ml_assets_tests.servers.kubernetes.scheduler import Scheduler
 from ml_assets_tests.servers.kubernetes.starting import Starter
 from ml_assets_tests.servers.kubernetes.store import Store, clone, key_of
 
-_REPOSITORY = Path(__file__).parents[4]
+_REPOSITORY = Path(__file__).parents[3]
 
 
 class ApiServer:

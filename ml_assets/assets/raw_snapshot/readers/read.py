@@ -5,13 +5,13 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from ml_assets.assets.raw_snapshot.readers.files import file_receipt, read_file
 from ml_assets.assets.raw_snapshot.readers.look import Looked, look_at_files
 from ml_assets.assets.raw_snapshot.readers.seen import Seen
 from ml_assets.assets.raw_snapshot.readers.sql import look_at_sql, read_sql, sql_receipt
 from ml_assets.assets.raw_snapshot.schema import Reading
+from ml_assets.settings.addresses import without_secrets
 from ml_assets.spec.partitions import PartitionWindow
 from ml_assets.spec.paths import S3
 from ml_assets.spec.sources import SourceSpec
@@ -57,9 +57,7 @@ def receipt_of(
 def origin_of(source: SourceSpec, root: Path, sql_url: SqlUrl) -> str:
     """Where a source lies, absolute; of a URL no user, password or option."""
     if source.kind == "sql":
-        url = urlsplit(sql_url(source.connection))
-        host = url.netloc.rpartition("@")[2]
-        return f"{url.scheme}://{host}{url.path} {source.table}"
+        return f"{without_secrets(sql_url(source.connection))} {source.table}"
     return source.path if source.path.startswith(S3) else str(root / source.path)
 
 

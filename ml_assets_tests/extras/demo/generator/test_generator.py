@@ -36,7 +36,7 @@ from ml_assets.spec.load import load_spec
 from ml_assets.spec.partitions import windows
 from ml_assets.spec.pipeline import PartitionsSpec
 
-PIPELINE = Path(__file__).parents[3] / "ml_assets" / "pipelines" / "flight_delays"
+PIPELINE = Path(__file__).parents[4] / "ml_assets" / "pipelines" / "flight_delays"
 BEFORE, WEEK, AFTER = weeks_from(date(2013, 5, 6), 3)
 CLOCK_CHANGES = [date(2013, 3, 4), date(2013, 10, 28), date(2016, 3, 7), date(2019, 10, 28)]
 PLAIN = Recipe()
