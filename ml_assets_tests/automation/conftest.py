@@ -19,6 +19,12 @@ from ml_assets_tests.worlds import deliveries
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
 
+def asked_for(definition: dg.SensorDefinition | dg.ScheduleDefinition) -> dict[str, object]:
+    """The resources a tick is given by Dagster: those it asks for, and no other is made."""
+    asked = definition.required_resource_keys
+    return {key: one for key, one in resources().items() if key in asked}
+
+
 @dataclass
 class World:
     """A pipeline in a folder of its own, and a daemon that watches it."""
@@ -57,7 +63,7 @@ class World:
         context = dg.build_sensor_context(
             instance=self.instance,
             cursor=self.cursors.get(sensor),
-            resources=resources(),
+            resources=asked_for(definition),
         )
         found = definition.evaluate_tick(context)
         self.cursors[sensor] = found.cursor

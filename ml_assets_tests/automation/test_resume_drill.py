@@ -7,10 +7,9 @@ import dagster as dg
 import pytest
 
 from ml_assets.automation.resume_drill import drilled, require_drill
-from ml_assets.definitions import resources
 from ml_assets.errors import SpecError
 from ml_assets.settings import read_settings
-from ml_assets_tests.automation.conftest import QUIET, World
+from ml_assets_tests.automation.conftest import QUIET, World, asked_for
 
 Plant = Callable[[int, str], World]
 CHECK = dg.AssetCheckKey(dg.AssetKey(["deliveries", "checkpoints"]), "resume_drill")
@@ -69,7 +68,7 @@ def tick(world: World) -> dg.RunRequest | str:
     context = dg.build_schedule_context(
         instance=world.instance,
         scheduled_execution_time=datetime(2024, 4, 7, 5, tzinfo=UTC),
-        resources=resources(),
+        resources=asked_for(definition),
     )
     found = definition.evaluate_tick(context)
     return found.run_requests[0] if found.run_requests else str(found.skip_message)

@@ -12,8 +12,6 @@ MAY_BE_COPIED = {
     "requirements.lock",
     "README.md",
     "LICENSE",
-    "dagster.yaml",
-    "workspace.yaml",
 }
 
 

@@ -1,12 +1,16 @@
 """Two processes, then one, then three: the same losses, and every row exactly once an epoch."""
 
 import json
+import os
 import shutil
+import time
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
+from safetensors.numpy import load_file
 
-from ml_assets.spec.events import Warning
+from ml_assets.spec.events import Progress, Warning
 from ml_assets.spec.program import Ref
 from ml_assets.spec.training import TrainingSpec
 from ml_assets_tests.training.conftest import SPEC, Attempt, Sessions
@@ -96,3 +100,64 @@ def test_adafactor_goes_on_in_one_process_from_two(sessions: Sessions) -> None:
     assert one.run() == 0
     losses = {step: one.validation_losses()[step] for step in (4, 5, 6)}
     assert max(abs(losses[step] - whole[step]) for step in losses) < 1e-5
+
+
+MANY = SPEC.model_copy(
+    update={
+        "epochs": 1,
+        "batch_size": 96,
+        "microbatches": 96,
+        "evaluate_every": 1,
+        "keep_last": 100,
+        "strategy": "replicate",
+    }
+)
+BEFORE, AFTER = 32, 24
+"""Processes; all of them take 8 GB."""
+LOST_AT = 4
+"""The step after which a quarter of the processes is gone."""
+PATIENCE = 900
+"""Seconds for a training whose processes share two cores."""
+
+
+def told_steps(attempt: Attempt) -> list[int]:
+    return [event.step for event in attempt.events() if isinstance(event, Progress)]
+
+
+def first_step(attempt: Attempt) -> float:
+    """Seconds from starting the attempt to the first step that it adds; it then runs to its end."""
+    begun = time.monotonic()
+    training = attempt.start()
+    try:
+        while not [step for step in told_steps(attempt) if step > LOST_AT]:
+            assert training.poll() in (None, 0), f"ended with {training.returncode}"
+            assert time.monotonic() - begun < PATIENCE
+            time.sleep(0.1)
+        seconds = time.monotonic() - begun
+        assert training.wait(PATIENCE) == 0
+    finally:
+        if training.poll() is None:
+            os.killpg(training.pid, 9)
+    return seconds
+
+
+@pytest.mark.daemon
+def test_24_of_32_processes_go_on_to_the_weights_of_an_undisturbed_run(
+    sessions: Sessions, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """96 microbatches are 3 for each of 32 processes, then 4 for each of 24: none ever waits."""
+    before = sessions.attempt("s", procs=BEFORE, spec=MANY)
+    assert before.start().wait(PATIENCE) == 0
+    after = sessions.attempt("s", number=2, procs=AFTER, spec=MANY, resume=left_at(before, LOST_AT))
+    seconds = first_step(after)
+    with capsys.disabled():
+        print(f"\n{AFTER} of {BEFORE} processes: {seconds:.1f} s from the start to the next step")
+
+    alone = sessions.attempt("alone", procs=1, spec=MANY)
+    assert alone.run() == 0
+    assert min(told_steps(after)) == LOST_AT, "it went on where it was left"
+    expected, found = (
+        load_file(Path(one.request.output.model) / "weights.safetensors") for one in (alone, after)
+    )
+    assert found.keys() == expected.keys()
+    assert max(float(abs(found[name] - expected[name]).max()) for name in found) < 1e-5
