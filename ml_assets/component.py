@@ -30,9 +30,9 @@ from ml_assets.automation.resume_drill import drill_check, drill_job, drill_sche
 from ml_assets.automation.rollback import rollback_job
 from ml_assets.automation.schedules import schedules
 from ml_assets.automation.sensors import sensors
-from ml_assets.graph.pipeline_graph import PipelineGraph
 from ml_assets.settings import read_settings
 from ml_assets.spec.pipeline import PipelineSpec
+from ml_assets.store.pipeline_context import Pipeline
 
 
 class PipelineScaffolder(dg.Scaffolder[Any]):
@@ -90,39 +90,39 @@ def build_pipeline(spec: PipelineSpec, folder: Path, *, on_cluster: bool = False
         folder: holds the feature function and the contracts that the spec names.
         on_cluster: each partition of the data is a run of its own, and GPUs are queued for.
     """
-    graph = PipelineGraph(spec, folder, on_cluster)
-    jobs = pipeline_jobs(graph)
-    watched = [beginnings_sensor(graph)] if runs_by_itself(spec.automation) else []
-    drilled = [drill_check(graph)] if spec.automation.resume_drill else []
-    dated = [freshness_sensor(graph)] if bounded_sources(graph) else []
+    pipeline = Pipeline(spec, folder, on_cluster)
+    jobs = pipeline_jobs(pipeline)
+    watched = [beginnings_sensor(pipeline)] if runs_by_itself(spec.automation) else []
+    drilled = [drill_check(pipeline)] if spec.automation.resume_drill else []
+    dated = [freshness_sensor(pipeline)] if bounded_sources(pipeline) else []
     asks_canary = spec.release.canary != "none"
-    drills = [drill_job(graph)] if drilled else []
+    drills = [drill_job(pipeline)] if drilled else []
     return dg.Definitions(
         assets=[
-            *(raw_snapshot(graph, name) for name in spec.sources),
-            *(validated_table(graph, name) for name in spec.sources),
-            *(derived_table(graph, name) for name in spec.tables),
-            feature_set(graph),
-            *([online_features(graph, spec.online)] if spec.online else []),
-            training_set(graph),
-            trained_model(graph),
-            evaluation_report(graph),
-            released_model(graph),
-            *([canary_report(graph), promoted_model(graph)] if asks_canary else []),
-            *([drift_report(graph)] if spec.drift else []),
+            *(raw_snapshot(pipeline, name) for name in spec.sources),
+            *(validated_table(pipeline, name) for name in spec.sources),
+            *(derived_table(pipeline, name) for name in spec.tables),
+            feature_set(pipeline),
+            *([online_features(pipeline, spec.online)] if spec.online else []),
+            training_set(pipeline),
+            trained_model(pipeline),
+            evaluation_report(pipeline),
+            released_model(pipeline),
+            *([canary_report(pipeline), promoted_model(pipeline)] if asks_canary else []),
+            *([drift_report(pipeline)] if spec.drift else []),
         ],
         asset_checks=[
-            *sanity(graph),
-            gates(graph),
-            *([canary(graph)] if asks_canary else []),
-            *([beginnings_check(graph)] if watched else []),
+            *sanity(pipeline),
+            gates(pipeline),
+            *([canary(pipeline)] if asks_canary else []),
+            *([beginnings_check(pipeline)] if watched else []),
             *drilled,
-            *freshness_checks(graph),
+            *freshness_checks(pipeline),
         ],
-        jobs=[*jobs.all, rollback_job(graph), *drills],
+        jobs=[*jobs.all, rollback_job(pipeline), *drills],
         schedules=[
-            *schedules(graph, jobs.refresh),
-            *(schedule for job in drills for schedule in drill_schedules(graph, job)),
+            *schedules(pipeline, jobs.refresh),
+            *(schedule for job in drills for schedule in drill_schedules(pipeline, job)),
         ],
-        sensors=[*sensors(graph, jobs), *drift_sensors(graph, jobs), *watched, *dated],
+        sensors=[*sensors(pipeline, jobs), *drift_sensors(pipeline, jobs), *watched, *dated],
     )

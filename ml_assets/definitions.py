@@ -9,19 +9,19 @@ from types import ModuleType
 
 import dagster as dg
 
+from ml_assets.adapters.executor import executor
+from ml_assets.adapters.launcher import LauncherResource
+from ml_assets.adapters.objects import ObjectsResource
+from ml_assets.adapters.online import OnlineResource
+from ml_assets.adapters.own_mlflow import own_mlflow
+from ml_assets.adapters.snapshots import SnapshotsResource
+from ml_assets.adapters.tracking import TrackingResource
 from ml_assets.assets.raw_snapshot.resource import SourcesResource
 from ml_assets.automation.alerts import sensor as alerts
 from ml_assets.automation.broken import broken_pipeline
 from ml_assets.automation.housekeeping import job as housekeeping
 from ml_assets.errors import MlAssetsError
 from ml_assets.records.tracking.mlflow_server import configure
-from ml_assets.resources.executor import executor
-from ml_assets.resources.launcher import LauncherResource
-from ml_assets.resources.objects import ObjectsResource
-from ml_assets.resources.online import OnlineResource
-from ml_assets.resources.own_mlflow import own_mlflow
-from ml_assets.resources.snapshots import SnapshotsResource
-from ml_assets.resources.tracking import TrackingResource
 from ml_assets.settings import Settings, read_settings
 from ml_assets.spec.load import SPEC_FILE, find_pipeline, load_spec, pipeline_folders
 from ml_assets.store.retired import require_active, retired

@@ -18,7 +18,7 @@ from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import champion
 from ml_assets.records.tracking.links import report_name
 from ml_assets.store.layout import Address, read_record
-from ml_assets.store.pipeline_context import Workplace, open_pipeline
+from ml_assets.store.pipeline_context import Pipeline, open_pipeline
 from ml_assets_tests.worlds import irises
 from ml_assets_tests.worlds.world import World
 
@@ -54,7 +54,7 @@ def declare(world: World, spec: str) -> None:
     (world.pipelines / "irises" / "defs.yaml").write_text(spec)
 
 
-def place(world: World) -> Workplace:
+def place(world: World) -> Pipeline:
     return open_pipeline("irises", world.settings)
 
 

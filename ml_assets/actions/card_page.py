@@ -15,7 +15,7 @@ from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.program import Ref
 from ml_assets.spec.records import StageRecord
 from ml_assets.store.layout import Address, read_records
-from ml_assets.store.pipeline_context import Workplace, open_pipeline
+from ml_assets.store.pipeline_context import Pipeline, open_pipeline
 from ml_assets.store.snapshots import MAIN, CommitId
 from ml_assets.store.table_statistics import (
     STATISTICS_FILE,
@@ -29,16 +29,16 @@ from ml_assets.store.table_survey import survey
 TRAINING_SET, FEATURE_SET = "training_set", "feature_set"
 
 
-def write_card(place: Workplace, table: str, partition: str | None) -> Path:
+def write_card(pipeline: Pipeline, table: str, partition: str | None) -> Path:
     """Write ``reports/<pipeline>/card-<table>-<partition>.html`` and return where it is.
 
     Raises:
         StorageError: there is no such table or partition; names what there is.
         Recalled: it was made from bad data.
     """
-    page = page_of_card(place, table, partition)
+    page = page_of_card(pipeline, table, partition)
     name = f"card-{table}-{(partition or 'all').replace(':', '-')}.html"
-    return place.objects.write_bytes(page.encode(), "reports", place.name, name)
+    return pipeline.objects.write_bytes(page.encode(), "reports", pipeline.name, name)
 
 
 def served_card(pipeline: str, table: str, partition: str) -> str | None:
@@ -51,19 +51,19 @@ def served_card(pipeline: str, table: str, partition: str) -> str | None:
         return None
 
 
-def page_of_card(place: Workplace, table: str, partition: str | None) -> str:
+def page_of_card(pipeline: Pipeline, table: str, partition: str | None) -> str:
     """The card of a table: of one partition, or of all of them added up.
 
     Raises:
         StorageError: there is no such table or partition; names what there is.
         Recalled: it was made from bad data.
     """
-    address = address_of_table(place.spec, table)
-    commit = place.store.resolve(MAIN)
-    records = _records(place, commit, address, partition)
-    parts = [_statistics(place, commit, record) for record in records]
+    address = address_of_table(pipeline.spec, table)
+    commit = pipeline.store.resolve(MAIN)
+    records = _records(pipeline, commit, address, partition)
+    parts = [_statistics(pipeline, commit, record) for record in records]
     known = _with_partitions(records, parts)
-    labelled = place.spec if address.stage in (FEATURE_SET, TRAINING_SET) else None
+    labelled = pipeline.spec if address.stage in (FEATURE_SET, TRAINING_SET) else None
     one = card_of(address.at(records[0].partition if len(records) == 1 else None), known, labelled)
     assert one is not None
     return card_page(_spanning(one, records), _ways(address, records))
@@ -88,16 +88,16 @@ def address_of_table(spec: PipelineSpec, table: str) -> Address:
 
 
 def _records(
-    place: Workplace, commit: CommitId, address: Address, partition: str | None
+    pipeline: Pipeline, commit: CommitId, address: Address, partition: str | None
 ) -> list[StageRecord]:
     """The records of the partitions that are asked for, oldest first."""
     found = [
         record
-        for record in read_records(place.store, commit, place.name, address.stage)
+        for record in read_records(pipeline.store, commit, pipeline.name, address.stage)
         if record.key == address.key
     ]
     if not found:
-        raise StorageError(f"{address} is not made yet: run ml-assets run {place.name}")
+        raise StorageError(f"{address} is not made yet: run ml-assets run {pipeline.name}")
     chosen = [record for record in found if partition in (None, record.partition)]
     if not chosen:
         keys = [record.partition or "all" for record in found]
@@ -106,23 +106,23 @@ def _records(
             f" {keys[-1]}. Leave --partition out for all of them."
         )
     for record in chosen:
-        require_sound(place.store, commit, record)
+        require_sound(pipeline.store, commit, record)
     return sorted(chosen, key=lambda record: record.partition or "")
 
 
-def _statistics(place: Workplace, commit: CommitId, record: StageRecord) -> TableStatistics:
+def _statistics(pipeline: Pipeline, commit: CommitId, record: StageRecord) -> TableStatistics:
     """Those that were published with a table; of one of an older version, from its rows."""
     address = Address.of(record.key, record.partition)
     file = address.file(STATISTICS_FILE)
-    if place.store.exists(commit, file):
-        return TableStatistics.model_validate_json(place.store.read_bytes(commit, file))
-    spec = place.spec
+    if pipeline.store.exists(commit, file):
+        return TableStatistics.model_validate_json(pipeline.store.read_bytes(commit, file))
+    spec = pipeline.spec
     if address.stage == TRAINING_SET:
         named = Ref(uri=record.attributes["uri"], digest=record.attributes["digest"])
-        own = place.objects.own(named, "shards", address.pipeline)
+        own = pipeline.objects.own(named, "shards", address.pipeline)
         return survey(scan_rows(own, load_schema(own)), spec.features.key, split_labels(spec))
     labels = label_columns(spec) if address.stage == FEATURE_SET else None
-    return survey(place.store.scan(commit, address.table), _key(spec, address), labels)
+    return survey(pipeline.store.scan(commit, address.table), _key(spec, address), labels)
 
 
 def _key(spec: PipelineSpec, address: Address) -> tuple[str, ...]:

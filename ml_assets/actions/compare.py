@@ -11,7 +11,7 @@ from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import moves
 from ml_assets.records.run_stories import by_model, candidate, find
 from ml_assets.spec.records import Change
-from ml_assets.store.pipeline_context import Workplace
+from ml_assets.store.pipeline_context import Pipeline
 
 SCHEMA = 1
 
@@ -46,26 +46,26 @@ def said(story: RunStory) -> list[tuple[str, str]]:
     return [(name, text) for name, text in {**words, **later}.items() if text]
 
 
-def compare(place: Workplace, before: str | None, after: str | None) -> Comparison:
+def compare(pipeline: Pipeline, before: str | None, after: str | None) -> Comparison:
     """Compare two runs or models; without names the last release with the one before it.
 
     Raises:
         UnknownRun: one of them is not known, or there are no two releases.
     """
     if before is not None and after is not None:
-        old, new = find(place, before), find(place, after)
+        old, new = find(pipeline, before), find(pipeline, after)
     else:
-        old, new = _last_releases(place)
+        old, new = _last_releases(pipeline)
     return Comparison(old, new, differences(candidate(old), candidate(new)))
 
 
-def _last_releases(place: Workplace) -> tuple[RunStory, RunStory]:
-    moved = [e.model for e in moves(read(place.store, place.name), place.spec.release.to)]
+def _last_releases(pipeline: Pipeline) -> tuple[RunStory, RunStory]:
+    moved = [e.model for e in moves(read(pipeline.store, pipeline.name), pipeline.spec.release.to)]
     models = list(dict.fromkeys(reversed(moved)))[:2]
-    found = by_model(place, set(models))
+    found = by_model(pipeline, set(models))
     if len(found) < 2:
         raise UnknownRun(
-            f"{place.name} has {len(found)} releases to compare, not two. Name two runs or models:"
-            f" ml-assets compare {place.name} A B"
+            f"{pipeline.name} has {len(found)} releases to compare, not two. Name two runs or models:"
+            f" ml-assets compare {pipeline.name} A B"
         )
     return found[models[1]], found[models[0]]

@@ -12,7 +12,7 @@ from ml_assets.records.ledger.chain import path_of
 from ml_assets.records.ledger.origin import find_origin
 from ml_assets.records.loading import LoadedRelease
 from ml_assets.store.layout import Address
-from ml_assets.store.pipeline_context import Workplace
+from ml_assets.store.pipeline_context import Pipeline
 from ml_assets.store.snapshots import MAIN
 
 
@@ -26,7 +26,7 @@ class Exported:
     """False: it was there already, whole."""
 
 
-def export_release(place: Workplace, to: Path | None) -> Exported:
+def export_release(pipeline: Pipeline, to: Path | None) -> Exported:
     """Write the release of a pipeline to a folder; default: ``./<pipeline>-<model>``.
 
     Raises:
@@ -35,30 +35,30 @@ def export_release(place: Workplace, to: Path | None) -> Exported:
         StorageError: its files are not what its digest names.
         SettingsError: the folder holds something else, or cannot be written.
     """
-    release = find_release(place)
-    folder = (to or Path(f"{place.name}-{release.model.digest[:12]}")).absolute()
-    commit, said = place.store.resolve(MAIN), release.override or release.line
-    envelope = place.store.read_bytes(commit, certificate_path(place.name, said.seq))
+    release = find_release(pipeline)
+    folder = (to or Path(f"{pipeline.name}-{release.model.digest[:12]}")).absolute()
+    commit, said = pipeline.store.resolve(MAIN), release.override or release.line
+    envelope = pipeline.store.read_bytes(commit, certificate_path(pipeline.name, said.seq))
 
     def line(seq: int) -> bytes:
-        return place.store.read_bytes(commit, path_of(place.name, seq))
+        return pipeline.store.read_bytes(commit, path_of(pipeline.name, seq))
 
     overridden = line(release.line.seq) if release.override else None
-    evidence = Evidence(envelope, line(said.seq), overridden, _baseline(place, release))
+    evidence = Evidence(envelope, line(said.seq), overridden, _baseline(pipeline, release))
     return Exported(folder, release, write_bundle(release, evidence, folder))
 
 
-def _baseline(place: Workplace, release: LoadedRelease) -> bytes | None:
+def _baseline(pipeline: Pipeline, release: LoadedRelease) -> bytes | None:
     """As it was stored; the folder holds it to the certificate."""
     provenance = release.certificate.provenance
     if provenance is None or provenance.baseline is None:
         return None
-    origin = find_origin(place.store, place.name, release.model.digest)
+    origin = find_origin(pipeline.store, pipeline.name, release.model.digest)
     if origin is None:
         raise StorageError(
-            f"{place.name}: the baseline of model {release.model.digest[:12]} is lost: no commit"
+            f"{pipeline.name}: the baseline of model {release.model.digest[:12]} is lost: no commit"
             " has its report any more. Release a model again: ml-assets run"
-            f" {place.name} --fresh"
+            f" {pipeline.name} --fresh"
         )
-    path = Address(place.name, "evaluation_report").file(BASELINE_FILE)
-    return place.store.read_bytes(origin.commit, path)
+    path = Address(pipeline.name, "evaluation_report").file(BASELINE_FILE)
+    return pipeline.store.read_bytes(origin.commit, path)

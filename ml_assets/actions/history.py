@@ -9,7 +9,7 @@ from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import moves, serving_at, stages
 from ml_assets.reports.wording import happened
 from ml_assets.spec.records import GateResult, LedgerEntry
-from ml_assets.store.pipeline_context import Workplace
+from ml_assets.store.pipeline_context import Pipeline
 
 SCHEMA = 1
 
@@ -25,24 +25,24 @@ class Happened:
     """The leading gate's value, such as ``auc 0.7430``; empty for a move."""
 
 
-def history(place: Workplace) -> tuple[Happened, ...]:
+def history(pipeline: Pipeline) -> tuple[Happened, ...]:
     """All that happened to the models of a pipeline, newest first.
 
     Raises:
         StorageError: the ledger is broken.
     """
-    metrics = {gate.name: getattr(gate, "metric", gate.name) for gate in place.spec.gates}
-    return tuple(_happened(e, metrics) for e in reversed(read(place.store, place.name)))
+    metrics = {gate.name: getattr(gate, "metric", gate.name) for gate in pipeline.spec.gates}
+    return tuple(_happened(e, metrics) for e in reversed(read(pipeline.store, pipeline.name)))
 
 
-def document(place: Workplace) -> dict[str, Any]:
+def document(pipeline: Pipeline) -> dict[str, Any]:
     """The same as one JSON document, nothing left out."""
     lines = [
         {"what": one.what, "metric": one.metric, **one.entry.model_dump(mode="json")}
-        for one in history(place)
+        for one in history(pipeline)
     ]
-    now = stages(read(place.store, place.name))
-    return {"schema": SCHEMA, "pipeline": place.name, "stages": now, "history": lines}
+    now = stages(read(pipeline.store, pipeline.name))
+    return {"schema": SCHEMA, "pipeline": pipeline.name, "stages": now, "history": lines}
 
 
 @dataclass(frozen=True)
@@ -56,20 +56,20 @@ class Serving:
     """The move that took it out again; None: it is there still."""
 
 
-def was_serving(place: Workplace, at: datetime) -> Serving:
+def was_serving(pipeline: Pipeline, at: datetime) -> Serving:
     """Which model was in the stage that a pipeline releases to.
 
     Raises:
         NothingReleased: none was, at that time.
         StorageError: the ledger is broken.
     """
-    stage = place.spec.release.to
-    entries = read(place.store, place.name)
+    stage = pipeline.spec.release.to
+    entries = read(pipeline.store, pipeline.name)
     moved = moves(entries, stage)
     entry = serving_at(entries, at, stage)
     if entry is None:
         said = "no model ever was" if not moved else f"the first came on {moved[0].time:{_TIME}}"
-        raise NothingReleased(f"{place.name} had no model in {stage} on {at:{_TIME}}: {said}.")
+        raise NothingReleased(f"{pipeline.name} had no model in {stage} on {at:{_TIME}}: {said}.")
     until = next((move for move in moved if move.seq > entry.seq), None)
     return Serving(at, entry, until)
 

@@ -15,11 +15,11 @@ from ml_assets.records.run_stories import find
 from ml_assets.records.tracking.mlflow import Tracking, Unavailable
 from ml_assets.records.tracking.outbox import Debt, Debts
 from ml_assets.settings import Settings
-from ml_assets.store.pipeline_context import Workplace
+from ml_assets.store.pipeline_context import Pipeline
 
 
 def take_note(
-    place: Workplace, wanted: str, verdict: Verdict | None, note: str | None, author: str
+    pipeline: Pipeline, wanted: str, verdict: Verdict | None, note: str | None, author: str
 ) -> tuple[RunStory, Note]:
     """Add a note to a run; what was written before stays.
 
@@ -29,7 +29,7 @@ def take_note(
     Raises:
         UnknownRun: there is no such run.
     """
-    story = find(place, wanted)
+    story = find(pipeline, wanted)
     written = Note(
         run=story.folder.run,
         model=story.digest,
@@ -38,7 +38,7 @@ def take_note(
         author=plain_words("author", author) or "unknown",
         time=datetime.now(UTC),
     )
-    add_note(place.store, story.folder, written)
+    add_note(pipeline.store, story.folder, written)
     return story, written
 
 

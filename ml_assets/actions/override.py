@@ -5,12 +5,11 @@ from ml_assets.assets.released_model.promote import Refused
 from ml_assets.assets.released_model.report import write_report
 from ml_assets.errors import EvidenceError
 from ml_assets.graph.inputs import require_record
-from ml_assets.graph.pipeline_graph import PipelineGraph
 from ml_assets.settings import Settings
 from ml_assets.spec.load import find_pipeline, load_spec, pipeline_folders
 from ml_assets.spec.records import LedgerEntry
 from ml_assets.store.layout import Address
-from ml_assets.store.object_places import open_objects
+from ml_assets.store.pipeline_context import Pipeline
 from ml_assets.store.stores import open_snapshots
 
 
@@ -28,12 +27,12 @@ def override_refusal(
         SpecError: there is no such pipeline, or its spec is wrong.
     """
     folder = find_pipeline(pipeline_folders(settings), pipeline)
-    graph = PipelineGraph(load_spec(folder), folder)
+    opened = Pipeline(load_spec(folder), folder)
     store = open_snapshots(settings.snapshots)
-    said = override(store, graph.name, model, author, reason)
+    said = override(store, opened.name, model, author, reason)
     if isinstance(said, Refused):
         raise EvidenceError("\n".join(said.reasons))
-    report = require_record(store, store.resolve(), Address(graph.name, "evaluation_report"))
+    report = require_record(store, store.resolve(), Address(opened.name, "evaluation_report"))
     if any(i.version == said.entry.model for i in report.inputs):  # else its page is of the past
-        write_report(graph, store, open_objects(settings.objects, settings.cache))
+        write_report(opened)
     return said.entry

@@ -11,16 +11,17 @@ import dagster as dg
 
 from ml_assets.actions.quarantine import Kept, kept_rows
 from ml_assets.actions.run.execute import Tell, execute, mark_dead_runs, wait_for_others
+from ml_assets.adapters.declared import asset_key
 from ml_assets.assets.validated_table.asset import STAGE, audit_snapshot
 from ml_assets.assets.validated_table.contract.suite import load_contract
 from ml_assets.automation.planner.due import calendar
 from ml_assets.automation.planner.plan import contiguous
 from ml_assets.automation.planner.selection import Selection
 from ml_assets.errors import DataRejected, MlAssetsError, StorageError, counted
-from ml_assets.graph.pipeline_graph import PipelineGraph
 from ml_assets.spec.quarantine import RELEASE_REASON, RELEASED_BY
 from ml_assets.store.layout import Address
-from ml_assets.store.snapshots import MAIN, SnapshotStore
+from ml_assets.store.pipeline_context import Pipeline
+from ml_assets.store.snapshots import MAIN
 
 
 @dataclass(frozen=True)
@@ -34,28 +35,26 @@ class Answer:
     """Of the rest: the checks that they break, or what fails as a whole."""
 
 
-def present_answers(
-    graph: PipelineGraph, store: SnapshotStore, table: str, partition: str | None
-) -> tuple[Answer, ...]:
+def present_answers(pipeline: Pipeline, table: str, partition: str | None) -> tuple[Answer, ...]:
     """Audit each partition that keeps rows back again, without publishing anything.
 
     Raises:
         StorageError: nothing is kept back there.
     """
-    kept = [one for one in kept_rows(store, graph.name, table, partition) if one.rows]
+    kept = [one for one in kept_rows(pipeline.store, pipeline.name, table, partition) if one.rows]
     if not kept:
         where = f"{table} [{partition}]" if partition else table
         raise StorageError(
-            f"No rows of {graph.name}/{where} are kept back. Those that are:"
-            f" ml-assets quarantine show {graph.name}"
+            f"No rows of {pipeline.name}/{where} are kept back. Those that are:"
+            f" ml-assets quarantine show {pipeline.name}"
         )
     newest = {one.partition: one for one in kept}  # a rejected table is newer than what is beside
     newest |= {one.partition: one for one in kept if not one.published}
-    return tuple(_answer(graph, store, one) for one in newest.values())
+    return tuple(_answer(pipeline, one) for one in newest.values())
 
 
 def release_rows(
-    graph: PipelineGraph,
+    pipeline: Pipeline,
     defs: dg.Definitions,
     instance: dg.DagsterInstance,
     answers: Sequence[Answer],
@@ -76,22 +75,22 @@ def release_rows(
         raise DataRejected(
             f"{counted(sum(a.kept.rows for a in answers), 'row')} were audited again and none"
             f" passes ({said}). Mend the contract; or mend the source, and then:"
-            f" ml-assets run {graph.name}"
+            f" ml-assets run {pipeline.name}"
         )
     mark_dead_runs(instance)
-    key = graph.key(STAGE, passing[0].kept.table)
+    key = asset_key(pipeline, STAGE, passing[0].kept.table)
     tags = {RELEASED_BY: author, RELEASE_REASON: reason}
-    for selection in _selections(graph, key, passing):
-        wait_for_others(instance, graph.name, tell)
-        execute(defs, instance, graph.name, selection, tell, tags=tags)
+    for selection in _selections(pipeline, key, passing):
+        wait_for_others(instance, pipeline.name, tell)
+        execute(defs, instance, pipeline.name, selection, tell, tags=tags)
     return sum(answer.passes for answer in passing)
 
 
-def _answer(graph: PipelineGraph, store: SnapshotStore, kept: Kept) -> Answer:
-    contract = load_contract(graph.folder / graph.spec.sources[kept.table].contract)
-    raw = Address(graph.name, "raw_snapshot", kept.table, kept.partition)
+def _answer(pipeline: Pipeline, kept: Kept) -> Answer:
+    contract = load_contract(pipeline.folder / pipeline.spec.sources[kept.table].contract)
+    raw = Address(pipeline.name, "raw_snapshot", kept.table, kept.partition)
     try:
-        found = audit_snapshot(graph, store, store.resolve(MAIN), raw, contract).found
+        found = audit_snapshot(pipeline.at(pipeline.store.resolve(MAIN)), raw, contract).found
     except MlAssetsError as error:
         return Answer(kept, 0, str(error))
     failed = [r.reason for r in found.results if r.severity == "critical" and not r.passed]
@@ -102,11 +101,9 @@ def _answer(graph: PipelineGraph, store: SnapshotStore, kept: Kept) -> Answer:
     return Answer(kept, max(kept.rows - rest, 0), why)
 
 
-def _selections(
-    graph: PipelineGraph, key: dg.AssetKey, answers: Sequence[Answer]
-) -> list[Selection]:
+def _selections(pipeline: Pipeline, key: dg.AssetKey, answers: Sequence[Answer]) -> list[Selection]:
     partitions = [answer.kept.partition for answer in answers if answer.kept.partition]
     if not partitions:
         return [Selection((key,))]
-    spans = contiguous(partitions, calendar(graph))
+    spans = contiguous(partitions, calendar(pipeline))
     return [Selection((key,), partitions=span) for span in spans]

@@ -4,10 +4,9 @@ import dagster as dg
 
 from ml_assets.assets.released_model.rolled_back import rolled_back
 from ml_assets.assets.released_model.whole_rollback import Asked, Returned, Tell, return_to
-from ml_assets.graph.pipeline_graph import PipelineGraph
 from ml_assets.records.tracking.mlflow import Tracking
 from ml_assets.settings import Settings
-from ml_assets.store.pipeline_context import open_pipeline
+from ml_assets.store.pipeline_context import Pipeline, open_pipeline
 
 
 def roll_back(pipeline: str, asked: Asked, settings: Settings, tell: Tell) -> Returned:
@@ -17,10 +16,10 @@ def roll_back(pipeline: str, asked: Asked, settings: Settings, tell: Tell) -> Re
         EvidenceError: there is nothing to go back to, or somebody else was first.
         MlAssetsError: the model cannot serve; nothing was moved.
     """
-    place = open_pipeline(pipeline, settings)
+    opened = open_pipeline(pipeline, settings)
     tracking = Tracking(settings.tracking_uri, settings.home)
-    returned = return_to(place, tracking, asked, tell)
-    graph = PipelineGraph(place.spec, place.folder)
+    returned = return_to(opened, tracking, asked, tell)
+    opened = Pipeline(opened.spec, opened.folder)
     with dg.DagsterInstance.get() as instance:
-        instance.report_runless_asset_event(rolled_back(graph, place.store, returned))
+        instance.report_runless_asset_event(rolled_back(opened, returned))
     return returned

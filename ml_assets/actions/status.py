@@ -4,7 +4,6 @@ from typing import Any
 
 from ml_assets.assets.trained_model.asset import data_ref
 from ml_assets.assets.trained_model.sanity import checks_of, sanity_job
-from ml_assets.graph.pipeline_graph import PipelineGraph
 from ml_assets.launch.launcher import Launcher
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import (
@@ -17,33 +16,34 @@ from ml_assets.records.recalls import Quarantine, quarantine, recalled, said_of
 from ml_assets.spec.records import InputVersion, LedgerEntry, StageRecord
 from ml_assets.spec.stages import STAGES
 from ml_assets.store.layout import read_records
+from ml_assets.store.pipeline_context import Pipeline
 from ml_assets.store.snapshots import CommitId, SnapshotStore
 
 SCHEMA = 1
 
 
-def status(graph: PipelineGraph, store: SnapshotStore | None, launcher: Launcher) -> dict[str, Any]:
+def status(pipeline: Pipeline, store: SnapshotStore | None, launcher: Launcher) -> dict[str, Any]:
     """The state of a pipeline at the head of ``main``; its ``inputs`` lead to the sources.
 
     Args:
         store: None where there is none yet: nothing is made.
     """
     if store is None:
-        return _document(graph, [], None, (), None)
+        return _document(pipeline, [], None, (), None)
     base = store.resolve("main")
-    records = sorted(read_records(store, base, graph.name), key=_order)
+    records = sorted(read_records(store, base, pipeline.name), key=_order)
     bad = quarantine(store, base)
     stages = [_stage(record, base, bad) for record in records]
-    entries = read(store, graph.name, base)
-    release = _release(graph, records, entries)
+    entries = read(store, pipeline.name, base)
+    release = _release(pipeline, records, entries)
     if release is not None:
-        found = recalled(store, base, graph.name, release["version"])
+        found = recalled(store, base, pipeline.name, release["version"])
         release["recalled"] = said_of(found) if found else None
-    return _document(graph, stages, release, entries, _sanity(graph, records, launcher))
+    return _document(pipeline, stages, release, entries, _sanity(pipeline, records, launcher))
 
 
 def _document(
-    graph: PipelineGraph,
+    pipeline: Pipeline,
     stages: list[dict[str, Any]],
     release: dict[str, Any] | None,
     entries: tuple[LedgerEntry, ...],
@@ -51,12 +51,12 @@ def _document(
 ) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
-        "pipeline": graph.name,
-        "spec": graph.spec.model_dump(mode="json"),
+        "pipeline": pipeline.name,
+        "spec": pipeline.spec.model_dump(mode="json"),
         "stages": stages,
         "sanity": sanity,
         "release": release,
-        "canary": _canary(graph, entries),
+        "canary": _canary(pipeline, entries),
         "refusal": _refusal(entries),
     }
 
@@ -85,21 +85,21 @@ def _input(version: InputVersion) -> dict[str, Any]:
 
 
 def _sanity(
-    graph: PipelineGraph, records: list[StageRecord], launcher: Launcher
+    pipeline: Pipeline, records: list[StageRecord], launcher: Launcher
 ) -> list[dict[str, Any]] | None:
     """The checks of the newest training set and the model as the spec has it now; None: not yet."""
-    data = next((r for r in records if r.key == f"{graph.name}/training_set"), None)
-    if data is None or not checks_of(graph):
+    data = next((r for r in records if r.key == f"{pipeline.name}/training_set"), None)
+    if data is None or not checks_of(pipeline):
         return None
-    known = launcher.known_sanity(sanity_job(graph, data_ref(data)))
+    known = launcher.known_sanity(sanity_job(pipeline, data_ref(data)))
     return None if known is None else [check.model_dump(mode="json") for check in known.checks]
 
 
 def _release(
-    graph: PipelineGraph, records: list[StageRecord], entries: tuple[LedgerEntry, ...]
+    pipeline: Pipeline, records: list[StageRecord], entries: tuple[LedgerEntry, ...]
 ) -> dict[str, Any] | None:
     """The model in the stage that the pipeline releases to, and what it stands by."""
-    move = stage_line(entries, graph.spec.release.to)
+    move = stage_line(entries, pipeline.spec.release.to)
     if move is None:
         return None
     decision = latest_decision(entries, move.model)
@@ -118,10 +118,10 @@ def _release(
     }
 
 
-def _canary(graph: PipelineGraph, entries: tuple[LedgerEntry, ...]) -> dict[str, Any] | None:
+def _canary(pipeline: Pipeline, entries: tuple[LedgerEntry, ...]) -> dict[str, Any] | None:
     """The model on its way to production, and what was decided on it there."""
     move = stage_line(entries, "canary")
-    if move is None or graph.spec.release.to == "canary":
+    if move is None or pipeline.spec.release.to == "canary":
         return None
     line = decision_line(entries, move.model, canary=True)
     decision = line.decision if line else None

@@ -17,7 +17,7 @@ from ml_assets.spec.program import MeasureResult, Ref
 from ml_assets.spec.records import StageRecord
 from ml_assets.spec.training import LightGbm, TrainingSpec
 from ml_assets.store.layout import Address, read_record
-from ml_assets.store.pipeline_context import Workplace
+from ml_assets.store.pipeline_context import Pipeline
 
 STEPS = 8
 """Measured in each cell, by default."""
@@ -58,23 +58,23 @@ class Sweep:
         data: the pipeline's last training set.
     """
 
-    place: Workplace
+    pipeline: Pipeline
     data: Ref
     settings: tuple[Setting, ...]
     steps: int = STEPS
 
     @property
     def on_cluster(self) -> bool:
-        return self.place.settings.launcher == "kubernetes"
+        return self.pipeline.settings.launcher == "kubernetes"
 
     def cells(self) -> Iterator[Cell]:
         """Each setting by itself, one after the other; nothing of them stays on disk."""
-        with passing_launcher(self.place.settings, "tune", retries=0, restarts=0) as passing:
+        with passing_launcher(self.pipeline.settings, "tune", retries=0, restarts=0) as passing:
             for setting in self.settings:
                 yield self._cell(passing, setting)
 
     def _cell(self, passing: Passing, setting: Setting) -> Cell:
-        spec = self.place.spec
+        spec = self.pipeline.spec
         asked = {
             **spec.training.model_dump(),
             "batch_size": setting.batch,
@@ -97,7 +97,7 @@ class Sweep:
 
 
 def open_sweep(
-    place: Workplace,
+    pipeline: Pipeline,
     batches: Sequence[int],
     processes: Sequence[int],
     threads: Sequence[int],
@@ -109,7 +109,7 @@ def open_sweep(
         SpecError: the model's family has no batches.
         StorageError: there is no training set.
     """
-    spec = place.spec
+    spec = pipeline.spec
     if isinstance(spec.model, LightGbm):
         raise SpecError(
             f"{spec.name}: model.family is 'lightgbm': trees grow on all rows at once, in one"
@@ -117,12 +117,12 @@ def open_sweep(
         )
     training = spec.training
     chosen = product(
-        sorted({*processes} or _processes(place)),
+        sorted({*processes} or _processes(pipeline)),
         sorted({*threads} or {training.threads}),
         sorted({*batches} or _around(training.batch_size, training.microbatches)),
     )
     settings = tuple(Setting(batch, procs, count) for procs, count, batch in chosen)
-    return Sweep(place, _last_training_set(place), settings, steps)
+    return Sweep(pipeline, _last_training_set(pipeline), settings, steps)
 
 
 def best(cells: Sequence[Cell]) -> Cell | None:
@@ -149,7 +149,7 @@ def document(sweep: Sweep, cells: Sequence[Cell]) -> dict[str, Any]:
     chosen = best(cells)
     return {
         "schema": 1,
-        "pipeline": sweep.place.name,
+        "pipeline": sweep.pipeline.name,
         "training_set": sweep.data.digest,
         "steps": sweep.steps,
         "cells": [_row(cell) for cell in cells],
@@ -166,10 +166,10 @@ def _row(cell: Cell) -> dict[str, Any]:
     return {**row, **cell.measured.model_dump(exclude=left_out)}
 
 
-def _processes(place: Workplace) -> set[int]:
+def _processes(pipeline: Pipeline) -> set[int]:
     """One, and as many as this machine has cores; on a cluster as many as the spec spreads."""
-    training = place.spec.training
-    if place.settings.launcher == "kubernetes":
+    training = pipeline.spec.training
+    if pipeline.settings.launcher == "kubernetes":
         return {training.processes}
     return {1, min(os.cpu_count() or 1, training.microbatches)}
 
@@ -180,18 +180,18 @@ def _around(batch: int, microbatches: int) -> set[int]:
     return {max(1, share // 3) * microbatches, batch, 3 * batch}
 
 
-def _last_training_set(place: Workplace) -> Ref:
-    store = place.store
-    record = read_record(store, store.resolve("main"), Address(place.name, "training_set"))
-    if record is None or not (Path(_named(place, record).uri) / "schema.json").is_file():
+def _last_training_set(pipeline: Pipeline) -> Ref:
+    store = pipeline.store
+    record = read_record(store, store.resolve("main"), Address(pipeline.name, "training_set"))
+    if record is None or not (Path(_named(pipeline, record).uri) / "schema.json").is_file():
         state = "was never made" if record is None else "was collected"
         raise StorageError(
-            f"{place.name}: its training set {state}; make it first:"
-            f" ml-assets run {place.name} --through training_set"
+            f"{pipeline.name}: its training set {state}; make it first:"
+            f" ml-assets run {pipeline.name} --through training_set"
         )
-    return _named(place, record)
+    return _named(pipeline, record)
 
 
-def _named(place: Workplace, record: StageRecord) -> Ref:
+def _named(pipeline: Pipeline, record: StageRecord) -> Ref:
     named = Ref(uri=record.attributes["uri"], digest=record.attributes["digest"])
-    return place.objects.own(named, "shards", place.name)
+    return pipeline.objects.own(named, "shards", pipeline.name)

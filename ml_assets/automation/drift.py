@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 import dagster as dg
 
+from ml_assets.adapters.stores import StoresResource
 from ml_assets.assets.drift_report.last_report import last_report
 from ml_assets.assets.drift_report.policy import DAY, Wait, decide
 from ml_assets.automation.jobs import PipelineJobs
@@ -19,36 +20,33 @@ from ml_assets.automation.run_requests import Cursor, requests, sort_out
 from ml_assets.automation.sensors import SECONDS_BETWEEN_TICKS, at_work, skip
 from ml_assets.automation.tick_failures import why_not
 from ml_assets.errors import MlAssetsError
-from ml_assets.graph.pipeline_graph import PipelineGraph
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import champion
-from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.spec.drift import RetrainSpec
-from ml_assets.store.snapshots import SnapshotStore
+from ml_assets.store.pipeline_context import Pipeline
 
 TRIGGER = "drift"
 
 
-def drift_sensors(graph: PipelineGraph, jobs: PipelineJobs) -> list[dg.SensorDefinition]:
+def drift_sensors(declared: Pipeline, jobs: PipelineJobs) -> list[dg.SensorDefinition]:
     """The sensor of a pipeline whose spec lets drift train."""
-    retrain = graph.spec.drift.retrain if graph.spec.drift else None
+    retrain = declared.spec.drift.retrain if declared.spec.drift else None
     if retrain is None:
         return []
 
     @dg.sensor(
-        name=f"{graph.name}__drift",
+        name=f"{declared.name}__drift",
         description="Has new periods held to the release, and trains again where drift stands.",
         jobs=list(jobs.all),
         minimum_interval_seconds=SECONDS_BETWEEN_TICKS,
         default_status=dg.DefaultSensorStatus(retrain.status.upper()),
-        tags={"pipeline": graph.name},
+        tags={"pipeline": declared.name},
     )
-    def evaluate(
-        context: dg.SensorEvaluationContext, snapshots: SnapshotsResource
-    ) -> dg.SensorResult:
+    def evaluate(context: dg.SensorEvaluationContext, stores: StoresResource) -> dg.SensorResult:
         now = datetime.now(UTC)
-        store, cursor = snapshots.store(), context.cursor
-        result = drift_tick(graph, jobs, retrain, context.instance, store, cursor, now)
+        pipeline = stores.open(declared)
+        cursor = context.cursor
+        result = drift_tick(pipeline, jobs, retrain, context.instance, cursor, now)
         for request in result.run_requests or ():
             context.log.info(f"asked for {request.tags['why']}")
         return result
@@ -57,11 +55,10 @@ def drift_sensors(graph: PipelineGraph, jobs: PipelineJobs) -> list[dg.SensorDef
 
 
 def drift_tick(
-    graph: PipelineGraph,
+    pipeline: Pipeline,
     jobs: PipelineJobs,
     retrain: RetrainSpec,
     instance: dg.DagsterInstance,
-    store: SnapshotStore,
     text: str | None,
     now: datetime,
 ) -> dg.SensorResult:
@@ -70,28 +67,28 @@ def drift_tick(
     Args:
         text: the cursor of the tick before.
     """
-    busy = at_work(instance, graph)
+    busy = at_work(instance, pipeline)
     if busy:
         return skip(busy, text)
     cursor = Cursor.read(text).keep({DRIFT, MODEL})
     try:
-        due = drift_wish(graph, store)
+        due = drift_wish(pipeline)
         held = ""
         if not isinstance(due, str):
-            asked = _ask(graph, jobs.drift, due, instance, cursor)
+            asked = _ask(pipeline, jobs.drift, due, instance, cursor)
             if isinstance(asked, dg.SensorResult):
                 return asked
             due = held = asked  # a report that failed holds up no alarm that stands
-        release = champion(read(store, graph.name), graph.spec.release.to)
-        report = last_report(store, store.resolve("main"), graph.name)
-        begun = trainings(graph, jobs, instance, now - max(retrain.cooldown, DAY))
+        release = champion(read(pipeline.store, pipeline.name), pipeline.spec.release.to)
+        report = last_report(pipeline.store, pipeline.store.resolve("main"), pipeline.name)
+        begun = trainings(pipeline, jobs, instance, now - max(retrain.cooldown, DAY))
         decided = decide(report, release, retrain, begun, now)
         if isinstance(decided, Wait):
             return skip(f"{due}; {decided.reason}" if report else due, cursor.text)
-        model = _model(graph, store, decided.reason)
+        model = _model(pipeline, decided.reason)
         if isinstance(model, str):
             return skip(_join(held, decided.reason, model), cursor.keep({DRIFT}).text)
-        asked = _ask(graph, jobs.refresh, model, instance, cursor)
+        asked = _ask(pipeline, jobs.refresh, model, instance, cursor)
         if isinstance(asked, dg.SensorResult):
             return asked
         return skip(_join(held, decided.reason, asked), cursor.text)
@@ -104,26 +101,26 @@ def _join(*said: str) -> str:
 
 
 def trainings(
-    graph: PipelineGraph, jobs: PipelineJobs, instance: dg.DagsterInstance, since: datetime
+    pipeline: Pipeline, jobs: PipelineJobs, instance: dg.DagsterInstance, since: datetime
 ) -> list[datetime]:
     """When the trainings began that drift asked for, whatever became of them."""
     filters = dg.RunsFilter(
         job_name=jobs.refresh.name,
-        tags={PIPELINE_TAG: graph.name, TRIGGER_TAG: TRIGGER},
+        tags={PIPELINE_TAG: pipeline.name, TRIGGER_TAG: TRIGGER},
         created_after=since,
     )
     return [record.create_timestamp for record in instance.get_run_records(filters=filters)]
 
 
-def _model(graph: PipelineGraph, store: SnapshotStore, reason: str) -> Wish | str:
+def _model(pipeline: Pipeline, reason: str) -> Wish | str:
     """The model of the newest window, where other data makes it due; else why it is not."""
-    records = records_by_address(store, graph.name)
-    wish = model_wish(graph, store, records, as_of=None, data_only=True)
+    records = records_by_address(pipeline.store, pipeline.name)
+    wish = model_wish(pipeline, records, as_of=None, data_only=True)
     return wish if isinstance(wish, str) else replace(wish, because=reason)
 
 
 def _ask(
-    graph: PipelineGraph,
+    pipeline: Pipeline,
     job: object,
     wish: Wish,
     instance: dg.DagsterInstance,
@@ -133,5 +130,5 @@ def _ask(
     found = sort_out(instance, [wish], cursor)
     if not found.fresh:
         return "; ".join(found.held)
-    asked, cursor = requests(graph, job, TRIGGER, found.fresh, calendar(graph), cursor)
+    asked, cursor = requests(pipeline, job, TRIGGER, found.fresh, calendar(pipeline), cursor)
     return dg.SensorResult(run_requests=asked, cursor=cursor.text)

@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 
 import dagster as dg
 
+from ml_assets.adapters.declared import asset_key
+from ml_assets.adapters.stores import StoresResource
 from ml_assets.assets.validated_table.freshness import (
     Freshness,
     Newest,
@@ -17,40 +19,37 @@ from ml_assets.assets.validated_table.freshness import (
     newest_row,
 )
 from ml_assets.errors import StorageError
-from ml_assets.graph.pipeline_graph import PipelineGraph
-from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.spec.automation import duration_text
 from ml_assets.spec.sources import SourceSpec
 from ml_assets.store.layout import Address, read_records
-from ml_assets.store.snapshots import MAIN, SnapshotStore
+from ml_assets.store.pipeline_context import Pipeline
+from ml_assets.store.snapshots import MAIN
 
 CHECK = "freshness"
 STAGE = "validated_table"
 SECONDS_BETWEEN_TICKS = 300
 
 
-def bounded_sources(graph: PipelineGraph) -> dict[str, SourceSpec]:
+def bounded_sources(pipeline: Pipeline) -> dict[str, SourceSpec]:
     """The sources that declare how recent they have to be."""
-    return {name: one for name, one in graph.spec.sources.items() if one.freshness}
+    return {name: one for name, one in pipeline.spec.sources.items() if one.freshness}
 
 
-def source_freshness(
-    graph: PipelineGraph, store: SnapshotStore, name: str, now: datetime
-) -> Freshness:
+def source_freshness(pipeline: Pipeline, name: str, now: datetime) -> Freshness:
     """Judge the newest partition that is published; where all its rows are from the future, the
     one before it, and so on.
 
     Raises:
         StorageError: the store cannot be read.
     """
-    source = graph.spec.sources[name]
+    source = pipeline.spec.sources[name]
     assert source.freshness is not None and source.time_column is not None
-    commit = store.resolve(MAIN)
-    records = read_records(store, commit, graph.name, f"{STAGE}/{name}")
+    commit = pipeline.store.resolve(MAIN)
+    records = read_records(pipeline.store, commit, pipeline.name, f"{STAGE}/{name}")
     future = 0
     for record in sorted(records, key=lambda one: one.partition or "", reverse=True):
-        address = Address(graph.name, STAGE, name, record.partition)
-        table = store.scan(commit, address.table)
+        address = Address(pipeline.name, STAGE, name, record.partition)
+        table = pipeline.store.scan(commit, address.table)
         time, later = newest_row(table, source.time_column, now)
         future += later
         if time is not None:
@@ -59,22 +58,22 @@ def source_freshness(
     return judge_freshness(Newest(None, None, future), now, source.freshness)
 
 
-def freshness_checks(graph: PipelineGraph) -> list[dg.AssetChecksDefinition]:
+def freshness_checks(pipeline: Pipeline) -> list[dg.AssetChecksDefinition]:
     """The checks, as one runs them by hand or with the table; the sensor keeps them up to date."""
-    return [_check(graph, name, source) for name, source in bounded_sources(graph).items()]
+    return [_check(pipeline, name, source) for name, source in bounded_sources(pipeline).items()]
 
 
-def _check(graph: PipelineGraph, name: str, source: SourceSpec) -> dg.AssetChecksDefinition:
+def _check(declared: Pipeline, name: str, source: SourceSpec) -> dg.AssetChecksDefinition:
     assert source.freshness is not None
     bound = duration_text(source.freshness.within)
 
     @dg.asset_check(
-        asset=graph.key(STAGE, name),
+        asset=asset_key(declared, STAGE, name),
         name=CHECK,
         description=f"Whether the newest row, by `{source.time_column}`, is of the last {bound}.",
     )
-    def check(snapshots: SnapshotsResource) -> dg.AssetCheckResult:
-        found = source_freshness(graph, snapshots.store(), name, datetime.now(UTC))
+    def check(stores: StoresResource) -> dg.AssetCheckResult:
+        found = source_freshness(pipeline, name, datetime.now(UTC))
         return dg.AssetCheckResult(
             passed=found.fresh,
             severity=_severity(source),
@@ -85,29 +84,26 @@ def _check(graph: PipelineGraph, name: str, source: SourceSpec) -> dg.AssetCheck
     return check
 
 
-def freshness_sensor(graph: PipelineGraph) -> dg.SensorDefinition:
+def freshness_sensor(declared: Pipeline) -> dg.SensorDefinition:
     """Turns the checks red when data stops coming, and green again, by itself."""
 
     @dg.sensor(
-        name=f"{graph.name}__{CHECK}",
+        name=f"{declared.name}__{CHECK}",
         description="Notices that the rows of a source stop coming.",
         minimum_interval_seconds=SECONDS_BETWEEN_TICKS,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        tags={"pipeline": graph.name},
+        tags={"pipeline": declared.name},
     )
-    def evaluate(
-        context: dg.SensorEvaluationContext, snapshots: SnapshotsResource
-    ) -> dg.SensorResult:
+    def evaluate(context: dg.SensorEvaluationContext, stores: StoresResource) -> dg.SensorResult:
         now = datetime.now(UTC)
-        return freshness_tick(graph, context.instance, snapshots.store(), context.cursor, now)
+        return freshness_tick(pipeline, context.instance, context.cursor, now)
 
     return evaluate
 
 
 def freshness_tick(
-    graph: PipelineGraph,
+    pipeline: Pipeline,
     instance: dg.DagsterInstance,
-    store: SnapshotStore,
     cursor: str | None,
     now: datetime,
 ) -> dg.SensorResult:
@@ -120,34 +116,32 @@ def freshness_tick(
     seen: dict[str, str] = {}
     told: list[str] = []
     changed: list[dg.AssetCheckEvaluation] = []
-    for name, found in _judged(graph, store, now):
-        made = instance.get_latest_materialization_event(graph.key(STAGE, name))
+    for name, found in _judged(pipeline, now):
+        made = instance.get_latest_materialization_event(asset_key(pipeline, STAGE, name))
         seen[name] = f"{found.fresh} {found.newest.time} {made.run_id if made else ''}"
         told.append(f"{name}: {found.reason}")
         if seen[name] != before.get(name):
-            changed.append(_evaluation(graph, name, found))
+            changed.append(_evaluation(pipeline, name, found))
     said = " ".join(told)
     return dg.SensorResult(skip_reason=said, cursor=json.dumps(seen), asset_events=changed)
 
 
-def _judged(
-    graph: PipelineGraph, store: SnapshotStore, now: datetime
-) -> Iterator[tuple[str, Freshness]]:
-    for name, source in bounded_sources(graph).items():
+def _judged(pipeline: Pipeline, now: datetime) -> Iterator[tuple[str, Freshness]]:
+    for name, source in bounded_sources(pipeline).items():
         try:
-            yield name, source_freshness(graph, store, name, now)
+            yield name, source_freshness(pipeline, name, now)
         except StorageError as error:
             assert source.freshness is not None
             yield name, Freshness(False, str(error), Newest(None, None))
 
 
-def _evaluation(graph: PipelineGraph, name: str, found: Freshness) -> dg.AssetCheckEvaluation:
+def _evaluation(pipeline: Pipeline, name: str, found: Freshness) -> dg.AssetCheckEvaluation:
     return dg.AssetCheckEvaluation(
-        graph.key(STAGE, name),
+        asset_key(pipeline, STAGE, name),
         CHECK,
         found.fresh,
         metadata={k: dg.MetadataValue.text(v) for k, v in _metadata(found).items()},
-        severity=_severity(graph.spec.sources[name]),
+        severity=_severity(pipeline.spec.sources[name]),
         description=found.reason,
     )
 

@@ -6,10 +6,11 @@ from typing import Any
 
 import dagster as dg
 
+from ml_assets.adapters.declared import asset_key
 from ml_assets.automation.planner.in_flight import PIPELINE_TAG, TRIGGER_TAG
 from ml_assets.automation.planner.steps import DataStep, data_steps
-from ml_assets.graph.pipeline_graph import PipelineGraph
 from ml_assets.spec.stages import CANARY_STAGES, DRIFT_STAGE, MODEL_STAGES
+from ml_assets.store.pipeline_context import Pipeline
 
 AssetJob = Any
 """What ``dg.define_asset_job`` returns: Dagster does not name the type."""
@@ -32,35 +33,35 @@ class PipelineJobs:
         return (*(job for _, job in self.data), self.refresh, *asked)
 
 
-def pipeline_jobs(graph: PipelineGraph) -> PipelineJobs:
+def pipeline_jobs(pipeline: Pipeline) -> PipelineJobs:
     """The jobs of a pipeline, named ``<pipeline>__<part>``."""
-    steps = data_steps(graph)
+    steps = data_steps(pipeline)
     return PipelineJobs(
-        data=tuple((step, _job(graph, step.name, step.keys, _about(step))) for step in steps),
+        data=tuple((step, _job(pipeline, step.name, step.keys, _about(step))) for step in steps),
         refresh=_job(
-            graph,
+            pipeline,
             "refresh",
-            [graph.key(stage) for stage in MODEL_STAGES],
+            [asset_key(pipeline, stage) for stage in MODEL_STAGES],
             "Trains, judges and releases its model on the newest window that is published.",
         ),
-        promote=_promote_job(graph) if graph.spec.release.canary != "none" else None,
-        drift=_drift_job(graph) if graph.spec.drift else None,
+        promote=_promote_job(pipeline) if pipeline.spec.release.canary != "none" else None,
+        drift=_drift_job(pipeline) if pipeline.spec.drift else None,
     )
 
 
-def _promote_job(graph: PipelineGraph) -> AssetJob:
+def _promote_job(pipeline: Pipeline) -> AssetJob:
     about = "Judges the model in canary on what came since, and moves it to production."
-    return _job(graph, "promote", [graph.key(stage) for stage in CANARY_STAGES], about)
+    return _job(pipeline, "promote", [asset_key(pipeline, stage) for stage in CANARY_STAGES], about)
 
 
-def _drift_job(graph: PipelineGraph) -> AssetJob:
+def _drift_job(pipeline: Pipeline) -> AssetJob:
     about = "Holds the newest periods to what the release was trained on."
-    return _job(graph, "drift", [graph.key(DRIFT_STAGE)], about)
+    return _job(pipeline, "drift", [asset_key(pipeline, DRIFT_STAGE)], about)
 
 
-def run_tags(graph: PipelineGraph, trigger: str, more: Mapping[str, str]) -> dict[str, str]:
+def run_tags(pipeline: Pipeline, trigger: str, more: Mapping[str, str]) -> dict[str, str]:
     """What tells on the run's page why it was started."""
-    return {PIPELINE_TAG: graph.name, TRIGGER_TAG: trigger, **more}
+    return {PIPELINE_TAG: pipeline.name, TRIGGER_TAG: trigger, **more}
 
 
 def _about(step: DataStep) -> str:
@@ -71,12 +72,10 @@ def _about(step: DataStep) -> str:
     return "Makes its features." if step.name == "features" else f"Makes its {step.name}."
 
 
-def _job(
-    graph: PipelineGraph, part: str, keys: Sequence[dg.AssetKey], description: str
-) -> AssetJob:
+def _job(pipeline: Pipeline, part: str, keys: Sequence[dg.AssetKey], description: str) -> AssetJob:
     return dg.define_asset_job(
-        f"{graph.name}__{part}",
+        f"{pipeline.name}__{part}",
         selection=dg.AssetSelection.assets(*keys),
         description=description,
-        tags=run_tags(graph, "by hand", {}),
+        tags=run_tags(pipeline, "by hand", {}),
     )

@@ -8,11 +8,12 @@ from datetime import UTC, datetime, timedelta
 
 import dagster as dg
 
+from ml_assets.adapters.declared import asset_key
 from ml_assets.automation.due_times import due_times
 from ml_assets.automation.planner.in_flight import AT_WORK, WAITING, mark_dead, name_of, runs_on
 from ml_assets.automation.schedules import cron_of
-from ml_assets.graph.pipeline_graph import PipelineGraph
 from ml_assets.spec.automation import AutomationSpec, duration_text
+from ml_assets.store.pipeline_context import Pipeline
 
 CHECK = "runs_begin"
 SECONDS_BETWEEN_TICKS = 60
@@ -23,28 +24,28 @@ def runs_by_itself(declared: AutomationSpec) -> bool:
     return bool(declared.refresh or declared.landing or declared.on_code_change)
 
 
-def never_begun(graph: PipelineGraph, instance: dg.DagsterInstance, now: datetime) -> list[str]:
+def never_begun(pipeline: Pipeline, instance: dg.DagsterInstance, now: datetime) -> list[str]:
     """One sentence for each run that waits too long, and for a refresh that was not evaluated."""
-    bound = graph.spec.automation.start_within
-    records = runs_on(instance, graph.name, (*AT_WORK, *WAITING))
+    bound = pipeline.spec.automation.start_within
+    records = runs_on(instance, pipeline.name, (*AT_WORK, *WAITING))
     gone = mark_dead(instance, records)
     records = [record for record in records if record.dagster_run.run_id not in gone]
     found = _late_runs(records, bound, now)
-    missed = _missed_refresh(graph, instance, bound, now)
+    missed = _missed_refresh(pipeline, instance, bound, now)
     return [*found, *([missed] if missed else [])]
 
 
-def beginnings_check(graph: PipelineGraph) -> dg.AssetChecksDefinition:
+def beginnings_check(pipeline: Pipeline) -> dg.AssetChecksDefinition:
     """The check, as one runs it by hand; the sensor below keeps it up to date."""
 
     @dg.asset_check(
-        asset=graph.key("released_model"),
+        asset=asset_key(pipeline, "released_model"),
         name=CHECK,
         description="Whether the runs that were asked for, and the refresh, have begun within"
-        f" {duration_text(graph.spec.automation.start_within)}.",
+        f" {duration_text(pipeline.spec.automation.start_within)}.",
     )
     def check(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
-        found = never_begun(graph, context.instance, datetime.now(UTC))
+        found = never_begun(pipeline, context.instance, datetime.now(UTC))
         return dg.AssetCheckResult(
             passed=not found, severity=dg.AssetCheckSeverity.ERROR, description=_told(found)
         )
@@ -52,32 +53,32 @@ def beginnings_check(graph: PipelineGraph) -> dg.AssetChecksDefinition:
     return check
 
 
-def beginnings_sensor(graph: PipelineGraph) -> dg.SensorDefinition:
+def beginnings_sensor(pipeline: Pipeline) -> dg.SensorDefinition:
     """Reports the check whenever its answer changes: it turns red, and green again, by itself."""
 
     @dg.sensor(
-        name=f"{graph.name}__{CHECK}",
+        name=f"{pipeline.name}__{CHECK}",
         description="Notices a run that never starts, or a refresh that was due and did not come.",
         minimum_interval_seconds=SECONDS_BETWEEN_TICKS,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        tags={"pipeline": graph.name},
+        tags={"pipeline": pipeline.name},
     )
     def evaluate(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        return beginnings_tick(graph, context.instance, context.cursor, datetime.now(UTC))
+        return beginnings_tick(pipeline, context.instance, context.cursor, datetime.now(UTC))
 
     return evaluate
 
 
 def beginnings_tick(
-    graph: PipelineGraph, instance: dg.DagsterInstance, cursor: str | None, now: datetime
+    pipeline: Pipeline, instance: dg.DagsterInstance, cursor: str | None, now: datetime
 ) -> dg.SensorResult:
     """One look: an evaluation of the check where the answer is another than in ``cursor``.
 
     A release outdates what was said before it (the UI then shows the check as never run), so the
     answer is given again after each.
     """
-    key = graph.key("released_model")
-    found = never_begun(graph, instance, now)
+    key = asset_key(pipeline, "released_model")
+    found = never_begun(pipeline, instance, now)
     told, release = _told(found), instance.get_latest_materialization_event(key)
     seen = f"{told} Release: {release.run_id if release else 'none'}"
     if seen == cursor:
@@ -113,19 +114,19 @@ def _late_runs(records: Sequence[dg.RunRecord], bound: timedelta, now: datetime)
 
 
 def _missed_refresh(
-    graph: PipelineGraph, instance: dg.DagsterInstance, bound: timedelta, now: datetime
+    pipeline: Pipeline, instance: dg.DagsterInstance, bound: timedelta, now: datetime
 ) -> str:
-    declared = graph.spec.automation.refresh
+    declared = pipeline.spec.automation.refresh
     if declared is None:
         return ""
     states = [
         state
         for state in instance.all_instigator_state()
-        if state.instigator_name == f"{graph.name}__refresh_schedule" and state.is_running
+        if state.instigator_name == f"{pipeline.name}__refresh_schedule" and state.is_running
     ]
     if not states:
         return ""  # switched off, or no daemon has seen it yet
-    zone = declared.timezone or graph.spec.partitions.timezone
+    zone = declared.timezone or pipeline.spec.partitions.timezone
     expression = cron_of(declared)
     state = states[0]
     since = getattr(state.instigator_data, "start_timestamp", None)
@@ -139,6 +140,6 @@ def _missed_refresh(
     if ticks and ticks[0].timestamp >= due.timestamp():
         return ""
     return (
-        f"The refresh of {graph.name} was due at {due:%Y-%m-%d %H:%M %Z} and was not evaluated:"
+        f"The refresh of {pipeline.name} was due at {due:%Y-%m-%d %H:%M %Z} and was not evaluated:"
         " Dagster's daemon was not at work."
     )

@@ -9,41 +9,41 @@ from typing import Any
 
 import dagster as dg
 
+from ml_assets.adapters.declared import asset_key
+from ml_assets.adapters.step_failure import reported
+from ml_assets.adapters.stores import StoresResource
 from ml_assets.assets.trained_model.asset import data_ref
 from ml_assets.automation.jobs import AssetJob, run_tags
 from ml_assets.automation.schedules import cron_of
 from ml_assets.errors import MlAssetsError, SpecError
 from ml_assets.graph.inputs import require_record
-from ml_assets.graph.pipeline_graph import PipelineGraph
-from ml_assets.graph.step_failure import reported
 from ml_assets.launch.drill import DrillOutcome, resume_drill
 from ml_assets.launch.ephemeral_session import passing_launcher
 from ml_assets.launch.launcher import TrainJob
-from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.settings import read_settings
 from ml_assets.store.layout import Address
-from ml_assets.store.snapshots import SnapshotStore
+from ml_assets.store.pipeline_context import Pipeline
 
 CHECK = "resume_drill"
 
 
-def drill_check_key(graph: PipelineGraph) -> dg.AssetCheckKey:
+def drill_check_key(pipeline: Pipeline) -> dg.AssetCheckKey:
     """How Dagster names the check."""
-    return dg.AssetCheckKey(graph.key("checkpoints"), CHECK)
+    return dg.AssetCheckKey(asset_key(pipeline, "checkpoints"), CHECK)
 
 
-def require_drill(graph: PipelineGraph) -> dg.AssetCheckKey:
+def require_drill(pipeline: Pipeline) -> dg.AssetCheckKey:
     """The check of a pipeline that declares it.
 
     Raises:
         SpecError: it does not.
     """
-    if graph.spec.automation.resume_drill is None:
+    if pipeline.spec.automation.resume_drill is None:
         raise SpecError(
-            f"{graph.name} declares no drill. Add to its spec:"
+            f"{pipeline.name} declares no drill. Add to its spec:"
             " automation: {resume_drill: {every: week, at: sunday 05:00}}"
         )
-    return drill_check_key(graph)
+    return drill_check_key(pipeline)
 
 
 def drilled(instance: dg.DagsterInstance, run: str) -> bool:
@@ -53,15 +53,15 @@ def drilled(instance: dg.DagsterInstance, run: str) -> bool:
     return all(event.asset_check_evaluation_data.passed for event in events) and bool(events)
 
 
-def drill_check(graph: PipelineGraph) -> dg.AssetChecksDefinition:
+def drill_check(declared: Pipeline) -> dg.AssetChecksDefinition:
     """The check. It drills where it was asked for alone: not with every training."""
 
     @dg.multi_asset_check(
-        name=f"{graph.name}__drill",  # not the name of its job: a repository has each name once
+        name=f"{declared.name}__drill",  # not the name of its job: a repository has each name once
         specs=[
             dg.AssetCheckSpec(
                 CHECK,
-                asset=graph.key("checkpoints"),
+                asset=asset_key(declared, "checkpoints"),
                 description="Trains the newest training set for a few steps, twice; one process of"
                 " the second training is killed, or one pod. Both must end in the same weights, bit"
                 " for bit.",
@@ -71,15 +71,15 @@ def drill_check(graph: PipelineGraph) -> dg.AssetChecksDefinition:
     )
     @reported
     def check(
-        context: dg.AssetCheckExecutionContext, snapshots: SnapshotsResource
+        context: dg.AssetCheckExecutionContext, stores: StoresResource
     ) -> Iterator[dg.AssetCheckResult]:
         # a run does not say in every case what it was asked for; its job does
         if context.op_execution_context.job_def.asset_layer.selected_asset_keys:
-            context.log.info(f"not drilled here: {drill_job_name(graph)} does it")
+            context.log.info(f"not drilled here: {drill_job_name(pipeline)} does it")
             return
-        outcome = drill(graph, snapshots.store())
+        outcome = drill(pipeline)
         yield dg.AssetCheckResult(
-            asset_key=graph.key("checkpoints"),
+            asset_key=asset_key(pipeline, "checkpoints"),
             check_name=CHECK,
             passed=outcome.passed,
             severity=dg.AssetCheckSeverity.ERROR,
@@ -90,57 +90,65 @@ def drill_check(graph: PipelineGraph) -> dg.AssetChecksDefinition:
     return check
 
 
-def drill(graph: PipelineGraph, store: SnapshotStore) -> DrillOutcome:
+def drill(pipeline: Pipeline) -> DrillOutcome:
     """Drill the newest training set; what is trained for it is deleted again.
 
     Raises:
         StorageError: there is no training set yet.
         TrainingFailed: its training fails without anybody's doing.
     """
-    data = require_record(store, store.resolve("main"), Address(graph.name, "training_set"))
-    spec = graph.spec
-    job = TrainJob(graph.name, spec.model, spec.training, data_ref(data), cluster=spec.cluster)
+    data = require_record(
+        pipeline.store, pipeline.store.resolve("main"), Address(pipeline.name, "training_set")
+    )
+    spec = pipeline.spec
+    job = TrainJob(pipeline.name, spec.model, spec.training, data_ref(data), cluster=spec.cluster)
     return resume_drill(job, partial(passing_launcher, read_settings(), "drill"), random.Random())
 
 
-def drill_job_name(graph: PipelineGraph) -> str:
-    return f"{graph.name}__{CHECK}"
+def drill_job_name(pipeline: Pipeline) -> str:
+    return f"{pipeline.name}__{CHECK}"
 
 
-def drill_job(graph: PipelineGraph) -> AssetJob:
+def drill_job(pipeline: Pipeline) -> AssetJob:
     """The job that runs the check and nothing else."""
     return dg.define_asset_job(
-        drill_job_name(graph),
-        selection=dg.AssetSelection.checks(drill_check_key(graph)),
+        drill_job_name(pipeline),
+        selection=dg.AssetSelection.checks(drill_check_key(pipeline)),
         description="Kills a process of a short training, and compares its weights with those of"
         " one that nobody killed.",
-        tags=run_tags(graph, "by hand", {}),
+        tags=run_tags(pipeline, "by hand", {}),
     )
 
 
-def drill_schedules(graph: PipelineGraph, job: AssetJob) -> list[dg.ScheduleDefinition]:
+def drill_schedules(declared: Pipeline, job: AssetJob) -> list[dg.ScheduleDefinition]:
     """The schedule that the spec declares."""
-    declared = graph.spec.automation.resume_drill
-    if declared is None:
+    timed = declared.spec.automation.resume_drill
+    if timed is None:
         return []
 
     @dg.schedule(
-        name=f"{graph.name}__{CHECK}_schedule",
+        name=f"{declared.name}__{CHECK}_schedule",
         description="Proves now and then that a killed training resumes to the same weights.",
         job=job,
-        cron_schedule=cron_of(declared),
-        execution_timezone=declared.timezone or graph.spec.partitions.timezone,
-        default_status=dg.DefaultScheduleStatus(declared.status.upper()),
+        cron_schedule=cron_of(timed),
+        execution_timezone=timed.timezone or declared.spec.partitions.timezone,
+        default_status=dg.DefaultScheduleStatus(timed.status.upper()),
     )
     def evaluate(
-        context: dg.ScheduleEvaluationContext, snapshots: SnapshotsResource
+        context: dg.ScheduleEvaluationContext, stores: StoresResource
     ) -> dg.RunRequest | dg.SkipReason:
-        store = snapshots.store()
+        pipeline = stores.open(declared)
         try:
-            require_record(store, store.resolve("main"), Address(graph.name, "training_set"))
+            require_record(
+                pipeline.store,
+                pipeline.store.resolve("main"),
+                Address(pipeline.name, "training_set"),
+            )
         except MlAssetsError as error:
             return dg.SkipReason(" ".join(str(error).split()))
-        return dg.RunRequest(tags=run_tags(graph, "schedule", {"why": "the resume drill is due"}))
+        return dg.RunRequest(
+            tags=run_tags(pipeline, "schedule", {"why": "the resume drill is due"})
+        )
 
     return [evaluate]
 

@@ -2,12 +2,11 @@
 
 import dagster as dg
 
+from ml_assets.adapters.stores import StoresResource
 from ml_assets.assets.released_model.rolled_back import rolled_back
 from ml_assets.assets.released_model.whole_rollback import Asked, return_to
 from ml_assets.automation.jobs import run_tags
-from ml_assets.graph.pipeline_graph import PipelineGraph
-from ml_assets.resources.tracking import TrackingResource
-from ml_assets.store.pipeline_context import open_pipeline
+from ml_assets.store.pipeline_context import Pipeline, open_pipeline
 
 
 class RollbackConfig(dg.Config):
@@ -19,29 +18,29 @@ class RollbackConfig(dg.Config):
     """The beginning of a model's digest; default: the model that was there before."""
 
 
-def rollback_job(graph: PipelineGraph) -> dg.JobDefinition:
+def rollback_job(declared: Pipeline) -> dg.JobDefinition:
     """The job of a pipeline. It is in no pool: it does not wait for a training to end."""
-    name = f"{graph.name}__rollback"
+    name = f"{declared.name}__rollback"
     about = (
-        f"Puts a model back in `{graph.spec.release.to}` that was there before: verified, tried,"
+        f"Puts a model back in `{declared.spec.release.to}` that was there before: verified, tried,"
         " switched and recorded. Say who asks for it and why; see `ml-assets history`."
     )
 
-    @dg.op(name=f"{graph.name}__roll_back", description=about)
+    @dg.op(name=f"{declared.name}__roll_back", description=about)
     def roll_back(
-        context: dg.OpExecutionContext, config: RollbackConfig, tracking: TrackingResource
+        context: dg.OpExecutionContext, config: RollbackConfig, stores: StoresResource
     ) -> None:
-        place = open_pipeline(graph.name)
+        pipeline = open_pipeline(pipeline.name)
         asked = Asked(config.author, config.reason, config.to)
         returned = return_to(
-            place, tracking.tracking(), asked, context.log.info, run=context.run_id
+            pipeline, Tracking.of(pipeline.settings), asked, context.log.info, run=context.run_id
         )
-        context.log_event(rolled_back(graph, place.store, returned, context.run_id))
+        context.log_event(rolled_back(pipeline, returned, context.run_id))
 
     @dg.job(
         name=name,
         description=about,
-        tags=run_tags(graph, "by hand", {}),
+        tags=run_tags(declared, "by hand", {}),
         executor_def=dg.in_process_executor,
     )
     def rollback() -> None:

@@ -15,9 +15,9 @@ from ml_assets.automation.planner.candidate_runs import Wish
 from ml_assets.automation.planner.in_flight import name_of
 from ml_assets.automation.planner.plan import contiguous
 from ml_assets.automation.planner.selection import Selection, data_runs
-from ml_assets.graph.pipeline_graph import PipelineGraph
 from ml_assets.spec.base import Frozen
 from ml_assets.spec.canonical import digest_of
+from ml_assets.store.pipeline_context import Pipeline
 
 RUN_KEY_TAG = "dagster/run_key"
 ATTEMPTS = 3
@@ -83,7 +83,7 @@ def sort_out(instance: dg.DagsterInstance, wishes: Sequence[Wish], cursor: Curso
 
 
 def requests(
-    graph: PipelineGraph,
+    pipeline: Pipeline,
     job: AssetJob,
     trigger: str,
     fresh: Sequence[tuple[Wish, int]],
@@ -96,19 +96,19 @@ def requests(
     """
     asked = dict(cursor.asked)
     found: list[dg.RunRequest] = []
-    for group in _groups(fresh, order, apart=graph.on_cluster):
+    for group in _groups(fresh, order, apart=pipeline.on_cluster):
         wishes = [wish for wish, _ in group]
         attempt = max(number for _, number in group)
         run_key = digest_of([[w.place, w.wanted, w.replaces] for w in wishes] + [attempt])[:32]
-        for selection in _selections(graph, wishes, order):
-            found.append(_request(graph, job, trigger, wishes, selection, run_key))
+        for selection in _selections(pipeline, wishes, order):
+            found.append(_request(pipeline, job, trigger, wishes, selection, run_key))
         for wish in wishes:
             asked[wish.place] = Asked(wanted=wish.wanted, run_key=run_key, attempt=attempt)
     return found, Cursor(asked=asked)
 
 
 def _request(
-    graph: PipelineGraph,
+    pipeline: Pipeline,
     job: AssetJob,
     trigger: str,
     wishes: Sequence[Wish],
@@ -123,7 +123,7 @@ def _request(
         asset_selection=list(selection.assets),
         asset_check_keys=None if selection.checks is None else list(selection.checks),
         run_config=dict(model.config) if model else {},
-        tags=run_tags(graph, trigger, {"why": why, **selection.tags}),
+        tags=run_tags(pipeline, trigger, {"why": why, **selection.tags}),
     )
 
 
@@ -141,12 +141,12 @@ def _groups(
     fresh: Sequence[tuple[Wish, int]], order: Sequence[str], *, apart: bool
 ) -> list[list[tuple[Wish, int]]]:
     groups = [[(wish, n)] for wish, n in fresh if wish.model or not wish.partition]
-    place = {key: number for number, key in enumerate(order)}
+    pipeline = {key: number for number, key in enumerate(order)}
     for by_key in _alike(fresh):
         keys = sorted(by_key)
         ranges = [(key, key) for key in keys] if apart else contiguous(keys, order)
         for first, last in ranges:
-            groups.append([by_key[key] for key in order[place[first] : place[last] + 1]])
+            groups.append([by_key[key] for key in order[pipeline[first] : pipeline[last] + 1]])
     return groups
 
 
@@ -161,12 +161,12 @@ def _alike(fresh: Sequence[tuple[Wish, int]]) -> Iterable[Mapping[str, tuple[Wis
 
 
 def _selections(
-    graph: PipelineGraph, wishes: Sequence[Wish], order: Sequence[str]
+    pipeline: Pipeline, wishes: Sequence[Wish], order: Sequence[str]
 ) -> list[Selection]:
     model = wishes[0].model
     if model is not None:
         return [model.selection] if model.selection else []
-    return data_runs(graph, [item for wish in wishes for item in wish.items], order)
+    return data_runs(pipeline, [item for wish in wishes for item in wish.items], order)
 
 
 def _run_of(instance: dg.DagsterInstance, run_key: str) -> dg.DagsterRun | None:

@@ -2,60 +2,60 @@
 
 import dagster as dg
 
+from ml_assets.adapters.declared import asset_key
+from ml_assets.adapters.stores import StoresResource
 from ml_assets.automation.jobs import AssetJob, run_tags
 from ml_assets.automation.planner.decided import standing_refusal
 from ml_assets.automation.planner.selection import model_run
 from ml_assets.automation.tick_failures import why_not
 from ml_assets.errors import MlAssetsError
-from ml_assets.graph.pipeline_graph import PipelineGraph
-from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.spec.automation import Timed
 from ml_assets.spec.cron import cron_expression
-from ml_assets.store.snapshots import SnapshotStore
+from ml_assets.store.pipeline_context import Pipeline
 
 
-def schedules(graph: PipelineGraph, refresh: AssetJob) -> list[dg.ScheduleDefinition]:
+def schedules(declared: Pipeline, refresh: AssetJob) -> list[dg.ScheduleDefinition]:
     """The schedule that the spec declares."""
-    declared = graph.spec.automation.refresh
-    if declared is None:
+    timed = declared.spec.automation.refresh
+    if timed is None:
         return []
 
     @dg.schedule(
-        name=f"{graph.name}__refresh_schedule",
+        name=f"{declared.name}__refresh_schedule",
         description="Makes the model again on the newest published window; skips when nothing"
         " has changed since.",
         job=refresh,
-        cron_schedule=cron_of(declared),
-        execution_timezone=declared.timezone or graph.spec.partitions.timezone,
-        default_status=dg.DefaultScheduleStatus(declared.status.upper()),
+        cron_schedule=cron_of(timed),
+        execution_timezone=timed.timezone or declared.spec.partitions.timezone,
+        default_status=dg.DefaultScheduleStatus(timed.status.upper()),
     )
     def evaluate(
-        context: dg.ScheduleEvaluationContext, snapshots: SnapshotsResource
+        context: dg.ScheduleEvaluationContext, stores: StoresResource
     ) -> dg.RunRequest | dg.SkipReason:
-        return refresh_tick(graph, snapshots.store())
+        return refresh_tick(pipeline)
 
     return [evaluate]
 
 
-def cron_of(declared: Timed) -> str:
+def cron_of(timed: Timed) -> str:
     """When it is due, in cron's five fields."""
-    return cron_expression(declared.every, declared.at, declared.cron)
+    return cron_expression(timed.every, timed.at, timed.cron)
 
 
-def refresh_tick(graph: PipelineGraph, store: SnapshotStore) -> dg.RunRequest | dg.SkipReason:
+def refresh_tick(pipeline: Pipeline) -> dg.RunRequest | dg.SkipReason:
     """The run of one tick, with its window resolved here; or one sentence why there is none.
 
     A run that is at work already is no reason to skip: this one waits in the queue, and finds
     made what the other has made.
     """
     try:
-        found = model_run(graph, store)
+        found = model_run(pipeline)
         selection = found.selection
         window = found.as_of or "all rows"
         if selection is None:
             return dg.SkipReason(f"The model of {window} is made from what is published.")
-        released = graph.key("released_model")
-        refusal = standing_refusal(graph, store) if selection.assets == (released,) else ""
+        released = asset_key(pipeline, "released_model")
+        refusal = standing_refusal(pipeline) if selection.assets == (released,) else ""
         if refusal:
             return dg.SkipReason(f"The model of {window} stands refused: {refusal}.")
     except MlAssetsError as error:
@@ -65,5 +65,5 @@ def refresh_tick(graph: PipelineGraph, store: SnapshotStore) -> dg.RunRequest | 
         asset_selection=list(selection.assets),
         asset_check_keys=list(selection.checks or ()),
         run_config=dict(found.config),
-        tags=run_tags(graph, "schedule", {"why": f"model [{window}]: {reason}"}),
+        tags=run_tags(pipeline, "schedule", {"why": f"model [{window}]: {reason}"}),
     )

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 import dagster as dg
 
+from ml_assets.adapters.stores import StoresResource
 from ml_assets.assets.raw_snapshot.asset import STAGE as RAW
-from ml_assets.assets.raw_snapshot.resource import Sources, SourcesResource
+from ml_assets.assets.raw_snapshot.resource import Sources
 from ml_assets.automation.jobs import AssetJob, PipelineJobs
 from ml_assets.automation.planner.candidate_runs import (
     CANARY,
@@ -41,10 +42,9 @@ from ml_assets.automation.planner.plan import Plan, plan
 from ml_assets.automation.run_requests import Cursor, requests, sort_out
 from ml_assets.automation.tick_failures import why_not
 from ml_assets.errors import MlAssetsError, StoreAway
-from ml_assets.graph.pipeline_graph import PipelineGraph
-from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.spec.automation import Status
 from ml_assets.store.layout import Address
+from ml_assets.store.pipeline_context import Pipeline
 from ml_assets.store.snapshots import SnapshotStore
 
 SECONDS_BETWEEN_TICKS = 30
@@ -64,79 +64,78 @@ class Watch:
     """The online store does not answer: it keeps nothing back, and is told."""
 
 
-Look = Callable[[PipelineGraph, SnapshotStore, Sources, Records], Watch]
+Look = Callable[[Pipeline, SnapshotStore, Sources, Records], Watch]
 
 
-def sensors(graph: PipelineGraph, jobs: PipelineJobs) -> list[dg.SensorDefinition]:
+def sensors(pipeline: Pipeline, jobs: PipelineJobs) -> list[dg.SensorDefinition]:
     """The sensors that the spec declares."""
-    declared = graph.spec.automation
+    declared = pipeline.spec.automation
     found: list[dg.SensorDefinition] = []
     if declared.landing:
         then = ", then makes the model again" if declared.landing.retrain else ""
         about = f"Takes in partitions that have landed in all sources, or changed there{then}."
-        found.append(_sensor(graph, jobs, "landing", about, landing, declared.landing.status))
+        found.append(_sensor(pipeline, jobs, "landing", about, landing, declared.landing.status))
     if declared.on_code_change:
         about = "Makes again what other code, or another spec, made than the present one."
-        found.append(_sensor(graph, jobs, "code_change", about, code_change, "running"))
+        found.append(_sensor(pipeline, jobs, "code_change", about, code_change, "running"))
     return found
 
 
-def landing(
-    graph: PipelineGraph, store: SnapshotStore, sources: Sources, records: Records
-) -> Watch:
+def landing(pipeline: Pipeline, sources: Sources, records: Records) -> Watch:
     """Partitions whose sources hold something else than what is published, whatever the code.
 
     Raises:
         SourceError: a source cannot be read.
     """
-    arrived = landed(graph, sources, records)
-    nodes = under_published_code(landed_nodes(graph, arrived, records), records)
-    declared = graph.spec.automation.landing
+    arrived = landed(pipeline, sources, records)
+    nodes = under_published_code(landed_nodes(pipeline, arrived, records), records)
+    declared = pipeline.spec.automation.landing
 
     def model() -> Wish | str:
         if not declared or not declared.retrain:
             return ""
         if not arrived.is_all:
             return "the model waits until each partition has been looked at"
-        return model_wish(graph, store, records, as_of=None, data_only=True)
+        return model_wish(pipeline, records, as_of=None, data_only=True)
 
     found, away = plan(nodes, records), None
     try:
-        found = with_lost_service(graph, found, records)
+        found = with_lost_service(pipeline, found, records)
     except StoreAway as error:
         away = error
-    return Watch("landing", _in_words(graph, arrived), found, model, away)
+    return Watch("landing", _in_words(pipeline, arrived), found, model, away)
 
 
-def code_change(
-    graph: PipelineGraph, store: SnapshotStore, sources: Sources, records: Records
-) -> Watch:
+def code_change(pipeline: Pipeline, sources: Sources, records: Records) -> Watch:
     """What is published and would be made otherwise now, from the same receipts and window."""
-    nodes = data_nodes(graph, published(graph, records), receipts_published(graph, records))
-    new = {*graph.spec.tables} - {a.source for a in records if a.stage == "derived_table"}
+    nodes = data_nodes(
+        pipeline, published(pipeline, records), receipts_published(pipeline, records)
+    )
+    new = {*pipeline.spec.tables} - {a.source for a in records if a.stage == "derived_table"}
     made = [node for node in nodes if node.address in records or node.address.source in new]
-    training_set = records.get(Address(graph.name, "training_set"))
+    training_set = records.get(Address(pipeline.name, "training_set"))
 
     def model() -> Wish | str:
         if training_set is None:
             return "no model is made yet"
         as_of = training_set.attributes["as_of"]
-        return model_wish(graph, store, records, as_of=as_of, data_only=False)
+        return model_wish(pipeline, records, as_of=as_of, data_only=False)
 
-    seen = f"{len(made)} published tables of {graph.name} compared with the present code and spec"
+    seen = (
+        f"{len(made)} published tables of {pipeline.name} compared with the present code and spec"
+    )
     found = plan(made, records)
     if any(item.node.address.stage == RAW for item in found.due):
-        there = landed(graph, sources, records)
+        there = landed(pipeline, sources, records)
         found = plan(left_as_read(there, made, records), records)
     return Watch("code change", seen, found, model)
 
 
 def tick(
-    graph: PipelineGraph,
+    pipeline: Pipeline,
     jobs: PipelineJobs,
     look: Look,
     instance: dg.DagsterInstance,
-    store: SnapshotStore,
     sources: Sources,
     text: str | None,
 ) -> dg.SensorResult:
@@ -145,13 +144,13 @@ def tick(
     Args:
         text: the cursor of the tick before.
     """
-    busy = at_work(instance, graph)
+    busy = at_work(instance, pipeline)
     if busy:
         return skip(busy, text)
     try:
-        records = records_by_address(store, graph.name)
-        watch = look(graph, store, sources, records)
-        asked = _ask(graph, jobs, instance, records, watch, _between(graph, jobs, store), text)
+        records = records_by_address(pipeline.store, pipeline.name)
+        watch = look(pipeline, pipeline.store, sources, records)
+        asked = _ask(pipeline, jobs, instance, records, watch, _between(pipeline, jobs), text)
         if watch.away and not asked.run_requests:
             return skip(why_not(watch.away), asked.cursor)
         return asked
@@ -159,31 +158,31 @@ def tick(
         return skip(why_not(error), text)
 
 
-def at_work(instance: dg.DagsterInstance, graph: PipelineGraph) -> str:
+def at_work(instance: dg.DagsterInstance, pipeline: Pipeline) -> str:
     """The run that is at work on the pipeline, in words; empty where there is none."""
-    records = runs_on(instance, graph.name, (*AT_WORK, *WAITING))
+    records = runs_on(instance, pipeline.name, (*AT_WORK, *WAITING))
     gone = mark_dead(instance, records)
     busy = [r.dagster_run for r in records if r.dagster_run.run_id not in gone]
-    return f"{name_of(busy[0])} is at work on {graph.name}" if busy else ""
+    return f"{name_of(busy[0])} is at work on {pipeline.name}" if busy else ""
 
 
 Step = tuple[AssetJob, Wish | str]
 """A job, and what it is wished for; else why it is not, in words."""
 
 
-def _between(graph: PipelineGraph, jobs: PipelineJobs, store: SnapshotStore) -> list[Step]:
+def _between(pipeline: Pipeline, jobs: PipelineJobs) -> list[Step]:
     """What is asked for when the data is made, and before the model is made again: new periods
     are held to the release, and the model in canary is judged, before another takes its place."""
     found: list[Step] = []
     if jobs.drift:
-        found.append((jobs.drift, drift_wish(graph, store)))
+        found.append((jobs.drift, drift_wish(pipeline)))
     if jobs.promote:
-        found.append((jobs.promote, canary_wish(graph, store)))
+        found.append((jobs.promote, canary_wish(pipeline)))
     return found
 
 
 def _ask(
-    graph: PipelineGraph,
+    pipeline: Pipeline,
     jobs: PipelineJobs,
     instance: dg.DagsterInstance,
     records: Records,
@@ -199,12 +198,12 @@ def _ask(
         found = sort_out(instance, wishes, cursor)
         held += found.held
         if found.fresh:
-            return _request(graph, job, watch, found.fresh, cursor)
+            return _request(pipeline, job, watch, found.fresh, cursor)
     for job, step in between:
         found = sort_out(instance, [] if isinstance(step, str) else [step], cursor)
         held += [step] if isinstance(step, str) else found.held
         if found.fresh:
-            return _request(graph, job, watch, found.fresh, cursor)
+            return _request(pipeline, job, watch, found.fresh, cursor)
     wish = watch.model()
     if isinstance(wish, str):
         cursor = cursor.keep({CANARY, DRIFT, *(wish.place for wish in data)})
@@ -212,18 +211,18 @@ def _ask(
         return skip("; ".join(filter(None, [watch.seen, *held, settled, wish])), cursor.text)
     found = sort_out(instance, [wish], cursor)
     if found.fresh:
-        return _request(graph, jobs.refresh, watch, found.fresh, cursor)
+        return _request(pipeline, jobs.refresh, watch, found.fresh, cursor)
     return skip("; ".join([watch.seen, *held, *found.held]), cursor.text)
 
 
 def _request(
-    graph: PipelineGraph,
+    pipeline: Pipeline,
     job: AssetJob,
     watch: Watch,
     fresh: tuple[tuple[Wish, int], ...],
     cursor: Cursor,
 ) -> dg.SensorResult:
-    found, cursor = requests(graph, job, watch.trigger, fresh, calendar(graph), cursor)
+    found, cursor = requests(pipeline, job, watch.trigger, fresh, calendar(pipeline), cursor)
     return dg.SensorResult(run_requests=found, cursor=cursor.text)
 
 
@@ -233,7 +232,7 @@ def skip(reason: str, text: str | None) -> dg.SensorResult:
 
 
 def _sensor(
-    graph: PipelineGraph,
+    declared: Pipeline,
     jobs: PipelineJobs,
     name: str,
     about: str,
@@ -241,21 +240,20 @@ def _sensor(
     status: Status,
 ) -> dg.SensorDefinition:
     @dg.sensor(
-        name=f"{graph.name}__{name}",
+        name=f"{declared.name}__{name}",
         description=about,
         jobs=list(jobs.all),
         minimum_interval_seconds=SECONDS_BETWEEN_TICKS,
         default_status=dg.DefaultSensorStatus(status.upper()),
-        tags={"pipeline": graph.name},
+        tags={"pipeline": declared.name},
     )
     def evaluate(
         context: dg.SensorEvaluationContext,
-        snapshots: SnapshotsResource,
-        sources: SourcesResource,
+        stores: StoresResource,
     ) -> dg.SensorResult:
-        store = snapshots.store()
-        found = sources.sources()
-        result = tick(graph, jobs, look, context.instance, store, found, context.cursor)
+        pipeline = stores.open(declared)
+        found = Sources.of(pipeline)
+        result = tick(pipeline, jobs, look, context.instance, found, context.cursor)
         for request in result.run_requests or ():
             context.log.info(f"asked for {request.tags['why']}")
         return result
@@ -263,11 +261,11 @@ def _sensor(
     return evaluate
 
 
-def _in_words(graph: PipelineGraph, arrived: Landed) -> str:
+def _in_words(pipeline: Pipeline, arrived: Landed) -> str:
     as_read = frozenset(arrived.as_read)
     there = [key for key in arrived.keys if key not in as_read]
     span = f"{len(there)} partitions ({there[0]} to {there[-1]})" if there else "no partition"
-    said = [f"{span if arrived.keys else 'all that'} landed in the sources of {graph.name}"]
+    said = [f"{span if arrived.keys else 'all that'} landed in the sources of {pipeline.name}"]
     if as_read:
         said.append(f"{len(as_read)} more stay as they were read")
     return "; ".join([*said, *arrived.waiting])

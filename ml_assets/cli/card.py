@@ -26,8 +26,8 @@ def call(arguments: argparse.Namespace) -> int:
     from ml_assets.actions.card_page import write_card
     from ml_assets.store.pipeline_context import open_pipeline
 
-    place = open_pipeline(arguments.pipeline, read_settings())
-    page = write_card(place, arguments.table, arguments.partition)
+    pipeline = open_pipeline(arguments.pipeline, read_settings())
+    page = write_card(pipeline, arguments.table, arguments.partition)
     print(page)
     if arguments.open:
         webbrowser.open(page.as_uri())

@@ -29,8 +29,8 @@ def call(arguments: argparse.Namespace) -> int:
     from ml_assets.actions.compare import compare, said
     from ml_assets.store.pipeline_context import open_pipeline
 
-    place = open_pipeline(arguments.pipeline, read_settings())
-    found = compare(place, arguments.before, arguments.after)
+    pipeline = open_pipeline(arguments.pipeline, read_settings())
+    found = compare(pipeline, arguments.before, arguments.after)
     if arguments.json:
         print(json.dumps(found.document(), indent=2))
         return DONE

@@ -29,8 +29,8 @@ def call(arguments: argparse.Namespace) -> int:
         from ml_assets.automation.resume_drill import drilled, require_drill
         from ml_assets.spec.load import pipeline_folders
 
-        graph = pipeline_graph(pipeline_folders(session.settings), pipeline)
-        check = require_drill(graph)
+        opened = pipeline_graph(pipeline_folders(session.settings), pipeline)
+        check = require_drill(opened)
         selection = Selection(checks=(check,))
         run = execute(session.defs, session.instance, pipeline, selection, tell)
         return DONE if drilled(session.instance, run) else ERROR

@@ -30,18 +30,18 @@ def call(arguments: argparse.Namespace) -> int:
     from ml_assets.reports.run_rows import short_table
     from ml_assets.store.pipeline_context import open_pipeline
 
-    place = open_pipeline(arguments.pipeline, read_settings())
+    pipeline = open_pipeline(arguments.pipeline, read_settings())
     if arguments.json:
-        print(json.dumps(document(place, arguments.last), indent=2))
+        print(json.dumps(document(pipeline, arguments.last), indent=2))
         return DONE
-    found = rows(place, arguments.last)
+    found = rows(pipeline, arguments.last)
     if not found:
-        print(f"{place.name}: no run is written down yet; run: ml-assets run {place.name}")
+        print(f"{pipeline.name}: no run is written down yet; run: ml-assets run {pipeline.name}")
         return DONE
     shown = short_table(found, arguments.last)
     for line in aligned([tuple(shown.head), *(tuple(row) for row in shown.rows)]):
         print(line)
-    page = write_page(place, arguments.last)
+    page = write_page(pipeline, arguments.last)
     print(page)
     if arguments.open:
         webbrowser.open(page.as_uri())

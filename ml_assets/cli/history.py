@@ -11,7 +11,7 @@ from ml_assets.settings import read_settings
 
 if TYPE_CHECKING:
     from ml_assets.actions.history import Happened
-    from ml_assets.store.pipeline_context import Workplace
+    from ml_assets.store.pipeline_context import Pipeline
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -39,18 +39,18 @@ def call(arguments: argparse.Namespace) -> int:
     from ml_assets.store.pipeline_context import open_pipeline
 
     settings = read_settings()
-    place = open_pipeline(arguments.pipeline, settings)
+    pipeline = open_pipeline(arguments.pipeline, settings)
     if arguments.check:
-        return _check(place)
-    repaired = repair_projection(place.store, settings, place.name)
+        return _check(pipeline)
+    repaired = repair_projection(pipeline.store, settings, pipeline.name)
     if repaired:
         print(repaired, file=sys.stderr)
     if arguments.json:
-        print(json.dumps(document(place), indent=2))
+        print(json.dumps(document(pipeline), indent=2))
         return DONE
-    lines = history(place)
+    lines = history(pipeline)
     if not lines:
-        print(f"{place.name}: nothing was decided yet; run: ml-assets run {place.name}")
+        print(f"{pipeline.name}: nothing was decided yet; run: ml-assets run {pipeline.name}")
     table = aligned([_HEAD, *(_cells(one) for one in lines)]) if lines else []
     for line in table:
         print(line)
@@ -59,17 +59,17 @@ def call(arguments: argparse.Namespace) -> int:
     return DONE
 
 
-def _check(place: "Workplace") -> int:
+def _check(pipeline: "Pipeline") -> int:
     from ml_assets.records.ledger.audit import problems
     from ml_assets.records.ledger.chain import read
 
-    entries = read(place.store, place.name)
+    entries = read(pipeline.store, pipeline.name)
     found = problems(entries)
     for problem in found:
         print(problem)
     if found:
         return ERROR
-    print(f"{place.name}: {counted(len(entries), 'line')}; one champion at every moment")
+    print(f"{pipeline.name}: {counted(len(entries), 'line')}; one champion at every moment")
     return DONE
 
 

@@ -36,9 +36,9 @@ def call(arguments: argparse.Namespace) -> int:
     from ml_assets.store.pipeline_context import open_pipeline
 
     assert get_args(Verdict) == VERDICTS
-    place = open_pipeline(arguments.pipeline, settings)
+    pipeline = open_pipeline(arguments.pipeline, settings)
     author = arguments.author or getpass.getuser()
-    story, note = take_note(place, arguments.run, arguments.verdict, arguments.note, author)
+    story, note = take_note(pipeline, arguments.run, arguments.verdict, arguments.note, author)
     model = f", model {note.model[:12]}" if note.model else ""
     print(f"noted by {note.author} on run {note.run[:8]}{model}")
     behind = tell_mlflow(settings, story, note)

@@ -27,7 +27,7 @@ def call(arguments: argparse.Namespace) -> int:
         from ml_assets.cli.status import print_release
         from ml_assets.spec.load import pipeline_folders
 
-        graph = pipeline_graph(pipeline_folders(session.settings), pipeline)
-        PipelineRun(graph, session.settings, session.defs, session.instance, tell).promote()
-        print_release(graph, session.settings)
+        opened = pipeline_graph(pipeline_folders(session.settings), pipeline)
+        PipelineRun(opened, session.settings, session.defs, session.instance, tell).promote()
+        print_release(opened, session.settings)
     return DONE

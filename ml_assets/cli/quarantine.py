@@ -73,12 +73,12 @@ def call_release(arguments: argparse.Namespace) -> int:
         from ml_assets.spec.load import pipeline_folders
         from ml_assets.store.stores import open_snapshots
 
-        graph = pipeline_graph(pipeline_folders(session.settings), arguments.pipeline)
-        source_of(graph.spec, arguments.table)
+        pipeline = pipeline_graph(pipeline_folders(session.settings), arguments.pipeline)
+        source_of(pipeline.spec, arguments.table)
         store = open_snapshots(session.settings.snapshots)
-        answers = present_answers(graph, store, arguments.table, arguments.partition)
+        answers = present_answers(pipeline, arguments.table, arguments.partition)
         released = release_rows(
-            graph,
+            pipeline,
             session.defs,
             session.instance,
             answers,
@@ -101,8 +101,8 @@ def _print_table(pipeline: str, table: str, kept: "list[Kept]") -> None:
         told = ", ".join(f"{check} ({n:,})" for check, n in [*one.reasons.items()][:_REASONS])
         more = f" and {len(one.reasons) - _REASONS} more" if len(one.reasons) > _REASONS else ""
         bar = "#" * round(10 * one.share / widest) if widest else ""
-        place = f"{one.rows:,} of {one.of:,}" if one.published else f"all {one.rows:,}, rejected"
-        print(f"  {name:16} {place:>20} {bar:10} {told}{more}".rstrip())
+        pipeline = f"{one.rows:,} of {one.of:,}" if one.published else f"all {one.rows:,}, rejected"
+        print(f"  {name:16} {pipeline:>20} {bar:10} {told}{more}".rstrip())
         for release in one.released:
             print(
                 f"  {'':16} {release.rows:,} released by {release.author}"

@@ -21,11 +21,10 @@ def call(arguments: argparse.Namespace) -> int:
     from ml_assets.assets.released_model.report import write_report
     from ml_assets.spec.load import pipeline_folders
     from ml_assets.store.object_places import open_objects
-    from ml_assets.store.stores import open_snapshots
 
-    graph = pipeline_graph(pipeline_folders(settings), arguments.pipeline)
+    pipeline = pipeline_graph(pipeline_folders(settings), arguments.pipeline)
     objects = open_objects(settings.objects, settings.cache)
-    page = write_report(graph, open_snapshots(settings.snapshots), objects)
+    page = write_report(pipeline)
     print(page)
     if arguments.open:
         webbrowser.open(page.as_uri())

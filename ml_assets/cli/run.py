@@ -71,11 +71,11 @@ def run_pipeline(session: Session, request: "Request") -> None:
     from ml_assets.spec.load import pipeline_folders
 
     started = time.monotonic()
-    graph = pipeline_graph(pipeline_folders(session.settings), request.pipeline)
-    run = PipelineRun(graph, session.settings, session.defs, session.instance, tell)
+    pipeline = pipeline_graph(pipeline_folders(session.settings), request.pipeline)
+    run = PipelineRun(pipeline, session.settings, session.defs, session.instance, tell)
     run.run(request)
     print(f"\ndone in {time.monotonic() - started:.0f} s")
-    print_release(graph, session.settings)
+    print_release(pipeline, session.settings)
 
 
 def tell(line: str) -> None:

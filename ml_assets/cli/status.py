@@ -9,7 +9,7 @@ from ml_assets.cli.session import prepared_settings
 from ml_assets.settings import Settings, read_settings
 
 if TYPE_CHECKING:
-    from ml_assets.graph.pipeline_graph import PipelineGraph
+    from ml_assets.store.pipeline_context import Pipeline
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -26,37 +26,39 @@ def call(arguments: argparse.Namespace) -> int:
     from ml_assets.actions.run.run import pipeline_graph
     from ml_assets.spec.load import pipeline_folders
 
-    graph = pipeline_graph(pipeline_folders(settings), arguments.pipeline)
+    pipeline = pipeline_graph(pipeline_folders(settings), arguments.pipeline)
     if arguments.json:
-        print(json.dumps(_status(graph, settings), indent=2))
+        print(json.dumps(_status(pipeline, settings), indent=2))
         return DONE
-    _print_stages(_status(graph, settings), settings)
-    print_release(graph, settings)
+    _print_stages(_status(pipeline, settings), settings)
+    print_release(pipeline, settings)
     return DONE
 
 
-def print_release(graph: "PipelineGraph", settings: Settings) -> None:
+def print_release(pipeline: "Pipeline", settings: Settings) -> None:
     """Print the release: stage, gates, decision; before it why a newer model is not made or is
     refused."""
-    document = _status(graph, settings)
+    document = _status(pipeline, settings)
     release, refusal = document["release"], document["refusal"]
     unsound = [check for check in document["sanity"] or () if check["outcome"] == "failed"]
     if unsound:
-        print(f"{graph.name}: no model is trained from the newest training set, which is not sound")
+        print(
+            f"{pipeline.name}: no model is trained from the newest training set, which is not sound"
+        )
         for check in unsound:
             print(f"  [fail] {check['name']}: {check['reason']}")
     if refusal is not None:
         stands = "; the release below stands" if release else ""
-        print(f"{graph.name}: the newest model, {refusal['version'][:12]}, is refused{stands}")
+        print(f"{pipeline.name}: the newest model, {refusal['version'][:12]}, is refused{stands}")
         _print_gates(refusal["gates"])
     canary = document["canary"]
     if canary is not None:
         said = canary["decision"] or "it waits for rows that came after its holdout"
-        print(f"{graph.name}: model {canary['version'][:12]} is in canary: {said}")
+        print(f"{pipeline.name}: model {canary['version'][:12]} is in canary: {said}")
     if release is None:
-        print(f"{graph.name}: nothing is released yet")
+        print(f"{pipeline.name}: nothing is released yet")
         return
-    print(f"{graph.name}: {release['stage']} is model {release['version'][:12]}")
+    print(f"{pipeline.name}: {release['stage']} is model {release['version'][:12]}")
     if release["recalled"]:
         print(f"  RECALLED: it {release['recalled']}")
     elif release["unusable"]:
@@ -73,18 +75,18 @@ def _print_gates(gates: list[dict[str, Any]]) -> None:
         print(f"  [{'pass' if gate['passed'] else 'fail'}] {gate['name']}: {gate['reason']}")
 
 
-def _status(graph: "PipelineGraph", settings: Settings) -> dict[str, Any]:
+def _status(pipeline: "Pipeline", settings: Settings) -> dict[str, Any]:
     from ml_assets.actions.status import status
+    from ml_assets.adapters.launcher import LauncherResource
     from ml_assets.assets.released_model.soundness import unusable
-    from ml_assets.resources.launcher import LauncherResource
     from ml_assets.store.pipeline_context import open_pipeline
     from ml_assets.store.stores import open_snapshots
 
     launcher = LauncherResource().launcher()
     store = open_snapshots(settings.snapshots) if _is_begun(settings) else None
-    document = status(graph, store, launcher)
+    document = status(pipeline, store, launcher)
     if document["release"]:
-        document["release"]["unusable"] = unusable(open_pipeline(graph.name, settings))
+        document["release"]["unusable"] = unusable(open_pipeline(pipeline.name, settings))
     return document
 
 

@@ -49,9 +49,9 @@ def call(arguments: argparse.Namespace) -> int:
     from ml_assets.actions.tune_batch import STEPS, best, document, open_sweep
     from ml_assets.store.pipeline_context import open_pipeline
 
-    place = open_pipeline(arguments.pipeline, read_settings())
+    pipeline = open_pipeline(arguments.pipeline, read_settings())
     steps = arguments.steps or STEPS
-    sweep = open_sweep(place, arguments.batch, arguments.processes, arguments.threads, steps)
+    sweep = open_sweep(pipeline, arguments.batch, arguments.processes, arguments.threads, steps)
     progress = sys.stderr if arguments.json else sys.stdout
     print(_HEAD, file=progress, flush=True)
     cells: list[Cell] = []
@@ -82,7 +82,7 @@ def _line(cell: "Cell") -> str:
 
 def _advice(sweep: "Sweep", chosen: "Cell") -> str:
     """What to write, and what it changes beside the speed."""
-    now, one = sweep.place.spec.training, chosen.setting
+    now, one = sweep.pipeline.spec.training, chosen.setting
     fields = {"batch_size": one.batch, "processes": one.processes, "threads": one.threads}
     written = ", ".join(f"{name}: {value}" for name, value in fields.items())
     lines = [f"\nbest: training: {{{written}}}"]

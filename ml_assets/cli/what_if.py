@@ -31,9 +31,9 @@ def call(arguments: argparse.Namespace) -> int:
     from ml_assets.records.ledger.replay import what_if
     from ml_assets.store.pipeline_context import open_pipeline
 
-    place = open_pipeline(arguments.pipeline, read_settings())
-    entries = read(place.store, place.name)
-    found = what_if(entries, place.spec.release.to, arguments.gate, arguments.bound)
+    pipeline = open_pipeline(arguments.pipeline, read_settings())
+    entries = read(pipeline.store, pipeline.name)
+    found = what_if(entries, pipeline.spec.release.to, arguments.gate, arguments.bound)
     if arguments.json:
         print(json.dumps(_document(found), indent=2))
         return DONE

@@ -16,18 +16,18 @@ from ml_assets.records.tracking.links import EXPERIMENTS_PAGE, Links
 from ml_assets.reports.experiments import render
 from ml_assets.reports.run_rows import ReleaseStep, Row
 from ml_assets.settings import read_prices
-from ml_assets.store.pipeline_context import Workplace, open_pipeline
+from ml_assets.store.pipeline_context import Pipeline, open_pipeline
 
 SCHEMA = 1
 
 
-def page(place: Workplace, last: int = LAST) -> str:
+def page(pipeline: Pipeline, last: int = LAST) -> str:
     """The page, one HTML document."""
-    found = rows(place, last)
+    found = rows(pipeline, last)
     links = Links.of()
-    ways = {"Lineage in Dagster": links.asset(f"{place.name}/trained_model")}
-    machines = pictures_of(place, read_prices())
-    return render(place.name, found, _releases(place, found), ways, machines)
+    ways = {"Lineage in Dagster": links.asset(f"{pipeline.name}/trained_model")}
+    machines = pictures_of(pipeline, read_prices())
+    return render(pipeline.name, found, _releases(pipeline, found), ways, machines)
 
 
 def page_of(pipeline: str) -> str | None:
@@ -38,28 +38,28 @@ def page_of(pipeline: str) -> str | None:
         return None
 
 
-def write_page(place: Workplace, last: int = LAST) -> Path:
+def write_page(pipeline: Pipeline, last: int = LAST) -> Path:
     """Write ``reports/<pipeline>/experiments.html`` and return where it is."""
-    html = page(place, last).encode()
-    return place.objects.write_bytes(html, "reports", place.name, EXPERIMENTS_PAGE)
+    html = page(pipeline, last).encode()
+    return pipeline.objects.write_bytes(html, "reports", pipeline.name, EXPERIMENTS_PAGE)
 
 
-def document(place: Workplace, last: int = LAST) -> dict[str, Any]:
+def document(pipeline: Pipeline, last: int = LAST) -> dict[str, Any]:
     """The rows as one JSON document, numbers as numbers."""
-    found = [row.plain() for row in rows(place, last)]
-    return {"schema": SCHEMA, "pipeline": place.name, "runs": found}
+    found = [row.plain() for row in rows(pipeline, last)]
+    return {"schema": SCHEMA, "pipeline": pipeline.name, "runs": found}
 
 
-def _releases(place: Workplace, shown: Sequence[Row]) -> tuple[ReleaseStep, ...]:
+def _releases(pipeline: Pipeline, shown: Sequence[Row]) -> tuple[ReleaseStep, ...]:
     """What each release among the rows changed against the one before it, newest first."""
     models = {row.model for row in shown}
-    released = moves(read(place.store, place.name), place.spec.release.to)
+    released = moves(read(pipeline.store, pipeline.name), pipeline.spec.release.to)
     steps = [
         (before, after)
         for before, after in pairwise(released)
         if after.model in models and before.model != after.model
     ]
-    known = by_model(place, {move.model for step in steps for move in step})
+    known = by_model(pipeline, {move.model for step in steps for move in step})
     found: list[ReleaseStep] = []
     for before, after in steps:
         old, new = known.get(before.model), known.get(after.model)

@@ -9,23 +9,23 @@ from ml_assets.records.run_stories import LAST, candidate, stories
 from ml_assets.records.tracking.links import report_name
 from ml_assets.reports.run_rows import Outcome, Row
 from ml_assets.spec.records import Decision, LedgerEntry
-from ml_assets.store.pipeline_context import Workplace
+from ml_assets.store.pipeline_context import Pipeline
 
 
-def rows(place: Workplace, last: int = LAST) -> tuple[Row, ...]:
+def rows(pipeline: Pipeline, last: int = LAST) -> tuple[Row, ...]:
     """The same as lines of the page."""
-    entries = read(place.store, place.name)
-    return tuple(_row(place, story, entries) for story in stories(place, last))
+    entries = read(pipeline.store, pipeline.name)
+    return tuple(_row(pipeline, story, entries) for story in stories(pipeline, last))
 
 
-def _row(place: Workplace, story: RunStory, entries: Sequence[LedgerEntry]) -> Row:
+def _row(pipeline: Pipeline, story: RunStory, entries: Sequence[LedgerEntry]) -> Row:
     begun, spent, digest = story.begun, story.spent, story.digest
     note = story.notes[-1] if story.notes else None
     config = candidate(story).spec
     training, model = config.get("training", {}), config.get("model", {})
     trees = model.get("family") == "lightgbm"
     data, told = story.data, story.data.attributes if story.data else {}
-    page = digest and place.objects.exists("reports", place.name, report_name(digest))
+    page = digest and pipeline.objects.exists("reports", pipeline.name, report_name(digest))
     verdict = next((n.verdict for n in reversed(story.notes) if n.verdict), None)
     return Row(
         run=story.folder.run,

@@ -1,26 +1,32 @@
-"""A pipeline and the stores that hold what was made of it: where every operation begins."""
+"""One pipeline: its spec, its folder, the settings, and the stores that hold what it made."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
-from ml_assets.settings import Settings, read_settings
+import polars as pl
+
+from ml_assets.errors import SpecError
+from ml_assets.settings import Settings
 from ml_assets.spec.load import find_pipeline, load_spec, pipeline_folders
 from ml_assets.spec.pipeline import PipelineSpec
+from ml_assets.spec.records import StageRecord
+from ml_assets.spec.training import without_meaning
+from ml_assets.store.layout import Address, published_partitions, read_record, recent_records
 from ml_assets.store.object_places import open_objects
 from ml_assets.store.objects import LocalObjects
-from ml_assets.store.snapshots import SnapshotStore
-from ml_assets.store.stores import open_snapshots
+from ml_assets.store.snapshots import MAIN, CommitId, SnapshotStore
+from ml_assets.store.stores import shared_snapshots
 
 
 @dataclass(frozen=True)
-class Workplace:
-    """One pipeline, with what its records and files lie in."""
+class Pipeline:
+    """A spec, the folder it was declared in, and where the settings say that its state lies."""
 
     spec: PipelineSpec
     folder: Path
     """Holds the feature function and the contracts that the spec names."""
-    store: SnapshotStore
-    objects: LocalObjects
     settings: Settings
 
     @property
@@ -31,19 +37,131 @@ class Workplace:
     def scratch(self) -> Path:
         return self.settings.scratch
 
+    @property
+    def on_cluster(self) -> bool:
+        """Each partition is a run of its own then, and work on GPUs queues for them."""
+        return self.settings.launcher == "kubernetes"
 
-def open_pipeline(name: str, settings: Settings | None = None) -> Workplace:
-    """Open a pipeline by its name; ``settings`` are read from the environment by default.
+    @cached_property
+    def store(self) -> SnapshotStore:
+        """Tables, records and the ledger; opened at first use."""
+        return shared_snapshots(self.settings.snapshots)
+
+    @cached_property
+    def objects(self) -> LocalObjects:
+        """Shards, checkpoints, weights and reports; opened at first use."""
+        return open_objects(self.settings.objects, self.settings.cache)
+
+    def at(self, commit: CommitId) -> "PipelineState":
+        """What was published at a commit."""
+        return PipelineState(self, commit)
+
+    def now(self) -> "PipelineState":
+        """What is published on ``main`` now: one consistent state to read everything at."""
+        return PipelineState(self, self.store.resolve(MAIN))
+
+    def address(
+        self, stage: str, source: str | None = None, partition: str | None = None
+    ) -> Address:
+        """Where a stage's table and record lie."""
+        return Address(self.name, stage, source, partition)
+
+    def is_versioned(self, name: str) -> bool:
+        """Whether it is a source that changes slowly, of which each partition has one version."""
+        source = self.spec.sources.get(name)
+        return source is not None and source.versioned
+
+    def warm_up(self, name: str) -> int:
+        """How many partitions come before the first one of a source, a table or feature_set."""
+        if name in self.spec.sources:
+            return 0
+        if name == "feature_set":
+            return self.spec.features.look_back + self._warm_up_of([*self.spec.tables])
+        table = self.spec.tables[name]
+        return table.look_back + self._warm_up_of(table.reads)
+
+    def _warm_up_of(self, names: Sequence[str]) -> int:
+        return max((self.warm_up(name) for name in names), default=0)
+
+    def with_epochs(self, epochs: int | None) -> "Pipeline":
+        """The pipeline of a spec that says so many epochs; None: as it is.
+
+        Its model has a code version and a session of its own: neither is taken for the other.
+
+        Raises:
+            SpecError: there are no such epochs, or the model's family has none.
+        """
+        if epochs is None:
+            return self
+        model, training = self.spec.model, self.spec.training
+        if "epochs" in without_meaning(model):
+            raise SpecError(
+                f"{self.name}: epochs {epochs} was asked for, and model.family {model.family!r} has"
+                " none. Set model.rounds in the spec."
+            )
+        if epochs < 1:
+            raise SpecError(f"{self.name}: epochs is {epochs}; it takes at least one to train.")
+        changed = training.model_copy(update={"epochs": epochs})
+        return replace(self, spec=self.spec.model_copy(update={"training": changed}))
+
+
+@dataclass(frozen=True)
+class PipelineState:
+    """What a pipeline had published at a commit: all reads of one step see the same state."""
+
+    pipeline: Pipeline
+    commit: CommitId
+
+    @property
+    def spec(self) -> PipelineSpec:
+        return self.pipeline.spec
+
+    @property
+    def name(self) -> str:
+        return self.pipeline.name
+
+    @property
+    def store(self) -> SnapshotStore:
+        return self.pipeline.store
+
+    @property
+    def objects(self) -> LocalObjects:
+        return self.pipeline.objects
+
+    def address(
+        self, stage: str, source: str | None = None, partition: str | None = None
+    ) -> Address:
+        """Where a stage's table and record lie."""
+        return self.pipeline.address(stage, source, partition)
+
+    def record(self, address: Address) -> StageRecord | None:
+        """The record of the last whole materialization; None where there is none."""
+        return read_record(self.store, self.commit, address)
+
+    def partitions(self, address: Address) -> dict[str, StageRecord]:
+        """Partition key -> record, of every published partition of an asset, oldest first."""
+        return published_partitions(self.store, self.commit, address)
+
+    def recent(self, address: Address) -> tuple[StageRecord, ...]:
+        """The records of an asset's last partitions, oldest first; or its one, read whole."""
+        return recent_records(self.store, self.commit, address)
+
+    def scan(self, address: Address) -> pl.LazyFrame:
+        """The rows of a published table."""
+        return self.store.scan(self.commit, address.table)
+
+    def exists(self, path: str) -> bool:
+        return self.store.exists(self.commit, path)
+
+    def read_bytes(self, path: str) -> bytes:
+        return self.store.read_bytes(self.commit, path)
+
+
+def open_pipeline(name: str, settings: Settings) -> Pipeline:
+    """Open a pipeline by its name.
 
     Raises:
         SpecError: there is no such pipeline, or its spec is wrong.
     """
-    found = settings or read_settings()
-    folder = find_pipeline(pipeline_folders(found), name)
-    return Workplace(
-        spec=load_spec(folder),
-        folder=folder,
-        store=open_snapshots(found.snapshots),
-        objects=open_objects(found.objects, found.cache),
-        settings=found,
-    )
+    folder = find_pipeline(pipeline_folders(settings), name)
+    return Pipeline(load_spec(folder), folder, settings)

@@ -15,7 +15,7 @@ from ml_assets.errors import StorageError
 from ml_assets.graph.data_card import label_columns
 from ml_assets.settings import read_settings
 from ml_assets.store.layout import Address
-from ml_assets.store.pipeline_context import Workplace, open_pipeline
+from ml_assets.store.pipeline_context import Pipeline, open_pipeline
 from ml_assets.store.stores import open_snapshots
 from ml_assets.store.table_statistics import STATISTICS_FILE, TableStatistics
 from ml_assets.store.table_survey import survey
@@ -25,7 +25,7 @@ from ml_assets_tests.worlds.world import World, free_ports
 WEEK = "2024-01-15"
 
 
-def place(world: World, name: str = "deliveries") -> Workplace:
+def place(world: World, name: str = "deliveries") -> Pipeline:
     return open_pipeline(name, world.settings)
 
 

@@ -24,11 +24,12 @@ from dagster._daemon.types import DaemonHeartbeat
 
 from ml_assets.actions import home
 from ml_assets.actions.instance import Instance, refuse_second_daemon
+from ml_assets.adapters.declared import asset_key
 from ml_assets.extras.demo import outside_world
-from ml_assets.graph.pipeline_graph import PipelineGraph
 from ml_assets.settings import read_settings
 from ml_assets.spec.load import load_spec
 from ml_assets.store.locks import exclusive
+from ml_assets.store.pipeline_context import Pipeline
 from ml_assets_tests.worlds.world import free_ports
 
 PROJECT = Path(__file__).parents[2]
@@ -115,8 +116,8 @@ def test_dagsters_own_materialization_is_in_the_history_of_ml_assets(
 ) -> None:
     outside_world.lay_out(checkout / ".ml_assets" / "demo", arrived=1)
     folder = checkout / "ml_assets" / "pipelines" / "flight_delays"
-    graph = PipelineGraph(load_spec(folder), folder)
-    flights = graph.key("raw_snapshot", "flights")
+    graph = Pipeline(load_spec(folder), folder)
+    flights = asset_key(graph, "raw_snapshot", "flights")
     week = graph.spec.partitions.start.isoformat()
 
     call(*command, f'key:"{flights.to_user_string()}"', "--partition", week)

@@ -9,10 +9,10 @@ import dagster as dg
 import pytest
 
 from ml_assets.definitions import build, resources
-from ml_assets.graph.pipeline_graph import PipelineGraph
 from ml_assets.settings import read_settings
 from ml_assets.spec.load import load_spec
 from ml_assets.store.layout import Address, published_partitions, read_record
+from ml_assets.store.pipeline_context import Pipeline
 from ml_assets.store.stores import open_snapshots
 from ml_assets_tests.worlds import deliveries
 
@@ -48,8 +48,8 @@ class World:
         return build(read_settings())
 
     @property
-    def graph(self) -> PipelineGraph:
-        return PipelineGraph(load_spec(self.folder), self.folder)
+    def graph(self) -> Pipeline:
+        return Pipeline(load_spec(self.folder), self.folder)
 
     def tick(self, sensor: str = "landing") -> Any:
         """One evaluation, and a second one where files are too new to be told whole by one look."""

@@ -2,9 +2,9 @@
 
 import dagster as dg
 
+from ml_assets.adapters.executor import executor
 from ml_assets.component import build_pipeline
 from ml_assets.definitions import resources
-from ml_assets.resources.executor import executor
 from ml_assets.settings import read_settings
 from ml_assets.spec.load import load_spec
 

@@ -99,7 +99,7 @@ def at(world: World, now: datetime, cursor: str | None = None) -> dg.SensorResul
     store = open_snapshots(read_settings().snapshots)
     jobs = pipeline_jobs(graph)
     text = cursor or world.cursors.get(SENSOR)
-    return drift_tick(graph, jobs, declared.retrain, world.instance, store, text, now)
+    return drift_tick(graph, jobs, declared.retrain, world.instance, text, now)
 
 
 def test_the_baseline_is_stored_with_the_release_and_certified(world: World) -> None:

@@ -13,10 +13,10 @@ from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
 from dagster._core.test_utils import create_test_daemon_workspace_context
 from dagster._core.workspace.load_target import ModuleTarget
 from dagster._daemon.backfill import execute_backfill_iteration
+from ml_assets.graph.pipeline_graph import GPU_POOL
 
 from ml_assets.component import build_pipeline
 from ml_assets.definitions import resources
-from ml_assets.graph.pipeline_graph import GPU_POOL
 from ml_assets.spec.cluster import ClusterSpec
 from ml_assets.spec.load import load_spec
 from ml_assets_tests.automation.conftest import World

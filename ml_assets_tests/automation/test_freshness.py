@@ -40,7 +40,7 @@ def publish(week: str, *times: datetime) -> None:
 
 def fresh(world: World, now: datetime) -> bool:
     store = open_snapshots(read_settings().snapshots)
-    return source_freshness(world.graph, store, "arrivals", now).fresh
+    return source_freshness(world.graph, "arrivals", now).fresh
 
 
 def test_the_newest_partition_counts_not_when_it_was_made(world: World) -> None:
@@ -62,17 +62,15 @@ def test_a_row_from_the_future_does_not_make_it_fresh(world: World) -> None:
 def test_the_sensor_reports_a_change_once_and_again_when_rows_come(world: World) -> None:
     store = open_snapshots(read_settings().snapshots)
     publish("2024-01-08", NOW - timedelta(days=1))
-    green = freshness_tick(world.graph, world.instance, store, None, NOW)
+    green = freshness_tick(world.graph, world.instance, None, NOW)
     assert shown(world, green) == AssetCheckExecutionRecordStatus.SUCCEEDED
-    quiet = freshness_tick(
-        world.graph, world.instance, store, green.cursor, NOW + timedelta(hours=1)
-    )
+    quiet = freshness_tick(world.graph, world.instance, green.cursor, NOW + timedelta(hours=1))
     assert quiet.asset_events == []
     later = NOW + timedelta(days=3)
-    red = freshness_tick(world.graph, world.instance, store, quiet.cursor, later)
+    red = freshness_tick(world.graph, world.instance, quiet.cursor, later)
     assert shown(world, red) == AssetCheckExecutionRecordStatus.FAILED
     publish("2024-01-15", later)
-    again = freshness_tick(world.graph, world.instance, store, red.cursor, later)
+    again = freshness_tick(world.graph, world.instance, red.cursor, later)
     assert shown(world, again) == AssetCheckExecutionRecordStatus.SUCCEEDED
 
 

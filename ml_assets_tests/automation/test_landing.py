@@ -254,7 +254,7 @@ def test_a_table_of_many_partitions_is_taken_in_turn_by_turn_and_the_model_waits
     sources = Sources(settings, settings.seen)
     found: list[Watch] = []
     for number in (3, 4, 5):
-        found.append(landing(world.graph, store, sources, {}))
+        found.append(landing(world.graph, sources, {}))
         raw = [item.node.address for item in found[-1].data.due]
         weeks = [a for a in raw if (a.stage, a.source) == ("raw_snapshot", "orders")]
         assert len(weeks) == number

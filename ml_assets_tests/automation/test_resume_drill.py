@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 import dagster as dg
 import pytest
 
+from ml_assets.adapters.declared import asset_key
 from ml_assets.automation.resume_drill import drilled, require_drill
 from ml_assets.errors import SpecError
 from ml_assets.settings import read_settings
@@ -56,7 +57,7 @@ def test_a_drill_is_scheduled_runs_and_shows_its_date(plant: Plant):
 
 def made(world: World, stages: list[str]) -> dg.ExecuteInProcessResult:
     job = world.defs.resolve_implicit_global_asset_job_def()
-    keys = {world.graph.key(stage) for stage in stages}
+    keys = {asset_key(world.graph, stage) for stage in stages}
     return job.get_subset(asset_selection=keys).execute_in_process(
         instance=world.instance, run_config=QUIET
     )

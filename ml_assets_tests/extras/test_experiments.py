@@ -9,16 +9,16 @@ import dagster as dg
 import pytest
 
 from ml_assets.actions.note import take_note
+from ml_assets.adapters.run_journal import word_tags, words_of
 from ml_assets.assets.released_model.override import Overridden, override
 from ml_assets.definitions import build
 from ml_assets.errors import UnknownRun
 from ml_assets.extras.experiments import page, page_of
-from ml_assets.graph.run_journal import word_tags, words_of
 from ml_assets.records.experiments import Words
 from ml_assets.records.run_lines import rows
 from ml_assets.records.run_stories import find
 from ml_assets.records.tracking.outbox import Debts
-from ml_assets.store.pipeline_context import Workplace, open_pipeline
+from ml_assets.store.pipeline_context import Pipeline, open_pipeline
 from ml_assets_tests.worlds import irises
 from ml_assets_tests.worlds.world import World
 
@@ -43,7 +43,7 @@ def world(released: World, tmp_path_factory: pytest.TempPathFactory) -> World:
 
 
 @pytest.fixture
-def place(world: World) -> Workplace:
+def place(world: World) -> Pipeline:
     return open_pipeline("irises", world.settings)
 
 
@@ -71,7 +71,7 @@ def test_the_released_world_shows_what_was_passed_and_what_was_refused(released:
     assert refused.seconds is None, "it trained nothing"
 
 
-def test_a_run_that_failed_is_there_with_its_words_and_its_reason(place: Workplace) -> None:
+def test_a_run_that_failed_is_there_with_its_words_and_its_reason(place: Pipeline) -> None:
     failed, *others = rows(place)
     assert len(others) >= 2
     assert failed.words == Words.of(WORDS).said()
@@ -82,7 +82,7 @@ def test_a_run_that_failed_is_there_with_its_words_and_its_reason(place: Workpla
 
 
 def test_the_ui_says_the_same_words_by_tags_or_by_configuration(
-    world: World, refresh: dg.JobDefinition, place: Workplace
+    world: World, refresh: dg.JobDefinition, place: Pipeline
 ) -> None:
     told: list[dict[str, str]] = []
     key = dg.AssetKey(["irises", "trained_model"])
@@ -106,7 +106,7 @@ def test_the_ui_says_the_same_words_by_tags_or_by_configuration(
     assert told[0] == told[1] == Words.of(WORDS).said()
 
 
-def test_words_are_no_part_of_any_name(world: World, place: Workplace) -> None:
+def test_words_are_no_part_of_any_name(world: World, place: Pipeline) -> None:
     spec_of(world).write_text(irises.SPEC)
     before = place.store.read_bytes(place.store.resolve(), "records/irises/trained_model/all.json")
     said = world.cli("run", "irises", "--experiment", "another name")
@@ -118,7 +118,7 @@ def test_words_are_no_part_of_any_name(world: World, place: Workplace) -> None:
 
 
 def test_notes_are_added_by_run_and_by_model_and_the_newest_verdict_is_shown(
-    world: World, place: Workplace
+    world: World, place: Pipeline
 ) -> None:
     run = next(row.run for row in rows(place) if row.model is None)
     take_note(place, run[:8], "open", "first", "ada")
@@ -144,7 +144,7 @@ def test_a_note_that_mlflow_did_not_take_is_owed_to_it(world: World) -> None:
     assert debt.tags["ml_assets.verdict"] == "rejected"
 
 
-def test_two_runs_are_compared_by_what_differs(world: World, place: Workplace) -> None:
+def test_two_runs_are_compared_by_what_differs(world: World, place: Pipeline) -> None:
     failed = next(row.run for row in rows(place) if row.outcome.tone == "bad" and not row.model)
     told = json.loads(world.cli("compare", "irises", "production", failed, "--json"))
     assert [(c["name"], c["before"], c["after"]) for c in told["changes"]] == [
@@ -155,7 +155,7 @@ def test_two_runs_are_compared_by_what_differs(world: World, place: Workplace) -
 
 
 def test_a_comparison_says_why_each_run_was_made_and_what_people_made_of_it(
-    world: World, place: Workplace
+    world: World, place: Pipeline
 ) -> None:
     failed = next(row.run for row in rows(place) if row.outcome.tone == "bad" and not row.model)
     take_note(place, failed, "rejected", "no such <file>", "eve")
@@ -178,7 +178,7 @@ def test_a_comparison_says_why_each_run_was_made_and_what_people_made_of_it(
 
 @pytest.mark.parametrize("wanted", ["../irises", "zz", "", "%2e%2e", "canary", "ffffffff"])
 def test_a_name_that_is_none_is_refused_and_the_known_ones_are_told(
-    place: Workplace, wanted: str
+    place: Pipeline, wanted: str
 ) -> None:
     with pytest.raises(UnknownRun, match="The newest runs are"):
         find(place, wanted)

@@ -12,7 +12,7 @@ from ml_assets.assets.raw_snapshot.asset import receipt_version
 from ml_assets.automation.planner.due import Landed, data_nodes, model_nodes
 from ml_assets.automation.planner.plan import Node, plan
 from ml_assets.graph import pipeline_graph as graphs
-from ml_assets.graph.pipeline_graph import PipelineGraph
+from ml_assets.graph.code_version import code_version_of
 from ml_assets.graph.stage_code import BEGINNINGS, NOT_DECIDING, stage_code
 from ml_assets.settings import DEMO_PIPELINES
 from ml_assets.spec.closure import PACKAGE
@@ -21,6 +21,7 @@ from ml_assets.spec.partitions import windows
 from ml_assets.spec.records import InputVersion, StageRecord
 from ml_assets.spec.stages import STAGES
 from ml_assets.store.layout import Address, run_key
+from ml_assets.store.pipeline_context import Pipeline
 from ml_assets_tests.worlds import irises
 
 TABLES = {"raw_snapshot", "validated_table", "derived_table", "feature_set"}
@@ -185,7 +186,7 @@ WALK = ("raw_snapshot", "validated_table", "feature_set", "training_set", "train
 
 
 def nodes() -> Iterator[Node]:
-    graph = PipelineGraph(load_spec(FOLDER), FOLDER)
+    graph = Pipeline(load_spec(FOLDER), FOLDER)
     spans = windows(graph.spec.partitions, datetime(2014, 1, 1, tzinfo=UTC))[:8]
     yield from data_nodes(
         graph,
@@ -247,8 +248,8 @@ def test_a_rule_that_the_model_is_held_against_is_code_of_the_report_alone(tmp_p
     def versions(limit: int, file: str) -> dict[str, str]:
         (folder / "helpers.py").write_text(f"LIMIT = {limit}\n")
         (folder / "features.py").write_text(file)
-        graph = PipelineGraph(load_spec(folder), folder)
-        return {stage: graph.code_version(stage) for stage in WALK[2:]}
+        graph = Pipeline(load_spec(folder), folder)
+        return {stage: code_version_of(graph, stage) for stage in WALK[2:]}
 
     first = versions(1, irises.FEATURES + rule)
     edited = irises.FEATURES + rule.replace("return LIMIT", "return LIMIT + 1")

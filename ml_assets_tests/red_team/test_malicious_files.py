@@ -101,12 +101,12 @@ def test_init_from_a_file_that_only_has_the_name(released: Scene, bomb: bytes) -
     file.write_bytes(bomb)
     said = SPEC.replace("epochs: 30", "epochs: 30\n    init_from: w.safetensors")
     (released.world.pipelines / NAME / "defs.yaml").write_text(said)
-    from ml_assets.graph.pipeline_graph import PipelineGraph
+    from ml_assets.store.pipeline_context import Pipeline
 
-    graph = PipelineGraph(load_spec(file.parent), file.parent)
+    graph = Pipeline(load_spec(file.parent), file.parent)
     store = released.store
     with pytest.raises(StorageError, match="no whole safetensors file"):
-        initial_weights(None, graph, store, released.objects, store.resolve())  # pyright: ignore[reportArgumentType]  it warns of nothing
+        initial_weights(None, graph.at(store.resolve()))  # pyright: ignore[reportArgumentType]  it warns of nothing
     file.unlink()
 
 

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from ml_assets.adapters.snapshots import SnapshotsResource
 
 from ml_assets.errors import SettingsError, StorageError, StoreAway, UntrustedState
-from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.settings import read_settings
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.store.lakefs import repository as lakefs_repository

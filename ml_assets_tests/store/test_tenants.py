@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from ml_assets.adapters.objects import ObjectsResource
 
-from ml_assets.resources.objects import ObjectsResource
 from ml_assets.store.object_places import mark_of, passing_place
 from ml_assets.store.store_registry import identity_of
 from ml_assets_tests.actions.test_collect_objects_s3 import URI, HouseOnS3, there

@@ -7,8 +7,8 @@ from ml_assets.automation.planner.plan import Item, Plan
 from ml_assets.automation.planner.selection import Selection, alike, data_runs
 from ml_assets.automation.planner.steps import DataStep, data_steps
 from ml_assets.errors import RunFailed
-from ml_assets.graph.pipeline_graph import PipelineGraph
 from ml_assets.store.layout import Address
+from ml_assets.store.pipeline_context import Pipeline
 
 Make = Callable[[Selection], object]
 """Runs a selection; raises RunFailed."""
@@ -21,13 +21,13 @@ class DataStages:
     of the run. So what is still due after a failure is run again without what failed.
     """
 
-    def __init__(self, graph: PipelineGraph, look: Callable[[], Plan], make: Make) -> None:
+    def __init__(self, pipeline: Pipeline, look: Callable[[], Plan], make: Make) -> None:
         self.look = look
         """What is due now."""
         self.failures: list[RunFailed] = []
         self.left: list[Address] = []
         """What is not made, for it is made from something that failed."""
-        self._graph = graph
+        self._graph = pipeline
         self._make = make
         self._apart: set[Address] = set()
         """What failed, and all that is made from it."""

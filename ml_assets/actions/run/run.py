@@ -12,6 +12,7 @@ from ml_assets.actions.repair import repair_projection
 from ml_assets.actions.run.data_stages import DataStages, failure_of
 from ml_assets.actions.run.execute import Tell, execute, mark_dead_runs, wait_for_others
 from ml_assets.actions.run.fresh import FreshTraining
+from ml_assets.adapters.run_journal import word_tags
 from ml_assets.assets.raw_snapshot.resource import Sources
 from ml_assets.assets.trained_model.sanity import checks_of
 from ml_assets.assets.training_set.asset import require_as_of
@@ -21,8 +22,6 @@ from ml_assets.automation.planner.due import Landed, landed, plan_data, records_
 from ml_assets.automation.planner.plan import Plan, retyped
 from ml_assets.automation.planner.selection import Selection, model_run
 from ml_assets.errors import EvidenceError, SpecError
-from ml_assets.graph.pipeline_graph import PipelineGraph
-from ml_assets.graph.run_journal import word_tags
 from ml_assets.records.experiments import Words
 from ml_assets.records.tracking.mlflow import Tracking
 from ml_assets.records.tracking.outbox import Debts, sentences
@@ -30,6 +29,7 @@ from ml_assets.settings import Settings
 from ml_assets.spec.load import find_pipeline, load_spec
 from ml_assets.spec.stages import STAGES
 from ml_assets.store.layout import Address
+from ml_assets.store.pipeline_context import Pipeline
 from ml_assets.store.stores import open_snapshots
 
 _LATER = "see the runs with ml-assets experiments, and add to one with ml-assets note"
@@ -51,14 +51,14 @@ class Request:
     """Why the run is made, for people who compare runs."""
 
 
-def pipeline_graph(folders: dict[str, Path], name: str) -> PipelineGraph:
+def pipeline_graph(folders: dict[str, Path], name: str) -> Pipeline:
     """The graph of a pipeline by its name.
 
     Raises:
         SpecError: there is no such pipeline, or its spec is wrong.
     """
     folder = find_pipeline(folders, name)
-    return PipelineGraph(load_spec(folder), folder)
+    return Pipeline(load_spec(folder), folder)
 
 
 class PipelineRun:
@@ -66,20 +66,20 @@ class PipelineRun:
 
     def __init__(
         self,
-        graph: PipelineGraph,
+        pipeline: Pipeline,
         settings: Settings,
         defs: dg.Definitions,
         instance: dg.DagsterInstance,
         tell: Tell,
     ) -> None:
-        self.graph = graph
+        self.pipeline = pipeline
         self.defs = defs
         self.instance = instance
         self.tell = tell
         self.settings = settings
         self.store = open_snapshots(settings.snapshots)
         self.sources = Sources(settings)
-        self._fresh = FreshTraining(settings.home, graph.name)
+        self._fresh = FreshTraining(settings.home, pipeline.name)
 
     def run(self, request: Request) -> None:
         """Make everything that is due for the request.
@@ -92,11 +92,11 @@ class PipelineRun:
             self.tell(f"run {run_id[:8]} was interrupted; it is marked as failed")
         wanted = STAGES[: STAGES.index(request.through) + 1] if request.through else STAGES
         if request.as_of is not None:
-            require_as_of(self.graph, request.as_of)  # before any data is made
+            require_as_of(self.pipeline, request.as_of)  # before any data is made
         self._fresh_is_made()
         self._wait_for_others()  # what they make is not planned again
-        records = records_by_address(self.store, self.graph.name)
-        arrived = landed(self.graph, self.sources, records)
+        records = records_by_address(self.store, self.pipeline.name)
+        arrived = landed(self.pipeline, self.sources, records)
         for said in arrived.waiting:
             self.tell(f"wait  {said}")
         self._make_data(wanted, arrived)
@@ -110,13 +110,13 @@ class PipelineRun:
 
     def _make_data(self, wanted: tuple[str, ...], arrived: Landed) -> None:
         def look() -> Plan:
-            return plan_data(self.graph, self.store, arrived)
+            return plan_data(self.pipeline, arrived)
 
         plan = look()
         self._tell_plan(plan, wanted)
-        for said in retyped(plan, records_by_address(self.store, self.graph.name)):
+        for said in retyped(plan, records_by_address(self.store, self.pipeline.name)):
             self.tell(f"note  {said}")
-        stages = DataStages(self.graph, look, self._execute)
+        stages = DataStages(self.pipeline, look, self._execute)
         stages.run(plan, wanted)
         for address in stages.left:
             if address.stage in wanted:
@@ -131,23 +131,23 @@ class PipelineRun:
             EvidenceError: there is nothing to judge yet, or the canary did not pass.
             SpecError: the pipeline asks for no canary.
         """
-        if self.graph.spec.release.canary == "none":
+        if self.pipeline.spec.release.canary == "none":
             raise SpecError(
-                f"{self.graph.name} asks for no canary: a model that passes its gates goes to"
-                f" {self.graph.spec.release.to} by itself. To ask for one, add to its spec:"
+                f"{self.pipeline.name} asks for no canary: a model that passes its gates goes to"
+                f" {self.pipeline.spec.release.to} by itself. To ask for one, add to its spec:"
                 " release: {to: production, canary: {periods: 1}}"
             )
         mark_dead_runs(self.instance)
         self._wait_for_others()
-        step = canary_step(self.graph, self.store)
+        step = canary_step(self.pipeline)
         if isinstance(step, str):
-            raise EvidenceError(f"{self.graph.name}: {step}")
+            raise EvidenceError(f"{self.pipeline.name}: {step}")
         self._execute(step.selection)
         self._pay_debts()
 
     def _look_for_drift(self) -> None:
         """New periods against the release of now, before another takes its place."""
-        step = drift_step(self.graph, self.store)
+        step = drift_step(self.pipeline)
         if isinstance(step, str):
             if step:
                 self.tell(f"skip  drift_report: {step}")
@@ -157,7 +157,7 @@ class PipelineRun:
 
     def _move_canary(self) -> None:
         """Before the next model takes its place. One that does not pass stops nothing."""
-        step = canary_step(self.graph, self.store)
+        step = canary_step(self.pipeline)
         if isinstance(step, str):
             if step:
                 self.tell(f"skip  canary: {step}")
@@ -175,15 +175,10 @@ class PipelineRun:
             if said:
                 self.tell(said)
         due = model_run(
-            self.graph,
-            self.store,
-            as_of=request.as_of,
-            fresh=salt,
-            epochs=request.epochs,
-            stages=wanted,
+            self.pipeline, as_of=request.as_of, fresh=salt, epochs=request.epochs, stages=wanted
         )
         self._tell_plan(due.plan, wanted)
-        if checks_of(self.graph):
+        if checks_of(self.pipeline):
             verb = "make" if due.sanity else "skip"
             self.tell(f"{verb}  sanity checks: {due.sanity or 'same training set, same model'}")
         if "evaluation_report" in wanted:
@@ -198,8 +193,8 @@ class PipelineRun:
             self.tell(f"no run was needed, so nothing carries your words: {_LATER}")
 
     def _fresh_is_made(self) -> None:
-        records = records_by_address(self.store, self.graph.name)
-        self._fresh.made(records.get(Address(self.graph.name, "trained_model")))
+        records = records_by_address(self.store, self.pipeline.name)
+        self._fresh.made(records.get(Address(self.pipeline.name, "trained_model")))
 
     def _pay_debts(self) -> None:
         """Tell MLflow what it could not take before; it is not even loaded where it has all."""
@@ -207,7 +202,7 @@ class PipelineRun:
         debts = Debts(settings.home, settings.cache / "sessions")
         for line in sentences(debts.deliver(Tracking(settings.tracking_uri, settings.home))):
             self.tell(line)
-        repaired = repair_projection(self.store, settings, self.graph.name)
+        repaired = repair_projection(self.store, settings, self.pipeline.name)
         if repaired:
             self.tell(repaired)
 
@@ -224,7 +219,7 @@ class PipelineRun:
         tags: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._wait_for_others()
-        execute(self.defs, self.instance, self.graph.name, selection, self.tell, config, tags)
+        execute(self.defs, self.instance, self.pipeline.name, selection, self.tell, config, tags)
 
     def _wait_for_others(self) -> None:
-        wait_for_others(self.instance, self.graph.name, self.tell)
+        wait_for_others(self.instance, self.pipeline.name, self.tell)

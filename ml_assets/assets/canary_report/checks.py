@@ -8,28 +8,29 @@ from datetime import UTC, datetime
 
 import dagster as dg
 
+from ml_assets.adapters.declared import asset_key, pool
+from ml_assets.adapters.step_failure import reported
+from ml_assets.adapters.stores import StoresResource
 from ml_assets.assets.canary_report.evidence import CANARY_REPORT, canary_evidence, canary_gate
 from ml_assets.assets.released_model.checks import gate_numbers
 from ml_assets.assets.released_model.gates.decide import decide, passed, summary
 from ml_assets.graph.inputs import require_record
-from ml_assets.graph.pipeline_graph import PipelineGraph
-from ml_assets.graph.step_failure import reported
 from ml_assets.records.ledger.chain import read, record_decision
 from ml_assets.records.loading import provenance_in_force
-from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.spec.records import CanaryPeriod, Decision, EvaluationReport, Measured
 from ml_assets.store.layout import Address
+from ml_assets.store.pipeline_context import Pipeline
 
 CHECK = "canary"
 
 
-def canary(graph: PipelineGraph) -> dg.AssetChecksDefinition:
+def canary(declared: Pipeline) -> dg.AssetChecksDefinition:
     """Whether the model in canary may go on to production."""
-    gate = canary_gate(graph.spec)
-    key = graph.key(CANARY_REPORT)
+    gate = canary_gate(declared.spec)
+    key = asset_key(declared, CANARY_REPORT)
 
     @dg.multi_asset_check(
-        name=f"{graph.name}__canary",
+        name=f"{declared.name}__canary",
         specs=[
             dg.AssetCheckSpec(
                 CHECK,
@@ -38,24 +39,24 @@ def canary(graph: PipelineGraph) -> dg.AssetChecksDefinition:
                 description=f"The gate `{gate.name}` on exactly the rows behind the holdout.",
             )
         ],
-        pool=graph.pool(),
+        pool=pool(declared),
     )
     @reported
     def check(
-        context: dg.AssetCheckExecutionContext, snapshots: SnapshotsResource
+        context: dg.AssetCheckExecutionContext, stores: StoresResource
     ) -> Iterator[dg.AssetCheckResult]:
-        store = snapshots.store()
-        base = store.resolve("main")
-        address = Address(graph.name, CANARY_REPORT)
-        record = require_record(store, base, address)
+        pipeline = stores.open(declared)
+        base = pipeline.store.resolve("main")
+        address = Address(pipeline.name, CANARY_REPORT)
+        record = require_record(pipeline.store, base, address)
         report = EvaluationReport.model_validate_json(
-            store.read_bytes(base, address.file("report.json"))
+            pipeline.store.read_bytes(base, address.file("report.json"))
         )
-        evidence = canary_evidence(graph, store, base, read(store, graph.name, base))
+        evidence = canary_evidence(pipeline.at(base), read(pipeline.store, pipeline.name, base))
         measured = Measured.model_validate(record.attributes["measured"])
         results = decide([gate], report, measured, champion=evidence.champion)
         decision = Decision(
-            pipeline=graph.name,
+            pipeline=pipeline.name,
             evidence=evidence,
             gates=tuple(results),
             passed=passed(results),
@@ -64,8 +65,8 @@ def canary(graph: PipelineGraph) -> dg.AssetChecksDefinition:
             run=context.run.run_id,
             time=datetime.now(UTC),
         )
-        made_from = provenance_in_force(store, graph.name, evidence.model)
-        record_decision(store, decision, graph.spec.owner, made_from)
+        made_from = provenance_in_force(pipeline.store, pipeline.name, evidence.model)
+        record_decision(pipeline.store, decision, pipeline.spec.owner, made_from)
         (result,) = results
         yield dg.AssetCheckResult(
             asset_key=key,

@@ -12,7 +12,6 @@ from ml_assets.assets.released_model.gates.decide import policy_digest
 from ml_assets.assets.training_set.shards import NotComparable
 from ml_assets.errors import EvidenceError
 from ml_assets.graph.inputs import require_record
-from ml_assets.graph.pipeline_graph import PipelineGraph
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import champion
 from ml_assets.records.loading import open_files
@@ -21,26 +20,26 @@ from ml_assets.spec.gates import AgainstChampion
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.records import EvaluationReport, Evidence, LedgerEntry, Measured
 from ml_assets.store.layout import Address
-from ml_assets.store.snapshots import CommitId, SnapshotStore
+from ml_assets.store.pipeline_context import Pipeline, PipelineState
 
 CANARY_REPORT = "canary_report"
 
 
-def require_rows(graph: PipelineGraph, store: SnapshotStore, base: CommitId) -> CanaryRows:
+def require_rows(state: PipelineState) -> CanaryRows:
     """The rows that the model in canary is to be scored on.
 
     Raises:
         EvidenceError: no model is in canary, or its rows are not there yet.
     """
-    model = champion(read(store, graph.name, base), "canary")
+    model = champion(read(state.store, state.name, state.commit), "canary")
     if model is None:
         raise EvidenceError(
-            f"{graph.name} has no model in canary. One comes there when it passes its gates:"
-            f" ml-assets run {graph.name}"
+            f"{state.name} has no model in canary. One comes there when it passes its gates:"
+            f" ml-assets run {state.name}"
         )
-    rows = canary_rows(graph, store, base, model)
+    rows = canary_rows(state, model)
     if isinstance(rows, Waiting):
-        raise EvidenceError(f"{graph.name}: {rows.reason}. Until then it stays there.")
+        raise EvidenceError(f"{state.name}: {rows.reason}. Until then it stays there.")
     return rows
 
 
@@ -53,8 +52,7 @@ def canary_gate(spec: PipelineSpec) -> AgainstChampion:
 
 
 def compare_on(
-    graph: PipelineGraph,
-    store: SnapshotStore,
+    pipeline: Pipeline,
     rows: CanaryRows,
     scorer: Scorer,
     rival: Subject | None,
@@ -64,14 +62,14 @@ def compare_on(
     Raises:
         EvidenceError: the features of now lack one that the model reads.
     """
-    frame = rows.read(graph, store)
+    frame = rows.read(pipeline, pipeline.store)
     digest = rows.model.model.data_version
-    model = Subject(*open_files(scorer.objects, graph.name, digest))
+    model = Subject(*open_files(scorer.objects, pipeline.name, digest))
     scored = scorer.score(model, frame)
     if isinstance(scored, NotComparable):
-        said = f"{graph.name}: the model in canary, {digest[:12]}, cannot be scored"
+        said = f"{pipeline.name}: the model in canary, {digest[:12]}, cannot be scored"
         raise EvidenceError(f"{said}: {scored.reason}. It stays there.")
-    spec = graph.spec
+    spec = pipeline.spec
     asked = spec.model_copy(
         update={
             "gates": (canary_gate(spec),),
@@ -89,23 +87,21 @@ def compare_on(
         baselines={},
         champion=scorer.champion(rival, frame) if rival else None,
         size_bytes=folder_size(Path(model.ref.uri)),
-        seeds=known_spread(store, store.resolve("main"), graph)
+        seeds=known_spread(pipeline.at(pipeline.store.resolve("main")))
         if canary_gate(spec).seeds
         else None,
     )
     return report, scored.measured()
 
 
-def canary_evidence(
-    graph: PipelineGraph, store: SnapshotStore, base: CommitId, entries: Sequence[LedgerEntry]
-) -> Evidence:
+def canary_evidence(state: PipelineState, entries: Sequence[LedgerEntry]) -> Evidence:
     """What a decision on the model in canary has to be about to count now.
 
     Raises:
         EvidenceError: no model is in canary, its rows are not there, or the report is of others.
     """
-    rows = require_rows(graph, store, base)
-    record = require_record(store, base, Address(graph.name, CANARY_REPORT))
+    rows = require_rows(state)
+    record = require_record(state.store, state.commit, Address(state.name, CANARY_REPORT))
     model = rows.model.model
     about = {(i.key, i.partition, i.version) for i in record.inputs}
     missing = [i for i in rows.inputs if (i.key, i.partition, i.version) not in about]
@@ -113,13 +109,15 @@ def canary_evidence(
         said = ", ".join(f"{i.key} {i.partition or ''} {i.version[:12]}" for i in missing)
         raise EvidenceError(
             f"{record.key} is about another model or other rows: {said} is not in it. Materialize"
-            f" it and its check: ml-assets promote {graph.name}"
+            f" it and its check: ml-assets promote {state.name}"
         )
     return Evidence(
         model=model.data_version,
         report=record.data_version,
         data=rows.digest,
         code=record.code_version,
-        policy=policy_digest(graph.spec.gates, graph.spec.release),
-        champion=sound_champion(store, base, graph.name, entries, graph.spec.release.to),
+        policy=policy_digest(state.spec.gates, state.spec.release),
+        champion=sound_champion(
+            state.store, state.commit, state.name, entries, state.spec.release.to
+        ),
     )

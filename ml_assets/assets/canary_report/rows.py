@@ -7,12 +7,12 @@ import polars as pl
 from ml_assets.assets.training_set.asset import feature_order
 from ml_assets.errors import EvidenceError
 from ml_assets.graph.inputs import require_record
-from ml_assets.graph.pipeline_graph import PipelineGraph
 from ml_assets.graph.publish import input_version
 from ml_assets.records.ledger.origin import Origin, find_origin
 from ml_assets.spec.canonical import digest_of
 from ml_assets.spec.records import CanaryPeriod, InputVersion, StageRecord
 from ml_assets.store.layout import Address, published_partitions
+from ml_assets.store.pipeline_context import Pipeline, PipelineState
 from ml_assets.store.snapshots import CommitId, SnapshotStore
 
 
@@ -59,53 +59,51 @@ class CanaryRows:
     def period(self, rows: int) -> CanaryPeriod:
         return CanaryPeriod(first=self.span[0], last=self.span[1], rows=rows)
 
-    def read(self, graph: PipelineGraph, store: SnapshotStore) -> pl.DataFrame:
+    def read(self, pipeline: Pipeline, store: SnapshotStore) -> pl.DataFrame:
         """The rows with a label; those of a query side by side.
 
         Raises:
             EvidenceError: no row has one yet.
         """
-        features, label = Address(graph.name, "feature_set"), graph.spec.label
+        features, label = Address(pipeline.name, "feature_set"), pipeline.spec.label
         tables = [store.scan(self.commit, features.at(r.partition).table) for r in self.partitions]
         rows = pl.concat(tables).filter(pl.col(label.column).is_not_null()).collect()
         if rows.is_empty():
             raise EvidenceError(
-                f"{graph.name}: no row of {' to '.join(self.span)} has a label {label.column!r}:"
+                f"{pipeline.name}: no row of {' to '.join(self.span)} has a label {label.column!r}:"
                 " the outcomes have not arrived yet. The model stays in canary."
             )
         return rows.sort(label.query, maintain_order=True) if label.query else rows
 
 
-def canary_rows(
-    graph: PipelineGraph, store: SnapshotStore, base: CommitId, model: str
-) -> CanaryRows | Waiting:
+def canary_rows(state: PipelineState, model: str) -> CanaryRows | Waiting:
     """What the policy asks a model in canary to be scored on, as of a commit.
 
     Raises:
         EvidenceError: nobody can tell where its holdout ended.
     """
-    canary = graph.spec.release.canary
-    origin = find_origin(store, graph.name, model)
+    canary = state.spec.release.canary
+    origin = find_origin(state.store, state.name, model)
     if origin is None or canary == "none":
         raise EvidenceError(
-            f"{graph.name}: the records of model {model[:12]} are not in the snapshot store any"
+            f"{state.name}: the records of model {model[:12]} are not in the snapshot store any"
             " more, so where its holdout ended is not known. It stays in canary."
         )
-    published = published_partitions(store, base, Address(graph.name, "feature_set"))
-    order = feature_order(graph)
-    begin = order.index(_end_of_holdout(graph, store, origin)) + 1
+    published = published_partitions(state.store, state.commit, Address(state.name, "feature_set"))
+    order = feature_order(state.pipeline)
+    begin = order.index(_end_of_holdout(state.pipeline, origin)) + 1
     wanted = [*order[begin : begin + canary.periods]]
     missing = [key for key in wanted if key not in published]
     if missing or len(wanted) < canary.periods:
         return Waiting(model, missing[0] if missing else f"behind {order[-1]}")
-    return CanaryRows(origin, tuple(published[key] for key in wanted), base)
+    return CanaryRows(origin, tuple(published[key] for key in wanted), state.commit)
 
 
-def _end_of_holdout(graph: PipelineGraph, store: SnapshotStore, origin: Origin) -> str:
-    data = require_record(store, origin.commit, Address(graph.name, "training_set"))
+def _end_of_holdout(pipeline: Pipeline, origin: Origin) -> str:
+    data = require_record(pipeline.store, origin.commit, Address(pipeline.name, "training_set"))
     if data.attributes["digest"] != origin.model.attributes["data"]["digest"]:
         raise EvidenceError(
-            f"{graph.name}: commit {origin.commit[:12]} holds another training set than that of"
+            f"{pipeline.name}: commit {origin.commit[:12]} holds another training set than that of"
             f" model {origin.model.data_version[:12]}. It stays in canary."
         )
     return data.attributes["as_of"]

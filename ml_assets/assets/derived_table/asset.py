@@ -4,28 +4,31 @@ from datetime import UTC, datetime
 
 import dagster as dg
 
+from ml_assets.adapters.declared import stage_asset, table_partitions
+from ml_assets.adapters.metadata import card_link, history, table_metadata
+from ml_assets.adapters.partitioned import Events, Made, make_partitions
+from ml_assets.adapters.stores import StoresResource
 from ml_assets.assets.feature_set.function import check_keys, load_function
 from ml_assets.assets.feature_set.reads import table_reads
+from ml_assets.graph.code_version import code_version_of
 from ml_assets.graph.data_card import card_of
-from ml_assets.graph.metadata import card_link, history, table_metadata
-from ml_assets.graph.partitioned import Events, Made, make_partitions
-from ml_assets.graph.pipeline_graph import PipelineGraph
 from ml_assets.graph.publish import Draft, Work, input_version
 from ml_assets.reports.data import table_pictures
-from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.store.layout import Address
+from ml_assets.store.pipeline_context import Pipeline
 
 STAGE = "derived_table"
 
 
-def derived_table(graph: PipelineGraph, table: str) -> dg.AssetsDefinition:
+def derived_table(declared: Pipeline, table: str) -> dg.AssetsDefinition:
     """The asset of one declared table."""
-    spec = graph.spec.tables[table]
-    code_version = graph.code_version(STAGE, table)
-    partitions = graph.table_partitions(table)
-    reads = table_reads(graph, table)
+    spec = declared.spec.tables[table]
+    code_version = code_version_of(declared, STAGE, table)
+    partitions = table_partitions(declared, table)
+    reads = table_reads(declared, table)
 
-    @graph.asset(
+    @stage_asset(
+        declared,
         STAGE,
         table,
         description=f"`{table}`, made by `{spec.function}` from {', '.join(spec.reads)}.",
@@ -33,29 +36,29 @@ def derived_table(graph: PipelineGraph, table: str) -> dg.AssetsDefinition:
         deps=reads.deps(),
         partitions_def=partitions,
     )
-    def materialize(context: dg.AssetExecutionContext, snapshots: SnapshotsResource) -> Events:
-        store = snapshots.store()
-        build = load_function(graph.folder, spec.function, graph.name)
+    def materialize(context: dg.AssetExecutionContext, stores: StoresResource) -> Events:
+        pipeline = stores.open(declared)
+        build = load_function(pipeline.folder, spec.function, pipeline.name)
 
         def make(address: Address) -> Made:
             begun = datetime.now(UTC)
-            base = store.resolve("main")
-            records = reads.records(store, base, address.partition)
+            base = pipeline.store.resolve("main")
+            records = reads.records(pipeline.store, base, address.partition)
             inputs = tuple(input_version(record, base) for record in records)
-            tables = reads.tables(store, base, address.partition)
+            tables = reads.tables(pipeline.store, base, address.partition)
             rows = build(tables, reads.window(address.partition)).collect()
             check_keys(rows, spec.key, f"the table {table!r}")
             work = Work(address, code_version, inputs, context.run_id, begun=begun)
-            with Draft(store, work, base) as draft:
+            with Draft(pipeline.store, work, base) as draft:
                 draft.table(rows, spec.key)
                 draft.card(rows, spec.key)
                 published = draft.publish(attributes={})
-            metadata = {**table_metadata(store, published, address), **card_link(address)}
+            metadata = {**table_metadata(pipeline.store, published, address), **card_link(address)}
             return Made(published, metadata, card=card_of(address, draft.statistics))
 
-        whole = Address(graph.name, STAGE, table)
+        whole = Address(pipeline.name, STAGE, table)
         yield from make_partitions(
-            context, whole, make, lambda: history(store, whole, table_pictures)
+            context, whole, make, lambda: history(pipeline.store, whole, table_pictures)
         )
 
     return materialize

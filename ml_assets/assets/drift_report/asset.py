@@ -8,6 +8,10 @@ import dagster as dg
 import numpy as np
 import polars as pl
 
+from ml_assets.adapters.declared import asset_key, stage_asset
+from ml_assets.adapters.launcher import LauncherResource
+from ml_assets.adapters.metadata import numbers, pictures, record_metadata
+from ml_assets.adapters.stores import StoresResource
 from ml_assets.assets.drift_report.compare import Comparison, NewPeriod
 from ml_assets.assets.drift_report.findings import REPORT_FILE, DriftReport, Judged, Outcome
 from ml_assets.assets.drift_report.last_report import last_report
@@ -32,32 +36,28 @@ from ml_assets.assets.evaluation_report.scoring import Scorer, score
 from ml_assets.assets.training_set.shards import write_rows_to_score
 from ml_assets.errors import EvidenceError, RowsRefused
 from ml_assets.graph.inputs import resolve_base
-from ml_assets.graph.metadata import numbers, pictures, record_metadata
-from ml_assets.graph.pipeline_graph import DRIFT_STAGE, PipelineGraph
+from ml_assets.graph.pipeline_graph import DRIFT_STAGE, Pipeline
 from ml_assets.graph.publish import Draft
 from ml_assets.records.loading import open_files
-from ml_assets.resources.launcher import LauncherResource
-from ml_assets.resources.objects import ObjectsResource
-from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.spec.canonical import canonical_json, digest_of
 from ml_assets.spec.drift import DriftKind, DriftSpec
-from ml_assets.store.snapshots import SnapshotStore
 
 CHECKS: dict[DriftKind, str] = {kind: f"drift_{kind}" for kind in KINDS}
 """Kind -> the name of its check."""
 
 
-def drift_report(graph: PipelineGraph) -> dg.AssetsDefinition:
+def drift_report(declared: Pipeline) -> dg.AssetsDefinition:
     """The drift_report asset of a pipeline that watches for drift, and a check for each kind."""
-    key = graph.key(DRIFT_STAGE)
+    key = asset_key(declared, DRIFT_STAGE)
 
-    @graph.asset(
+    @stage_asset(
+        declared,
         DRIFT_STAGE,
         description="The newest periods of feature_set, the release's predictions on them and its"
         " losses where labels have matured, against what this release was trained on and against"
         " the same season of before.",
         kinds={"polars", "numpy"},
-        deps=[graph.key("released_model"), graph.key("feature_set")],
+        deps=[asset_key(declared, "released_model"), asset_key(declared, "feature_set")],
         check_specs=[
             dg.AssetCheckSpec(name, asset=key, description=f"{TITLES[kind]}: no drift.")
             for kind, name in CHECKS.items()
@@ -65,19 +65,20 @@ def drift_report(graph: PipelineGraph) -> dg.AssetsDefinition:
     )
     def materialize(
         context: dg.AssetExecutionContext,
-        snapshots: SnapshotsResource,
-        objects: ObjectsResource,
+        stores: StoresResource,
         launcher: LauncherResource,
     ) -> Iterator[dg.MaterializeResult]:
-        store = snapshots.store()
-        base = resolve_base(context, store)
-        windows = drift_windows(graph, store, base)
+        pipeline = stores.open(declared, keeps_objects=True)
+        base = resolve_base(context, pipeline.store)
+        windows = drift_windows(pipeline.at(base))
         if isinstance(windows, str):
-            raise EvidenceError(f"{graph.name}: {windows}.")
-        scorer = Scorer(context, launcher.launcher(), objects.store(), graph.spec)
-        report = compare(graph, store, windows, scorer, last_report(store, base, graph.name))
-        work = windows.work(graph, context.run.run_id)
-        with Draft(store, work, base, rows=sum(w.rows for w in report.windows)) as draft:
+            raise EvidenceError(f"{pipeline.name}: {windows}.")
+        scorer = Scorer(context, launcher.launcher(), pipeline.objects, pipeline.spec)
+        report = compare(
+            pipeline, windows, scorer, last_report(pipeline.store, base, pipeline.name)
+        )
+        work = windows.work(pipeline, context.run.run_id)
+        with Draft(pipeline.store, work, base, rows=sum(w.rows for w in report.windows)) as draft:
             draft.text(REPORT_FILE, canonical_json(report))
             published = draft.publish(
                 attributes={
@@ -108,8 +109,7 @@ _NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def compare(
-    graph: PipelineGraph,
-    store: SnapshotStore,
+    pipeline: Pipeline,
     windows: DriftWindows,
     scorer: Scorer,
     before: DriftReport | None,
@@ -119,16 +119,16 @@ def compare(
     Args:
         before: the report before: its alarm stands while the release is the same.
     """
-    spec, baseline = _declared(graph), windows.baseline
-    judging = Comparison(baseline, windows.training_samples(graph, store), spec)
-    new, notes = _new_periods(graph, store, windows, scorer)
+    spec, baseline = _declared(pipeline), windows.baseline
+    judging = Comparison(baseline, windows.training_samples(pipeline, pipeline.store), spec)
+    new, notes = _new_periods(pipeline, windows, scorer)
     found = tuple(judging.judge(one) for one in new)
     waiting: dict[DriftKind, str] = {"labels": windows.waiting, "performance": windows.waiting}
     outcomes = conclude(found, spec, {**waiting, **judging.not_judged})
     shown = found[-len(windows.periods) :]
     same = before if before and before.model == baseline.model else None
     return DriftReport(
-        pipeline=graph.name,
+        pipeline=pipeline.name,
         model=baseline.model,
         trained_on=baseline.trained_on,
         training_rows=baseline.features.rows,
@@ -143,9 +143,9 @@ def compare(
     )
 
 
-def _declared(graph: PipelineGraph) -> DriftSpec:
-    assert graph.spec.drift is not None  # there is no such asset without
-    return graph.spec.drift
+def _declared(pipeline: Pipeline) -> DriftSpec:
+    assert pipeline.spec.drift is not None  # there is no such asset without
+    return pipeline.spec.drift
 
 
 def _history(before: DriftReport | None) -> Sequence[Judged]:
@@ -153,18 +153,18 @@ def _history(before: DriftReport | None) -> Sequence[Judged]:
 
 
 def _new_periods(
-    graph: PipelineGraph, store: SnapshotStore, windows: DriftWindows, scorer: Scorer
+    pipeline: Pipeline, windows: DriftWindows, scorer: Scorer
 ) -> tuple[list[NewPeriod], list[str]]:
     """The rows of every period, scored in one go; and what could not be done."""
     frames = {
-        str(record.partition): _in_order(graph, windows.rows(graph, store, record))
+        str(record.partition): _in_order(pipeline, windows.rows(pipeline, pipeline.store, record))
         for record in windows.all
     }
     matured = {record.partition for record in windows.matured}
-    predictions = _predictions(graph, windows, scorer, pl.concat(list(frames.values())))
+    predictions = _predictions(pipeline, windows, scorer, pl.concat(list(frames.values())))
     if isinstance(predictions, str):
         return [
-            NewPeriod(period, rows, windows.season(graph, store, record))
+            NewPeriod(period, rows, windows.season(pipeline, pipeline.store, record))
             for (period, rows), record in zip(frames.items(), windows.all, strict=True)
         ], [predictions]
     found: list[NewPeriod] = []
@@ -173,10 +173,12 @@ def _new_periods(
         period = str(record.partition)
         rows = frames[period]
         mature = period in matured
-        has_label = rows[graph.spec.label.column].is_not_null().to_numpy()
+        has_label = rows[pipeline.spec.label.column].is_not_null().to_numpy()
         losses = (
             period_losses(
-                graph.spec, with_period(labelled(rows, graph.spec.label), period), part[has_label]
+                pipeline.spec,
+                with_period(labelled(rows, pipeline.spec.label), period),
+                part[has_label],
             )
             if mature and has_label.any()
             else ()
@@ -185,32 +187,32 @@ def _new_periods(
             NewPeriod(
                 period=period,
                 rows=rows,
-                season=windows.season(graph, store, record),
-                predictions=prediction_columns(part, graph.spec.label),
-                labels=label_columns(graph.spec.label, rows) if mature else None,
+                season=windows.season(pipeline, pipeline.store, record),
+                predictions=prediction_columns(part, pipeline.spec.label),
+                labels=label_columns(pipeline.spec.label, rows) if mature else None,
                 loss=losses[0] if losses else None,
             )
         )
     return found, []
 
 
-def _in_order(graph: PipelineGraph, rows: pl.DataFrame) -> pl.DataFrame:
+def _in_order(pipeline: Pipeline, rows: pl.DataFrame) -> pl.DataFrame:
     """Those of a query side by side."""
-    query = graph.spec.label.query
+    query = pipeline.spec.label.query
     return rows.sort(query, maintain_order=True) if query else rows
 
 
 def _predictions(
-    graph: PipelineGraph, windows: DriftWindows, scorer: Scorer, rows: pl.DataFrame
+    pipeline: Pipeline, windows: DriftWindows, scorer: Scorer, rows: pl.DataFrame
 ) -> np.ndarray | str:
     """[rows, outputs] of the release; or why it cannot be asked."""
-    ref, manifest = open_files(scorer.objects, graph.name, windows.baseline.model)
-    shards = scorer.objects.folder("shards", graph.name)
+    ref, manifest = open_files(scorer.objects, pipeline.name, windows.baseline.model)
+    shards = scorer.objects.folder("shards", pipeline.name)
     try:
         data = write_rows_to_score(rows, manifest, shards)
     except RowsRefused as error:
         return f"predictions and performance are not judged: {error}"
-    found = score(scorer.context, scorer.launcher, graph.spec, ref, data, "holdout")
+    found = score(scorer.context, scorer.launcher, pipeline.spec, ref, data, "holdout")
     return found.predictions
 
 

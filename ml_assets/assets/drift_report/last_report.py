@@ -8,7 +8,7 @@ from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import champion
 from ml_assets.spec.stages import DRIFT_STAGE
 from ml_assets.store.layout import Address, read_record
-from ml_assets.store.pipeline_context import Workplace
+from ml_assets.store.pipeline_context import Pipeline
 from ml_assets.store.snapshots import CommitId, SnapshotStore
 
 
@@ -21,25 +21,25 @@ class FoundReport:
     """Why it says nothing of the release of now; empty where it does."""
 
 
-def find_report(place: Workplace) -> FoundReport:
+def find_report(pipeline: Pipeline) -> FoundReport:
     """The last report of a pipeline.
 
     Raises:
         SpecError: the pipeline watches for no drift.
         StorageError: no report was made yet.
     """
-    if place.spec.drift is None:
+    if pipeline.spec.drift is None:
         raise SpecError(
-            f"{place.name} watches for no drift: its spec has no 'drift'. Add to it: drift: {{}}"
+            f"{pipeline.name} watches for no drift: its spec has no 'drift'. Add to it: drift: {{}}"
         )
-    base = place.store.resolve("main")
-    report = last_report(place.store, base, place.name)
+    base = pipeline.store.resolve("main")
+    report = last_report(pipeline.store, base, pipeline.name)
     if report is None:
         raise StorageError(
-            f"{place.name} has no drift report yet: one is made when a period is published that"
-            f" came after all that the release has seen. Land one, then: ml-assets run {place.name}"
+            f"{pipeline.name} has no drift report yet: one is made when a period is published that"
+            f" came after all that the release has seen. Land one, then: ml-assets run {pipeline.name}"
         )
-    now = champion(read(place.store, place.name, base), place.spec.release.to)
+    now = champion(read(pipeline.store, pipeline.name, base), pipeline.spec.release.to)
     if now == report.model:
         return FoundReport(report, "")
     return FoundReport(

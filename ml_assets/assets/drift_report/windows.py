@@ -9,8 +9,9 @@ from ml_assets.assets.drift_report.domain_classifier import ROWS, evenly
 from ml_assets.assets.evaluation_report.drift_baseline import Baseline
 from ml_assets.assets.evaluation_report.drift_baseline_rows import read_baseline, where_read
 from ml_assets.assets.training_set.asset import feature_order
+from ml_assets.graph.code_version import code_version_of
 from ml_assets.graph.inputs import require_record
-from ml_assets.graph.pipeline_graph import DRIFT_STAGE, PipelineGraph
+from ml_assets.graph.pipeline_graph import DRIFT_STAGE, Pipeline
 from ml_assets.graph.publish import Work, input_version
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.origin import Origin, find_origin
@@ -52,7 +53,7 @@ class DriftWindows:
     def newest(self) -> str:
         return self.periods[-1].partition or ""
 
-    def work(self, graph: PipelineGraph, run: str) -> Work:
+    def work(self, pipeline: Pipeline, run: str) -> Work:
         """What a report on them is made from."""
         seasons = {
             record.partition: record for records in self.seasons.values() for record in records
@@ -69,36 +70,38 @@ class DriftWindows:
             version=",".join(record.partition or "" for record in self.matured),
             commit=None,
         )
-        address = Address(graph.name, DRIFT_STAGE)
-        return Work(address, graph.code_version(DRIFT_STAGE), (*inputs, *season, labelled), run)
+        address = Address(pipeline.name, DRIFT_STAGE)
+        return Work(
+            address, code_version_of(pipeline, DRIFT_STAGE), (*inputs, *season, labelled), run
+        )
 
-    def rows(self, graph: PipelineGraph, store: SnapshotStore, record: StageRecord) -> pl.DataFrame:
+    def rows(self, pipeline: Pipeline, store: SnapshotStore, record: StageRecord) -> pl.DataFrame:
         """The feature rows of a period.
 
         Raises:
             Recalled: it was made from bad data.
         """
         require_sound(store, self.commit, record)
-        address = Address(graph.name, "feature_set", partition=record.partition)
+        address = Address(pipeline.name, "feature_set", partition=record.partition)
         return store.scan(self.commit, address.table).collect()
 
     def season(
-        self, graph: PipelineGraph, store: SnapshotStore, record: StageRecord
+        self, pipeline: Pipeline, store: SnapshotStore, record: StageRecord
     ) -> pl.DataFrame | None:
         """The rows of the same season of before; None where there is no such history."""
         records = self.seasons.get(record.partition or "")
         if not records:
             return None
-        frames = [self.rows(graph, store, one) for one in records]
+        frames = [self.rows(pipeline, store, one) for one in records]
         return pl.concat(frames, how="vertical_relaxed")
 
     def training_samples(
-        self, graph: PipelineGraph, store: SnapshotStore
+        self, pipeline: Pipeline, store: SnapshotStore
     ) -> dict[str | None, pl.DataFrame]:
         """Some rows of each period of the training split, as they were when it was trained."""
-        data = require_record(store, self.release.commit, Address(graph.name, "training_set"))
+        data = require_record(store, self.release.commit, Address(pipeline.name, "training_set"))
         commits = where_read(store, self.release.commit, data)
-        features = Address(graph.name, "feature_set")
+        features = Address(pipeline.name, "feature_set")
         found: dict[str | None, pl.DataFrame] = {}
         for one in self.baseline.features.periods:
             table = store.scan(commits[one.period], features.at(one.period).table).collect()
@@ -106,26 +109,26 @@ class DriftWindows:
         return found
 
 
-def drift_windows(graph: PipelineGraph, store: SnapshotStore, base: CommitId) -> DriftWindows | str:
+def drift_windows(state: PipelineState) -> DriftWindows | str:
     """What can be judged at a commit; else why nothing can, in words.
 
     Raises:
         StorageError: the baseline is not the one that was certified.
     """
-    spec = graph.spec.drift
-    model = champion(read(store, graph.name, base), graph.spec.release.to)
+    spec = state.spec.drift
+    model = champion(read(state.store, state.name, state.commit), state.spec.release.to)
     if spec is None or model is None:
-        return f"nothing is in {graph.spec.release.to} yet, so no drift is looked for"
-    origin = find_origin(store, graph.name, model)
-    baseline = read_baseline(store, origin) if origin else None
+        return f"nothing is in {state.spec.release.to} yet, so no drift is looked for"
+    origin = find_origin(state.store, state.name, model)
+    baseline = read_baseline(state.store, origin) if origin else None
     if origin is None or baseline is None:
         return (
             f"model {model[:12]} was released without a baseline, so no drift is looked for; the"
             " next release has one"
         )
-    data = require_record(store, origin.commit, Address(graph.name, "training_set"))
-    order = feature_order(graph)
-    published = published_partitions(store, base, Address(graph.name, "feature_set"))
+    data = require_record(state.store, origin.commit, Address(state.name, "training_set"))
+    order = feature_order(state.pipeline)
+    published = published_partitions(state.store, state.commit, Address(state.name, "feature_set"))
     behind = [key for key in published if key > baseline.trained_on[1]]
     unseen = [key for key in behind if key > data.attributes["as_of"]]
     if not unseen:
@@ -142,7 +145,7 @@ def drift_windows(graph: PipelineGraph, store: SnapshotStore, base: CommitId) ->
         matured=tuple(published[key] for key in matured[-spec.windows :]),
         waiting=_waiting(unseen[-1], matured, published, spec),
         seasons=_seasons(periods, published, order, spec),
-        commit=base,
+        commit=state.commit,
     )
 
 

@@ -9,6 +9,11 @@ import dagster as dg
 import numpy as np
 import polars as pl
 
+from ml_assets.adapters.declared import asset_key, stage_asset
+from ml_assets.adapters.launcher import LauncherResource
+from ml_assets.adapters.metadata import model_links, numbers, pictures, record_metadata
+from ml_assets.adapters.run_journal import chronicled
+from ml_assets.adapters.stores import StoresResource
 from ml_assets.assets.evaluation_report.baselines import Rows, score_baseline, score_rule
 from ml_assets.assets.evaluation_report.drift_baseline import BASELINE_FILE
 from ml_assets.assets.evaluation_report.drift_baseline_rows import make_baseline
@@ -27,11 +32,9 @@ from ml_assets.assets.trained_model.asset import data_ref
 from ml_assets.assets.training_set.encoding import encode_rows
 from ml_assets.assets.training_set.shards import NotComparable, load_schema, read_rows
 from ml_assets.errors import StorageError
+from ml_assets.graph.code_version import code_version_of
 from ml_assets.graph.inputs import require_record, resolve_base
-from ml_assets.graph.metadata import model_links, numbers, pictures, record_metadata
-from ml_assets.graph.pipeline_graph import PipelineGraph
 from ml_assets.graph.publish import Draft, Published, Work, input_version
-from ml_assets.graph.run_journal import chronicled
 from ml_assets.launch.launcher import Launcher
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.loading import held_manifest, held_weights, load_release, open_files
@@ -41,9 +44,6 @@ from ml_assets.records.run_record import RunRecord, environment, record_bytes, r
 from ml_assets.reports.changes import changes_table
 from ml_assets.reports.picture import Picture, Table
 from ml_assets.reports.wording import plain_markdown
-from ml_assets.resources.launcher import LauncherResource
-from ml_assets.resources.objects import ObjectsResource
-from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.spec.canonical import canonical_json, digest_of
 from ml_assets.spec.gates import FunctionBaseline, ValueBaseline
 from ml_assets.spec.program import Ref, ShardSchema, Split
@@ -57,56 +57,56 @@ from ml_assets.spec.records import (
 )
 from ml_assets.store.layout import Address
 from ml_assets.store.objects import LocalObjects
-from ml_assets.store.snapshots import CommitId, SnapshotStore
+from ml_assets.store.pipeline_context import Pipeline, PipelineState
 
 STAGE = "evaluation_report"
 ON_AN_ASSET = 10
 """Label suspects that the asset's page shows."""
 
 
-def evaluation_report(graph: PipelineGraph) -> dg.AssetsDefinition:
+def evaluation_report(declared: Pipeline) -> dg.AssetsDefinition:
     """The evaluation_report asset of a pipeline."""
-    code_version = graph.code_version(STAGE)
+    code_version = code_version_of(declared, STAGE)
 
-    @graph.asset(
+    @stage_asset(
+        declared,
         STAGE,
         description="Metrics with intervals on rows the model never saw, beside the baselines and"
         " the champion on the same rows. The gates are checks on this asset.",
         kinds={"numpy", "scikitlearn"},
-        deps=[graph.key("trained_model"), graph.key("training_set")],
+        deps=[asset_key(declared, "trained_model"), asset_key(declared, "training_set")],
     )
-    @chronicled(graph, STAGE)
+    @chronicled(declared, STAGE)
     def materialize(
         context: dg.AssetExecutionContext,
-        snapshots: SnapshotsResource,
-        objects: ObjectsResource,
+        stores: StoresResource,
         launcher: LauncherResource,
     ) -> dg.MaterializeResult:
-        store = snapshots.store()
-        base = resolve_base(context, store)
-        trained = require_record(store, base, Address(graph.name, "trained_model"))
-        data = require_record(store, base, Address(graph.name, "training_set"))
-        bench = Bench(graph, context, objects.store(), launcher.launcher(), data_ref(data))
-        model = Subject(*open_files(objects.store(), graph.name, trained.data_version))
-        against = _rival(graph, store, objects.store(), base, trained.data_version)
-        known = known_spread(store, base, graph)
-        seeds = Seeds(graph, context, bench.launcher, known, trained, data)
+        pipeline = stores.open(declared, keeps_objects=True)
+        base = resolve_base(context, pipeline.store)
+        trained = require_record(pipeline.store, base, Address(pipeline.name, "trained_model"))
+        data = require_record(pipeline.store, base, Address(pipeline.name, "training_set"))
+        bench = Bench(pipeline, context, pipeline.objects, launcher.launcher(), data_ref(data))
+        model = Subject(*open_files(pipeline.objects, pipeline.name, trained.data_version))
+        against = _rival(pipeline.at(base), trained.data_version)
+        known = known_spread(pipeline.at(base))
+        seeds = Seeds(pipeline, context, bench.launcher, known, trained, data)
         span = tuple(data.attributes["holdout"])
         report, scored = bench.judge(model, span, against, seeds)
         measured, wrong = scored.measured(), bench.suspects(scored)
-        baseline = make_baseline(graph, store, base, data, trained.data_version, scored.predictions)
-        since = changes_since(context.log, graph, store, base, report)
+        baseline = make_baseline(pipeline.at(base), data, trained.data_version, scored.predictions)
+        since = changes_since(context.log, pipeline.at(base), report)
         seen = (_champion_input(against.ref.digest),) if against else ()
         inputs = (input_version(trained, base), input_version(data, base))
-        work = Work(Address(graph.name, STAGE), code_version, inputs, context.run_id, seen=seen)
-        with Draft(store, work, base, rows=report.rows) as draft:
+        work = Work(Address(pipeline.name, STAGE), code_version, inputs, context.run_id, seen=seen)
+        with Draft(pipeline.store, work, base, rows=report.rows) as draft:
             draft.text(REPORT_FILE, canonical_json(report))
-            run = _run_record(graph, context.run_id, base, trained, data, report)
+            run = _run_record(pipeline, context.run_id, base, trained, data, report)
             draft.text(RUN_FILE, record_bytes(run))
             if report.champion and report.champion.seeds:
-                draft.text(spread_file(graph), canonical_json(report.champion.seeds))
+                draft.text(spread_file(pipeline), canonical_json(report.champion.seeds))
             if wrong is not None:
-                draft.extra_table(SUSPECTS_FILE, wrong, graph.spec.features.key)
+                draft.extra_table(SUSPECTS_FILE, wrong, pipeline.spec.features.key)
             if baseline:
                 draft.text(BASELINE_FILE, canonical_json(baseline))
             published = draft.publish(
@@ -118,10 +118,10 @@ def evaluation_report(graph: PipelineGraph) -> dg.AssetsDefinition:
                 },
                 data_version=digest_of(report),
             )
-        shown = [*evaluation_pictures(report, graph.spec), changes_table(since)]
+        shown = [*evaluation_pictures(report, pipeline.spec), changes_table(since)]
         if wrong is not None:
-            shown.append(suspects_table(graph.name, wrong, most=ON_AN_ASSET))
-        return _result(published, report, measured, shown, model_links(graph.name, trained))
+            shown.append(suspects_table(pipeline.name, wrong, most=ON_AN_ASSET))
+        return _result(published, report, measured, shown, model_links(pipeline.name, trained))
 
     return materialize
 
@@ -131,15 +131,15 @@ class Bench:
 
     def __init__(
         self,
-        graph: PipelineGraph,
+        pipeline: Pipeline,
         context: dg.AssetExecutionContext,
         objects: LocalObjects,
         launcher: Launcher,
         data: Ref,
     ) -> None:
-        self.graph, self.spec = graph, graph.spec
+        self.pipeline, self.spec = pipeline, pipeline.spec
         self.context, self.objects, self.launcher = context, objects, launcher
-        self.scorer = Scorer(context, launcher, objects, graph.spec)
+        self.scorer = Scorer(context, launcher, objects, pipeline.spec)
         self.data = data
         self.schema: ShardSchema = load_schema(data)
 
@@ -199,7 +199,7 @@ class Bench:
         plain = [rows.select(columns), *copies, beside.select(columns)]
         scored = self.score(model, pl.concat(plain, how="vertical_relaxed"))
         if isinstance(scored, NotComparable):  # the model's own features are in its own holdout
-            raise StorageError(f"{self.graph.name}: the holdout does not fit: {scored.reason}")
+            raise StorageError(f"{self.pipeline.name}: the holdout does not fit: {scored.reason}")
         ends = np.cumsum([len(part) for part in (rows, shuffled.stacked)])
         own, mixed, rest = np.split(scored.predictions, ends)
         worse, validation = np.split(rest, [len(rest) - len(beside)])
@@ -215,7 +215,7 @@ class Bench:
         held_weights(folder, manifest)
         scored = self.score(Subject(model, manifest), self.rows("holdout"))
         if isinstance(scored, NotComparable):
-            raise StorageError(f"{self.graph.name}: the holdout does not fit: {scored.reason}")
+            raise StorageError(f"{self.pipeline.name}: the holdout does not fit: {scored.reason}")
         return scored.predictions
 
     def deviations(self) -> dict[str, float]:
@@ -233,7 +233,7 @@ class Bench:
         for baseline in self.spec.evaluation.baselines:
             self.context.log.info(f"baseline {baseline.name}")
             if isinstance(baseline, FunctionBaseline):
-                rule = load_function(self.graph.folder, baseline.function, self.graph.name)
+                rule = load_function(self.pipeline.folder, baseline.function, self.pipeline.name)
                 found[baseline.name] = score_rule(baseline, rule, *both, self.spec.label)
             elif not isinstance(baseline, ValueBaseline):
                 found[baseline.name] = score_baseline(baseline, *both, self.spec.label)
@@ -249,20 +249,18 @@ class Bench:
         return self.scorer.champion(rival, self.rows("holdout"))
 
 
-def _rival(
-    graph: PipelineGraph, store: SnapshotStore, objects: LocalObjects, base: CommitId, model: str
-) -> Subject | None:
+def _rival(state: PipelineState, model: str) -> Subject | None:
     """The champion, verified; None where there is none, or it is this model, or is recalled."""
-    stage, entries = graph.spec.release.to, read(store, graph.name, base)
-    rival = sound_champion(store, base, graph.name, entries, stage)
+    stage, entries = state.spec.release.to, read(state.store, state.name, state.commit)
+    rival = sound_champion(state.store, state.commit, state.name, entries, stage)
     if rival in (None, model):
         return None
-    release = load_release(store, objects, graph.name, stage, base)
+    release = load_release(state.store, state.objects, state.name, stage, state.commit)
     return Subject(release.model, release.manifest)
 
 
 def _run_record(
-    graph: PipelineGraph,
+    pipeline: Pipeline,
     run: str,
     commit: str,
     model: StageRecord,
@@ -272,11 +270,11 @@ def _run_record(
     """What it takes to judge the model again: not always the spec that it was trained by."""
     return run_record(
         environment(),
-        pipeline=graph.name,
+        pipeline=pipeline.name,
         session=model.attributes["session"],
         run=run,
-        config=graph.spec,
-        seed=graph.spec.training.seed,
+        config=pipeline.spec,
+        seed=pipeline.spec.training.seed,
         inputs=[run_input(model, commit), run_input(data, commit)],
         outputs={"model": report.model, "report": digest_of(report)},
         metrics={name: interval.value for name, interval in report.metrics.items()},

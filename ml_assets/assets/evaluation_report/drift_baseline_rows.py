@@ -15,12 +15,12 @@ from ml_assets.assets.evaluation_report.period_loss import PeriodLoss, period_lo
 from ml_assets.assets.evaluation_report.rows import Holdout
 from ml_assets.assets.training_set.asset import resolve_window
 from ml_assets.errors import StorageError
-from ml_assets.graph.pipeline_graph import PipelineGraph
 from ml_assets.records.ledger.origin import Origin
 from ml_assets.spec.canonical import digest_of
 from ml_assets.spec.pipeline import LabelSpec, PipelineSpec
 from ml_assets.spec.records import StageRecord
 from ml_assets.store.layout import Address, published_partitions
+from ml_assets.store.pipeline_context import Pipeline, PipelineState
 from ml_assets.store.snapshots import CommitId, SnapshotStore
 
 _PERIOD = "__period"
@@ -29,9 +29,7 @@ Commits = Mapping[str | None, CommitId]
 
 
 def make_baseline(
-    graph: PipelineGraph,
-    store: SnapshotStore,
-    base: CommitId,
+    state: PipelineState,
     data: StageRecord,
     model: str,
     predictions: np.ndarray,
@@ -42,23 +40,23 @@ def make_baseline(
         data: the record of its training set.
         predictions: [rows, outputs] on the holdout, in the order of its rows.
     """
-    spec = graph.spec
-    window = resolve_window(graph, store, base, data.attributes["as_of"])
-    commits = where_read(store, base, data)
+    spec = state.spec
+    window = resolve_window(state, data.attributes["as_of"])
+    commits = where_read(state.store, state.commit, data)
     if window is None or {k for keys in window.splits.values() for k in keys} != set(commits):
         return None
-    train = _frames(graph, store, commits, window.splits["train"])
+    train = _frames(state.pipeline, commits, window.splits["train"])
     labels = {key: label_columns(spec.label, frame) for key, frame in train.items()}
-    held = _holdout_rows(graph, store, commits, window.splits["holdout"])
+    held = _holdout_rows(state.pipeline, commits, window.splits["holdout"])
     if len(held) != len(predictions):
         raise StorageError(
-            f"{graph.name}: the holdout has {len(held)} labelled rows and the report"
+            f"{state.name}: the holdout has {len(held)} labelled rows and the report"
             f" {len(predictions)}. Materialize training_set and what follows it again."
         )
     periods = held[_PERIOD].to_numpy()
     outputs = prediction_columns(predictions, spec.label)
     return Baseline(
-        pipeline=graph.name,
+        pipeline=state.name,
         model=model,
         data=data.attributes["digest"],
         features=make_profile(train, spec.features.numeric, spec.features.categorical),
@@ -140,8 +138,8 @@ def period_losses(
     losses, blocks = told.losses(), told.units(holdout.blocks)
     places = told.units(rows[_PERIOD].replace_strict(names, range(len(names))).to_numpy())
     found = [
-        period_loss(name, losses[places == place], blocks[places == place])
-        for place, name in enumerate(names)
+        period_loss(name, losses[places == pipeline], blocks[places == pipeline])
+        for pipeline, name in enumerate(names)
     ]
     return tuple(one for one in found if one is not None)
 
@@ -158,19 +156,17 @@ def labelled(rows: pl.DataFrame, label: LabelSpec) -> pl.DataFrame:
 
 
 def _frames(
-    graph: PipelineGraph, store: SnapshotStore, commits: Commits, keys: Sequence[str]
+    pipeline: Pipeline, commits: Commits, keys: Sequence[str]
 ) -> dict[str | None, pl.DataFrame]:
     """The rows of each period, with a label or without: so are those that come later."""
-    address = Address(graph.name, "feature_set")
-    return {key: store.scan(commits[key], address.at(key).table).collect() for key in keys}
+    address = Address(pipeline.name, "feature_set")
+    return {key: pipeline.store.scan(commits[key], address.at(key).table).collect() for key in keys}
 
 
-def _holdout_rows(
-    graph: PipelineGraph, store: SnapshotStore, commits: Commits, keys: Sequence[str]
-) -> pl.DataFrame:
-    frames = _frames(graph, store, commits, keys)
+def _holdout_rows(pipeline: Pipeline, commits: Commits, keys: Sequence[str]) -> pl.DataFrame:
+    frames = _frames(pipeline, commits, keys)
     told = [with_period(frame, str(key)) for key, frame in frames.items()]
-    return labelled(pl.concat(told), graph.spec.label)
+    return labelled(pl.concat(told), pipeline.spec.label)
 
 
 def _of_labels(frames: dict[str | None, pl.DataFrame], label: LabelSpec) -> Profile:

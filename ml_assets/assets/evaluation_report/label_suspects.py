@@ -5,7 +5,7 @@ import polars as pl
 from ml_assets.assets.evaluation_report.suspects import has_suspects
 from ml_assets.errors import StorageError
 from ml_assets.store.layout import Address
-from ml_assets.store.pipeline_context import Workplace
+from ml_assets.store.pipeline_context import Pipeline
 from ml_assets.store.snapshots import MAIN, CommitId, SnapshotStore
 
 SUSPECTS_FILE = "suspects.parquet"
@@ -20,20 +20,20 @@ def read_suspects(store: SnapshotStore, commit: CommitId, pipeline: str) -> pl.D
     return found.sort(found.columns[-1], descending=True, maintain_order=True)
 
 
-def suspects(place: Workplace) -> pl.DataFrame:
+def suspects(pipeline: Pipeline) -> pl.DataFrame:
     """The same of a pipeline.
 
     Raises:
         StorageError: there are none, and why.
     """
-    found = read_suspects(place.store, place.store.resolve(MAIN), place.name)
-    if found is None and not has_suspects(place.spec):
+    found = read_suspects(pipeline.store, pipeline.store.resolve(MAIN), pipeline.name)
+    if found is None and not has_suspects(pipeline.spec):
         raise StorageError(
-            f"{place.name} has no label suspects: in a ranking a row has no loss of its own."
+            f"{pipeline.name} has no label suspects: in a ranking a row has no loss of its own."
         )
     if found is None:
         raise StorageError(
-            f"{place.name} has no label suspects yet, or its report was made by an older version."
-            f" Run: ml-assets run {place.name}"
+            f"{pipeline.name} has no label suspects yet, or its report was made by an older version."
+            f" Run: ml-assets run {pipeline.name}"
         )
     return found

@@ -5,11 +5,11 @@ from pydantic import ValidationError
 
 from ml_assets.errors import StorageError
 from ml_assets.graph.inputs import require_record
-from ml_assets.graph.pipeline_graph import PipelineGraph
 from ml_assets.records.changes import Candidate, changes
 from ml_assets.records.run_record import RunRecord
 from ml_assets.spec.records import REPORT_FILE, EvaluationReport, ReleaseChanges, StageRecord
 from ml_assets.store.layout import Address, read_record
+from ml_assets.store.pipeline_context import PipelineState
 from ml_assets.store.snapshots import CommitId, SnapshotStore
 
 
@@ -32,36 +32,34 @@ def read_changes(report: StageRecord) -> ReleaseChanges | None:
 
 def changes_since(
     log: dg.DagsterLogManager,
-    graph: PipelineGraph,
-    store: SnapshotStore,
-    base: CommitId,
+    state: PipelineState,
     report: EvaluationReport,
 ) -> ReleaseChanges | None:
     """What a candidate changes; None where no release came before it, or none that can be read."""
-    data = require_record(store, base, Address(graph.name, "training_set"))
-    now = Candidate(graph.spec.model_dump(mode="json"), data, report)
+    data = require_record(state.store, state.commit, Address(state.name, "training_set"))
+    now = Candidate(state.spec.model_dump(mode="json"), data, report)
     try:
-        before = last_release(graph, store, base)
+        before = last_release(state)
     except (StorageError, ValidationError) as error:
         log.warning(f"the last release cannot be compared with: {error}")
         return None
     return changes(before, now, before.report.model) if before and before.report else None
 
 
-def last_release(graph: PipelineGraph, store: SnapshotStore, base: CommitId) -> Candidate | None:
+def last_release(state: PipelineState) -> Candidate | None:
     """The model released last, with its spec, data and report as they were then.
 
     Raises:
         StorageError: something of it is not there any more.
         ValidationError: another version wrote it.
     """
-    released = read_record(store, base, Address(graph.name, "released_model"))
+    released = read_record(state.store, state.commit, Address(state.name, "released_model"))
     if released is None:
         return None
-    model = Address(graph.name, "trained_model")
+    model = Address(state.name, "trained_model")
     then = next(i.commit for i in released.inputs if i.key == model.key)
     if then is None:
         return None
-    run = RunRecord.model_validate_json(store.read_bytes(then, model.file("run.json")))
-    data = require_record(store, then, Address(graph.name, "training_set"))
-    return Candidate(run.config, data, read_report(store, then, graph.name))
+    run = RunRecord.model_validate_json(state.store.read_bytes(then, model.file("run.json")))
+    data = require_record(state.store, then, Address(state.name, "training_set"))
+    return Candidate(run.config, data, read_report(state.store, then, state.name))

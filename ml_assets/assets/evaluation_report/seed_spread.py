@@ -10,7 +10,6 @@ from ml_assets.assets.evaluation_report.rows import Holdout
 from ml_assets.assets.evaluation_report.seeds import spread_of
 from ml_assets.assets.trained_model.asset import data_ref
 from ml_assets.assets.trained_model.sessions import remember_session, teller
-from ml_assets.graph.pipeline_graph import PipelineGraph
 from ml_assets.launch.launcher import Launcher, TrainJob
 from ml_assets.launch.session import NOT_IN_THE_RESULT, train_session
 from ml_assets.spec.canonical import digest_of
@@ -18,7 +17,7 @@ from ml_assets.spec.gates import AgainstChampion
 from ml_assets.spec.program import Ref
 from ml_assets.spec.records import SeedSpread, StageRecord
 from ml_assets.store.layout import Address
-from ml_assets.store.snapshots import CommitId, SnapshotStore
+from ml_assets.store.pipeline_context import Pipeline, PipelineState
 
 Score = Callable[[Ref], np.ndarray]
 """A model -> its [n, outputs] predictions of the holdout."""
@@ -28,7 +27,7 @@ Score = Callable[[Ref], np.ndarray]
 class Seeds:
     """The spread between seeds of one spec, known or yet to be measured."""
 
-    graph: PipelineGraph
+    pipeline: Pipeline
     context: dg.AssetExecutionContext
     launcher: Launcher
     known: SeedSpread | None
@@ -44,26 +43,26 @@ class Seeds:
         Raises:
             TrainingFailed: a model of another seed could not be trained.
         """
-        asked = seeds_asked(self.graph)
+        asked = seeds_asked(self.pipeline)
         if not asked:
             return None
         if self.known is not None and len(self.known.seeds) >= asked:
             return self.known
-        first = self.graph.spec.training.seed
+        first = self.pipeline.spec.training.seed
         seeds = range(first, first + asked)
         self.context.log.info(f"the spread over {asked} seeds is measured, once for this spec")
         predictions = [score(self._trained(seed)) for seed in seeds]
         return spread_of(
             holdout.truth,
             predictions,
-            spec=trained_alike(self.graph),
+            spec=trained_alike(self.pipeline),
             data=data_ref(self.data).digest,
             seeds=seeds,
         )
 
     def _trained(self, seed: int) -> Ref:
         """The model of a seed; a session that ended is not run again."""
-        spec = self.graph.spec
+        spec = self.pipeline.spec
         training = spec.training.model_copy(update={"seed": seed})
         begun = self.model.attributes.get("init")
         init = Ref.model_validate(begun) if begun else None
@@ -73,28 +72,28 @@ class Seeds:
         return self.launcher.train(job, teller(self.context.log)).model
 
 
-def seeds_asked(graph: PipelineGraph) -> int:
+def seeds_asked(pipeline: Pipeline) -> int:
     """How many models the gates want to see differ in the seed alone; 0: none."""
-    gates = [gate for gate in graph.spec.gates if isinstance(gate, AgainstChampion)]
+    gates = [gate for gate in pipeline.spec.gates if isinstance(gate, AgainstChampion)]
     return max((gate.seeds for gate in gates), default=0)
 
 
-def known_spread(store: SnapshotStore, base: CommitId, graph: PipelineGraph) -> SeedSpread | None:
+def known_spread(state: PipelineState) -> SeedSpread | None:
     """What an earlier report of this spec measured."""
-    path = Address(graph.name, "evaluation_report").file(spread_file(graph))
-    if not store.exists(base, path):
+    path = Address(state.name, "evaluation_report").file(spread_file(state.pipeline))
+    if not state.store.exists(state.commit, path):
         return None
-    return SeedSpread.model_validate_json(store.read_bytes(base, path))
+    return SeedSpread.model_validate_json(state.store.read_bytes(state.commit, path))
 
 
-def spread_file(graph: PipelineGraph) -> str:
+def spread_file(pipeline: Pipeline) -> str:
     """The name of its record, beside the report: it stays there when the next report is made."""
-    return f"seeds-{trained_alike(graph)[:16]}.json"
+    return f"seeds-{trained_alike(pipeline)[:16]}.json"
 
 
-def trained_alike(graph: PipelineGraph) -> str:
+def trained_alike(pipeline: Pipeline) -> str:
     """Digest of what decides how much seeds matter; another training set is the same spec."""
-    spec, left_out = graph.spec, {*NOT_IN_THE_RESULT, "seed"}
+    spec, left_out = pipeline.spec, {*NOT_IN_THE_RESULT, "seed"}
     return digest_of(
         {
             "model": spec.model.model_dump(mode="json"),

@@ -6,20 +6,22 @@ from datetime import UTC, datetime
 import dagster as dg
 import polars as pl
 
+from ml_assets.adapters.declared import feature_partitions, stage_asset
+from ml_assets.adapters.metadata import card_link, history, table_metadata
+from ml_assets.adapters.partitioned import Events, Made, make_partitions, step_partitions
+from ml_assets.adapters.stores import StoresResource
 from ml_assets.assets.feature_set.function import FeatureFunction, build_features, load_function
 from ml_assets.assets.feature_set.future_events import FutureGuard, both_refusals
 from ml_assets.assets.feature_set.leak_checks import ROWS_CHECKS, leak_specs
 from ml_assets.assets.feature_set.parity import Replays, parity_spec
 from ml_assets.assets.feature_set.reads import Reads, feature_reads
+from ml_assets.graph.code_version import code_version_of
 from ml_assets.graph.data_card import card_of, label_columns
-from ml_assets.graph.metadata import card_link, history, table_metadata
-from ml_assets.graph.partitioned import Events, Made, make_partitions, step_partitions
-from ml_assets.graph.pipeline_graph import PipelineGraph
 from ml_assets.graph.publish import Draft, Work, input_version
 from ml_assets.reports.data import feature_pictures
-from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.spec.training import Task
 from ml_assets.store.layout import Address
+from ml_assets.store.pipeline_context import Pipeline
 from ml_assets.store.snapshots import CommitId, SnapshotStore
 
 STAGE = "feature_set"
@@ -32,14 +34,15 @@ _LABEL_SUMMARY: Mapping[Task, str | None] = {
 """What the mean of the labels is called; classes have none."""
 
 
-def feature_set(graph: PipelineGraph) -> dg.AssetsDefinition:
+def feature_set(declared: Pipeline) -> dg.AssetsDefinition:
     """The feature_set asset of a pipeline."""
-    spec = graph.spec
-    code_version = graph.code_version(STAGE)
-    partitions = graph.feature_partitions()
-    reads = feature_reads(graph)
+    spec = declared.spec
+    code_version = code_version_of(declared, STAGE)
+    partitions = feature_partitions(declared)
+    reads = feature_reads(declared)
 
-    @graph.asset(
+    @stage_asset(
+        declared,
         STAGE,
         description="One row per decision, made only from what was known when it was taken:"
         f" {len(spec.features.numeric)} numeric and {len(spec.features.categorical)} categorical"
@@ -47,18 +50,18 @@ def feature_set(graph: PipelineGraph) -> dg.AssetsDefinition:
         kinds={"polars"},
         deps=reads.deps(),
         partitions_def=partitions,
-        check_specs=[parity_spec(graph), *leak_specs(graph, STAGE, ROWS_CHECKS)],
+        check_specs=[parity_spec(declared), *leak_specs(declared, STAGE, ROWS_CHECKS)],
     )
-    def materialize(context: dg.AssetExecutionContext, snapshots: SnapshotsResource) -> Events:
-        store = snapshots.store()
-        build = load_function(graph.folder, spec.features.function, graph.name)
+    def materialize(context: dg.AssetExecutionContext, stores: StoresResource) -> Events:
+        pipeline = stores.open(declared)
+        build = load_function(pipeline.folder, spec.features.function, pipeline.name)
         warn = warning_once(context.log, spec.features.function)
 
         def rows_of(base: CommitId, partition: str | None) -> pl.DataFrame:
-            reads.records(store, base, partition)  # whole and sound, before a row is made
-            return build_rows(reads, store, base, partition, build, warn)
+            reads.records(pipeline.store, base, partition)  # whole and sound, before a row is made
+            return build_rows(reads, pipeline.store, base, partition, build, warn)
 
-        replays = Replays(graph, store, step_partitions(context), rows_of)
+        replays = Replays(pipeline, pipeline.store, step_partitions(context), rows_of)
         guard = FutureGuard(reads, step_partitions(context))
 
         def make(address: Address) -> Made:
@@ -67,28 +70,28 @@ def feature_set(graph: PipelineGraph) -> dg.AssetsDefinition:
             if guard.leaking:
                 return Made(None, {}, replayed, both_refusals(guard.leaking, differs))
             base, rows = replays.rows(address)
-            judged = guard.judge(store, base, address, build, rows)
+            judged = guard.judge(pipeline.store, base, address, build, rows)
             checks = (*judged.checks, *replayed)
             if refused := both_refusals(judged.error, differs):
                 return Made(None, {}, checks, refused)
-            records = reads.records(store, base, address.partition)
+            records = reads.records(pipeline.store, base, address.partition)
             inputs = tuple(input_version(record, base) for record in records)
             work = Work(address, code_version, inputs, context.run_id, begun=begun)
-            with Draft(store, work, base) as draft:
+            with Draft(pipeline.store, work, base) as draft:
                 draft.table(rows, spec.features.key)
                 draft.card(rows, spec.features.key, label_columns(spec))
                 attributes = {
-                    "label_rate": label_rate(rows, graph),
-                    "class_shares": class_shares(rows, graph),
+                    "label_rate": label_rate(rows, pipeline),
+                    "class_shares": class_shares(rows, pipeline),
                 }
                 published = draft.publish(attributes=attributes)
-            metadata = {**table_metadata(store, published, address), **card_link(address)}
+            metadata = {**table_metadata(pipeline.store, published, address), **card_link(address)}
             rates, card = attributes["label_rate"], card_of(address, draft.statistics, spec)
             return Made(published, {**metadata, **rates}, checks, card=card)
 
-        whole = Address(graph.name, STAGE)
+        whole = Address(pipeline.name, STAGE)
         yield from make_partitions(
-            context, whole, make, lambda: history(store, whole, feature_pictures)
+            context, whole, make, lambda: history(pipeline.store, whole, feature_pictures)
         )
 
     return materialize
@@ -120,22 +123,23 @@ def build_rows(
 ) -> pl.DataFrame:
     """Call the feature function on the published tables at ``base`` and check what it returns."""
     tables, window = reads.tables(store, base, partition), reads.window(partition)
-    return build_features(build, tables, window, reads.graph.spec, on_unnamed)
+    return build_features(build, tables, window, reads.pipeline.spec, on_unnamed)
 
 
-def label_rate(rows: pl.DataFrame, graph: PipelineGraph) -> dict[str, float]:
+def label_rate(rows: pl.DataFrame, pipeline: Pipeline) -> dict[str, float]:
     """Share of positives (of a number: the mean) of the labels, and the share of rows without."""
-    label = rows[graph.spec.label.column]
+    label = rows[pipeline.spec.label.column]
     rates = {"unlabelled_share": label.null_count() / max(1, len(label))}
-    name = _LABEL_SUMMARY[graph.spec.label.task]
+    name = _LABEL_SUMMARY[pipeline.spec.label.task]
     if name and label.count():
         rates[name] = float(label.cast(pl.Float64, strict=False).mean() or 0.0)  # pyright: ignore[reportArgumentType]  a float column's mean is a float
     return rates
 
 
-def class_shares(rows: pl.DataFrame, graph: PipelineGraph) -> dict[str, float]:
+def class_shares(rows: pl.DataFrame, pipeline: Pipeline) -> dict[str, float]:
     """Class -> its share of the labelled rows (multiclass)."""
-    label = rows[graph.spec.label.column].drop_nulls().cast(pl.String)
+    label = rows[pipeline.spec.label.column].drop_nulls().cast(pl.String)
     return {
-        name: int((label == name).sum()) / max(1, len(label)) for name in graph.spec.label.classes
+        name: int((label == name).sum()) / max(1, len(label))
+        for name in pipeline.spec.label.classes
     }

@@ -6,6 +6,7 @@ from datetime import datetime
 
 import polars as pl
 
+from ml_assets.adapters.partitioned import Made
 from ml_assets.assets.feature_set.function import FeatureFunction, build_features, load_function
 from ml_assets.assets.feature_set.future import (
     Hidden,
@@ -17,7 +18,6 @@ from ml_assets.assets.feature_set.future import (
 from ml_assets.assets.feature_set.leak_checks import outcome, refusal
 from ml_assets.assets.feature_set.reads import Reads, table_reads
 from ml_assets.errors import LeakError, MlAssetsError
-from ml_assets.graph.partitioned import Made
 from ml_assets.spec.leaks import LeakFinding
 from ml_assets.spec.sources import SourceSpec
 from ml_assets.store.layout import Address
@@ -40,15 +40,17 @@ class PastTables:
         }
 
     def _table(self, reads: Reads, name: str, address: Address) -> pl.LazyFrame:
-        spec = reads.graph.spec
+        spec = reads.pipeline.spec
         if name in spec.sources:
             table, subject = self.store.scan(self.base, address.table), spec.features.subject
             is_subject = subject is not None and subject.source == name
             return _without(table, spec.sources[name], self.moment, is_subject=is_subject)
         if not _has_future(reads, name):
             return self.store.scan(self.base, address.table)
-        own = table_reads(reads.graph, name)
-        build = load_function(reads.graph.folder, spec.tables[name].function, reads.graph.name)
+        own = table_reads(reads.pipeline, name)
+        build = load_function(
+            reads.pipeline.folder, spec.tables[name].function, reads.pipeline.name
+        )
         return build(self.read(own, address.partition), own.window(address.partition))
 
 
@@ -57,7 +59,7 @@ class FutureGuard:
 
     def __init__(self, reads: Reads, keys: Sequence[str | None]) -> None:
         self.reads = reads
-        self.examined = sampled(keys, reads.graph.spec.leaks.future_events.partitions)
+        self.examined = sampled(keys, reads.pipeline.spec.leaks.future_events.partitions)
         self.leaking: LeakError | None = None
 
     def judge(
@@ -71,12 +73,12 @@ class FutureGuard:
         """What the guard says of a partition before it is published: its check, and its error."""
         if address.partition not in self.examined:
             return Made(None, {})
-        graph = self.reads.graph
+        pipeline = self.reads.pipeline
         found = examine_future(self.reads, store, base, address.partition, build, rows)
-        refused = refusal((found,), graph.spec, str(address))
+        refused = refusal((found,), pipeline.spec, str(address))
         if refused:
             self.leaking = LeakError(f"not published, for {address} leaks")
-        return Made(None, {}, (outcome(graph, found),), LeakError(refused) if refused else None)
+        return Made(None, {}, (outcome(pipeline, found),), LeakError(refused) if refused else None)
 
 
 def both_refusals(
@@ -100,7 +102,7 @@ def examine_future(
 
     Costs what it costs to make the partition once more.
     """
-    spec = reads.graph.spec
+    spec = reads.pipeline.spec
     columns = tuple(f"{n}.{c}" for n, source in spec.sources.items() for c in source.after_event)
     known = list(_known_times(reads, store, base, partition))
     moment = moment_to_hide_from(rows[spec.features.decision_at], known) if known else None
@@ -140,9 +142,9 @@ def _known_times(
         for name, addresses in reader.addresses(key).items():
             fresh = [address for address in addresses if address not in seen]
             seen.update(fresh)
-            source = reader.graph.spec.sources.get(name)
+            source = reader.pipeline.spec.sources.get(name)
             if source is None:
-                own = table_reads(reader.graph, name)
+                own = table_reads(reader.pipeline, name)
                 waiting += [(own, address.partition) for address in fresh]
             elif source.known_at and fresh:
                 column = pl.col(source.known_at).drop_nulls()
@@ -166,7 +168,7 @@ def _without(
 
 def _has_future(reads: Reads, table: str) -> bool:
     """Whether a derived table is made from a source that something is hidden of."""
-    spec = reads.graph.spec
+    spec = reads.pipeline.spec
     return any(
         bool(spec.sources[name].known_at or spec.sources[name].after_event)
         if name in spec.sources

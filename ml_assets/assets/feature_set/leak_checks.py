@@ -4,39 +4,40 @@ from collections.abc import Iterable, Sequence
 
 import dagster as dg
 
+from ml_assets.adapters.declared import asset_key
+from ml_assets.adapters.partitioned import CheckOutcome
 from ml_assets.errors import counted
-from ml_assets.graph.partitioned import CheckOutcome
-from ml_assets.graph.pipeline_graph import PipelineGraph
 from ml_assets.spec.leaks import LEAK_CHECKS, LeakCheckName, LeakFinding, training_set_checks
 from ml_assets.spec.pipeline import PipelineSpec
+from ml_assets.store.pipeline_context import Pipeline
 
 ROWS_CHECKS: tuple[LeakCheckName, ...] = ("no_future_events",)
 """Of feature_set."""
 
 
-def set_checks(graph: PipelineGraph) -> tuple[LeakCheckName, ...]:
+def set_checks(pipeline: Pipeline) -> tuple[LeakCheckName, ...]:
     """Of training_set."""
-    return training_set_checks(graph.spec.split)
+    return training_set_checks(pipeline.spec.split)
 
 
 def leak_specs(
-    graph: PipelineGraph, stage: str, names: Sequence[LeakCheckName]
+    pipeline: Pipeline, stage: str, names: Sequence[LeakCheckName]
 ) -> list[dg.AssetCheckSpec]:
     """One check for each guard; a critical one blocks."""
     return [
         dg.AssetCheckSpec(
             name,
-            asset=graph.key(stage),
-            blocking=graph.spec.leaks.severity(name) == "critical",
+            asset=asset_key(pipeline, stage),
+            blocking=pipeline.spec.leaks.severity(name) == "critical",
             description=LEAK_CHECKS[name],
         )
         for name in names
     ]
 
 
-def outcome(graph: PipelineGraph, found: LeakFinding) -> CheckOutcome:
+def outcome(pipeline: Pipeline, found: LeakFinding) -> CheckOutcome:
     """A finding as the check of one partition shows it."""
-    critical = graph.spec.leaks.severity(found.name) == "critical"
+    critical = pipeline.spec.leaks.severity(found.name) == "critical"
     return CheckOutcome(
         found.name,
         found.passed,
@@ -50,11 +51,11 @@ def outcome(graph: PipelineGraph, found: LeakFinding) -> CheckOutcome:
     )
 
 
-def check_result(graph: PipelineGraph, stage: str, found: LeakFinding) -> dg.AssetCheckResult:
+def check_result(pipeline: Pipeline, stage: str, found: LeakFinding) -> dg.AssetCheckResult:
     """A finding as the check of a whole asset."""
-    check = outcome(graph, found)
+    check = outcome(pipeline, found)
     return dg.AssetCheckResult(
-        asset_key=graph.key(stage),
+        asset_key=asset_key(pipeline, stage),
         check_name=check.name,
         passed=check.passed,
         severity=check.severity,

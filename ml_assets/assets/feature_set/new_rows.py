@@ -22,7 +22,7 @@ from ml_assets.spec.pipeline import SubjectSpec
 from ml_assets.spec.sources import SourceSpec
 from ml_assets.spec.window import Window
 from ml_assets.store.layout import Address, read_record
-from ml_assets.store.pipeline_context import Workplace
+from ml_assets.store.pipeline_context import Pipeline
 from ml_assets.store.snapshots import CommitId
 
 _LONGEST_PARTITION = timedelta(days=62)
@@ -46,14 +46,14 @@ class FeatureRows:
     notes: tuple[str, ...]
 
 
-def meet_contract(place: Workplace, subject: SubjectSpec, rows: pl.DataFrame) -> Sound:
+def meet_contract(pipeline: Pipeline, subject: SubjectSpec, rows: pl.DataFrame) -> Sound:
     """Part the rows by the row-level critical expectations of the source's contract.
 
     What is said about a whole table (a number of rows, a share) is not about a few rows, and what
     is said about the label not about rows that have none yet.
     """
-    contract = load_contract(place.folder / place.spec.sources[subject.source].contract)
-    label = place.spec.label.column
+    contract = load_contract(pipeline.folder / pipeline.spec.sources[subject.source].contract)
+    label = pipeline.spec.label.column
     known = label in rows.columns and rows[label].null_count() < len(rows)
     rules = tuple(
         replace(e, kwargs={**e.kwargs, "mostly": 0.0})
@@ -65,7 +65,7 @@ def meet_contract(place: Workplace, subject: SubjectSpec, rows: pl.DataFrame) ->
 
 
 def make_feature_rows(
-    place: Workplace, subject: SubjectSpec, rows: pl.DataFrame, commit: CommitId
+    pipeline: Pipeline, subject: SubjectSpec, rows: pl.DataFrame, commit: CommitId
 ) -> FeatureRows:
     """Call the feature function for every partition that the rows are in.
 
@@ -77,13 +77,13 @@ def make_feature_rows(
         WindowError: a row is in no partition, or the tables it looks back at are not published.
         SpecError: the feature function does not return what the spec declares.
     """
-    spec = place.spec
-    build = load_function(place.folder, spec.features.function, spec.name)
-    known = _known_windows(place, subject, rows)
+    spec = pipeline.spec
+    build = load_function(pipeline.folder, spec.features.function, spec.name)
+    known = _known_windows(pipeline, subject, rows)
     made: list[pl.DataFrame] = []
     notes: dict[str, None] = {}
-    for number, part in _by_partition(place, subject, rows, known):
-        tables = Tables(place, commit, subject, part, known, number, notes)
+    for number, part in _by_partition(pipeline, subject, rows, known):
+        tables = Tables(pipeline, commit, subject, part, known, number, notes)
         names = [*spec.sources, *spec.tables]
         given = tables.read(names, spec.features.look_back, number)
         frame = build_features(build, given, tables.window(number), spec)
@@ -95,7 +95,7 @@ def make_feature_rows(
 class Tables:
     """The tables that functions read, with the new rows of one partition among them."""
 
-    place: Workplace
+    pipeline: Pipeline
     commit: CommitId
     subject: SubjectSpec | None
     """None: there are no new rows."""
@@ -118,20 +118,20 @@ class Tables:
         """
         if number is not None and number < look_back:
             raise WindowError(
-                f"{self.place.name} looks back {look_back} partitions, but only {number} come"
+                f"{self.pipeline.name} looks back {look_back} partitions, but only {number} come"
                 f" before {self.known[number].key}: later rows can be predicted."
             )
         found: dict[str, pl.LazyFrame] = {}
         for name in names:
             numbers: Sequence[int | None] = [None]
-            if number is not None and self.place.spec.is_partitioned(name):
+            if number is not None and self.pipeline.spec.is_partitioned(name):
                 numbers = range(number - self._back(name, look_back), number + 1)
             found[name] = pl.concat([self._partition(name, n) for n in numbers])
         return found
 
     def _back(self, name: str, look_back: int) -> int:
         """A table that changes slowly is not looked back at: one version of it is known."""
-        source = self.place.spec.sources.get(name)
+        source = self.pipeline.spec.sources.get(name)
         return 0 if source is not None and source.versioned else look_back
 
     def window(self, number: int | None) -> Window:
@@ -142,11 +142,11 @@ class Tables:
         return Window(span.key, span.start, span.end)
 
     def _partition(self, name: str, number: int | None) -> pl.LazyFrame:
-        spec = self.place.spec
+        spec = self.pipeline.spec
         stage = "validated_table" if name in spec.sources else "derived_table"
         partition = self.known[number].key if number is not None else None
         address = Address(spec.name, stage, name, partition)
-        published = self.place.store.exists(self.commit, address.table)
+        published = self.pipeline.store.exists(self.commit, address.table)
         is_current = number is None or number == self.current
         made_new = is_current and (self._sees_new(name) or not published)
         if name in spec.tables and (made_new or self.known_before):
@@ -166,11 +166,11 @@ class Tables:
         return old[0] if old else _empty(spec.sources[name])
 
     def _known(self, name: str, rows: pl.LazyFrame) -> pl.LazyFrame:
-        source = self.place.spec.sources.get(name)
+        source = self.pipeline.spec.sources.get(name)
         if self.known_before is None or source is None or source.known_at is None:
             return rows
         known = (pl.col(source.known_at) < self.known_before).fill_null(False)
-        key = self.place.spec.features.key
+        key = self.pipeline.spec.features.key
         if self.subject is not None or not set(key) <= set(source.columns):
             return rows.filter(known)
         # nobody says which table the rows asked for come from: it may be this one
@@ -179,10 +179,10 @@ class Tables:
 
     def _published(self, address: Address) -> pl.LazyFrame:
         """What is published, unless it is recalled."""
-        record = read_record(self.place.store, self.commit, address)
+        record = read_record(self.pipeline.store, self.commit, address)
         if record:
-            require_sound(self.place.store, self.commit, record)
-        return self.place.store.scan(self.commit, address.table)
+            require_sound(self.pipeline.store, self.commit, record)
+        return self.pipeline.store.scan(self.commit, address.table)
 
     def _with_new(self, source: SourceSpec, old: list[pl.LazyFrame]) -> pl.LazyFrame:
         """A row that has landed already is there once, as it is handed in."""
@@ -191,9 +191,9 @@ class Tables:
         return pl.concat([*others, new.select(list(source.columns))])
 
     def _derived(self, name: str, number: int | None) -> pl.LazyFrame:
-        table = self.place.spec.tables[name]
-        build = load_function(self.place.folder, table.function, self.place.name)
-        cut = number if self.place.spec.is_partitioned(name) else None
+        table = self.pipeline.spec.tables[name]
+        build = load_function(self.pipeline.folder, table.function, self.pipeline.name)
+        cut = number if self.pipeline.spec.is_partitioned(name) else None
         rows = build(self.read(table.reads, table.look_back, cut), self.window(cut)).collect()
         check_keys(rows, table.key, f"the table {name!r}")
         return rows.lazy()
@@ -202,9 +202,9 @@ class Tables:
         return self.subject is not None and name == self.subject.source
 
     def _sees_new(self, name: str) -> bool:
-        if name in self.place.spec.sources:
+        if name in self.pipeline.spec.sources:
             return self._is_subject(name)
-        return any(self._sees_new(read) for read in self.place.spec.tables[name].reads)
+        return any(self._sees_new(read) for read in self.pipeline.spec.tables[name].reads)
 
 
 def keys_of(rows: pl.DataFrame, key: Sequence[str], source: SourceSpec) -> pl.LazyFrame:
@@ -218,17 +218,17 @@ def _is_about_a_row(expectation: Expectation) -> bool:
 
 
 def _known_windows(
-    place: Workplace, subject: SubjectSpec, rows: pl.DataFrame
+    pipeline: Pipeline, subject: SubjectSpec, rows: pl.DataFrame
 ) -> tuple[PartitionWindow, ...]:
     """Every partition up to the newest row's, whether it is over or not."""
     newest = rows[subject.time].max() if subject.time else None
     if not isinstance(newest, datetime):
         return ()
-    return windows(place.spec.partitions, newest + _LONGEST_PARTITION)
+    return windows(pipeline.spec.partitions, newest + _LONGEST_PARTITION)
 
 
 def _by_partition(
-    place: Workplace, subject: SubjectSpec, rows: pl.DataFrame, known: Sequence[PartitionWindow]
+    pipeline: Pipeline, subject: SubjectSpec, rows: pl.DataFrame, known: Sequence[PartitionWindow]
 ) -> Iterator[tuple[int | None, pl.DataFrame]]:
     """The number of each partition that rows are in, and those rows."""
     if subject.time is None:
@@ -240,18 +240,18 @@ def _by_partition(
             f"{subject.time!r} has no value in {times.null_count()} rows: it says which partition"
             " a row is in. Give each row one."
         )
-    places = [_place(place, known, time) for time in times]
+    places = [_place(pipeline, known, time) for time in times]
     numbered = rows.with_columns(pl.Series(_PARTITION, places))
     for number in sorted(set(places)):
         yield number, numbered.filter(pl.col(_PARTITION) == number).drop(_PARTITION)
 
 
-def _place(place: Workplace, known: Sequence[PartitionWindow], time: datetime) -> int:
+def _place(pipeline: Pipeline, known: Sequence[PartitionWindow], time: datetime) -> int:
     number = bisect_right(known, time, key=lambda span: span.start) - 1
     if number < 0 or time >= known[number].end:
         span = f"they go from {known[0].start} to {known[-1].end}" if known else "there is none yet"
         raise WindowError(
-            f"{time} is in no partition of {place.name}: {span}."
+            f"{time} is in no partition of {pipeline.name}: {span}."
             " Check the time and its zone, or move partitions.end."
         )
     return number

@@ -8,14 +8,14 @@ from random import Random
 import dagster as dg
 import polars as pl
 
+from ml_assets.adapters.declared import asset_key
+from ml_assets.adapters.partitioned import CheckOutcome
 from ml_assets.assets.feature_set.replay import replay
 from ml_assets.errors import FeaturesDiffer, MlAssetsError
-from ml_assets.graph.partitioned import CheckOutcome
-from ml_assets.graph.pipeline_graph import PipelineGraph
 from ml_assets.settings import read_settings
 from ml_assets.store.layout import Address
 from ml_assets.store.object_places import open_objects
-from ml_assets.store.pipeline_context import Workplace
+from ml_assets.store.pipeline_context import Pipeline
 from ml_assets.store.snapshots import CommitId, SnapshotStore
 
 CHECK_NAME = "parity"
@@ -23,11 +23,11 @@ PARTITIONS = 3
 """Of a step that are replayed: the newest, and others by draw. Each costs what making it costs."""
 
 
-def parity_spec(graph: PipelineGraph) -> dg.AssetCheckSpec:
+def parity_spec(pipeline: Pipeline) -> dg.AssetCheckSpec:
     """The check, as Dagster declares it."""
     return dg.AssetCheckSpec(
         CHECK_NAME,
-        asset=graph.key("feature_set"),
+        asset=asset_key(pipeline, "feature_set"),
         blocking=True,
         description="Rows drawn by chance are made again on the path of a single prediction, from"
         " what was known when they were decided on: they have to be the same, bit for bit.",
@@ -41,7 +41,7 @@ class Replays:
     A row that differs keeps every partition back: they are all made by the same function.
     """
 
-    graph: PipelineGraph
+    pipeline: Pipeline
     store: SnapshotStore
     partitions: Sequence[str | None]
     """Those that the step makes, oldest first."""
@@ -85,8 +85,8 @@ class Replays:
     def _replay(self, base: CommitId, partition: str | None, rows: pl.DataFrame) -> CheckOutcome:
         settings = read_settings()
         objects = open_objects(settings.objects, settings.cache)
-        place = Workplace(self.graph.spec, self.graph.folder, self.store, objects, settings)
-        found = replay(place, base, partition, rows, Random(f"{base}{partition}"))
+        pipeline = Pipeline(self.pipeline.spec, self.pipeline.folder, self.store, objects, settings)
+        found = replay(pipeline, base, partition, rows, Random(f"{base}{partition}"))
         return CheckOutcome(
             CHECK_NAME,
             not found.difference,

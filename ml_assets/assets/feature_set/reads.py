@@ -6,14 +6,15 @@ from dataclasses import dataclass
 import dagster as dg
 import polars as pl
 
+from ml_assets.adapters.declared import asset_key
 from ml_assets.assets.raw_snapshot.asset import window_of
 from ml_assets.errors import WindowError
 from ml_assets.graph.inputs import require_record, scan_together
-from ml_assets.graph.pipeline_graph import PipelineGraph
 from ml_assets.spec.partitions import windows
 from ml_assets.spec.records import StageRecord
 from ml_assets.spec.window import Window
 from ml_assets.store.layout import Address
+from ml_assets.store.pipeline_context import Pipeline
 from ml_assets.store.snapshots import CommitId, SnapshotStore
 
 
@@ -21,7 +22,7 @@ from ml_assets.store.snapshots import CommitId, SnapshotStore
 class Reads:
     """The tables of one function, and how far back it reads them."""
 
-    graph: PipelineGraph
+    pipeline: Pipeline
     reader: str
     """``feature_set``, or the name of a derived table."""
     names: tuple[str, ...]
@@ -36,7 +37,7 @@ class Reads:
         keys = self._keys(partition)
         return {
             name: [
-                Address(self.graph.name, self._stage(name), name, key)
+                Address(self.pipeline.name, self._stage(name), name, key)
                 for key in self._keys_of(name, keys)
             ]
             for name in self.names
@@ -63,7 +64,7 @@ class Reads:
 
     def window(self, partition: str | None) -> Window:
         """The span that the function makes rows for."""
-        span = window_of(self.graph, partition)
+        span = window_of(self.pipeline, partition)
         return Window(partition, span.start if span else None, span.end if span else None)
 
     def deps(self) -> list[dg.AssetDep]:
@@ -73,13 +74,13 @@ class Reads:
     def _keys(self, partition: str | None) -> list[str | None]:
         if partition is None:
             return [None]
-        span = window_of(self.graph, partition)
+        span = window_of(self.pipeline, partition)
         assert span is not None
-        keys: list[str | None] = [w.key for w in windows(self.graph.spec.partitions, span.end)]
-        warm_up = self.graph.warm_up(self.reader)
+        keys: list[str | None] = [w.key for w in windows(self.pipeline.spec.partitions, span.end)]
+        warm_up = self.pipeline.warm_up(self.reader)
         if len(keys) <= warm_up:
             raise WindowError(
-                f"{self.graph.name}/{self.reader} [{partition}] looks back {warm_up} partitions,"
+                f"{self.pipeline.name}/{self.reader} [{partition}] looks back {warm_up} partitions,"
                 f" but only {len(keys) - 1} come before it. Its first partition is number"
                 f" {warm_up + 1}; set a smaller look_back, or an earlier partitions.start."
             )
@@ -87,29 +88,29 @@ class Reads:
 
     def _keys_of(self, name: str, keys: Sequence[str | None]) -> Sequence[str | None]:
         """Of a table that changes slowly, only what was known when the reader's partition began."""
-        if not self.graph.is_partitioned(name):
+        if not self.pipeline.spec.is_partitioned(name):
             return [None]
-        return keys[-1:] if self.graph.is_versioned(name) else keys
+        return keys[-1:] if self.pipeline.is_versioned(name) else keys
 
     def _stage(self, name: str) -> str:
-        return "validated_table" if name in self.graph.spec.sources else "derived_table"
+        return "validated_table" if name in self.pipeline.spec.sources else "derived_table"
 
     def _dep(self, name: str) -> dg.AssetDep:
-        key = self.graph.key(self._stage(name), name)
-        alone = self.graph.is_versioned(name) or not self.graph.is_partitioned(name)
+        key = asset_key(self.pipeline, self._stage(name), name)
+        alone = self.pipeline.is_versioned(name) or not self.pipeline.spec.is_partitioned(name)
         if not self.look_back or alone:
             return dg.AssetDep(key)
         mapping = dg.TimeWindowPartitionMapping(start_offset=-self.look_back)
         return dg.AssetDep(key, partition_mapping=mapping)
 
 
-def feature_reads(graph: PipelineGraph) -> Reads:
+def feature_reads(pipeline: Pipeline) -> Reads:
     """The feature function reads every source and every derived table."""
-    names = (*graph.spec.sources, *graph.spec.tables)
-    return Reads(graph, "feature_set", names, graph.spec.features.look_back)
+    names = (*pipeline.spec.sources, *pipeline.spec.tables)
+    return Reads(pipeline, "feature_set", names, pipeline.spec.features.look_back)
 
 
-def table_reads(graph: PipelineGraph, table: str) -> Reads:
+def table_reads(pipeline: Pipeline, table: str) -> Reads:
     """A derived table's function reads what its spec names."""
-    spec = graph.spec.tables[table]
-    return Reads(graph, table, spec.reads, spec.look_back)
+    spec = pipeline.spec.tables[table]
+    return Reads(pipeline, table, spec.reads, spec.look_back)

@@ -17,7 +17,7 @@ from ml_assets.errors import counted, quoted
 from ml_assets.spec.partitions import windows
 from ml_assets.spec.pipeline import FeaturesSpec
 from ml_assets.store.layout import Address
-from ml_assets.store.pipeline_context import Workplace
+from ml_assets.store.pipeline_context import Pipeline
 from ml_assets.store.snapshots import CommitId
 
 MOST_ROWS = 50
@@ -49,7 +49,7 @@ class Parity:
 
 
 def replay(
-    place: Workplace, commit: CommitId, partition: str | None, rows: pl.DataFrame, draw: Random
+    pipeline: Pipeline, commit: CommitId, partition: str | None, rows: pl.DataFrame, draw: Random
 ) -> Parity:
     """Make the rows of one moment, drawn from those of a partition, as they would be made online.
 
@@ -62,21 +62,21 @@ def replay(
     """
     if rows.is_empty():
         return Parity(0, None, "")
-    spec = place.spec.features
+    spec = pipeline.spec.features
     moment = rows[draw.randrange(len(rows))][spec.decision_at].item()
     batch = rows.filter(pl.col(spec.decision_at) == moment).head(MOST_ROWS)
-    again = _rows_at(place, commit, partition, batch, moment)
+    again = _rows_at(pipeline, commit, partition, batch, moment)
     return Parity(len(batch), moment, difference(batch, again, spec))
 
 
 def _rows_at(
-    place: Workplace,
+    pipeline: Pipeline,
     commit: CommitId,
     partition: str | None,
     batch: pl.DataFrame,
     moment: datetime,
 ) -> pl.DataFrame:
-    spec, key = place.spec, place.spec.features.key
+    spec, key = pipeline.spec, pipeline.spec.features.key
     known = windows(spec.partitions, datetime.now(UTC))
     number = [span.key for span in known].index(partition) if partition is not None else None
     subject = spec.features.subject
@@ -85,10 +85,10 @@ def _rows_at(
         cut = partition if spec.is_partitioned(subject.source) else None
         landed = Address(spec.name, "validated_table", subject.source, cut)
         keys = keys_of(batch, key, spec.sources[subject.source])
-        new = place.store.scan(commit, landed.table).join(keys, on=key, how="semi").collect()
-    tables = Tables(place, commit, subject, new, known, number, {}, known_before=moment)
+        new = pipeline.store.scan(commit, landed.table).join(keys, on=key, how="semi").collect()
+    tables = Tables(pipeline, commit, subject, new, known, number, {}, known_before=moment)
     given = tables.read([*spec.sources, *spec.tables], spec.features.look_back, number)
-    build = load_function(place.folder, spec.features.function, spec.name)
+    build = load_function(pipeline.folder, spec.features.function, spec.name)
     made = build_features(build, given, tables.window(number), spec)
     return made.join(batch, on=key, how="semi")
 

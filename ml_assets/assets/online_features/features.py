@@ -155,17 +155,17 @@ def open_features(pipeline: str, settings: Settings | None = None) -> Features:
         Recalled: what is served was made from bad data.
     """
     found = settings or read_settings()
-    place = open_pipeline(pipeline, found)
-    if place.spec.online is None:
+    opened = open_pipeline(pipeline, found)
+    if opened.spec.online is None:
         raise SpecError(
             f"{pipeline} serves no features online: add to its spec, for example,"
-            f" online: {{entity: [{place.spec.features.key[0]}]}}"
+            f" online: {{entity: [{opened.spec.features.key[0]}]}}"
         )
-    features = Features(pipeline, place.spec.online.entity, open_online(found.online))
-    commit = place.store.resolve()
-    record = read_record(place.store, commit, Address(pipeline, STAGE))
+    features = Features(pipeline, opened.spec.online.entity, open_online(found.online))
+    commit = opened.store.resolve()
+    record = read_record(opened.store, commit, Address(pipeline, STAGE))
     if record is not None:
-        require_sound(place.store, commit, record)
+        require_sound(opened.store, commit, record)
     return features
 
 

@@ -4,84 +4,79 @@ from collections.abc import Sequence
 
 import dagster as dg
 
+from ml_assets.adapters.declared import asset_key, stage_asset
+from ml_assets.adapters.run_journal import chronicled
+from ml_assets.adapters.stores import StoresResource
 from ml_assets.assets.released_model.gates.decide import policy_digest
 from ml_assets.assets.released_model.origins import require_own_sources
 from ml_assets.assets.released_model.page import STAGE, show_release
 from ml_assets.assets.released_model.promote import AlreadyReleased, Refused, release
 from ml_assets.errors import EvidenceError
 from ml_assets.graph.inputs import require_record, resolve_base
-from ml_assets.graph.pipeline_graph import PipelineGraph
-from ml_assets.graph.run_journal import chronicled
 from ml_assets.records.loading import open_files
 from ml_assets.records.provenance import provenance_of
 from ml_assets.records.recalls import sound_champion
 from ml_assets.records.tracking.mlflow import Tracking, Unavailable
 from ml_assets.records.tracking.projection import project_stages
-from ml_assets.resources.objects import ObjectsResource
-from ml_assets.resources.snapshots import SnapshotsResource
-from ml_assets.resources.tracking import TrackingResource
 from ml_assets.settings import read_settings
 from ml_assets.spec.records import Evidence, LedgerEntry
 from ml_assets.store.layout import Address
-from ml_assets.store.objects import LocalObjects
-from ml_assets.store.snapshots import CommitId, SnapshotStore
+from ml_assets.store.pipeline_context import Pipeline, PipelineState
+from ml_assets.store.snapshots import SnapshotStore
 
 
-def released_model(graph: PipelineGraph) -> dg.AssetsDefinition:
+def released_model(declared: Pipeline) -> dg.AssetsDefinition:
     """The released_model asset of a pipeline."""
-    spec = graph.spec
+    spec = declared.spec
 
-    @graph.asset(
+    @stage_asset(
+        declared,
         STAGE,
         description=f"The model in `{spec.release.entrance}`. It verifies the decision in the"
         " ledger against the evidence as it is now, whatever path led here, and fails closed.",
         kinds={"mlflow"},
-        deps=[graph.key("trained_model"), graph.key("evaluation_report")],
+        deps=[asset_key(declared, "trained_model"), asset_key(declared, "evaluation_report")],
     )
-    @chronicled(graph, STAGE)
+    @chronicled(declared, STAGE)
     def materialize(
         context: dg.AssetExecutionContext,
-        snapshots: SnapshotsResource,
-        objects: ObjectsResource,
-        tracking: TrackingResource,
+        stores: StoresResource,
     ) -> dg.MaterializeResult:
-        store = snapshots.store()
-        base = resolve_base(context, store)
-        model = require_record(store, base, Address(graph.name, "trained_model"))
+        pipeline = stores.open(declared, keeps_objects=True)
+        base = resolve_base(context, pipeline.store)
+        model = require_record(pipeline.store, base, Address(pipeline.name, "trained_model"))
         outcome = release(
-            store,
-            graph.name,
-            lambda entries: evidence_to_release(graph, store, objects.store(), base, entries),
+            pipeline.store,
+            pipeline.name,
+            lambda entries: evidence_to_release(pipeline.at(base), entries),
             spec.release,
             author=spec.owner,
             run=context.run_id,
         )
         if isinstance(outcome, Refused):
             raise EvidenceError(
-                f"{graph.name}: model {model.data_version[:12]} is not released.\n"
+                f"{pipeline.name}: model {model.data_version[:12]} is not released.\n"
                 + "\n".join(f"  {reason}" for reason in outcome.reasons)
             )
         again = isinstance(outcome, AlreadyReleased)
         context.log.info(
             f"{'already' if again else 'now'} in {outcome.entry.stage}: {model.data_version[:12]}"
         )
-        project(context.log, store, tracking.tracking(), graph.name)
-        shown = show_release(graph, store, base, outcome.entry, context.run_id)
+        project(context.log, pipeline.store, Tracking.of(pipeline.settings), pipeline.name)
+        shown = show_release(pipeline.at(base), outcome.entry, context.run_id)
         return dg.MaterializeResult(metadata=shown.metadata, data_version=shown.data_version)
 
     return materialize
 
 
-def current_evidence(
-    graph: PipelineGraph, store: SnapshotStore, base: CommitId, entries: Sequence[LedgerEntry]
-) -> Evidence:
+def current_evidence(state: PipelineState, entries: Sequence[LedgerEntry]) -> Evidence:
     """The evidence as it is now: what a decision must be about to count.
 
     Raises:
         EvidenceError: the report is about another model than the one to release.
     """
-    model = require_record(store, base, Address(graph.name, "trained_model"))
-    report = require_record(store, base, Address(graph.name, "evaluation_report"))
+    model = require_record(state.store, state.commit, Address(state.name, "trained_model"))
+    report = require_record(state.store, state.commit, Address(state.name, "evaluation_report"))
     judged = [i.version for i in report.inputs if i.key == model.key]
     if judged != [model.data_version]:
         raise EvidenceError(
@@ -93,16 +88,15 @@ def current_evidence(
         report=report.data_version,
         data=model.attributes["data"]["digest"],
         code=model.code_version,
-        policy=policy_digest(graph.spec.gates, graph.spec.release),
-        champion=sound_champion(store, base, graph.name, entries, graph.spec.release.to),
+        policy=policy_digest(state.spec.gates, state.spec.release),
+        champion=sound_champion(
+            state.store, state.commit, state.name, entries, state.spec.release.to
+        ),
     )
 
 
 def evidence_to_release(
-    graph: PipelineGraph,
-    store: SnapshotStore,
-    objects: LocalObjects,
-    base: CommitId,
+    state: PipelineState,
     entries: Sequence[LedgerEntry],
 ) -> Evidence:
     """The evidence as it is now, about files that are what was judged.
@@ -112,10 +106,10 @@ def evidence_to_release(
         EvidenceError: see ``current_evidence``; or what is behind it was read elsewhere than spec
             and settings say.
     """
-    evidence = current_evidence(graph, store, base, entries)
-    made_from = provenance_of(store, base, graph.name, evidence).inputs
-    require_own_sources(store, base, made_from, graph.spec.sources, read_settings())
-    open_files(objects, graph.name, evidence.model)
+    evidence = current_evidence(state, entries)
+    made_from = provenance_of(state.store, state.commit, state.name, evidence).inputs
+    require_own_sources(state.store, state.commit, made_from, state.spec.sources, read_settings())
+    open_files(state.objects, state.name, evidence.model)
     return evidence
 
 

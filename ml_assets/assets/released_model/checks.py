@@ -10,65 +10,64 @@ from typing import Any
 
 import dagster as dg
 
+from ml_assets.adapters.declared import asset_key, pool
+from ml_assets.adapters.metadata import report_link
+from ml_assets.adapters.step_failure import reported
+from ml_assets.adapters.stores import StoresResource
 from ml_assets.assets.evaluation_report.last_release import read_report
 from ml_assets.assets.released_model.asset import current_evidence
 from ml_assets.assets.released_model.gate_evidence import gate_results, held_out
 from ml_assets.assets.released_model.gates.decide import passed, summary
 from ml_assets.assets.released_model.report import publish_report
-from ml_assets.graph.metadata import report_link
-from ml_assets.graph.pipeline_graph import PipelineGraph
-from ml_assets.graph.step_failure import reported
 from ml_assets.records.ledger.chain import read, record_decision, register
 from ml_assets.records.provenance import provenance_of
-from ml_assets.resources.objects import ObjectsResource
-from ml_assets.resources.snapshots import SnapshotsResource
-from ml_assets.resources.tracking import TrackingResource
 from ml_assets.spec.gates import GateSpec, Latency, Memory, Throughput
 from ml_assets.spec.records import Decision, GateResult
+from ml_assets.store.pipeline_context import Pipeline
 
 
-def gates(graph: PipelineGraph) -> dg.AssetChecksDefinition:
+def gates(declared: Pipeline) -> dg.AssetChecksDefinition:
     """One blocking check per declared gate."""
-    report_key = graph.key("evaluation_report")
+    report_key = asset_key(declared, "evaluation_report")
 
     @dg.multi_asset_check(
-        name=f"{graph.name}__gates",
+        name=f"{declared.name}__gates",
         specs=[
             dg.AssetCheckSpec(
                 gate.name, asset=report_key, blocking=True, description=_describe(gate)
             )
-            for gate in graph.spec.gates
+            for gate in declared.spec.gates
         ],
         can_subset=False,
-        pool=graph.pool(),
+        pool=pool(declared),
     )
     @reported
     def check(
         context: dg.AssetCheckExecutionContext,
-        snapshots: SnapshotsResource,
-        objects: ObjectsResource,
-        tracking: TrackingResource,
+        stores: StoresResource,
     ) -> Iterator[dg.AssetCheckResult]:
-        store = snapshots.store()
-        base = store.resolve("main")
-        evidence = current_evidence(graph, store, base, read(store, graph.name, base))
-        results = gate_results(graph, store, base, evidence.champion)
+        pipeline = stores.open(declared, keeps_objects=True)
+        base = pipeline.store.resolve("main")
+        evidence = current_evidence(pipeline.at(base), read(pipeline.store, pipeline.name, base))
+        results = gate_results(pipeline.at(base), evidence.champion)
         decision = Decision(
-            pipeline=graph.name,
+            pipeline=pipeline.name,
             evidence=evidence,
             gates=results,
             passed=passed(results),
             reason=summary(results),
             run=context.run.run_id,
             time=datetime.now(UTC),
-            holdout=held_out(read_report(store, base, graph.name)),
+            holdout=held_out(read_report(pipeline.store, base, pipeline.name)),
         )
-        register(store, graph.name, evidence.model, graph.spec.owner, context.run.run_id)
-        provenance = provenance_of(store, base, graph.name, evidence)
-        record_decision(store, decision, graph.spec.owner, provenance)
-        publish_report(graph, store, objects.store(), tracking.tracking(), decision)
+        register(
+            pipeline.store, pipeline.name, evidence.model, pipeline.spec.owner, context.run.run_id
+        )
+        provenance = provenance_of(pipeline.store, base, pipeline.name, evidence)
+        record_decision(pipeline.store, decision, pipeline.spec.owner, provenance)
+        publish_report(pipeline, Tracking.of(pipeline.settings), decision)
         for result in results:
-            yield _check_result(report_key, result, report_link(graph.name, evidence.model))
+            yield _check_result(report_key, result, report_link(pipeline.name, evidence.model))
 
     return check
 

@@ -4,7 +4,6 @@ from ml_assets.assets.evaluation_report.last_release import read_report
 from ml_assets.assets.released_model.gates.decide import decide
 from ml_assets.assets.validated_table.audits import audits
 from ml_assets.graph.inputs import require_record
-from ml_assets.graph.pipeline_graph import PipelineGraph
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.holdout import holdout_use
 from ml_assets.spec.gates import DataEvidence
@@ -17,12 +16,10 @@ from ml_assets.spec.records import (
     StageRecord,
 )
 from ml_assets.store.layout import Address, read_record
-from ml_assets.store.snapshots import CommitId, SnapshotStore
+from ml_assets.store.pipeline_context import PipelineState
 
 
-def gate_results(
-    graph: PipelineGraph, store: SnapshotStore, base: CommitId, champion: str | None
-) -> tuple[GateResult, ...]:
+def gate_results(state: PipelineState, champion: str | None) -> tuple[GateResult, ...]:
     """What the declared gates say of the stored report.
 
     Args:
@@ -31,16 +28,16 @@ def gate_results(
     Raises:
         StorageError: there is no report, or the ledger is broken.
     """
-    record = require_record(store, base, Address(graph.name, "evaluation_report"))
-    report = read_report(store, base, graph.name)
+    record = require_record(state.store, state.commit, Address(state.name, "evaluation_report"))
+    report = read_report(state.store, state.commit, state.name)
     rows = held_out(report)
-    entries = read(store, graph.name, base)
+    entries = read(state.store, state.name, state.commit)
     return decide(
-        graph.spec.gates,
+        state.spec.gates,
         report,
         Measured.model_validate(record.attributes["measured"]),
         champion=champion,
-        audits=_audits(graph, store, base, record),
+        audits=_audits(state, record),
         holdout_use=holdout_use(entries, report.model, rows) if rows else None,
     )
 
@@ -53,15 +50,13 @@ def held_out(report: EvaluationReport) -> HoldoutRows | None:
     return HoldoutRows(digest=report.holdout_rows, first=first, last=last)
 
 
-def _audits(
-    graph: PipelineGraph, store: SnapshotStore, base: CommitId, report: StageRecord
-) -> tuple[Audited, ...]:
+def _audits(state: PipelineState, report: StageRecord) -> tuple[Audited, ...]:
     """Of the tables that the report's own training set goes back to, if a gate asks."""
-    if not any(isinstance(gate, DataEvidence) for gate in graph.spec.gates):
+    if not any(isinstance(gate, DataEvidence) for gate in state.spec.gates):
         return ()
-    address = Address(graph.name, "training_set")
+    address = Address(state.name, "training_set")
     used = [one.version for one in report.inputs if one.key == address.key]
-    data = read_record(store, base, address)
+    data = read_record(state.store, state.commit, address)
     if data is None or used != [data.data_version]:
         return ()
-    return audits(store, base, data)
+    return audits(state.store, state.commit, data)

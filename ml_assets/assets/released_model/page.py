@@ -6,6 +6,7 @@ from typing import Any
 
 import dagster as dg
 
+from ml_assets.adapters.metadata import model_links, pictures, record_metadata
 from ml_assets.assets.evaluation_report.last_release import read_changes, read_report
 from ml_assets.assets.released_model.pictures import (
     decisions_picture,
@@ -15,9 +16,8 @@ from ml_assets.assets.released_model.pictures import (
     override_picture,
     released_table,
 )
+from ml_assets.graph.code_version import code_version_of
 from ml_assets.graph.inputs import require_record
-from ml_assets.graph.metadata import model_links, pictures, record_metadata
-from ml_assets.graph.pipeline_graph import PipelineGraph
 from ml_assets.graph.publish import Draft, Work, input_version
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import latest_decision, stage_of, standing_override
@@ -26,7 +26,7 @@ from ml_assets.reports.changes import changes_table
 from ml_assets.reports.picture import Picture, Table
 from ml_assets.spec.records import LedgerEntry, StageRecord
 from ml_assets.store.layout import Address
-from ml_assets.store.snapshots import CommitId, SnapshotStore
+from ml_assets.store.pipeline_context import PipelineState
 
 STAGE = "released_model"
 
@@ -40,9 +40,7 @@ class ShownRelease:
 
 
 def show_release(
-    graph: PipelineGraph,
-    store: SnapshotStore,
-    commit: CommitId,
+    state: PipelineState,
     move: LedgerEntry,
     run: str,
     stage: str = STAGE,
@@ -57,24 +55,24 @@ def show_release(
     Raises:
         StorageError: another run published the record at the same time.
     """
-    model = require_record(store, commit, Address(graph.name, "trained_model"))
-    report = require_record(store, commit, Address(graph.name, "evaluation_report"))
-    inputs = (input_version(model, commit), input_version(report, commit))
-    code_version = graph.code_version(stage)
-    work = Work(Address(graph.name, stage), code_version, inputs, run)
-    with Draft(store, work, store.resolve("main")) as draft:
+    model = require_record(state.store, state.commit, Address(state.name, "trained_model"))
+    report = require_record(state.store, state.commit, Address(state.name, "evaluation_report"))
+    inputs = (input_version(model, state.commit), input_version(report, state.commit))
+    code_version = code_version_of(state.pipeline, stage)
+    work = Work(Address(state.name, stage), code_version, inputs, run)
+    with Draft(state.store, work, state.store.resolve("main")) as draft:
         published = draft.publish(
             attributes=_attributes(move, model), data_version=model.data_version
         )
-    entries = read(store, graph.name)
+    entries = read(state.store, state.name)
     override = standing_override(entries, move.model)
     metadata = {
-        **pictures(_shown(graph, store, commit, move, entries)),
+        **pictures(_shown(state, move, entries)),
         **({"OVERRIDE": _in_red(override)} if override else {}),
         **record_metadata(published),
         "stage": stage_of(entries, move.model) or "",
-        **model_links(graph.name, model),
-        "mlflow_model": dg.MetadataValue.url(Links.of().registered_model(graph.name)),
+        **model_links(state.name, model),
+        "mlflow_model": dg.MetadataValue.url(Links.of().registered_model(state.name)),
         "ledger_line": move.seq,
         "author": move.author,
         "reason": move.reason,
@@ -91,23 +89,21 @@ def _in_red(override: LedgerEntry) -> dg.MetadataValue[Any]:
 
 
 def _shown(
-    graph: PipelineGraph,
-    store: SnapshotStore,
-    commit: CommitId,
+    state: PipelineState,
     move: LedgerEntry,
     entries: Sequence[LedgerEntry],
 ) -> list[Picture | Table]:
     """What was released, by which gates, what it changes, and what came before."""
     decision = latest_decision(entries, move.model)
     gates = decision.gates if decision else ()
-    record = require_record(store, commit, Address(graph.name, "evaluation_report"))
+    record = require_record(state.store, state.commit, Address(state.name, "evaluation_report"))
     return [
         *override_picture(standing_override(entries, move.model)),
-        released_table(read_report(store, commit, graph.name), graph.spec, move),
-        *gates_picture(gates, graph.spec.gates),
+        released_table(read_report(state.store, state.commit, state.name), state.spec, move),
+        *gates_picture(gates, state.spec.gates),
         gates_table(gates),
         changes_table(read_changes(record)),
-        *decisions_picture(entries, graph.spec.gates),
+        *decisions_picture(entries, state.spec.gates),
         ledger_table(entries),
     ]
 

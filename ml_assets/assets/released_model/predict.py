@@ -32,7 +32,7 @@ from ml_assets.spec.pipeline import SubjectSpec
 from ml_assets.spec.program import ModelManifest, ScoreResult
 from ml_assets.spec.sources import FilesSource
 from ml_assets.store.objects import read_verified
-from ml_assets.store.pipeline_context import Workplace, open_pipeline
+from ml_assets.store.pipeline_context import Pipeline, open_pipeline
 
 _ROW = "__row"
 
@@ -56,15 +56,15 @@ def open_release(pipeline: str, settings: Settings | None = None) -> "Predictor"
         EvidenceError: its decision or certificate does not hold.
         StorageError: the model is not what its digest names.
     """
-    place = open_pipeline(pipeline, settings)
-    return Predictor(place, find_release(place))
+    opened = open_pipeline(pipeline, settings)
+    return Predictor(opened, find_release(opened))
 
 
 @dataclass(frozen=True)
 class Predictor:
     """A release and the pipeline that it predicts for."""
 
-    place: Workplace
+    pipeline: Pipeline
     release: LoadedRelease
 
     def predict(self, rows: pl.DataFrame) -> pl.DataFrame:
@@ -89,7 +89,7 @@ class Predictor:
 
     def predictions(self, rows: Rows) -> Predictions:
         """The same for rows that are not typed yet: those of a file."""
-        subject = self.place.spec.features.subject
+        subject = self.pipeline.spec.features.subject
         if subject is not None and self._are_of(subject, rows):
             found = self._of_source_rows(subject, rows)
         else:
@@ -100,8 +100,8 @@ class Predictor:
     @property
     def null_values(self) -> tuple[str, ...]:
         """Text that means "no value" in a CSV file of the subject."""
-        subject = self.place.spec.features.subject
-        source = self.place.spec.sources[subject.source] if subject else None
+        subject = self.pipeline.spec.features.subject
+        source = self.pipeline.spec.sources[subject.source] if subject else None
         return source.null_values if isinstance(source, FilesSource) else ("",)
 
     # --- the two kinds of rows ----------------------------------------------------------------
@@ -115,17 +115,17 @@ class Predictor:
         return len(name_problems(as_source, declared)) <= len(name_problems(as_features, features))
 
     def _of_source_rows(self, subject: SubjectSpec, rows: Rows) -> Predictions:
-        place, key = self.place, self.place.spec.features.key
+        pipeline, key = self.pipeline, self.pipeline.spec.features.key
         taken_for = f"rows of the source {subject.source!r}"
         declared, label = self._source_columns(subject)
         frame = check_rows(rows, declared, label, taken_for)
-        frame = frame.select(list(place.spec.sources[subject.source].columns))
+        frame = frame.select(list(pipeline.spec.sources[subject.source].columns))
         check_keys(rows, frame, key, taken_for)
-        sound = meet_contract(place, subject, frame)
+        sound = meet_contract(pipeline, subject, frame)
         notes = _refusals(rows, frame.with_row_index(_ROW), sound.refused, key)
         if sound.rows.is_empty():
             raise RowsRefused(f"{rows.where}: no row meets its contract.\n" + "\n".join(notes))
-        made = make_feature_rows(place, subject, sound.rows, place.store.resolve("main"))
+        made = make_feature_rows(pipeline, subject, sound.rows, pipeline.store.resolve("main"))
         left_out = len(sound.rows) - len(made.rows)
         if left_out:
             notes.append(f"{left_out} rows: the feature function returns nothing for them")
@@ -139,21 +139,21 @@ class Predictor:
     def _of_feature_rows(self, rows: Rows) -> Predictions:
         columns = feature_columns(self.release.manifest)
         frame = check_rows(self._without_carried(rows), columns, {}, "feature rows")
-        kept = rows.as_they_are(self.place.spec.features.key)
+        kept = rows.as_they_are(self.pipeline.spec.features.key)
         if not kept.width:
             kept = pl.DataFrame({"row": np.arange(1, len(rows) + 1)})
         return Predictions(kept.hstack(self._score(frame)), ())
 
     def _source_columns(self, subject: SubjectSpec) -> tuple[Columns, Columns]:
         """The columns that rows must have, and the label, which they may have."""
-        columns = self.place.spec.sources[subject.source].columns
-        label = self.place.spec.label.column
+        columns = self.pipeline.spec.sources[subject.source].columns
+        label = self.pipeline.spec.label.column
         needed: Columns = {name: dtype for name, dtype in columns.items() if name != label}
         return needed, {name: columns[name] for name in columns.keys() - needed.keys()}
 
     def _without_carried(self, rows: Rows) -> Rows:
         """Without the columns of the feature set that the model does not read."""
-        features, label = self.place.spec.features, self.place.spec.label
+        features, label = self.pipeline.spec.features, self.pipeline.spec.label
         carried = {*features.key, features.decision_at, label.column, label.query or label.column}
         carried -= feature_columns(self.release.manifest).keys()
         return replace(rows, names=tuple(name for name in rows.names if name not in carried))
@@ -162,17 +162,19 @@ class Predictor:
 
     def _score(self, features: pl.DataFrame) -> pl.DataFrame:
         """The columns of the predictions."""
-        return prediction_columns(score(self.place, self.release, features), self.release.manifest)
+        return prediction_columns(
+            score(self.pipeline, self.release, features), self.release.manifest
+        )
 
 
-def score(place: Workplace, release: LoadedModel, features: pl.DataFrame) -> NDArray[np.float64]:
+def score(pipeline: Pipeline, release: LoadedModel, features: pl.DataFrame) -> NDArray[np.float64]:
     """What a model says of feature rows, by the program that trained and judged it."""
-    with passing_launcher(place.settings, "predict") as passing:
-        shards = passing.objects.folder("shards", place.name)
+    with passing_launcher(pipeline.settings, "predict") as passing:
+        shards = passing.objects.folder("shards", pipeline.name)
         data = write_rows_to_score(features, release.manifest, shards)
         model = passing.lent(release.model)
-        spec = place.spec
-        job = ScoreJob(place.name, model, data, "holdout", spec.training.threads, spec.cluster)
+        spec = pipeline.spec
+        job = ScoreJob(pipeline.name, model, data, "holdout", spec.training.threads, spec.cluster)
         return _read(passing.launcher.score(job, _ignore))
 
 

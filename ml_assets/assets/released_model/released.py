@@ -1,10 +1,10 @@
 """The release of a pipeline: what the ledger names, held to its certificate and its digest."""
 
 from ml_assets.records.loading import LoadedRelease, load_release
-from ml_assets.store.pipeline_context import Workplace
+from ml_assets.store.pipeline_context import Pipeline
 
 
-def find_release(place: Workplace) -> LoadedRelease:
+def find_release(pipeline: Pipeline) -> LoadedRelease:
     """The model in the stage that the pipeline releases to.
 
     Raises:
@@ -12,7 +12,7 @@ def find_release(place: Workplace) -> LoadedRelease:
         EvidenceError: its decision or certificate does not hold.
         StorageError: its files are not what its digest names.
     """
-    return load_release(place.store, place.objects, place.name, place.spec.release.to)
+    return load_release(pipeline.store, pipeline.objects, pipeline.name, pipeline.spec.release.to)
 
 
 def refusal_since(release: LoadedRelease) -> str:

@@ -3,6 +3,7 @@
 import math
 from pathlib import Path
 
+from ml_assets.adapters.declared import asset_key
 from ml_assets.assets.evaluation_report.label_suspects import read_suspects
 from ml_assets.assets.evaluation_report.last_release import read_changes, read_report
 from ml_assets.assets.released_model.gate_evidence import gate_results
@@ -10,7 +11,6 @@ from ml_assets.assets.released_model.report_page import Background, render
 from ml_assets.assets.trained_model.cost.jobs import session_uses
 from ml_assets.assets.trained_model.cost.session import numbers
 from ml_assets.graph.inputs import require_record
-from ml_assets.graph.pipeline_graph import PipelineGraph
 from ml_assets.launch.events import session_events
 from ml_assets.launch.folder import SessionFolder
 from ml_assets.launch.staging.shared import session_here
@@ -26,47 +26,45 @@ from ml_assets.spec.records import Decision, EvaluationReport, Measured, StageRe
 from ml_assets.spec.training_story import TrainingStory
 from ml_assets.store.layout import Address, recent_records
 from ml_assets.store.objects import LocalObjects
-from ml_assets.store.snapshots import SnapshotStore
+from ml_assets.store.pipeline_context import Pipeline
 
 
 def publish_report(
-    graph: PipelineGraph,
-    store: SnapshotStore,
-    objects: LocalObjects,
+    pipeline: Pipeline,
     tracking: Tracking,
     decision: Decision,
 ) -> Path:
     """Write the page with its decision; tell the session's MLflow run both, and the numbers."""
-    page = write_report(graph, store, objects, decision)
-    debts = Debts(read_settings().home, objects.path("sessions"))
-    debt = debts.owe(_debt(graph, store, objects, decision))
-    run = tell_whole(tracking, debt, training_story(objects, debt.session))
+    page = write_report(pipeline, decision)
+    debts = Debts(read_settings().home, pipeline.objects.path("sessions"))
+    debt = debts.owe(_debt(pipeline, decision))
+    run = tell_whole(tracking, debt, training_story(pipeline.objects, debt.session))
     if not isinstance(run, Unavailable):
         tracking.log_artifact(run, page)
         debts.forget(debt.session)
     return page
 
 
-def _debt(
-    graph: PipelineGraph, store: SnapshotStore, objects: LocalObjects, decision: Decision
-) -> Debt:
+def _debt(pipeline: Pipeline, decision: Decision) -> Debt:
     """What MLflow is told of a decision: of each on the same model one step more."""
-    base = store.resolve("main")
-    model = require_record(store, base, Address(graph.name, "trained_model"))
+    base = pipeline.store.resolve("main")
+    model = require_record(pipeline.store, base, Address(pipeline.name, "trained_model"))
     session = str(model.attributes["session"])
     links = Links.of()
-    there = links.report(graph.name, model.data_version)
-    made = [e for e in read(store, graph.name, base) if e.kind == "decision"]
+    there = links.report(pipeline.name, model.data_version)
+    made = [e for e in read(pipeline.store, pipeline.name, base) if e.kind == "decision"]
     step = sum(entry.model == decision.evidence.model for entry in made)
-    uses = session_uses(SessionFolder(objects.path("sessions", session)), read_settings().prices)
-    found = decision_numbers(read_report(store, base, graph.name), decision)
+    uses = session_uses(
+        SessionFolder(pipeline.objects.path("sessions", session)), read_settings().prices
+    )
+    found = decision_numbers(read_report(pipeline.store, base, pipeline.name), decision)
     return Debt(
-        pipeline=graph.name,
+        pipeline=pipeline.name,
         session=session,
         status="FINISHED",
         tags={
             REPORT_TAG: there,
-            NOTE_TAG: run_note(links, graph.name, model.run, there),
+            NOTE_TAG: run_note(links, pipeline.name, model.run, there),
             **decision_tags(decision),
         },
         params={},
@@ -93,9 +91,7 @@ def decision_tags(decision: Decision) -> dict[str, str]:
 
 
 def write_report(
-    graph: PipelineGraph,
-    store: SnapshotStore,
-    objects: LocalObjects,
+    pipeline: Pipeline,
     decision: Decision | None = None,
 ) -> Path:
     """Write ``reports/<pipeline>/<model>.html`` and return where it is.
@@ -103,44 +99,46 @@ def write_report(
     Args:
         decision: the one to show; default: the newest in the ledger on this model.
     """
-    base = store.resolve("main")
-    report = read_report(store, base, graph.name)
-    record = require_record(store, base, Address(graph.name, "evaluation_report"))
-    model = require_record(store, base, Address(graph.name, "trained_model"))
+    base = pipeline.store.resolve("main")
+    report = read_report(pipeline.store, base, pipeline.name)
+    record = require_record(pipeline.store, base, Address(pipeline.name, "evaluation_report"))
+    model = require_record(pipeline.store, base, Address(pipeline.name, "trained_model"))
     measured = Measured.model_validate(record.attributes["measured"])
-    entries = read(store, graph.name, base)
+    entries = read(pipeline.store, pipeline.name, base)
     newest = latest_decision(entries, report.model)
     decision = decision or newest
-    rival = sound_champion(store, base, graph.name, entries, graph.spec.release.to)
+    rival = sound_champion(pipeline.store, base, pipeline.name, entries, pipeline.spec.release.to)
     html = render(
         report,
         measured,
-        decision.gates if decision else gate_results(graph, store, base, rival),
+        decision.gates if decision else gate_results(pipeline.at(base), rival),
         decision,
         Background(
-            story=training_story(objects, model.attributes["session"]),
-            preprocessing=_preprocessing(objects, report.model),
-            features=recent_records(store, base, Address(graph.name, "feature_set")),
+            story=training_story(pipeline.objects, model.attributes["session"]),
+            preprocessing=_preprocessing(pipeline.objects, report.model),
+            features=recent_records(pipeline.store, base, Address(pipeline.name, "feature_set")),
             changes=read_changes(record),
             ledger=entries,
             override=standing_override(entries, report.model) if decision == newest else None,
             lineage=(*record.inputs, *model.inputs),
-            suspects=read_suspects(store, base, graph.name),
+            suspects=read_suspects(pipeline.store, base, pipeline.name),
         ),
-        graph.spec,
-        report_ways(graph, record, model),
+        pipeline.spec,
+        report_ways(pipeline, record, model),
     )
     name = report_name(report.model)
-    objects.write_bytes(html.encode(), "reports", graph.name, name)
-    return objects.path("reports", graph.name, name)
+    pipeline.objects.write_bytes(html.encode(), "reports", pipeline.name, name)
+    return pipeline.objects.path("reports", pipeline.name, name)
 
 
-def report_ways(graph: PipelineGraph, record: StageRecord, model: StageRecord) -> dict[str, str]:
+def report_ways(pipeline: Pipeline, record: StageRecord, model: StageRecord) -> dict[str, str]:
     """Where the page leads to: what it says -> address."""
     links = Links.of()
     ways = {
-        "Experiments": links.experiments(graph.name),
-        "Lineage in Dagster": links.asset(graph.key("evaluation_report").to_user_string()),
+        "Experiments": links.experiments(pipeline.name),
+        "Lineage in Dagster": links.asset(
+            asset_key(pipeline, "evaluation_report").to_user_string()
+        ),
         "Evaluation run": links.run(record.run),
         "Training run": links.run(model.run),
     }

@@ -23,7 +23,7 @@ from ml_assets.records.tracking.mlflow import Tracking, Unavailable
 from ml_assets.records.tracking.projection import project_stages
 from ml_assets.spec.records import LedgerEntry
 from ml_assets.store.layout import Address, read_record, recent_records
-from ml_assets.store.pipeline_context import Workplace
+from ml_assets.store.pipeline_context import Pipeline
 
 ROWS = 16
 """Of the newest features: the model has to give a number for each."""
@@ -51,7 +51,7 @@ class Returned:
 
 
 def return_to(
-    place: Workplace, tracking: Tracking, asked: Asked, tell: Tell, run: str = ""
+    pipeline: Pipeline, tracking: Tracking, asked: Asked, tell: Tell, run: str = ""
 ) -> Returned:
     """Roll a pipeline back.
 
@@ -63,41 +63,41 @@ def return_to(
     """
     if not asked.author.strip() or not asked.reason.strip():
         raise EvidenceError("A rollback is by somebody, for a reason: give an author and a reason.")
-    way = _unfinished(place) if asked.to is None else None
-    way = way or _way(place, asked.to)
-    origin = find_origin(place.store, place.name, way.back)
+    way = _unfinished(pipeline) if asked.to is None else None
+    way = way or _way(pipeline, asked.to)
+    origin = find_origin(pipeline.store, pipeline.name, way.back)
     if origin is None:
         raise StorageError(
             f"The records of model {way.back[:12]} are not in the snapshot store any more, so"
             " nobody can tell what it was made from. Name another model: ml-assets history"
-            f" {place.name}"
+            f" {pipeline.name}"
         )
-    led = decided_move(read(place.store, place.name), way.back)
-    model = load_model(place.store, place.objects, place.name, way.back, moved=led)
+    led = decided_move(read(pipeline.store, pipeline.name), way.back)
+    model = load_model(pipeline.store, pipeline.objects, pipeline.name, way.back, moved=led)
     tell(f"verified: model {way.back[:12]} is what its certificate and its digest name")
     with ThreadPoolExecutor(1) as beside:  # MLflow takes seconds to load
         beside.submit(tracking.ensure_database)
-        tell(f"tried: it predicts {try_out(place, model)} rows of the newest features")
+        tell(f"tried: it predicts {try_out(pipeline, model)} rows of the newest features")
     moved = roll_back(
-        place.store, place.name, way, place.spec.release, asked.author, asked.reason, run
+        pipeline.store, pipeline.name, way, pipeline.spec.release, asked.author, asked.reason, run
     )
     if isinstance(moved, Refused):
         raise EvidenceError("\n".join(moved.reasons))
-    told = project_stages(place.store, tracking, place.name)
+    told = project_stages(pipeline.store, tracking, pipeline.name)
     if isinstance(told, Unavailable):
         tell(f"MLflow is behind, the next command repairs it: {told.reason}")
     return Returned(moved.entry, origin, isinstance(moved, AlreadyBack))
 
 
-def try_out(place: Workplace, model: LoadedModel) -> int:
+def try_out(pipeline: Pipeline, model: LoadedModel) -> int:
     """Predict a few rows of the newest features; how many.
 
     Raises:
         RowsRefused: the features of now lack one that the model reads.
         StorageError: there are no features, or the model's answers are no numbers.
     """
-    rows = _newest_features(place)
-    predictions = score(place, model, rows)
+    rows = _newest_features(pipeline)
+    predictions = score(pipeline, model, rows)
     if len(predictions) != len(rows) or not np.isfinite(predictions).all():
         raise StorageError(
             f"Model {model.model.digest[:12]} gives no number for some of {len(rows)} rows of the"
@@ -106,18 +106,18 @@ def try_out(place: Workplace, model: LoadedModel) -> int:
     return len(rows)
 
 
-def _way(place: Workplace, to: str | None) -> Way:
-    way = way_back(read(place.store, place.name), place.spec.release, to)
+def _way(pipeline: Pipeline, to: str | None) -> Way:
+    way = way_back(read(pipeline.store, pipeline.name), pipeline.spec.release, to)
     if isinstance(way, Refused):
         raise EvidenceError("\n".join(way.reasons))
     return way
 
 
-def _unfinished(place: Workplace) -> Way | None:
+def _unfinished(pipeline: Pipeline) -> Way | None:
     """A rollback that was killed behind its line is finished first: not one step further back."""
-    store = place.store
-    there = stage_line(read(store, place.name), place.spec.release.to)
-    shown_by = Address(place.name, place.spec.release.shown_by)
+    store = pipeline.store
+    there = stage_line(read(store, pipeline.name), pipeline.spec.release.to)
+    shown_by = Address(pipeline.name, pipeline.spec.release.shown_by)
     record = read_record(store, store.resolve(), shown_by)
     if there is None or there.because is None or there.replaced is None or record is None:
         return None
@@ -125,13 +125,13 @@ def _unfinished(place: Workplace) -> Way | None:
     return None if finished else Way(there.replaced, there.model)
 
 
-def _newest_features(place: Workplace) -> pl.DataFrame:
-    store, address = place.store, Address(place.name, "feature_set")
+def _newest_features(pipeline: Pipeline) -> pl.DataFrame:
+    store, address = pipeline.store, Address(pipeline.name, "feature_set")
     commit = store.resolve()
     for record in reversed(recent_records(store, commit, address)):
         rows = store.scan(commit, address.at(record.partition).table).head(ROWS).collect()
         if len(rows):
             return rows
     raise MlAssetsError(
-        f"{address.key} has no rows to try the model on: ml-assets run {place.name}"
+        f"{address.key} has no rows to try the model on: ml-assets run {pipeline.name}"
     )

@@ -7,17 +7,20 @@ from typing import Any
 
 import dagster as dg
 
+from ml_assets.adapters.declared import asset_key, attributes, pool
+from ml_assets.adapters.launcher import LauncherResource
+from ml_assets.adapters.metadata import numbers, record_metadata, tracking_link
+from ml_assets.adapters.run_journal import chronicled
+from ml_assets.adapters.step_failure import reported
+from ml_assets.adapters.stores import StoresResource
 from ml_assets.assets.trained_model.cost.page import costs
 from ml_assets.assets.trained_model.initial_weights import KEY, InitialWeights, initial_weights
 from ml_assets.assets.trained_model.live_events import EventSinks
 from ml_assets.assets.trained_model.sanity import require_sane
 from ml_assets.errors import TrainingFailed
+from ml_assets.graph.code_version import code_version_of
 from ml_assets.graph.inputs import require_record, resolve_base
-from ml_assets.graph.metadata import numbers, record_metadata, tracking_link
-from ml_assets.graph.pipeline_graph import PipelineGraph
 from ml_assets.graph.publish import Draft, Published, Work, input_version
-from ml_assets.graph.run_journal import chronicled
-from ml_assets.graph.step_failure import reported
 from ml_assets.launch.launcher import Launcher, TrainJob
 from ml_assets.launch.session import program_of, train_session
 from ml_assets.records.ledger.chain import register
@@ -25,10 +28,6 @@ from ml_assets.records.run_history import keep_run_record
 from ml_assets.records.run_record import RunRecord, environment, record_bytes, run_input, run_record
 from ml_assets.records.tracking.outbox import Debts
 from ml_assets.reports.wording import plain_markdown
-from ml_assets.resources.launcher import LauncherResource
-from ml_assets.resources.objects import ObjectsResource
-from ml_assets.resources.snapshots import SnapshotsResource
-from ml_assets.resources.tracking import TrackingResource
 from ml_assets.settings import read_settings
 from ml_assets.spec.canonical import digest_of
 from ml_assets.spec.events import Lost
@@ -39,6 +38,7 @@ from ml_assets.spec.training import LightGbm, ModelSpec
 from ml_assets.store.layout import Address
 from ml_assets.store.object_places import open_objects
 from ml_assets.store.objects import LocalObjects
+from ml_assets.store.pipeline_context import Pipeline
 
 STAGE = "trained_model"
 
@@ -56,63 +56,63 @@ class TrainingConfig(dg.Config):
     goal: str | None = None
 
 
-def trained_model(graph: PipelineGraph) -> dg.AssetsDefinition:
+def trained_model(declared: Pipeline) -> dg.AssetsDefinition:
     """The checkpoints and trained_model assets of a pipeline: one step, never half of it."""
 
     @dg.multi_asset(
-        name=f"{graph.name}__train",
-        specs=_specs(graph),
+        name=f"{declared.name}__train",
+        specs=_specs(declared),
         can_subset=False,
-        pool=graph.pool(STAGE),
+        pool=pool(declared, STAGE),
     )
     @reported
-    @chronicled(graph, STAGE)
+    @chronicled(declared, STAGE)
     def materialize(
         context: dg.AssetExecutionContext,
         config: TrainingConfig,
-        snapshots: SnapshotsResource,
-        objects: ObjectsResource,
+        stores: StoresResource,
         launcher: LauncherResource,
-        tracking: TrackingResource,
     ) -> Iterator[dg.MaterializeResult]:
-        asked = graph.with_epochs(config.epochs)
-        store = snapshots.store()
-        base = resolve_base(context, store)
-        data = require_record(store, base, Address(graph.name, "training_set"))
-        init = initial_weights(context.log, asked, store, objects.store(), base)
+        asked = pipeline.with_epochs(config.epochs)
+        pipeline = stores.open(declared, keeps_objects=True)
+        base = resolve_base(context, pipeline.store)
+        data = require_record(pipeline.store, base, Address(pipeline.name, "training_set"))
+        init = initial_weights(context.log, asked.at(base))
         job = train_job(asked, data, config.fresh, init)
         runner = launcher.launcher()
         world = runner.world(job)
         require_sane(context, asked, runner, data_ref(data))
-        debts = Debts(read_settings().home, objects.store().path("sessions"))
+        debts = Debts(read_settings().home, pipeline.objects.path("sessions"))
 
         def train(job: TrainJob) -> Trained:
             record = begun_record(asked, context.run_id, job, data, base, init, world)
-            begun = keep_run_record(store, record)
-            with EventSinks.open(context, graph, tracking.tracking(), job, debts) as sinks:
+            begun = keep_run_record(pipeline.store, record)
+            with EventSinks.open(
+                context, pipeline, Tracking.of(pipeline.settings), job, debts
+            ) as sinks:
                 return Trained(job, runner.train(job, sinks.receive), begun, sinks)
 
         trained = _older(context, runner, job, train) or train(job)
         result, begun, sinks = trained.result, trained.begun, trained.sinks
         code_version = _code_version(asked, trained.job)
-        model = adopt_model(objects.store(), result.model)
+        model = adopt_model(pipeline.objects, result.model)
         attributes = _attributes(result, model, data, init, sinks.mlflow_run)
         inputs = (input_version(data, base),)
         saved = sinks.last_checkpoint_digest or model.digest
         versions = {"checkpoints": saved, STAGE: model.digest}
         seen = (init.as_input(),) if init else ()
         record = finished_record(begun, result, sinks.story.lost, sinks.story.nodes)
-        measured = sinks.measurements(result, world) | costs(objects.store(), result.session)
+        measured = sinks.measurements(result, world) | costs(pipeline.objects, result.session)
         for stage, version in versions.items():
-            address = Address(graph.name, stage)
+            address = Address(pipeline.name, stage)
             work = Work(address, code_version, inputs, context.run_id, config.fresh, seen)
-            with Draft(store, work, store.resolve("main")) as draft:
+            with Draft(pipeline.store, work, pipeline.store.resolve("main")) as draft:
                 draft.text("run.json", record_bytes(record))
                 published = draft.publish(attributes=attributes, data_version=version)
             tracked = tracking_link(sinks.mlflow_run)
             shown = {**sinks.pictures(), **measured, **tracked, **began_with(init)}
-            yield _result(graph, stage, published, result, model, shown)
-        register(store, graph.name, model.digest, graph.spec.owner, context.run_id)
+            yield _result(pipeline, stage, published, result, model, shown)
+        register(pipeline.store, pipeline.name, model.digest, pipeline.spec.owner, context.run_id)
         sinks.attach(record)
 
     return materialize
@@ -152,27 +152,27 @@ def _older(
         return None
 
 
-def _code_version(graph: PipelineGraph, job: TrainJob) -> str:
+def _code_version(pipeline: Pipeline, job: TrainJob) -> str:
     """The stage's own; a model of an older program has another one, and is due again."""
-    here = graph.code_version(STAGE)
+    here = code_version_of(pipeline, STAGE)
     return here if job.program is None else digest_of([here, job.program.digest])[: len(here)]
 
 
-def _specs(graph: PipelineGraph) -> list[dg.AssetSpec]:
+def _specs(pipeline: Pipeline) -> list[dg.AssetSpec]:
     return [
         dg.AssetSpec(
-            **graph.attributes("checkpoints"),
+            **attributes(pipeline, "checkpoints"),
             description="Whole training states, reported while training runs; they survive a"
             " failed run and the next one resumes from them.",
-            kinds={_engine(graph.spec.model)},
-            deps=[graph.key("training_set")],
+            kinds={_engine(pipeline.spec.model)},
+            deps=[asset_key(pipeline, "training_set")],
         ),
         dg.AssetSpec(
-            **graph.attributes(STAGE),
-            description=f"{_weights(graph.spec.model)}, its configuration and its preprocessing as"
+            **attributes(pipeline, STAGE),
+            description=f"{_weights(pipeline.spec.model)}, its configuration and its preprocessing as"
             " data. Nothing is pickled.",
-            kinds={_engine(graph.spec.model), "mlflow"},
-            deps=[graph.key("training_set"), graph.key("checkpoints")],
+            kinds={_engine(pipeline.spec.model), "mlflow"},
+            deps=[asset_key(pipeline, "training_set"), asset_key(pipeline, "checkpoints")],
         ),
     ]
 
@@ -188,7 +188,7 @@ def _weights(model: ModelSpec) -> str:
 
 
 def begun_record(
-    graph: PipelineGraph,
+    pipeline: Pipeline,
     run: str,
     job: TrainJob,
     data: StageRecord,
@@ -199,11 +199,11 @@ def begun_record(
     """All it takes to repeat a training that is about to begin: code, lock, spec, inputs, seed."""
     return run_record(
         environment(),
-        pipeline=graph.name,
+        pipeline=pipeline.name,
         session=train_session(job),
         run=run,
-        config=graph.spec,
-        seed=graph.spec.training.seed,
+        config=pipeline.spec,
+        seed=pipeline.spec.training.seed,
         inputs=[run_input(data, commit), *([init.as_run_input()] if init else [])],
         outputs={"training_set": data.data_version},
         metrics={},
@@ -229,13 +229,13 @@ def finished_record(
 
 
 def train_job(
-    graph: PipelineGraph, data: StageRecord, fresh: str | None, init: InitialWeights | None
+    pipeline: Pipeline, data: StageRecord, fresh: str | None, init: InitialWeights | None
 ) -> TrainJob:
     """The training that the spec asks for, on exactly this set, from exactly these weights."""
-    spec, begin = graph.spec, init.ref if init else None
+    spec, begin = pipeline.spec, init.ref if init else None
     where = data_ref(data)
     return TrainJob(
-        graph.name, spec.model, spec.training, where, fresh, begin, cluster=spec.cluster
+        pipeline.name, spec.model, spec.training, where, fresh, begin, cluster=spec.cluster
     )
 
 
@@ -286,7 +286,7 @@ def _listed(advice: Sequence[str]) -> str:
 
 
 def _result(
-    graph: PipelineGraph,
+    pipeline: Pipeline,
     stage: str,
     published: Published,
     result: TrainResult,
@@ -294,7 +294,7 @@ def _result(
     shown: dict[str, Any],
 ) -> dg.MaterializeResult:
     return dg.MaterializeResult(
-        asset_key=graph.key(stage),
+        asset_key=asset_key(pipeline, stage),
         metadata={
             **shown,
             **record_metadata(published),

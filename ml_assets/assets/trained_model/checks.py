@@ -4,41 +4,44 @@ from collections.abc import Iterator
 
 import dagster as dg
 
+from ml_assets.adapters.declared import asset_key, pool
+from ml_assets.adapters.launcher import LauncherResource
+from ml_assets.adapters.step_failure import reported
+from ml_assets.adapters.stores import StoresResource
 from ml_assets.assets.trained_model.asset import data_ref
 from ml_assets.assets.trained_model.sanity import checks_of, examine
 from ml_assets.graph.inputs import require_record
-from ml_assets.graph.pipeline_graph import PipelineGraph
-from ml_assets.graph.step_failure import reported
-from ml_assets.resources.launcher import LauncherResource
-from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.spec.sanity import SANITY_CHECKS, SanityCheck
 from ml_assets.store.layout import Address
+from ml_assets.store.pipeline_context import Pipeline
 
 
-def sanity(graph: PipelineGraph) -> list[dg.AssetChecksDefinition]:
+def sanity(declared: Pipeline) -> list[dg.AssetChecksDefinition]:
     """One blocking check for each that means something for the model; none for boosted trees."""
-    key, names = graph.key("training_set"), checks_of(graph)
+    key, names = asset_key(declared, "training_set"), checks_of(declared)
     if not names:
         return []
 
     @dg.multi_asset_check(
-        name=f"{graph.name}__sanity",
+        name=f"{declared.name}__sanity",
         specs=[
             dg.AssetCheckSpec(name, asset=key, blocking=True, description=SANITY_CHECKS[name])
             for name in names
         ],
         can_subset=False,
-        pool=graph.pool(),
+        pool=pool(declared),
     )
     @reported
     def check(
         context: dg.AssetCheckExecutionContext,
-        snapshots: SnapshotsResource,
+        stores: StoresResource,
         launcher: LauncherResource,
     ) -> Iterator[dg.AssetCheckResult]:
-        store = snapshots.store()
-        data = require_record(store, store.resolve("main"), Address(graph.name, "training_set"))
-        for found in examine(context, graph, launcher.launcher(), data_ref(data)).checks:
+        pipeline = stores.open(declared)
+        data = require_record(
+            pipeline.store, pipeline.store.resolve("main"), Address(pipeline.name, "training_set")
+        )
+        for found in examine(context, pipeline, launcher.launcher(), data_ref(data)).checks:
             yield _check_result(key, found)
 
     return [check]

@@ -6,7 +6,7 @@ from pathlib import Path
 import dagster as dg
 
 from ml_assets.errors import SpecError
-from ml_assets.graph.pipeline_graph import PipelineGraph, file_digest
+from ml_assets.graph.code_version import file_digest
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import champion
 from ml_assets.records.loading import load_release
@@ -14,9 +14,8 @@ from ml_assets.records.run_record import RunInput
 from ml_assets.spec.program import Ref
 from ml_assets.spec.records import InputVersion
 from ml_assets.spec.training import RELEASE
-from ml_assets.store.objects import LocalObjects
+from ml_assets.store.pipeline_context import PipelineState
 from ml_assets.store.safetensors_file import check_safetensors
-from ml_assets.store.snapshots import CommitId, SnapshotStore
 
 KEY = "init_from"
 
@@ -42,10 +41,7 @@ class InitialWeights:
 
 def initial_weights(
     log: dg.DagsterLogManager,
-    graph: PipelineGraph,
-    store: SnapshotStore,
-    objects: LocalObjects,
-    base: CommitId,
+    state: PipelineState,
 ) -> InitialWeights | None:
     """What the spec's ``init_from`` names at this moment; None: fresh values.
 
@@ -54,22 +50,22 @@ def initial_weights(
         EvidenceError: the release does not hold; see ``registry.release.loading``.
         StorageError: the file is no safetensors file, or the release is damaged.
     """
-    said = graph.spec.training.init_from
+    said = state.spec.training.init_from
     if said is None:
         return None
     if said != RELEASE:
-        file = initial_file(graph.folder, said)
+        file = initial_file(state.pipeline.folder, said)
         check_safetensors(file)
         return InitialWeights(Ref(uri=str(file), digest=file_digest(file)), said)
-    stage = graph.spec.release.to
-    model = champion(read(store, graph.name, base), stage)
+    stage = state.spec.release.to
+    model = champion(read(state.store, state.name, state.commit), stage)
     if model is None:
         log.warning(
-            f"training.init_from is 'release', and {graph.name} has none in {stage} yet: this"
+            f"training.init_from is 'release', and {state.name} has none in {stage} yet: this"
             " training begins with fresh values"
         )
         return None
-    release = load_release(store, objects, graph.name, stage, base)
+    release = load_release(state.store, state.objects, state.name, stage, state.commit)
     return InitialWeights(release.model, said)
 
 

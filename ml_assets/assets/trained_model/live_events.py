@@ -8,13 +8,13 @@ from typing import Any, Literal
 
 import dagster as dg
 
+from ml_assets.adapters.declared import asset_key
+from ml_assets.adapters.metadata import pictures, recovery_metadata
+from ml_assets.adapters.run_journal import words_of
 from ml_assets.assets.trained_model.pace_pictures import pace_numbers
 from ml_assets.assets.trained_model.pictures import LIVE_POINTS, decoded_rows, training_pictures
 from ml_assets.assets.trained_model.sessions import remember_session
 from ml_assets.assets.training_set.shards import load_schema
-from ml_assets.graph.metadata import pictures, recovery_metadata
-from ml_assets.graph.pipeline_graph import PipelineGraph
-from ml_assets.graph.run_journal import words_of
 from ml_assets.launch.launcher import TrainJob
 from ml_assets.launch.session import train_session
 from ml_assets.records.experiments import tracking_tags
@@ -40,6 +40,7 @@ from ml_assets.spec.events import (
 from ml_assets.spec.program import TrainResult, World
 from ml_assets.spec.training import without_meaning
 from ml_assets.spec.training_story import TrainingStory
+from ml_assets.store.pipeline_context import Pipeline
 
 
 @dataclass
@@ -47,7 +48,7 @@ class EventSinks:
     """Takes every event once, in order; a dead MLflow never stops training."""
 
     context: dg.AssetExecutionContext
-    graph: PipelineGraph
+    pipeline: Pipeline
     tracking: Tracking
     job: TrainJob
     debts: Debts
@@ -68,14 +69,14 @@ class EventSinks:
     def open(
         cls,
         context: dg.AssetExecutionContext,
-        graph: PipelineGraph,
+        pipeline: Pipeline,
         tracking: Tracking,
         job: TrainJob,
         debts: Debts,
     ) -> Iterator["EventSinks"]:
         """One MLflow run for the session; closed with the outcome, whatever it is."""
         remember_session(context.instance, context.run_id, train_session(job))
-        sinks = cls(context, graph, tracking, job, debts)
+        sinks = cls(context, pipeline, tracking, job, debts)
         try:
             yield sinks
         except BaseException:
@@ -152,7 +153,7 @@ class EventSinks:
 
     def pictures(self) -> dict[str, Any]:
         """What was told so far, as an asset page shows it."""
-        label, first = self.graph.spec.label, self.story.first_rows
+        label, first = self.pipeline.spec.label, self.story.first_rows
         shown = training_pictures(self.story, label.task, label.classes, LIVE_POINTS)
         if first is None:
             return pictures(shown)
@@ -194,7 +195,7 @@ class EventSinks:
             tags={
                 "dagster.run_id": self.context.run_id,
                 "ml_assets.data": self.job.data.digest,
-                **tracking_tags(words_of(self.context.run, self.graph.name)),
+                **tracking_tags(words_of(self.context.run, self.pipeline.name)),
             },
             params={name: str(value) for name, value in params.items()},
         )
@@ -206,7 +207,7 @@ class EventSinks:
             self.context.log.info(f"The best checkpoint so far is {self.best_checkpoint}")
         self.context.log_event(
             dg.AssetMaterialization(
-                self.graph.key("checkpoints"),
+                asset_key(self.pipeline, "checkpoints"),
                 metadata={
                     "step": event.step,
                     "dagster/uri": event.checkpoint.uri,

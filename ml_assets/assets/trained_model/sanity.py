@@ -5,26 +5,26 @@ import dagster as dg
 
 from ml_assets.assets.trained_model.sessions import remember_session, teller
 from ml_assets.errors import NotSane, counted
-from ml_assets.graph.pipeline_graph import PipelineGraph
 from ml_assets.launch.launcher import Launcher, SanityJob
 from ml_assets.launch.session import sanity_session
 from ml_assets.spec.program import Ref, SanityResult
 from ml_assets.spec.sanity import SanityCheck, SanityName, sanity_checks
+from ml_assets.store.pipeline_context import Pipeline
 
 
-def checks_of(graph: PipelineGraph) -> tuple[SanityName, ...]:
+def checks_of(pipeline: Pipeline) -> tuple[SanityName, ...]:
     """The names of the checks that mean something for the pipeline's model; none for trees."""
-    return sanity_checks(graph.spec.model, graph.spec.label.task)
+    return sanity_checks(pipeline.spec.model, pipeline.spec.label.task)
 
 
-def sanity_job(graph: PipelineGraph, data: Ref) -> SanityJob:
-    spec = graph.spec
-    return SanityJob(graph.name, spec.model, spec.training, data, spec.cluster)
+def sanity_job(pipeline: Pipeline, data: Ref) -> SanityJob:
+    spec = pipeline.spec
+    return SanityJob(pipeline.name, spec.model, spec.training, data, spec.cluster)
 
 
 def examine(
     context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext,
-    graph: PipelineGraph,
+    pipeline: Pipeline,
     launcher: Launcher,
     data: Ref,
 ) -> SanityResult:
@@ -33,13 +33,13 @@ def examine(
     Raises:
         TrainingFailed: the program ended without a result.
     """
-    job = sanity_job(graph, data)
+    job = sanity_job(pipeline, data)
     remember_session(context.instance, context.run.run_id, sanity_session(job))
     return launcher.sanity(job, teller(context.log))
 
 
 def require_sane(
-    context: dg.AssetExecutionContext, graph: PipelineGraph, launcher: Launcher, data: Ref
+    context: dg.AssetExecutionContext, pipeline: Pipeline, launcher: Launcher, data: Ref
 ) -> None:
     """Go on only where no check failed, whatever path led here: the blocking checks of the training
     set hold up only what runs with them.
@@ -47,11 +47,11 @@ def require_sane(
     Raises:
         NotSane: a check failed; the message has each one's sentence.
     """
-    if not checks_of(graph):
+    if not checks_of(pipeline):
         return
-    failed = examine(context, graph, launcher, data).failed
+    failed = examine(context, pipeline, launcher, data).failed
     if failed:
-        raise NotSane(refusal(graph.name, failed))
+        raise NotSane(refusal(pipeline.name, failed))
 
 
 def refusal(pipeline: str, failed: tuple[SanityCheck, ...]) -> str:

@@ -8,6 +8,10 @@ from typing import Any
 import dagster as dg
 import polars as pl
 
+from ml_assets.adapters.declared import asset_key, stage_asset
+from ml_assets.adapters.metadata import card_link, data_card, numbers, record_metadata
+from ml_assets.adapters.run_journal import chronicled
+from ml_assets.adapters.stores import StoresResource
 from ml_assets.assets.feature_set.leak_checks import check_result, leak_specs, refusal, set_checks
 from ml_assets.assets.training_set.entities import keep_entities_apart, stratified_group_split
 from ml_assets.assets.training_set.fitted import find_foreign_fit
@@ -21,15 +25,11 @@ from ml_assets.assets.training_set.shards import (
 )
 from ml_assets.assets.training_set.split import SplitPlan, plan_time_split, random_split
 from ml_assets.errors import LeakError, WindowError
+from ml_assets.graph.code_version import code_version_of
 from ml_assets.graph.data_card import card_of, split_labels
 from ml_assets.graph.inputs import require_record, resolve_base, scan_together
-from ml_assets.graph.metadata import card_link, data_card, numbers, record_metadata
-from ml_assets.graph.pipeline_graph import PipelineGraph
 from ml_assets.graph.publish import Draft, Work, input_version
-from ml_assets.graph.run_journal import chronicled
 from ml_assets.records.recalls import require_sound
-from ml_assets.resources.objects import ObjectsResource
-from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.leaks import LeakFinding
 from ml_assets.spec.partitions import windows
@@ -37,7 +37,7 @@ from ml_assets.spec.program import Ref, ShardSchema, Split
 from ml_assets.spec.records import InputVersion
 from ml_assets.spec.split import RandomSplit, StratifiedGroupSplit, TimeGroupSplit, WindowSplit
 from ml_assets.store.layout import Address, published_partitions
-from ml_assets.store.snapshots import CommitId, SnapshotStore
+from ml_assets.store.pipeline_context import Pipeline, PipelineState
 
 STAGE = "training_set"
 
@@ -49,52 +49,56 @@ class TrainingSetConfig(dg.Config):
     """Last partition of the holdout; default: the latest published partition of feature_set."""
 
 
-def training_set(graph: PipelineGraph) -> dg.AssetsDefinition:
+def training_set(declared: Pipeline) -> dg.AssetsDefinition:
     """The training_set asset of a pipeline."""
-    code_version = graph.code_version(STAGE)
+    code_version = code_version_of(declared, STAGE)
 
-    @graph.asset(
+    @stage_asset(
+        declared,
         STAGE,
         description="Train, validation and holdout rows, encoded: the preprocessing is fitted on"
         " the training split only, and the split is checked for leaks.",
         kinds={"polars", "numpy"},
-        deps=[graph.key("feature_set")],
-        check_specs=leak_specs(graph, STAGE, set_checks(graph)),
+        deps=[asset_key(declared, "feature_set")],
+        check_specs=leak_specs(declared, STAGE, set_checks(declared)),
     )
-    @chronicled(graph, STAGE)
+    @chronicled(declared, STAGE)
     def materialize(
         context: dg.AssetExecutionContext,
         config: TrainingSetConfig,
-        snapshots: SnapshotsResource,
-        objects: ObjectsResource,
+        stores: StoresResource,
     ) -> Iterator[dg.MaterializeResult | dg.AssetCheckResult]:
         begun = datetime.now(UTC)
-        store = snapshots.store()
-        base = resolve_base(context, store)
-        window = resolve_window(graph, store, base, config.as_of)
-        inputs = window_inputs(graph, store, base, window)
-        frames = keep_apart(context, graph, read_splits(graph, store, base, window))
-        folder = objects.store().folder("shards", graph.name)
-        ref = write_labelled(frames, graph.spec.features, graph.spec.label, folder)
-        objects.store().publish(ref)
+        pipeline = stores.open(declared, keeps_objects=True)
+        base = resolve_base(context, pipeline.store)
+        window = resolve_window(pipeline.at(base), config.as_of)
+        inputs = window_inputs(pipeline.at(base), window)
+        frames = keep_apart(context, pipeline, read_splits(pipeline.at(base), window))
+        folder = pipeline.objects.folder("shards", pipeline.name)
+        ref = write_labelled(frames, pipeline.spec.features, pipeline.spec.label, folder)
+        pipeline.objects.publish(ref)
         schema = load_schema(ref)
-        found = examine_set(graph, frames, schema, window)
-        yield from (check_result(graph, STAGE, one) for one in found)
-        refused = refusal(found, graph.spec, f"{graph.name}/{STAGE}")
+        found = examine_set(pipeline, frames, schema, window)
+        yield from (check_result(pipeline, STAGE, one) for one in found)
+        refused = refusal(found, pipeline.spec, f"{pipeline.name}/{STAGE}")
         if refused:
             raise LeakError(refused)
         rows = split_sizes(schema)
-        work = Work(Address(graph.name, STAGE), code_version, inputs, context.run_id, begun=begun)
+        work = Work(
+            Address(pipeline.name, STAGE), code_version, inputs, context.run_id, begun=begun
+        )
         attributes = {**_attributes(ref, schema, window, rows), "leaks": _told(found)}
-        with Draft(store, work, base, rows=sum(rows.values())) as draft:
+        with Draft(pipeline.store, work, base, rows=sum(rows.values())) as draft:
             draft.text(SCHEMA_FILE, canonical_json(schema))  # stays when its files go by age
-            draft.card(scan_rows(ref, schema), graph.spec.features.key, split_labels(graph.spec))
+            draft.card(
+                scan_rows(ref, schema), pipeline.spec.features.key, split_labels(pipeline.spec)
+            )
             published = draft.publish(attributes=attributes, data_version=ref.digest)
         yield dg.MaterializeResult(
             metadata={
                 "window": dg.MetadataValue.md(window_markdown(window, rows)),
                 "dagster/uri": ref.uri,
-                **_card(graph, draft),
+                **_card(pipeline, draft),
                 **record_metadata(published),
                 **_numbers(schema, rows),
             },
@@ -132,116 +136,114 @@ def split_sizes(schema: ShardSchema) -> dict[Split, int]:
     return {name: sum(one.rows for one in parts) for name, parts in schema.splits.items()}
 
 
-def _card(graph: PipelineGraph, draft: Draft) -> dict[str, Any]:
+def _card(pipeline: Pipeline, draft: Draft) -> dict[str, Any]:
     """The data card of the set, and where the whole of it is."""
     address = draft.work.address
     return {
         **card_link(address),
-        **data_card(card_of(address, draft.statistics, graph.spec)),
+        **data_card(card_of(address, draft.statistics, pipeline.spec)),
     }
 
 
 def examine_set(
-    graph: PipelineGraph,
+    pipeline: Pipeline,
     frames: Mapping[Split, pl.DataFrame],
     schema: ShardSchema,
     window: SplitPlan | None,
 ) -> tuple[LeakFinding, ...]:
     """What every leak guard says of the rows of a set, and of how they were encoded."""
-    fitted = find_foreign_fit(schema, frames["train"], graph.spec.label)
-    return (*examine(frames, graph.spec, embargo_of(graph, window)), fitted)
+    fitted = find_foreign_fit(schema, frames["train"], pipeline.spec.label)
+    return (*examine(frames, pipeline.spec, embargo_of(pipeline, window)), fitted)
 
 
-def resolve_window(
-    graph: PipelineGraph, store: SnapshotStore, base: CommitId, as_of: str | None
-) -> SplitPlan | None:
+def resolve_window(state: PipelineState, as_of: str | None) -> SplitPlan | None:
     """The partitions of each split; None where the data is read whole.
 
     Raises:
         WindowError: partitions are missing, or ``as_of`` is not one.
     """
-    spec = graph.spec
+    spec = state.spec
     if as_of is not None:
-        require_as_of(graph, as_of)
+        require_as_of(state.pipeline, as_of)
     if not isinstance(spec.split, WindowSplit):
         return None
-    available = list(published_partitions(store, base, Address(graph.name, "feature_set")))
+    available = list(
+        published_partitions(state.store, state.commit, Address(state.name, "feature_set"))
+    )
     if not available:
         raise WindowError(
-            f"{graph.name}/feature_set has no published partition."
-            f" Materialize it first, or run: ml-assets run {graph.name}"
+            f"{state.name}/feature_set has no published partition."
+            f" Materialize it first, or run: ml-assets run {state.name}"
         )
-    order = feature_order(graph)
+    order = feature_order(state.pipeline)
     return plan_time_split(spec.split, as_of or available[-1], available, order)
 
 
-def require_as_of(graph: PipelineGraph, as_of: str) -> None:
+def require_as_of(pipeline: Pipeline, as_of: str) -> None:
     """Hold the last partition that was asked for to those that there can be.
 
     Raises:
         WindowError: it is none of them, or the pipeline has none.
     """
-    if not isinstance(graph.spec.split, WindowSplit):
+    if not isinstance(pipeline.spec.split, WindowSplit):
         raise WindowError(
-            f"{graph.name} is not split by partitions: --as-of {as_of!r} means nothing here."
+            f"{pipeline.name} is not split by partitions: --as-of {as_of!r} means nothing here."
             " Leave it out."
         )
-    order = feature_order(graph)
+    order = feature_order(pipeline)
     if as_of not in order:
         near = get_close_matches(as_of, order, n=1)
         hint = f" Did you mean {near[0]}?" if near else ""
         raise WindowError(
-            f"--as-of {as_of!r} is no partition of {graph.name}/feature_set, which has"
+            f"--as-of {as_of!r} is no partition of {pipeline.name}/feature_set, which has"
             f" {order[0]} to {order[-1]}.{hint}"
         )
 
 
-def feature_order(graph: PipelineGraph) -> list[str]:
+def feature_order(pipeline: Pipeline) -> list[str]:
     """Every partition that feature_set can have, oldest first."""
-    keys = [window.key for window in windows(graph.spec.partitions, datetime.now(UTC))]
-    return keys[graph.warm_up("feature_set") :]
+    keys = [window.key for window in windows(pipeline.spec.partitions, datetime.now(UTC))]
+    return keys[pipeline.warm_up("feature_set") :]
 
 
-def embargo_of(graph: PipelineGraph, window: SplitPlan | None) -> timedelta:
+def embargo_of(pipeline: Pipeline, window: SplitPlan | None) -> timedelta:
     """The time between two splits: that of the partitions between them."""
     if window is None:
         return timedelta(0)
-    spans = {span.key: span for span in windows(graph.spec.partitions, datetime.now(UTC))}
+    spans = {span.key: span for span in windows(pipeline.spec.partitions, datetime.now(UTC))}
     pairs = [(window.train, window.validation), (window.validation, window.holdout)]
     return min(spans[later[0]].start - spans[earlier[-1]].end for earlier, later in pairs)
 
 
-def read_splits(
-    graph: PipelineGraph, store: SnapshotStore, base: CommitId, window: SplitPlan | None
-) -> dict[Split, pl.DataFrame]:
+def read_splits(state: PipelineState, window: SplitPlan | None) -> dict[Split, pl.DataFrame]:
     """The labelled feature rows of each split, in the order of the partitions.
 
     Raises:
         WindowError: a split has no row.
     """
-    spec, address = graph.spec, Address(graph.name, "feature_set")
+    spec, address = state.spec, Address(state.name, "feature_set")
     if window is not None:
         tables: dict[Split, pl.LazyFrame] = {
-            name: scan_together(store, base, [address.at(key) for key in keys])
+            name: scan_together(state.store, state.commit, [address.at(key) for key in keys])
             for name, keys in window.splits.items()
         }
         return labelled_rows(tables, spec.label)
-    require_record(store, base, address)
-    frame = store.scan(base, address.table).collect()
-    part = part_rows(frame, graph)
+    require_record(state.store, state.commit, address)
+    frame = state.store.scan(state.commit, address.table).collect()
+    part = part_rows(frame, state.pipeline)
     names: tuple[Split, ...] = ("train", "validation", "holdout")
     return labelled_rows({name: frame.filter(part == name).lazy() for name in names}, spec.label)
 
 
 def keep_apart(
-    context: dg.AssetExecutionContext, graph: PipelineGraph, rows: dict[Split, pl.DataFrame]
+    context: dg.AssetExecutionContext, pipeline: Pipeline, rows: dict[Split, pl.DataFrame]
 ) -> dict[Split, pl.DataFrame]:
     """The rows that a split by time and entity keeps; how many it leaves out is told.
 
     Raises:
         WindowError: a split has no row left.
     """
-    split = graph.spec.split
+    split = pipeline.spec.split
     if not isinstance(split, TimeGroupSplit):
         return rows
     kept = keep_entities_apart(rows, split)
@@ -250,9 +252,9 @@ def keep_apart(
     return kept
 
 
-def part_rows(frame: pl.DataFrame, graph: PipelineGraph) -> pl.Series:
+def part_rows(frame: pl.DataFrame, pipeline: Pipeline) -> pl.Series:
     """The split of each row of a table that is read whole."""
-    spec, seed = graph.spec, graph.spec.training.seed
+    spec, seed = pipeline.spec, pipeline.spec.training.seed
     match spec.split:
         case RandomSplit():
             together = (spec.label.query,) if spec.label.query else spec.features.key
@@ -260,21 +262,19 @@ def part_rows(frame: pl.DataFrame, graph: PipelineGraph) -> pl.Series:
         case StratifiedGroupSplit():
             return stratified_group_split(frame, spec.features.key, spec.label, spec.split, seed)
         case _:
-            raise WindowError(f"{graph.name}: a split by time needs a window")
+            raise WindowError(f"{pipeline.name}: a split by time needs a window")
 
 
-def window_inputs(
-    graph: PipelineGraph, store: SnapshotStore, base: CommitId, window: SplitPlan | None
-) -> tuple[InputVersion, ...]:
+def window_inputs(state: PipelineState, window: SplitPlan | None) -> tuple[InputVersion, ...]:
     """The exact feature partitions that a window is made of."""
-    address = Address(graph.name, "feature_set")
+    address = Address(state.name, "feature_set")
     if window is None:
-        return (input_version(require_record(store, base, address), base),)
-    records = published_partitions(store, base, address)
+        return (input_version(require_record(state.store, state.commit, address), state.commit),)
+    records = published_partitions(state.store, state.commit, address)
     keys = [key for keys in window.splits.values() for key in keys]
     for key in keys:
-        require_sound(store, base, records[key])
-    return tuple(input_version(records[key], base) for key in keys)
+        require_sound(state.store, state.commit, records[key])
+    return tuple(input_version(records[key], state.commit) for key in keys)
 
 
 def window_markdown(window: SplitPlan | None, rows: dict[Split, int]) -> str:

@@ -8,6 +8,10 @@ from typing import Any
 import dagster as dg
 import polars as pl
 
+from ml_assets.adapters.declared import asset_key, source_partitions, stage_asset
+from ml_assets.adapters.metadata import card_link, history, numbers, table_metadata
+from ml_assets.adapters.partitioned import CheckOutcome, Events, Made, make_partitions
+from ml_assets.adapters.stores import StoresResource
 from ml_assets.assets.raw_snapshot.schema import from_typed
 from ml_assets.assets.validated_table.audits import audit_outcome
 from ml_assets.assets.validated_table.contract.compiled import Audit, audit
@@ -21,20 +25,18 @@ from ml_assets.assets.validated_table.volume import (
     volume_words,
 )
 from ml_assets.errors import DataRejected, EvidenceError, SchemaChanged
+from ml_assets.graph.code_version import code_version_of
 from ml_assets.graph.data_card import card_of
 from ml_assets.graph.inputs import require_record
-from ml_assets.graph.metadata import card_link, history, numbers, table_metadata
-from ml_assets.graph.partitioned import CheckOutcome, Events, Made, make_partitions
-from ml_assets.graph.pipeline_graph import PipelineGraph
 from ml_assets.graph.publish import Draft, Work, input_version
 from ml_assets.reports.data import contract_pictures
-from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.spec.partitions import windows
 from ml_assets.spec.quarantine import RELEASE_REASON, RELEASED_BY, RowsReleased
 from ml_assets.spec.records import StageRecord
 from ml_assets.spec.schema_change import COLUMNS, declared_changes
 from ml_assets.spec.sources import SourceSpec
 from ml_assets.store.layout import Address, read_record
+from ml_assets.store.pipeline_context import Pipeline, PipelineState
 from ml_assets.store.snapshots import CommitId, SnapshotStore
 
 STAGE = "validated_table"
@@ -43,21 +45,22 @@ RELEASES = "releases"
 """Attribute of a record: who released rows of it that were kept back."""
 
 
-def validated_table(graph: PipelineGraph, source_name: str) -> dg.AssetsDefinition:
+def validated_table(declared: Pipeline, source_name: str) -> dg.AssetsDefinition:
     """The validated_table asset of one source, with one check for each expectation."""
-    source = graph.spec.sources[source_name]
-    contract = load_contract(graph.folder / source.contract)
-    code_version = graph.code_version(STAGE, source_name)
-    key = graph.key(STAGE, source_name)
+    source = declared.spec.sources[source_name]
+    contract = load_contract(declared.folder / source.contract)
+    code_version = code_version_of(declared, STAGE, source_name)
+    key = asset_key(declared, STAGE, source_name)
 
-    @graph.asset(
+    @stage_asset(
+        declared,
         STAGE,
         source_name,
         description=f"The rows of `{source_name}` that meet the contract `{contract.name}`; the"
         " others are in quarantine, each with its reason.",
         kinds={"polars", "greatexpectations"},
-        deps=[graph.key("raw_snapshot", source_name)],
-        partitions_def=graph.partitions(source),
+        deps=[asset_key(declared, "raw_snapshot", source_name)],
+        partitions_def=source_partitions(declared, source),
         check_specs=[
             dg.AssetCheckSpec(
                 e.check_name,
@@ -69,23 +72,25 @@ def validated_table(graph: PipelineGraph, source_name: str) -> dg.AssetsDefiniti
         ]
         + _volume_check(key, source),
     )
-    def materialize(context: dg.AssetExecutionContext, snapshots: SnapshotsResource) -> Events:
-        store = snapshots.store()
+    def materialize(context: dg.AssetExecutionContext, stores: StoresResource) -> Events:
+        pipeline = stores.open(declared)
 
         def make(address: Address) -> Made:
             begun = datetime.now(UTC)
-            base = store.resolve("main")
-            raw = Address(graph.name, "raw_snapshot", source_name, address.partition)
-            audited = audit_snapshot(graph, store, base, raw, contract)
+            base = pipeline.store.resolve("main")
+            raw = Address(pipeline.name, "raw_snapshot", source_name, address.partition)
+            audited = audit_snapshot(pipeline.at(base), raw, contract)
             seen = tuple(input_version(one, base) for one in audited.before)
             inputs, found = (input_version(audited.record, base),), audited.found
             work = Work(address, code_version, inputs, context.run_id, seen=seen, begun=begun)
-            released = releases(store, base, address, context.run.tags, context.run_id, found)
-            return publish_audited(store, base, work, found, source, released)
+            released = releases(
+                pipeline.store, base, address, context.run.tags, context.run_id, found
+            )
+            return publish_audited(pipeline.store, base, work, found, source, released)
 
-        whole = Address(graph.name, STAGE, source_name)
+        whole = Address(pipeline.name, STAGE, source_name)
         yield from make_partitions(
-            context, whole, make, lambda: history(store, whole, contract_pictures)
+            context, whole, make, lambda: history(pipeline.store, whole, contract_pictures)
         )
 
     return materialize
@@ -100,19 +105,19 @@ class Audited:
     found: Audit
 
 
-def audit_snapshot(
-    graph: PipelineGraph, store: SnapshotStore, base: CommitId, raw: Address, contract: Contract
-) -> Audited:
+def audit_snapshot(state: PipelineState, raw: Address, contract: Contract) -> Audited:
     """Hold a raw snapshot to its contract and volume; nothing is written.
 
     Raises:
         StorageError: there is no such snapshot.
         ContractError: the contract does not fit it.
     """
-    record = require_record(store, base, raw)
-    before = records_before(graph, store, base, raw)
-    source = graph.spec.sources[raw.source or ""]
-    found = audit(as_declared_now(store.scan(base, raw.table), record, source), contract)
+    record = require_record(state.store, state.commit, raw)
+    before = records_before(state, raw)
+    source = state.spec.sources[raw.source or ""]
+    found = audit(
+        as_declared_now(state.store.scan(state.commit, raw.table), record, source), contract
+    )
     volume = source.volume
     if volume:
         rows = {key: delivered_rows(one) for key, one in before.items()}
@@ -146,21 +151,19 @@ def as_declared_now(rows: pl.LazyFrame, raw: StageRecord, source: SourceSpec) ->
     return from_typed(frame, source.columns, where).hstack(frame.select(own)).lazy()
 
 
-def records_before(
-    graph: PipelineGraph, store: SnapshotStore, base: CommitId, raw: Address
-) -> dict[str, StageRecord]:
+def records_before(state: PipelineState, raw: Address) -> dict[str, StageRecord]:
     """The published tables that the volume of one is held to: partition -> record, newest first.
 
     What was refused is no measure: else a drop that stays would be refused once, and then pass.
     """
-    table = Address(graph.name, STAGE, raw.source)
-    volume = graph.spec.sources[raw.source or ""].volume
+    table = Address(state.name, STAGE, raw.source)
+    volume = state.spec.sources[raw.source or ""].volume
     if volume is None or raw.partition is None:
         return {}
-    calendar = [window.key for window in windows(graph.spec.partitions, datetime.now(UTC))]
-    published = [key for key in calendar if store.exists(base, table.at(key).record)]
+    calendar = [window.key for window in windows(state.spec.partitions, datetime.now(UTC))]
+    published = [key for key in calendar if state.store.exists(state.commit, table.at(key).record)]
     keys = compared_with(raw.partition, published, calendar, volume)
-    found = {key: read_record(store, base, table.at(key)) for key in keys}
+    found = {key: read_record(state.store, state.commit, table.at(key)) for key in keys}
     return {key: record for key, record in found.items() if record is not None}
 
 

@@ -39,8 +39,8 @@ def causes_now(
         )
         history = [record for record in records if record.status.value in _ANSWERED]
         explained |= {record.run_id for record in history if _is_told(record)}
-        graph, asset = repository.asset_graph, key.asset_key
-        partitioned = graph.has(asset) and graph.get(asset).is_partitioned
+        pipeline, asset = repository.asset_graph, key.asset_key
+        partitioned = pipeline.has(asset) and pipeline.get(asset).is_partitioned
         failed += _failed(instance, history, partitioned=partitioned)
     return [
         *(_check_cause(record, links) for record in failed),
@@ -132,9 +132,9 @@ def _stale_causes(
     instance: dg.DagsterInstance, repository: dg.RepositoryDefinition, links: Links, now: datetime
 ) -> Iterator[Cause]:
     """Assets that were made longer ago than their freshness policy allows."""
-    graph = repository.asset_graph
-    for key in sorted(graph.materializable_asset_keys):
-        window = getattr(graph.get(key).freshness_policy, "fail_window", None)
+    pipeline = repository.asset_graph
+    for key in sorted(pipeline.materializable_asset_keys):
+        window = getattr(pipeline.get(key).freshness_policy, "fail_window", None)
         if window is None:  # nothing is declared, or a time of day, by a team's own asset
             continue
         newest = instance.get_latest_materialization_event(key)

@@ -63,16 +63,16 @@ def _undone(
     instance: dg.DagsterInstance, repository: dg.RepositoryDefinition, run: dg.DagsterRun
 ) -> Collection[str]:
     """The partitions of a failed run of which it did not make all that it was to make."""
-    span, graph = span_of(run.tags), repository.asset_graph
+    span, pipeline = span_of(run.tags), repository.asset_graph
     if span[0] == span[1]:
         return set(span)
     made: dict[dg.AssetKey, set[str]] = {}
     for entry in instance.all_logs(run.run_id, of_type={_PLANNED, _MADE}):
         event = entry.dagster_event
-        if event and event.asset_key and graph.has(event.asset_key):
+        if event and event.asset_key and pipeline.has(event.asset_key):
             keys = made.setdefault(event.asset_key, set())
             keys |= {event.partition or ""} if event.event_type is _MADE else set()
-    calendars = {key: graph.get(key).partitions_def for key in made}
+    calendars = {key: pipeline.get(key).partitions_def for key in made}
     days = [one.get_partition_keys() for one in set(calendars.values()) if one]
     asked = {*span, *(key for keys in days for key in keys if within((key, key), span))}
     whole = [keys for asset, keys in made.items() if calendars[asset]]

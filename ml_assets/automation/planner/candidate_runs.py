@@ -14,11 +14,10 @@ from ml_assets.automation.planner.due import model_nodes, under_published_code
 from ml_assets.automation.planner.plan import Item, Node, Plan, plan
 from ml_assets.automation.planner.selection import ModelRun, model_run
 from ml_assets.automation.planner.steps import DataStep
-from ml_assets.graph.pipeline_graph import PipelineGraph
 from ml_assets.spec.canonical import digest_of
 from ml_assets.spec.records import StageRecord
 from ml_assets.store.layout import Address
-from ml_assets.store.snapshots import SnapshotStore
+from ml_assets.store.pipeline_context import Pipeline
 
 MODEL = "model"
 CANARY = "canary"
@@ -30,7 +29,7 @@ Records = Mapping[Address, StageRecord]
 class Wish:
     """One thing that is due: the sources or features of a partition, or the model."""
 
-    place: str
+    pipeline: str
     """Names it in the cursor and in messages: ``sources [2013-12-23]``."""
     items: tuple[Item, ...]
     wanted: str
@@ -105,8 +104,7 @@ def _function_wishes(step: DataStep, plan: Plan, records: Records) -> list[Wish]
 
 
 def model_wish(
-    graph: PipelineGraph,
-    store: SnapshotStore,
+    pipeline: Pipeline,
     records: Records,
     *,
     as_of: str | None,
@@ -121,22 +119,22 @@ def model_wish(
     Raises:
         WindowError: the partitions of the window are not all published.
     """
-    found = model_run(graph, store, as_of=as_of)
+    found = model_run(pipeline, as_of=as_of)
     keys = _feature_keys(found.plan)
-    nodes = model_nodes(graph, keys)
+    nodes = model_nodes(pipeline, keys)
     judged = plan(under_published_code(nodes, records), records) if data_only else found.plan
     due = judged.due
     stages = {item.node.address.stage for item in due}
     if not due and (data_only or not found.gates):
         return f"the model of {found.as_of or 'all rows'} is made from what is published"
     if stages <= {RELEASED} and not found.gates:
-        refusal = standing_refusal(graph, store)
+        refusal = standing_refusal(pipeline)
         if refusal:
             return f"the model of {found.as_of or 'all rows'} stands refused: {refusal}"
     inputs = [a for node in nodes for a in node.inputs if a.stage == "feature_set"]
     made_from = [_versions(inputs, records)]
     if not data_only:
-        policy = [gate.model_dump(mode="json") for gate in graph.spec.gates]
+        policy = [gate.model_dump(mode="json") for gate in pipeline.spec.gates]
         made_from += [[node.code_version for node in nodes], policy]
     return Wish(
         MODEL,
@@ -147,26 +145,26 @@ def model_wish(
     )
 
 
-def canary_wish(graph: PipelineGraph, store: SnapshotStore) -> Wish | str:
+def canary_wish(pipeline: Pipeline) -> Wish | str:
     """The step from canary to production, where it is due; else why not, in words.
 
     Raises:
         EvidenceError: nobody can tell where the holdout of the model in canary ended.
     """
-    step = canary_step(graph, store)
+    step = canary_step(pipeline)
     if isinstance(step, str):
         return step
     made = ModelRun(Plan(()), "", step.reason, step.selection, step.partition)
     return Wish(CANARY, (), step.wanted, "", made)
 
 
-def drift_wish(graph: PipelineGraph, store: SnapshotStore) -> Wish | str:
+def drift_wish(pipeline: Pipeline) -> Wish | str:
     """A report on the newest period, where it is due; else why not, in words.
 
     Raises:
         StorageError: the baseline of the release is not the one that was certified.
     """
-    step = drift_step(graph, store)
+    step = drift_step(pipeline)
     if isinstance(step, str):
         return step
     made = ModelRun(Plan(()), "", step.reason, step.selection, step.partition)

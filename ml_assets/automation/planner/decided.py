@@ -2,23 +2,22 @@
 
 from ml_assets.assets.released_model.asset import current_evidence
 from ml_assets.graph.inputs import require_record
-from ml_assets.graph.pipeline_graph import PipelineGraph
 from ml_assets.records.ledger.certificate import certificate_path
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import decision_line, latest_decision, rolled_back_line
 from ml_assets.store.layout import Address, read_record
-from ml_assets.store.snapshots import SnapshotStore
+from ml_assets.store.pipeline_context import Pipeline
 
 
-def gate_is_due(graph: PipelineGraph, store: SnapshotStore) -> str:
+def gate_is_due(pipeline: Pipeline) -> str:
     """Why the gates have to decide again; empty when a decision stands."""
-    base = store.resolve("main")
-    entries = read(store, graph.name, base)
-    evidence = current_evidence(graph, store, base, entries)
+    base = pipeline.store.resolve("main")
+    entries = read(pipeline.store, pipeline.name, base)
+    evidence = current_evidence(pipeline.at(base), entries)
     line = decision_line(entries, evidence.model)
     if line is None or line.decision is None:
         return "this model was never decided on"
-    if not store.exists(base, certificate_path(graph.name, line.seq)):
+    if not pipeline.store.exists(base, certificate_path(pipeline.name, line.seq)):
         return "the decision has no certificate"
     was = line.decision.evidence
     if was.policy != evidence.policy:
@@ -30,13 +29,13 @@ def gate_is_due(graph: PipelineGraph, store: SnapshotStore) -> str:
     return ""
 
 
-def rolled_back(graph: PipelineGraph, store: SnapshotStore) -> str:
+def rolled_back(pipeline: Pipeline) -> str:
     """Why the present model stays out of its stage: somebody rolled back from it; else empty."""
-    base = store.resolve("main")
-    record = read_record(store, base, Address(graph.name, "trained_model"))
+    base = pipeline.store.resolve("main")
+    record = read_record(pipeline.store, base, Address(pipeline.name, "trained_model"))
     if record is None:
         return ""
-    line = rolled_back_line(read(store, graph.name, base), record.data_version)
+    line = rolled_back_line(read(pipeline.store, pipeline.name, base), record.data_version)
     if line is None:
         return ""
     return (
@@ -45,14 +44,16 @@ def rolled_back(graph: PipelineGraph, store: SnapshotStore) -> str:
     )
 
 
-def standing_refusal(graph: PipelineGraph, store: SnapshotStore) -> str:
+def standing_refusal(pipeline: Pipeline) -> str:
     """Why the present model was refused, where nothing has changed since; else empty."""
-    held = rolled_back(graph, store)
+    held = rolled_back(pipeline)
     if held:
         return held
-    if gate_is_due(graph, store):
+    if gate_is_due(pipeline):
         return ""
-    entries = read(store, graph.name)
-    model = require_record(store, store.resolve("main"), Address(graph.name, "trained_model"))
+    entries = read(pipeline.store, pipeline.name)
+    model = require_record(
+        pipeline.store, pipeline.store.resolve("main"), Address(pipeline.name, "trained_model")
+    )
     decision = latest_decision(entries, model.data_version)
     return decision.reason if decision and not decision.passed else ""

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
+from ml_assets.adapters.declared import asset_key
 from ml_assets.assets.drift_report.windows import drift_windows
 from ml_assets.automation.planner.selection import Selection
-from ml_assets.graph.pipeline_graph import DRIFT_STAGE, PipelineGraph
+from ml_assets.graph.pipeline_graph import DRIFT_STAGE, Pipeline
 from ml_assets.store.layout import Address, read_record
-from ml_assets.store.snapshots import SnapshotStore
 
 
 @dataclass(frozen=True)
@@ -21,22 +21,22 @@ class DriftStep:
     """The run key: the same until the release, a period or the spec changes."""
 
 
-def drift_step(graph: PipelineGraph, store: SnapshotStore) -> DriftStep | str:
+def drift_step(pipeline: Pipeline) -> DriftStep | str:
     """The report, where it is due; else why not, empty where the pipeline watches for no drift.
 
     Raises:
         StorageError: the baseline of the release is not the one that was certified.
     """
-    if graph.spec.drift is None:
+    if pipeline.spec.drift is None:
         return ""
-    base = store.resolve("main")
-    windows = drift_windows(graph, store, base)
+    base = pipeline.store.resolve("main")
+    windows = drift_windows(pipeline.at(base))
     if isinstance(windows, str):
         return windows
-    key = windows.work(graph, "").run_key
-    record = read_record(store, base, Address(graph.name, DRIFT_STAGE))
+    key = windows.work(pipeline, "").run_key
+    record = read_record(pipeline.store, base, Address(pipeline.name, DRIFT_STAGE))
     if record is not None and record.run_key == key:
         return f"{windows.newest} is judged against the release, and has not changed since"
-    selection = Selection((graph.key(DRIFT_STAGE),))
+    selection = Selection((asset_key(pipeline, DRIFT_STAGE),))
     reason = f"{windows.newest} is published, and was not held to the release"
     return DriftStep(selection, windows.newest, reason, key)

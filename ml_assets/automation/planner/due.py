@@ -11,7 +11,7 @@ from ml_assets.assets.raw_snapshot.readers.look import Looked
 from ml_assets.assets.raw_snapshot.resource import Sources
 from ml_assets.automation.planner.plan import RECALLED, Node, Plan, column_changes, plan
 from ml_assets.errors import SourceError, counted
-from ml_assets.graph.pipeline_graph import PipelineGraph
+from ml_assets.graph.code_version import code_version_of
 from ml_assets.records.recalls import Quarantine, quarantine
 from ml_assets.settings import read_settings
 from ml_assets.spec.partitions import PartitionWindow, windows
@@ -19,6 +19,7 @@ from ml_assets.spec.records import InputVersion, StageRecord
 from ml_assets.spec.stages import SOURCE_STAGES
 from ml_assets.store.layout import Address, read_records
 from ml_assets.store.online.open import open_online
+from ml_assets.store.pipeline_context import Pipeline
 from ml_assets.store.snapshots import SnapshotStore
 
 
@@ -81,24 +82,24 @@ class Landed:
         return not any({*looked.later}.difference(self.keys) for looked in self.looks.values())
 
 
-def landed(
-    graph: PipelineGraph, sources: Sources, records: Mapping[Address, StageRecord]
-) -> Landed:
+def landed(pipeline: Pipeline, sources: Sources, records: Mapping[Address, StageRecord]) -> Landed:
     """The partitions of which every partitioned source has data, or a snapshot is published.
 
     Raises:
         SourceError: there is none.
     """
-    known = windows(graph.spec.partitions, sources.now())
+    known = windows(pipeline.spec.partitions, sources.now())
     looks = {
-        name: sources.look(name, source, _asked(graph, name, known, records))
-        for name, source in graph.spec.sources.items()
+        name: sources.look(name, source, _asked(pipeline, name, known, records))
+        for name, source in pipeline.spec.sources.items()
     }
     every = Landed(known, looks)
-    cut = [name for name, source in graph.spec.sources.items() if source.partitioned]
+    cut = [name for name, source in pipeline.spec.sources.items() if source.partitioned]
 
     def gone(window: PartitionWindow) -> list[Address]:
-        return [_raw(graph, name, window.key) for name in cut if not every.holds(name, window.key)]
+        return [
+            _raw(pipeline, name, window.key) for name in cut if not every.holds(name, window.key)
+        ]
 
     ever = [window for window in known if all(raw in records for raw in gone(window))]
     bad = [w for w in ever if any(RECALLED in records[raw].attributes for raw in gone(w))]
@@ -109,7 +110,7 @@ def landed(
     )
     if known and not found.windows:
         raise SourceError(
-            f"{graph.name}: no partition has data in all of its sources below"
+            f"{pipeline.name}: no partition has data in all of its sources below"
             f" {sources.settings.sources}. {'; '.join([*found.waiting, ''])}Check"
             " ML_ASSETS_SOURCES, or lay out the demo's world: ml-assets demo"
         )
@@ -117,13 +118,13 @@ def landed(
 
 
 def _asked(
-    graph: PipelineGraph,
+    pipeline: Pipeline,
     name: str,
     known: Sequence[PartitionWindow],
     records: Mapping[Address, StageRecord],
 ) -> Sequence[PartitionWindow] | None:
     """The partitions that a source is looked at for: not what was read, is sound, and settled."""
-    source = graph.spec.sources[name]
+    source = pipeline.spec.sources[name]
     if not source.partitioned:
         return None
     if source.settled is None:
@@ -131,21 +132,21 @@ def _asked(
     since = Sources.now() - source.settled
 
     def is_settled(window: PartitionWindow) -> bool:
-        record = records.get(_raw(graph, name, window.key))
+        record = records.get(_raw(pipeline, name, window.key))
         return window.end <= since and record is not None and RECALLED not in record.attributes
 
     return [window for window in known if not is_settled(window)]
 
 
-def calendar(graph: PipelineGraph) -> tuple[str, ...]:
+def calendar(pipeline: Pipeline) -> tuple[str, ...]:
     """Every partition key that has passed by now, landed or not, oldest first."""
-    return tuple(w.key for w in windows(graph.spec.partitions, Sources.now()))
+    return tuple(w.key for w in windows(pipeline.spec.partitions, Sources.now()))
 
 
-def plan_data(graph: PipelineGraph, store: SnapshotStore, arrived: Landed) -> Plan:
+def plan_data(pipeline: Pipeline, arrived: Landed) -> Plan:
     """The plan of the data stages, from the sources to what is served online."""
-    records = records_by_address(store, graph.name)
-    return with_lost_service(graph, plan(_nodes(graph, arrived, records), records), records)
+    records = records_by_address(pipeline.store, pipeline.name)
+    return with_lost_service(pipeline, plan(_nodes(pipeline, arrived, records), records), records)
 
 
 Receipt = Callable[[str, PartitionWindow | None], InputVersion]
@@ -174,28 +175,28 @@ def receipts_now(arrived: Landed) -> Receipt:
 
 
 def landed_nodes(
-    graph: PipelineGraph, arrived: Landed, records: Mapping[Address, StageRecord]
+    pipeline: Pipeline, arrived: Landed, records: Mapping[Address, StageRecord]
 ) -> list[Node]:
     """The data stages of what has landed; a table that is still being written counts as it was."""
-    left = {name for name in graph.spec.sources if None in arrived.looks[name].waiting}
-    never_made = {name for name in left if _raw(graph, name, None) not in records}
+    left = {name for name in pipeline.spec.sources if None in arrived.looks[name].waiting}
+    never_made = {name for name in left if _raw(pipeline, name, None) not in records}
     return [
         node
-        for node in _nodes(graph, arrived, records)
+        for node in _nodes(pipeline, arrived, records)
         if node.address.source not in never_made or node.address.stage not in SOURCE_STAGES
     ]
 
 
 def _nodes(
-    graph: PipelineGraph, arrived: Landed, records: Mapping[Address, StageRecord]
+    pipeline: Pipeline, arrived: Landed, records: Mapping[Address, StageRecord]
 ) -> list[Node]:
     """The data stages; what a source does not have, or not whole, stays as it was read."""
-    now, then = receipts_now(arrived), receipts_published(graph, records)
+    now, then = receipts_now(arrived), receipts_published(pipeline, records)
 
     def receipt(name: str, span: PartitionWindow | None) -> InputVersion:
         return (now if arrived.holds(name, span.key if span else None) else then)(name, span)
 
-    return left_as_read(arrived, data_nodes(graph, arrived, receipt), records)
+    return left_as_read(arrived, data_nodes(pipeline, arrived, receipt), records)
 
 
 def left_as_read(
@@ -211,20 +212,20 @@ def left_as_read(
     ]
 
 
-def published(graph: PipelineGraph, records: Mapping[Address, StageRecord]) -> Landed:
+def published(pipeline: Pipeline, records: Mapping[Address, StageRecord]) -> Landed:
     """The partitions of which every partitioned source has a snapshot."""
-    known = windows(graph.spec.partitions, Sources.now())
-    cut = [name for name, source in graph.spec.sources.items() if source.partitioned]
+    known = windows(pipeline.spec.partitions, Sources.now())
+    cut = [name for name, source in pipeline.spec.sources.items() if source.partitioned]
     return Landed(
-        tuple(w for w in known if all(_raw(graph, name, w.key) in records for name in cut))
+        tuple(w for w in known if all(_raw(pipeline, name, w.key) in records for name in cut))
     )
 
 
-def receipts_published(graph: PipelineGraph, records: Mapping[Address, StageRecord]) -> Receipt:
+def receipts_published(pipeline: Pipeline, records: Mapping[Address, StageRecord]) -> Receipt:
     """What each published snapshot was made from; the source itself is not looked at."""
 
     def receipt(name: str, span: PartitionWindow | None) -> InputVersion:
-        record = records.get(_raw(graph, name, span.key if span else None))
+        record = records.get(_raw(pipeline, name, span.key if span else None))
         if record is None:
             return receipt_version(name, None, {})
         return record.inputs[0]
@@ -232,44 +233,55 @@ def receipts_published(graph: PipelineGraph, records: Mapping[Address, StageReco
     return receipt
 
 
-def _raw(graph: PipelineGraph, source: str, partition: str | None) -> Address:
-    return Address(graph.name, RAW, source, partition)
+def _raw(pipeline: Pipeline, source: str, partition: str | None) -> Address:
+    return Address(pipeline.name, RAW, source, partition)
 
 
-def data_nodes(graph: PipelineGraph, arrived: Landed, receipt: Receipt) -> list[Node]:
+def data_nodes(pipeline: Pipeline, arrived: Landed, receipt: Receipt) -> list[Node]:
     """Sources, validated and derived tables, features, and what is served of them, in order."""
-    nodes = _source_nodes(graph, arrived, receipt)
-    for table in graph.spec.tables:
-        nodes += _function_nodes(graph, arrived, table_reads(graph, table), "derived_table", table)
-    nodes += _function_nodes(graph, arrived, feature_reads(graph), "feature_set")
-    return nodes + _online_nodes(graph, arrived)
+    nodes = _source_nodes(pipeline, arrived, receipt)
+    for table in pipeline.spec.tables:
+        nodes += _function_nodes(
+            pipeline, arrived, table_reads(pipeline, table), "derived_table", table
+        )
+    nodes += _function_nodes(pipeline, arrived, feature_reads(pipeline), "feature_set")
+    return nodes + _online_nodes(pipeline, arrived)
 
 
 def plan_model(
-    graph: PipelineGraph,
-    store: SnapshotStore,
+    pipeline: Pipeline,
     feature_keys: Sequence[str | None],
     fresh: str | None,
 ) -> Plan:
     """The plan of training_set, trained_model, evaluation_report and released_model."""
-    return plan(model_nodes(graph, feature_keys, fresh), records_by_address(store, graph.name))
+    return plan(
+        model_nodes(pipeline, feature_keys, fresh),
+        records_by_address(pipeline.store, pipeline.name),
+    )
 
 
 def model_nodes(
-    graph: PipelineGraph, feature_keys: Sequence[str | None], fresh: str | None = None
+    pipeline: Pipeline, feature_keys: Sequence[str | None], fresh: str | None = None
 ) -> list[Node]:
     """The model's stages over one window of features."""
-    name = graph.name
+    name = pipeline.name
     features = tuple(Address(name, "feature_set", partition=key) for key in feature_keys)
     data, model = Address(name, "training_set"), Address(name, "trained_model")
     report = Address(name, "evaluation_report")
     return [
-        Node(data, graph.code_version("training_set"), features),
-        Node(Address(name, "checkpoints"), graph.code_version("checkpoints"), (data,), salt=fresh),
-        Node(model, graph.code_version("trained_model"), (data,), salt=fresh),
-        Node(report, graph.code_version("evaluation_report"), (model, data)),
+        Node(data, code_version_of(pipeline, "training_set"), features),
         Node(
-            Address(name, "released_model"), graph.code_version("released_model"), (model, report)
+            Address(name, "checkpoints"),
+            code_version_of(pipeline, "checkpoints"),
+            (data,),
+            salt=fresh,
+        ),
+        Node(model, code_version_of(pipeline, "trained_model"), (data,), salt=fresh),
+        Node(report, code_version_of(pipeline, "evaluation_report"), (model, data)),
+        Node(
+            Address(name, "released_model"),
+            code_version_of(pipeline, "released_model"),
+            (model, report),
         ),
     ]
 
@@ -312,16 +324,16 @@ def _marked(record: StageRecord, bad: Quarantine) -> StageRecord:
     return record.model_copy(update={"attributes": {**record.attributes, RECALLED: recall.id}})
 
 
-def _source_nodes(graph: PipelineGraph, arrived: Landed, receipt: Receipt) -> list[Node]:
+def _source_nodes(pipeline: Pipeline, arrived: Landed, receipt: Receipt) -> list[Node]:
     nodes: list[Node] = []
-    for name, source in graph.spec.sources.items():
+    for name, source in pipeline.spec.sources.items():
         spans: Sequence[PartitionWindow | None] = arrived.windows if source.partitioned else [None]
-        raw_code = graph.code_version("raw_snapshot", name)
-        table_code = graph.code_version("validated_table", name)
+        raw_code = code_version_of(pipeline, "raw_snapshot", name)
+        table_code = code_version_of(pipeline, "validated_table", name)
         for span in spans:
             key = span.key if span else None
-            raw = Address(graph.name, RAW, name, key)
-            table = Address(graph.name, "validated_table", name, key)
+            raw = Address(pipeline.name, RAW, name, key)
+            table = Address(pipeline.name, "validated_table", name, key)
             columns = dict(source.columns)
             nodes.append(Node(raw, raw_code, fixed=(receipt(name, span),), columns=columns))
             nodes.append(Node(table, table_code, (raw,), columns=columns))
@@ -329,41 +341,41 @@ def _source_nodes(graph: PipelineGraph, arrived: Landed, receipt: Receipt) -> li
 
 
 def _function_nodes(
-    graph: PipelineGraph, arrived: Landed, reads: Reads, stage: str, table: str | None = None
+    pipeline: Pipeline, arrived: Landed, reads: Reads, stage: str, table: str | None = None
 ) -> list[Node]:
     """One node for each partition that a team's function makes."""
-    code = graph.code_version(stage, table)
+    code = code_version_of(pipeline, stage, table)
     nodes: list[Node] = []
-    for key in reader_partitions(graph, arrived, reads.reader):
+    for key in reader_partitions(pipeline, arrived, reads.reader):
         inputs = tuple(a for addresses in reads.addresses(key).values() for a in addresses)
-        nodes.append(Node(Address(graph.name, stage, table, key), code, inputs))
+        nodes.append(Node(Address(pipeline.name, stage, table, key), code, inputs))
     return nodes
 
 
-def _online_nodes(graph: PipelineGraph, arrived: Landed) -> list[Node]:
-    online = graph.spec.online
+def _online_nodes(pipeline: Pipeline, arrived: Landed) -> list[Node]:
+    online = pipeline.spec.online
     if online is None:
         return []
-    newest = reader_partitions(graph, arrived, "feature_set")[-online.look_back - 1 :]
+    newest = reader_partitions(pipeline, arrived, "feature_set")[-online.look_back - 1 :]
     if not newest:  # before the first look-back is whole there is nothing to serve
         return []
-    features = tuple(Address(graph.name, "feature_set", partition=key) for key in newest)
+    features = tuple(Address(pipeline.name, "feature_set", partition=key) for key in newest)
     name = "online_features"
-    return [Node(Address(graph.name, name), graph.code_version(name), features)]
+    return [Node(Address(pipeline.name, name), code_version_of(pipeline, name), features)]
 
 
 def with_lost_service(
-    graph: PipelineGraph, found: Plan, records: Mapping[Address, StageRecord]
+    pipeline: Pipeline, found: Plan, records: Mapping[Address, StageRecord]
 ) -> Plan:
     """What was served and is not any more is due: the online store is no snapshot store.
 
     Raises:
         StoreAway: the online store does not answer.
     """
-    made = records.get(Address(graph.name, "online_features"))
-    if graph.spec.online is None or made is None:
+    made = records.get(Address(pipeline.name, "online_features"))
+    if pipeline.spec.online is None or made is None:
         return found
-    served = open_online(read_settings().online).current(graph.name)
+    served = open_online(read_settings().online).current(pipeline.name)
     if served is not None and served.version == made.data_version:
         return found
     instead = served.version if served else "nothing"
@@ -372,16 +384,16 @@ def with_lost_service(
     )
 
 
-def reader_partitions(graph: PipelineGraph, arrived: Landed, reader: str) -> list[str | None]:
+def reader_partitions(pipeline: Pipeline, arrived: Landed, reader: str) -> list[str | None]:
     """Partitions of ``feature_set`` or a derived table whose whole look-back has landed.
 
     [None] for what has no partitions.
     """
-    whole = reader != "feature_set" and not graph.is_partitioned(reader)
-    if whole or graph.spec.partitions.cadence == "none":
+    whole = reader != "feature_set" and not pipeline.spec.is_partitioned(reader)
+    if whole or pipeline.spec.partitions.cadence == "none":
         return [None]
-    keys = [w.key for w in windows(graph.spec.partitions, Sources.now())]
-    have, back = set(arrived.keys), graph.warm_up(reader)
+    keys = [w.key for w in windows(pipeline.spec.partitions, Sources.now())]
+    have, back = set(arrived.keys), pipeline.warm_up(reader)
     return [
         key
         for number, key in enumerate(keys)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import dagster as dg
 
-from ml_assets.resources.launcher import PID_TAG
+from ml_assets.adapters.launcher import PID_TAG
 
 PIPELINE_TAG = "pipeline"
 TRIGGER_TAG = "trigger"

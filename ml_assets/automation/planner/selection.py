@@ -6,16 +6,16 @@ from typing import Any
 
 import dagster as dg
 
+from ml_assets.adapters.declared import asset_key
 from ml_assets.assets.feature_set.leak_checks import set_checks
 from ml_assets.assets.trained_model.sanity import checks_of
 from ml_assets.assets.training_set.asset import resolve_window
 from ml_assets.automation.planner.decided import gate_is_due, rolled_back
 from ml_assets.automation.planner.due import plan_model
 from ml_assets.automation.planner.plan import Item, Plan, contiguous
-from ml_assets.graph.pipeline_graph import PipelineGraph
 from ml_assets.spec.stages import MODEL_STAGES
 from ml_assets.store.layout import Address
-from ml_assets.store.snapshots import SnapshotStore
+from ml_assets.store.pipeline_context import Pipeline
 
 
 @dataclass(frozen=True)
@@ -55,20 +55,20 @@ class ModelRun:
     config: Mapping[str, Any] = field(default_factory=dict)
 
 
-def data_runs(graph: PipelineGraph, items: Sequence[Item], order: Sequence[str]) -> list[Selection]:
+def data_runs(pipeline: Pipeline, items: Sequence[Item], order: Sequence[str]) -> list[Selection]:
     """One run for the unpartitioned assets, then one for each range without a gap, of like items.
 
     Args:
         items: what is to be made, all of the same step of the walk (sources, or features).
         order: every partition key that there can be, oldest first.
     """
-    whole = _keys(graph, [item for item in items if item.node.address.partition is None])
+    whole = _keys(pipeline, [item for item in items if item.node.address.partition is None])
     cut = [item for item in items if item.node.address.partition is not None]
     runs = [Selection(whole)] if whole else []
     for group in alike(cut):
         partitions = {item.node.address.partition or "" for item in group}
         for span in contiguous(sorted(partitions), order):
-            runs.append(Selection(_keys(graph, group), partitions=span))
+            runs.append(Selection(_keys(pipeline, group), partitions=span))
     return runs
 
 
@@ -84,8 +84,7 @@ def alike(items: Sequence[Item]) -> Iterator[list[Item]]:
 
 
 def model_run(
-    graph: PipelineGraph,
-    store: SnapshotStore,
+    pipeline: Pipeline,
     *,
     as_of: str | None = None,
     fresh: str | None = None,
@@ -98,32 +97,32 @@ def model_run(
         WindowError: partitions of the window are missing, or ``as_of`` is not one.
         SpecError: the model's family has no epochs.
     """
-    window = resolve_window(graph, store, store.resolve("main"), as_of)
+    window = resolve_window(pipeline.at(pipeline.store.resolve("main")), as_of)
     keys = [k for part in window.splits.values() for k in part] if window else [None]
-    plan = plan_model(graph.with_epochs(epochs), store, keys, fresh)
-    held = "" if _is_due(plan, "trained_model") else rolled_back(graph, store)
+    plan = plan_model(pipeline.with_epochs(epochs), keys, fresh)
+    held = "" if _is_due(plan, "trained_model") else rolled_back(pipeline)
     if held:
-        plan = plan.without(Address(graph.name, "released_model"), held)
+        plan = plan.without(Address(pipeline.name, "released_model"), held)
     due = [item for item in plan.due if item.node.address.stage in stages]
-    assets = list(_keys(graph, due))
+    assets = list(_keys(pipeline, due))
     gates = ""
     if "evaluation_report" in stages:
-        report_is_due = graph.key("evaluation_report") in assets
-        gates = "the report is due" if report_is_due else gate_is_due(graph, store)
-    released = graph.key("released_model")
+        report_is_due = asset_key(pipeline, "evaluation_report") in assets
+        gates = "the report is due" if report_is_due else gate_is_due(pipeline)
+    released = asset_key(pipeline, "released_model")
     if gates and "released_model" in stages and released not in assets and not held:
         assets.append(released)
-    sanity = _sanity_is_due(graph, assets)
+    sanity = _sanity_is_due(pipeline, assets)
     resolved = window.as_of if window else None
     if not assets and not gates:
         return ModelRun(plan, sanity, gates, None, resolved)
     checks = (
-        *(leak_keys(graph) if graph.key("training_set") in assets else ()),
-        *(sanity_keys(graph) if sanity else ()),
-        *(gate_keys(graph) if gates else ()),
+        *(leak_keys(pipeline) if asset_key(pipeline, "training_set") in assets else ()),
+        *(sanity_keys(pipeline) if sanity else ()),
+        *(gate_keys(pipeline) if gates else ()),
     )
     training = {"fresh": fresh, "epochs": epochs}
-    config = _config(graph, assets, resolved, training)
+    config = _config(pipeline, assets, resolved, training)
     return ModelRun(plan, sanity, gates, Selection(tuple(assets), checks), resolved, config)
 
 
@@ -131,48 +130,48 @@ def _is_due(plan: Plan, stage: str) -> bool:
     return any(item.node.address.stage == stage for item in plan.due)
 
 
-def sanity_keys(graph: PipelineGraph) -> tuple[dg.AssetCheckKey, ...]:
+def sanity_keys(pipeline: Pipeline) -> tuple[dg.AssetCheckKey, ...]:
     """The sanity checks, as Dagster names them."""
-    data = graph.key("training_set")
-    return tuple(dg.AssetCheckKey(data, name) for name in checks_of(graph))
+    data = asset_key(pipeline, "training_set")
+    return tuple(dg.AssetCheckKey(data, name) for name in checks_of(pipeline))
 
 
-def leak_keys(graph: PipelineGraph) -> tuple[dg.AssetCheckKey, ...]:
+def leak_keys(pipeline: Pipeline) -> tuple[dg.AssetCheckKey, ...]:
     """The leak guards of the training set: the step that makes it cannot leave them out."""
-    data = graph.key("training_set")
-    return tuple(dg.AssetCheckKey(data, name) for name in set_checks(graph))
+    data = asset_key(pipeline, "training_set")
+    return tuple(dg.AssetCheckKey(data, name) for name in set_checks(pipeline))
 
 
-def _sanity_is_due(graph: PipelineGraph, assets: Sequence[dg.AssetKey]) -> str:
+def _sanity_is_due(pipeline: Pipeline, assets: Sequence[dg.AssetKey]) -> str:
     """Why the training set is examined. What was examined before costs nothing again."""
-    if not checks_of(graph):
+    if not checks_of(pipeline):
         return ""
     stages = {"training_set": "the training set is due", "trained_model": "the model is due"}
-    return next((why for stage, why in stages.items() if graph.key(stage) in assets), "")
+    return next((why for stage, why in stages.items() if asset_key(pipeline, stage) in assets), "")
 
 
-def gate_keys(graph: PipelineGraph) -> tuple[dg.AssetCheckKey, ...]:
+def gate_keys(pipeline: Pipeline) -> tuple[dg.AssetCheckKey, ...]:
     """The gates, as Dagster names them."""
-    report = graph.key("evaluation_report")
-    return tuple(dg.AssetCheckKey(report, gate.name) for gate in graph.spec.gates)
+    report = asset_key(pipeline, "evaluation_report")
+    return tuple(dg.AssetCheckKey(report, gate.name) for gate in pipeline.spec.gates)
 
 
-def _keys(graph: PipelineGraph, items: Sequence[Item]) -> tuple[dg.AssetKey, ...]:
+def _keys(pipeline: Pipeline, items: Sequence[Item]) -> tuple[dg.AssetKey, ...]:
     """The assets of the items, each once, in the order of the plan."""
     addresses = [item.node.address for item in items]
-    return tuple(dict.fromkeys(graph.key(a.stage, a.source) for a in addresses))
+    return tuple(dict.fromkeys(asset_key(pipeline, a.stage, a.source) for a in addresses))
 
 
 def _config(
-    graph: PipelineGraph,
+    pipeline: Pipeline,
     assets: Sequence[dg.AssetKey],
     as_of: str | None,
     training: Mapping[str, str | int | None],
 ) -> dict[str, Any]:
     ops: dict[str, Any] = {}
-    if graph.key("training_set") in assets and as_of:
-        ops[f"{graph.name}__training_set"] = {"config": {"as_of": as_of}}
+    if asset_key(pipeline, "training_set") in assets and as_of:
+        ops[f"{pipeline.name}__training_set"] = {"config": {"as_of": as_of}}
     asked = {field: value for field, value in training.items() if value is not None}
-    if graph.key("trained_model") in assets and asked:
-        ops[f"{graph.name}__train"] = {"config": asked}
+    if asset_key(pipeline, "trained_model") in assets and asked:
+        ops[f"{pipeline.name}__train"] = {"config": asked}
     return {"ops": ops} if ops else {}

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 
 import dagster as dg
 
+from ml_assets.adapters.declared import asset_key
 from ml_assets.automation.planner.plan import Item
-from ml_assets.graph.pipeline_graph import PipelineGraph
 from ml_assets.spec.stages import SOURCE_STAGES
+from ml_assets.store.pipeline_context import Pipeline
 
 
 @dataclass(frozen=True)
@@ -24,13 +25,16 @@ class DataStep:
         return [item for item in items if item.node.address.key in paths]
 
 
-def data_steps(graph: PipelineGraph) -> list[DataStep]:
+def data_steps(pipeline: Pipeline) -> list[DataStep]:
     """Sources with their validated tables, each derived table, and the features, in order."""
-    sources = [graph.key(s, name) for s in SOURCE_STAGES for name in graph.spec.sources]
-    tables = [
-        DataStep(f"table_{name}", (graph.key("derived_table", name),)) for name in graph.spec.tables
+    sources = [
+        asset_key(pipeline, s, name) for s in SOURCE_STAGES for name in pipeline.spec.sources
     ]
-    features = DataStep("features", (graph.key("feature_set"),))
-    online = DataStep("online", (graph.key("online_features"),))
-    served = [online] if graph.spec.online else []
+    tables = [
+        DataStep(f"table_{name}", (asset_key(pipeline, "derived_table", name),))
+        for name in pipeline.spec.tables
+    ]
+    features = DataStep("features", (asset_key(pipeline, "feature_set"),))
+    online = DataStep("online", (asset_key(pipeline, "online_features"),))
+    served = [online] if pipeline.spec.online else []
     return [DataStep("sources", tuple(sources)), *tables, features, *served]

@@ -17,7 +17,7 @@ from ml_assets.extras.cost.stored import Stored, stored
 from ml_assets.records.data_steps import data_steps
 from ml_assets.records.experiments import folder_of, read
 from ml_assets.settings import Settings, price_class
-from ml_assets.store.pipeline_context import Workplace
+from ml_assets.store.pipeline_context import Pipeline
 from ml_assets.store.snapshots import MAIN
 
 
@@ -56,30 +56,32 @@ class Account:
     """What could not be looked at, and why; empty: nothing."""
 
 
-def account(places: Sequence[Workplace], settings: Settings, by: By, now: datetime) -> Account:
+def account(places: Sequence[Pipeline], settings: Settings, by: By, now: datetime) -> Account:
     """The account of some pipelines.
 
     Raises:
         StorageError: a record cannot be read.
     """
-    jobs = {place.name: jobs_of(place, settings.prices) for place in places}
+    jobs = {pipeline.name: jobs_of(pipeline, settings.prices) for pipeline in places}
     estimates = {k: v for own in jobs.values() for k, v in estimated(own).items()}
     lying = stored(places[0], settings.checkpoints) if places else Stored({}, {})
     every = [job for own in jobs.values() for job in own]
     owed = {
-        place.name: shares(
-            jobs[place.name],
-            data_steps(place.store, place.name, settings.prices),
+        pipeline.name: shares(
+            jobs[pipeline.name],
+            data_steps(pipeline.store, pipeline.name, settings.prices),
             lying.by_job,
-            lying.of(place.name),
+            lying.of(pipeline.name),
         )
-        for place in places
+        for pipeline in places
     }
     return Account(
         by=by,
         lines=bill(every, by, estimates),
         total=whole(every, estimates),
-        outlooks=tuple(_outlook(place, jobs[place.name], lying, settings, now) for place in places),
+        outlooks=tuple(
+            _outlook(pipeline, jobs[pipeline.name], lying, settings, now) for pipeline in places
+        ),
         shares=_by_line(every, by, owed.values()),
         storage=settings.prices.storage,
         by_job=lying.by_job,
@@ -101,39 +103,39 @@ def _by_line(
 
 
 def _outlook(
-    place: Workplace, jobs: Sequence[Job], lying: Stored, settings: Settings, now: datetime
+    pipeline: Pipeline, jobs: Sequence[Job], lying: Stored, settings: Settings, now: datetime
 ) -> Outlook:
-    coming, cost = _next(place, jobs, settings)
+    coming, cost = _next(pipeline, jobs, settings)
     return Outlook(
-        pipeline=place.name,
-        stored=lying.by_pipeline.get(place.name, {}),
-        storage=of_bytes(lying.of(place.name), settings.prices.storage),
+        pipeline=pipeline.name,
+        stored=lying.by_pipeline.get(pipeline.name, {}),
+        storage=of_bytes(lying.of(pipeline.name), settings.prices.storage),
         next=coming,
         next_cost=cost,
-        year=projection(place.spec, jobs, now),
+        year=projection(pipeline.spec, jobs, now),
     )
 
 
 def _next(
-    place: Workplace, jobs: Sequence[Job], settings: Settings
+    pipeline: Pipeline, jobs: Sequence[Job], settings: Settings
 ) -> tuple[Estimate | None, Fraction | None]:
     """The next training, on machines like those of the last one."""
     done = [job for job in jobs if job.verb == "train" and job.done]
     last = done[-1].uses[-1].usage if done else None
     if last is None or last.steps is None:
         return None, None
-    coming = estimate(planned_steps(last.steps, _spec_of(place, done[-1]), place.spec), done)
+    coming = estimate(planned_steps(last.steps, _spec_of(pipeline, done[-1]), pipeline.spec), done)
     if coming is None:
         return None, None
-    bought = price_class(place.spec.training.spot is not None)
+    bought = price_class(pipeline.spec.training.spot is not None)
     hour = settings.prices.node_hour(bought, last.held.gpus_per_node)
     return coming, of_time(coming.node_time, hour)
 
 
-def _spec_of(place: Workplace, job: Job) -> Mapping[str, Any]:
+def _spec_of(pipeline: Pipeline, job: Job) -> Mapping[str, Any]:
     """That a job ran by; empty where nobody wrote it down."""
-    folder = folder_of(place.store, place.name, job.run) if job.run else None
+    folder = folder_of(pipeline.store, pipeline.name, job.run) if job.run else None
     if folder is None:
         return {}
-    begun = read(place.store, place.store.resolve(MAIN), folder).begun
+    begun = read(pipeline.store, pipeline.store.resolve(MAIN), folder).begun
     return begun.config if begun else {}

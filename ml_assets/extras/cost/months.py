@@ -10,19 +10,19 @@ from ml_assets.extras.cost.bill import Line, bill
 from ml_assets.reports.machines import Month, machine_pictures
 from ml_assets.reports.picture import Picture
 from ml_assets.settings import Prices
-from ml_assets.store.pipeline_context import Workplace
+from ml_assets.store.pipeline_context import Pipeline
 
 LAST = 12
 """Months that are shown, up to the newest one with a job; those without are there too."""
 
 
-def pictures_of(place: Workplace, prices: Prices) -> list[Picture]:
+def pictures_of(pipeline: Pipeline, prices: Prices) -> list[Picture]:
     """What the machines of a pipeline were used for; none where it used none.
 
     Raises:
         StorageError: a record cannot be read.
     """
-    return machine_pictures(months(bill(jobs_of(place, prices), "month", {})))
+    return machine_pictures(months(bill(jobs_of(pipeline, prices), "month", {})))
 
 
 def months(lines: Sequence[Line]) -> list[Month]:

@@ -8,7 +8,7 @@ from ml_assets.automation.housekeeping.inventory import objects
 from ml_assets.automation.housekeeping.inventory_s3 import objects_on_s3
 from ml_assets.automation.housekeeping.retention import Thing
 from ml_assets.errors import StoreAway
-from ml_assets.store.pipeline_context import Workplace
+from ml_assets.store.pipeline_context import Pipeline
 from ml_assets.store.s3.objects import S3Objects
 from ml_assets.store.snapshots import MAIN
 
@@ -39,34 +39,34 @@ class _Counts:
         self.by_pipeline.setdefault(pipeline, Counter())[kind] += size
 
 
-def stored(place: Workplace, kept_at: str | None) -> Stored:
+def stored(pipeline: Pipeline, kept_at: str | None) -> Stored:
     """Everything that lies in the stores of a pipeline now, of every pipeline there.
 
     Args:
         kept_at: the place that holds the checkpoints of every session; None: beside each.
     """
     counts = _Counts()
-    things, left_out = _things(place, kept_at)
+    things, left_out = _things(pipeline, kept_at)
     for thing in things:
         _count(thing, counts)
-    for entry in place.store.list(place.store.resolve(MAIN)):
+    for entry in pipeline.store.list(pipeline.store.resolve(MAIN)):
         kind, _, rest = entry.path.partition("/")
         if kind in _IN_SNAPSHOTS:
             counts.add(rest.partition("/")[0], kind, entry.size)
     return Stored(counts.by_pipeline, counts.by_job, left_out)
 
 
-def _things(place: Workplace, kept_at: str | None) -> tuple[Sequence[Thing], str]:
+def _things(pipeline: Pipeline, kept_at: str | None) -> tuple[Sequence[Thing], str]:
     """What lies in the object store, and what of it cannot be told now: on S3 what lies there, not
     what this machine has fetched of it."""
     try:
-        if isinstance(place.objects, S3Objects):
-            return objects_on_s3(place.objects), ""
-        return objects(place.objects, place.scratch, kept_at), ""
+        if isinstance(pipeline.objects, S3Objects):
+            return objects_on_s3(pipeline.objects), ""
+        return objects(pipeline.objects, pipeline.scratch, kept_at), ""
     except StoreAway as error:
-        if isinstance(place.objects, S3Objects):
+        if isinstance(pipeline.objects, S3Objects):
             return [], f"objects: {error}"
-        return objects(place.objects, place.scratch), f"checkpoints: {error}"
+        return objects(pipeline.objects, pipeline.scratch), f"checkpoints: {error}"
 
 
 def _count(thing: Thing, counts: _Counts) -> None:

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from ml_assets.errors import NothingReleased, StorageError, UnknownRun
-from ml_assets.graph.pipeline_graph import PipelineGraph
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import stage_line
 from ml_assets.records.run_history import Made, RunHistory
@@ -14,6 +13,7 @@ from ml_assets.spec.gates import Target
 from ml_assets.spec.records import Decision, InputVersion
 from ml_assets.spec.stages import STAGES
 from ml_assets.store.layout import Address
+from ml_assets.store.pipeline_context import Pipeline
 from ml_assets.store.snapshots import MAIN, SnapshotStore
 
 SHORTEST = 6
@@ -229,8 +229,8 @@ class Claims:
         frontier = list(ends)
         while frontier:
             made = frontier.pop()
-            place = made.record.key, made.record.partition
-            known = found.setdefault(place, made)
+            pipeline = made.record.key, made.record.partition
+            known = found.setdefault(pipeline, made)
             if known.record.data_version != made.record.data_version:
                 raise StorageError(
                     f"{address_of(made)} was read in two versions,"
@@ -279,16 +279,16 @@ def _is_set(made: Made) -> bool:
     return made.record.key.split("/")[1] == "training_set"
 
 
-def in_order(graph: PipelineGraph) -> Callable[[Made], tuple[int, int, str, str]]:
+def in_order(pipeline: Pipeline) -> Callable[[Made], tuple[int, int, str, str]]:
     """The order of the walk: a table comes before those that read it."""
-    names = [*graph.spec.sources, *graph.spec.tables]
+    names = [*pipeline.spec.sources, *pipeline.spec.tables]
 
     def place(made: Made) -> tuple[int, int, str, str]:
         address = address_of(made)
         number = names.index(address.source) if address.source in names else 0
         return STAGES.index(address.stage), number, address.key, address.partition or ""
 
-    return place
+    return pipeline
 
 
 def _unknown(wanted: str, found: list[Named], pipeline: str | None) -> str:

@@ -3,10 +3,11 @@
 from collections.abc import Iterator, Sequence
 
 from ml_assets.extras.prove.claim import address_of
-from ml_assets.graph.pipeline_graph import PipelineGraph
+from ml_assets.graph.code_version import code_version_of
 from ml_assets.records.run_history import Made
 from ml_assets.records.run_record import MAIN_PACKAGES, Environment, RunRecord
 from ml_assets.spec.identity import difference, part_of, program_here
+from ml_assets.store.pipeline_context import Pipeline
 
 
 def package_differences(records: Sequence[RunRecord], now: Environment) -> list[str]:
@@ -18,18 +19,18 @@ def package_differences(records: Sequence[RunRecord], now: Environment) -> list[
     return list(dict.fromkeys(line for record in records for line in _package(record, now)))
 
 
-def stage_differences(made: Sequence[tuple[PipelineGraph, Made]]) -> list[str]:
+def stage_differences(made: Sequence[tuple[Pipeline, Made]]) -> list[str]:
     """A sentence where functions, contracts or a stage's part of the spec are not as they were.
 
     Args:
         made: what is to be made again, each with the graph that would.
     """
     stages: dict[str, None] = {}
-    for graph, one in made:
+    for pipeline, one in made:
         address = address_of(one)
         if address.stage == "raw_snapshot":  # taken as it was read, whatever would read it now
             continue
-        if graph.code_version(address.stage, address.source) != one.record.code_version:
+        if code_version_of(pipeline, address.stage, address.source) != one.record.code_version:
             stages.setdefault(address.key)
     if not stages:
         return []

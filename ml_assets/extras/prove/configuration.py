@@ -3,7 +3,6 @@
 from ml_assets.assets.trained_model.asset import data_ref
 from ml_assets.assets.trained_model.initial_weights import KEY as INIT_FROM
 from ml_assets.extras.prove.reproduction import Verdict
-from ml_assets.graph.pipeline_graph import PipelineGraph
 from ml_assets.launch.events import attempt_numbers
 from ml_assets.launch.launcher import TrainJob
 from ml_assets.launch.session import train_session
@@ -11,14 +10,13 @@ from ml_assets.launch.staging.shared import session_here
 from ml_assets.records.run_record import RunRecord, contradiction
 from ml_assets.spec.program import Ref, TrainRequest
 from ml_assets.spec.records import StageRecord
-from ml_assets.store.objects import LocalObjects
+from ml_assets.store.pipeline_context import Pipeline
 
 
 def configuration(
-    graph: PipelineGraph,
+    pipeline: Pipeline,
     record: RunRecord,
     data: StageRecord,
-    objects: LocalObjects,
 ) -> Verdict:
     """The verdict on what was asked for: spec, seed, data, initial weights.
 
@@ -27,16 +25,16 @@ def configuration(
         data: the training set's record.
         objects: where the session's own request is, if it is kept.
     """
-    asset = f"{graph.name}/configuration"
+    asset = f"{pipeline.name}/configuration"
     said = contradiction(record)
     if said:
         return Verdict(asset, "differs", f"the run record contradicts itself: {said}")
     begin = next((i for i in record.inputs if i.key == INIT_FROM), None)
     init = Ref(uri=begin.path, digest=begin.version) if begin else None
     job = TrainJob(
-        graph.name,
-        graph.spec.model,
-        graph.spec.training,
+        pipeline.name,
+        pipeline.spec.model,
+        pipeline.spec.training,
         data_ref(data),
         record.salt,
         init,
@@ -45,16 +43,16 @@ def configuration(
     session = train_session(job)
     if session == record.session:
         return Verdict(asset, "equal", f"seed {record.seed}")
-    said = _other_request(graph, record, objects) or (
+    said = _other_request(pipeline, record) or (
         "its model, training (the seed too), training set or initial weights are not what the"
         " session was named by"
     )
     return Verdict(asset, "differs", f"{said}", 1, record.session, session)
 
 
-def _other_request(graph: PipelineGraph, record: RunRecord, objects: LocalObjects) -> str:
+def _other_request(pipeline: Pipeline, record: RunRecord) -> str:
     """Which fields differ from the request that ran, where that is kept."""
-    folder = session_here(objects, record.session)
+    folder = session_here(pipeline.objects, record.session)
     for number in reversed(attempt_numbers(folder)):
         try:
             data = (folder / "attempts" / str(number) / "request.json").read_bytes()
@@ -65,8 +63,8 @@ def _other_request(graph: PipelineGraph, record: RunRecord, objects: LocalObject
             f"{part}.{name} is {getattr(said, name, None)!r} in the record and"
             f" {getattr(ran, name, None)!r} in the request that ran"
             for part, said, ran in (
-                ("model", graph.spec.model, request.model),
-                ("training", graph.spec.training, request.training),
+                ("model", pipeline.spec.model, request.model),
+                ("training", pipeline.spec.training, request.training),
             )
             for name in type(ran).model_fields
             if getattr(said, name, None) != getattr(ran, name, None)

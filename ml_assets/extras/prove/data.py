@@ -17,9 +17,9 @@ from ml_assets.errors import Interrupted, MlAssetsError, SourceError, StorageErr
 from ml_assets.extras.prove.claim import address_of
 from ml_assets.extras.prove.clean_home import CleanHome
 from ml_assets.extras.prove.reproduction import Verdict, table_difference
-from ml_assets.graph.pipeline_graph import PipelineGraph
 from ml_assets.records.run_history import Made
 from ml_assets.store.layout import read_record
+from ml_assets.store.pipeline_context import Pipeline
 from ml_assets.store.snapshots import MAIN, SnapshotStore
 
 
@@ -27,7 +27,7 @@ from ml_assets.store.snapshots import MAIN, SnapshotStore
 class DataWalk:
     """The walk from the raw snapshots to the features, in a clean home."""
 
-    graph: PipelineGraph
+    pipeline: Pipeline
     defs: dg.Definitions
     home: CleanHome
     tell: Tell
@@ -86,8 +86,8 @@ class DataWalk:
         address, sources = address_of(made), Sources(self.home.settings)
         name = address.source or ""
         try:
-            window = window_of(self.graph, address.partition)
-            sources.receipt(name, self.graph.spec.sources[name], window)
+            window = window_of(self.pipeline, address.partition)
+            sources.receipt(name, self.pipeline.spec.sources[name], window)
         except SourceError:
             return False
         return True
@@ -99,9 +99,9 @@ class DataWalk:
         asset = dg.AssetKey(key.split("/"))
         keys = [made.record.partition for made in group]
         try:
-            for span in _spans(keys, calendar(self.graph)):
+            for span in _spans(keys, calendar(self.pipeline)):
                 selection = Selection((asset,), None if _is_audited(key) else (), span)
-                execute(self.defs, self.home.instance, self.graph.name, selection, self.tell)
+                execute(self.defs, self.home.instance, self.pipeline.name, selection, self.tell)
         except Interrupted:
             raise
         except MlAssetsError as error:
@@ -130,7 +130,7 @@ class DataWalk:
         return table_difference(then, now, [k for k in self._key(made) if k in then.columns])
 
     def _key(self, made: Made) -> tuple[str, ...]:
-        address, spec = address_of(made), self.graph.spec
+        address, spec = address_of(made), self.pipeline.spec
         if address.stage == "feature_set":
             return spec.features.key
         if address.stage == "derived_table":

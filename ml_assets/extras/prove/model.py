@@ -9,6 +9,7 @@ import dagster as dg
 import polars as pl
 
 from ml_assets.actions.run.execute import Tell, execute
+from ml_assets.adapters.declared import asset_key
 from ml_assets.assets.trained_model.asset import data_ref
 from ml_assets.assets.trained_model.initial_weights import KEY as INIT_FROM
 from ml_assets.assets.trained_model.sanity import checks_of, sanity_job
@@ -20,7 +21,6 @@ from ml_assets.extras.prove.clean_home import CleanHome
 from ml_assets.extras.prove.code import other_devices
 from ml_assets.extras.prove.data import differing_rows
 from ml_assets.extras.prove.reproduction import Verdict, decision_difference, metric_outcome
-from ml_assets.graph.pipeline_graph import PipelineGraph
 from ml_assets.launch.events import session_events
 from ml_assets.launch.failure import TABLE
 from ml_assets.launch.local.launcher import LocalLauncher
@@ -36,6 +36,7 @@ from ml_assets.spec.records import REPORT_FILE, EvaluationReport, StageRecord
 from ml_assets.spec.training import RELEASE
 from ml_assets.store.layout import Address, read_record
 from ml_assets.store.objects import LocalObjects
+from ml_assets.store.pipeline_context import Pipeline
 from ml_assets.store.snapshots import MAIN
 
 
@@ -43,10 +44,10 @@ from ml_assets.store.snapshots import MAIN
 class ModelWalk:
     """The walk from the training set to the decision, in a clean home."""
 
-    graph: PipelineGraph
+    pipeline: Pipeline
     """By the spec that it was trained by."""
     defs: dg.Definitions
-    judging: PipelineGraph
+    judging: Pipeline
     """By the spec that it was judged by."""
     judging_defs: dg.Definitions
     home: CleanHome
@@ -72,7 +73,9 @@ class ModelWalk:
 
     def _training_set(self, made: Made) -> Verdict:
         key, as_of = made.record.key, made.record.attributes.get("as_of")
-        config = {f"{self.graph.name}__training_set": {"config": {"as_of": as_of}}} if as_of else {}
+        config = (
+            {f"{self.pipeline.name}__training_set": {"config": {"as_of": as_of}}} if as_of else {}
+        )
         failed = self._make(["training_set"], config)
         if failed:
             return Verdict(key, "differs", f"it cannot be made: {failed}")
@@ -98,14 +101,14 @@ class ModelWalk:
             named = [name for name in files if files[name].sha256 != others[name].sha256]
             said = f"other rows in {', '.join(named)}" if named else "rows encoded otherwise"
             return f"{said}; those of then went by age, their manifest stayed"
-        key = self.graph.spec.features.key
+        key = self.pipeline.spec.features.key
         said = [differing_rows(was[name], is_now[name], key, name) for name in was]
         return "; ".join(filter(None, said)) or "the same rows, encoded otherwise"
 
     # --- training -------------------------------------------------------------------------------
 
     def _training(self, training: RunRecord, data: Made, model: Made | None) -> Verdict:
-        key = f"{self.graph.name}/trained_model"
+        key = f"{self.pipeline.name}/trained_model"
         then = None if model else self._failure(self.home.real_objects, training, data.record)
         if model is None and then is None:
             return Verdict(key, "not compared", "it never ended by itself: it was interrupted")
@@ -113,9 +116,9 @@ class ModelWalk:
         if begin and begin.path == RELEASE:
             self.home.bring_model(begin.version)
         commit = next(i.commit for i in training.inputs if i.key == data.record.key)
-        self.home.bring_ledger(self.graph.name, commit or data.commit)
+        self.home.bring_ledger(self.pipeline.name, commit or data.commit)
         fresh = {"config": {"fresh": training.salt}} if training.salt else {}
-        config = {f"{self.graph.name}__train": fresh} if fresh else {}
+        config = {f"{self.pipeline.name}__train": fresh} if fresh else {}
         failed = self._make(["checkpoints", "trained_model"], config)
         if model is None:
             now = self._failure(self.home.objects, training, self._record("training_set"))
@@ -133,16 +136,16 @@ class ModelWalk:
         """Why other bits are no difference; empty: they are."""
         if training is None:
             return ""
-        store, path = self.home.store, Address(self.graph.name, "trained_model").file(RUN_FILE)
+        store, path = self.home.store, Address(self.pipeline.name, "trained_model").file(RUN_FILE)
         made = RunRecord.model_validate_json(store.read_bytes(store.resolve(MAIN), path))
         return other_devices(training, made)
 
     def _failure(self, objects: LocalObjects, training: RunRecord, data: StageRecord) -> str | None:
         """How a training without a result ended; None where nothing says that it would again."""
-        if checks_of(self.graph):
+        if checks_of(self.pipeline):
             # asked, not started: wherever it was examined, what it left is read here
             known = LocalLauncher(objects)
-            sanity = known.known_sanity(sanity_job(self.graph, data_ref(data)))
+            sanity = known.known_sanity(sanity_job(self.pipeline, data_ref(data)))
             if sanity and sanity.failed:
                 return f"not sane: {', '.join(check.name for check in sanity.failed)}"
         session = session_here(objects, training.session)
@@ -155,9 +158,9 @@ class ModelWalk:
 
     def _report(self, made: Made, training: RunRecord | None) -> Verdict:
         key, inputs = made.record.key, made.record.inputs
-        base = next(i.commit for i in inputs if i.key == f"{self.graph.name}/trained_model")
-        self.home.bring_ledger(self.graph.name, base or made.commit)
-        self.home.bring_spread(self.graph.name, base or made.commit)
+        base = next(i.commit for i in inputs if i.key == f"{self.pipeline.name}/trained_model")
+        self.home.bring_ledger(self.pipeline.name, base or made.commit)
+        self.home.bring_spread(self.pipeline.name, base or made.commit)
         for version in inputs:
             if version.key == "champion":
                 self.home.bring_model(version.version)
@@ -183,11 +186,11 @@ class ModelWalk:
         return f"the same metrics, and other {', '.join(names) or 'bytes'}"
 
     def _decision(self, claim: Claim) -> Verdict:
-        name, then = f"{self.graph.name}/gates", claim.decision
+        name, then = f"{self.pipeline.name}/gates", claim.decision
         assert then is not None
         selection = Selection((), gate_keys(self.judging))
         try:
-            execute(self.judging_defs, self.home.instance, self.graph.name, selection, self.tell)
+            execute(self.judging_defs, self.home.instance, self.pipeline.name, selection, self.tell)
         except RefusedByGate:
             pass  # a decision as any other: it is compared
         except Interrupted:
@@ -195,7 +198,7 @@ class ModelWalk:
         except MlAssetsError as error:
             return Verdict(name, "differs", f"no decision: {error}")
         now = latest_decision(
-            read(self.home.store, self.graph.name), self._record("trained_model").data_version
+            read(self.home.store, self.pipeline.name), self._record("trained_model").data_version
         )
         if now is None:
             return Verdict(name, "differs", "no decision was made")
@@ -207,12 +210,14 @@ class ModelWalk:
 
     def _make(self, stages: Sequence[str], ops: Mapping[str, Any], *, judging: bool = False) -> str:
         """Make these assets; why it failed, or empty."""
-        graph, defs = (self.judging, self.judging_defs) if judging else (self.graph, self.defs)
-        guards = leak_keys(graph) if "training_set" in stages else ()
-        selection = Selection(tuple(graph.key(stage) for stage in stages), guards)
+        pipeline, defs = (
+            (self.judging, self.judging_defs) if judging else (self.pipeline, self.defs)
+        )
+        guards = leak_keys(pipeline) if "training_set" in stages else ()
+        selection = Selection(tuple(asset_key(pipeline, stage) for stage in stages), guards)
         config = {"ops": dict(ops)} if ops else {}
         try:
-            execute(defs, self.home.instance, graph.name, selection, self.tell, config)
+            execute(defs, self.home.instance, pipeline.name, selection, self.tell, config)
         except Interrupted:
             raise
         except MlAssetsError as error:
@@ -221,7 +226,7 @@ class ModelWalk:
 
     def _record(self, stage: str) -> StageRecord:
         store = self.home.store
-        record = read_record(store, store.resolve(MAIN), Address(self.graph.name, stage))
+        record = read_record(store, store.resolve(MAIN), Address(self.pipeline.name, stage))
         assert record is not None
         return record
 

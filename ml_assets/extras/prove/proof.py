@@ -20,7 +20,6 @@ from ml_assets.extras.prove.configuration import configuration
 from ml_assets.extras.prove.data import DataWalk
 from ml_assets.extras.prove.model import ModelWalk
 from ml_assets.extras.prove.reproduction import Verdict
-from ml_assets.graph.pipeline_graph import PipelineGraph
 from ml_assets.records.run_history import Made, RunHistory, read_history
 from ml_assets.records.run_record import RunRecord, environment
 from ml_assets.settings import Settings
@@ -28,6 +27,7 @@ from ml_assets.spec.load import find_pipeline, load_spec, pipeline_folders
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.split import WindowSplit
 from ml_assets.store.object_places import open_objects
+from ml_assets.store.pipeline_context import Pipeline
 from ml_assets.store.stores import has_snapshots, open_snapshots
 
 
@@ -62,9 +62,9 @@ class Proof:
         folder = find_pipeline(pipeline_folders(settings), self.claim.pipeline)
         now = load_spec(folder)
         spec = _spec(self.claim.training, now) or now
-        self.graph = PipelineGraph(spec, folder)
-        self.judging = PipelineGraph(_spec(self.claim.evaluation, now) or spec, folder)
-        self.data = sorted((*self.claim.data, *self._embargo()), key=in_order(self.graph))
+        self.pipeline = Pipeline(spec, folder)
+        self.judging = Pipeline(_spec(self.claim.evaluation, now) or spec, folder)
+        self.data = sorted((*self.claim.data, *self._embargo()), key=in_order(self.pipeline))
         self._now = environment()
 
     @property
@@ -96,16 +96,16 @@ class Proof:
         if claim.training and claim.training_set:
             objects = open_objects(self.settings.objects, self.settings.cache)
             data = claim.training_set.record
-            yield configuration(self.graph, claim.training, data, objects)
+            yield configuration(self.pipeline, claim.training, data)
         self._require(self._stages())
         with clean_home(self.settings, self.asked.keep) as home:
-            defs = _definitions(self.graph, home.settings)
-            same = self.judging == self.graph
+            defs = _definitions(self.pipeline, home.settings)
+            same = self.judging == self.pipeline
             judging = defs if same else _definitions(self.judging, home.settings)
-            walk = DataWalk(self.graph, defs, home, self.tell, self.asked.from_snapshots)
+            walk = DataWalk(self.pipeline, defs, home, self.tell, self.asked.from_snapshots)
             yield from walk.verdicts(self.data)
             yield from ModelWalk(
-                self.graph,
+                self.pipeline,
                 defs,
                 self.judging,
                 judging,
@@ -119,8 +119,8 @@ class Proof:
 
     def _stages(self) -> list[str]:
         claim = self.claim
-        made = [(self.graph, one) for one in self.data]
-        made += [(self.graph, one) for one in (claim.training_set, claim.model) if one]
+        made = [(self.pipeline, one) for one in self.data]
+        made += [(self.pipeline, one) for one in (claim.training_set, claim.model) if one]
         made += [(self.judging, one) for one in (claim.report,) if one]
         return stage_differences(made)
 
@@ -135,13 +135,13 @@ class Proof:
 
     def _embargo(self) -> tuple[Made, ...]:
         """The partitions between the splits: nothing is trained on them, and a split wants them."""
-        made, split = self.claim.training_set, self.graph.spec.split
+        made, split = self.claim.training_set, self.pipeline.spec.split
         as_of = made.record.attributes.get("as_of") if made else None
         if made is None or as_of is None or not isinstance(split, WindowSplit):
             return ()
-        order = feature_order(self.graph)
+        order = feature_order(self.pipeline)
         keys = plan_time_split(split, as_of, order, order).embargo
-        key = f"{self.graph.name}/feature_set"
+        key = f"{self.pipeline.name}/feature_set"
         before = made.record.time
         found = (self.history.newest(key, partition, before) for partition in keys)
         known = {(one.record.key, one.record.partition) for one in self.claim.data}
@@ -170,6 +170,6 @@ def _spec(record: RunRecord | None, now: PipelineSpec) -> PipelineSpec | None:
     return PipelineSpec.model_validate_json(json.dumps(config))
 
 
-def _definitions(graph: PipelineGraph, settings: Settings) -> dg.Definitions:
+def _definitions(pipeline: Pipeline, settings: Settings) -> dg.Definitions:
     shared = dg.Definitions(resources=resources(), executor=dg.in_process_executor)
-    return dg.Definitions.merge(build_pipeline(graph.spec, graph.folder), shared)
+    return dg.Definitions.merge(build_pipeline(pipeline.spec, pipeline.folder), shared)

@@ -24,7 +24,7 @@ from ml_assets.settings import read_settings
 from ml_assets.spec.partitions import PartitionWindow, windows
 from ml_assets.spec.window import Window
 from ml_assets.store.layout import Address
-from ml_assets.store.pipeline_context import Workplace, open_pipeline
+from ml_assets.store.pipeline_context import Pipeline, open_pipeline
 from ml_assets.store.table_files import write_table
 
 FOLDER = Path(ml_assets.pipelines.__path__[0]) / "flight_delays"
@@ -35,7 +35,7 @@ WEEKS = 6
 class Flights:
     """The first weeks as read, by source and partition (None: a source that is not cut)."""
 
-    place: Workplace
+    place: Pipeline
     spans: tuple[PartitionWindow, ...]
     tables: dict[str, dict[str | None, pl.DataFrame]]
 
@@ -139,7 +139,7 @@ def test_a_gap_in_what_is_looked_back_at_is_refused(flights: Flights) -> None:
 # --- parity: rows replayed at the moment of their decision ---------------------------------------
 
 
-def with_function(flights: Flights, folder: Path, old: str, new: str) -> Workplace:
+def with_function(flights: Flights, folder: Path, old: str, new: str) -> Pipeline:
     """The pipeline with one line of its feature function changed."""
     shutil.copytree(FOLDER, folder)
     function = folder / "features.py"

@@ -6,6 +6,7 @@ import pytest
 
 from ml_assets.actions.run.execute import execute
 from ml_assets.actions.run.run import pipeline_graph
+from ml_assets.adapters.declared import asset_key
 from ml_assets.automation.planner.selection import Selection
 from ml_assets.definitions import build
 from ml_assets.errors import RunFailed
@@ -63,7 +64,7 @@ def test_the_model_materialized_alone_is_refused_as_well(
     for name, value in world.environment.items():
         monkeypatch.setenv(name, value)
     graph = pipeline_graph(pipeline_folders(world.settings), "irises")
-    alone = Selection((graph.key("checkpoints"), graph.key("trained_model")), ())
+    alone = Selection((asset_key(graph, "checkpoints"), asset_key(graph, "trained_model")), ())
     with world.instance() as instance, pytest.raises(RunFailed) as caught:
         execute(build(world.settings, "irises"), instance, "irises", alone, lambda _: None)
     assert "training does not begin, for 2 sanity checks failed" in str(caught.value)

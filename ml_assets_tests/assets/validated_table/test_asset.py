@@ -15,7 +15,6 @@ from ml_assets.actions.read_table import read_table
 from ml_assets.assets.validated_table.asset import records_before
 from ml_assets.cli.main import main
 from ml_assets.definitions import build
-from ml_assets.graph.pipeline_graph import PipelineGraph
 from ml_assets.graph.publish import Draft, Work
 from ml_assets.settings import read_settings
 from ml_assets.spec.load import load_spec
@@ -23,6 +22,7 @@ from ml_assets.spec.quarantine import RELEASE_REASON, RELEASED_BY
 from ml_assets.spec.records import StageRecord
 from ml_assets.store.embedded.store import EmbeddedStore
 from ml_assets.store.layout import Address, published_partitions, read_record
+from ml_assets.store.pipeline_context import Pipeline
 from ml_assets.store.stores import open_snapshots
 from ml_assets_tests.worlds import deliveries
 from ml_assets_tests.worlds.world import World
@@ -288,7 +288,7 @@ def test_of_the_partitions_before_only_those_that_are_compared_with_are_read(
 
     read: list[str] = []
     folder = world.pipelines / "deliveries"
-    graph = PipelineGraph(load_spec(folder), folder)
+    graph = Pipeline(load_spec(folder), folder)
     store = Counting(tmp_path / "many")
     raw = Address("deliveries", "raw_snapshot", "orders")
     table = Address("deliveries", "validated_table", "orders")
@@ -299,6 +299,6 @@ def test_of_the_partitions_before_only_those_that_are_compared_with_are_read(
             draft.table(pl.DataFrame({"order": range(number + 1)}), ["order"])
             draft.publish(attributes={})
     read.clear()
-    found = records_before(graph, store, store.resolve(), raw.at(weeks[-1]))
+    found = records_before(graph.at(store.resolve()), raw.at(weeks[-1]))
     assert {key: record.rows for key, record in found.items()} == {weeks[-2]: 3}
     assert read == [table.at(weeks[-2]).record]

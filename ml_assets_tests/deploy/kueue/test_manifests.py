@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 import yaml
 
-from ml_assets.resources.executor import MOST_STEPS
+from ml_assets.adapters.executor import MOST_STEPS
 from ml_assets_tests.deploy.test_manifests import built, named
 from ml_assets_tests.servers.kubernetes import quantities
 

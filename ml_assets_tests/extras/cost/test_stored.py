@@ -9,7 +9,7 @@ import pytest
 
 from ml_assets.extras.cost.stored import stored
 from ml_assets.spec.load import load_spec
-from ml_assets.store.pipeline_context import Workplace
+from ml_assets.store.pipeline_context import Pipeline
 from ml_assets.store.s3 import client as s3
 from ml_assets.store.s3.objects import S3Objects
 from ml_assets_tests.actions.house import PIPELINE
@@ -35,12 +35,12 @@ def house(tmp_path: Path, server: S3Server) -> HouseOnS3:
     return house
 
 
-def place(house: HouseOnS3) -> Workplace:
+def place(house: HouseOnS3) -> Pipeline:
     folder = house.root / "pipeline" / PIPELINE
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "defs.yaml").write_text(irises.SPEC)
     objects = S3Objects(house.settings.cache, URI)
-    return Workplace(load_spec(folder), folder, house.store, objects, house.settings.scratch)
+    return Pipeline(load_spec(folder), folder, house.store, objects, house.settings.scratch)
 
 
 def in_the_bucket(server: S3Server) -> dict[str, int]:

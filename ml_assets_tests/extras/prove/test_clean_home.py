@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from ml_assets.adapters.launcher import LauncherResource
 from ml_assets.extras.prove.clean_home import CleanHome, clean_home
 from ml_assets.launch.kubernetes.launcher import KubernetesLauncher
-from ml_assets.resources.launcher import LauncherResource
 from ml_assets.settings import Settings, read_settings
 from ml_assets_tests.servers.s3 import BUCKET, S3Server, s3_server
 

@@ -16,7 +16,7 @@ from ml_assets.records.run_usage import Whose, run_usages
 from ml_assets.settings import Prices, prices_of
 from ml_assets.spec.records import LedgerEntry
 from ml_assets.spec.usage import AttemptUsage
-from ml_assets.store.pipeline_context import Workplace
+from ml_assets.store.pipeline_context import Pipeline
 from ml_assets.store.snapshots import MAIN
 
 
@@ -72,7 +72,7 @@ class Job:
         return sum(use.paid for use in self.uses)
 
 
-def jobs_of(place: Workplace, now: Prices) -> tuple[Job, ...]:
+def jobs_of(pipeline: Pipeline, now: Prices) -> tuple[Job, ...]:
     """Every job of a pipeline that is known, oldest first.
 
     Args:
@@ -81,15 +81,15 @@ def jobs_of(place: Workplace, now: Prices) -> tuple[Job, ...]:
     Raises:
         StorageError: a record cannot be read.
     """
-    records = run_usages(place.store, place.store.resolve(MAIN), place.name)
+    records = run_usages(pipeline.store, pipeline.store.resolve(MAIN), pipeline.name)
     found: dict[str, dict[int, tuple[AttemptUsage, Whose | None]]] = {}
     for one in records:  # the first run that wrote an attempt down counts
         known = found.setdefault(one.usage.session, {})
         known.setdefault(one.usage.attempt, (one.usage, one.whose))
-    for usage in _on_disk(place):
+    for usage in _on_disk(pipeline):
         found.setdefault(usage.session, {}).setdefault(usage.attempt, (usage, None))
-    refused = refused_models(read(place.store, place.name))
-    jobs = [_job(place, attempts, now, refused) for attempts in found.values()]
+    refused = refused_models(read(pipeline.store, pipeline.name))
+    jobs = [_job(pipeline, attempts, now, refused) for attempts in found.values()]
     return tuple(sorted(jobs, key=lambda job: job.created))
 
 
@@ -109,15 +109,15 @@ def session_uses(folder: SessionFolder, now: Prices) -> list[Use]:
     return [_use(usage, split, None, now) for usage, split in zip(usages, splits, strict=True)]
 
 
-def _on_disk(place: Workplace) -> list[AttemptUsage]:
+def _on_disk(pipeline: Pipeline) -> list[AttemptUsage]:
     """Of the sessions of this pipeline whose folders are there."""
-    folders = place.objects.path("sessions").glob(f"{place.name}-*-*")
-    own = [one for one in folders if one.name.rsplit("-", 2)[0] == place.name and one.is_dir()]
+    folders = pipeline.objects.path("sessions").glob(f"{pipeline.name}-*-*")
+    own = [one for one in folders if one.name.rsplit("-", 2)[0] == pipeline.name and one.is_dir()]
     return [usage for one in sorted(own) for usage in session_usages(SessionFolder(one))]
 
 
 def _job(
-    place: Workplace,
+    pipeline: Pipeline,
     attempts: Mapping[int, tuple[AttemptUsage, Whose | None]],
     now: Prices,
     refused: frozenset[str],
@@ -131,8 +131,8 @@ def _job(
     ]
     return Job(
         name=usages[0].session,
-        pipeline=place.name,
-        owner=whose.owner if whose else place.spec.owner,
+        pipeline=pipeline.name,
+        owner=whose.owner if whose else pipeline.spec.owner,
         run=whose.run if whose else None,
         uses=tuple(uses),
     )

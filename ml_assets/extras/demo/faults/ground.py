@@ -21,7 +21,7 @@ from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import champion
 from ml_assets.settings import Settings, read_settings
 from ml_assets.spec.records import Decision
-from ml_assets.store.pipeline_context import Workplace, open_pipeline
+from ml_assets.store.pipeline_context import Pipeline, open_pipeline
 
 Change = Callable[[dict[str, Any]], None]
 """Changes a pipeline's attributes, as its YAML has them."""
@@ -92,7 +92,7 @@ class Ground:
     def settings(self) -> Settings:
         return read_settings(self._variables)
 
-    def place(self) -> Workplace:
+    def place(self) -> Pipeline:
         """What was made here."""
         return open_pipeline(self.pipeline, self.settings)
 
@@ -152,14 +152,14 @@ class Ground:
 
     def decision(self) -> Decision | None:
         """The newest one here."""
-        place = self.place()
-        entries = read(place.store, place.name)
+        pipeline = self.pipeline()
+        entries = read(pipeline.store, pipeline.name)
         return next((e.decision for e in reversed(entries) if e.decision is not None), None)
 
     def released(self) -> str | None:
         """Digest of the model that is released here."""
-        place = self.place()
-        return champion(read(place.store, place.name), place.spec.release.to)
+        pipeline = self.pipeline()
+        return champion(read(pipeline.store, pipeline.name), pipeline.spec.release.to)
 
     @property
     def _variables(self) -> Mapping[str, str]:

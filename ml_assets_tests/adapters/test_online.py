@@ -4,9 +4,9 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+from ml_assets.adapters.online import OnlineResource
 
 from ml_assets.errors import SettingsError
-from ml_assets.resources.online import OnlineResource
 
 
 @dg.asset

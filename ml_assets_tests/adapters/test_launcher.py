@@ -12,8 +12,8 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from ml_assets.adapters.launcher import PID_TAG
 from ml_assets.launch.kubernetes.names import PIPELINE_LABEL, selector_of
-from ml_assets.resources.launcher import PID_TAG
 from ml_assets_tests.launch.kubernetes.stage import IMAGE, URI, Stage
 from ml_assets_tests.servers.kubernetes import ApiServer
 from ml_assets_tests.servers.kubernetes.cluster import TestCluster

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import dagster as dg
 
+from ml_assets.adapters.launcher import LauncherResource
 from ml_assets.launch.launcher import TrainJob
-from ml_assets.resources.launcher import LauncherResource
 from ml_assets_tests.launch.kubernetes.stage import ONE_NODE
 from ml_assets_tests.launch.real import train_job, write_set
 

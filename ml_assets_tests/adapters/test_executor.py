@@ -5,7 +5,7 @@ from typing import Any
 import dagster as dg
 from dagster._core.definitions.job_base import InMemoryJob
 
-from ml_assets.resources.executor import MOST_STEPS, executor
+from ml_assets.adapters.executor import MOST_STEPS, executor
 
 
 @dg.op

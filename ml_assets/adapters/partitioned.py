@@ -6,12 +6,12 @@ from typing import Any
 
 import dagster as dg
 
+from ml_assets.adapters.metadata import data_card
 from ml_assets.errors import MlAssetsError
-from ml_assets.graph.metadata import data_card
-from ml_assets.graph.pipeline_graph import PipelineGraph
 from ml_assets.graph.publish import Published
 from ml_assets.reports.card import Card
 from ml_assets.store.layout import Address
+from ml_assets.store.pipeline_context import Pipeline
 
 Events = Iterator[
     dg.MaterializeResult | dg.AssetCheckResult | dg.AssetMaterialization | dg.AssetCheckEvaluation
@@ -101,8 +101,8 @@ def materialize_result(asset_key: dg.AssetKey, made: Made) -> dg.MaterializeResu
     )
 
 
-def address_of(graph: PipelineGraph, stage: str, source: str | None = None) -> Address:
-    return Address(graph.name, stage, source)
+def address_of(pipeline: Pipeline, stage: str, source: str | None = None) -> Address:
+    return Address(pipeline.name, stage, source)
 
 
 def _try(make: Callable[[Address], Made], address: Address) -> Made:

@@ -14,7 +14,6 @@ from typing import Any
 import dagster as dg
 
 from ml_assets.errors import MlAssetsError, StorageError
-from ml_assets.graph.pipeline_graph import PipelineGraph
 from ml_assets.launch.events import session_events
 from ml_assets.launch.session import SESSIONS_TAG
 from ml_assets.records.data_steps import data_step_files
@@ -42,7 +41,7 @@ from ml_assets.spec.program import training_world
 from ml_assets.spec.records import REPORT_FILE
 from ml_assets.store.layout import Address
 from ml_assets.store.objects import LocalObjects
-from ml_assets.store.pipeline_context import Workplace
+from ml_assets.store.pipeline_context import Pipeline
 from ml_assets.store.snapshots import MAIN, CommitId, SnapshotStore
 
 Step = Callable[..., Any]
@@ -63,7 +62,7 @@ def words_of(run: dg.DagsterRun, pipeline: str) -> Words:
     return Words.of({name: tag or configured.get(name) for name, tag in tags.items()})
 
 
-def chronicled(graph: PipelineGraph, stage: str) -> Callable[[Step], Step]:
+def chronicled(pipeline: Pipeline, stage: str) -> Callable[[Step], Step]:
     """Decorate a step: its run's record begins before it, and gets what the step came to."""
 
     def decorate(step: Step) -> Step:
@@ -71,14 +70,14 @@ def chronicled(graph: PipelineGraph, stage: str) -> Callable[[Step], Step]:
 
             @wraps(step)
             def yielding(context: Any, **given: Any) -> Iterator[Any]:
-                with _Chronicle(graph, stage, context, given).written():
+                with _Chronicle(pipeline, stage, context, given).written():
                     yield from step(context, **given)
 
             return yielding
 
         @wraps(step)
         def returning(context: Any, **given: Any) -> Any:
-            with _Chronicle(graph, stage, context, given).written():
+            with _Chronicle(pipeline, stage, context, given).written():
                 return step(context, **given)
 
         return returning
@@ -90,11 +89,11 @@ class _Chronicle:
     """Writes down one step of one run."""
 
     def __init__(
-        self, graph: PipelineGraph, stage: str, context: Any, given: Mapping[str, Any]
+        self, pipeline: Pipeline, stage: str, context: Any, given: Mapping[str, Any]
     ) -> None:
         run: dg.DagsterRun = context.run
-        epochs = _configured(run, graph.name).get("epochs")
-        self.graph = graph.with_epochs(epochs if isinstance(epochs, int) else None)
+        epochs = _configured(run, pipeline.name).get("epochs")
+        self.pipeline = pipeline.with_epochs(epochs if isinstance(epochs, int) else None)
         self.stage, self.context, self.run = stage, context, run
         self.store: SnapshotStore = given["snapshots"].store()
         self.objects: LocalObjects | None = given["objects"].store() if "objects" in given else None
@@ -110,21 +109,21 @@ class _Chronicle:
         except BaseException as error:
             self._fail(error)
             raise
-        steps = data_step_files(self.store, self.graph.name, read_settings().prices)
+        steps = data_step_files(self.store, self.pipeline.name, read_settings().prices)
         self._add({**self._made(self.store.resolve(MAIN)), **self._usage(), **steps})
         if self.stage == "evaluation_report" and self.objects is not None:
-            self.context.add_output_metadata(_last_runs(self.graph, self.store, self.objects))
+            self.context.add_output_metadata(_last_runs(self.pipeline))
 
     def _begin(self) -> None:
-        words = words_of(self.run, self.graph.name)
+        words = words_of(self.run, self.pipeline.name)
         if words.said():
             self.context.instance.add_run_tags(self.run.run_id, word_tags(words))
         begun = Begun(
-            pipeline=self.graph.name,
+            pipeline=self.pipeline.name,
             run=self.run.run_id,
             trigger=_trigger(self.run),
             words=words,
-            config=self.graph.spec.model_dump(mode="json"),
+            config=self.pipeline.spec.model_dump(mode="json"),
             time=self.since,
         )
         begin(self.store, begun)
@@ -142,14 +141,17 @@ class _Chronicle:
         """What a training that failed had read, and what it took."""
         if self.stage != "trained_model":
             return {}
-        commit, record = self.store.resolve(MAIN), Address(self.graph.name, "training_set").record
+        commit, record = (
+            self.store.resolve(MAIN),
+            Address(self.pipeline.name, "training_set").record,
+        )
         there = self.store.exists(commit, record)
         data = {DATA: self.store.read_bytes(commit, record)} if there else {}
         return {**data, **self._cost()}
 
     def _made(self, commit: CommitId) -> dict[str, bytes]:
         """What the step published: the very bytes, so that they cost no room."""
-        name = self.graph.name
+        name = self.pipeline.name
         training_set = Address(name, "training_set")
         model, report = Address(name, "trained_model"), Address(name, "evaluation_report")
         paths: dict[str, dict[str, str]] = {
@@ -171,12 +173,12 @@ class _Chronicle:
 
     def _cost(self) -> dict[str, bytes]:
         """Of the training session that the run asked for, if it came so far."""
-        own = [name for name in self._sessions() if name.startswith(f"{self.graph.name}-train-")]
+        own = [name for name in self._sessions() if name.startswith(f"{self.pipeline.name}-train-")]
         if not own or self.objects is None:
             return {}
         folder = self.objects.path("sessions", own[-1])
         events = session_events(folder) if folder.is_dir() else []
-        spec, prices = self.graph.spec, read_settings().prices
+        spec, prices = self.pipeline.spec, read_settings().prices
         bought = price_class(spec.training.spot is not None)
         price = partial(prices.node_hour, bought)
         world = training_world(spec.model, spec.training)
@@ -188,11 +190,11 @@ class _Chronicle:
             return {}
         whose = Whose(
             run=self.run.run_id,
-            owner=self.graph.spec.owner,
+            owner=self.pipeline.spec.owner,
             trigger=_trigger(self.run),
             prices=read_settings().prices.said(),
         )
-        return usage_files(self.store, self.objects, self.graph.name, whose, self._sessions())
+        return usage_files(self.store, self.objects, self.pipeline.name, whose, self._sessions())
 
     def _sessions(self) -> list[str]:
         """The names of those that the run asked for so far."""
@@ -200,15 +202,17 @@ class _Chronicle:
         return now.tags.get(SESSIONS_TAG, "").split()
 
     def _add(self, files: Mapping[str, bytes]) -> None:
-        add(self.store, self.graph.name, self.run.run_id, files)
+        add(self.store, self.pipeline.name, self.run.run_id, files)
 
 
-def _last_runs(graph: PipelineGraph, store: SnapshotStore, objects: LocalObjects) -> dict[str, Any]:
+def _last_runs(pipeline: Pipeline) -> dict[str, Any]:
     """The newest runs in short, and where all of them are side by side."""
-    place = Workplace(graph.spec, graph.folder, store, objects, read_settings())
+    pipeline = Pipeline(
+        pipeline.spec, pipeline.folder, pipeline.store, pipeline.objects, read_settings()
+    )
     return {
-        "last_runs": dg.MetadataValue.md(short_table(rows(place, SHORT)).markdown()),
-        "experiments": dg.MetadataValue.url(Links.of().experiments(graph.name)),
+        "last_runs": dg.MetadataValue.md(short_table(rows(pipeline, SHORT)).markdown()),
+        "experiments": dg.MetadataValue.url(Links.of().experiments(pipeline.name)),
     }
 
 

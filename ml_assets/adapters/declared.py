@@ -1,0 +1,135 @@
+"""How an asset of a pipeline is declared to Dagster: key, group, partitions, pool, version."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import dagster as dg
+
+from ml_assets.adapters.step_failure import reported
+from ml_assets.errors import WindowError
+from ml_assets.graph.code_version import code_version_of
+from ml_assets.spec.partitions import windows
+from ml_assets.spec.pipeline import PartitionsSpec
+from ml_assets.spec.sources import SourceSpec
+from ml_assets.store.pipeline_context import Pipeline
+
+Decorator = Callable[[Callable[..., Any]], dg.AssetsDefinition]
+GPU_POOL = "gpu"
+"""On a cluster: what every run that trains on GPUs waits for in the queue."""
+
+
+def stage_asset(
+    pipeline: Pipeline, stage: str, source: str | None = None, **more: Any
+) -> Decorator:
+    """``dg.asset`` with the attributes that every asset of a pipeline declares."""
+    partitions: dg.PartitionsDefinition | None = more.get("partitions_def")
+    asset: Any = dg.asset(
+        **attributes(pipeline, stage, source),
+        pool=pool(pipeline, stage, partitioned=partitions is not None),
+        backfill_policy=_backfill_policy(pipeline, partitions),
+        **more,
+    )
+    return lambda step: asset(reported(step))
+
+
+def attributes(pipeline: Pipeline, stage: str, source: str | None = None) -> dict[str, Any]:
+    """What every asset of a pipeline declares: key, group, owner, code version, tags."""
+    return {
+        "key": asset_key(pipeline, stage, source),
+        "group_name": pipeline.name,
+        "owners": [pipeline.spec.owner],
+        "code_version": code_version_of(pipeline, stage, source),
+        "tags": {"pipeline": pipeline.name, "stage": stage},
+        "freshness_policy": _freshness(pipeline, stage),
+    }
+
+
+def asset_key(pipeline: Pipeline, stage: str, source: str | None = None) -> dg.AssetKey:
+    """The key of a stage's asset, as the lineage shows it."""
+    return dg.AssetKey(pipeline.address(stage, source).key.split("/"))
+
+
+def pool(pipeline: Pipeline, stage: str = "", *, partitioned: bool = False) -> str | None:
+    """What the runs of a stage hold while they work; the others wait in the queue.
+
+    On a laptop the pipeline: one run at a time writes it. On a cluster partitions are made side
+    by side (each is published on its own), and GPUs are waited for by all pipelines together.
+    """
+    if not pipeline.on_cluster:
+        return pipeline.name
+    if partitioned:
+        return None
+    on_gpus = stage == "trained_model" and pipeline.spec.cluster.gpus_per_node > 0
+    return GPU_POOL if on_gpus else pipeline.name
+
+
+def source_partitions(pipeline: Pipeline, source: SourceSpec) -> dg.PartitionsDefinition | None:
+    """The partitions of a source; None where it is read whole."""
+    return _definition(pipeline.spec.partitions) if source.partitioned else None
+
+
+def feature_partitions(pipeline: Pipeline) -> dg.PartitionsDefinition | None:
+    """The partitions of feature_set: the first ones are only looked back at."""
+    return _partitions_after(pipeline, pipeline.warm_up("feature_set"))
+
+
+def table_partitions(pipeline: Pipeline, table: str) -> dg.PartitionsDefinition | None:
+    """The partitions of a derived table; None where everything that it reads is read whole."""
+    if not pipeline.spec.is_partitioned(table):
+        return None
+    return _partitions_after(pipeline, pipeline.warm_up(table))
+
+
+def _partitions_after(pipeline: Pipeline, warm_up: int) -> dg.PartitionsDefinition | None:
+    partitions = pipeline.spec.partitions
+    if partitions.cadence == "none" or not warm_up:
+        return _definition(partitions)
+    first = windows(partitions, datetime.now(UTC))[warm_up : warm_up + 1]
+    if not first:
+        raise WindowError(
+            f"{pipeline.name}: look_back needs {warm_up} partitions, but fewer have passed"
+            f" since partitions.start {partitions.start}. Start earlier, or look back less."
+        )
+    start = first[0].start.astimezone(ZoneInfo(partitions.timezone)).date()
+    return _definition(partitions.model_copy(update={"start": start}))
+
+
+def _backfill_policy(
+    pipeline: Pipeline, partitions: dg.PartitionsDefinition | None
+) -> dg.BackfillPolicy | None:
+    """How many runs make a range: one on a laptop, one for each partition on a cluster."""
+    if partitions is None:
+        return None
+    one_each = dg.BackfillPolicy.multi_run(max_partitions_per_run=1)
+    return one_each if pipeline.on_cluster else dg.BackfillPolicy.single_run()
+
+
+def _freshness(pipeline: Pipeline, stage: str) -> dg.FreshnessPolicy | None:
+    declared = pipeline.spec.automation.freshness
+    bounds = {
+        "feature_set": declared.data,
+        "training_set": declared.data,
+        "released_model": declared.model,
+    }
+    bound = bounds.get(stage)
+    return dg.FreshnessPolicy.time_window(fail_window=bound) if bound else None
+
+
+def _definition(spec: PartitionsSpec) -> dg.PartitionsDefinition | None:
+    """Dagster's partitions for a declared cadence."""
+    if spec.cadence == "none" or spec.start is None:
+        return None
+    start, end = spec.start.isoformat(), spec.end.isoformat() if spec.end else None
+    if spec.cadence == "hourly":
+        return dg.HourlyPartitionsDefinition(
+            f"{start}-00:00", f"{end}-00:00" if end else None, timezone=spec.timezone
+        )
+    if spec.cadence == "daily":
+        return dg.DailyPartitionsDefinition(start, end_date=end, timezone=spec.timezone)
+    if spec.cadence == "monthly":
+        return dg.MonthlyPartitionsDefinition(start, end_date=end, timezone=spec.timezone)
+    return dg.WeeklyPartitionsDefinition(
+        start, end_date=end, timezone=spec.timezone, day_offset=spec.day_offset
+    )

@@ -1,0 +1,109 @@
+"""The version of a stage's code: of what it runs, and of the part of the spec that decides it."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from ml_assets.graph.stage_code import function_code, stage_code
+from ml_assets.spec.canonical import digest_of
+from ml_assets.spec.gates import FunctionBaseline
+from ml_assets.spec.leaks import FutureEvents
+from ml_assets.spec.split import groups_of
+from ml_assets.spec.stages import DRIFT_STAGE
+from ml_assets.spec.training import RELEASE
+from ml_assets.store.pipeline_context import Pipeline
+
+
+def code_version_of(pipeline: Pipeline, stage: str, source: str | None = None) -> str:
+    """Digest of the part of the spec and of the code that decide this stage's content."""
+    kind = pipeline.spec.sources[source].kind if stage == "raw_snapshot" and source else ""
+    return digest_of(
+        {
+            "spec": _plain(_spec_part(pipeline, stage, source)),
+            "code": stage_code(stage, kind),
+            "files": _file_digests(pipeline, stage, source),
+        }
+    )[:16]
+
+
+def _spec_part(pipeline: Pipeline, stage: str, source: str | None) -> object:
+    spec = pipeline.spec
+    table = spec.sources.get(source or "")
+    if table is not None:  # how old it may get, or is looked at, changes nothing in it
+        table = table.model_copy(update={"freshness": None, "settled": None})
+    # what can be predicted does not touch what is trained on
+    features = spec.features.model_copy(update={"subject": None})
+    # what is made again at the features is not asked of the training set
+    guards = spec.leaks.model_copy(update={"future_events": FutureEvents()})
+    # what is only looked at is no other model
+    training = spec.training.model_copy(update={"profile": None})
+    parts: Mapping[str, object] = {
+        "raw_snapshot": table,
+        "validated_table": table,
+        "derived_table": [spec.tables.get(source or ""), spec.partitions],
+        "feature_set": [
+            features,
+            spec.label,
+            spec.partitions,
+            spec.leaks.future_events,
+            groups_of(spec.split),
+        ],
+        "online_features": [spec.online, spec.features.key, spec.features.decision_at],
+        "training_set": [features, spec.label, spec.split, guards],
+        "checkpoints": [spec.model, training],
+        "trained_model": [spec.model, training],
+        "evaluation_report": [spec.evaluation, *spec.gates],
+        "released_model": [spec.release, *spec.gates],
+        "canary_report": [spec.evaluation, spec.release, *spec.gates],
+        "promoted_model": [spec.release, *spec.gates],
+        # whether it trains does not touch what it says
+        DRIFT_STAGE: spec.drift and spec.drift.model_copy(update={"retrain": None}),
+    }
+    return parts[stage]
+
+
+def _file_digests(pipeline: Pipeline, stage: str, source: str | None) -> dict[str, str]:
+    if stage == "validated_table" and source:
+        contract = pipeline.spec.sources[source].contract
+        return {contract: contract_digest(pipeline.folder / contract)}
+    if stage == "derived_table" and source:
+        function = pipeline.spec.tables[source].function
+        return {function: function_code(pipeline.folder, function)}
+    if stage == "feature_set":
+        function = pipeline.spec.features.function
+        return {function: function_code(pipeline.folder, function)}
+    if stage == "evaluation_report":
+        rules = {
+            one.function
+            for one in pipeline.spec.evaluation.baselines
+            if isinstance(one, FunctionBaseline)
+        }
+        return {function: function_code(pipeline.folder, function) for function in rules}
+    begin = pipeline.spec.training.init_from
+    if stage in ("checkpoints", "trained_model") and begin not in (None, RELEASE):
+        return {begin: file_digest(pipeline.folder / begin)}
+    return {}
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file's bytes; of nothing where there is no such file (reading it says so)."""
+    return hashlib.sha256(path.read_bytes() if path.is_file() else b"").hexdigest()
+
+
+def contract_digest(file: Path) -> str:
+    """Of what a contract says, however it is laid out; of its bytes where it is no JSON."""
+    try:
+        return digest_of(json.loads(file.read_bytes()))
+    except (OSError, ValueError):  # reading it says why
+        return file_digest(file)
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value
