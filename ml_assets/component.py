@@ -66,8 +66,7 @@ class TrainingPipeline(dg.Component):
         return cls(attributes, path if path.is_dir() else path.parent)
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        on_cluster = read_settings().launcher == "kubernetes"
-        built = build_pipeline(self.spec, self.folder, on_cluster=on_cluster)
+        built = build_pipeline(Pipeline(self.spec, self.folder, read_settings()))
         return dg.Definitions.merge(built, own_assets(self.folder, self.spec.name))
 
 
@@ -82,15 +81,9 @@ def own_assets(folder: Path, pipeline: str) -> dg.Definitions:
     )
 
 
-def build_pipeline(spec: PipelineSpec, folder: Path, *, on_cluster: bool = False) -> dg.Definitions:
-    """The asset graph, checks, jobs, schedules and sensors of one pipeline.
-
-    Args:
-        spec: the checked spec.
-        folder: holds the feature function and the contracts that the spec names.
-        on_cluster: each partition of the data is a run of its own, and GPUs are queued for.
-    """
-    pipeline = Pipeline(spec, folder, on_cluster)
+def build_pipeline(pipeline: Pipeline) -> dg.Definitions:
+    """The asset graph, checks, jobs, schedules and sensors of one pipeline."""
+    spec = pipeline.spec
     jobs = pipeline_jobs(pipeline)
     watched = [beginnings_sensor(pipeline)] if runs_by_itself(spec.automation) else []
     drilled = [drill_check(pipeline)] if spec.automation.resume_drill else []

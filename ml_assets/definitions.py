@@ -11,12 +11,8 @@ import dagster as dg
 
 from ml_assets.adapters.executor import executor
 from ml_assets.adapters.launcher import LauncherResource
-from ml_assets.adapters.objects import ObjectsResource
-from ml_assets.adapters.online import OnlineResource
 from ml_assets.adapters.own_mlflow import own_mlflow
-from ml_assets.adapters.snapshots import SnapshotsResource
-from ml_assets.adapters.tracking import TrackingResource
-from ml_assets.assets.raw_snapshot.resource import SourcesResource
+from ml_assets.adapters.stores import StoresResource
 from ml_assets.automation.alerts import sensor as alerts
 from ml_assets.automation.broken import broken_pipeline
 from ml_assets.automation.housekeeping import job as housekeeping
@@ -107,12 +103,8 @@ def resources() -> dict[str, object]:
     and decides on is chosen by the settings alone.
     """
     return {
-        "snapshots": SnapshotsResource(),
-        "objects": ObjectsResource(),
-        "online": OnlineResource(),
-        "sources": SourcesResource(),
+        "stores": StoresResource(),
         "launcher": LauncherResource(),
-        "tracking": TrackingResource(),
         "mlflow": dg.ResourceDefinition(resource_fn=own_mlflow, config_schema={}),
         "io_manager": dg.IOManagerDefinition(resource_fn=_values, config_schema={}),
     }

@@ -20,15 +20,14 @@ PIN = re.compile(r"[A-Za-z0-9._-]+==[0-9][A-Za-z0-9.]*")
 _FORBIDDEN_STEMS = {"utils", "util", "helpers", "helper", "manager", "common", "misc"}
 _EVALUATED_ANNOTATIONS = (
     "assets/",
-    "graph/",
-    "resources/",
+    "adapters/",
     "automation/",
     "component.py",
 )
 _PICKLERS = {"pickle", "cloudpickle", "dill", "joblib", "shelve", "marshal"}
 _UNPICKLES = "training/checkpoints/metadata.py"
 _RUNS_A_MODULE = "assets/feature_set/function.py"
-_FOR_PIPELINES = ("ml_assets.assets.feature_set.", "ml_assets.spec", "ml_assets.resources")
+_FOR_PIPELINES = ("ml_assets.assets.feature_set.", "ml_assets.spec")
 _SEE_ROWS = tuple(
     f"assets/{stage}/"
     for stage in ("raw_snapshot", "validated_table", "feature_set", "training_set")

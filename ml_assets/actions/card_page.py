@@ -11,6 +11,7 @@ from ml_assets.graph.data_card import card_of, label_columns, split_labels
 from ml_assets.records.recalls import require_sound
 from ml_assets.records.tracking.links import Links
 from ml_assets.reports.card import Card, card_page
+from ml_assets.settings import Settings
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.program import Ref
 from ml_assets.spec.records import StageRecord
@@ -41,11 +42,11 @@ def write_card(pipeline: Pipeline, table: str, partition: str | None) -> Path:
     return pipeline.objects.write_bytes(page.encode(), "reports", pipeline.name, name)
 
 
-def served_card(pipeline: str, table: str, partition: str) -> str | None:
+def served_card(settings: Settings, pipeline: str, table: str, partition: str) -> str | None:
     """The page that the report server shows, made anew each time; None where there is none."""
     try:
         return page_of_card(
-            open_pipeline(pipeline), table, None if partition == "all" else partition
+            open_pipeline(pipeline, settings), table, None if partition == "all" else partition
         )
     except MlAssetsError:
         return None

@@ -65,7 +65,7 @@ def _last_releases(pipeline: Pipeline) -> tuple[RunStory, RunStory]:
     found = by_model(pipeline, set(models))
     if len(found) < 2:
         raise UnknownRun(
-            f"{pipeline.name} has {len(found)} releases to compare, not two. Name two runs or models:"
-            f" ml-assets compare {pipeline.name} A B"
+            f"{pipeline.name} has {len(found)} releases to compare, not two. Name two runs or"
+            f" models: ml-assets compare {pipeline.name} A B"
         )
     return found[models[1]], found[models[0]]

@@ -6,11 +6,9 @@ from ml_assets.assets.released_model.report import write_report
 from ml_assets.errors import EvidenceError
 from ml_assets.graph.inputs import require_record
 from ml_assets.settings import Settings
-from ml_assets.spec.load import find_pipeline, load_spec, pipeline_folders
 from ml_assets.spec.records import LedgerEntry
 from ml_assets.store.layout import Address
-from ml_assets.store.pipeline_context import Pipeline
-from ml_assets.store.stores import open_snapshots
+from ml_assets.store.pipeline_context import open_pipeline
 
 
 def override_refusal(
@@ -26,9 +24,8 @@ def override_refusal(
         UnknownModel: the ledger tells of no such model.
         SpecError: there is no such pipeline, or its spec is wrong.
     """
-    folder = find_pipeline(pipeline_folders(settings), pipeline)
-    opened = Pipeline(load_spec(folder), folder)
-    store = open_snapshots(settings.snapshots)
+    opened = open_pipeline(pipeline, settings)
+    store = opened.store
     said = override(store, opened.name, model, author, reason)
     if isinstance(said, Refused):
         raise EvidenceError("\n".join(said.reasons))

@@ -6,7 +6,7 @@ from ml_assets.assets.released_model.rolled_back import rolled_back
 from ml_assets.assets.released_model.whole_rollback import Asked, Returned, Tell, return_to
 from ml_assets.records.tracking.mlflow import Tracking
 from ml_assets.settings import Settings
-from ml_assets.store.pipeline_context import Pipeline, open_pipeline
+from ml_assets.store.pipeline_context import open_pipeline
 
 
 def roll_back(pipeline: str, asked: Asked, settings: Settings, tell: Tell) -> Returned:
@@ -17,9 +17,8 @@ def roll_back(pipeline: str, asked: Asked, settings: Settings, tell: Tell) -> Re
         MlAssetsError: the model cannot serve; nothing was moved.
     """
     opened = open_pipeline(pipeline, settings)
-    tracking = Tracking(settings.tracking_uri, settings.home)
+    tracking = Tracking.of(settings)
     returned = return_to(opened, tracking, asked, tell)
-    opened = Pipeline(opened.spec, opened.folder)
     with dg.DagsterInstance.get() as instance:
         instance.report_runless_asset_event(rolled_back(opened, returned))
     return returned

@@ -17,19 +17,20 @@ from ml_assets.spec.records import InputVersion, LedgerEntry, StageRecord
 from ml_assets.spec.stages import STAGES
 from ml_assets.store.layout import read_records
 from ml_assets.store.pipeline_context import Pipeline
-from ml_assets.store.snapshots import CommitId, SnapshotStore
+from ml_assets.store.snapshots import CommitId
 
 SCHEMA = 1
 
 
-def status(pipeline: Pipeline, store: SnapshotStore | None, launcher: Launcher) -> dict[str, Any]:
+def status(pipeline: Pipeline, launcher: Launcher, *, begun: bool) -> dict[str, Any]:
     """The state of a pipeline at the head of ``main``; its ``inputs`` lead to the sources.
 
     Args:
-        store: None where there is none yet: nothing is made.
+        begun: nothing is made yet where it is False, and no store is made by asking.
     """
-    if store is None:
+    if not begun:
         return _document(pipeline, [], None, (), None)
+    store = pipeline.store
     base = store.resolve("main")
     records = sorted(read_records(store, base, pipeline.name), key=_order)
     bad = quarantine(store, base)
@@ -91,7 +92,7 @@ def _sanity(
     data = next((r for r in records if r.key == f"{pipeline.name}/training_set"), None)
     if data is None or not checks_of(pipeline):
         return None
-    known = launcher.known_sanity(sanity_job(pipeline, data_ref(data)))
+    known = launcher.known_sanity(sanity_job(pipeline, data_ref(pipeline, data)))
     return None if known is None else [check.model_dump(mode="json") for check in known.checks]
 
 

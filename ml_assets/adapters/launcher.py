@@ -9,9 +9,9 @@ from pydantic import PrivateAttr
 from ml_assets.launch.kubernetes.launcher import KubernetesLauncher
 from ml_assets.launch.launcher import Launcher
 from ml_assets.launch.local.launcher import LocalLauncher
-from ml_assets.settings import read_cluster, read_settings
+from ml_assets.settings import read_cluster
 from ml_assets.store.embedded.trust import given_keys
-from ml_assets.store.object_places import open_objects
+from ml_assets.store.pipeline_context import Pipeline
 from ml_assets.store.s3.objects import S3Objects
 
 PID_TAG = "ml_assets/pid"
@@ -33,14 +33,13 @@ class LauncherResource(dg.ConfigurableResource):
         if context.instance is not None and context.run is not None:
             self._goes_on = partial(outlives, context.instance, context.run.run_id)
 
-    def launcher(self) -> Launcher:
+    def launcher(self, pipeline: Pipeline) -> Launcher:
         """The launcher that the settings ask for.
 
         Raises:
             SettingsError: one that it needs is missing.
         """
-        settings = read_settings()
-        objects = open_objects(settings.objects, settings.cache)
+        settings, objects = pipeline.settings, pipeline.objects
         if settings.launcher == "kubernetes" and isinstance(objects, S3Objects):
             goes_on = self._goes_on or (lambda: False)
             return KubernetesLauncher(

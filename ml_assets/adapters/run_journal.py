@@ -35,14 +35,12 @@ from ml_assets.records.run_usage import Whose, usage_files
 from ml_assets.records.tracking.links import Links
 from ml_assets.records.training_cost import spent
 from ml_assets.reports.run_rows import SHORT, short_table
-from ml_assets.settings import price_class, read_settings
+from ml_assets.settings import price_class
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.program import training_world
 from ml_assets.spec.records import REPORT_FILE
 from ml_assets.store.layout import Address
-from ml_assets.store.objects import LocalObjects
 from ml_assets.store.pipeline_context import Pipeline
-from ml_assets.store.snapshots import MAIN, CommitId, SnapshotStore
 
 Step = Callable[..., Any]
 _TAG = "ml_assets/{}"
@@ -93,10 +91,9 @@ class _Chronicle:
     ) -> None:
         run: dg.DagsterRun = context.run
         epochs = _configured(run, pipeline.name).get("epochs")
-        self.pipeline = pipeline.with_epochs(epochs if isinstance(epochs, int) else None)
+        opened: Pipeline = given["stores"].open(pipeline)
+        self.pipeline = opened.with_epochs(epochs if isinstance(epochs, int) else None)
         self.stage, self.context, self.run = stage, context, run
-        self.store: SnapshotStore = given["snapshots"].store()
-        self.objects: LocalObjects | None = given["objects"].store() if "objects" in given else None
         self.since = datetime.now(UTC)
 
     @contextmanager
@@ -109,9 +106,10 @@ class _Chronicle:
         except BaseException as error:
             self._fail(error)
             raise
-        steps = data_step_files(self.store, self.pipeline.name, read_settings().prices)
-        self._add({**self._made(self.store.resolve(MAIN)), **self._usage(), **steps})
-        if self.stage == "evaluation_report" and self.objects is not None:
+        pipeline = self.pipeline
+        steps = data_step_files(pipeline.store, pipeline.name, pipeline.settings.prices)
+        self._add({**self._made(), **self._usage(), **steps})
+        if self.stage == "evaluation_report":
             self.context.add_output_metadata(_last_runs(self.pipeline))
 
     def _begin(self) -> None:
@@ -126,7 +124,7 @@ class _Chronicle:
             config=self.pipeline.spec.model_dump(mode="json"),
             time=self.since,
         )
-        begin(self.store, begun)
+        begin(self.pipeline.store, begun)
 
     def _fail(self, error: BaseException) -> None:
         reason = _reason(error)[:_MOST]
@@ -141,15 +139,11 @@ class _Chronicle:
         """What a training that failed had read, and what it took."""
         if self.stage != "trained_model":
             return {}
-        commit, record = (
-            self.store.resolve(MAIN),
-            Address(self.pipeline.name, "training_set").record,
-        )
-        there = self.store.exists(commit, record)
-        data = {DATA: self.store.read_bytes(commit, record)} if there else {}
+        now, record = self.pipeline.now(), self.pipeline.address("training_set").record
+        data = {DATA: now.read_bytes(record)} if now.exists(record) else {}
         return {**data, **self._cost()}
 
-    def _made(self, commit: CommitId) -> dict[str, bytes]:
+    def _made(self) -> dict[str, bytes]:
         """What the step published: the very bytes, so that they cost no room."""
         name = self.pipeline.name
         training_set = Address(name, "training_set")
@@ -168,17 +162,18 @@ class _Chronicle:
                 REPORT: report.file(REPORT_FILE),
             },
         }
-        files = {n: self.store.read_bytes(commit, p) for n, p in paths.get(self.stage, {}).items()}
+        now = self.pipeline.now()
+        files = {n: now.read_bytes(path) for n, path in paths.get(self.stage, {}).items()}
         return {**files, **(self._cost() if self.stage == "trained_model" else {})}
 
     def _cost(self) -> dict[str, bytes]:
         """Of the training session that the run asked for, if it came so far."""
         own = [name for name in self._sessions() if name.startswith(f"{self.pipeline.name}-train-")]
-        if not own or self.objects is None:
+        if not own:
             return {}
-        folder = self.objects.path("sessions", own[-1])
+        folder = self.pipeline.objects.path("sessions", own[-1])
         events = session_events(folder) if folder.is_dir() else []
-        spec, prices = self.pipeline.spec, read_settings().prices
+        spec, prices = self.pipeline.spec, self.pipeline.settings.prices
         bought = price_class(spec.training.spot is not None)
         price = partial(prices.node_hour, bought)
         world = training_world(spec.model, spec.training)
@@ -186,15 +181,15 @@ class _Chronicle:
 
     def _usage(self) -> dict[str, bytes]:
         """Of every session that the run asked for so far."""
-        if self.objects is None:
-            return {}
+        pipeline = self.pipeline
         whose = Whose(
             run=self.run.run_id,
-            owner=self.pipeline.spec.owner,
+            owner=pipeline.spec.owner,
             trigger=_trigger(self.run),
-            prices=read_settings().prices.said(),
+            prices=pipeline.settings.prices.said(),
         )
-        return usage_files(self.store, self.objects, self.pipeline.name, whose, self._sessions())
+        sessions = self._sessions()
+        return usage_files(pipeline.store, pipeline.objects, pipeline.name, whose, sessions)
 
     def _sessions(self) -> list[str]:
         """The names of those that the run asked for so far."""
@@ -202,14 +197,11 @@ class _Chronicle:
         return now.tags.get(SESSIONS_TAG, "").split()
 
     def _add(self, files: Mapping[str, bytes]) -> None:
-        add(self.store, self.pipeline.name, self.run.run_id, files)
+        add(self.pipeline.store, self.pipeline.name, self.run.run_id, files)
 
 
 def _last_runs(pipeline: Pipeline) -> dict[str, Any]:
     """The newest runs in short, and where all of them are side by side."""
-    pipeline = Pipeline(
-        pipeline.spec, pipeline.folder, pipeline.store, pipeline.objects, read_settings()
-    )
     return {
         "last_runs": dg.MetadataValue.md(short_table(rows(pipeline, SHORT)).markdown()),
         "experiments": dg.MetadataValue.url(Links.of().experiments(pipeline.name)),

@@ -73,7 +73,7 @@ def _check(declared: Pipeline, name: str, source: SourceSpec) -> dg.AssetChecksD
         description=f"Whether the newest row, by `{source.time_column}`, is of the last {bound}.",
     )
     def check(stores: StoresResource) -> dg.AssetCheckResult:
-        found = source_freshness(pipeline, name, datetime.now(UTC))
+        found = source_freshness(stores.open(declared), name, datetime.now(UTC))
         return dg.AssetCheckResult(
             passed=found.fresh,
             severity=_severity(source),
@@ -96,7 +96,7 @@ def freshness_sensor(declared: Pipeline) -> dg.SensorDefinition:
     )
     def evaluate(context: dg.SensorEvaluationContext, stores: StoresResource) -> dg.SensorResult:
         now = datetime.now(UTC)
-        return freshness_tick(pipeline, context.instance, context.cursor, now)
+        return freshness_tick(stores.open(declared), context.instance, context.cursor, now)
 
     return evaluate
 

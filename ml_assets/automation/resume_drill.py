@@ -20,7 +20,6 @@ from ml_assets.graph.inputs import require_record
 from ml_assets.launch.drill import DrillOutcome, resume_drill
 from ml_assets.launch.ephemeral_session import passing_launcher
 from ml_assets.launch.launcher import TrainJob
-from ml_assets.settings import read_settings
 from ml_assets.store.layout import Address
 from ml_assets.store.pipeline_context import Pipeline
 
@@ -73,6 +72,7 @@ def drill_check(declared: Pipeline) -> dg.AssetChecksDefinition:
     def check(
         context: dg.AssetCheckExecutionContext, stores: StoresResource
     ) -> Iterator[dg.AssetCheckResult]:
+        pipeline = stores.open(declared)
         # a run does not say in every case what it was asked for; its job does
         if context.op_execution_context.job_def.asset_layer.selected_asset_keys:
             context.log.info(f"not drilled here: {drill_job_name(pipeline)} does it")
@@ -101,8 +101,10 @@ def drill(pipeline: Pipeline) -> DrillOutcome:
         pipeline.store, pipeline.store.resolve("main"), Address(pipeline.name, "training_set")
     )
     spec = pipeline.spec
-    job = TrainJob(pipeline.name, spec.model, spec.training, data_ref(data), cluster=spec.cluster)
-    return resume_drill(job, partial(passing_launcher, read_settings(), "drill"), random.Random())
+    job = TrainJob(
+        pipeline.name, spec.model, spec.training, data_ref(pipeline, data), cluster=spec.cluster
+    )
+    return resume_drill(job, partial(passing_launcher, pipeline.settings, "drill"), random.Random())
 
 
 def drill_job_name(pipeline: Pipeline) -> str:

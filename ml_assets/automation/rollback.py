@@ -6,7 +6,8 @@ from ml_assets.adapters.stores import StoresResource
 from ml_assets.assets.released_model.rolled_back import rolled_back
 from ml_assets.assets.released_model.whole_rollback import Asked, return_to
 from ml_assets.automation.jobs import run_tags
-from ml_assets.store.pipeline_context import Pipeline, open_pipeline
+from ml_assets.records.tracking.mlflow import Tracking
+from ml_assets.store.pipeline_context import Pipeline
 
 
 class RollbackConfig(dg.Config):
@@ -30,7 +31,7 @@ def rollback_job(declared: Pipeline) -> dg.JobDefinition:
     def roll_back(
         context: dg.OpExecutionContext, config: RollbackConfig, stores: StoresResource
     ) -> None:
-        pipeline = open_pipeline(pipeline.name)
+        pipeline = stores.open(declared)
         asked = Asked(config.author, config.reason, config.to)
         returned = return_to(
             pipeline, Tracking.of(pipeline.settings), asked, context.log.info, run=context.run_id

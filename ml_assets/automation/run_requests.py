@@ -141,12 +141,12 @@ def _groups(
     fresh: Sequence[tuple[Wish, int]], order: Sequence[str], *, apart: bool
 ) -> list[list[tuple[Wish, int]]]:
     groups = [[(wish, n)] for wish, n in fresh if wish.model or not wish.partition]
-    pipeline = {key: number for number, key in enumerate(order)}
+    place = {key: number for number, key in enumerate(order)}
     for by_key in _alike(fresh):
         keys = sorted(by_key)
         ranges = [(key, key) for key in keys] if apart else contiguous(keys, order)
         for first, last in ranges:
-            groups.append([by_key[key] for key in order[pipeline[first] : pipeline[last] + 1]])
+            groups.append([by_key[key] for key in order[place[first] : place[last] + 1]])
     return groups
 
 

@@ -32,7 +32,7 @@ def schedules(declared: Pipeline, refresh: AssetJob) -> list[dg.ScheduleDefiniti
     def evaluate(
         context: dg.ScheduleEvaluationContext, stores: StoresResource
     ) -> dg.RunRequest | dg.SkipReason:
-        return refresh_tick(pipeline)
+        return refresh_tick(stores.open(declared))
 
     return [evaluate]
 

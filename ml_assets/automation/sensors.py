@@ -11,7 +11,7 @@ import dagster as dg
 
 from ml_assets.adapters.stores import StoresResource
 from ml_assets.assets.raw_snapshot.asset import STAGE as RAW
-from ml_assets.assets.raw_snapshot.resource import Sources
+from ml_assets.assets.raw_snapshot.outside import Sources
 from ml_assets.automation.jobs import AssetJob, PipelineJobs
 from ml_assets.automation.planner.candidate_runs import (
     CANARY,
@@ -45,7 +45,6 @@ from ml_assets.errors import MlAssetsError, StoreAway
 from ml_assets.spec.automation import Status
 from ml_assets.store.layout import Address
 from ml_assets.store.pipeline_context import Pipeline
-from ml_assets.store.snapshots import SnapshotStore
 
 SECONDS_BETWEEN_TICKS = 30
 
@@ -64,7 +63,7 @@ class Watch:
     """The online store does not answer: it keeps nothing back, and is told."""
 
 
-Look = Callable[[Pipeline, SnapshotStore, Sources, Records], Watch]
+Look = Callable[[Pipeline, Sources, Records], Watch]
 
 
 def sensors(pipeline: Pipeline, jobs: PipelineJobs) -> list[dg.SensorDefinition]:

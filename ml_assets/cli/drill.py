@@ -24,12 +24,11 @@ def call(arguments: argparse.Namespace) -> int:
     pipeline = arguments.pipeline
     with working_session(f"drill {pipeline}", pipeline) as session:
         from ml_assets.actions.run.execute import execute
-        from ml_assets.actions.run.run import pipeline_graph
         from ml_assets.automation.planner.selection import Selection
         from ml_assets.automation.resume_drill import drilled, require_drill
-        from ml_assets.spec.load import pipeline_folders
+        from ml_assets.store.pipeline_context import open_pipeline
 
-        opened = pipeline_graph(pipeline_folders(session.settings), pipeline)
+        opened = open_pipeline(pipeline, session.settings)
         check = require_drill(opened)
         selection = Selection(checks=(check,))
         run = execute(session.defs, session.instance, pipeline, selection, tell)

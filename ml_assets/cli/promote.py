@@ -23,11 +23,11 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 def call(arguments: argparse.Namespace) -> int:
     pipeline = arguments.pipeline
     with working_session(f"promote {pipeline}", pipeline) as session:
-        from ml_assets.actions.run.run import PipelineRun, pipeline_graph
+        from ml_assets.actions.run.run import PipelineRun
         from ml_assets.cli.status import print_release
-        from ml_assets.spec.load import pipeline_folders
+        from ml_assets.store.pipeline_context import open_pipeline
 
-        opened = pipeline_graph(pipeline_folders(session.settings), pipeline)
-        PipelineRun(opened, session.settings, session.defs, session.instance, tell).promote()
+        opened = open_pipeline(pipeline, session.settings)
+        PipelineRun(opened, session.defs, session.instance, tell).promote()
         print_release(opened, session.settings)
     return DONE

@@ -69,13 +69,10 @@ def call_release(arguments: argparse.Namespace) -> int:
     with working_session("quarantine release", arguments.pipeline) as session:
         from ml_assets.actions.contract import source_of
         from ml_assets.actions.release_rows import present_answers, release_rows
-        from ml_assets.actions.run.run import pipeline_graph
-        from ml_assets.spec.load import pipeline_folders
-        from ml_assets.store.stores import open_snapshots
+        from ml_assets.store.pipeline_context import open_pipeline
 
-        pipeline = pipeline_graph(pipeline_folders(session.settings), arguments.pipeline)
+        pipeline = open_pipeline(arguments.pipeline, session.settings)
         source_of(pipeline.spec, arguments.table)
-        store = open_snapshots(session.settings.snapshots)
         answers = present_answers(pipeline, arguments.table, arguments.partition)
         released = release_rows(
             pipeline,
@@ -101,8 +98,8 @@ def _print_table(pipeline: str, table: str, kept: "list[Kept]") -> None:
         told = ", ".join(f"{check} ({n:,})" for check, n in [*one.reasons.items()][:_REASONS])
         more = f" and {len(one.reasons) - _REASONS} more" if len(one.reasons) > _REASONS else ""
         bar = "#" * round(10 * one.share / widest) if widest else ""
-        pipeline = f"{one.rows:,} of {one.of:,}" if one.published else f"all {one.rows:,}, rejected"
-        print(f"  {name:16} {pipeline:>20} {bar:10} {told}{more}".rstrip())
+        share = f"{one.rows:,} of {one.of:,}" if one.published else f"all {one.rows:,}, rejected"
+        print(f"  {name:16} {share:>20} {bar:10} {told}{more}".rstrip())
         for release in one.released:
             print(
                 f"  {'':16} {release.rows:,} released by {release.author}"

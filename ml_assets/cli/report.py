@@ -17,13 +17,10 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 def call(arguments: argparse.Namespace) -> int:
     settings = prepared_settings()
 
-    from ml_assets.actions.run.run import pipeline_graph
     from ml_assets.assets.released_model.report import write_report
-    from ml_assets.spec.load import pipeline_folders
-    from ml_assets.store.object_places import open_objects
+    from ml_assets.store.pipeline_context import open_pipeline
 
-    pipeline = pipeline_graph(pipeline_folders(settings), arguments.pipeline)
-    objects = open_objects(settings.objects, settings.cache)
+    pipeline = open_pipeline(arguments.pipeline, settings)
     page = write_report(pipeline)
     print(page)
     if arguments.open:

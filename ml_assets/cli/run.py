@@ -66,13 +66,13 @@ def call(arguments: argparse.Namespace) -> int:
 
 def run_pipeline(session: Session, request: "Request") -> None:
     """Run a pipeline in an open session and print where its release stands."""
-    from ml_assets.actions.run.run import PipelineRun, pipeline_graph
+    from ml_assets.actions.run.run import PipelineRun
     from ml_assets.cli.status import print_release
-    from ml_assets.spec.load import pipeline_folders
+    from ml_assets.store.pipeline_context import open_pipeline
 
     started = time.monotonic()
-    pipeline = pipeline_graph(pipeline_folders(session.settings), request.pipeline)
-    run = PipelineRun(pipeline, session.settings, session.defs, session.instance, tell)
+    pipeline = open_pipeline(request.pipeline, session.settings)
+    run = PipelineRun(pipeline, session.defs, session.instance, tell)
     run.run(request)
     print(f"\ndone in {time.monotonic() - started:.0f} s")
     print_release(pipeline, session.settings)

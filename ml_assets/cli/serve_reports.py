@@ -49,5 +49,12 @@ def serving(settings: Settings, port: int | None = None) -> Iterator[None]:
 
     pages = settings.cache / "reports"
     refresh = partial(open_objects(settings.objects, settings.cache).refresh, "reports")
-    with serving_reports(pages, settings.reports_url, page_of, served_card, refresh, port):
+    with serving_reports(
+        pages,
+        settings.reports_url,
+        partial(page_of, settings),
+        partial(served_card, settings),
+        refresh,
+        port,
+    ):
         yield

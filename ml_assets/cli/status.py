@@ -23,10 +23,9 @@ def call(arguments: argparse.Namespace) -> int:
     settings = read_settings()
     if _is_begun(settings):
         settings = prepared_settings()
-    from ml_assets.actions.run.run import pipeline_graph
-    from ml_assets.spec.load import pipeline_folders
+    from ml_assets.store.pipeline_context import open_pipeline
 
-    pipeline = pipeline_graph(pipeline_folders(settings), arguments.pipeline)
+    pipeline = open_pipeline(arguments.pipeline, settings)
     if arguments.json:
         print(json.dumps(_status(pipeline, settings), indent=2))
         return DONE
@@ -79,14 +78,11 @@ def _status(pipeline: "Pipeline", settings: Settings) -> dict[str, Any]:
     from ml_assets.actions.status import status
     from ml_assets.adapters.launcher import LauncherResource
     from ml_assets.assets.released_model.soundness import unusable
-    from ml_assets.store.pipeline_context import open_pipeline
-    from ml_assets.store.stores import open_snapshots
 
-    launcher = LauncherResource().launcher()
-    store = open_snapshots(settings.snapshots) if _is_begun(settings) else None
-    document = status(pipeline, store, launcher)
+    launcher = LauncherResource().launcher(pipeline)
+    document = status(pipeline, launcher, begun=_is_begun(settings))
     if document["release"]:
-        document["release"]["unusable"] = unusable(open_pipeline(pipeline.name, settings))
+        document["release"]["unusable"] = unusable(pipeline)
     return document
 
 

@@ -15,7 +15,7 @@ from ml_assets.records.run_stories import LAST, by_model, candidate
 from ml_assets.records.tracking.links import EXPERIMENTS_PAGE, Links
 from ml_assets.reports.experiments import render
 from ml_assets.reports.run_rows import ReleaseStep, Row
-from ml_assets.settings import read_prices
+from ml_assets.settings import Settings
 from ml_assets.store.pipeline_context import Pipeline, open_pipeline
 
 SCHEMA = 1
@@ -26,14 +26,14 @@ def page(pipeline: Pipeline, last: int = LAST) -> str:
     found = rows(pipeline, last)
     links = Links.of()
     ways = {"Lineage in Dagster": links.asset(f"{pipeline.name}/trained_model")}
-    machines = pictures_of(pipeline, read_prices())
+    machines = pictures_of(pipeline, pipeline.settings.prices)
     return render(pipeline.name, found, _releases(pipeline, found), ways, machines)
 
 
-def page_of(pipeline: str) -> str | None:
+def page_of(settings: Settings, pipeline: str) -> str | None:
     """The page of a pipeline by its name; None where it cannot be made."""
     try:
-        return page(open_pipeline(pipeline))
+        return page(open_pipeline(pipeline, settings))
     except MlAssetsError:
         return None
 

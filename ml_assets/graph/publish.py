@@ -11,13 +11,13 @@ from typing import Any
 import polars as pl
 
 from ml_assets.errors import StorageError
-from ml_assets.settings import read_settings
 from ml_assets.spec.canonical import canonical_json, digest_of
 from ml_assets.spec.records import InputVersion, StageRecord
 from ml_assets.store.disk import scratch_in
 from ml_assets.store.layout import Address, run_key
 from ml_assets.store.objects import file_digest
-from ml_assets.store.snapshots import TOOK_KEY, CommitId, Conflict, Outcome, SnapshotStore
+from ml_assets.store.pipeline_context import Pipeline
+from ml_assets.store.snapshots import TOOK_KEY, CommitId, Conflict, Outcome
 from ml_assets.store.table_files import missing_shares, write_table
 from ml_assets.store.table_statistics import STATISTICS_FILE, TableStatistics
 from ml_assets.store.table_survey import LabelColumns, survey
@@ -58,7 +58,7 @@ class Published:
 class Draft:
     """Files of one (asset, partition) on an ephemeral branch, until it is published or left."""
 
-    store: SnapshotStore
+    pipeline: Pipeline
     work: Work
     base: CommitId
     rows: int | None = None
@@ -71,7 +71,7 @@ class Draft:
     _scratch: tempfile.TemporaryDirectory[str] | None = None
 
     def __enter__(self) -> "Draft":
-        scratch = scratch_in(read_settings().scratch)
+        scratch = scratch_in(self.pipeline.scratch)
         self._scratch = tempfile.TemporaryDirectory(dir=scratch)
         return self
 
@@ -124,7 +124,7 @@ class Draft:
 
     def remove(self, path: str) -> None:
         """Take a file away with the same commit, where there is one."""
-        if self.store.exists(self.base, path):
+        if self.pipeline.store.exists(self.base, path):
             self._removed.append(path)
 
     def keep(self, path: str, frame: pl.DataFrame, key: Sequence[str]) -> None:
@@ -136,7 +136,7 @@ class Draft:
         self.extra_table("kept.parquet", frame, key)
         file = Path(self._scratch_name) / "kept.parquet"
         work = digest_of([self.work.run_key, file_digest(file)])  # other rows are other work
-        with self.store.open(self.base, work) as workspace:
+        with self.pipeline.store.open(self.base, work) as workspace:
             workspace.put(path, file)
             workspace.commit(f"quarantine {self.work.address}", {})
             self._require_published(workspace.publish())
@@ -151,7 +151,7 @@ class Draft:
         Raises:
             StorageError: another run published the same (asset, partition) meanwhile.
         """
-        with self.store.open(self.base, self.work.run_key) as workspace:
+        with self.pipeline.store.open(self.base, self.work.run_key) as workspace:
             digests: dict[str, str] = {}
             for name, content in self._files.items():
                 path = self.work.address.file(name)

@@ -64,8 +64,8 @@ def find(pipeline: Pipeline, wanted: str) -> RunStory:
     known = ", ".join(folder.run[:8] for folder in folders[:5]) or "none"
     what = f"could be {', '.join(f[:12] for f in found)}" if found else "is none"
     raise UnknownRun(
-        f"{wanted!r} names a run of {pipeline.name}, a model's digest, a stage or latest; it {what}."
-        f" The newest runs are {known}: see ml-assets experiments {pipeline.name}"
+        f"{wanted!r} names a run of {pipeline.name}, a model's digest, a stage or latest; it"
+        f" {what}. The newest runs are {known}: see ml-assets experiments {pipeline.name}"
     )
 
 

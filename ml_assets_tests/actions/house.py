@@ -47,6 +47,7 @@ from ml_assets.spec.training import Mlp, TrainingSpec
 from ml_assets.store.embedded.store import EmbeddedStore
 from ml_assets.store.layout import Address
 from ml_assets.store.objects import LocalObjects, describe
+from ml_assets_tests.worlds.opened import pipeline_of
 
 PIPELINE = "irises"
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -273,7 +274,9 @@ class House:
     ) -> None:
         self.made += 1
         work = Work(address, f"code-{self.made}", inputs, f"run-{self.made}")
-        with Draft(self.store, work, self.store.resolve()) as draft:
+        with Draft(
+            pipeline_of(settings=self.settings, store=self.store), work, self.store.resolve()
+        ) as draft:
             if content:
                 draft.text("report.json", content)
             digest = hashlib.sha256(content).hexdigest()

@@ -2,6 +2,7 @@
 
 import http.client
 import shutil
+from functools import partial
 from pathlib import Path
 
 import dagster as dg
@@ -108,7 +109,7 @@ def test_the_link_is_served_and_nothing_but_tables(
             monkeypatch.setenv(name, value)
     (port,) = free_ports(1)
     url = f"http://127.0.0.1:{port}"
-    with serving_reports(tmp_path, url, card=served_card):
+    with serving_reports(tmp_path, url, card=partial(served_card, read_settings())):
         assert ask(port, f"/deliveries/card/orders/{WEEK}")[0] == 200
         assert "Data card" in ask(port, "/deliveries/card/training_set/all")[1]
         for path in ("orders/1999-01-01", "nothing/all", "orders/..%2f..", "orders/"):

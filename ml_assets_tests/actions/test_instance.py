@@ -27,9 +27,8 @@ from ml_assets.actions.instance import Instance, refuse_second_daemon
 from ml_assets.adapters.declared import asset_key
 from ml_assets.extras.demo import outside_world
 from ml_assets.settings import read_settings
-from ml_assets.spec.load import load_spec
 from ml_assets.store.locks import exclusive
-from ml_assets.store.pipeline_context import Pipeline
+from ml_assets_tests.worlds.opened import pipeline_of
 from ml_assets_tests.worlds.world import free_ports
 
 PROJECT = Path(__file__).parents[2]
@@ -116,7 +115,7 @@ def test_dagsters_own_materialization_is_in_the_history_of_ml_assets(
 ) -> None:
     outside_world.lay_out(checkout / ".ml_assets" / "demo", arrived=1)
     folder = checkout / "ml_assets" / "pipelines" / "flight_delays"
-    graph = Pipeline(load_spec(folder), folder)
+    graph = pipeline_of(folder)
     flights = asset_key(graph, "raw_snapshot", "flights")
     week = graph.spec.partitions.start.isoformat()
 

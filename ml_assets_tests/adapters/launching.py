@@ -10,13 +10,14 @@ from ml_assets.adapters.launcher import LauncherResource
 from ml_assets.launch.launcher import TrainJob
 from ml_assets_tests.launch.kubernetes.stage import ONE_NODE
 from ml_assets_tests.launch.real import train_job, write_set
+from ml_assets_tests.worlds.opened import pipeline_of
 
 
 @dg.op
 def train(launcher: LauncherResource) -> None:
     job = train_job(write_set(HOME / "objects" / "shards" / "demo"), processes=1)
     asked = TrainJob(PIPELINE, job.model, job.training, job.data, cluster=ONE_NODE)
-    launcher.launcher().train(asked, lambda event: None)
+    launcher.launcher(pipeline_of()).train(asked, lambda event: None)
 
 
 @dg.job

@@ -4,19 +4,20 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
-from ml_assets.adapters.online import OnlineResource
 
+from ml_assets.adapters.stores import StoresResource, online_store
 from ml_assets.errors import SettingsError
+from ml_assets_tests.worlds.opened import pipeline_of
 
 
 @dg.asset
-def served(context: dg.AssetExecutionContext, online: OnlineResource) -> str:
-    return type(online.store(context.instance)).__name__
+def served(context: dg.AssetExecutionContext, stores: StoresResource) -> str:
+    return type(online_store(stores.open(pipeline_of()), context.instance)).__name__
 
 
 def made(instance: dg.DagsterInstance) -> str:
     """What a step of a run of this instance is given."""
-    done = dg.materialize([served], instance=instance, resources={"online": OnlineResource()})
+    done = dg.materialize([served], instance=instance, resources={"stores": StoresResource()})
     return done.output_for_node("served")
 
 

@@ -10,11 +10,11 @@ import pytest
 
 from ml_assets.definitions import build, resources
 from ml_assets.settings import read_settings
-from ml_assets.spec.load import load_spec
 from ml_assets.store.layout import Address, published_partitions, read_record
 from ml_assets.store.pipeline_context import Pipeline
 from ml_assets.store.stores import open_snapshots
 from ml_assets_tests.worlds import deliveries
+from ml_assets_tests.worlds.opened import pipeline_of
 
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
@@ -49,7 +49,7 @@ class World:
 
     @property
     def graph(self) -> Pipeline:
-        return Pipeline(load_spec(self.folder), self.folder)
+        return pipeline_of(self.folder)
 
     def tick(self, sensor: str = "landing") -> Any:
         """One evaluation, and a second one where files are too new to be told whole by one look."""

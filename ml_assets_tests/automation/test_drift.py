@@ -96,7 +96,6 @@ def at(world: World, now: datetime, cursor: str | None = None) -> dg.SensorResul
     declared = graph.spec.drift
     assert declared
     assert declared.retrain
-    store = open_snapshots(read_settings().snapshots)
     jobs = pipeline_jobs(graph)
     text = cursor or world.cursors.get(SENSOR)
     return drift_tick(graph, jobs, declared.retrain, world.instance, text, now)

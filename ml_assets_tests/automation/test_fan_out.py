@@ -13,14 +13,15 @@ from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
 from dagster._core.test_utils import create_test_daemon_workspace_context
 from dagster._core.workspace.load_target import ModuleTarget
 from dagster._daemon.backfill import execute_backfill_iteration
-from ml_assets.graph.pipeline_graph import GPU_POOL
 
+from ml_assets.adapters.declared import GPU_POOL
 from ml_assets.component import build_pipeline
 from ml_assets.definitions import resources
 from ml_assets.spec.cluster import ClusterSpec
 from ml_assets.spec.load import load_spec
 from ml_assets_tests.automation.conftest import World
 from ml_assets_tests.worlds import deliveries
+from ml_assets_tests.worlds.opened import on_cluster, pipeline_of
 
 WEEKS = ["2024-01-01", "2024-01-08", "2024-01-15"]
 AT_ONCE = {
@@ -105,9 +106,9 @@ def pipeline(room: Path) -> Callable[..., dg.Definitions]:
     """``pipeline(on_cluster, **cluster)``: the definitions of a spec that asks for such nodes."""
     folder = room / "pipelines" / "deliveries"
 
-    def built(on_cluster: bool, **cluster: Any) -> dg.Definitions:
+    def built(there: bool, **cluster: Any) -> dg.Definitions:
         spec = load_spec(folder).model_copy(update={"cluster": ClusterSpec(**cluster)})
-        return build_pipeline(spec, folder, on_cluster=on_cluster)
+        return build_pipeline(on_cluster(pipeline_of(folder, spec=spec), there))
 
     return built
 
@@ -170,7 +171,7 @@ class OnCluster(World):
 
     @property
     def defs(self) -> dg.Definitions:
-        built = build_pipeline(load_spec(self.folder), self.folder, on_cluster=True)
+        built = build_pipeline(on_cluster(pipeline_of(self.folder)))
         return dg.Definitions.merge(built, dg.Definitions(resources=resources()))
 
 

@@ -12,6 +12,7 @@ from ml_assets.settings import read_settings
 from ml_assets.store.layout import Address
 from ml_assets.store.stores import open_snapshots
 from ml_assets_tests.automation.conftest import World
+from ml_assets_tests.worlds.opened import pipeline_of
 
 Plant = Callable[[int, str], World]
 NOW = datetime(2024, 1, 16, tzinfo=UTC)
@@ -33,13 +34,13 @@ def publish(week: str, *times: datetime) -> None:
     store = open_snapshots(read_settings().snapshots)
     address = Address("deliveries", "validated_table", "arrivals", week)
     frame = pl.DataFrame({"order": range(len(times)), "arrived_at": times})
-    with Draft(store, Work(address, "c", (), week), store.resolve()) as draft:
+    pipeline = pipeline_of(store=store)
+    with Draft(pipeline, Work(address, "c", (), week), store.resolve()) as draft:
         draft.table(frame, ["order"])
         draft.publish(attributes={})
 
 
 def fresh(world: World, now: datetime) -> bool:
-    store = open_snapshots(read_settings().snapshots)
     return source_freshness(world.graph, "arrivals", now).fresh
 
 
@@ -60,7 +61,6 @@ def test_a_row_from_the_future_does_not_make_it_fresh(world: World) -> None:
 
 
 def test_the_sensor_reports_a_change_once_and_again_when_rows_come(world: World) -> None:
-    store = open_snapshots(read_settings().snapshots)
     publish("2024-01-08", NOW - timedelta(days=1))
     green = freshness_tick(world.graph, world.instance, None, NOW)
     assert shown(world, green) == AssetCheckExecutionRecordStatus.SUCCEEDED

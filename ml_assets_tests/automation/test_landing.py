@@ -9,7 +9,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from ml_assets.assets.raw_snapshot.resource import Sources
+from ml_assets.assets.raw_snapshot.outside import Sources
 from ml_assets.automation.sensors import Watch, landing
 from ml_assets.automation.tick_failures import COULD_NOT
 from ml_assets.errors import WindowError
@@ -250,7 +250,6 @@ def test_a_table_of_many_partitions_is_taken_in_turn_by_turn_and_the_model_waits
     spec = world.folder / "defs.yaml"
     spec.write_text(re.sub("end: [0-9-]+", "end: 2024-02-05", spec.read_text()))
     settings = read_settings()
-    store = open_snapshots(settings.snapshots)
     sources = Sources(settings, settings.seen)
     found: list[Watch] = []
     for number in (3, 4, 5):

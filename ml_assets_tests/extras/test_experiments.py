@@ -18,6 +18,7 @@ from ml_assets.records.experiments import Words
 from ml_assets.records.run_lines import rows
 from ml_assets.records.run_stories import find
 from ml_assets.records.tracking.outbox import Debts
+from ml_assets.settings import read_settings
 from ml_assets.store.pipeline_context import Pipeline, open_pipeline
 from ml_assets_tests.worlds import irises
 from ml_assets_tests.worlds.world import World
@@ -221,5 +222,5 @@ def test_the_ui_serves_the_page_of_a_pipeline_and_of_no_other_name(
     for name, value in released.environment.items():
         if name.startswith("ML_ASSETS_"):
             monkeypatch.setenv(name, value)
-    assert "refused by accuracy_floor" in (page_of("irises") or "")
-    assert page_of("tulips") is None
+    assert "refused by accuracy_floor" in (page_of(read_settings(), "irises") or "")
+    assert page_of(read_settings(), "tulips") is None

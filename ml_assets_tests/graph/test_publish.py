@@ -9,6 +9,7 @@ from ml_assets.errors import StorageError
 from ml_assets.graph.publish import Draft, Work
 from ml_assets.store.embedded.store import EmbeddedStore
 from ml_assets.store.layout import Address
+from ml_assets_tests.worlds.opened import pipeline_of
 
 ADDRESS = Address("deliveries", "validated_table", "orders", "2024-01-01")
 
@@ -20,7 +21,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EmbeddedStore:
 
 
 def keep(store: EmbeddedStore, base: str, *orders: int) -> None:
-    with Draft(store, Work(ADDRESS, "quarantine", (), ""), base) as draft:
+    with Draft(pipeline_of(store=store), Work(ADDRESS, "quarantine", (), ""), base) as draft:
         draft.keep(ADDRESS.rejected, pl.DataFrame({"order": orders}), ["order"])
 
 

@@ -11,18 +11,17 @@ import pytest
 from ml_assets.assets.raw_snapshot.asset import receipt_version
 from ml_assets.automation.planner.due import Landed, data_nodes, model_nodes
 from ml_assets.automation.planner.plan import Node, plan
-from ml_assets.graph import pipeline_graph as graphs
+from ml_assets.graph import code_version as graphs
 from ml_assets.graph.code_version import code_version_of
 from ml_assets.graph.stage_code import BEGINNINGS, NOT_DECIDING, stage_code
 from ml_assets.settings import DEMO_PIPELINES
 from ml_assets.spec.closure import PACKAGE
-from ml_assets.spec.load import load_spec
 from ml_assets.spec.partitions import windows
 from ml_assets.spec.records import InputVersion, StageRecord
 from ml_assets.spec.stages import STAGES
 from ml_assets.store.layout import Address, run_key
-from ml_assets.store.pipeline_context import Pipeline
 from ml_assets_tests.worlds import irises
+from ml_assets_tests.worlds.opened import pipeline_of
 
 TABLES = {"raw_snapshot", "validated_table", "derived_table", "feature_set"}
 SCORED = {"evaluation_report", "canary_report", "drift_report"}
@@ -77,13 +76,13 @@ DECIDES_NOTHING = [
     ("training/staging/pod.py", "return ", "return 1 and "),
     ("training/staging/outbox.py", "import ", "import uuid as _added\nimport "),
     ("reports/data.py", "return ", "return 1 and "),
-    ("graph/metadata.py", "return ", "return 1 and "),
+    ("adapters/metadata.py", "return ", "return 1 and "),
     ("graph/publish.py", "return ", "return 1 and "),
     ("cli/main.py", "return ", "return 1 and "),
     ("errors.py", "return ", "return 1 and "),
     ("settings/state.py", "return ", "return 1 and "),
     ("launch/local/launcher.py", "return ", "return 1 and "),
-    ("assets/raw_snapshot/resource.py", "return ", "return 1 and "),
+    ("assets/raw_snapshot/outside.py", "return ", "return 1 and "),
     ("spec/records.py", "rows: int", "rows: float"),
     ("assets/raw_snapshot/readers/csv_text.py", "", NEVER_CALLED),
     ("assets/feature_set/parity.py", "", NEVER_CALLED),
@@ -186,7 +185,7 @@ WALK = ("raw_snapshot", "validated_table", "feature_set", "training_set", "train
 
 
 def nodes() -> Iterator[Node]:
-    graph = Pipeline(load_spec(FOLDER), FOLDER)
+    graph = pipeline_of(FOLDER)
     spans = windows(graph.spec.partitions, datetime(2014, 1, 1, tzinfo=UTC))[:8]
     yield from data_nodes(
         graph,
@@ -248,7 +247,7 @@ def test_a_rule_that_the_model_is_held_against_is_code_of_the_report_alone(tmp_p
     def versions(limit: int, file: str) -> dict[str, str]:
         (folder / "helpers.py").write_text(f"LIMIT = {limit}\n")
         (folder / "features.py").write_text(file)
-        graph = Pipeline(load_spec(folder), folder)
+        graph = pipeline_of(folder)
         return {stage: code_version_of(graph, stage) for stage in WALK[2:]}
 
     first = versions(1, irises.FEATURES + rule)

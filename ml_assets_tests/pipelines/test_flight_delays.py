@@ -16,6 +16,7 @@ from ml_assets.spec.load import load_spec
 from ml_assets.spec.partitions import windows
 from ml_assets.spec.window import Window
 from ml_assets.store.layout import Address
+from ml_assets_tests.worlds.opened import pipeline_of
 
 FOLDER = Path(ml_assets.pipelines.__path__[0]) / "flight_delays"
 WEEKS = 6
@@ -44,7 +45,7 @@ def world(tmp_path_factory: pytest.TempPathFactory, spec):
 
 
 def test_each_asset_has_a_name_of_its_own_in_the_lineage(spec) -> None:
-    defs = build_pipeline(spec, FOLDER)
+    defs = build_pipeline(pipeline_of(FOLDER))
     keys = [key for one in defs.assets or () for key in one.keys]
     names = [key.path[-1] for key in keys]
     assert len(names) == len(set(names))

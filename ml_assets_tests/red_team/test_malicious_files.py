@@ -26,6 +26,7 @@ from ml_assets.spec.load import load_spec
 from ml_assets.spec.program import Ref
 from ml_assets.store.objects import bytes_digest
 from ml_assets_tests.red_team.conftest import NAME, SPEC, Scene
+from ml_assets_tests.worlds.opened import pipeline_of
 
 
 class Bomb:
@@ -101,9 +102,7 @@ def test_init_from_a_file_that_only_has_the_name(released: Scene, bomb: bytes) -
     file.write_bytes(bomb)
     said = SPEC.replace("epochs: 30", "epochs: 30\n    init_from: w.safetensors")
     (released.world.pipelines / NAME / "defs.yaml").write_text(said)
-    from ml_assets.store.pipeline_context import Pipeline
-
-    graph = Pipeline(load_spec(file.parent), file.parent)
+    graph = pipeline_of(file.parent)
     store = released.store
     with pytest.raises(StorageError, match="no whole safetensors file"):
         initial_weights(None, graph.at(store.resolve()))  # pyright: ignore[reportArgumentType]  it warns of nothing

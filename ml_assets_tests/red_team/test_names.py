@@ -19,6 +19,7 @@ from ml_assets.store.embedded.blobs import Blobs
 from ml_assets.store.layout import Address, read_record
 from ml_assets.store.objects import inside
 from ml_assets_tests.red_team.conftest import NAME, NASTY, SPEC, Scene
+from ml_assets_tests.worlds.opened import pipeline_of
 
 CLIMBING = ["../x", "a/../../x", "/etc/passwd", "..%2fx", "%252e%252e%252fx", "a\0b", "..\\x", ""]
 
@@ -96,10 +97,10 @@ def test_a_version_of_64_characters_that_climbs_is_no_commit(released: Scene) ->
 def test_in_a_stored_record(released: Scene, uri: str) -> None:
     record = read_record(released.store, released.store.resolve(), Address(NAME, "training_set"))
     assert record is not None
-    assert Path(data_ref(record).uri).is_dir()
+    assert Path(data_ref(pipeline_of(), record).uri).is_dir()
     moved = {**record.attributes, "uri": uri.format(record.data_version)}
     with pytest.raises(StorageError, match="is not followed"):
-        data_ref(record.model_copy(update={"attributes": moved}))
+        data_ref(pipeline_of(), record.model_copy(update={"attributes": moved}))
 
 
 def test_a_record_of_a_state_folder_that_was_moved_leads_to_where_it_is_now(
@@ -109,7 +110,7 @@ def test_a_record_of_a_state_folder_that_was_moved_leads_to_where_it_is_now(
     assert record is not None
     elsewhere = f"/before/objects/shards/{NAME}/{record.data_version}"
     moved = record.model_copy(update={"attributes": {**record.attributes, "uri": elsewhere}})
-    assert data_ref(moved) == data_ref(record)
+    assert data_ref(pipeline_of(), moved) == data_ref(pipeline_of(), record)
 
 
 def test_a_symbolic_link_in_the_place_of_a_training_set_or_a_model(
@@ -117,11 +118,11 @@ def test_a_symbolic_link_in_the_place_of_a_training_set_or_a_model(
 ) -> None:
     record = read_record(released.store, released.store.resolve(), Address(NAME, "training_set"))
     assert record is not None
-    place = Path(data_ref(record).uri)
+    place = Path(data_ref(pipeline_of(), record).uri)
     shutil.move(place, tmp_path / "set")
     place.symlink_to(tmp_path / "set")
     with pytest.raises(StorageError, match="by a symbolic link"):
-        data_ref(record)
+        data_ref(pipeline_of(), record)
     weights = released.objects.path("models", released.candidate, "weights.safetensors")
     shutil.move(weights, tmp_path / "weights")
     weights.symlink_to(tmp_path / "weights")

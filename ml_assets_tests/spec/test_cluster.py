@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from ml_assets.graph.code_version import code_version_of
 from ml_assets.settings import DEMO_PIPELINES
 from ml_assets.settings.kubernetes_syntax import (
     bytes_of,
@@ -21,8 +22,8 @@ from ml_assets.spec.cluster import ClusterSpec, Toleration
 from ml_assets.spec.load import load_spec
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.stages import MODEL_STAGES
-from ml_assets.store.pipeline_context import Pipeline
 from ml_assets_tests.spec.test_spec_rules import BOOSTED, SPEC
+from ml_assets_tests.worlds.opened import pipeline_of
 
 Raw = dict[str, Any]
 
@@ -136,7 +137,7 @@ def test_what_only_the_cluster_changes_trains_nothing_again() -> None:
     spec = load_spec(folder)
     other = spec.model_copy(update={"cluster": ClusterSpec.model_validate(EVERYTHING)})
     for stage in MODEL_STAGES:
-        versions = {code_version_of(Pipeline(one, folder), stage) for one in (spec, other)}
+        versions = {code_version_of(pipeline_of(folder, spec=one), stage) for one in (spec, other)}
         assert len(versions) == 1, stage
 
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from ml_assets.adapters.snapshots import SnapshotsResource
 
+from ml_assets.adapters.stores import StoresResource
 from ml_assets.errors import SettingsError, StorageError, StoreAway, UntrustedState
 from ml_assets.settings import read_settings
 from ml_assets.spec.canonical import canonical_json
@@ -29,6 +29,7 @@ from ml_assets.store.table_files import write_table
 from ml_assets_tests.servers.lakefs import Fault, LakeFSServer, Setup, lakefs_server
 from ml_assets_tests.store.conftest import OpenLakeFs
 from ml_assets_tests.store.lakefs_clients import rest_client, s3_client
+from ml_assets_tests.worlds.opened import pipeline_of
 
 THEIRS = Keys.of(base64.b64encode(b"the key of somebody else, really").decode())
 
@@ -192,14 +193,15 @@ def test_who_looks_again_reads_only_what_has_changed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As a sensor does, tick by tick; another user has another store."""
-    store, place = open_lakefs(lakefs), SnapshotsResource()
+    store, place = open_lakefs(lakefs), pipeline_of()
     write_table(pl.DataFrame({"k": [1]}), tmp_path / "t.parquet", ["k"])
     table = (tmp_path / "t.parquet").read_bytes()
     first = published(store, {"t/table": table, **{f"t/{n}": b"%d" % n for n in range(9)}})
 
     def look() -> int:
         before = lakefs.faults.count("GET", "/objects")
-        seen, head = place.store(), place.store().resolve()
+        seen = StoresResource().open(place).store
+        head = StoresResource().open(place).store.resolve()
         assert [seen.read_bytes(head, f"t/{n}") for n in range(1, 9)] == [
             b"%d" % n for n in range(1, 9)
         ]
@@ -212,7 +214,7 @@ def test_who_looks_again_reads_only_what_has_changed(
     assert look() == 1  # the manifest
     monkeypatch.setenv("LAKEFS_SECRET_ACCESS_KEY", "hunter2hunter2")
     with pytest.raises(StoreAway, match="LAKEFS_SECRET_ACCESS_KEY"):
-        place.store().resolve()
+        StoresResource().open(place).store.resolve()
 
 
 # --- refusals, told -----------------------------------------------------------------------------

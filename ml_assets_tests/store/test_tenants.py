@@ -5,12 +5,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from ml_assets.adapters.objects import ObjectsResource
 
+from ml_assets.adapters.stores import StoresResource
 from ml_assets.store.object_places import mark_of, passing_place
 from ml_assets.store.store_registry import identity_of
 from ml_assets_tests.actions.test_collect_objects_s3 import URI, HouseOnS3, there
 from ml_assets_tests.servers.s3 import BUCKET, S3Server, s3_server
+from ml_assets_tests.worlds.opened import pipeline_of
 
 
 @pytest.fixture
@@ -23,7 +24,7 @@ def at_work(house: HouseOnS3, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the first asset of a run does."""
     monkeypatch.setenv("ML_ASSETS_HOME", str(house.root))
     monkeypatch.setenv("ML_ASSETS_OBJECTS", URI)
-    ObjectsResource().store()
+    StoresResource().open(pipeline_of(), keeps_objects=True)
 
 
 def test_what_only_another_homes_ledger_needs_is_not_deleted(

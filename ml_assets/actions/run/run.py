@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -13,7 +12,7 @@ from ml_assets.actions.run.data_stages import DataStages, failure_of
 from ml_assets.actions.run.execute import Tell, execute, mark_dead_runs, wait_for_others
 from ml_assets.actions.run.fresh import FreshTraining
 from ml_assets.adapters.run_journal import word_tags
-from ml_assets.assets.raw_snapshot.resource import Sources
+from ml_assets.assets.raw_snapshot.outside import Sources
 from ml_assets.assets.trained_model.sanity import checks_of
 from ml_assets.assets.training_set.asset import require_as_of
 from ml_assets.automation.planner.canary import canary_step
@@ -25,12 +24,9 @@ from ml_assets.errors import EvidenceError, SpecError
 from ml_assets.records.experiments import Words
 from ml_assets.records.tracking.mlflow import Tracking
 from ml_assets.records.tracking.outbox import Debts, sentences
-from ml_assets.settings import Settings
-from ml_assets.spec.load import find_pipeline, load_spec
 from ml_assets.spec.stages import STAGES
 from ml_assets.store.layout import Address
 from ml_assets.store.pipeline_context import Pipeline
-from ml_assets.store.stores import open_snapshots
 
 _LATER = "see the runs with ml-assets experiments, and add to one with ml-assets note"
 
@@ -51,23 +47,12 @@ class Request:
     """Why the run is made, for people who compare runs."""
 
 
-def pipeline_graph(folders: dict[str, Path], name: str) -> Pipeline:
-    """The graph of a pipeline by its name.
-
-    Raises:
-        SpecError: there is no such pipeline, or its spec is wrong.
-    """
-    folder = find_pipeline(folders, name)
-    return Pipeline(load_spec(folder), folder)
-
-
 class PipelineRun:
     """One ``ml-assets run``: plans, executes what is due, and tells what it skipped and why."""
 
     def __init__(
         self,
         pipeline: Pipeline,
-        settings: Settings,
         defs: dg.Definitions,
         instance: dg.DagsterInstance,
         tell: Tell,
@@ -76,10 +61,9 @@ class PipelineRun:
         self.defs = defs
         self.instance = instance
         self.tell = tell
-        self.settings = settings
-        self.store = open_snapshots(settings.snapshots)
-        self.sources = Sources(settings)
-        self._fresh = FreshTraining(settings.home, pipeline.name)
+        self.store = pipeline.store
+        self.sources = Sources(pipeline.settings)
+        self._fresh = FreshTraining(pipeline.settings.home, pipeline.name)
 
     def run(self, request: Request) -> None:
         """Make everything that is due for the request.
@@ -198,9 +182,9 @@ class PipelineRun:
 
     def _pay_debts(self) -> None:
         """Tell MLflow what it could not take before; it is not even loaded where it has all."""
-        settings = self.settings
+        settings = self.pipeline.settings
         debts = Debts(settings.home, settings.cache / "sessions")
-        for line in sentences(debts.deliver(Tracking(settings.tracking_uri, settings.home))):
+        for line in sentences(debts.deliver(Tracking.of(settings))):
             self.tell(line)
         repaired = repair_projection(self.store, settings, self.pipeline.name)
         if repaired:

@@ -42,7 +42,7 @@ def canary_report(declared: Pipeline) -> dg.AssetsDefinition:
         pipeline = stores.open(declared, keeps_objects=True)
         base = resolve_base(context, pipeline.store)
         rows = require_rows(pipeline.at(base))
-        scorer = Scorer(context, launcher.launcher(), pipeline.objects, pipeline.spec)
+        scorer = Scorer(context, launcher.launcher(pipeline), pipeline.objects, pipeline.spec)
         entries = read(pipeline.store, pipeline.name, base)
         rival = sound_champion(
             pipeline.store, base, pipeline.name, entries, pipeline.spec.release.to
@@ -62,7 +62,7 @@ def canary_report(declared: Pipeline) -> dg.AssetsDefinition:
             context.run.run_id,
             seen=(compared,) if rival else (),
         )
-        with Draft(pipeline.store, work, base, rows=report.rows) as draft:
+        with Draft(pipeline, work, base, rows=report.rows) as draft:
             draft.text(REPORT_FILE, canonical_json(report))
             published = draft.publish(
                 attributes={

@@ -62,7 +62,7 @@ def compare_on(
     Raises:
         EvidenceError: the features of now lack one that the model reads.
     """
-    frame = rows.read(pipeline, pipeline.store)
+    frame = rows.read(pipeline)
     digest = rows.model.model.data_version
     model = Subject(*open_files(scorer.objects, pipeline.name, digest))
     scored = scorer.score(model, frame)

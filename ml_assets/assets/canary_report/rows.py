@@ -13,7 +13,7 @@ from ml_assets.spec.canonical import digest_of
 from ml_assets.spec.records import CanaryPeriod, InputVersion, StageRecord
 from ml_assets.store.layout import Address, published_partitions
 from ml_assets.store.pipeline_context import Pipeline, PipelineState
-from ml_assets.store.snapshots import CommitId, SnapshotStore
+from ml_assets.store.snapshots import CommitId
 
 
 @dataclass(frozen=True)
@@ -59,14 +59,17 @@ class CanaryRows:
     def period(self, rows: int) -> CanaryPeriod:
         return CanaryPeriod(first=self.span[0], last=self.span[1], rows=rows)
 
-    def read(self, pipeline: Pipeline, store: SnapshotStore) -> pl.DataFrame:
+    def read(self, pipeline: Pipeline) -> pl.DataFrame:
         """The rows with a label; those of a query side by side.
 
         Raises:
             EvidenceError: no row has one yet.
         """
         features, label = Address(pipeline.name, "feature_set"), pipeline.spec.label
-        tables = [store.scan(self.commit, features.at(r.partition).table) for r in self.partitions]
+        tables = [
+            pipeline.store.scan(self.commit, features.at(r.partition).table)
+            for r in self.partitions
+        ]
         rows = pl.concat(tables).filter(pl.col(label.column).is_not_null()).collect()
         if rows.is_empty():
             raise EvidenceError(

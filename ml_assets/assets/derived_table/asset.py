@@ -49,7 +49,7 @@ def derived_table(declared: Pipeline, table: str) -> dg.AssetsDefinition:
             rows = build(tables, reads.window(address.partition)).collect()
             check_keys(rows, spec.key, f"the table {table!r}")
             work = Work(address, code_version, inputs, context.run_id, begun=begun)
-            with Draft(pipeline.store, work, base) as draft:
+            with Draft(pipeline, work, base) as draft:
                 draft.table(rows, spec.key)
                 draft.card(rows, spec.key)
                 published = draft.publish(attributes={})

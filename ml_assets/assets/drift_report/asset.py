@@ -36,11 +36,12 @@ from ml_assets.assets.evaluation_report.scoring import Scorer, score
 from ml_assets.assets.training_set.shards import write_rows_to_score
 from ml_assets.errors import EvidenceError, RowsRefused
 from ml_assets.graph.inputs import resolve_base
-from ml_assets.graph.pipeline_graph import DRIFT_STAGE, Pipeline
 from ml_assets.graph.publish import Draft
 from ml_assets.records.loading import open_files
 from ml_assets.spec.canonical import canonical_json, digest_of
 from ml_assets.spec.drift import DriftKind, DriftSpec
+from ml_assets.spec.stages import DRIFT_STAGE
+from ml_assets.store.pipeline_context import Pipeline
 
 CHECKS: dict[DriftKind, str] = {kind: f"drift_{kind}" for kind in KINDS}
 """Kind -> the name of its check."""
@@ -73,12 +74,12 @@ def drift_report(declared: Pipeline) -> dg.AssetsDefinition:
         windows = drift_windows(pipeline.at(base))
         if isinstance(windows, str):
             raise EvidenceError(f"{pipeline.name}: {windows}.")
-        scorer = Scorer(context, launcher.launcher(), pipeline.objects, pipeline.spec)
+        scorer = Scorer(context, launcher.launcher(pipeline), pipeline.objects, pipeline.spec)
         report = compare(
             pipeline, windows, scorer, last_report(pipeline.store, base, pipeline.name)
         )
         work = windows.work(pipeline, context.run.run_id)
-        with Draft(pipeline.store, work, base, rows=sum(w.rows for w in report.windows)) as draft:
+        with Draft(pipeline, work, base, rows=sum(w.rows for w in report.windows)) as draft:
             draft.text(REPORT_FILE, canonical_json(report))
             published = draft.publish(
                 attributes={
@@ -120,7 +121,7 @@ def compare(
         before: the report before: its alarm stands while the release is the same.
     """
     spec, baseline = _declared(pipeline), windows.baseline
-    judging = Comparison(baseline, windows.training_samples(pipeline, pipeline.store), spec)
+    judging = Comparison(baseline, windows.training_samples(pipeline), spec)
     new, notes = _new_periods(pipeline, windows, scorer)
     found = tuple(judging.judge(one) for one in new)
     waiting: dict[DriftKind, str] = {"labels": windows.waiting, "performance": windows.waiting}
@@ -157,14 +158,14 @@ def _new_periods(
 ) -> tuple[list[NewPeriod], list[str]]:
     """The rows of every period, scored in one go; and what could not be done."""
     frames = {
-        str(record.partition): _in_order(pipeline, windows.rows(pipeline, pipeline.store, record))
+        str(record.partition): _in_order(pipeline, windows.rows(pipeline, record))
         for record in windows.all
     }
     matured = {record.partition for record in windows.matured}
     predictions = _predictions(pipeline, windows, scorer, pl.concat(list(frames.values())))
     if isinstance(predictions, str):
         return [
-            NewPeriod(period, rows, windows.season(pipeline, pipeline.store, record))
+            NewPeriod(period, rows, windows.season(pipeline, record))
             for (period, rows), record in zip(frames.items(), windows.all, strict=True)
         ], [predictions]
     found: list[NewPeriod] = []
@@ -187,7 +188,7 @@ def _new_periods(
             NewPeriod(
                 period=period,
                 rows=rows,
-                season=windows.season(pipeline, pipeline.store, record),
+                season=windows.season(pipeline, record),
                 predictions=prediction_columns(part, pipeline.spec.label),
                 labels=label_columns(pipeline.spec.label, rows) if mature else None,
                 loss=losses[0] if losses else None,

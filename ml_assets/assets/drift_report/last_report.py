@@ -37,7 +37,8 @@ def find_report(pipeline: Pipeline) -> FoundReport:
     if report is None:
         raise StorageError(
             f"{pipeline.name} has no drift report yet: one is made when a period is published that"
-            f" came after all that the release has seen. Land one, then: ml-assets run {pipeline.name}"
+            f" came after all that the release has seen. Land one, then: ml-assets run"
+            f" {pipeline.name}"
         )
     now = champion(read(pipeline.store, pipeline.name, base), pipeline.spec.release.to)
     if now == report.model:

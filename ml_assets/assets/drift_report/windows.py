@@ -11,7 +11,6 @@ from ml_assets.assets.evaluation_report.drift_baseline_rows import read_baseline
 from ml_assets.assets.training_set.asset import feature_order
 from ml_assets.graph.code_version import code_version_of
 from ml_assets.graph.inputs import require_record
-from ml_assets.graph.pipeline_graph import DRIFT_STAGE, Pipeline
 from ml_assets.graph.publish import Work, input_version
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.origin import Origin, find_origin
@@ -19,8 +18,10 @@ from ml_assets.records.ledger.stages import champion
 from ml_assets.records.recalls import require_sound
 from ml_assets.spec.drift import DriftSpec
 from ml_assets.spec.records import InputVersion, StageRecord
+from ml_assets.spec.stages import DRIFT_STAGE
 from ml_assets.store.layout import Address, published_partitions
-from ml_assets.store.snapshots import CommitId, SnapshotStore
+from ml_assets.store.pipeline_context import Pipeline, PipelineState
+from ml_assets.store.snapshots import CommitId
 
 LATE_LABELS = 0.05
 """A period whose share of rows without a label is that much above any training period's waits."""
@@ -75,30 +76,27 @@ class DriftWindows:
             address, code_version_of(pipeline, DRIFT_STAGE), (*inputs, *season, labelled), run
         )
 
-    def rows(self, pipeline: Pipeline, store: SnapshotStore, record: StageRecord) -> pl.DataFrame:
+    def rows(self, pipeline: Pipeline, record: StageRecord) -> pl.DataFrame:
         """The feature rows of a period.
 
         Raises:
             Recalled: it was made from bad data.
         """
-        require_sound(store, self.commit, record)
+        require_sound(pipeline.store, self.commit, record)
         address = Address(pipeline.name, "feature_set", partition=record.partition)
-        return store.scan(self.commit, address.table).collect()
+        return pipeline.store.scan(self.commit, address.table).collect()
 
-    def season(
-        self, pipeline: Pipeline, store: SnapshotStore, record: StageRecord
-    ) -> pl.DataFrame | None:
+    def season(self, pipeline: Pipeline, record: StageRecord) -> pl.DataFrame | None:
         """The rows of the same season of before; None where there is no such history."""
         records = self.seasons.get(record.partition or "")
         if not records:
             return None
-        frames = [self.rows(pipeline, store, one) for one in records]
+        frames = [self.rows(pipeline, one) for one in records]
         return pl.concat(frames, how="vertical_relaxed")
 
-    def training_samples(
-        self, pipeline: Pipeline, store: SnapshotStore
-    ) -> dict[str | None, pl.DataFrame]:
+    def training_samples(self, pipeline: Pipeline) -> dict[str | None, pl.DataFrame]:
         """Some rows of each period of the training split, as they were when it was trained."""
+        store = pipeline.store
         data = require_record(store, self.release.commit, Address(pipeline.name, "training_set"))
         commits = where_read(store, self.release.commit, data)
         features = Address(pipeline.name, "feature_set")

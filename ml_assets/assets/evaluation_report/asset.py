@@ -86,7 +86,13 @@ def evaluation_report(declared: Pipeline) -> dg.AssetsDefinition:
         base = resolve_base(context, pipeline.store)
         trained = require_record(pipeline.store, base, Address(pipeline.name, "trained_model"))
         data = require_record(pipeline.store, base, Address(pipeline.name, "training_set"))
-        bench = Bench(pipeline, context, pipeline.objects, launcher.launcher(), data_ref(data))
+        bench = Bench(
+            pipeline,
+            context,
+            pipeline.objects,
+            launcher.launcher(pipeline),
+            data_ref(pipeline, data),
+        )
         model = Subject(*open_files(pipeline.objects, pipeline.name, trained.data_version))
         against = _rival(pipeline.at(base), trained.data_version)
         known = known_spread(pipeline.at(base))
@@ -99,7 +105,7 @@ def evaluation_report(declared: Pipeline) -> dg.AssetsDefinition:
         seen = (_champion_input(against.ref.digest),) if against else ()
         inputs = (input_version(trained, base), input_version(data, base))
         work = Work(Address(pipeline.name, STAGE), code_version, inputs, context.run_id, seen=seen)
-        with Draft(pipeline.store, work, base, rows=report.rows) as draft:
+        with Draft(pipeline, work, base, rows=report.rows) as draft:
             draft.text(REPORT_FILE, canonical_json(report))
             run = _run_record(pipeline, context.run_id, base, trained, data, report)
             draft.text(RUN_FILE, record_bytes(run))

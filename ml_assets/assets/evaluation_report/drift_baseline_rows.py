@@ -138,8 +138,8 @@ def period_losses(
     losses, blocks = told.losses(), told.units(holdout.blocks)
     places = told.units(rows[_PERIOD].replace_strict(names, range(len(names))).to_numpy())
     found = [
-        period_loss(name, losses[places == pipeline], blocks[places == pipeline])
-        for pipeline, name in enumerate(names)
+        period_loss(name, losses[places == place], blocks[places == place])
+        for place, name in enumerate(names)
     ]
     return tuple(one for one in found if one is not None)
 

@@ -33,7 +33,7 @@ def suspects(pipeline: Pipeline) -> pl.DataFrame:
         )
     if found is None:
         raise StorageError(
-            f"{pipeline.name} has no label suspects yet, or its report was made by an older version."
-            f" Run: ml-assets run {pipeline.name}"
+            f"{pipeline.name} has no label suspects yet, or its report was made by an older"
+            f" version. Run: ml-assets run {pipeline.name}"
         )
     return found

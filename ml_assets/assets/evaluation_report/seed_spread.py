@@ -56,7 +56,7 @@ class Seeds:
             holdout.truth,
             predictions,
             spec=trained_alike(self.pipeline),
-            data=data_ref(self.data).digest,
+            data=data_ref(self.pipeline, self.data).digest,
             seeds=seeds,
         )
 
@@ -66,7 +66,7 @@ class Seeds:
         training = spec.training.model_copy(update={"seed": seed})
         begun = self.model.attributes.get("init")
         init = Ref.model_validate(begun) if begun else None
-        data = data_ref(self.data)
+        data = data_ref(self.pipeline, self.data)
         job = TrainJob(spec.name, spec.model, training, data, init=init, cluster=spec.cluster)
         remember_session(self.context.instance, self.context.run_id, train_session(job))
         return self.launcher.train(job, teller(self.context.log)).model

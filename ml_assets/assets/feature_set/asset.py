@@ -61,7 +61,7 @@ def feature_set(declared: Pipeline) -> dg.AssetsDefinition:
             reads.records(pipeline.store, base, partition)  # whole and sound, before a row is made
             return build_rows(reads, pipeline.store, base, partition, build, warn)
 
-        replays = Replays(pipeline, pipeline.store, step_partitions(context), rows_of)
+        replays = Replays(pipeline, step_partitions(context), rows_of)
         guard = FutureGuard(reads, step_partitions(context))
 
         def make(address: Address) -> Made:
@@ -77,7 +77,7 @@ def feature_set(declared: Pipeline) -> dg.AssetsDefinition:
             records = reads.records(pipeline.store, base, address.partition)
             inputs = tuple(input_version(record, base) for record in records)
             work = Work(address, code_version, inputs, context.run_id, begun=begun)
-            with Draft(pipeline.store, work, base) as draft:
+            with Draft(pipeline, work, base) as draft:
                 draft.table(rows, spec.features.key)
                 draft.card(rows, spec.features.key, label_columns(spec))
                 attributes = {

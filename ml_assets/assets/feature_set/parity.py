@@ -12,11 +12,9 @@ from ml_assets.adapters.declared import asset_key
 from ml_assets.adapters.partitioned import CheckOutcome
 from ml_assets.assets.feature_set.replay import replay
 from ml_assets.errors import FeaturesDiffer, MlAssetsError
-from ml_assets.settings import read_settings
 from ml_assets.store.layout import Address
-from ml_assets.store.object_places import open_objects
 from ml_assets.store.pipeline_context import Pipeline
-from ml_assets.store.snapshots import CommitId, SnapshotStore
+from ml_assets.store.snapshots import CommitId
 
 CHECK_NAME = "parity"
 PARTITIONS = 3
@@ -42,7 +40,6 @@ class Replays:
     """
 
     pipeline: Pipeline
-    store: SnapshotStore
     partitions: Sequence[str | None]
     """Those that the step makes, oldest first."""
     rows_of: Callable[[CommitId, str | None], pl.DataFrame]
@@ -68,13 +65,13 @@ class Replays:
         """The feature rows of a partition, and the state that they are made from."""
         if address.partition in self._made:
             return self._made.pop(address.partition)
-        base = self.store.resolve("main")
+        base = self.pipeline.store.resolve("main")
         return base, self.rows_of(base, address.partition)
 
     def _examined(self) -> Mapping[str | None, CheckOutcome]:
         if self._found is None:
             self._found = {}
-            base = self.store.resolve("main")
+            base = self.pipeline.store.resolve("main")
             for partition in drawn(self.partitions, base):
                 with suppress(MlAssetsError):  # of its inputs: told when its turn comes
                     rows = self.rows_of(base, partition)
@@ -83,10 +80,7 @@ class Replays:
         return self._found
 
     def _replay(self, base: CommitId, partition: str | None, rows: pl.DataFrame) -> CheckOutcome:
-        settings = read_settings()
-        objects = open_objects(settings.objects, settings.cache)
-        pipeline = Pipeline(self.pipeline.spec, self.pipeline.folder, self.store, objects, settings)
-        found = replay(pipeline, base, partition, rows, Random(f"{base}{partition}"))
+        found = replay(self.pipeline, base, partition, rows, Random(f"{base}{partition}"))
         return CheckOutcome(
             CHECK_NAME,
             not found.difference,

@@ -7,7 +7,7 @@ import dagster as dg
 
 from ml_assets.adapters.declared import asset_key, stage_asset
 from ml_assets.adapters.metadata import table_metadata
-from ml_assets.adapters.stores import StoresResource
+from ml_assets.adapters.stores import StoresResource, online_store
 from ml_assets.assets.online_features.features import STAGE, latest_rows, serve, unlike_batch
 from ml_assets.errors import FeaturesDiffer
 from ml_assets.graph.code_version import code_version_of
@@ -56,7 +56,7 @@ def online_features(declared: Pipeline, online: OnlineSpec) -> dg.AssetsDefiniti
         scans = (pipeline.store.scan(base, source.table) for source in sources)
         rows = latest_rows(scans, online, pipeline.spec.features)
         work = Work(address, code_version, inputs, context.run_id)
-        with Draft(pipeline.store, work, base) as draft:
+        with Draft(pipeline, work, base) as draft:
             draft.table(rows, online.entity)
             # before it is published: what is recorded as made is served
             served = serve(shelf, pipeline.name, draft.version, online.entity, rows)

@@ -13,6 +13,7 @@ from ml_assets.graph.inputs import resolve_base
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.origin import Origin, find_origin
 from ml_assets.records.ledger.stages import champion, stage_line
+from ml_assets.records.tracking.mlflow import Tracking
 from ml_assets.spec.records import LedgerEntry
 from ml_assets.store.pipeline_context import Pipeline, PipelineState
 

@@ -9,7 +9,7 @@ from ml_assets.adapters.metadata import history, table_metadata
 from ml_assets.adapters.partitioned import Events, Made, make_partitions
 from ml_assets.adapters.stores import StoresResource
 from ml_assets.assets.raw_snapshot.checks import as_declared, changed, schema_check_spec
-from ml_assets.assets.raw_snapshot.resource import Sources
+from ml_assets.assets.raw_snapshot.outside import Sources
 from ml_assets.errors import SchemaChanged
 from ml_assets.graph.code_version import code_version_of
 from ml_assets.graph.publish import Draft, Work
@@ -53,7 +53,7 @@ def raw_snapshot(declared: Pipeline, source_name: str) -> dg.AssetsDefinition:
                 return Made(None, {}, (changed(error.changes),), error)
             receipt = receipt_version(source_name, address.partition, reading.receipt)
             work = Work(address, code_version, (receipt,), context.run_id, begun=begun)
-            with Draft(pipeline.store, work, pipeline.store.resolve("main")) as draft:
+            with Draft(pipeline, work, pipeline.store.resolve("main")) as draft:
                 draft.table(reading.frame, source.key)
                 published = draft.publish(
                     attributes={

@@ -18,7 +18,6 @@ from ml_assets.records.provenance import provenance_of
 from ml_assets.records.recalls import sound_champion
 from ml_assets.records.tracking.mlflow import Tracking, Unavailable
 from ml_assets.records.tracking.projection import project_stages
-from ml_assets.settings import read_settings
 from ml_assets.spec.records import Evidence, LedgerEntry
 from ml_assets.store.layout import Address
 from ml_assets.store.pipeline_context import Pipeline, PipelineState
@@ -108,7 +107,9 @@ def evidence_to_release(
     """
     evidence = current_evidence(state, entries)
     made_from = provenance_of(state.store, state.commit, state.name, evidence).inputs
-    require_own_sources(state.store, state.commit, made_from, state.spec.sources, read_settings())
+    require_own_sources(
+        state.store, state.commit, made_from, state.spec.sources, state.pipeline.settings
+    )
     open_files(state.objects, state.name, evidence.model)
     return evidence
 

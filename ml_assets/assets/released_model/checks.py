@@ -21,6 +21,7 @@ from ml_assets.assets.released_model.gates.decide import passed, summary
 from ml_assets.assets.released_model.report import publish_report
 from ml_assets.records.ledger.chain import read, record_decision, register
 from ml_assets.records.provenance import provenance_of
+from ml_assets.records.tracking.mlflow import Tracking
 from ml_assets.spec.gates import GateSpec, Latency, Memory, Throughput
 from ml_assets.spec.records import Decision, GateResult
 from ml_assets.store.pipeline_context import Pipeline

@@ -60,7 +60,7 @@ def show_release(
     inputs = (input_version(model, state.commit), input_version(report, state.commit))
     code_version = code_version_of(state.pipeline, stage)
     work = Work(Address(state.name, stage), code_version, inputs, run)
-    with Draft(state.store, work, state.store.resolve("main")) as draft:
+    with Draft(state.pipeline, work, state.store.resolve("main")) as draft:
         published = draft.publish(
             attributes=_attributes(move, model), data_version=model.data_version
         )

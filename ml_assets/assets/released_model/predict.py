@@ -26,7 +26,7 @@ from ml_assets.errors import RowsRefused
 from ml_assets.launch.ephemeral_session import passing_launcher
 from ml_assets.launch.launcher import ScoreJob
 from ml_assets.records.loading import LoadedModel, LoadedRelease
-from ml_assets.settings import Settings
+from ml_assets.settings import Settings, read_settings
 from ml_assets.spec.events import Event
 from ml_assets.spec.pipeline import SubjectSpec
 from ml_assets.spec.program import ModelManifest, ScoreResult
@@ -56,7 +56,7 @@ def open_release(pipeline: str, settings: Settings | None = None) -> "Predictor"
         EvidenceError: its decision or certificate does not hold.
         StorageError: the model is not what its digest names.
     """
-    opened = open_pipeline(pipeline, settings)
+    opened = open_pipeline(pipeline, settings or read_settings())
     return Predictor(opened, find_release(opened))
 
 

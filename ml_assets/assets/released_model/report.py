@@ -20,7 +20,6 @@ from ml_assets.records.recalls import sound_champion
 from ml_assets.records.tracking.links import NOTE_TAG, REPORT_TAG, Links, report_name, run_note
 from ml_assets.records.tracking.mlflow import Tracking, Unavailable
 from ml_assets.records.tracking.outbox import Debt, Debts, tell_whole
-from ml_assets.settings import read_settings
 from ml_assets.spec.program import ModelManifest, Preprocessing
 from ml_assets.spec.records import Decision, EvaluationReport, Measured, StageRecord
 from ml_assets.spec.training_story import TrainingStory
@@ -36,7 +35,7 @@ def publish_report(
 ) -> Path:
     """Write the page with its decision; tell the session's MLflow run both, and the numbers."""
     page = write_report(pipeline, decision)
-    debts = Debts(read_settings().home, pipeline.objects.path("sessions"))
+    debts = Debts(pipeline.settings.home, pipeline.objects.path("sessions"))
     debt = debts.owe(_debt(pipeline, decision))
     run = tell_whole(tracking, debt, training_story(pipeline.objects, debt.session))
     if not isinstance(run, Unavailable):
@@ -55,7 +54,7 @@ def _debt(pipeline: Pipeline, decision: Decision) -> Debt:
     made = [e for e in read(pipeline.store, pipeline.name, base) if e.kind == "decision"]
     step = sum(entry.model == decision.evidence.model for entry in made)
     uses = session_uses(
-        SessionFolder(pipeline.objects.path("sessions", session)), read_settings().prices
+        SessionFolder(pipeline.objects.path("sessions", session)), pipeline.settings.prices
     )
     found = decision_numbers(read_report(pipeline.store, base, pipeline.name), decision)
     return Debt(

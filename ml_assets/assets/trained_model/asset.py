@@ -26,9 +26,9 @@ from ml_assets.launch.session import program_of, train_session
 from ml_assets.records.ledger.chain import register
 from ml_assets.records.run_history import keep_run_record
 from ml_assets.records.run_record import RunRecord, environment, record_bytes, run_input, run_record
+from ml_assets.records.tracking.mlflow import Tracking
 from ml_assets.records.tracking.outbox import Debts
 from ml_assets.reports.wording import plain_markdown
-from ml_assets.settings import read_settings
 from ml_assets.spec.canonical import digest_of
 from ml_assets.spec.events import Lost
 from ml_assets.spec.identity import Node
@@ -36,7 +36,6 @@ from ml_assets.spec.program import Ref, TrainResult, World
 from ml_assets.spec.records import StageRecord
 from ml_assets.spec.training import LightGbm, ModelSpec
 from ml_assets.store.layout import Address
-from ml_assets.store.object_places import open_objects
 from ml_assets.store.objects import LocalObjects
 from ml_assets.store.pipeline_context import Pipeline
 
@@ -73,16 +72,16 @@ def trained_model(declared: Pipeline) -> dg.AssetsDefinition:
         stores: StoresResource,
         launcher: LauncherResource,
     ) -> Iterator[dg.MaterializeResult]:
-        asked = pipeline.with_epochs(config.epochs)
         pipeline = stores.open(declared, keeps_objects=True)
+        asked = pipeline.with_epochs(config.epochs)
         base = resolve_base(context, pipeline.store)
         data = require_record(pipeline.store, base, Address(pipeline.name, "training_set"))
         init = initial_weights(context.log, asked.at(base))
         job = train_job(asked, data, config.fresh, init)
-        runner = launcher.launcher()
+        runner = launcher.launcher(pipeline)
         world = runner.world(job)
-        require_sane(context, asked, runner, data_ref(data))
-        debts = Debts(read_settings().home, pipeline.objects.path("sessions"))
+        require_sane(context, asked, runner, data_ref(pipeline, data))
+        debts = Debts(pipeline.settings.home, pipeline.objects.path("sessions"))
 
         def train(job: TrainJob) -> Trained:
             record = begun_record(asked, context.run_id, job, data, base, init, world)
@@ -96,17 +95,17 @@ def trained_model(declared: Pipeline) -> dg.AssetsDefinition:
         result, begun, sinks = trained.result, trained.begun, trained.sinks
         code_version = _code_version(asked, trained.job)
         model = adopt_model(pipeline.objects, result.model)
-        attributes = _attributes(result, model, data, init, sinks.mlflow_run)
+        attributes = _attributes(pipeline, result, model, data, init, sinks.mlflow_run)
         inputs = (input_version(data, base),)
         saved = sinks.last_checkpoint_digest or model.digest
         versions = {"checkpoints": saved, STAGE: model.digest}
         seen = (init.as_input(),) if init else ()
         record = finished_record(begun, result, sinks.story.lost, sinks.story.nodes)
-        measured = sinks.measurements(result, world) | costs(pipeline.objects, result.session)
+        measured = sinks.measurements(result, world) | costs(pipeline, result.session)
         for stage, version in versions.items():
             address = Address(pipeline.name, stage)
             work = Work(address, code_version, inputs, context.run_id, config.fresh, seen)
-            with Draft(pipeline.store, work, pipeline.store.resolve("main")) as draft:
+            with Draft(pipeline, work, pipeline.store.resolve("main")) as draft:
                 draft.text("run.json", record_bytes(record))
                 published = draft.publish(attributes=attributes, data_version=version)
             tracked = tracking_link(sinks.mlflow_run)
@@ -169,8 +168,8 @@ def _specs(pipeline: Pipeline) -> list[dg.AssetSpec]:
         ),
         dg.AssetSpec(
             **attributes(pipeline, STAGE),
-            description=f"{_weights(pipeline.spec.model)}, its configuration and its preprocessing as"
-            " data. Nothing is pickled.",
+            description=f"{_weights(pipeline.spec.model)}, its configuration and its preprocessing"
+            " as data. Nothing is pickled.",
             kinds={_engine(pipeline.spec.model), "mlflow"},
             deps=[asset_key(pipeline, "training_set"), asset_key(pipeline, "checkpoints")],
         ),
@@ -233,7 +232,7 @@ def train_job(
 ) -> TrainJob:
     """The training that the spec asks for, on exactly this set, from exactly these weights."""
     spec, begin = pipeline.spec, init.ref if init else None
-    where = data_ref(data)
+    where = data_ref(pipeline, data)
     return TrainJob(
         pipeline.name, spec.model, spec.training, where, fresh, begin, cluster=spec.cluster
     )
@@ -244,16 +243,14 @@ def began_with(init: InitialWeights | None) -> dict[str, str]:
     return {KEY: f"{init.said} {init.ref.digest}"} if init else {}
 
 
-def data_ref(record: StageRecord) -> Ref:
+def data_ref(pipeline: Pipeline, record: StageRecord) -> Ref:
     """Where a training set lies, from its record.
 
     Raises:
         StorageError: the record leads out of the object store.
     """
     named = Ref(uri=record.attributes["uri"], digest=record.attributes["digest"])
-    settings = read_settings()
-    objects = open_objects(settings.objects, settings.cache)
-    return objects.own(named, "shards", record.key.split("/")[0])
+    return pipeline.objects.own(named, "shards", record.key.split("/")[0])
 
 
 def adopt_model(objects: LocalObjects, produced: Ref) -> Ref:
@@ -262,6 +259,7 @@ def adopt_model(objects: LocalObjects, produced: Ref) -> Ref:
 
 
 def _attributes(
+    pipeline: Pipeline,
     result: TrainResult,
     model: Ref,
     data: StageRecord,
@@ -272,7 +270,7 @@ def _attributes(
     return {
         "session": result.session,
         "model": model.model_dump(),
-        "data": data_ref(data).model_dump(),
+        "data": data_ref(pipeline, data).model_dump(),
         **({"init": init.ref.model_dump()} if init else {}),
         "metrics": result.metrics,
         "best_step": result.best_step,

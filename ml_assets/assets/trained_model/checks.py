@@ -41,7 +41,9 @@ def sanity(declared: Pipeline) -> list[dg.AssetChecksDefinition]:
         data = require_record(
             pipeline.store, pipeline.store.resolve("main"), Address(pipeline.name, "training_set")
         )
-        for found in examine(context, pipeline, launcher.launcher(), data_ref(data)).checks:
+        for found in examine(
+            context, pipeline, launcher.launcher(pipeline), data_ref(pipeline, data)
+        ).checks:
             yield _check_result(key, found)
 
     return [check]

@@ -88,7 +88,7 @@ def training_set(declared: Pipeline) -> dg.AssetsDefinition:
             Address(pipeline.name, STAGE), code_version, inputs, context.run_id, begun=begun
         )
         attributes = {**_attributes(ref, schema, window, rows), "leaks": _told(found)}
-        with Draft(pipeline.store, work, base, rows=sum(rows.values())) as draft:
+        with Draft(pipeline, work, base, rows=sum(rows.values())) as draft:
             draft.text(SCHEMA_FILE, canonical_json(schema))  # stays when its files go by age
             draft.card(
                 scan_rows(ref, schema), pipeline.spec.features.key, split_labels(pipeline.spec)

@@ -86,7 +86,7 @@ def validated_table(declared: Pipeline, source_name: str) -> dg.AssetsDefinition
             released = releases(
                 pipeline.store, base, address, context.run.tags, context.run_id, found
             )
-            return publish_audited(pipeline.store, base, work, found, source, released)
+            return publish_audited(pipeline.at(base), work, found, source, released)
 
         whole = Address(pipeline.name, STAGE, source_name)
         yield from make_partitions(
@@ -212,8 +212,7 @@ def releases(
 
 
 def publish_audited(
-    store: SnapshotStore,
-    base: CommitId,
+    state: PipelineState,
     work: Work,
     found: Audit,
     source: SourceSpec,
@@ -222,9 +221,9 @@ def publish_audited(
     """Publish what may be published of an audited table, keep the rest in quarantine."""
     checks = tuple(_check(result) for result in found.results)
     if not found.passed:
-        kept = _keep(store, base, work.address, found.quarantined, source.key)
+        kept = _keep(state, work.address, found.quarantined, source.key)
         return Made(None, {}, checks, _rejected(work.address, found, kept))
-    with Draft(store, work, base) as draft:
+    with Draft(state.pipeline, work, state.commit) as draft:
         draft.table(found.clean, source.key)
         draft.card(found.clean, source.key)
         draft.extra_table(QUARANTINE_FILE, found.quarantined, source.key)
@@ -232,7 +231,7 @@ def publish_audited(
         published = draft.publish(
             attributes={**_attributes(found, released), COLUMNS: dict(source.columns)}
         )
-    metadata = {**table_metadata(store, published, work.address), **card_link(work.address)}
+    metadata = {**table_metadata(state.store, published, work.address), **card_link(work.address)}
     if source.known_at and len(found.clean):
         metadata["known_until"] = str(found.clean[source.known_at].max())
     reasons = reason_counts(found.quarantined)
@@ -275,14 +274,13 @@ def _volume_check(key: dg.AssetKey, source: SourceSpec) -> list[dg.AssetCheckSpe
 
 
 def _keep(
-    store: SnapshotStore,
-    base: CommitId,
+    state: PipelineState,
     address: Address,
     rows: pl.DataFrame,
     key: tuple[str, ...],
 ) -> str:
     """Put the rows of a rejected table where an engineer finds them; the table stays as it was."""
-    with Draft(store, Work(address, "quarantine", (), ""), base) as draft:
+    with Draft(state.pipeline, Work(address, "quarantine", (), ""), state.commit) as draft:
         draft.keep(address.rejected, rows, key)
     return address.rejected
 

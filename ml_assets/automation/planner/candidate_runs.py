@@ -29,7 +29,7 @@ Records = Mapping[Address, StageRecord]
 class Wish:
     """One thing that is due: the sources or features of a partition, or the model."""
 
-    pipeline: str
+    place: str
     """Names it in the cursor and in messages: ``sources [2013-12-23]``."""
     items: tuple[Item, ...]
     wanted: str

@@ -7,13 +7,12 @@ from functools import cached_property
 from ml_assets.assets.feature_set.reads import Reads, feature_reads, table_reads
 from ml_assets.assets.raw_snapshot.asset import STAGE as RAW
 from ml_assets.assets.raw_snapshot.asset import receipt_version
+from ml_assets.assets.raw_snapshot.outside import Sources
 from ml_assets.assets.raw_snapshot.readers.look import Looked
-from ml_assets.assets.raw_snapshot.resource import Sources
 from ml_assets.automation.planner.plan import RECALLED, Node, Plan, column_changes, plan
 from ml_assets.errors import SourceError, counted
 from ml_assets.graph.code_version import code_version_of
 from ml_assets.records.recalls import Quarantine, quarantine
-from ml_assets.settings import read_settings
 from ml_assets.spec.partitions import PartitionWindow, windows
 from ml_assets.spec.records import InputVersion, StageRecord
 from ml_assets.spec.stages import SOURCE_STAGES
@@ -375,7 +374,7 @@ def with_lost_service(
     made = records.get(Address(pipeline.name, "online_features"))
     if pipeline.spec.online is None or made is None:
         return found
-    served = open_online(read_settings().online).current(pipeline.name)
+    served = open_online(pipeline.settings.online).current(pipeline.name)
     if served is not None and served.version == made.data_version:
         return found
     instead = served.version if served else "nothing"

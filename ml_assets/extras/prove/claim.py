@@ -229,8 +229,8 @@ class Claims:
         frontier = list(ends)
         while frontier:
             made = frontier.pop()
-            pipeline = made.record.key, made.record.partition
-            known = found.setdefault(pipeline, made)
+            place = made.record.key, made.record.partition
+            known = found.setdefault(place, made)
             if known.record.data_version != made.record.data_version:
                 raise StorageError(
                     f"{address_of(made)} was read in two versions,"
@@ -288,7 +288,7 @@ def in_order(pipeline: Pipeline) -> Callable[[Made], tuple[int, int, str, str]]:
         number = names.index(address.source) if address.source in names else 0
         return STAGES.index(address.stage), number, address.key, address.partition or ""
 
-    return pipeline
+    return place
 
 
 def _unknown(wanted: str, found: list[Named], pipeline: str | None) -> str:

@@ -21,9 +21,8 @@ def configuration(
     """The verdict on what was asked for: spec, seed, data, initial weights.
 
     Args:
-        graph: by the record's spec.
+        pipeline: by the record's spec; the session's own request is read, if it is kept.
         data: the training set's record.
-        objects: where the session's own request is, if it is kept.
     """
     asset = f"{pipeline.name}/configuration"
     said = contradiction(record)
@@ -35,7 +34,7 @@ def configuration(
         pipeline.name,
         pipeline.spec.model,
         pipeline.spec.training,
-        data_ref(data),
+        data_ref(pipeline, data),
         record.salt,
         init,
         program=record.program,

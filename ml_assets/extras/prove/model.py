@@ -92,12 +92,12 @@ class ModelWalk:
         if rows != found:
             return f"rows {_counts(found)}, {_counts(rows)} then"
         try:
-            was, is_now = (_splits(record) for record in (made.record, now))
+            was, is_now = (_splits(self.pipeline, record) for record in (made.record, now))
         except (StorageError, OSError):
             path = address_of(made).file(SCHEMA_FILE)
             manifest = self.home.real.read_bytes(made.commit, path)
             files = ShardSchema.model_validate_json(manifest).rows
-            others = load_schema(data_ref(now)).rows
+            others = load_schema(data_ref(self.pipeline, now)).rows
             named = [name for name in files if files[name].sha256 != others[name].sha256]
             said = f"other rows in {', '.join(named)}" if named else "rows encoded otherwise"
             return f"{said}; those of then went by age, their manifest stayed"
@@ -145,7 +145,7 @@ class ModelWalk:
         if checks_of(self.pipeline):
             # asked, not started: wherever it was examined, what it left is read here
             known = LocalLauncher(objects)
-            sanity = known.known_sanity(sanity_job(self.pipeline, data_ref(data)))
+            sanity = known.known_sanity(sanity_job(self.pipeline, data_ref(self.pipeline, data)))
             if sanity and sanity.failed:
                 return f"not sane: {', '.join(check.name for check in sanity.failed)}"
         session = session_here(objects, training.session)
@@ -245,8 +245,8 @@ def failure_verdict(key: str, then: str, now: str | None, failed: str) -> Verdic
     return Verdict(key, "equal", f"it fails as it did then: {then}")
 
 
-def _splits(record: StageRecord) -> dict[str, pl.DataFrame]:
-    ref = data_ref(record)
+def _splits(pipeline: Pipeline, record: StageRecord) -> dict[str, pl.DataFrame]:
+    ref = data_ref(pipeline, record)
     files = load_schema(ref).rows
     return {name: pl.read_parquet(Path(ref.uri) / file.path) for name, file in files.items()}
 

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import dagster as dg
@@ -26,7 +26,6 @@ from ml_assets.settings import Settings
 from ml_assets.spec.load import find_pipeline, load_spec, pipeline_folders
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.split import WindowSplit
-from ml_assets.store.object_places import open_objects
 from ml_assets.store.pipeline_context import Pipeline
 from ml_assets.store.stores import has_snapshots, open_snapshots
 
@@ -62,8 +61,8 @@ class Proof:
         folder = find_pipeline(pipeline_folders(settings), self.claim.pipeline)
         now = load_spec(folder)
         spec = _spec(self.claim.training, now) or now
-        self.pipeline = Pipeline(spec, folder)
-        self.judging = Pipeline(_spec(self.claim.evaluation, now) or spec, folder)
+        self.pipeline = Pipeline(spec, folder, settings)
+        self.judging = Pipeline(_spec(self.claim.evaluation, now) or spec, folder, settings)
         self.data = sorted((*self.claim.data, *self._embargo()), key=in_order(self.pipeline))
         self._now = environment()
 
@@ -94,20 +93,20 @@ class Proof:
         claim = self.claim
         self._require(self._package())
         if claim.training and claim.training_set:
-            objects = open_objects(self.settings.objects, self.settings.cache)
             data = claim.training_set.record
             yield configuration(self.pipeline, claim.training, data)
         self._require(self._stages())
         with clean_home(self.settings, self.asked.keep) as home:
-            defs = _definitions(self.pipeline, home.settings)
-            same = self.judging == self.pipeline
-            judging = defs if same else _definitions(self.judging, home.settings)
-            walk = DataWalk(self.pipeline, defs, home, self.tell, self.asked.from_snapshots)
+            made = replace(self.pipeline, settings=home.settings)
+            judged = replace(self.judging, settings=home.settings)
+            defs = _definitions(made)
+            judging = defs if judged == made else _definitions(judged)
+            walk = DataWalk(made, defs, home, self.tell, self.asked.from_snapshots)
             yield from walk.verdicts(self.data)
             yield from ModelWalk(
-                self.pipeline,
+                made,
                 defs,
-                self.judging,
+                judged,
                 judging,
                 home,
                 self.tell,
@@ -170,6 +169,6 @@ def _spec(record: RunRecord | None, now: PipelineSpec) -> PipelineSpec | None:
     return PipelineSpec.model_validate_json(json.dumps(config))
 
 
-def _definitions(pipeline: Pipeline, settings: Settings) -> dg.Definitions:
+def _definitions(pipeline: Pipeline) -> dg.Definitions:
     shared = dg.Definitions(resources=resources(), executor=dg.in_process_executor)
-    return dg.Definitions.merge(build_pipeline(pipeline.spec, pipeline.folder), shared)
+    return dg.Definitions.merge(build_pipeline(pipeline), shared)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from urllib.parse import urlsplit
 
 from ml_assets.records.tracking.mlflow_server import Server
+from ml_assets.settings import Settings
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -62,6 +63,11 @@ class Tracking:
     _known: dict[tuple[str, str], set[int]] = field(default_factory=dict, repr=False)
     """(run, metric) -> steps that MLflow has."""
     _writer: str = field(default_factory=lambda: uuid.uuid4().hex, repr=False)
+
+    @classmethod
+    def of(cls, settings: Settings) -> "Tracking":
+        """The server or database that the settings name."""
+        return cls(settings.tracking_uri, settings.home)
 
     def ensure_database(self) -> Logged | Unavailable:
         """Make the database where it is missing: whole, and by one process only."""

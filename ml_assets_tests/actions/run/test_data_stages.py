@@ -6,12 +6,12 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from ml_assets.actions.run.run import PipelineRun, Request, pipeline_graph
+from ml_assets.actions.run.run import PipelineRun, Request
 from ml_assets.definitions import build
 from ml_assets.errors import RunFailed
 from ml_assets.settings import read_settings
-from ml_assets.spec.load import pipeline_folders
 from ml_assets.store.layout import Address, published_partitions
+from ml_assets.store.pipeline_context import open_pipeline
 from ml_assets_tests.worlds import deliveries
 
 NAME = "deliveries"
@@ -25,10 +25,10 @@ class CommandLine:
 
     def __init__(self, root: Path, instance: dg.DagsterInstance) -> None:
         settings = read_settings()
-        graph = pipeline_graph(pipeline_folders(settings), NAME)
+        graph = open_pipeline(NAME, settings)
         self.sources = root / "sources"
         self.said: list[str] = []
-        self._run = PipelineRun(graph, settings, build(settings), instance, self.said.append)
+        self._run = PipelineRun(graph, build(settings), instance, self.said.append)
 
     def run(self, through: str) -> None:
         self.said.clear()

@@ -8,12 +8,10 @@ import polars as pl
 import pytest
 
 from ml_assets.actions.run.execute import execute
-from ml_assets.actions.run.run import pipeline_graph
 from ml_assets.assets.training_set import shards
 from ml_assets.automation.planner.selection import Selection, leak_keys
 from ml_assets.definitions import build
 from ml_assets.errors import RunFailed
-from ml_assets.spec.load import pipeline_folders
 from ml_assets.spec.pipeline import FeaturesSpec
 from ml_assets.spec.program import Preprocessing, Ref, Split
 from ml_assets.spec.records import StageRecord
@@ -100,7 +98,7 @@ class Steps:
         if stage == "feature_set":
             names = ("no_future_events", "parity")
             return [dg.AssetCheckKey(self._key(stage), name) for name in names]
-        return list(leak_keys(pipeline_graph(pipeline_folders(self.world.settings), NAME)))
+        return list(leak_keys(open_pipeline(NAME, self.world.settings)))
 
 
 @pytest.fixture(scope="module")

@@ -196,7 +196,7 @@ def test_where_no_subject_is_named_the_rows_asked_for_are_not_cut_away(flights: 
 
 
 def test_the_order_of_zeros_nulls_and_lost_rows_is_told_apart() -> None:
-    spec = open_pipeline("flight_delays").spec.features
+    spec = open_pipeline("flight_delays", read_settings()).spec.features
     columns = {"carrier": ["AA"] * 2, "flight": [1, 2], "origin": ["JFK"] * 2}
     at = [datetime(2013, 1, 1, tzinfo=UTC)] * 2
     named = dict.fromkeys((*spec.numeric, *spec.categorical), [None] * 2)

@@ -10,9 +10,9 @@ import pytest
 from ml_assets.assets.feature_set.function import load_function
 from ml_assets.cli.main import main
 from ml_assets.errors import SpecError
-from ml_assets.spec.load import load_spec
-from ml_assets.store.pipeline_context import Pipeline
+from ml_assets.graph.code_version import code_version_of
 from ml_assets_tests.worlds import deliveries
+from ml_assets_tests.worlds.opened import pipeline_of
 from ml_assets_tests.worlds.world import World
 
 
@@ -133,7 +133,7 @@ def test_a_sibling_works_and_counts_in_run_and_in_plain_dagster(
     assert due() == ["make  deliveries/feature_set [2024-01-08]: its code changed"]
 
     (at / "joins.py").write_text(text)
-    version = code_version_of(Pipeline(load_spec(at), at), "feature_set")
+    version = code_version_of(pipeline_of(at), "feature_set")
     home = world.settings.home / "dagster"
     done = subprocess.run(
         [sys.executable, "-m", "dagster", "asset", "materialize", "-m", "ml_assets.definitions",

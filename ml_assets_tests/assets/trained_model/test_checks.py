@@ -5,12 +5,11 @@ import re
 import pytest
 
 from ml_assets.actions.run.execute import execute
-from ml_assets.actions.run.run import pipeline_graph
 from ml_assets.adapters.declared import asset_key
 from ml_assets.automation.planner.selection import Selection
 from ml_assets.definitions import build
 from ml_assets.errors import RunFailed
-from ml_assets.spec.load import pipeline_folders
+from ml_assets.store.pipeline_context import open_pipeline
 from ml_assets_tests.worlds import irises
 from ml_assets_tests.worlds.world import World
 
@@ -63,7 +62,7 @@ def test_the_model_materialized_alone_is_refused_as_well(
 ) -> None:
     for name, value in world.environment.items():
         monkeypatch.setenv(name, value)
-    graph = pipeline_graph(pipeline_folders(world.settings), "irises")
+    graph = open_pipeline("irises", world.settings)
     alone = Selection((asset_key(graph, "checkpoints"), asset_key(graph, "trained_model")), ())
     with world.instance() as instance, pytest.raises(RunFailed) as caught:
         execute(build(world.settings, "irises"), instance, "irises", alone, lambda _: None)

@@ -17,14 +17,13 @@ from ml_assets.cli.main import main
 from ml_assets.definitions import build
 from ml_assets.graph.publish import Draft, Work
 from ml_assets.settings import read_settings
-from ml_assets.spec.load import load_spec
 from ml_assets.spec.quarantine import RELEASE_REASON, RELEASED_BY
 from ml_assets.spec.records import StageRecord
 from ml_assets.store.embedded.store import EmbeddedStore
 from ml_assets.store.layout import Address, published_partitions, read_record
-from ml_assets.store.pipeline_context import Pipeline
 from ml_assets.store.stores import open_snapshots
 from ml_assets_tests.worlds import deliveries
+from ml_assets_tests.worlds.opened import pipeline_of
 from ml_assets_tests.worlds.world import World
 
 WEEK, NEXT = "2024-01-01", "2024-01-08"
@@ -288,14 +287,14 @@ def test_of_the_partitions_before_only_those_that_are_compared_with_are_read(
 
     read: list[str] = []
     folder = world.pipelines / "deliveries"
-    graph = Pipeline(load_spec(folder), folder)
     store = Counting(tmp_path / "many")
+    graph = pipeline_of(folder, store=store)
     raw = Address("deliveries", "raw_snapshot", "orders")
     table = Address("deliveries", "validated_table", "orders")
     weeks = [f"2024-{month:02}-{day:02}" for month, day in ((1, 1), (1, 8), (1, 15), (1, 22))]
     for number, week in enumerate(weeks):
         work = Work(table.at(week), "code", (), "run")
-        with Draft(store, work, store.resolve()) as draft:
+        with Draft(graph, work, store.resolve()) as draft:
             draft.table(pl.DataFrame({"order": range(number + 1)}), ["order"])
             draft.publish(attributes={})
     read.clear()

@@ -10,6 +10,7 @@ from ml_assets.graph.publish import Draft, Work, input_version
 from ml_assets.spec.records import InputVersion
 from ml_assets.store.layout import Address, read_record
 from ml_assets.store.stores import open_snapshots
+from ml_assets_tests.worlds.opened import pipeline_of
 
 RAW = Address("delays", "raw_snapshot", "flights", "2013-01-07")
 TABLE = Address("delays", "validated_table", "flights", "2013-01-07")
@@ -26,7 +27,7 @@ def store(tmp_path, monkeypatch):
 
 def published(store, address, inputs=(), attributes=None, value=1):
     base = store.resolve()
-    with Draft(store, Work(address, "c", tuple(inputs), "run"), base) as draft:
+    with Draft(pipeline_of(store=store), Work(address, "c", tuple(inputs), "run"), base) as draft:
         draft.table(pl.DataFrame({"id": [value]}), ["id"])
         done = draft.publish(attributes=attributes or {})
     return input_version(done.record, done.commit)

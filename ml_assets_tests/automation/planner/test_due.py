@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ml_assets.assets.raw_snapshot.asset import receipt_version
-from ml_assets.assets.raw_snapshot.resource import Sources
+from ml_assets.assets.raw_snapshot.outside import Sources
 from ml_assets.automation.planner.due import (
     Landed,
     data_nodes,
@@ -18,14 +18,13 @@ from ml_assets.automation.planner.due import (
 from ml_assets.automation.planner.plan import RECALLED, Item, Node, Plan, plan
 from ml_assets.errors import StoreAway
 from ml_assets.settings import DEMO_PIPELINES, read_settings
-from ml_assets.spec.load import load_spec
 from ml_assets.spec.partitions import windows
 from ml_assets.spec.records import InputVersion, StageRecord
 from ml_assets.store.layout import Address, run_key
 from ml_assets.store.online.sqlite import SqliteOnline
 from ml_assets.store.online.store import Served
-from ml_assets.store.pipeline_context import Pipeline
 from ml_assets_tests.worlds import deliveries
+from ml_assets_tests.worlds.opened import pipeline_of
 
 WEEKS = ["2024-01-01", "2024-01-08", "2024-01-15", "2024-01-22"]
 
@@ -39,7 +38,7 @@ def test_nothing_is_served_before_the_first_look_back_is_whole(
 ) -> None:
     """Features of the flights look back at four weeks; they are served as soon as there are any."""
     folder = DEMO_PIPELINES / "flight_delays"
-    graph = Pipeline(load_spec(folder), folder)
+    graph = pipeline_of(folder)
     known = windows(graph.spec.partitions, datetime(2014, 1, 1, tzinfo=UTC))
     nodes = data_nodes(
         graph,
@@ -66,7 +65,7 @@ def test_what_was_read_stands_for_what_a_source_has_no_more_but_not_where_it_was
     orders[0].write_text(orders[0].read_text().rstrip())  # its last line has no end yet
     orders[1].unlink()
     orders[2].unlink()
-    graph = Pipeline(load_spec(tmp_path / "deliveries"), tmp_path / "deliveries")
+    graph = pipeline_of(tmp_path / "deliveries")
     records = {_raw(week): _record(_raw(week)) for week in WEEKS[:3]}
     bad = records[_raw(WEEKS[2])]
     records[_raw(WEEKS[2])] = bad.model_copy(update={"attributes": {RECALLED: "9db76de6ad4f"}})
@@ -89,7 +88,7 @@ def test_what_was_served_is_due_for_each_other_thing_that_is_served_instead(
 ) -> None:
     monkeypatch.setenv("ML_ASSETS_ONLINE", str(tmp_path / "online.db"))
     folder = DEMO_PIPELINES / "flight_delays"
-    graph = Pipeline(load_spec(folder), folder)
+    graph = pipeline_of(folder)
     address = Address("flight_delays", "online_features")
     records = {address: _record(address)}
     planned = Plan((Item(Node(address, "code"), False, ""),))

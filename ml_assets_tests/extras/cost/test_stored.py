@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from ml_assets.extras.cost.stored import stored
-from ml_assets.spec.load import load_spec
 from ml_assets.store.pipeline_context import Pipeline
 from ml_assets.store.s3 import client as s3
 from ml_assets.store.s3.objects import S3Objects
@@ -16,6 +15,7 @@ from ml_assets_tests.actions.house import PIPELINE
 from ml_assets_tests.actions.test_collect_objects_s3 import URI, HouseOnS3
 from ml_assets_tests.servers.s3 import BUCKET, S3Server, s3_server
 from ml_assets_tests.worlds import irises
+from ml_assets_tests.worlds.opened import pipeline_of
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def place(house: HouseOnS3) -> Pipeline:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "defs.yaml").write_text(irises.SPEC)
     objects = S3Objects(house.settings.cache, URI)
-    return Pipeline(load_spec(folder), folder, house.store, objects, house.settings.scratch)
+    return pipeline_of(folder, settings=house.settings, store=house.store, objects=objects)
 
 
 def in_the_bucket(server: S3Server) -> dict[str, int]:

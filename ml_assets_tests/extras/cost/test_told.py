@@ -12,7 +12,7 @@ from ml_assets.cli.main import main
 from ml_assets.extras.experiments import page
 from ml_assets.records.experiments import Begun, Words, add, begin
 from ml_assets.records.run_usage import RunUsage, Whose
-from ml_assets.settings import Prices, prices_of
+from ml_assets.settings import Prices, prices_of, read_settings
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.usage import AttemptUsage, Held, Mark
 from ml_assets.store.pipeline_context import open_pipeline
@@ -52,7 +52,7 @@ def tell(
 
 def ran(number: int, began: datetime, prices: Prices) -> None:
     """A run that trained, and wrote down what its one attempt used."""
-    place, run = open_pipeline("irises"), f"run-{number}"
+    place, run = open_pipeline("irises", read_settings()), f"run-{number}"
     config = place.spec.model_dump(mode="json")
     begun = Begun(
         pipeline="irises", run=run, trigger="schedule", words=Words(), config=config, time=began
@@ -102,7 +102,7 @@ def test_with_prices_money_comes_first_and_checkpoints_are_transfer(tell: Tell) 
 
 def test_the_page_of_the_runs_draws_the_months(tell: Tell) -> None:
     tell(PRICES)
-    html = page(open_pipeline("irises"))
+    html = page(open_pipeline("irises", read_settings()))
     section = html[html.index("<h2>What the machines were used for</h2>") :]
     drawn = re.findall(r'aria-label="([^"]*by month)"', section)
     assert drawn == ["Machine time by month", "Cost by month"]
@@ -117,5 +117,5 @@ def test_the_page_of_the_runs_draws_the_months(tell: Tell) -> None:
 
 def test_without_a_price_the_page_draws_hours_alone(tell: Tell) -> None:
     tell(Prices())
-    html = page(open_pipeline("irises"))
+    html = page(open_pipeline("irises", read_settings()))
     assert "Machine time by month" in html and "Cost by month" not in html

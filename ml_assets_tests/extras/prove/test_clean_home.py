@@ -10,6 +10,7 @@ from ml_assets.extras.prove.clean_home import CleanHome, clean_home
 from ml_assets.launch.kubernetes.launcher import KubernetesLauncher
 from ml_assets.settings import Settings, read_settings
 from ml_assets_tests.servers.s3 import BUCKET, S3Server, s3_server
+from ml_assets_tests.worlds.opened import pipeline_of
 
 URI = f"s3://{BUCKET}/state"
 
@@ -43,7 +44,9 @@ def test_its_pods_have_a_place_of_their_own_that_goes_when_it_is_left(
         place = home.settings.objects
         assert place.startswith(f"{URI}/scratch/prove-")
         assert home.settings.checkpoints == f"{place}/sessions/{{session}}/checkpoints"
-        assert isinstance(LauncherResource().launcher(), KubernetesLauncher)
+        assert isinstance(
+            LauncherResource().launcher(pipeline_of(settings=home.settings)), KubernetesLauncher
+        )
         publish(home)
         assert [key for key in server.everything() if "/scratch/prove-" in key]
     assert server.everything() == []

@@ -107,9 +107,9 @@ def look_at_sql(
 
         if seen is None:
             return Looked(tuple(key for key in spans if stamp_of(key)), {}, read)
-        pipeline = f"{connection.engine.url.set(password=None, query={})} {source.table}"
+        place = f"{connection.engine.url.set(password=None, query={})} {source.table}"
         columns = sorted(source.columns)
-        places = {key: f"{pipeline} {_range(span)} {columns}" for key, span in spans.items()}
+        places = {key: f"{place} {_range(span)} {columns}" for key, span in spans.items()}
 
         def look(key: Key) -> str | None:
             found = stamp_of(key)

@@ -152,14 +152,14 @@ class Ground:
 
     def decision(self) -> Decision | None:
         """The newest one here."""
-        pipeline = self.pipeline()
-        entries = read(pipeline.store, pipeline.name)
+        place = self.place()
+        entries = read(place.store, place.name)
         return next((e.decision for e in reversed(entries) if e.decision is not None), None)
 
     def released(self) -> str | None:
         """Digest of the model that is released here."""
-        pipeline = self.pipeline()
-        return champion(read(pipeline.store, pipeline.name), pipeline.spec.release.to)
+        place = self.place()
+        return champion(read(place.store, place.name), place.spec.release.to)
 
     @property
     def _variables(self) -> Mapping[str, str]:

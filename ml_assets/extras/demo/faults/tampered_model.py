@@ -24,8 +24,8 @@ def plant(ground: Ground) -> Outcome:
     weights = (
         folder / ModelManifest.model_validate_json((folder / _MANIFEST).read_bytes()).weights.path
     )
-    pipeline = flip_a_byte(weights)
-    ground.tell(f"byte {pipeline:,} of {weights} is changed")
+    place = flip_a_byte(weights)
+    ground.tell(f"byte {place:,} of {weights} is changed")
     rows = sorted((ground.sources / "landing" / "flights").glob("*.csv"))[0]
     predicted = ground.command("predict", ground.pipeline, str(rows))
     status = ground.command("status", ground.pipeline)
@@ -43,11 +43,11 @@ def plant(ground: Ground) -> Outcome:
 def flip_a_byte(file: Path) -> int:
     """Change the byte in the middle of a file; where that is."""
     data = bytearray(file.read_bytes())
-    pipeline = len(data) // 2
-    data[pipeline] ^= 0xFF
+    place = len(data) // 2
+    data[place] ^= 0xFF
     file.chmod(0o644)
     file.write_bytes(data)
-    return pipeline
+    return place
 
 
 def _that_is_released(spec: dict[str, Any]) -> None:

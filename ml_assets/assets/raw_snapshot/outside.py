@@ -1,17 +1,16 @@
-"""The outside world that a pipeline reads, as a Dagster resource."""
+"""The outside world that a pipeline reads."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
-
-import dagster as dg
+from typing import Any, Self
 
 from ml_assets.assets.raw_snapshot.readers import read as reading
-from ml_assets.settings import Settings, read_settings
+from ml_assets.settings import Settings
 from ml_assets.spec.partitions import PartitionWindow
 from ml_assets.spec.sources import SourceSpec
+from ml_assets.store.pipeline_context import Pipeline
 
 
 @dataclass(frozen=True)
@@ -21,6 +20,11 @@ class Sources:
     settings: Settings
     seen: Path | None = None
     """File that remembers earlier looks; None: every look reads everything."""
+
+    @classmethod
+    def of(cls, pipeline: Pipeline) -> Self:
+        """The sources of a pipeline, with the memory of earlier looks that sensors keep."""
+        return cls(pipeline.settings, pipeline.settings.seen)
 
     def read(
         self, name: str, source: SourceSpec, window: PartitionWindow | None
@@ -47,12 +51,3 @@ class Sources:
     @staticmethod
     def now() -> datetime:
         return datetime.now(UTC)
-
-
-class SourcesResource(dg.ConfigurableResource):
-    """Where the settings say that the sources are: it has no field, so no run names another."""
-
-    def sources(self) -> Sources:
-        """The sources, with the memory of earlier looks that sensors keep."""
-        settings = read_settings()
-        return Sources(settings, settings.seen)
