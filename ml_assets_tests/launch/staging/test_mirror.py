@@ -13,11 +13,11 @@ from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.program.events import Heartbeat, heartbeat_file
 from ml_assets.spec.program.pod import (
     REQUEST,
-    Beats,
+    PodHeartbeats,
     TerminationMessage,
     attempt_of,
-    beats_name,
     chunk_name,
+    heartbeats_name,
     termination_name,
 )
 from ml_assets.store.s3.client import S3Place, client
@@ -79,7 +79,7 @@ def beat(place, index, step):
     own = Heartbeat(
         attempt=1, generation=0, rank=index, pid=1, host="x", step=step, time=now, patience=30
     )
-    place.write(beats_name(index), canonical_json(Beats(beats=(own,))))
+    place.write(heartbeats_name(index), canonical_json(PodHeartbeats(beats=(own,))))
 
 
 def step_of(mirror, rank):
