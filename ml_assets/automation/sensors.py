@@ -148,7 +148,7 @@ def tick(
         return skip(busy, text)
     try:
         records = records_by_address(pipeline.store, pipeline.name)
-        watch = look(pipeline, pipeline.store, sources, records)
+        watch = look(pipeline, sources, records)
         asked = _ask(pipeline, jobs, instance, records, watch, _between(pipeline, jobs), text)
         if watch.away and not asked.run_requests:
             return skip(why_not(watch.away), asked.cursor)
