@@ -42,7 +42,7 @@ KNOW_DAGSTER = {
     "extras",
     "graph",
     "pipelines",
-    "resources",
+    "adapters",
 }
 NOT_IN_THE_TRAINING_IMAGE = HEAVY - {"torch", "boto3"} | {"dagster", "polars", "pyarrow", "scipy"}
 

@@ -18,7 +18,7 @@ from ml_assets.records.recalls import sound_champion
 from ml_assets.spec.canonical import canonical_json, digest_of
 from ml_assets.spec.records import InputVersion
 from ml_assets.store.layout import Address
-from ml_assets.store.pipeline_context import Pipeline
+from ml_assets.store.pipeline_context import Pipeline, PipelineState
 
 REPORT_FILE = "report.json"
 
@@ -43,16 +43,7 @@ def canary_report(declared: Pipeline) -> dg.AssetsDefinition:
         base = resolve_base(context, pipeline.store)
         rows = require_rows(pipeline.at(base))
         scorer = Scorer(context, launcher.launcher(pipeline), pipeline.objects, pipeline.spec)
-        entries = read(pipeline.store, pipeline.name, base)
-        rival = sound_champion(
-            pipeline.store, base, pipeline.name, entries, pipeline.spec.release.to
-        )
-        against: Subject | None = None
-        if rival:
-            release = load_release(
-                pipeline.store, pipeline.objects, pipeline.name, pipeline.spec.release.to, base
-            )
-            against = Subject(release.model, release.manifest)
+        rival, against = _champion(pipeline.at(base))
         report, measured = compare_on(pipeline, rows, scorer, against)
         compared = InputVersion(key="champion", partition=None, version=rival or "", commit=None)
         work = Work(
@@ -84,3 +75,13 @@ def canary_report(declared: Pipeline) -> dg.AssetsDefinition:
         )
 
     return materialize
+
+
+def _champion(state: PipelineState) -> tuple[str | None, Subject | None]:
+    """The model in the stage that the canary is to take: its digest, and its verified files."""
+    to, entries = state.spec.release.to, read(state.store, state.name, state.commit)
+    rival = sound_champion(state.store, state.commit, state.name, entries, to)
+    if not rival:
+        return None, None
+    release = load_release(state.store, state.objects, state.name, to, state.commit)
+    return rival, Subject(release.model, release.manifest)

@@ -56,7 +56,6 @@ from ml_assets.spec.records import (
     StageRecord,
 )
 from ml_assets.store.layout import Address
-from ml_assets.store.objects import LocalObjects
 from ml_assets.store.pipeline_context import Pipeline, PipelineState
 
 STAGE = "evaluation_report"
@@ -86,19 +85,13 @@ def evaluation_report(declared: Pipeline) -> dg.AssetsDefinition:
         base = resolve_base(context, pipeline.store)
         trained = require_record(pipeline.store, base, Address(pipeline.name, "trained_model"))
         data = require_record(pipeline.store, base, Address(pipeline.name, "training_set"))
-        bench = Bench(
-            pipeline,
-            context,
-            pipeline.objects,
-            launcher.launcher(pipeline),
-            data_ref(pipeline, data),
-        )
+        ref = data_ref(pipeline, data)
+        bench = Bench(pipeline, context, launcher.launcher(pipeline), ref)
         model = Subject(*open_files(pipeline.objects, pipeline.name, trained.data_version))
         against = _rival(pipeline.at(base), trained.data_version)
         known = known_spread(pipeline.at(base))
         seeds = Seeds(pipeline, context, bench.launcher, known, trained, data)
-        span = tuple(data.attributes["holdout"])
-        report, scored = bench.judge(model, span, against, seeds)
+        report, scored = bench.judge(model, tuple(data.attributes["holdout"]), against, seeds)
         measured, wrong = scored.measured(), bench.suspects(scored)
         baseline = make_baseline(pipeline.at(base), data, trained.data_version, scored.predictions)
         since = changes_since(context.log, pipeline.at(base), report)
@@ -139,13 +132,12 @@ class Bench:
         self,
         pipeline: Pipeline,
         context: dg.AssetExecutionContext,
-        objects: LocalObjects,
         launcher: Launcher,
         data: Ref,
     ) -> None:
         self.pipeline, self.spec = pipeline, pipeline.spec
-        self.context, self.objects, self.launcher = context, objects, launcher
-        self.scorer = Scorer(context, launcher, objects, pipeline.spec)
+        self.context, self.launcher = context, launcher
+        self.scorer = Scorer(context, launcher, pipeline.objects, pipeline.spec)
         self.data = data
         self.schema: ShardSchema = load_schema(data)
 

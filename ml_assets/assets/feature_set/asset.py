@@ -38,7 +38,6 @@ def feature_set(declared: Pipeline) -> dg.AssetsDefinition:
     """The feature_set asset of a pipeline."""
     spec = declared.spec
     code_version = code_version_of(declared, STAGE)
-    partitions = feature_partitions(declared)
     reads = feature_reads(declared)
 
     @stage_asset(
@@ -49,7 +48,7 @@ def feature_set(declared: Pipeline) -> dg.AssetsDefinition:
         f" features and the label `{spec.label.column}`.",
         kinds={"polars"},
         deps=reads.deps(),
-        partitions_def=partitions,
+        partitions_def=feature_partitions(declared),
         check_specs=[parity_spec(declared), *leak_specs(declared, STAGE, ROWS_CHECKS)],
     )
     def materialize(context: dg.AssetExecutionContext, stores: StoresResource) -> Events:

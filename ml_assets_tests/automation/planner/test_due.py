@@ -88,13 +88,12 @@ def test_what_was_served_is_due_for_each_other_thing_that_is_served_instead(
 ) -> None:
     monkeypatch.setenv("ML_ASSETS_ONLINE", str(tmp_path / "online.db"))
     folder = DEMO_PIPELINES / "flight_delays"
-    graph = pipeline_of(folder)
     address = Address("flight_delays", "online_features")
     records = {address: _record(address)}
     planned = Plan((Item(Node(address, "code"), False, ""),))
 
     def salt() -> str | None:
-        (item,) = with_lost_service(graph, planned, records).items
+        (item,) = with_lost_service(pipeline_of(folder), planned, records).items
         return item.node.salt if item.due else None
 
     def serve(version: str) -> None:
