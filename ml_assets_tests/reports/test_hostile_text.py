@@ -34,9 +34,9 @@ from ml_assets.reports.picture import TEMPLATES, Picture, album
 from ml_assets.reports.recovery import lost_attempts
 from ml_assets.reports.run_rows import Outcome, ReleaseStep, short_table
 from ml_assets.spec.drift import DriftSpec
-from ml_assets.spec.events import Lost
 from ml_assets.spec.pipeline import LabelSpec
 from ml_assets.spec.program import CategoricalColumn, NumericColumn, Preprocessing, World
+from ml_assets.spec.program.events import Lost
 from ml_assets.spec.records import (
     Change,
     InputVersion,
@@ -192,7 +192,7 @@ def test_a_template_that_asks_for_what_is_not_shown_is_an_error() -> None:
 
 
 def test_the_lost_attempts_and_the_changes_show_it() -> None:
-    world = World(nodes=1, processes_per_node=1)
+    world = World()
     said = {"cause": HOSTILE, "what": HOSTILE, "pod": HOSTILE, "node": HOSTILE}
     gone = Lost(**said, world=world, goes_on=world, avoid=(HOSTILE,))
     assert_seen_in_markdown(album([lost_attempts([gone])]))
