@@ -67,7 +67,7 @@ def pool(pipeline: Pipeline, stage: str = "", *, partitioned: bool = False) -> s
 
 def source_partitions(pipeline: Pipeline, source: SourceSpec) -> dg.PartitionsDefinition | None:
     """The partitions of a source; None where it is read whole."""
-    return _definition(pipeline.spec.partitions) if source.partitioned else None
+    return _definition(_calendar(pipeline)) if source.partitioned else None
 
 
 def feature_partitions(pipeline: Pipeline) -> dg.PartitionsDefinition | None:
@@ -83,10 +83,10 @@ def table_partitions(pipeline: Pipeline, table: str) -> dg.PartitionsDefinition 
 
 
 def _partitions_after(pipeline: Pipeline, warm_up: int) -> dg.PartitionsDefinition | None:
-    partitions = pipeline.spec.partitions
+    partitions = _calendar(pipeline)
     if partitions.cadence == "none" or not warm_up:
         return _definition(partitions)
-    first = windows(partitions, datetime.now(UTC))[warm_up : warm_up + 1]
+    first = windows(pipeline.spec.partitions, datetime.now(UTC))[warm_up : warm_up + 1]
     if not first:
         raise WindowError(
             f"{pipeline.name}: look_back needs {warm_up} partitions, but fewer have passed"
@@ -94,6 +94,11 @@ def _partitions_after(pipeline: Pipeline, warm_up: int) -> dg.PartitionsDefiniti
         )
     start = first[0].start.astimezone(ZoneInfo(partitions.timezone)).date()
     return _definition(partitions.model_copy(update={"start": start}))
+
+
+def _calendar(pipeline: Pipeline) -> PartitionsSpec:
+    partitions, shown = pipeline.spec.partitions, pipeline.shown_until
+    return partitions.model_copy(update={"end": shown}) if shown else partitions
 
 
 def _backfill_policy(

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 from functools import cached_property
 from pathlib import Path
 
@@ -28,6 +29,8 @@ class Pipeline:
     folder: Path
     """Holds the feature function and the contracts that the spec names."""
     settings: Settings
+    shown_until: date | None = None
+    """Where the partitions that Dagster is told of end; None: with those of the spec."""
 
     @property
     def name(self) -> str:
