@@ -1,5 +1,6 @@
-"""What the training program tells while it runs: JSON objects, numbered within an attempt."""
+"""What the training program tells while it runs: numbered events, and each rank's heartbeat."""
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, Field
@@ -158,3 +159,23 @@ Event = Annotated[
     | Failed,
     Field(discriminator="kind"),
 ]
+
+
+class Heartbeat(Frozen):
+    """What a rank leaves beside the events while it works, at most once a second."""
+
+    attempt: Positive
+    generation: Annotated[int, Field(ge=0)]
+    """How often torchrun had started the attempt's processes again."""
+    rank: Annotated[int, Field(ge=0)]
+    pid: Positive
+    host: str
+    step: Annotated[int, Field(ge=0)]
+    time: Annotated[AwareDatetime, Field(strict=False)]
+    patience: float
+    """Seconds that this rank now waits for another one in a step."""
+
+
+def heartbeat_file(folder: Path, rank: int) -> Path:
+    """Where a rank leaves its heartbeat, from the folder of the attempt's events."""
+    return folder / f"heartbeat.{rank}.json"

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
 from ml_assets.spec.base import Frozen, Name, Positive, unset
-from ml_assets.spec.sources import inside
-from ml_assets.spec.tables import FunctionPath
+from ml_assets.spec.features import FunctionPath
+from ml_assets.spec.paths import inside
 from ml_assets.spec.training import Task
 
 MetricName = Literal[

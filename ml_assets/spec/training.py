@@ -267,3 +267,9 @@ class TrainingSpec(Frozen):
         if problems:
             raise ValueError("; ".join(problems))
         return self
+
+
+def moves_probabilities(training: TrainingSpec) -> bool:
+    """Whether training aims at something else than the probabilities themselves."""
+    weighed = training.positive_weight != 1 or len(set(training.class_weights)) > 1
+    return weighed or training.oversample is not None or training.loss == "focal"

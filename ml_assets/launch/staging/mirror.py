@@ -22,7 +22,7 @@ from ml_assets.launch.result_signature import signature_of
 from ml_assets.launch.staging.addresses import addressed
 from ml_assets.spec.base import Frozen
 from ml_assets.spec.canonical import canonical_json
-from ml_assets.spec.heartbeat import heartbeat_file
+from ml_assets.spec.events import heartbeat_file
 from ml_assets.spec.program import Request, Result, ScoreResult, TrainResult
 from ml_assets.spec.staging import (
     EVENTS,

@@ -21,7 +21,6 @@ from ml_assets.errors import SettingsError, StorageError, StoreAway, StoreRefuse
 
 AskedT = TypeVar("AskedT")
 ToldT = TypeVar("ToldT")
-S3_SCHEME = "s3://"
 INSTALL_S3 = (
     "pip install -c requirements.lock -e '.[s3]' in the project's folder, or"
     " pip install 'ml_assets[s3]'"

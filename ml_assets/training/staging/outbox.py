@@ -14,8 +14,7 @@ from pydantic import ValidationError
 
 from ml_assets.errors import StorageError
 from ml_assets.spec.canonical import canonical_json
-from ml_assets.spec.events import Failed
-from ml_assets.spec.heartbeat import Heartbeat
+from ml_assets.spec.events import Failed, Heartbeat
 from ml_assets.spec.staging import EVENTS, Beats, beats_name, chunk_at, chunk_name
 from ml_assets.store.s3.client import S3Place
 from ml_assets.training.staging.persistence import Deadline, persist

@@ -14,7 +14,7 @@ from ml_assets.launch.kubernetes.manifest import HAND_OVER_SECONDS, JobOrder, jo
 from ml_assets.launch.staging import mirror as module
 from ml_assets.launch.staging.mirror import SessionMirror
 from ml_assets.spec.canonical import canonical_json
-from ml_assets.spec.heartbeat import Heartbeat
+from ml_assets.spec.events import Heartbeat
 from ml_assets.spec.program import World
 from ml_assets.spec.staging import REQUEST, Beats, attempt_of, beats_name
 from ml_assets.store.s3.client import client

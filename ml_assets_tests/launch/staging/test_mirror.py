@@ -10,7 +10,7 @@ from ml_assets.launch.folder import SessionFolder
 from ml_assets.launch.staging import mirror as module
 from ml_assets.launch.staging.mirror import SessionMirror
 from ml_assets.spec.canonical import canonical_json
-from ml_assets.spec.heartbeat import Heartbeat, heartbeat_file
+from ml_assets.spec.events import Heartbeat, heartbeat_file
 from ml_assets.spec.staging import (
     REQUEST,
     Beats,
