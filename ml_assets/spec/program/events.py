@@ -1,4 +1,7 @@
-"""What the training program tells while it runs: numbered events, and each rank's heartbeat."""
+"""What the training program tells while it runs.
+
+Events are JSON objects, numbered within an attempt. Beside them each rank leaves a heartbeat.
+"""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -6,8 +9,8 @@ from typing import Annotated, Literal
 from pydantic import AwareDatetime, Field
 
 from ml_assets.spec.base import Frozen, Positive, unset
-from ml_assets.spec.identity import Node, Place
 from ml_assets.spec.program import Ref, Result, World
+from ml_assets.spec.program.identity import Node, Place
 
 
 class _Event(Frozen):
