@@ -70,7 +70,7 @@ class LakeFs:
 
     endpoint: str
     s3_endpoint: str
-    """Of its S3 gateway; by default the same address."""
+    """The address of its S3 gateway; by default the same address."""
     access_key: str
     secret_key: str = field(repr=False)
 

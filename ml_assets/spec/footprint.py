@@ -19,7 +19,7 @@ from ml_assets.spec.training import LightGbm, ModelSpec, TabM, TrainingSpec, out
 STATES = {"adamw": 2, "nadam": 2, "sgd": 1, "adafactor": 0}
 """Numbers that an optimizer keeps for each weight; Adafactor's are a row and a column of each."""
 NUMBER_BYTES = 4
-"""Of a weight, a gradient and a state: all are fp32, whatever the network computes in."""
+"""Bytes of a weight, a gradient and a state: all are fp32, whatever the network computes in."""
 ALLOWANCE_SECONDS = 15.0
 """From the notice: the step that is under way, its evaluation, checksums and the manifest."""
 BYTES_PER_MB = 1e6

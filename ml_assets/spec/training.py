@@ -168,10 +168,10 @@ class TrainingSpec(Frozen):
     optimizer: OptimizerName = "adamw"
     """``sgd`` is Nesterov's; ``adafactor`` needs ``strategy: replicate``."""
     momentum: Annotated[float, Field(gt=0, lt=1)] | None = None
-    """Of sgd; None: 0.9. The other optimizers have their own."""
+    """The momentum of sgd; None: 0.9. The other optimizers have their own."""
     learning_rate: Annotated[float, Field(gt=0, le=1)] = 2e-3
     weight_decay: Annotated[float, Field(ge=0, le=1)] = 1e-3
-    """Of matrices; biases, norms and embeddings do not decay."""
+    """The weight decay of matrices; biases, norms and embeddings do not decay."""
     warmup: Fraction = 0.1
     """Share of all steps over which the learning rate rises; ``schedule`` says what comes then."""
     schedule: Schedule = "cosine"
