@@ -7,7 +7,7 @@ import dagster as dg
 
 from ml_assets.errors import SettingsError, StoreAway
 from ml_assets.settings import read_settings
-from ml_assets.store.online.open import SERVERS, open_online
+from ml_assets.store.online import SERVERS, open_online
 from ml_assets.store.online.store import OnlineStore
 from ml_assets.store.pipeline_context import Pipeline
 from ml_assets.store.s3.objects import S3Objects

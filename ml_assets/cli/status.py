@@ -88,7 +88,7 @@ def _status(pipeline: "Pipeline", settings: Settings) -> dict[str, Any]:
 
 def _is_begun(settings: Settings) -> bool:
     """Whether anything can be there to tell: a question makes no state folder."""
-    from ml_assets.store.stores import has_snapshots
+    from ml_assets.store.open import has_snapshots
 
     return settings.home.exists() or has_snapshots(settings.snapshots)
 

@@ -15,10 +15,9 @@ from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.records import StageRecord
 from ml_assets.spec.training import without_meaning
 from ml_assets.store.layout import Address, published_partitions, read_record, recent_records
-from ml_assets.store.object_places import open_objects
 from ml_assets.store.objects import LocalObjects
+from ml_assets.store.open import open_objects, shared_snapshots
 from ml_assets.store.snapshots import MAIN, CommitId, SnapshotStore
-from ml_assets.store.stores import shared_snapshots
 
 
 @dataclass(frozen=True)

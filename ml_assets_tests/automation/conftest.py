@@ -11,8 +11,8 @@ import pytest
 from ml_assets.definitions import build, resources
 from ml_assets.settings import read_settings
 from ml_assets.store.layout import Address, published_partitions, read_record
+from ml_assets.store.open import open_snapshots
 from ml_assets.store.pipeline_context import Pipeline
-from ml_assets.store.stores import open_snapshots
 from ml_assets_tests.worlds import deliveries
 from ml_assets_tests.worlds.opened import pipeline_of
 

@@ -13,7 +13,7 @@ from ml_assets.errors import FeaturesDiffer
 from ml_assets.graph.code_version import code_version_of
 from ml_assets.graph.inputs import require_record, resolve_base
 from ml_assets.graph.publish import Draft, Work, input_version
-from ml_assets.spec.online import OnlineSpec
+from ml_assets.spec.features import OnlineSpec
 from ml_assets.store.layout import Address, recent_records
 from ml_assets.store.pipeline_context import Pipeline, PipelineState
 

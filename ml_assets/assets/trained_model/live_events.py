@@ -11,8 +11,12 @@ import dagster as dg
 from ml_assets.adapters.declared import asset_key
 from ml_assets.adapters.metadata import pictures, recovery_metadata
 from ml_assets.adapters.run_journal import words_of
-from ml_assets.assets.trained_model.pace_pictures import pace_numbers
-from ml_assets.assets.trained_model.pictures import LIVE_POINTS, decoded_rows, training_pictures
+from ml_assets.assets.trained_model.pictures import (
+    LIVE_POINTS,
+    decoded_rows,
+    pace_numbers,
+    training_pictures,
+)
 from ml_assets.assets.trained_model.sessions import remember_session
 from ml_assets.assets.training_set.shards import load_schema
 from ml_assets.launch.launcher import TrainJob

@@ -26,8 +26,8 @@ from ml_assets.settings import Settings
 from ml_assets.spec.load import find_pipeline, load_spec, pipeline_folders
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.split import WindowSplit
+from ml_assets.store.open import has_snapshots, open_snapshots
 from ml_assets.store.pipeline_context import Pipeline
-from ml_assets.store.stores import has_snapshots, open_snapshots
 
 
 @dataclass(frozen=True)
