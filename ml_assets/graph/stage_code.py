@@ -54,7 +54,6 @@ NOT_DECIDING: Mapping[str, str] = MappingProxyType(
     {
         "ml_assets.assets.trained_model.cost": _SAID,
         "ml_assets.assets.trained_model.live_events": _SAID,
-        "ml_assets.assets.trained_model.pace_pictures": _SAID,
         "ml_assets.assets.trained_model.pictures": _SAID,
         "ml_assets.assets.evaluation_report.label_suspects": _SAID,
         "ml_assets.assets.evaluation_report.pictures": _SAID,
