@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -84,12 +85,11 @@ class TrainingPipeline(dg.Component):
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         settings = read_settings()
-        until = (
-            arrived_until(self.spec, settings.sources, datetime.now(UTC))
-            if _SHOWING.get()
-            else None
-        )
-        built = build_pipeline(Pipeline(self.spec, self.folder, settings, until))
+        pipeline = Pipeline(self.spec, self.folder, settings)
+        if _SHOWING.get() and not pipeline.on_cluster:  # there every run is a pod that loads this
+            until = arrived_until(self.spec, settings.sources, datetime.now(UTC))
+            pipeline = replace(pipeline, shown_until=until)
+        built = build_pipeline(pipeline)
         return dg.Definitions.merge(built, own_assets(self.folder, self.spec.name))
 
 
