@@ -78,6 +78,11 @@ def named(events, kind):
     return [event for event in events if event.kind == kind]
 
 
+def by_number(events):
+    """What two ranks say at one moment has no order."""
+    return sorted(events, key=lambda event: (event.attempt, event.seq))
+
+
 def numbered(events):
     """Each attempt's numbers in rank 0's own stream, as they came."""
     found = {}

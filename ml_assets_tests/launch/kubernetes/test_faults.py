@@ -25,7 +25,7 @@ from ml_assets.spec.program import World
 from ml_assets.spec.staging import ExitWord, attempt_of, word_name
 from ml_assets.spec.training_story import TrainingStory
 from ml_assets_tests.launch.kubernetes.stage import IMAGE, ONE_NODE, TWO_NODES, Stage, weights
-from ml_assets_tests.launch.real import STEPS, named
+from ml_assets_tests.launch.real import STEPS, by_number, named
 from ml_assets_tests.servers.kubernetes.sample_jobs import until
 from ml_assets_tests.servers.s3 import s3_server
 
@@ -88,11 +88,6 @@ def evict(index):
 
 def cut_off(index):
     return lambda stage: stage.cluster.server.cut_off(stage.pod(index))
-
-
-def by_number(events):
-    """What two ranks say at one moment has no order."""
-    return sorted(events, key=lambda event: (event.attempt, event.seq))
 
 
 def test_whichever_pod_is_taken_away_the_next_attempt_goes_on_in_the_same_bits(stage, undisturbed):
