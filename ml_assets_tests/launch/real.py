@@ -70,7 +70,7 @@ def _is(pid, *, trains):
         command = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:  # it ended while we looked
         return False
-    ours = b"ml_assets.training" in command and b"tether.py" not in command
+    ours = b"ml_assets.training" in command and b"supervisor.py" not in command
     return ours and (b"torch.distributed.run" not in command) == trains
 
 

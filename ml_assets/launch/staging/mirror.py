@@ -41,7 +41,7 @@ from ml_assets.spec.staging import (
     is_events_file,
     word_of,
 )
-from ml_assets.store.objects import verify, write_whole
+from ml_assets.store.objects import LocalObjects, verify, write_whole
 from ml_assets.store.s3.client import Item, S3Place, side_by_side
 from ml_assets.store.s3.content import MODELS, fetch_folder
 from ml_assets.store.s3.handover import put_made, put_result
@@ -310,6 +310,20 @@ class SessionMirror:
 
     def _warn(self, attempt: int, message: str) -> None:
         append_warning(self.folder.attempt(attempt), self.folder.session, attempt, message)
+
+
+def session_here(objects: LocalObjects, session: str) -> Path:
+    """The folder of a session, with all that its pods, or other homes, told of it meanwhile.
+
+    Raises:
+        StoreAway: nobody can tell what they did.
+    """
+    folder = SessionFolder(objects.path("sessions", session))
+    if isinstance(objects, S3Objects):
+        with folder.idle() as idle:
+            if idle:  # else who works on it brings what there is
+                SessionMirror(folder, objects).adopt()
+    return folder.root
 
 
 def _put_lines(place: S3Place, file: Path, first: int) -> None:

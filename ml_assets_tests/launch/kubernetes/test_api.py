@@ -9,12 +9,12 @@ import yaml
 from kubernetes.config import incluster_config
 
 from ml_assets.errors import ClusterAway, ClusterRefused
-from ml_assets.launch.kubernetes import watch as watching
+from ml_assets.launch.failure import Ending
+from ml_assets.launch.kubernetes import informer
 from ml_assets.launch.kubernetes.api import AlreadyThere, Created, KubernetesApi
-from ml_assets.launch.kubernetes.causes import Verdict
+from ml_assets.launch.kubernetes.diagnosis import PodObservations, diagnose
+from ml_assets.launch.kubernetes.informer import JobInformer
 from ml_assets.launch.kubernetes.starting import StartUp, Stuck
-from ml_assets.launch.kubernetes.verdict import Scene, verdict
-from ml_assets.launch.kubernetes.watch import JobWatch
 from ml_assets_tests.servers.kubernetes.sample_jobs import OBEDIENT, SLEEP, Namespace, job, until
 
 SELECTOR = "claim=claim"
@@ -156,14 +156,14 @@ def refused_start(api, manifest, patience=0.0):
     api.create_job(manifest)
     waited = Elapsed(patience)
     start = StartUp(api, 0.0, waited)
-    with JobWatch(api, SELECTOR) as watch:
+    with JobInformer(api, SELECTOR) as watch:
 
         def looked():
             seen = watch.now()
             waited.seconds += 10
             found = start.look(seen.jobs[0], seen.pods)
             # a real cluster pulls the image first, for as long as that takes
-            done = isinstance(found, Verdict) and found.cause != "NotStarted"
+            done = isinstance(found, Ending) and found.cause != "NotStarted"
             return found if done else watch.wait(0.05) and None
 
         found = until(looked)
@@ -255,7 +255,7 @@ def test_a_job_whose_quota_kueue_takes_back_was_preempted(cluster, api, a_job):
     manifest = a_job(suspend=True)
     manifest["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = "flights"
     api.create_job(manifest)
-    with JobWatch(api, SELECTOR) as watch:
+    with JobInformer(api, SELECTOR) as watch:
         until(lambda: any(pod.phase == "Running" for pod in watch.now().pods))
         server.kueue_preempt("claim")
         lost(watch)
@@ -270,7 +270,7 @@ def test_a_job_whose_quota_kueue_takes_back_was_preempted(cluster, api, a_job):
 def running(api, a_job):
     """A Job of two pods that run, and the watch that sees it."""
     api.create_job(a_job(pods=2))
-    with JobWatch(api, SELECTOR) as watch:
+    with JobInformer(api, SELECTOR) as watch:
 
         def both():
             pods = watch.now().pods
@@ -286,7 +286,7 @@ def lost(watch):
 
 def ending(watch):
     seen = watch.now()
-    return verdict(Scene(next(iter(seen.jobs), None), seen.pods))
+    return diagnose(PodObservations(next(iter(seen.jobs), None), seen.pods))
 
 
 @pytest.mark.parametrize(
@@ -314,7 +314,7 @@ def test_a_pod_that_is_evicted_is_seen_and_told(cluster, running):
 def test_a_pod_that_runs_out_of_memory_is_seen_and_told(api, a_job):
     script = "import time; held = b'x' * (400 << 20); time.sleep(600)"
     api.create_job(a_job(script, container={"resources": {"limits": {"memory": "128Mi"}}}))
-    with JobWatch(api, SELECTOR) as watch:
+    with JobInformer(api, SELECTOR) as watch:
         until(lambda: any(pod.ended for pod in watch.now().pods))
         assert (ending(watch).cause, ending(watch).then) == ("OOMKilled", "again")
 
@@ -332,7 +332,7 @@ def test_a_plain_delete_is_seen_and_told(cluster, running):
 def test_watches_that_end_and_versions_that_grow_old_hide_nothing(cluster, api, a_job):
     server = cluster.own_server(WATCHES)
     api.create_job(a_job(SLEEP))  # a pod that takes its whole grace to end: the next look sees it
-    with JobWatch(api, SELECTOR) as watch:
+    with JobInformer(api, SELECTOR) as watch:
         until(lambda: any(pod.phase == "Running" for pod in watch.now().pods))
         server.faults.expire_watch(times=2)
         server.faults.drop_watches()
@@ -350,11 +350,11 @@ def test_watches_that_end_and_versions_that_grow_old_hide_nothing(cluster, api, 
     ids=["late", "stalled"],
 )
 def test_watches_that_come_late_or_say_nothing_hide_nothing(cluster, api, a_job, monkeypatch, slow):
-    monkeypatch.setattr(watching, "SILENCE_SECONDS", 0.5)
+    monkeypatch.setattr(informer, "SILENCE_SECONDS", 0.5)
     server = cluster.own_server(WATCHES)
     slow(server.faults)
     api.create_job(a_job())
-    with JobWatch(api, SELECTOR) as watch:
+    with JobInformer(api, SELECTOR) as watch:
         until(lambda: any(pod.phase == "Running" for pod in watch.now().pods))
         server.preempt(watch.now().pods[0].name)
         assert lost(watch)[0].index == 0
@@ -376,7 +376,7 @@ def test_a_token_that_expires_is_read_again_and_nothing_is_lost(cluster, a_job, 
     file = server.write_kubeconfig(tmp_path / "worker", token=old)
     api = KubernetesApi(cluster.namespace, 30.0, {"KUBECONFIG": str(file)})
     api.create_job(a_job())
-    with JobWatch(api, SELECTOR) as watch:
+    with JobInformer(api, SELECTOR) as watch:
         server.write_kubeconfig(tmp_path / "worker", token=new)
         server.access.revoke(old)
         server.faults.drop_watches()
@@ -431,7 +431,7 @@ def test_whoever_makes_tokens_is_asked_for_another_when_one_expires(
 
 def test_a_watch_ends_at_once_when_nobody_follows_any_more(api, a_job):
     api.create_job(a_job())
-    with JobWatch(api, SELECTOR) as watch:
+    with JobInformer(api, SELECTOR) as watch:
         threads = list(watch._threads)
     assert not any(thread.is_alive() for thread in threads)
 
@@ -469,7 +469,7 @@ def test_an_explanation_that_we_may_not_read_is_no_error(cluster, a_job, tmp_pat
     theirs, _ = cluster.account("few", rules, tmp_path / "few")
     few = KubernetesApi(cluster.namespace, 30.0, {"KUBECONFIG": str(theirs.kubeconfig)})
     made = few.create_job(a_job()).job
-    assert (few.tail("any", 5), few.happenings(made.uid)) == ("", ())
+    assert (few.tail("any", 5), few.cluster_events(made.uid)) == ("", ())
     assert few.queue_word(made, "q") is None
 
 
@@ -477,7 +477,7 @@ def test_an_explanation_that_the_server_cannot_give_now_is_no_error(cluster, api
     server = cluster.own_server("a real API server is not busy when a test wants it")
     made = api.create_job(a_job()).job
     server.faults.refuse(503, verb="list", resource="events")
-    assert api.happenings(made.uid) == ()
+    assert api.cluster_events(made.uid) == ()
 
 
 def test_the_end_of_a_log_is_read_and_none_is_none(api, a_job):

@@ -50,12 +50,14 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
 
 
 def other_version(folder: Path) -> Program:
-    """Our package with a line more in what trains; the program that this makes of it."""
-    package = folder / "ml_assets"
+    """Our package with one statement more in what trains; the program that this makes of it."""
+    package, line = folder / "ml_assets", "    began = time.monotonic()\n"
     shutil.copytree(Path(ml_assets.__path__[0]), package, ignore=shutil.ignore_patterns("*.pyc"))
-    with (package / "training" / "train.py").open("a") as file:
-        file.write("\nVERSION = 2\n")
-    return program_here("network", package)
+    file = package / "training" / "train.py"
+    file.write_text(file.read_text().replace(line, line + line, 1))
+    program = program_here("network", package)
+    assert program != program_here("network")
+    return program
 
 
 def test_a_pod_of_another_program_is_refused_and_the_command_says_both_and_the_cure(

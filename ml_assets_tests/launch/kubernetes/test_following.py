@@ -4,6 +4,7 @@ from datetime import timedelta
 from itertools import repeat
 
 import pytest
+from ml_assets_tests.launch.test_stall import BEGAN
 from pydantic_core import to_json
 
 from ml_assets.launch.attempts import Follower, Work
@@ -20,12 +21,11 @@ from ml_assets.spec.staging import REQUEST, Beats, attempt_of, beats_name
 from ml_assets.store.s3.client import client
 from ml_assets_tests.launch.kubernetes.objects import a_job, a_pod, terminated
 from ml_assets_tests.launch.kubernetes.stage import IMAGE, ONE_NODE, URI, Stage
-from ml_assets_tests.launch.test_standstill import BEGAN
 from ml_assets_tests.servers.s3 import s3_server
 
 SESSION = "demo-train-0123456789abcdef0123"
 SILENT = 10 * 30.0
-"""Seconds without a sign of life that are a standstill."""
+"""Seconds without a sign of life that are a stall."""
 
 
 @pytest.fixture

@@ -7,41 +7,34 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ml_assets.launch.failure import TABLE, cause_of
-from ml_assets.launch.kubernetes.causes import Verdict, of_cause, one_line, signed
-from ml_assets.launch.kubernetes.observations import Happening, JobState, PodState
+from ml_assets.launch.failure import TABLE, Ending, of_program
+from ml_assets.launch.kubernetes.causes import of_cause, one_line, signed
+from ml_assets.launch.kubernetes.observations import JobState, KubernetesEvent, PodState
 from ml_assets.spec.program import EXIT_BUG, EXIT_NOT_SAVED, EXIT_OUT_OF_MEMORY
+from ml_assets.spec.staging import ExitWord
 
 
 @dataclass(frozen=True)
-class LastWord:
-    """What a pod wrote to the object store before it ended: torchrun exits 1 for everything."""
-
-    index: int
-    exit_code: int
-    reason: str
-
-
-@dataclass(frozen=True)
-class Scene:
-    """All that is known of an attempt that ended.
+class PodObservations:
+    """All that is known of the pods of an attempt that ended, and of their Job.
 
     Pods in the order in which they were lost, as far as that was seen.
     """
 
     job: JobState | None
     pods: Sequence[PodState] = ()
-    happenings: Sequence[Happening] = ()
-    words: Sequence[LastWord] = ()
+    cluster_events: Sequence[KubernetesEvent] = ()
+    words: Sequence[ExitWord] = ()
+    """Termination messages that pods left on the object store: torchrun exits 1 for everything."""
     said: str = ""
     """Reasons the program gave, and the ends of its logs."""
     spot: bool = False
     """It ran on nodes that may be taken back."""
 
 
-def verdict(scene: Scene) -> Verdict:
-    """What ended an attempt that ran. Every scene has one, also where nobody says anything."""
-    found = (rule(scene) for rule in _RULES)
+def diagnose(seen: PodObservations) -> Ending:
+    """What ended an attempt that ran. There always is one, also where nobody says anything."""
+    found = (rule(seen) for rule in _RULES)
     return next(one for one in found if one is not None)
 
 
@@ -93,33 +86,33 @@ _START_ERRORS = {"StartError", "ContainerCannotRun"}
 _NODE_WORDS = re.compile(r"\bnode\.kubernetes\.io/(?:unreachable|not-ready)\b")
 
 
-def _deadline(scene: Scene) -> Verdict | None:
-    failure = scene.job.failure if scene.job else None
+def _deadline(seen: PodObservations) -> Ending | None:
+    failure = seen.job.failure if seen.job else None
     if failure is None or failure.reason != "DeadlineExceeded":
         return None
     return of_cause("DeadlineExceeded", failure.message)
 
 
-def _cuda_memory(scene: Scene) -> Verdict | None:
+def _cuda_memory(seen: PodObservations) -> Ending | None:
     """The program's own word, or what torch says where nobody caught it."""
-    if not _codes(scene).keys() & {EXIT_OUT_OF_MEMORY, EXIT_BUG, 1}:
+    if not _codes(seen).keys() & {EXIT_OUT_OF_MEMORY, EXIT_BUG, 1}:
         return None
-    return _by_words(scene, _CUDA_MEMORY, "CudaOutOfMemory")
+    return _by_words(seen, _CUDA_MEMORY, "CudaOutOfMemory")
 
 
-def _own_word(scene: Scene) -> Verdict | None:
-    code = next((code for code in TABLE if code in _OWN & _codes(scene).keys()), None)
-    return _of_program(scene, code) if code is not None else None
+def _own_word(seen: PodObservations) -> Ending | None:
+    code = next((code for code in TABLE if code in _OWN & _codes(seen).keys()), None)
+    return _of_program(seen, code) if code is not None else None
 
 
-def _out_of_memory(scene: Scene) -> Verdict | None:
-    pod = _first(scene, lambda pod: pod.ended is not None and pod.ended.reason == "OOMKilled")
+def _out_of_memory(seen: PodObservations) -> Ending | None:
+    pod = _first(seen, lambda pod: pod.ended is not None and pod.ended.reason == "OOMKilled")
     return of_cause("OOMKilled", pod.ended.message, pod) if pod and pod.ended else None
 
 
-def _evicted(scene: Scene) -> Verdict | None:
+def _evicted(seen: PodObservations) -> Ending | None:
     """The kubelet says it in the condition first, and then as the pod's own reason."""
-    for pod in scene.pods:
+    for pod in seen.pods:
         words = pod.message or (pod.disrupted.message if pod.disrupted else "")
         full = _LIMITS.search(words) is not None
         if pod.reason == "Evicted" or (pod.disrupted and (full or _PRESSURE.search(words))):
@@ -127,9 +120,9 @@ def _evicted(scene: Scene) -> Verdict | None:
     return None
 
 
-def _taken(scene: Scene) -> Verdict | None:
+def _taken(seen: PodObservations) -> Ending | None:
     """Who took the pod: the condition says it before the pod's own reason does."""
-    for pod in scene.pods:
+    for pod in seen.pods:
         said = pod.disrupted
         cause = _TAKEN.get(said.reason) if said else None
         cause = cause or _POD_REASONS.get(pod.reason)
@@ -140,33 +133,33 @@ def _taken(scene: Scene) -> Verdict | None:
         if cause is None:
             continue
         words = pod.message or (said.message if said else "")
-        if cause in {"NodeShutdown", "NodeLost"} and scene.spot and not _NODE_WORDS.search(words):
+        if cause in {"NodeShutdown", "NodeLost"} and seen.spot and not _NODE_WORDS.search(words):
             cause = "SpotTaken"
         return of_cause(cause, words, pod)
     return None
 
 
-def _requeued(scene: Scene) -> Verdict | None:
+def _requeued(seen: PodObservations) -> Ending | None:
     """Kueue preempts by suspending the Job; the Job controller then deletes its pods."""
-    if scene.job is None or not scene.job.suspended:
+    if seen.job is None or not seen.job.suspended:
         return None
-    told = next((one.message for one in scene.happenings if one.reason == "Stopped"), "")
-    return of_cause("PreemptedByQueue", told, _first(scene, lambda pod: pod.lost))
+    told = next((one.message for one in seen.cluster_events if one.reason == "Stopped"), "")
+    return of_cause("PreemptedByQueue", told, _first(seen, lambda pod: pod.lost))
 
 
-def _job_deleted(scene: Scene) -> Verdict | None:
-    return of_cause("JobDeleted") if scene.job is None or scene.job.deleting else None
+def _job_deleted(seen: PodObservations) -> Ending | None:
+    return of_cause("JobDeleted") if seen.job is None or seen.job.deleting else None
 
 
-def _gpu(scene: Scene) -> Verdict | None:
-    found = _by_words(scene, _GPU, "GpuFault")
+def _gpu(seen: PodObservations) -> Ending | None:
+    found = _by_words(seen, _GPU, "GpuFault")
     return replace(found, avoid=found.node) if found else None
 
 
-def _pod_deleted(scene: Scene) -> Verdict | None:
+def _pod_deleted(seen: PodObservations) -> Ending | None:
     """A plain delete leaves no condition: the first pod lost is one that did not end by itself."""
     first = min(
-        (pod for pod in scene.pods if pod.lost),
+        (pod for pod in seen.pods if pod.lost),
         key=lambda pod: pod.lost_at.timestamp() if pod.lost_at else float("inf"),
         default=None,
     )
@@ -175,34 +168,34 @@ def _pod_deleted(scene: Scene) -> Verdict | None:
     return of_cause("PodDeleted", pod=first)
 
 
-def _nccl(scene: Scene) -> Verdict | None:
-    found = _by_words(scene, _NCCL, "NcclFault")
+def _nccl(seen: PodObservations) -> Ending | None:
+    found = _by_words(seen, _NCCL, "NcclFault")
     return replace(found, avoid=found.node) if found else None
 
 
-def _not_run(scene: Scene) -> Verdict | None:
-    pod = _first(scene, lambda pod: pod.ended is not None and pod.ended.reason in _START_ERRORS)
+def _not_run(seen: PodObservations) -> Ending | None:
+    pod = _first(seen, lambda pod: pod.ended is not None and pod.ended.reason in _START_ERRORS)
     return of_cause("ContainerStart", pod.ended.message, pod) if pod and pod.ended else None
 
 
-def _by_code(scene: Scene) -> Verdict | None:
-    codes = _codes(scene)
+def _by_code(seen: PodObservations) -> Ending | None:
+    codes = _codes(seen)
     code = next((known for known in TABLE if known in codes), None)
     if code is None:
         return None
     if TABLE[code].then == "interrupted":
-        return of_cause("ToldToStop", pod=_pod(scene, codes[code]), code=code)
-    return _of_program(scene, code)
+        return of_cause("ToldToStop", pod=_pod(seen, codes[code]), code=code)
+    return _of_program(seen, code)
 
 
-def _unexplained(scene: Scene) -> Verdict:
-    codes, failure = _codes(scene), scene.job.failure if scene.job else None
+def _unexplained(seen: PodObservations) -> Ending:
+    codes, failure = _codes(seen), seen.job.failure if seen.job else None
     code = next(iter(codes), 0)
     words = f"exit code {code}" if code else (failure.message or failure.reason if failure else "")
-    return of_cause("Unexplained", words, _pod(scene, codes.get(code)), code=code)
+    return of_cause("Unexplained", words, _pod(seen, codes.get(code)), code=code)
 
 
-_RULES: tuple[Callable[[Scene], Verdict | None], ...] = (
+_RULES: tuple[Callable[[PodObservations], Ending | None], ...] = (
     _deadline,
     _cuda_memory,
     _own_word,
@@ -220,47 +213,37 @@ _RULES: tuple[Callable[[Scene], Verdict | None], ...] = (
 )
 
 
-def _of_program(scene: Scene, code: int) -> Verdict:
+def _of_program(seen: PodObservations, code: int) -> Ending:
     """The program's own end, in the words of its table."""
-    index = _codes(scene)[code]
-    pod, meaning = _pod(scene, index), TABLE[code]
-    said = next((one.reason for one in scene.words if one.exit_code == code), "")
-    return Verdict(
-        cause=cause_of(code),
-        then=meaning.then,
-        what=meaning.what,
-        words=one_line(said),
-        remedy=meaning.remedy,
-        code=code,
-        pod=pod.name if pod else None,
-        node=pod.node if pod else None,
-        of_program=True,
-    )
+    pod = _pod(seen, _codes(seen)[code])
+    said = next((one.reason for one in seen.words if one.code == code), "")
+    ending = of_program(code, TABLE[code], one_line(said))
+    return replace(ending, pod=pod.name if pod else None, node=pod.node if pod else None)
 
 
-def _by_words(scene: Scene, pattern: re.Pattern[str], cause: str) -> Verdict | None:
+def _by_words(seen: PodObservations, pattern: re.Pattern[str], cause: str) -> Ending | None:
     """A fault that only the program's words tell; the pod is known where its own last word does."""
-    for word in scene.words:
+    for word in seen.words:
         if pattern.search(word.reason):
-            pod = _pod(scene, word.index)
-            return of_cause(cause, word.reason, pod, code=word.exit_code)
-    line = next((line for line in scene.said.splitlines() if pattern.search(line)), None)
+            pod = _pod(seen, word.index)
+            return of_cause(cause, word.reason, pod, code=word.code)
+    line = next((line for line in seen.said.splitlines() if pattern.search(line)), None)
     if line is None:
         return None
-    only = scene.pods[0] if len(scene.pods) == 1 else None
+    only = seen.pods[0] if len(seen.pods) == 1 else None
     return of_cause(cause, line, only)
 
 
-def _codes(scene: Scene) -> Mapping[int, int | None]:
+def _codes(seen: PodObservations) -> Mapping[int, int | None]:
     """True exit codes and the index of the pod that had each; the last words first."""
     codes: dict[int, int | None] = {}
-    for word in scene.words:
-        codes.setdefault(signed(word.exit_code), word.index)
-    spoken = {word.index for word in scene.words}
-    for pod in scene.pods:
+    for word in seen.words:
+        codes.setdefault(signed(word.code), word.index)
+    spoken = {word.index for word in seen.words}
+    for pod in seen.pods:
         if pod.ended is not None and pod.index not in spoken:
             codes.setdefault(signed(pod.ended.exit_code), pod.index)
-    failure = scene.job.failure if scene.job else None
+    failure = seen.job.failure if seen.job else None
     told = _FAILED_WITH.search(failure.message) if failure else None
     if told is not None:
         codes.setdefault(signed(int(told[2])), None)
@@ -268,9 +251,9 @@ def _codes(scene: Scene) -> Mapping[int, int | None]:
     return codes
 
 
-def _first(scene: Scene, of: Callable[[PodState], bool]) -> PodState | None:
-    return next((pod for pod in scene.pods if of(pod)), None)
+def _first(seen: PodObservations, of: Callable[[PodState], bool]) -> PodState | None:
+    return next((pod for pod in seen.pods if of(pod)), None)
 
 
-def _pod(scene: Scene, index: int | None) -> PodState | None:
-    return _first(scene, lambda pod: pod.index == index) if index is not None else None
+def _pod(seen: PodObservations, index: int | None) -> PodState | None:
+    return _first(seen, lambda pod: pod.index == index) if index is not None else None

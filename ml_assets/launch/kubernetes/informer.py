@@ -1,4 +1,4 @@
-"""Follows the Jobs and pods of a selector: by two watches, and by looking now and then without.
+"""The informer: a cache of the Jobs and pods of a selector, kept by two watches that are made anew.
 
 Calls stay in the tens an hour: a watch is asked for anew every few minutes from where the last one
 ended, and where watches fail, the looks come at growing intervals.
@@ -8,14 +8,21 @@ import json
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Protocol, Self
 
 from ml_assets.errors import ClusterAway, ClusterRefused, MlAssetsError
-from ml_assets.launch.kubernetes.cache import Board
-from ml_assets.launch.kubernetes.observations import Json, Seen
+from ml_assets.launch.kubernetes.observations import (
+    JobState,
+    Json,
+    PodState,
+    Seen,
+    job_state,
+    pod_state,
+)
 from ml_assets.launch.kubernetes.resources import Page, Watched
-from ml_assets.launch.kubernetes.retries import Lost, Silent, Trouble, told_by
+from ml_assets.launch.kubernetes.retries import NoAnswer, SilentStream, Trouble, told_by
 
 WATCH_SECONDS = 600
 """Most of one watch, half of it least: then it is asked for anew, from where it ended."""
@@ -64,8 +71,112 @@ def wait_after(failures: int, longest: float) -> float:
     return min(longest, 2.0 ** min(failures - 1, 16)) * random.uniform(0.5, 1.0)
 
 
-class Feed:
-    """Keeps a board up to date on one kind of object.
+class Cache:
+    """The newest state of each Job and pod; written by the watches, read by any thread.
+
+    A pod that went away is kept as it was seen last while its Job is there: why it went is told
+    from that.
+    """
+
+    def __init__(self) -> None:
+        self._jobs: dict[str, JobState] = {}
+        self._pods: dict[str, PodState] = {}
+        self._lost: list[str] = []
+        """The uids of lost pods, in the order in which that was seen."""
+        self._changed = threading.Condition()
+        self._changes = 0
+        self._error: Exception | None = None
+
+    def now(self) -> Seen:
+        """Everything, the lost pods first, in the order in which they were lost.
+
+        Raises:
+            MlAssetsError: the watches cannot go on.
+        """
+        with self._changed:
+            if isinstance(self._error, MlAssetsError):
+                raise self._error
+            if self._error is not None:
+                raise MlAssetsError("The watch of the cluster failed: a bug.") from self._error
+            lost = [self._pods[uid] for uid in self._lost]
+            others = [pod for uid, pod in self._pods.items() if uid not in self._lost]
+            others.sort(key=lambda pod: (pod.job, pod.index or 0))
+            return Seen(tuple(self._jobs.values()), (*lost, *others))
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for a change, so long at most; whether there was one."""
+        with self._changed:
+            before = self._changes
+            return self._changed.wait_for(lambda: self._changes != before, seconds)
+
+    def fail(self, error: Exception) -> None:
+        """Whoever asks next gets this error."""
+        with self._changed:
+            self._error = error
+            self._tell()
+
+    def put_all(self, kind: Watched, items: Sequence[Json]) -> bool:
+        """These are all there are now; whether that is news."""
+        with self._changed:
+            before = (dict(self._jobs), dict(self._pods))
+            known = self._jobs if kind == "jobs" else self._pods
+            for uid in known.keys() - {item["metadata"]["uid"] for item in items}:
+                self._drop(kind, uid)
+            for item in items:
+                self._put(kind, item)
+            if news := before != (self._jobs, self._pods):
+                self._tell()
+            return news
+
+    def put(self, kind: Watched, item: Json) -> None:
+        """This one was made, or changed."""
+        with self._changed:
+            self._put(kind, item)
+            self._tell()
+
+    def drop(self, kind: Watched, item: Json) -> None:
+        """This one was deleted; its last state tells why."""
+        with self._changed:
+            self._put(kind, item)
+            self._drop(kind, item["metadata"]["uid"])
+            self._tell()
+
+    def _put(self, kind: Watched, item: Json) -> None:
+        if kind == "jobs":
+            job = job_state(item)
+            self._jobs[job.uid] = job
+        else:
+            self._keep(pod_state(item))
+
+    def _drop(self, kind: Watched, uid: str) -> None:
+        if kind == "pods":
+            pod = self._pods[uid]
+            if pod.job in {job.name for job in self._jobs.values()}:
+                self._keep(replace(pod, gone=True))
+            else:
+                self._forget(uid)
+            return
+        job = self._jobs.pop(uid)
+        for pod in [pod for pod in self._pods.values() if pod.gone and pod.job == job.name]:
+            self._forget(pod.uid)
+
+    def _keep(self, pod: PodState) -> None:
+        self._pods[pod.uid] = pod
+        if pod.lost and pod.uid not in self._lost:
+            self._lost.append(pod.uid)
+
+    def _forget(self, uid: str) -> None:
+        del self._pods[uid]
+        if uid in self._lost:
+            self._lost.remove(uid)
+
+    def _tell(self) -> None:
+        self._changes += 1
+        self._changed.notify_all()
+
+
+class Reflector:
+    """Keeps a cache up to date on one kind of object.
 
     Args:
         clock: monotonic seconds.
@@ -77,14 +188,14 @@ class Feed:
         source: Source,
         kind: Watched,
         selector: str,
-        board: Board,
+        cache: Cache,
         clock: Callable[[], float] = time.monotonic,
         pause: Callable[[float], object] = time.sleep,
     ) -> None:
         self._source = source
         self._kind: Watched = kind
         self._selector = selector
-        self._board = board
+        self._cache = cache
         self._clock = clock
         self._pause = pause
         self._version: str | None = None
@@ -112,7 +223,7 @@ class Feed:
                 self.turn()
         except Exception as error:
             if not self._stopped:
-                self._board.fail(error)
+                self._cache.fail(error)
 
     def stop(self) -> None:
         """End it, from any thread."""
@@ -138,18 +249,18 @@ class Feed:
     def _look(self) -> bool:
         try:
             self._take(self._source.page(self._kind, self._selector))
-        except (ClusterRefused, Lost) as error:
+        except (ClusterRefused, NoAnswer) as error:
             self._bear(error)
             self.trouble = error
             self._away += 1
-            unreachable = isinstance(error, Lost) and not error.trouble.status
+            unreachable = isinstance(error, NoAnswer) and not error.trouble.status
             self._rest(error, wait_after(self._away, 10 if unreachable else 60))
             return False
         self._away = 0
         return True
 
     def _take(self, page: Page) -> None:
-        news = self._board.put_all(self._kind, page.items)
+        news = self._cache.put_all(self._kind, page.items)
         self._version, self._heard, self.trouble = page.version, self._clock(), None
         if self._was_silent:  # rightly, where nothing had happened: then be more patient
             longer = min(self._silence * 2, _LONGEST_SILENCE)
@@ -170,11 +281,11 @@ class Feed:
                     self._read(json.loads(line))
             finally:
                 stream.close()
-        except (ClusterRefused, Lost) as error:
+        except (ClusterRefused, NoAnswer) as error:
             return error
         except json.JSONDecodeError as error:
             trouble = Trouble(f"a line is no JSON ({error})", done=True)
-            return Lost(f"The watch of {self._kind} broke off: {trouble.told}.", trouble)
+            return NoAnswer(f"The watch of {self._kind} broke off: {trouble.told}.", trouble)
         return None
 
     def _read(self, change: Json) -> None:
@@ -182,16 +293,16 @@ class Feed:
         if kind == "ERROR":
             raise told_by(item)
         if kind == "DELETED":
-            self._board.drop(self._kind, item)
+            self._cache.drop(self._kind, item)
         elif kind != "BOOKMARK":
-            self._board.put(self._kind, item)
+            self._cache.put(self._kind, item)
         self._version, self._heard = item["metadata"]["resourceVersion"], self._clock()
 
     def _after(self, error: MlAssetsError | None, lasted: float) -> None:
         """What a watch that ended means for the next one."""
         if self._stopped:
             return
-        if isinstance(error, Silent):
+        if isinstance(error, SilentStream):
             self._version, self._was_silent = None, True
             return
         if lasted >= STEADY_SECONDS:
@@ -209,13 +320,13 @@ class Feed:
         self._rest(error, wait_after(self._broken, LONGEST_WAIT))
 
     def _rest(self, error: MlAssetsError | None, seconds: float) -> None:
-        asked = error.trouble.wait if isinstance(error, Lost) else 0.0
+        asked = error.trouble.wait if isinstance(error, NoAnswer) else 0.0
         self._pause(max(asked, seconds))
 
     def _bear(self, error: MlAssetsError | None) -> None:
         """A refusal of what was allowed before may pass: a role that is replaced, a new token."""
         refused = isinstance(error, ClusterRefused)
-        refused = refused or (isinstance(error, Lost) and error.trouble.status == _UNKNOWN_US)
+        refused = refused or (isinstance(error, NoAnswer) and error.trouble.status == _UNKNOWN_US)
         if refused and self.silent() > REFUSED_SECONDS:
             raise ClusterAway(
                 f"{error} That has been so for {REFUSED_SECONDS / 60:.0f} minutes. What runs in the"
@@ -223,7 +334,7 @@ class Feed:
             ) from error
 
 
-class JobWatch:
+class JobInformer:
     """The Jobs and pods of a selector as they are now; a context manager.
 
     Raises:
@@ -231,28 +342,29 @@ class JobWatch:
     """
 
     def __init__(self, source: Source, selector: str) -> None:
-        self._board = Board()
+        self._cache = Cache()
         self._stopping = threading.Event()
         kinds: tuple[Watched, ...] = ("jobs", "pods")
-        self._feeds = [
-            Feed(source, kind, selector, self._board, pause=self._stopping.wait) for kind in kinds
+        self._reflectors = [
+            Reflector(source, kind, selector, self._cache, pause=self._stopping.wait)
+            for kind in kinds
         ]
         self._threads = [
-            threading.Thread(target=feed.run, name=f"watch {kind}", daemon=True)
-            for feed, kind in zip(self._feeds, kinds, strict=True)
+            threading.Thread(target=reflector.run, name=f"watch {kind}", daemon=True)
+            for reflector, kind in zip(self._reflectors, kinds, strict=True)
         ]
 
     def __enter__(self) -> Self:
-        for feed in self._feeds:
-            feed.begin()
+        for reflector in self._reflectors:
+            reflector.begin()
         for thread in self._threads:
             thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stopping.set()
-        for feed in self._feeds:
-            feed.stop()
+        for reflector in self._reflectors:
+            reflector.stop()
         for thread in self._threads:
             thread.join(_JOIN_SECONDS)
 
@@ -262,16 +374,19 @@ class JobWatch:
         Raises:
             ClusterAway: it has refused us for a quarter of an hour.
         """
-        return self._board.now()
+        return self._cache.now()
 
     def wait(self, seconds: float) -> bool:
         """Wait for a change, so long at most; whether there was one."""
-        return self._board.wait(seconds)
+        return self._cache.wait(seconds)
 
     def trouble(self) -> MlAssetsError | None:
         """Why what is known is old: the cluster does not answer; None: it does."""
-        return next((feed.trouble for feed in self._feeds if feed.trouble is not None), None)
+        return next(
+            (reflector.trouble for reflector in self._reflectors if reflector.trouble is not None),
+            None,
+        )
 
     def silent(self) -> float:
         """Seconds since the cluster last said something of one of them: what is known is as old."""
-        return max(feed.silent() for feed in self._feeds)
+        return max(reflector.silent() for reflector in self._reflectors)

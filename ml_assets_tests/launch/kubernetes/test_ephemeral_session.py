@@ -7,7 +7,7 @@ import pytest
 
 from ml_assets.errors import MlAssetsError
 from ml_assets.launch.drill import resume_drill
-from ml_assets.launch.ephemeral_session import passing_launcher
+from ml_assets.launch.ephemeral_session import ephemeral_launcher
 from ml_assets.launch.launcher import ScoreJob
 from ml_assets.launch.local.launcher import LocalLauncher
 from ml_assets.settings import read_settings
@@ -53,7 +53,7 @@ def cleared(stage: Stage) -> list[str]:
 
 def test_a_drill_deletes_a_pod_and_the_weights_are_the_same(stage):
     job = stage.job(cluster=ONE_NODE, processes=1)
-    opened = partial(passing_launcher, read_settings(), "drill")
+    opened = partial(ephemeral_launcher, read_settings(), "drill")
     outcome = resume_drill(job, opened, random.Random(1))
     assert outcome.passed, outcome.reason
     assert outcome.rank == 0 and outcome.seconds is not None
@@ -71,12 +71,12 @@ def test_the_same_score_twice_at_once_is_two_jobs_and_equals_that_of_this_machin
     model = undisturbed[1].model
     scores = []
     with (
-        passing_launcher(read_settings(), "predict") as one,
-        passing_launcher(read_settings(), "predict") as other,
+        ephemeral_launcher(read_settings(), "predict") as one,
+        ephemeral_launcher(read_settings(), "predict") as other,
     ):
-        for passing in (one, other):
-            job = ScoreJob("demo", model, passing.lent(data), "holdout", cluster=ONE_NODE)
-            scores.append(passing.launcher.score(job, lambda _: None).predictions.sha256)
+        for session in (one, other):
+            job = ScoreJob("demo", model, session.reachable(data), "holdout", cluster=ONE_NODE)
+            scores.append(session.launcher.score(job, lambda _: None).predictions.sha256)
     here = LocalLauncher(tmp_path / "here").score(
         ScoreJob("demo", model, data, "holdout"), lambda _: None
     )
@@ -90,14 +90,14 @@ def test_a_score_that_fails_leaves_nothing_either(stage, undisturbed):
     data = stage.job().data
     with (
         pytest.raises(MlAssetsError),
-        passing_launcher(read_settings(), "predict", retries=0) as passing,
+        ephemeral_launcher(read_settings(), "predict", retries=0) as session,
     ):
-        lent = passing.lent(data)
+        lent = session.reachable(data)
         stage.store.client.put_object(
             Bucket=lent.uri.split("/")[2],
             Key="/".join(lent.uri.split("/")[3:]) + "/schema.json",
             Body=b"{}",
         )
         job = ScoreJob("demo", model, lent, "holdout", cluster=ONE_NODE)
-        passing.launcher.score(job, lambda _: None)
+        session.launcher.score(job, lambda _: None)
     assert stage.left() == [] and scratch(stage) == []

@@ -1,10 +1,10 @@
-"""A standstill is silence by far longer than the ranks' own patience, and nothing else."""
+"""A stall is silence by far longer than the ranks' own patience, and nothing else."""
 
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from ml_assets.launch.stall_detection import Standstill
+from ml_assets.launch.stall_detection import StallDetector
 from ml_assets.spec.heartbeat import Heartbeat, heartbeat_file
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -20,7 +20,7 @@ class Attempt:
 
     def __init__(self, folder):
         self.folder, self.now, self.told = folder, 0.0, 0
-        self.standstill = Standstill(folder, 2, lambda: self.now)
+        self.stall = StallDetector(folder, 2, lambda: self.now)
 
     def beat(self, rank, step, patience=30.0):
         found = Heartbeat(
@@ -37,7 +37,7 @@ class Attempt:
 
     def after(self, seconds):
         self.now += seconds
-        return self.standstill.noticed(self.told)
+        return self.stall.noticed(self.told)
 
 
 def test_before_the_first_heartbeat_nothing_stands_still(attempt):
@@ -89,16 +89,16 @@ def test_who_cannot_hear_takes_nothing_for_a_standstill_nor_what_comes_late(atte
     attempt.beat(0, 7)
     assert attempt.after(1) is None
     for _ in range(60):
-        attempt.standstill.blind()
+        attempt.stall.blind()
         assert attempt.after(10) is None
     assert attempt.after(290) is None
     attempt.beat(0, 8)
     assert attempt.after(290) is None
 
 
-def test_a_silence_that_lasts_after_it_can_be_heard_again_is_a_standstill(attempt):
+def test_a_silence_that_lasts_after_it_can_be_heard_again_is_a_stall(attempt):
     attempt.beat(0, 7)
     attempt.after(1)
-    attempt.standstill.blind()
+    attempt.stall.blind()
     assert attempt.after(359) is None
     assert attempt.after(2) is not None

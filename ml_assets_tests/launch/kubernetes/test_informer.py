@@ -4,8 +4,13 @@ import pytest
 from kubernetes.client import ApiException
 
 from ml_assets.errors import ClusterAway, ClusterRefused
-from ml_assets.launch.kubernetes.cache import Board
-from ml_assets.launch.kubernetes.watch import LONGEST_WAIT, REFUSED_SECONDS, Feed, wait_after
+from ml_assets.launch.kubernetes.informer import (
+    LONGEST_WAIT,
+    REFUSED_SECONDS,
+    Cache,
+    Reflector,
+    wait_after,
+)
 from ml_assets_tests.launch.kubernetes.objects import (
     JOB,
     RUNNING,
@@ -19,19 +24,19 @@ from ml_assets_tests.launch.kubernetes.simulated import AWAY, EXPIRED, HOUR, RES
 DAYS = 72 * HOUR
 
 
-def feed_of(cluster, kind="pods", board=None):
-    board = board or Board()
-    board.put_all("jobs", [job_json()])
-    feed = Feed(cluster, kind, "a=b", board, cluster.clock, cluster.pause)
-    feed.begin()
-    return feed, board
+def feed_of(cluster, kind="pods", cache=None):
+    cache = cache or Cache()
+    cache.put_all("jobs", [job_json()])
+    reflector = Reflector(cluster, kind, "a=b", cache, cluster.clock, cluster.pause)
+    reflector.begin()
+    return reflector, cache
 
 
 def follow(cluster, seconds=DAYS):
-    feed, board = feed_of(cluster)
+    reflector, cache = feed_of(cluster)
     while cluster.now < seconds:
-        feed.turn()
-    return board
+        reflector.turn()
+    return cache
 
 
 def every(period, error, of="watching", lasting=1.0):
@@ -66,9 +71,9 @@ def away_ten_minutes_an_hour(what, now):
 )
 def test_three_days_of_one_kind_take_so_many_calls_an_hour(how, most):
     cluster = Simulated(pod_json(0), pod_json(1), **how)
-    board = follow(cluster)
+    cache = follow(cluster)
     assert cluster.reached / 72 <= most
-    assert [pod.index for pod in board.now().pods] == [0, 1]
+    assert [pod.index for pod in cache.now().pods] == [0, 1]
 
 
 @pytest.mark.parametrize(
@@ -87,22 +92,22 @@ def test_a_pod_that_fails_is_known_soon(how, within):
         cluster = Simulated(pod_json(0), **how)
         failed = pod_json(0, terminated(137, "OOMKilled"), phase="Failed")
         cluster.happens = [(moment, "MODIFIED", failed)]
-        feed, board = feed_of(cluster)
+        reflector, cache = feed_of(cluster)
         known = []
-        put, put_all = board.put, board.put_all
+        put, put_all = cache.put, cache.put_all
 
-        def noted(method, cluster=cluster, board=board, known=known):
+        def noted(method, cluster=cluster, cache=cache, known=known):
             def call(*arguments):
                 found = method(*arguments)
-                if any(pod.lost for pod in board.now().pods):
+                if any(pod.lost for pod in cache.now().pods):
                     known.append(cluster.now)
                 return found
 
             return call
 
-        board.put, board.put_all = noted(put), noted(put_all)
+        cache.put, cache.put_all = noted(put), noted(put_all)
         while not known and cluster.now < 2 * HOUR:
-            feed.turn()
+            reflector.turn()
         assert moment <= known[0] <= moment + within + 1
 
 
@@ -110,38 +115,38 @@ def test_what_was_missed_while_the_version_grew_too_old_is_found_by_a_look():
     gone = every(500, EXPIRED, of="watching", lasting=3.0)
     cluster = Simulated(pod_json(0), pod_json(1), fault=gone)
     cluster.happens = [(501.0, "DELETED", pod_json(1, deleted=3))]
-    board = follow(cluster, 600)
-    lost = board.now().pods[0]
+    cache = follow(cluster, 600)
+    lost = cache.now().pods[0]
     assert (lost.index, lost.gone) == (1, True)
 
 
 def test_three_days_of_attempts_that_come_and_go_leave_only_what_is_there_now():
-    cluster, board = Simulated(), Board()
-    feed = Feed(cluster, "pods", "a=b", board, cluster.clock, cluster.pause)
-    feed.begin()
+    cluster, cache = Simulated(), Cache()
+    reflector = Reflector(cluster, "pods", "a=b", cache, cluster.clock, cluster.pause)
+    reflector.begin()
     for number in range(2000):
         job = job_json(name=f"job-{number}")
-        board.put("jobs", job)
+        cache.put("jobs", job)
         pods = [pod_json(index, job=f"job-{number}") for index in range(2)]
         start = cluster.now
         cluster.happens = [(start + 1, "ADDED", pod) for pod in pods]
         cluster.happens += [(start + 60, "DELETED", pod) for pod in pods]
         while cluster.happens:
-            feed.turn()
-        assert all(pod.gone for pod in board.now().pods_of(f"job-{number}"))
-        board.drop("jobs", job)
+            reflector.turn()
+        assert all(pod.gone for pod in cache.now().pods_of(f"job-{number}"))
+        cache.drop("jobs", job)
     assert cluster.now > DAYS
-    seen = board.now()
+    seen = cache.now()
     assert (seen.jobs, seen.pods) == ((), ())
-    assert [len(held) for held in vars(board).values() if isinstance(held, dict | list)] == [0] * 3
+    assert [len(held) for held in vars(cache).values() if isinstance(held, dict | list)] == [0] * 3
 
 
 def test_a_refusal_of_what_was_allowed_may_pass():
     def refused(what, now):
         return ApiException(status=403) if 100 < now < 100 + REFUSED_SECONDS / 2 else None
 
-    board = follow(Simulated(pod_json(0), fault=refused), 2 * HOUR)
-    assert len(board.now().pods) == 1
+    cache = follow(Simulated(pod_json(0), fault=refused), 2 * HOUR)
+    assert len(cache.now().pods) == 1
 
 
 @pytest.mark.parametrize("status", [403, 401])
@@ -174,41 +179,41 @@ def test_waits_grow_to_their_longest():
 
 
 def board_of(*pods):
-    board = Board()
-    board.put_all("jobs", [job_json()])
-    board.put_all("pods", pods)
-    return board
+    cache = Cache()
+    cache.put_all("jobs", [job_json()])
+    cache.put_all("pods", pods)
+    return cache
 
 
 def test_a_pod_that_went_between_two_looks_is_known_to_be_gone():
-    board = board_of(pod_json(0), pod_json(1))
-    assert board.put_all("pods", [pod_json(0)])
-    lost, kept = board.now().pods
+    cache = board_of(pod_json(0), pod_json(1))
+    assert cache.put_all("pods", [pod_json(0)])
+    lost, kept = cache.now().pods
     assert (lost.index, lost.gone, kept.gone) == (1, True, False)
-    assert not board.put_all("pods", [pod_json(0)])
+    assert not cache.put_all("pods", [pod_json(0)])
 
 
 def test_lost_pods_come_in_the_order_in_which_they_were_lost():
-    board = board_of(pod_json(0), pod_json(1), pod_json(2))
+    cache = board_of(pod_json(0), pod_json(1), pod_json(2))
     taken = condition("DisruptionTarget", "EvictionByEvictionAPI")
-    board.put("pods", pod_json(2, RUNNING, taken))
-    board.put("pods", pod_json(0, terminated(71), phase="Failed"))
-    board.drop("pods", pod_json(2, RUNNING, taken))
-    assert [pod.index for pod in board.now().pods] == [2, 0, 1]
-    assert board.now().pods[0].disrupted is not None
+    cache.put("pods", pod_json(2, RUNNING, taken))
+    cache.put("pods", pod_json(0, terminated(71), phase="Failed"))
+    cache.drop("pods", pod_json(2, RUNNING, taken))
+    assert [pod.index for pod in cache.now().pods] == [2, 0, 1]
+    assert cache.now().pods[0].disrupted is not None
 
 
 def test_a_job_takes_the_pods_that_went_with_it():
-    board = board_of(pod_json(0))
-    board.drop("pods", pod_json(0))
-    assert len(board.now().pods_of(JOB)) == 1
-    board.drop("jobs", job_json())
-    assert board.now().pods == ()
+    cache = board_of(pod_json(0))
+    cache.drop("pods", pod_json(0))
+    assert len(cache.now().pods_of(JOB)) == 1
+    cache.drop("jobs", job_json())
+    assert cache.now().pods == ()
 
 
 def test_who_waits_is_told_of_a_change_and_of_an_error():
-    board = board_of()
-    assert not board.wait(0)
-    board.fail(ClusterRefused("no"))
+    cache = board_of()
+    assert not cache.wait(0)
+    cache.fail(ClusterRefused("no"))
     with pytest.raises(ClusterRefused):
-        board.now()
+        cache.now()

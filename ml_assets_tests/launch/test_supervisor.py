@@ -1,4 +1,4 @@
-"""The tether alone: exit codes pass, and it ends with a launcher that was gone before it began."""
+"""The supervisor alone: exit codes pass, and it ends with a launcher that was gone before."""
 
 import os
 import subprocess
@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from ml_assets.launch.local import supervisor as tether
+from ml_assets.launch.local import supervisor
 from ml_assets.launch.local.process import ChildProcess, environment
 
 
@@ -25,17 +25,17 @@ def test_the_end_of_the_command_is_passed_on(tmp_path, until, program, code):
     assert until(lambda: (child.exit_code(),) if child.exit_code() is not None else None) == (code,)
 
 
-def test_a_launcher_that_died_before_the_tether_looked_is_noticed():
+def test_a_launcher_that_died_before_the_supervisor_looked_is_noticed():
     sleeper = [sys.executable, "-c", "import time; time.sleep(60)"]
     gone = "1" if os.getpid() != 1 else "2"
     began = time.monotonic()
     ended = subprocess.run(
-        [sys.executable, "-I", tether.__file__, gone, "20", *sleeper],
+        [sys.executable, "-I", supervisor.__file__, gone, "20", *sleeper],
         check=False,
         start_new_session=True,
     )
     assert time.monotonic() - began < 10
-    assert ended.returncode in (tether.SIGNALLED + 9, -9)
+    assert ended.returncode in (supervisor.SIGNALLED + 9, -9)
 
 
 def test_the_program_inherits_no_descriptor_of_ours(tmp_path, until):
