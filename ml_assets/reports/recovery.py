@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from ml_assets.reports.picture import Table
-from ml_assets.spec.events import EndKind, Lost
 from ml_assets.spec.program import World
+from ml_assets.spec.program.events import EndKind, Lost
 
 _BUDGETS: dict[EndKind, str] = {
     "error": "an error of its own",

@@ -96,8 +96,8 @@ def test_a_sensor_that_asks_for_the_release(refused: Scene) -> None:
     defs = dg.Definitions.merge(refused.definitions(), dg.Definitions(jobs=[job], sensors=[mine]))
     with refused.world.instance() as instance:
         repository = defs.get_repository_def()
-        context = dg.build_sensor_context(instance, repository_def=repository)
-        [request] = mine.evaluate_tick(context).run_requests or []
+        with dg.build_sensor_context(instance, repository_def=repository) as context:
+            [request] = mine.evaluate_tick(context).run_requests or []
         done = defs.resolve_job_def("mine").execute_in_process(
             instance=instance, tags=dict(request.tags), raise_on_error=False
         )

@@ -23,9 +23,9 @@ from ml_assets.reports.data import contract_pictures, feature_pictures, table_pi
 from ml_assets.reports.drawing import Axis, Stack, column_chart
 from ml_assets.reports.picture import IMAGE_BYTES, Picture, Table, album
 from ml_assets.reports.rows import Bullet, Spark, bullet_chart, spark_chart
-from ml_assets.spec.events import Checkpoint, FirstRows, FixedBatch, Metrics
 from ml_assets.spec.gates import AgainstChampion
 from ml_assets.spec.program import CategoricalColumn, NumericColumn, Preprocessing, Ref
+from ml_assets.spec.program.events import Checkpoint, FirstRows, FixedBatch, Metrics
 from ml_assets.spec.records import (
     Change,
     Decision,

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from ml_assets.launch.failure import TABLE, Ending, of_program
 from ml_assets.launch.kubernetes.causes import of_cause, one_line, signed
 from ml_assets.launch.kubernetes.observations import JobState, KubernetesEvent, PodState
-from ml_assets.spec.program import EXIT_BUG, EXIT_NOT_SAVED, EXIT_OUT_OF_MEMORY
-from ml_assets.spec.staging import ExitWord
+from ml_assets.spec.program.exit_codes import EXIT_BUG, EXIT_NOT_SAVED, EXIT_OUT_OF_MEMORY
+from ml_assets.spec.program.pod import TerminationMessage
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class PodObservations:
     job: JobState | None
     pods: Sequence[PodState] = ()
     cluster_events: Sequence[KubernetesEvent] = ()
-    words: Sequence[ExitWord] = ()
+    words: Sequence[TerminationMessage] = ()
     """Termination messages that pods left on the object store: torchrun exits 1 for everything."""
     said: str = ""
     """Reasons the program gave, and the ends of its logs."""

@@ -11,7 +11,7 @@ import pytest
 import ml_assets
 from ml_assets.launch.kubernetes.api import KubernetesApi
 from ml_assets.launch.kubernetes.names import selector_of
-from ml_assets.spec.identity import Program, program_here
+from ml_assets.spec.program.identity import Program, program_here
 from ml_assets_tests.servers.kubernetes import ApiServer
 from ml_assets_tests.servers.s3 import S3Server, s3_server
 from ml_assets_tests.worlds.flight_pods import Run, begin

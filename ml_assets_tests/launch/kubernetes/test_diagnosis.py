@@ -8,7 +8,7 @@ import pytest
 from ml_assets.launch.failure import TABLE
 from ml_assets.launch.kubernetes.causes import CAUSES, of_cause
 from ml_assets.launch.kubernetes.diagnosis import PodObservations, diagnose
-from ml_assets.spec.staging import ExitWord
+from ml_assets.spec.program.pod import TerminationMessage
 from ml_assets_tests.launch.kubernetes.objects import (
     RUNNING,
     a_job,
@@ -28,7 +28,7 @@ def failed(index, exit_code, reason="Error", message="", second=8, **how):
 
 def said_by(index, code, reason):
     """The termination message of a pod."""
-    return ExitWord(
+    return TerminationMessage(
         session="flights-train-1a2b",
         attempt=1,
         index=index,

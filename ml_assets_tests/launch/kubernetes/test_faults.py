@@ -12,7 +12,7 @@ from ml_assets.errors import ClusterAway, ClusterRefused, TrainingFailed, Traini
 from ml_assets.launch import session
 from ml_assets.launch.events import avoided_nodes
 from ml_assets.launch.folder import SessionFolder
-from ml_assets.launch.kubernetes import runner, watch
+from ml_assets.launch.kubernetes import informer, runner
 from ml_assets.launch.kubernetes.names import ATTEMPT_LABEL, selector_of
 from ml_assets.launch.launcher import SanityJob, ScoreJob
 from ml_assets.launch.local.supervisor import descendants
@@ -20,9 +20,9 @@ from ml_assets.launch.session import train_session
 from ml_assets.launch.staging.mirror import SessionMirror
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.cluster import ClusterSpec
-from ml_assets.spec.identity import Program, program_here
 from ml_assets.spec.program import World
-from ml_assets.spec.staging import ExitWord, attempt_of, word_name
+from ml_assets.spec.program.identity import Program, program_here
+from ml_assets.spec.program.pod import TerminationMessage, attempt_of, termination_name
 from ml_assets.spec.training_story import TrainingStory
 from ml_assets_tests.launch.kubernetes.stage import IMAGE, ONE_NODE, TWO_NODES, Stage, weights
 from ml_assets_tests.launch.real import STEPS, by_number, named
@@ -179,7 +179,7 @@ def test_while_the_cluster_does_not_answer_the_training_goes_on(stage):
 def test_a_cluster_that_no_longer_lets_us_see_costs_the_follower_and_not_the_job(
     stage, monkeypatch
 ):
-    monkeypatch.setattr(watch, "REFUSED_SECONDS", 0.0)
+    monkeypatch.setattr(informer, "REFUSED_SECONDS", 0.0)
     server = stage.cluster.server
     server.images.failing[stage.settings.image] = "i/o timeout"  # it never begins to run
 
@@ -323,7 +323,7 @@ def test_a_node_whose_gpu_failed_is_left_alone_until_there_is_no_other(stage, tm
         """The pod says so and is gone: no GPU of this machine can be broken."""
         (pod,) = stage.api().pods(selector_of())
         met.append(pod.node)
-        word = ExitWord(
+        word = TerminationMessage(
             session=train_session(job),
             attempt=1,
             index=0,
@@ -334,7 +334,7 @@ def test_a_node_whose_gpu_failed_is_left_alone_until_there_is_no_other(stage, tm
             time=datetime.now(UTC),
         )
         place = stage.objects.place.at(attempt_of(word.session, 1))
-        place.write(word_name(0), canonical_json(word))
+        place.write(termination_name(0), canonical_json(word))
         stage.core.delete_namespaced_pod(pod.name, stage.cluster.namespace, grace_period_seconds=0)
 
     def drain_the_other(stage):
