@@ -4,7 +4,6 @@ from datetime import timedelta
 from itertools import repeat
 
 import pytest
-from ml_assets_tests.launch.test_stall_detection import BEGAN
 from pydantic_core import to_json
 
 from ml_assets.launch.attempts import Follower, Work
@@ -21,6 +20,7 @@ from ml_assets.spec.program.pod import REQUEST, PodHeartbeats, attempt_of, heart
 from ml_assets.store.s3.client import client
 from ml_assets_tests.launch.kubernetes.objects import a_job, a_pod, terminated
 from ml_assets_tests.launch.kubernetes.stage import IMAGE, ONE_NODE, URI, Stage
+from ml_assets_tests.launch.test_stall_detection import BEGAN
 from ml_assets_tests.servers.s3 import s3_server
 
 SESSION = "demo-train-0123456789abcdef0123"
