@@ -58,7 +58,7 @@ class Work(Generic[ResultT]):
     cluster: ClusterSpec
     """Where it runs if that is a cluster."""
     keys: Keys | None = None
-    """Countersign the result with; None: it needs no signature."""
+    """Sign the result with them; None: it needs no signature."""
     spot: bool = False
     """It may run on machines that are taken away."""
     asked: str = ""

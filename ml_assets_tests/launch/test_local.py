@@ -246,7 +246,7 @@ def test_without_a_key_a_result_counts_as_it_lies_there_unless_somebody_signed_i
     assert launcher.score(job, stage.events.append).attempt == 2
 
 
-def test_a_countersigned_result_of_another_session_is_no_result_of_this_one(stage):
+def test_a_signed_result_of_another_session_is_no_result_of_this_one(stage):
     launcher, ref = stage.launcher(), Ref(uri="/model", digest="e" * 64)
     launcher.score(ScoreJob("demo", ref, ref, "holdout"), stage.events.append)
     theirs = stage.session

@@ -44,7 +44,7 @@ def test_before_the_first_heartbeat_nothing_stands_still(attempt):
     assert attempt.after(100_000) is None
 
 
-def test_ten_times_the_patience_without_a_sign_is_a_standstill_that_names_the_steps(attempt):
+def test_ten_times_the_patience_without_a_sign_is_a_stall_that_names_the_steps(attempt):
     attempt.beat(0, 7)
     attempt.beat(1, 8)
     assert attempt.after(1) is None
@@ -85,7 +85,7 @@ def test_a_heartbeat_that_is_half_written_is_passed_by(attempt):
     assert attempt.after(100_000) is None
 
 
-def test_who_cannot_hear_takes_nothing_for_a_standstill_nor_what_comes_late(attempt):
+def test_who_cannot_hear_takes_nothing_for_a_stall_nor_what_comes_late(attempt):
     attempt.beat(0, 7)
     assert attempt.after(1) is None
     for _ in range(60):

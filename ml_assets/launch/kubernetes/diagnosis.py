@@ -222,7 +222,7 @@ def _of_program(seen: PodObservations, code: int) -> Ending:
 
 
 def _by_words(seen: PodObservations, pattern: re.Pattern[str], cause: str) -> Ending | None:
-    """A fault that only the program's words tell; the pod is known where its own last word does."""
+    """A fault that only the program's words tell; the pod is known by its message."""
     for word in seen.words:
         if pattern.search(word.reason):
             pod = _pod(seen, word.index)
@@ -235,7 +235,7 @@ def _by_words(seen: PodObservations, pattern: re.Pattern[str], cause: str) -> En
 
 
 def _codes(seen: PodObservations) -> Mapping[int, int | None]:
-    """True exit codes and the index of the pod that had each; the last words first."""
+    """True exit codes and the index of the pod that had each; the pods' own messages first."""
     codes: dict[int, int | None] = {}
     for word in seen.words:
         codes.setdefault(signed(word.code), word.index)

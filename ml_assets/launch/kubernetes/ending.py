@@ -18,7 +18,7 @@ from ml_assets.spec.program.pod import TerminationMessage
 from ml_assets.spec.usage import Held
 
 Words = Mapping[int, TerminationMessage]
-"""Index of a pod -> its last word."""
+"""Index of a pod -> its termination message."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Evidence:
     over: Over
     words: Words
     tails: str
-    """Ends of the logs of pods that failed and had no last word."""
+    """Ends of the logs of pods that failed and left no termination message."""
     cluster_events: tuple[KubernetesEvent, ...]
     """The cluster's events about its Job."""
     spot: bool

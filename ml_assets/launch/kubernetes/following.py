@@ -33,7 +33,7 @@ _TURN_SECONDS = 0.5
 _PULL_SECONDS = (1.0, 10.0)
 """Between two looks for new events: while they come, and at most. Each look is a few requests."""
 _LAST_WORDS_SECONDS = 2.0
-"""For the pods to say their last words, where none of them can go on."""
+"""For the pods to leave their termination messages, where none of them can go on."""
 _OTHERS_SECONDS = 10.0
 """For the other pods to end after one that failed by itself: one of them may know why."""
 _UNREACHABLE = {"DeletionByTaintManager", "DeletionByPodGC"}

@@ -76,7 +76,7 @@ class SessionMirror:
         self._beaten: dict[tuple[int, str], str] = {}
         """(attempt, name) -> the tag of the heartbeats that are here."""
         self._words: dict[tuple[int, str], tuple[str, TerminationMessage | None]] = {}
-        """(attempt, name) -> a last word and its tag; a Job that is resumed has another one."""
+        """(attempt, name) -> a termination message and its tag; a resumed Job leaves another."""
         self._looked: dict[int, float] = {}
 
     # --- from here to the pods ------------------------------------------------------------------
@@ -161,7 +161,7 @@ class SessionMirror:
         return came
 
     def exits(self, attempt: int) -> dict[int, TerminationMessage]:
-        """Index of a pod -> its last word, of those that had one."""
+        """Index of a pod -> its termination message, of those that left one."""
         items = list(self._at(attempt).items(EXIT))
         new = [i for i in items if self._words.get((attempt, i.name), ("", None))[0] != i.tag]
         for item, data in self._read(attempt, new):

@@ -42,7 +42,7 @@ def stage(tmp_path, cluster, store, monkeypatch):
 
 
 def scratch(stage: Stage) -> list[str]:
-    """What lies in passing stores, in the bucket and here."""
+    """What lies in ephemeral stores, in the bucket and here."""
     there = [key for key in stage.store.everything() if "/scratch/" in key]
     return [*there, *map(str, (stage.home / "scratch").glob("*"))]
 

@@ -121,7 +121,7 @@ def away(followed):
     yield followed.after(20)
 
 
-def test_a_store_that_is_away_is_no_standstill_nor_is_what_comes_late_after_it(followed):
+def test_a_store_that_is_away_is_no_stall_nor_is_what_comes_late_after_it(followed):
     """What stays silent then is one."""
 
     def turns():
