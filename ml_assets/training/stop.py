@@ -1,4 +1,4 @@
-"""Why the program stops before it is done: exceptions with their exit code, and the notice."""
+"""The reasons to stop before the program is done: exceptions with exit codes, and the notice."""
 
 import signal
 import traceback
@@ -96,7 +96,7 @@ _LOST = ("gloo/transport", "DistNetworkError", "DistStoreError", "DistBackendErr
 
 
 def peer_trouble(error: BaseException) -> type[PeerLost] | type[PeerSilent] | None:
-    """Whether an error, or one that it came from, says that another rank is gone."""
+    """The kind of loss where an error, or one that it came from, says that a rank is gone."""
     text = "".join(traceback.format_exception(error))
     if any(words in text for words in _SILENT):
         return PeerSilent

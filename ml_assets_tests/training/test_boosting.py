@@ -19,7 +19,7 @@ from ml_assets.spec.program import Ref, ScoreOutput, ScoreRequest, ScoreResult, 
 from ml_assets.spec.program.events import Checkpoint, Failed
 from ml_assets.spec.training import LightGbm, TrainingSpec
 from ml_assets.store.objects import file_digest
-from ml_assets.training.boosting.parameters import draws
+from ml_assets.training.boosting.inputs import draws
 from ml_assets_tests.training.conftest import FEATURES, LABEL, Attempt, Sessions, frame
 
 TREES = LightGbm(
