@@ -20,10 +20,13 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def call(arguments: argparse.Namespace) -> int:
+    from ml_assets.actions.reload import reload_ui
     from ml_assets.extras.demo.outside_world import land
 
-    for week in land(demo_world(read_settings()), arguments.weeks):
+    settings = read_settings()
+    for week in land(demo_world(settings), arguments.weeks):
         print(f"landed: the week of {week}")
+    print(reload_ui(settings))
     print(f"`ml-assets ui` takes it in within a minute; by hand: ml-assets run {PIPELINE}")
     return DONE
 
