@@ -46,7 +46,7 @@ from ml_assets.training.orphans import end_with_parent
 from ml_assets.training.recovery import failures, generation, ranks_here, standing_verdict
 from ml_assets.training.stop import BadRequest, Stopped
 
-_TOLD = ("lightgbm", "ml_assets", "numpy", "pydantic", "safetensors", "torch")
+_REPORTED = ("lightgbm", "ml_assets", "numpy", "pydantic", "safetensors", "torch")
 """Distributions whose versions a node reports."""
 
 _REQUEST: TypeAdapter[Request] = TypeAdapter(Request)
@@ -125,7 +125,7 @@ def _train(request: TrainRequest, events: EventWriter) -> None:
 
 
 def report_node(request: Request, events: EventWriter) -> None:
-    """Tell it, by the node's first process, before anything else is done.
+    """Report what this node runs, and on what, before anything else is done.
 
     Raises:
         BadRequest: the session is of another program.
@@ -136,7 +136,7 @@ def report_node(request: Request, events: EventWriter) -> None:
     here = program_here(part_of(request.verb, family))
     machine = machine_here(_gpus(request))
     index = int(os.environ.get("JOB_COMPLETION_INDEX") or os.environ.get("GROUP_RANK") or 0)
-    events.began(index, Node(program=here, versions=versions_here(_TOLD), machine=machine))
+    events.began(index, Node(program=here, versions=versions_here(_REPORTED), machine=machine))
     wanted = request.program
     said = difference(wanted, here) if wanted is not None else ""
     if wanted is not None and said:

@@ -2,7 +2,7 @@
 
 Training waits for the copy of its state to memory and for nothing else: writing, checksums, upload
 and manifest are the thread's, in the same order on all ranks. What makes a checkpoint whole, and
-which are kept, is in ``checkpoint_files``.
+which are kept, is in ``files``.
 """
 
 import io

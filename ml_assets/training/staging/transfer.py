@@ -6,17 +6,14 @@ predictions go up, then the result, which makes them count.
 
 import shutil
 from pathlib import Path
-from typing import TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
 from ml_assets.errors import StorageError, StoreAway
 from ml_assets.spec.program import (
-    MeasureRequest,
     Ref,
     Request,
     Result,
-    SanityRequest,
     ScoreRequest,
     TrainRequest,
 )
@@ -30,7 +27,6 @@ from ml_assets.training.stop import BadData, BadRequest, NotSaved, Superseded
 
 EVENTS_FILE = "events.jsonl"
 _REQUEST: TypeAdapter[Request] = TypeAdapter(Request)
-RequestT = TypeVar("RequestT", TrainRequest, ScoreRequest, MeasureRequest, SanityRequest)
 
 
 def read_request(place: S3Place, name: str, deadline: Deadline) -> Request:
