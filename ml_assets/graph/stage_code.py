@@ -59,7 +59,6 @@ NOT_DECIDING: Mapping[str, str] = MappingProxyType(
         "ml_assets.assets.evaluation_report.label_suspects": _SAID,
         "ml_assets.assets.evaluation_report.classification_pictures": _SAID,
         "ml_assets.assets.evaluation_report.pictures": _SAID,
-        "ml_assets.assets.evaluation_report.lineage": _SAID,
         "ml_assets.assets.evaluation_report.quality_pictures": _SAID,
         "ml_assets.assets.evaluation_report.suspects_table": _SAID,
         "ml_assets.assets.drift_report.last_report": _SAID,

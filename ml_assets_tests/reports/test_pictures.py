@@ -245,7 +245,7 @@ def test_encoded_rows_are_read_back():
         ["seats", "150", "–", "0"],
         ["carrier", HOSTILE, "–", "AA"],
     ]
-    assert "<script>" not in table.card() + table.markdown().replace("\\<", "")
+    assert "<script>" not in table.markdown().replace("\\<", "")
 
 
 # --- evaluation and release -----------------------------------------------------------------------
@@ -420,8 +420,6 @@ def test_hostile_names_stay_names(report, spec):
         assert "<script" not in svg and "\x00" not in svg
         words(svg)
     assert not re.search(r"(?<!\\)<script", album(pictures))
-    for picture in pictures:
-        assert "<script" not in picture.card()
 
 
 def test_a_picture_reads_on_any_ground_and_is_not_pointed_at():

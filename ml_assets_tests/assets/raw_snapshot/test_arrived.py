@@ -1,6 +1,7 @@
 """Partitions of a calendar that has passed end, in the UI, with what can have arrived."""
 
 import multiprocessing
+import time
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import dagster as dg
 import pytest
 
 import ml_assets.pipelines
+from ml_assets.actions.reload import reload_ui
 from ml_assets.assets.raw_snapshot.arrived import arrived_until
 from ml_assets.definitions import defs
 from ml_assets.extras.demo.outside_world import WEEKS, lay_out
@@ -17,6 +19,8 @@ from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.store.layout import Address, published_partitions
 from ml_assets.store.stores import open_snapshots
 from ml_assets_tests.worlds import deliveries
+from ml_assets_tests.worlds.ui import ask, serving
+from ml_assets_tests.worlds.world import World
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -108,3 +112,46 @@ def test_a_landed_week_is_made_before_a_server_reads_anew_and_shown_after(world:
     address = Address("deliveries", "raw_snapshot", "orders")
     assert list(published_partitions(store, store.resolve("main"), address)) == ["2024-03-11"]
     assert shown("raw_snapshot", "orders") == [*weeks, "2024-03-11"]
+
+
+RAW = """{ assetNodes(assetKeys: [{path: ["deliveries", "raw_snapshot", "raw_orders"]}]) {
+  partitionStats { numPartitions numMaterialized } } }"""
+
+
+def stats(address: str) -> tuple[int, int]:
+    """How many partitions of the raw orders the UI shows, and how many of them are made."""
+    (node,) = ask(address, RAW)["assetNodes"]
+    told = node["partitionStats"]
+    return told["numPartitions"], told["numMaterialized"]
+
+
+def wait_for(world: World, address: str, weeks: int) -> None:
+    deadline = time.monotonic() + 240
+    while time.monotonic() < deadline:
+        store = open_snapshots(world.settings.snapshots)
+        done = published_partitions(
+            store, store.resolve("main"), Address("deliveries", "feature_set")
+        )
+        if len(list(done)) == weeks - 1 and stats(address)[1] >= min(weeks, stats(address)[0]):
+            return
+        time.sleep(2)
+    raise AssertionError(f"{stats(address)}, {weeks} weeks have landed")
+
+
+@pytest.mark.daemon
+@pytest.mark.timeout(600)
+def test_a_server_takes_in_what_landed_after_it_began_and_shows_it_when_it_reads_anew(
+    tmp_path: Path,
+) -> None:
+    world = World(tmp_path)
+    automation = "{landing: {}}"
+    deliveries.plant(world.pipelines, world.sources, weeks=3, automation=automation)
+    with serving(world) as address:
+        wait_for(world, address, 3)
+        assert stats(address) == (3, 3), "no week is grey"
+        deliveries.land(world.sources, 5)
+        wait_for(world, address, 5)
+        there = World(tmp_path, {"ML_ASSETS_UI_URL": address})
+        assert reload_ui(there.settings) == f"{address} shows it"
+        wait_for(world, address, 5)
+        assert stats(address) == (5, 5)
