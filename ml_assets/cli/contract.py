@@ -41,7 +41,7 @@ def call_propose(arguments: argparse.Namespace) -> int:
     settings = prepared_settings()
     from ml_assets.actions.contract import propose_contract, write_suite
     from ml_assets.spec.load import find_pipeline, load_spec, pipeline_folders
-    from ml_assets.store.stores import open_snapshots
+    from ml_assets.store.open import open_snapshots
 
     spec = load_spec(find_pipeline(pipeline_folders(settings), arguments.pipeline))
     store = open_snapshots(settings.snapshots)
@@ -59,7 +59,7 @@ def call_docs(arguments: argparse.Namespace) -> int:
     settings = prepared_settings()
     from ml_assets.actions.contract import write_docs
     from ml_assets.spec.load import find_pipeline, load_spec, pipeline_folders
-    from ml_assets.store.stores import open_snapshots
+    from ml_assets.store.open import open_snapshots
 
     folder = find_pipeline(pipeline_folders(settings), arguments.pipeline)
     spec = load_spec(folder)

@@ -104,7 +104,7 @@ def _checkout(arguments: argparse.Namespace) -> int:
 
 
 def _store() -> "SnapshotStore":
-    from ml_assets.store.stores import open_snapshots
+    from ml_assets.store.open import open_snapshots
 
     return open_snapshots(prepared_settings().snapshots)
 

@@ -47,7 +47,7 @@ def call_show(arguments: argparse.Namespace) -> int:
     from ml_assets.actions.contract import source_of
     from ml_assets.actions.quarantine import kept_rows
     from ml_assets.spec.load import find_pipeline, load_spec, pipeline_folders
-    from ml_assets.store.stores import open_snapshots
+    from ml_assets.store.open import open_snapshots
 
     spec = load_spec(find_pipeline(pipeline_folders(settings), arguments.pipeline))
     if arguments.table:
@@ -71,7 +71,7 @@ def call_release(arguments: argparse.Namespace) -> int:
         from ml_assets.actions.release_rows import present_answers, release_rows
         from ml_assets.actions.run.run import pipeline_graph
         from ml_assets.spec.load import pipeline_folders
-        from ml_assets.store.stores import open_snapshots
+        from ml_assets.store.open import open_snapshots
 
         graph = pipeline_graph(pipeline_folders(session.settings), arguments.pipeline)
         source_of(graph.spec, arguments.table)

@@ -50,7 +50,7 @@ def call(arguments: argparse.Namespace) -> int:
         arguments.refuse("a recall is recorded: give --author and --reason (or --dry-run)")
     settings = prepared_settings()
     from ml_assets.extras.recall.recall import carry_out, extent
-    from ml_assets.store.stores import open_snapshots
+    from ml_assets.store.open import open_snapshots
 
     store = open_snapshots(settings.snapshots)
     if arguments.lift:

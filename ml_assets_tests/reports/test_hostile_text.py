@@ -27,12 +27,11 @@ from ml_assets.assets.released_model.report_page import render
 from ml_assets.errors import MlAssetsError, visible
 from ml_assets.reports import experiments
 from ml_assets.reports.card import Card, card_page, card_pictures
-from ml_assets.reports.changes import changes_table
 from ml_assets.reports.drawing import banner
 from ml_assets.reports.page import page
 from ml_assets.reports.picture import TEMPLATES, Picture, album
-from ml_assets.reports.recovery import lost_attempts
 from ml_assets.reports.run_rows import Outcome, ReleaseStep, short_table
+from ml_assets.reports.tables import changes_table, lost_attempts
 from ml_assets.spec.drift import DriftSpec
 from ml_assets.spec.pipeline import LabelSpec
 from ml_assets.spec.program import CategoricalColumn, NumericColumn, Preprocessing, World

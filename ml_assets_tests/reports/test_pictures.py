@@ -16,13 +16,17 @@ from ml_assets.assets.released_model.pictures import (
     override_picture,
     released_table,
 )
-from ml_assets.assets.trained_model.pace_pictures import pace_numbers
-from ml_assets.assets.trained_model.pictures import LIVE_POINTS, decoded_rows, training_pictures
-from ml_assets.reports.changes import changes_table
+from ml_assets.assets.trained_model.pictures import (
+    LIVE_POINTS,
+    decoded_rows,
+    pace_numbers,
+    training_pictures,
+)
 from ml_assets.reports.data import contract_pictures, feature_pictures, table_pictures
 from ml_assets.reports.drawing import Axis, Stack, column_chart
 from ml_assets.reports.picture import IMAGE_BYTES, Picture, Table, album
 from ml_assets.reports.rows import Bullet, Spark, bullet_chart, spark_chart
+from ml_assets.reports.tables import changes_table
 from ml_assets.spec.gates import AgainstChampion
 from ml_assets.spec.program import CategoricalColumn, NumericColumn, Preprocessing, Ref
 from ml_assets.spec.program.events import Checkpoint, FirstRows, FixedBatch, Metrics

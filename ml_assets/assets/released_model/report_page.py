@@ -17,9 +17,9 @@ from ml_assets.assets.evaluation_report.pictures import (
     importance_picture,
     lead_metric,
     slice_picture,
+    suspects_table,
 )
 from ml_assets.assets.evaluation_report.quality_pictures import label_words, quality
-from ml_assets.assets.evaluation_report.suspects_table import suspects_table
 from ml_assets.assets.released_model.gates.champion import NO_CHAMPION
 from ml_assets.assets.released_model.gates.decide import passed, summary
 from ml_assets.assets.released_model.pictures import (
@@ -28,11 +28,10 @@ from ml_assets.assets.released_model.pictures import (
     ledger_table,
 )
 from ml_assets.assets.trained_model.pictures import decoded_rows, training_pictures
-from ml_assets.reports.changes import changes_table
 from ml_assets.reports.data import feature_pictures
 from ml_assets.reports.page import page
 from ml_assets.reports.picture import Table
-from ml_assets.reports.recovery import lost_attempts
+from ml_assets.reports.tables import changes_table, lost_attempts
 from ml_assets.reports.wording import digits, order, title
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.program import Preprocessing

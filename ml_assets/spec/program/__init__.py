@@ -107,14 +107,14 @@ class Calibration(Frozen):
     """
 
     focal_gamma: Annotated[float, Field(ge=0)] = 0.0
-    """The exponent of the loss it was trained with; 0: none."""
+    """The gamma of the focal loss it was trained with; 0: none."""
     scale: Annotated[float, Field(gt=0)] = 1.0
     shift: tuple[float, ...] = Field(strict=False)
     """[classes], the first 0; binary: of the negative and the positive."""
     rows: Annotated[int, Field(ge=0)] = 0
-    """The rows of the validation split that it was fitted on."""
+    """Rows of the validation split that it was fitted on."""
     log_loss_before: float | None = None
-    """The log-loss of those rows without it."""
+    """The log loss of those rows, without it."""
     log_loss: float | None = None
 
 
@@ -173,7 +173,7 @@ class World(Frozen):
 
     @property
     def processes(self) -> int:
-        """The size of the world: the processes of all nodes."""
+        """Processes of all nodes: the size of the world."""
         return self.nodes * self.procs
 
 
@@ -311,7 +311,7 @@ class ScoreResult(Frozen):
     """Median wall time to score one row, milliseconds."""
     rows_per_second: float
     latency_p99_ms: float | None = Field(default=None, exclude_if=unset)
-    """The time of one row, the slowest in a hundred."""
+    """Milliseconds for one row, the slowest in a hundred; None: it was not measured."""
     memory_mb: float | None = Field(default=None, exclude_if=unset)
     """Megabytes (10^6 bytes) that the process held at most."""
 
