@@ -227,7 +227,7 @@ def _release(step: ReleaseStep, opened: bool) -> str:
         for one in step.changes[:_CHANGES]
     ]
     left = len(step.changes) - len(rows)
-    more = f'<p class="about">and {left} more: ml-assets compare</p>' if left > 0 else ""
+    more = f'<p class="about">and {left} more: ml-assets models compare</p>' if left > 0 else ""
     head = "<th>Part</th><th>What</th><th>Before</th><th>After</th>"
     body = f"{table(head, rows)}{more}" if rows else "<p>Nothing: the same spec, data, results.</p>"
     return (

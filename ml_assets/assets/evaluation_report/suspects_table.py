@@ -7,7 +7,7 @@ from ml_assets.reports.picture import Table
 ON_A_PAGE = 20
 _WORDS = (
     "Rows of validation and holdout with the highest loss: the label is wrong, or the row is hard."
-    " All that are kept: ml-assets suspects {pipeline}"
+    " All that are kept: ml-assets models suspects {pipeline}"
 )
 
 

@@ -43,7 +43,7 @@ manifest, and writers that lost together would lose together again."""
 
 
 class LakeFsWorkspace:
-    """A hidden branch. What a killed process leaves is collected by `ml-assets gc`."""
+    """A hidden branch. What a killed process leaves is collected by `ml-assets ops gc`."""
 
     def __init__(
         self,
