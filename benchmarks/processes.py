@@ -15,8 +15,8 @@ from generated import training_set
 
 from ml_assets.launch.launcher import TrainJob
 from ml_assets.launch.local.launcher import LocalLauncher
-from ml_assets.spec.events import Event, Metrics
 from ml_assets.spec.program import Ref
+from ml_assets.spec.program.events import Event, Metrics
 from ml_assets.spec.training import TabM, TrainingSpec
 
 ROWS = 60_000

@@ -20,8 +20,8 @@ from generated import training_set
 from ml_assets.launch.launcher import TrainJob
 from ml_assets.launch.local.launcher import LocalLauncher
 from ml_assets.launch.local.supervisor import descendants
-from ml_assets.spec.events import Event, Metrics, Progress
 from ml_assets.spec.program import Ref
+from ml_assets.spec.program.events import Event, Metrics, Progress
 from ml_assets.spec.training import Mlp, TrainingSpec
 
 MODEL = Mlp(family="mlp", width=128, depth=2)

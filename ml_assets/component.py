@@ -1,5 +1,9 @@
 """TrainingPipeline: the Dagster component that turns a spec into assets, checks and resources."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +19,7 @@ from ml_assets.assets.feature_set.asset import feature_set
 from ml_assets.assets.feature_set.team_modules import import_file
 from ml_assets.assets.online_features.asset import online_features
 from ml_assets.assets.promoted_model.asset import promoted_model
+from ml_assets.assets.raw_snapshot.arrived import arrived_until
 from ml_assets.assets.raw_snapshot.asset import raw_snapshot
 from ml_assets.assets.released_model.asset import released_model
 from ml_assets.assets.released_model.checks import gates
@@ -33,6 +38,18 @@ from ml_assets.automation.sensors import sensors
 from ml_assets.graph.pipeline_graph import PipelineGraph
 from ml_assets.settings import read_settings
 from ml_assets.spec.pipeline import PipelineSpec
+
+_SHOWING: ContextVar[bool] = ContextVar("showing", default=False)
+
+
+@contextmanager
+def showing() -> Iterator[None]:
+    """Build what the UI shows: of a calendar that has passed, only what has arrived is missing."""
+    token = _SHOWING.set(True)
+    try:
+        yield
+    finally:
+        _SHOWING.reset(token)
 
 
 class PipelineScaffolder(dg.Scaffolder[Any]):
@@ -66,8 +83,14 @@ class TrainingPipeline(dg.Component):
         return cls(attributes, path if path.is_dir() else path.parent)
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        on_cluster = read_settings().launcher == "kubernetes"
-        built = build_pipeline(self.spec, self.folder, on_cluster=on_cluster)
+        settings = read_settings()
+        on_cluster = settings.launcher == "kubernetes"
+        until = (
+            arrived_until(self.spec, settings.sources, datetime.now(UTC))
+            if _SHOWING.get()
+            else None
+        )
+        built = build_pipeline(PipelineGraph(self.spec, self.folder, on_cluster, until))
         return dg.Definitions.merge(built, own_assets(self.folder, self.spec.name))
 
 
@@ -82,15 +105,9 @@ def own_assets(folder: Path, pipeline: str) -> dg.Definitions:
     )
 
 
-def build_pipeline(spec: PipelineSpec, folder: Path, *, on_cluster: bool = False) -> dg.Definitions:
-    """The asset graph, checks, jobs, schedules and sensors of one pipeline.
-
-    Args:
-        spec: the checked spec.
-        folder: holds the feature function and the contracts that the spec names.
-        on_cluster: each partition of the data is a run of its own, and GPUs are queued for.
-    """
-    graph = PipelineGraph(spec, folder, on_cluster)
+def build_pipeline(graph: PipelineGraph) -> dg.Definitions:
+    """The assets, checks, jobs, schedules and sensors of one pipeline's graph."""
+    spec = graph.spec
     jobs = pipeline_jobs(graph)
     watched = [beginnings_sensor(graph)] if runs_by_itself(spec.automation) else []
     drilled = [drill_check(graph)] if spec.automation.resume_drill else []

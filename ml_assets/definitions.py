@@ -1,5 +1,6 @@
 """The composition root: settings -> resources -> every pipeline -> one Definitions."""
 
+import multiprocessing
 import sys
 import traceback
 import warnings
@@ -13,6 +14,7 @@ from ml_assets.assets.raw_snapshot.resource import SourcesResource
 from ml_assets.automation.alerts import sensor as alerts
 from ml_assets.automation.broken import broken_pipeline
 from ml_assets.automation.housekeeping import job as housekeeping
+from ml_assets.component import showing
 from ml_assets.errors import MlAssetsError
 from ml_assets.records.tracking.mlflow_server import configure
 from ml_assets.resources.executor import executor
@@ -143,5 +145,11 @@ def _package(folder: Path) -> ModuleType:
 
 @dg.definitions
 def defs() -> dg.Definitions:
-    """What Dagster loads."""
-    return build(read_settings())
+    """What Dagster loads.
+
+    A process that a server starts for a run may make every partition of the calendar.
+    """
+    if multiprocessing.parent_process():
+        return build(read_settings())
+    with showing():
+        return build(read_settings())

@@ -23,6 +23,7 @@ PACKAGE = PROJECT / "ml_assets"
 HEAVY = {
     "boto3",
     "great_expectations",
+    "jinja2",
     "kubernetes",
     "lightgbm",
     "matplotlib",
@@ -227,6 +228,12 @@ FAULTS = [
     (guards.executed_text, "actions/a.py", "eval(text)"),
     (guards.executed_text, "actions/a.py", "exec(text)"),
     (guards.pickles, "actions/a.py", "np.load(f, allow_pickle=True)"),
+    (guards.markup_outside_templates, "actions/a.py", "f'<b>{name}'"),
+    (guards.markup_outside_templates, "reports/a.py", "'<a href=' + to"),
+    (guards.markup_outside_templates, "assets/trained_model/page.py", "html.escape(name)"),
+    (guards.markup_outside_templates, "assets/a.py", "Markup(name)"),
+    (guards.unescaped_templates, "reports/templates/a.html", "{{ name|safe }}"),
+    (guards.unescaped_templates, "reports/templates/a.html", "{% autoescape false %}"),
     (guards.stray_environment_reads, "actions/a.py", "os.environ['ML_ASSETS_HOME']"),
     (guards.stray_environment_reads, "actions/a.py", "os.environ.get('ML_ASSETS_HOME', 1)"),
 ]

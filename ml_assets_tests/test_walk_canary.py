@@ -6,12 +6,13 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from ml_assets.definitions import build, resources
+from ml_assets.definitions import build
 from ml_assets.records.ledger.audit import problems
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import stages
 from ml_assets.spec.records import LedgerEntry
 from ml_assets.store.pipeline_context import open_pipeline
+from ml_assets_tests.automation.conftest import asked_for
 from ml_assets_tests.worlds import deliveries
 from ml_assets_tests.worlds.world import World
 
@@ -68,8 +69,8 @@ def landing(world: World) -> dg.SensorResult:
         for name, value in world.environment.items():
             environment.setenv(name, value)
         sensor = build(world.settings, only="deliveries").resolve_sensor_def("deliveries__landing")
-        context = dg.build_sensor_context(instance=instance, resources=resources())
-        found = sensor.evaluate_tick(context)
+        with dg.build_sensor_context(instance, resources=asked_for(sensor)) as context:
+            found = sensor.evaluate_tick(context)
     assert found.run_requests, found.skip_message
     return dg.SensorResult(run_requests=found.run_requests)
 

@@ -10,7 +10,7 @@ from ml_assets.settings import Cluster
 from ml_assets.spec.cluster import MAX_NODES, over_nodes
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.program import World, training_world
-from ml_assets.spec.staging import REQUEST, attempt_of
+from ml_assets.spec.program.pod import REQUEST, attempt_of
 
 Verb = Literal["train", "score", "sanity"]
 UNKNOWN_DIGEST = "0" * 20

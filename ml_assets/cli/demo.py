@@ -82,10 +82,13 @@ def land_week(weeks: int) -> None:
     ui` runs, its sensor takes the week in and the model is made again; otherwise `ml-assets run
     flight_delays` does. Two weeks can land.
     """
+    from ml_assets.actions.reload import reload_ui
     from ml_assets.extras.demo.outside_world import demo_world, land
 
-    for week in land(demo_world(read_settings()), weeks):
+    settings = read_settings()
+    for week in land(demo_world(settings), weeks):
         print(f"landed: the week of {week}")
+    print(reload_ui(settings))
     print(f"`ml-assets ui` takes it in within a minute; by hand: ml-assets run {PIPELINE}")
 
 

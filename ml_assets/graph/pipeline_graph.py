@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -39,6 +39,8 @@ class PipelineGraph:
     folder: Path
     on_cluster: bool = False
     """The cluster profile: each partition is a run of its own, and work on GPUs queues for them."""
+    shown_until: date | None = None
+    """Where the partitions that Dagster is told of end; None: with those of the spec."""
 
     @property
     def name(self) -> str:
@@ -73,7 +75,13 @@ class PipelineGraph:
         """The partitions of a data stage; None where the data is read whole."""
         if source is not None and not source.partitioned:
             return None
-        return partitions_definition(self.spec.partitions)
+        return partitions_definition(self._calendar)
+
+    @property
+    def _calendar(self) -> PartitionsSpec:
+        partitions = self.spec.partitions
+        shown = self.shown_until
+        return partitions.model_copy(update={"end": shown}) if shown else partitions
 
     def feature_partitions(self) -> dg.PartitionsDefinition | None:
         """The partitions of feature_set: the first ones are only looked back at."""
@@ -105,10 +113,10 @@ class PipelineGraph:
         return max((self.warm_up(name) for name in names), default=0)
 
     def _partitions_after(self, warm_up: int) -> dg.PartitionsDefinition | None:
-        partitions = self.spec.partitions
+        partitions = self._calendar
         if partitions.cadence == "none" or not warm_up:
             return partitions_definition(partitions)
-        first = windows(partitions, datetime.now(UTC))[warm_up : warm_up + 1]
+        first = windows(self.spec.partitions, datetime.now(UTC))[warm_up : warm_up + 1]
         if not first:
             raise WindowError(
                 f"{self.name}: look_back needs {warm_up} partitions, but fewer have passed"

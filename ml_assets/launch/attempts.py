@@ -26,9 +26,7 @@ from ml_assets.launch.recovery import Budgets, Decision, Ended, next_attempt
 from ml_assets.launch.result_signature import countersign
 from ml_assets.launch.usage import end_of, held_here, keep_usage, usage_of
 from ml_assets.spec.cluster import ClusterSpec
-from ml_assets.spec.events import Checkpoint, Event, Lost
 from ml_assets.spec.footprint import Room
-from ml_assets.spec.identity import Program
 from ml_assets.spec.program import (
     MeasureResult,
     Request,
@@ -37,6 +35,8 @@ from ml_assets.spec.program import (
     TrainResult,
     World,
 )
+from ml_assets.spec.program.events import Checkpoint, Event, Lost
+from ml_assets.spec.program.identity import Program
 from ml_assets.store.signing import Keys
 
 POLL_SECONDS = 0.1

@@ -13,8 +13,8 @@ from pathlib import Path
 from ml_assets.errors import TrainingFailed
 from ml_assets.launch.ephemeral_session import Passing
 from ml_assets.launch.launcher import TrainJob
-from ml_assets.spec.events import Checkpoint, Event, Progress
 from ml_assets.spec.program import ModelManifest, TrainResult
+from ml_assets.spec.program.events import Checkpoint, Event, Progress
 from ml_assets.spec.training import LightGbm
 
 SALT = "drill"

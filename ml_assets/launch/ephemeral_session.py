@@ -16,7 +16,7 @@ from ml_assets.launch.local.launcher import LocalLauncher
 from ml_assets.launch.recovery import ERROR_BUDGET, Budgets
 from ml_assets.settings import Settings, read_cluster
 from ml_assets.spec.program import Ref
-from ml_assets.spec.torchrun import RESTARTS
+from ml_assets.spec.program.start import RESTARTS
 from ml_assets.store.disk import scratch_in
 from ml_assets.store.object_places import open_objects, passing_place
 from ml_assets.store.objects import LocalObjects

@@ -8,8 +8,8 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from ml_assets.spec.events import Event, Lost, Placed, Warning
-from ml_assets.spec.identity import Place
+from ml_assets.spec.program.events import Event, Lost, Placed, Warning
+from ml_assets.spec.program.identity import Place
 
 EVENTS_FILE = "events.jsonl"
 LAUNCHER_FILE = "events.launcher.jsonl"

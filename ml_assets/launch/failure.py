@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Literal
 
 from ml_assets.errors import MlAssetsError, TrainingFailed, TrainingInterrupted, quoted
-from ml_assets.spec.endings import codes_in, of_last_start, true_code
-from ml_assets.spec.events import EndKind, Event, Failed
-from ml_assets.spec.program import (
+from ml_assets.spec.program.events import EndKind, Event, Failed
+from ml_assets.spec.program.exit_codes import (
     EXIT_BAD_DATA,
     EXIT_BAD_REQUEST,
     EXIT_BUG,
@@ -22,6 +21,9 @@ from ml_assets.spec.program import (
     EXIT_RANKS_DIFFER,
     EXIT_SAVED_AFTER_NOTICE,
     EXIT_SUPERSEDED,
+    codes_in,
+    of_last_start,
+    true_code,
 )
 from ml_assets.spec.usage import Held
 
@@ -73,7 +75,7 @@ class Ending:
     """What the runner knows of its machines; None: this one, for as long as it was run."""
 
 
-# In the order of spec.endings.PRECEDENCE. docs/operate.md shows it; tests hold the three together.
+# In the order of exit_codes.PRECEDENCE. docs/operate.md shows it; tests hold the three together.
 TABLE: dict[int, Meaning] = {
     EXIT_BAD_REQUEST: Meaning(
         "the request is wrong, or of another program",

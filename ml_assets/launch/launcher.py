@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ml_assets.spec.cluster import ClusterSpec
-from ml_assets.spec.events import Event
-from ml_assets.spec.identity import Program
 from ml_assets.spec.program import Ref, SanityResult, ScoreResult, Split, TrainResult, World
+from ml_assets.spec.program.events import Event
+from ml_assets.spec.program.identity import Program
 from ml_assets.spec.training import ModelSpec, TrainingSpec
 
 OnEvent = Callable[[Event], None]

@@ -2,7 +2,7 @@
 
 from ml_assets.launch.launcher import MeasureJob, SanityJob, ScoreJob, TrainJob
 from ml_assets.spec.canonical import digest_of
-from ml_assets.spec.identity import Program, part_of, program_here
+from ml_assets.spec.program.identity import Program, part_of, program_here
 
 SESSIONS_TAG = "ml_assets/sessions"
 """Tag of a run: the sessions of the training program that it asked for, with spaces between."""

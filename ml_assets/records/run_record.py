@@ -19,8 +19,9 @@ import ml_assets
 from ml_assets.settings import read_settings
 from ml_assets.spec.base import Digest, Frozen, unset
 from ml_assets.spec.canonical import digest_of
-from ml_assets.spec.events import Lost
-from ml_assets.spec.identity import (
+from ml_assets.spec.program import World
+from ml_assets.spec.program.events import Lost
+from ml_assets.spec.program.identity import (
     Machine,
     Node,
     Program,
@@ -28,7 +29,6 @@ from ml_assets.spec.identity import (
     difference,
     machine_here,
 )
-from ml_assets.spec.program import World
 from ml_assets.spec.records import InputVersion, StageRecord, Time
 from ml_assets.store.layout import Address
 

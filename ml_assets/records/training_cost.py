@@ -6,8 +6,8 @@ from decimal import Decimal
 from itertools import groupby
 
 from ml_assets.records.experiments import Spent
-from ml_assets.spec.events import Event, Finished
 from ml_assets.spec.program import TrainResult, World
+from ml_assets.spec.program.events import Event, Finished
 from ml_assets.spec.training_story import TrainingStory
 
 _ON_A_GPU = "gpu_memory_peak_mb"

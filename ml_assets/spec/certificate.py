@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from ml_assets.spec.base import Digest, Frozen, unset
-from ml_assets.spec.identity import Node, Program
+from ml_assets.spec.program.identity import Node, Program
 from ml_assets.spec.records import GateResult, InputVersion, Time
 
 PAYLOAD_TYPE = "application/vnd.ml_assets.certificate+json"

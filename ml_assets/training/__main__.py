@@ -16,16 +16,13 @@ from typing import NoReturn
 from pydantic import TypeAdapter, ValidationError
 
 from ml_assets.errors import StoreAway
-from ml_assets.spec.program import (
+from ml_assets.spec.program import MeasureRequest, Request, SanityRequest, TrainRequest
+from ml_assets.spec.program.exit_codes import (
     EXIT_BAD_REQUEST,
     EXIT_BUG,
     EXIT_DONE,
     EXIT_NOT_SAVED,
     EXIT_OUT_OF_MEMORY,
-    MeasureRequest,
-    Request,
-    SanityRequest,
-    TrainRequest,
 )
 from ml_assets.spec.training import LightGbm
 from ml_assets.training.diagnosis import LESS_MEMORY, is_out_of_memory

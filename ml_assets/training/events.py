@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ml_assets.spec.events import (
+from ml_assets.spec.program import Ref, Result
+from ml_assets.spec.program.events import (
     Began,
     Checkpoint,
     Event,
@@ -28,8 +29,7 @@ from ml_assets.spec.events import (
     Trace,
     Warning,
 )
-from ml_assets.spec.identity import Node
-from ml_assets.spec.program import Ref, Result
+from ml_assets.spec.program.identity import Node
 from ml_assets.training.recovery.generation import generation
 from ml_assets.training.rows.arrays import Rows
 

@@ -2,7 +2,8 @@
 
 import os
 
-from ml_assets.spec.identity import (
+from ml_assets.spec.program import MeasureRequest, Request, ScoreRequest, TrainRequest
+from ml_assets.spec.program.identity import (
     Node,
     Program,
     difference,
@@ -11,7 +12,6 @@ from ml_assets.spec.identity import (
     program_here,
     versions_here,
 )
-from ml_assets.spec.program import MeasureRequest, Request, ScoreRequest, TrainRequest
 from ml_assets.training.events import EventWriter
 from ml_assets.training.stop import BadRequest
 

@@ -5,7 +5,7 @@ import os
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from ml_assets.spec.staging import TRACE
+from ml_assets.spec.program.pod import TRACE
 from ml_assets.spec.training import ProfileSpec
 from ml_assets.training.events import EventWriter
 

@@ -52,7 +52,8 @@ def check_release(house: House) -> None:
     model = house.objects.path("models", evidence.model)
     manifest = ModelManifest.model_validate_json((model / "model.json").read_bytes())
     verify(model, [manifest.weights])
-    assert SessionFolder(house.objects.path("sessions", manifest.session)).finished_training()
+    session = house.made_by[evidence.model]
+    assert SessionFolder(house.objects.path("sessions", session)).finished_training()
 
 
 def test_killed_at_any_step_it_hurts_nothing_and_the_next_one_finishes(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 from datetime import timedelta, timezone
+from pathlib import Path
 
 import pytest
 
@@ -59,5 +60,6 @@ def test_who_served_at_a_time_is_told_with_the_line_and_whose_it_was(
     assert "does not say its time zone" in capsys.readouterr().err
 
 
-def test_before_any_decision_it_says_what_to_do(released: World) -> None:
-    assert "ml-assets run flight_delays" in released.cli("release", "history", "flight_delays")
+def test_before_any_decision_it_says_what_to_do(released: World, tmp_path: Path) -> None:
+    new = World(tmp_path, {"ML_ASSETS_PIPELINES": str(released.pipelines)})
+    assert "ml-assets run irises" in new.cli("release", "history", "irises")

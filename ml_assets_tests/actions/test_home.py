@@ -15,7 +15,7 @@ from ml_assets.settings import Settings, read_settings
 
 HOLD = """
 import sys, time
-from ml_assets.runs import home
+from ml_assets.actions import home
 from ml_assets.settings import read_settings
 with home.lock(read_settings(), "a long run"):
     print("held", flush=True)

@@ -60,12 +60,12 @@ class World:
     def evaluate(self, sensor: str = "landing") -> Any:
         """One evaluation, with the cursor of the one before."""
         definition = self.defs.resolve_sensor_def(f"{self.name}__{sensor}")
-        context = dg.build_sensor_context(
+        with dg.build_sensor_context(
             instance=self.instance,
             cursor=self.cursors.get(sensor),
             resources=asked_for(definition),
-        )
-        found = definition.evaluate_tick(context)
+        ) as context:  # left, it would end its resources in the midst of a later test
+            found = definition.evaluate_tick(context)
         self.cursors[sensor] = found.cursor
         return found
 

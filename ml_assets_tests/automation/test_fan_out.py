@@ -16,7 +16,7 @@ from dagster._daemon.backfill import execute_backfill_iteration
 
 from ml_assets.component import build_pipeline
 from ml_assets.definitions import resources
-from ml_assets.graph.pipeline_graph import GPU_POOL
+from ml_assets.graph.pipeline_graph import GPU_POOL, PipelineGraph
 from ml_assets.spec.cluster import ClusterSpec
 from ml_assets.spec.load import load_spec
 from ml_assets_tests.automation.conftest import World
@@ -107,7 +107,7 @@ def pipeline(room: Path) -> Callable[..., dg.Definitions]:
 
     def built(on_cluster: bool, **cluster: Any) -> dg.Definitions:
         spec = load_spec(folder).model_copy(update={"cluster": ClusterSpec(**cluster)})
-        return build_pipeline(spec, folder, on_cluster=on_cluster)
+        return build_pipeline(PipelineGraph(spec, folder, on_cluster))
 
     return built
 
@@ -170,7 +170,7 @@ class OnCluster(World):
 
     @property
     def defs(self) -> dg.Definitions:
-        built = build_pipeline(load_spec(self.folder), self.folder, on_cluster=True)
+        built = build_pipeline(PipelineGraph(load_spec(self.folder), self.folder, on_cluster=True))
         return dg.Definitions.merge(built, dg.Definitions(resources=resources()))
 
 

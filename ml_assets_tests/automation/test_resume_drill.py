@@ -65,10 +65,10 @@ def made(world: World, stages: list[str]) -> dg.ExecuteInProcessResult:
 def tick(world: World) -> dg.RunRequest | str:
     """What the schedule asks for, or why it skips."""
     definition = world.defs.resolve_schedule_def("deliveries__resume_drill_schedule")
-    context = dg.build_schedule_context(
+    with dg.build_schedule_context(
         instance=world.instance,
         scheduled_execution_time=datetime(2024, 4, 7, 5, tzinfo=UTC),
         resources=asked_for(definition),
-    )
-    found = definition.evaluate_tick(context)
+    ) as context:
+        found = definition.evaluate_tick(context)
     return found.run_requests[0] if found.run_requests else str(found.skip_message)

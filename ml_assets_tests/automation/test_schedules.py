@@ -5,8 +5,7 @@ from datetime import UTC, datetime
 
 import dagster as dg
 
-from ml_assets.definitions import resources
-from ml_assets_tests.automation.conftest import World
+from ml_assets_tests.automation.conftest import World, asked_for
 
 Plant = Callable[[int, str], World]
 
@@ -73,10 +72,10 @@ def test_a_tick_hands_over_the_window_and_the_next_one_has_nothing_to_do(plant: 
 def tick(world: World) -> dg.RunRequest | str:
     """What the schedule asks for, or why it skips."""
     definition = world.defs.resolve_schedule_def("deliveries__refresh_schedule")
-    context = dg.build_schedule_context(
+    with dg.build_schedule_context(
         instance=world.instance,
         scheduled_execution_time=datetime(2024, 4, 1, 6, tzinfo=UTC),
-        resources=resources(),
-    )
-    found = definition.evaluate_tick(context)
+        resources=asked_for(definition),
+    ) as context:
+        found = definition.evaluate_tick(context)
     return found.run_requests[0] if found.run_requests else str(found.skip_message)

@@ -68,7 +68,7 @@ def test_gc_frees_what_the_dry_run_told_and_the_champion_can_be_scored_again(wor
 
 @pytest.mark.daemon
 def test_sets_of_passed_releases_go_and_verify_rollback_and_prove_do_without(world: World) -> None:
-    strict = World(world.root, {"ML_ASSETS_RETENTION": "grace=0h shards=0h"})
+    strict = World(world.root, NO_TIME)
     for species in ("virginica", "versicolor"):
         irises.write_flowers(world.sources, species_of_first=species)
         world.cli("run", "irises")
@@ -84,10 +84,8 @@ def test_sets_of_passed_releases_go_and_verify_rollback_and_prove_do_without(wor
     strict.cli("ops", "gc")
     assert (shards / sets[second]).is_dir()
     world.cli("release", "verify", "irises")
-    proof = json.loads(
-        strict.cli("release", "prove", "irises", first[:12], "--from-snapshots", "--json")
-    )
-    assert proof["verdict"] == "equal"
+    asked = ("release", "prove", "irises", first[:12], "--from-snapshots", "--json")
+    assert json.loads(strict.streams(*asked).stdout)["verdict"] == "equal"
 
 
 def test_gc_is_refused_while_a_command_is_at_work(world: World) -> None:
@@ -101,5 +99,6 @@ def test_a_retention_that_cannot_be_used_is_named_before_anything_is_touched(
     tmp_path: Path,
 ) -> None:
     wrong = World(tmp_path, {"ML_ASSETS_RETENTION": "modles=2d"})
+    wrong.pipelines.mkdir()
     assert "did you mean 'models'?" in wrong.cli("ops", "gc", code=1)
     assert not (tmp_path / "state").exists()

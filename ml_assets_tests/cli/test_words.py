@@ -27,10 +27,10 @@ def test_the_commands_that_the_code_names_are_there(room: str) -> None:
     assert wrong == {}
 
 
-def test_the_commands_of_manifests_images_and_the_makefile_are_there() -> None:
+def test_the_commands_of_manifests_images_pages_and_the_makefile_are_there() -> None:
     files = [PROJECT / "Makefile", *PROJECT.glob(".github/**/*.yaml")]
     files += [*PROJECT.glob("deploy/**/*.yaml"), *PROJECT.glob("deploy/**/*.Dockerfile")]
-    files += [*PROJECT.glob("ml_assets/**/*.yaml")]
+    files += [*PROJECT.glob("ml_assets/**/*.yaml"), *PROJECT.glob("ml_assets/**/*.html")]
     wrong: dict[str, list[str]] = {}
     called = 0
     for file in files:

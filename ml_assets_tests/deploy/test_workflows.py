@@ -74,21 +74,26 @@ def test_a_planted_fault_is_found(was: str, becomes: str) -> None:
     assert problems(yaml.safe_load(text.replace(was, becomes))) != []
 
 
+LIMIT = "only_allow_user_defined_k8s_config_fields"
+
+
 @pytest.mark.parametrize(
-    ("coordinator", "kind", "ends"),
+    ("coordinator", "limit", "kind", "ends"),
     [
-        ("QueuedRunCoordinator", "Deployment", 0),
-        ("SyncInMemoryRunCoordinator", "Deployment", 1),
-        ("QueuedRunCoordinator", "RoleBinding", 1),
+        ("QueuedRunCoordinator", LIMIT, "Deployment", 0),
+        ("SyncInMemoryRunCoordinator", LIMIT, "Deployment", 1),
+        ("QueuedRunCoordinator", "job_image", "Deployment", 1),
+        ("QueuedRunCoordinator", LIMIT, "RoleBinding", 1),
     ],
 )
-def test_a_chart_without_a_queue_or_with_rights_of_its_own_fails_the_tests(
-    coordinator: str, kind: str, ends: int, tmp_path: Path
+def test_a_chart_without_a_queue_or_limits_or_with_rights_of_its_own_fails_the_tests(
+    coordinator: str, limit: str, kind: str, ends: int, tmp_path: Path
 ) -> None:
-    """The step, with a Helm that renders this."""
+    """The step, with a Helm that renders this; ``limit``: what a run's tags may say of its pod."""
     (step,) = [one for one in RELEASE["test"]["steps"] if "helm" in one.get("run", "")]
     helm = tmp_path / "helm"
-    helm.write_text(f"#!/bin/sh\ncat <<'END'\nkind: {kind}\n  class: \"{coordinator}\"\nEND\n")
+    chart = f'kind: {kind}\n  class: "{coordinator}"\n  {limit}:\n'
+    helm.write_text(f"#!/bin/sh\ncat <<'END'\n{chart}END\n")
     helm.chmod(0o755)
     done = subprocess.run(
         ["bash", "--noprofile", "--norc", "-e", "-c", step["run"]],

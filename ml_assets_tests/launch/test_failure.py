@@ -8,9 +8,8 @@ import pytest
 
 from ml_assets.errors import TrainingFailed, TrainingInterrupted
 from ml_assets.launch.failure import TABLE, judge
-from ml_assets.spec.endings import PRECEDENCE
-from ml_assets.spec.events import Failed
-from ml_assets.spec.program import EXIT_BUG, VERDICTS
+from ml_assets.spec.program.events import Failed
+from ml_assets.spec.program.exit_codes import EXIT_BUG, PRECEDENCE, VERDICTS
 
 PROJECT = Path(__file__).parents[2]
 

@@ -8,8 +8,8 @@ from ml_assets.errors import DoesNotFit, TrainingFailed
 from ml_assets.launch import session
 from ml_assets.launch.launcher import ScoreJob
 from ml_assets.launch.local.launcher import LocalLauncher
-from ml_assets.spec.identity import Program, program_here
-from ml_assets.spec.program import EXIT_BAD_REQUEST
+from ml_assets.spec.program.exit_codes import EXIT_BAD_REQUEST
+from ml_assets.spec.program.identity import Program, program_here
 from ml_assets.spec.training import Mlp
 from ml_assets_tests.launch.real import STEPS, named, train_job
 

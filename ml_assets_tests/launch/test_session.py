@@ -12,8 +12,8 @@ from ml_assets.launch.session import (
     train_session,
     training_asked,
 )
-from ml_assets.spec.identity import Program
 from ml_assets.spec.program import Ref
+from ml_assets.spec.program.identity import Program
 from ml_assets.spec.training import Mlp, ProfileSpec, Spot, TrainingSpec
 
 DATA, MODEL = Ref(uri="/data", digest="d" * 64), Ref(uri="/model", digest="e" * 64)

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from ml_assets.launch.stall_detection import Standstill
-from ml_assets.spec.heartbeat import Heartbeat, heartbeat_file
+from ml_assets.spec.program.events import Heartbeat, heartbeat_file
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -11,6 +11,7 @@ from ml_assets.assets.feature_set.function import check_features, load_function
 from ml_assets.assets.raw_snapshot.readers.read import read_source
 from ml_assets.component import build_pipeline
 from ml_assets.extras.demo.outside_world import lay_out
+from ml_assets.graph.pipeline_graph import PipelineGraph
 from ml_assets.settings import read_settings
 from ml_assets.spec.load import load_spec
 from ml_assets.spec.partitions import windows
@@ -44,7 +45,7 @@ def world(tmp_path_factory: pytest.TempPathFactory, spec):
 
 
 def test_each_asset_has_a_name_of_its_own_in_the_lineage(spec) -> None:
-    defs = build_pipeline(spec, FOLDER)
+    defs = build_pipeline(PipelineGraph(spec, FOLDER))
     keys = [key for one in defs.assets or () for key in one.keys]
     names = [key.path[-1] for key in keys]
     assert len(names) == len(set(names))

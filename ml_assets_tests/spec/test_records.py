@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from ml_assets.spec.events import Event, Finished
 from ml_assets.spec.program import Request, Result, TrainRequest, TrainResult
+from ml_assets.spec.program.events import Event, Finished
 from ml_assets.spec.records import (
     Decision,
     Evidence,

@@ -14,9 +14,9 @@ import pytest
 
 from ml_assets.assets.training_set.shards import write_shards
 from ml_assets.spec.canonical import canonical_json
-from ml_assets.spec.events import Checkpoint, Failed
 from ml_assets.spec.pipeline import LabelSpec
 from ml_assets.spec.program import Ref, ScoreOutput, ScoreRequest, ScoreResult, Split, World
+from ml_assets.spec.program.events import Checkpoint, Failed
 from ml_assets.spec.training import LightGbm, TrainingSpec
 from ml_assets.store.objects import file_digest
 from ml_assets.training.boosting.parameters import draws

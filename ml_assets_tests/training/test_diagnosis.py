@@ -15,8 +15,8 @@ import pytest
 import torch
 
 from ml_assets.assets.training_set.shards import write_shards
-from ml_assets.spec.events import Failed
 from ml_assets.spec.program import Ref, TrainResult
+from ml_assets.spec.program.events import Failed
 from ml_assets.spec.training import Mlp, ModelSpec, TabM, TrainingSpec
 from ml_assets.training import train as program
 from ml_assets.training.diagnosis import Evaluated, advise, is_out_of_memory

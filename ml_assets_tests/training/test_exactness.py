@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from ml_assets.spec.events import Checkpoint, Failed, Warning
 from ml_assets.spec.program import Ref
+from ml_assets.spec.program.events import Checkpoint, Failed, Warning
 from ml_assets.store.objects import file_digest
 from ml_assets.training.rows.arrays import SplitArrays, open_set
 from ml_assets.training.rows.batches import Batches, lost_share

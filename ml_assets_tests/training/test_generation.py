@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ml_assets.spec.events import Failed
+from ml_assets.spec.program.events import Failed
 from ml_assets.training.events import EventWriter
 from ml_assets.training.recovery.generation import failures, standing_verdict
 from ml_assets.training.recovery.hang import patience

@@ -6,8 +6,8 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file
 
-from ml_assets.spec.events import Failed, Metrics
 from ml_assets.spec.program import Ref
+from ml_assets.spec.program.events import Failed, Metrics
 from ml_assets.spec.training import TrainingSpec
 from ml_assets.store.objects import file_digest
 from ml_assets.training.checkpoints.files import read_state

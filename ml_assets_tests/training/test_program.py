@@ -15,8 +15,8 @@ import torch
 from ml_assets.assets.training_set.encoding import decode_rows
 from ml_assets.assets.training_set.shards import load_schema, write_shards
 from ml_assets.spec.canonical import canonical_json
-from ml_assets.spec.events import Failed, FirstRows, FixedBatch
 from ml_assets.spec.program import Preprocessing, Ref, ScoreOutput, ScoreRequest, ScoreResult, World
+from ml_assets.spec.program.events import Failed, FirstRows, FixedBatch
 from ml_assets.spec.training import Mlp, TabM
 from ml_assets.training.losses import row_losses
 from ml_assets.training.models import build, predictions, set_output_bias

@@ -15,8 +15,7 @@ import torch
 from ml_assets.launch.local.supervisor import descendants
 from ml_assets.launch.stall_detection import Standstill
 from ml_assets.spec.canonical import canonical_json
-from ml_assets.spec.events import Failed
-from ml_assets.spec.heartbeat import Heartbeat, heartbeat_file
+from ml_assets.spec.program.events import Failed, Heartbeat, heartbeat_file
 from ml_assets.training.distributed.ranks import SAVE_SECONDS, join, leave
 from ml_assets_tests.training.conftest import SPEC, Attempt, Sessions
 from ml_assets_tests.training.pausing import PHASES

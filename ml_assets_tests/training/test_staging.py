@@ -10,15 +10,8 @@ import pytest
 
 from ml_assets.errors import StoreAway, StoreRefuses
 from ml_assets.spec.canonical import canonical_json
-from ml_assets.spec.events import Progress
-from ml_assets.spec.program import (
-    File,
-    Ref,
-    ScoreOutput,
-    ScoreRequest,
-    ScoreResult,
-    World,
-)
+from ml_assets.spec.program import File, Ref, ScoreOutput, ScoreRequest, ScoreResult, World
+from ml_assets.spec.program.events import Progress
 from ml_assets.store.objects import bytes_digest
 from ml_assets.store.s3.client import S3Place, client
 from ml_assets.training.staging.delivery import deliver

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from ml_assets.spec.events import Checkpoint, Metrics, Progress, Trace
+from ml_assets.spec.program.events import Checkpoint, Metrics, Progress, Trace
 from ml_assets.spec.training import ProfileSpec, Strategy
 from ml_assets.training.profiling import TRACE
 from ml_assets.training.telemetry import (

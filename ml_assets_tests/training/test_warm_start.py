@@ -11,7 +11,6 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from ml_assets.spec.canonical import canonical_json
-from ml_assets.spec.events import Progress
 from ml_assets.spec.program import (
     CategoricalColumn,
     File,
@@ -21,6 +20,7 @@ from ml_assets.spec.program import (
     Ref,
     ShardSchema,
 )
+from ml_assets.spec.program.events import Progress
 from ml_assets.spec.training import LightGbm, Mlp, ModelSpec, TabM
 from ml_assets.store.objects import describe, file_digest
 from ml_assets.training.models import Network, build

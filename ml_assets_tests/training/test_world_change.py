@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from safetensors.numpy import load_file
 
-from ml_assets.spec.events import Progress, Warning
 from ml_assets.spec.program import Ref
+from ml_assets.spec.program.events import Progress, Warning
 from ml_assets.spec.training import TrainingSpec
 from ml_assets_tests.training.conftest import SPEC, Attempt, Sessions
 from ml_assets_tests.training.test_exactness import newest

@@ -27,9 +27,9 @@ from ml_assets.launch.ephemeral_session import passing_launcher
 from ml_assets.launch.launcher import ScoreJob
 from ml_assets.records.loading import LoadedModel, LoadedRelease
 from ml_assets.settings import Settings
-from ml_assets.spec.events import Event
 from ml_assets.spec.pipeline import SubjectSpec
 from ml_assets.spec.program import ModelManifest, ScoreResult
+from ml_assets.spec.program.events import Event
 from ml_assets.spec.sources import FilesSource
 from ml_assets.store.objects import read_verified
 from ml_assets.store.pipeline_context import Workplace, open_pipeline

@@ -31,9 +31,9 @@ from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.resources.tracking import TrackingResource
 from ml_assets.settings import read_settings
 from ml_assets.spec.canonical import digest_of
-from ml_assets.spec.events import Lost
-from ml_assets.spec.identity import Node
 from ml_assets.spec.program import Ref, TrainResult, World
+from ml_assets.spec.program.events import Lost
+from ml_assets.spec.program.identity import Node
 from ml_assets.spec.records import StageRecord
 from ml_assets.spec.training import LightGbm, ModelSpec
 from ml_assets.store.layout import Address

@@ -23,7 +23,8 @@ from ml_assets.records.tracking.curves import LiveCurves
 from ml_assets.records.tracking.links import NOTE_TAG, RUN_TAG, Links, run_note
 from ml_assets.records.tracking.mlflow import Logged, Tracking, Unavailable
 from ml_assets.records.tracking.outbox import Debt, Debts, tell_whole
-from ml_assets.spec.events import (
+from ml_assets.spec.program import TrainResult, World
+from ml_assets.spec.program.events import (
     Began,
     Checkpoint,
     Event,
@@ -37,7 +38,6 @@ from ml_assets.spec.events import (
     Trace,
     Warning,
 )
-from ml_assets.spec.program import TrainResult, World
 from ml_assets.spec.training import without_meaning
 from ml_assets.spec.training_story import TrainingStory
 

@@ -8,11 +8,8 @@ from ml_assets.assets.trained_model.pace_pictures import pace_pictures
 from ml_assets.assets.training_set.encoding import decode_rows
 from ml_assets.reports.drawing import Axis, Series, Tone, line_chart
 from ml_assets.reports.picture import Picture, Table
-from ml_assets.spec.events import (
-    FirstRows,
-    FixedBatch,
-)
 from ml_assets.spec.program import Preprocessing
+from ml_assets.spec.program.events import FirstRows, FixedBatch
 from ml_assets.spec.training import Task
 from ml_assets.spec.training_story import TrainingStory
 

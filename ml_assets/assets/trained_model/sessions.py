@@ -5,7 +5,7 @@ import dagster as dg
 
 from ml_assets.launch.launcher import OnEvent
 from ml_assets.launch.session import SESSIONS_TAG
-from ml_assets.spec.events import Event, Failed, Progress, Warning
+from ml_assets.spec.program.events import Event, Failed, Progress, Warning
 
 
 def remember_session(instance: dg.DagsterInstance, run_id: str, session: str) -> None:

@@ -74,7 +74,8 @@ def _undone(
             keys |= {event.partition or ""} if event.event_type is _MADE else set()
     calendars = {key: graph.get(key).partitions_def for key in made}
     days = [one.get_partition_keys() for one in set(calendars.values()) if one]
-    asked = {*span, *(key for keys in days for key in keys if within((key, key), span))}
+    known = {*span, *(key for keys in days for key in keys), *set().union(*made.values())}
+    asked = {key for key in known if within((key, key), span)}
     whole = [keys for asset, keys in made.items() if calendars[asset]]
     return asked.difference(set.intersection(*whole) if whole else ()) or asked
 

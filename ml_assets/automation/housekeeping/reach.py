@@ -24,6 +24,8 @@ from ml_assets.spec.records import LedgerEntry
 from ml_assets.store.snapshots import MAIN, RUN_KEY, Commit, CommitId, SnapshotStore
 
 Record = Mapping[str, Any]
+_BY_LEDGER = ("trained_model", "evaluation_report")
+"""Stages that read the ledger: which model they begin from, or are compared with."""
 
 
 def reached(store: SnapshotStore, since: datetime) -> dict[str, str]:
@@ -137,11 +139,16 @@ class _Walk:
             self._names([checkpoints_of(session)], reason)
 
     def _lineage(self, records: Mapping[str, Record]) -> None:
-        """An input that was made again since is still there at the commit that it was read at."""
+        """An input that was made again since is still there at the commit that it was read at.
+
+        A model was trained and judged by the ledger of that commit, too: ``prove`` brings it back.
+        """
         versions = {(r["key"], r["partition"], r["data_version"]) for r in records.values()}
         for path, record in records.items():
+            proved = record["key"].split("/")[1] in _BY_LEDGER
             for i in record["inputs"]:
-                if i["commit"] and (i["key"], i["partition"], i["version"]) not in versions:
+                gone = (i["key"], i["partition"], i["version"]) not in versions
+                if i["commit"] and (gone or proved):
                     self._names([commit_name(i["commit"])], f"an input of {path} was read there")
 
     def _records(self, commit: CommitId) -> dict[str, Record]:

@@ -53,7 +53,18 @@ class CleanHome:
         self._put("tables", files)
 
     def bring_ledger(self, pipeline: str, commit: CommitId) -> None:
-        """The ledger as of a commit, with its certificates, in place of what was told here."""
+        """The ledger as of a commit, with its certificates, in place of what was told here.
+
+        Raises:
+            StorageError: that state of ``main`` is not kept any more.
+        """
+        if all(commit != one.id for one in self.real.history()):
+            raise StorageError(
+                f"{pipeline} cannot be proved: the state {commit[:12]} of main, by whose ledger it"
+                " was trained or judged, was collected as old history (`ml-assets ops gc`). Those"
+                " of models that were decided on are kept; of others ML_ASSETS_RETENTION keeps them"
+                ' longer, such as "history=365d".'
+            )
         prefixes = (f"ledger/{pipeline}/", f"certificates/{pipeline}/")
         files = {
             entry.path: self.real.read_bytes(commit, entry.path)

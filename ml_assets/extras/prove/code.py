@@ -6,7 +6,7 @@ from ml_assets.extras.prove.claim import address_of
 from ml_assets.graph.pipeline_graph import PipelineGraph
 from ml_assets.records.run_history import Made
 from ml_assets.records.run_record import MAIN_PACKAGES, Environment, RunRecord
-from ml_assets.spec.identity import difference, part_of, program_here
+from ml_assets.spec.program.identity import difference, part_of, program_here
 
 
 def package_differences(records: Sequence[RunRecord], now: Environment) -> list[str]:

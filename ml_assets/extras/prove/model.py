@@ -30,8 +30,8 @@ from ml_assets.records.ledger.stages import latest_decision
 from ml_assets.records.provenance import RUN_FILE
 from ml_assets.records.run_history import Made
 from ml_assets.records.run_record import RunRecord
-from ml_assets.spec.events import Failed
 from ml_assets.spec.program import ShardSchema
+from ml_assets.spec.program.events import Failed
 from ml_assets.spec.records import REPORT_FILE, EvaluationReport, StageRecord
 from ml_assets.spec.training import RELEASE
 from ml_assets.store.layout import Address, read_record

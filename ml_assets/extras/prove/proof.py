@@ -172,4 +172,4 @@ def _spec(record: RunRecord | None, now: PipelineSpec) -> PipelineSpec | None:
 
 def _definitions(graph: PipelineGraph, settings: Settings) -> dg.Definitions:
     shared = dg.Definitions(resources=resources(), executor=dg.in_process_executor)
-    return dg.Definitions.merge(build_pipeline(graph.spec, graph.folder), shared)
+    return dg.Definitions.merge(build_pipeline(graph), shared)

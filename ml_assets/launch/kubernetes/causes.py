@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from ml_assets.launch.failure import KINDS, TABLE, Next
 from ml_assets.launch.kubernetes.observations import PodState
-from ml_assets.spec.events import EndKind
-from ml_assets.spec.program import EXIT_OUT_OF_MEMORY
+from ml_assets.spec.program.events import EndKind
+from ml_assets.spec.program.exit_codes import EXIT_OUT_OF_MEMORY
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,12 @@ from ml_assets.launch.kubernetes.manifest import JobOrder
 from ml_assets.launch.kubernetes.observations import Happening
 from ml_assets.launch.kubernetes.verdict import LastWord, Scene, verdict
 from ml_assets.settings import PriceClass
-from ml_assets.spec.endings import true_code
-from ml_assets.spec.events import Event, Failed
-from ml_assets.spec.program import EXIT_DONE, EXIT_SUPERSEDED
-from ml_assets.spec.staging import ExitWord
+from ml_assets.spec.program.events import Event, Failed
+from ml_assets.spec.program.exit_codes import EXIT_DONE, EXIT_SUPERSEDED, true_code
+from ml_assets.spec.program.pod import TerminationMessage
 from ml_assets.spec.usage import Held
 
-Words = Mapping[int, ExitWord]
+Words = Mapping[int, TerminationMessage]
 """Index of a pod -> its last word."""
 
 

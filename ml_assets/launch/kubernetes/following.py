@@ -24,9 +24,9 @@ from ml_assets.launch.kubernetes.starting import StartUp, Stuck
 from ml_assets.launch.kubernetes.watch import JobWatch
 from ml_assets.launch.staging.mirror import SessionMirror
 from ml_assets.launch.stall_detection import Standstill
-from ml_assets.spec.events import Checkpoint, Failed, Metrics, Progress
-from ml_assets.spec.identity import Place
-from ml_assets.spec.program import EXIT_SAVED_AFTER_NOTICE
+from ml_assets.spec.program.events import Checkpoint, Failed, Metrics, Progress
+from ml_assets.spec.program.exit_codes import EXIT_SAVED_AFTER_NOTICE
+from ml_assets.spec.program.identity import Place
 
 _TURN_SECONDS = 0.5
 """Between two turns, unless the cluster says something."""

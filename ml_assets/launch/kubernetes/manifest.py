@@ -26,9 +26,10 @@ from ml_assets.settings import Cluster
 from ml_assets.settings.cluster import Taint
 from ml_assets.spec.cluster import ClusterSpec, Toleration
 from ml_assets.spec.notice import notice_seconds
-from ml_assets.spec.program import VERDICTS, World
-from ml_assets.spec.staging import SAVE_SECONDS, UPLOAD_SECONDS
-from ml_assets.spec.torchrun import variables
+from ml_assets.spec.program import World
+from ml_assets.spec.program.exit_codes import VERDICTS
+from ml_assets.spec.program.pod import SAVE_SECONDS, UPLOAD_SECONDS
+from ml_assets.spec.program.start import variables
 from ml_assets.spec.training import TrainingSpec
 
 Manifest = dict[str, Any]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from ml_assets.launch.kubernetes.observations import JobState, PodState
-from ml_assets.spec.events import Event, Metrics, Progress
+from ml_assets.spec.program.events import Event, Metrics, Progress
 
 
 def recovered(

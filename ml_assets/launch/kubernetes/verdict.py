@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from ml_assets.launch.failure import TABLE, cause_of
 from ml_assets.launch.kubernetes.causes import Verdict, of_cause, one_line, signed
 from ml_assets.launch.kubernetes.observations import Happening, JobState, PodState
-from ml_assets.spec.program import EXIT_BUG, EXIT_NOT_SAVED, EXIT_OUT_OF_MEMORY
+from ml_assets.spec.program.exit_codes import EXIT_BUG, EXIT_NOT_SAVED, EXIT_OUT_OF_MEMORY
 
 
 @dataclass(frozen=True)

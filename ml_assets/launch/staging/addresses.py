@@ -10,7 +10,7 @@ from ml_assets.spec.program import (
     ScoreRequest,
     TrainRequest,
 )
-from ml_assets.spec.staging import EVENTS, MODEL, PREDICTIONS, RESULT, SESSIONS, attempt_of
+from ml_assets.spec.program.pod import EVENTS, MODEL, PREDICTIONS, RESULT, SESSIONS, attempt_of
 from ml_assets.store.s3.client import S3_SCHEME
 from ml_assets.store.s3.content import MODELS
 from ml_assets.store.s3.objects import S3Objects

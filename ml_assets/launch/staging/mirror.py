@@ -22,9 +22,9 @@ from ml_assets.launch.result_signature import signature_of
 from ml_assets.launch.staging.addresses import addressed
 from ml_assets.spec.base import Frozen
 from ml_assets.spec.canonical import canonical_json
-from ml_assets.spec.heartbeat import heartbeat_file
 from ml_assets.spec.program import Request, Result, ScoreResult, TrainResult
-from ml_assets.spec.staging import (
+from ml_assets.spec.program.events import heartbeat_file
+from ml_assets.spec.program.pod import (
     EVENTS,
     EXIT,
     HEARTBEATS,
@@ -32,14 +32,14 @@ from ml_assets.spec.staging import (
     PREDICTIONS,
     REQUEST,
     RESULT,
-    Beats,
-    ExitWord,
+    PodHeartbeats,
+    TerminationMessage,
     attempts_of,
     chunk_at,
     chunk_name,
-    is_beats,
     is_events_file,
-    word_of,
+    is_heartbeats,
+    terminated_pod,
 )
 from ml_assets.store.objects import verify, write_whole
 from ml_assets.store.s3.client import Item, S3Place, side_by_side
@@ -75,7 +75,7 @@ class SessionMirror:
         """(attempt, events file) -> up to which byte it is here."""
         self._beaten: dict[tuple[int, str], str] = {}
         """(attempt, name) -> the tag of the heartbeats that are here."""
-        self._words: dict[tuple[int, str], tuple[str, ExitWord | None]] = {}
+        self._words: dict[tuple[int, str], tuple[str, TerminationMessage | None]] = {}
         """(attempt, name) -> a last word and its tag; a Job that is resumed has another one."""
         self._looked: dict[int, float] = {}
 
@@ -160,15 +160,15 @@ class SessionMirror:
         self._beats(attempt)
         return came
 
-    def exits(self, attempt: int) -> dict[int, ExitWord]:
+    def exits(self, attempt: int) -> dict[int, TerminationMessage]:
         """Index of a pod -> its last word, of those that had one."""
         items = list(self._at(attempt).items(EXIT))
         new = [i for i in items if self._words.get((attempt, i.name), ("", None))[0] != i.tag]
         for item, data in self._read(attempt, new):
-            self._words[attempt, item.name] = (item.tag, _parsed(ExitWord, data))
-        found = dict[int, ExitWord]()
+            self._words[attempt, item.name] = (item.tag, _parsed(TerminationMessage, data))
+        found = dict[int, TerminationMessage]()
         for item in items:
-            index, (_, word) = word_of(item.name), self._words[attempt, item.name]
+            index, (_, word) = terminated_pod(item.name), self._words[attempt, item.name]
             if index is not None and word is not None and word.index == index:
                 found[index] = word
         return found
@@ -269,10 +269,10 @@ class SessionMirror:
             return
         self._looked[attempt] = time.monotonic()
         folder, items = self.folder.attempt(attempt), self._at(attempt).items(HEARTBEATS)
-        beaten = [i for i in items if is_beats(i.name)]
+        beaten = [i for i in items if is_heartbeats(i.name)]
         new = [i for i in beaten if self._beaten.get((attempt, i.name)) != i.tag]
         for item, data in self._read(attempt, new):
-            beats = _parsed(Beats, data)
+            beats = _parsed(PodHeartbeats, data)
             for beat in beats.beats if beats else ():
                 write_whole(heartbeat_file(folder, beat.rank), canonical_json(beat), durable=False)
             self._beaten[attempt, item.name] = item.tag

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from ml_assets.spec.events import Failed
-from ml_assets.spec.program import EXIT_BUG, VERDICTS
+from ml_assets.spec.program.events import Failed
+from ml_assets.spec.program.exit_codes import EXIT_BUG, VERDICTS
 
 
 def generation() -> int:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from ml_assets.spec.heartbeat import Heartbeat, heartbeat_file
 from ml_assets.spec.program import TrainRequest
+from ml_assets.spec.program.events import Heartbeat, heartbeat_file
 from ml_assets.training.recovery.generation import generation
 
 _BETWEEN_BEATS = 1.0

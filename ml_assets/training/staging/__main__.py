@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from ml_assets.errors import SettingsError
-from ml_assets.spec.program import EXIT_BAD_REQUEST
-from ml_assets.spec.staging import SAVE_SECONDS, shell_code
+from ml_assets.spec.program.exit_codes import EXIT_BAD_REQUEST
+from ml_assets.spec.program.pod import SAVE_SECONDS, shell_code
 from ml_assets.training.staging.pod import Orders, Pod
 from ml_assets.training.staging.rendezvous import Meeting
 from ml_assets.training.stop import BadRequest

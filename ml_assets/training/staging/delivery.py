@@ -6,7 +6,7 @@ from pydantic import TypeAdapter
 
 from ml_assets.errors import StorageError
 from ml_assets.spec.program import Request, Result
-from ml_assets.spec.staging import FILES, TRACE
+from ml_assets.spec.program.pod import FILES, TRACE
 from ml_assets.store.s3.client import S3Place
 from ml_assets.store.s3.handover import put_made, put_result
 from ml_assets.training.staging.persistence import Deadline, persist

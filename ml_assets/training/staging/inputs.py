@@ -15,7 +15,7 @@ from ml_assets.spec.program import (
     ScoreRequest,
     TrainRequest,
 )
-from ml_assets.spec.staging import MODEL, PREDICTIONS, RESULT
+from ml_assets.spec.program.pod import MODEL, PREDICTIONS, RESULT
 from ml_assets.store.objects import file_digest
 from ml_assets.store.s3.client import S3Place
 from ml_assets.store.s3.content import ARRAYS, MODELS, Kind, fetch_folder

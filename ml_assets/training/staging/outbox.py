@@ -14,9 +14,8 @@ from pydantic import ValidationError
 
 from ml_assets.errors import StorageError
 from ml_assets.spec.canonical import canonical_json
-from ml_assets.spec.events import Failed
-from ml_assets.spec.heartbeat import Heartbeat
-from ml_assets.spec.staging import EVENTS, Beats, beats_name, chunk_at, chunk_name
+from ml_assets.spec.program.events import Failed, Heartbeat
+from ml_assets.spec.program.pod import EVENTS, PodHeartbeats, chunk_at, chunk_name, heartbeats_name
 from ml_assets.store.s3.client import S3Place
 from ml_assets.training.staging.persistence import Deadline, persist
 from ml_assets.training.stop import Superseded
@@ -52,7 +51,7 @@ class Outbox:
         self._waiting: dict[str, bytes] = {}
         """File -> a chunk whose answer did not come: it is sent again as it was."""
         self._looked: dict[str, int] = {}
-        self._beaten, self._beats = float("-inf"), Beats(beats=())
+        self._beaten, self._beats = float("-inf"), PodHeartbeats(beats=())
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._work, name="outbox", daemon=True)
         self.failed: list[Failed] = []
@@ -150,9 +149,9 @@ class Outbox:
 
     def _put_beats(self) -> None:
         found = [_beat(file) for file in sorted(self._folder.glob("heartbeat.*.json"))]
-        beats = Beats(beats=tuple(beat for beat in found if beat is not None))
+        beats = PodHeartbeats(beats=tuple(beat for beat in found if beat is not None))
         if beats != self._beats:
-            self._place.write(beats_name(self._index), canonical_json(beats))
+            self._place.write(heartbeats_name(self._index), canonical_json(beats))
             self._beats = beats
 
     def _files(self) -> list[Path]:

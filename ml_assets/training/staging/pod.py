@@ -14,10 +14,18 @@ from typing import TypeVar
 
 from ml_assets.errors import StoreAway
 from ml_assets.spec.canonical import canonical_json
-from ml_assets.spec.endings import codes_in, of_last_start, true_code
-from ml_assets.spec.program import EXIT_BUG, EXIT_DONE, EXIT_NOT_SAVED, VERDICTS, Request
-from ml_assets.spec.staging import UPLOAD_SECONDS
-from ml_assets.spec.torchrun import Start
+from ml_assets.spec.program import Request
+from ml_assets.spec.program.exit_codes import (
+    EXIT_BUG,
+    EXIT_DONE,
+    EXIT_NOT_SAVED,
+    VERDICTS,
+    codes_in,
+    of_last_start,
+    true_code,
+)
+from ml_assets.spec.program.pod import UPLOAD_SECONDS
+from ml_assets.spec.program.start import Start
 from ml_assets.store.s3.client import S3Place, client
 from ml_assets.training.staging.delivery import deliver, require_newest
 from ml_assets.training.staging.inputs import read_request, stage

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import IO
 
-from ml_assets.spec.torchrun import TORCHRUN, variables
+from ml_assets.spec.program.start import TORCHRUN, variables
 
 _TAIL_BYTES = 64 * 1024
 _LAST_LINES_SECONDS = 5.0

@@ -4,7 +4,7 @@ import socket
 import time
 from dataclasses import dataclass
 
-from ml_assets.spec.torchrun import Rendezvous
+from ml_assets.spec.program.start import Rendezvous
 
 _BETWEEN_TRIES = 0.2
 

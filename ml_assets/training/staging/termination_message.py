@@ -9,9 +9,9 @@ from pathlib import Path
 
 from ml_assets.errors import StoreAway
 from ml_assets.spec.canonical import canonical_json
-from ml_assets.spec.events import Failed
-from ml_assets.spec.program import EXIT_DONE
-from ml_assets.spec.staging import ExitWord, word_name
+from ml_assets.spec.program.events import Failed
+from ml_assets.spec.program.exit_codes import EXIT_DONE
+from ml_assets.spec.program.pod import TerminationMessage, termination_name
 from ml_assets.store.s3.client import S3Place
 from ml_assets.training.staging.outbox import Outbox
 from ml_assets.training.staging.persistence import Deadline, persist
@@ -68,13 +68,15 @@ class LastWord:
                 self._tell(end)
             outbox.end(deadline)
             word = canonical_json(self._word(end))
-            persist(lambda: self._place.write(word_name(self._index), word), deadline, _PATIENCE)
+            persist(
+                lambda: self._place.write(termination_name(self._index), word), deadline, _PATIENCE
+            )
         except (StoreAway, Superseded, OSError) as error:
             sys.stderr.write(f"[staging] the last word was not heard: {error}\n")
 
-    def _word(self, end: End) -> ExitWord:
+    def _word(self, end: End) -> TerminationMessage:
         log = "" if end.code == EXIT_DONE else "\n".join(end.log.splitlines()[-_TAIL_LINES:])
-        return ExitWord(
+        return TerminationMessage(
             session=self._session,
             attempt=self._attempt,
             index=self._index,

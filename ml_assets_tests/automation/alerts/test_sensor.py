@@ -287,10 +287,10 @@ def test_the_sensor_is_there_where_somebody_is_to_be_told_and_holds_no_address(
     definition = world.defs.resolve_sensor_def("alerts")
     assert "webhook 127.0.0.1" in str(definition.description)
     assert "s3cr3t" not in str(definition.description)
-    context = dg.build_sensor_context(
+    with dg.build_sensor_context(
         instance=world.instance, repository_def=world.defs.get_repository_def()
-    )
-    tick = definition.evaluate_tick(context)
+    ) as context:
+        tick = definition.evaluate_tick(context)
     assert kinds(hook) == ["failed contract"]
     assert hook.paths == ["/services/s3cr3t"]
     written = str(world.instance.daemon_cursor_storage.get_cursor_values({KEY}))

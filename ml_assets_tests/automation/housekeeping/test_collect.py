@@ -19,6 +19,7 @@ from ml_assets.records.ledger import chain as ledger
 from ml_assets.settings import Retention
 from ml_assets.spec.gates import ReleaseSpec
 from ml_assets.spec.program import ModelManifest
+from ml_assets.store.layout import Address, read_record
 from ml_assets.store.locks import exclusive
 from ml_assets.store.objects import file_digest, verify
 from ml_assets_tests.actions.house import DAY, PIPELINE, House, Trained, working_on
@@ -343,6 +344,29 @@ def test_an_input_made_again_since_can_still_be_read_at_its_commit(house: House)
         house.store.read_bytes(line.id, f"records/{PIPELINE}/training_set/all.json")
     )
     assert record["data_version"] == evidence.data
+
+
+def test_a_decided_model_keeps_the_state_by_whose_ledger_it_was_trained(house: House) -> None:
+    """``prove`` makes it again with that ledger, however many came after it."""
+
+    def trained_at() -> str:
+        record = read_record(house.store, house.store.resolve(), Address(PIPELINE, "trained_model"))
+        assert record and record.inputs[0].commit
+        return record.inputs[0].commit
+
+    house.train()
+    undecided = trained_at()
+    released(house, passes=False)
+    refused = trained_at()
+    released(house)
+    passed = trained_at()
+    released(house)
+    house.pass_days(100)
+    house.land("2026-001")
+    house.collect()
+    kept = {commit.id for commit in house.store.history()}
+    assert {refused, passed} <= kept
+    assert undecided not in kept
 
 
 def test_what_is_taken_up_again_while_it_is_deleted_is_put_back(house: House) -> None:

@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from ml_assets.errors import StorageError
 from ml_assets.extras.prove.clean_home import CleanHome, clean_home
 from ml_assets.launch.kubernetes.launcher import KubernetesLauncher
 from ml_assets.resources.launcher import LauncherResource
 from ml_assets.settings import Settings, read_settings
+from ml_assets.store.stores import open_snapshots
 from ml_assets_tests.servers.s3 import BUCKET, S3Server, s3_server
 
 URI = f"s3://{BUCKET}/state"
@@ -55,3 +57,24 @@ def test_a_home_that_is_kept_keeps_what_lies_there(
     with clean_home(settings, tmp_path / "kept") as home:
         publish(home)
     assert [key for key in server.everything() if key.endswith("reports/demo/page.html")]
+
+
+def test_a_state_that_was_collected_is_named_with_what_would_have_kept_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ML_ASSETS_HOME", str(tmp_path / "state"))
+    settings = read_settings()
+    store = open_snapshots(settings.snapshots)
+    states: list[str] = []
+    for name in ("a", "b"):
+        with store.open(store.resolve(), name) as workspace:
+            workspace.put_bytes(name, b"")
+            workspace.commit(name, {})
+            workspace.publish()
+        states.append(store.resolve())
+    store.collect_garbage(drop=states[:1])
+    said = f"the state {states[0][:12]} of main, .*collected as old history.*history=365d"
+    with clean_home(settings, None) as home:
+        home.bring_ledger("irises", states[1])
+        with pytest.raises(StorageError, match=said):
+            home.bring_ledger("irises", states[0])

@@ -9,7 +9,7 @@ from ml_assets.launch.kubernetes.manifest import JobOrder
 from ml_assets.launch.kubernetes.observations import JobState, PodState
 from ml_assets.spec.cluster import ClusterSpec
 from ml_assets.spec.program import World
-from ml_assets.spec.staging import ExitWord
+from ml_assets.spec.program.pod import TerminationMessage
 
 CREATED = datetime(2026, 1, 5, tzinfo=UTC)
 ORDER = JobOrder(
@@ -58,7 +58,7 @@ def held(pods, words=None, order=ORDER):
 
 
 def word(index, staged):
-    return ExitWord(
+    return TerminationMessage(
         session="demo-train-0",
         attempt=1,
         index=index,

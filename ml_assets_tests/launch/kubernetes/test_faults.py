@@ -20,9 +20,9 @@ from ml_assets.launch.session import train_session
 from ml_assets.launch.staging.mirror import SessionMirror
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.cluster import ClusterSpec
-from ml_assets.spec.identity import Program, program_here
 from ml_assets.spec.program import World
-from ml_assets.spec.staging import ExitWord, attempt_of, word_name
+from ml_assets.spec.program.identity import Program, program_here
+from ml_assets.spec.program.pod import TerminationMessage, attempt_of, termination_name
 from ml_assets.spec.training_story import TrainingStory
 from ml_assets_tests.launch.kubernetes.stage import IMAGE, ONE_NODE, TWO_NODES, Stage, weights
 from ml_assets_tests.launch.real import STEPS, named
@@ -328,7 +328,7 @@ def test_a_node_whose_gpu_failed_is_left_alone_until_there_is_no_other(stage, tm
         """The pod says so and is gone: no GPU of this machine can be broken."""
         (pod,) = stage.api().pods(selector_of())
         met.append(pod.node)
-        word = ExitWord(
+        word = TerminationMessage(
             session=train_session(job),
             attempt=1,
             index=0,
@@ -339,7 +339,7 @@ def test_a_node_whose_gpu_failed_is_left_alone_until_there_is_no_other(stage, tm
             time=datetime.now(UTC),
         )
         place = stage.objects.place.at(attempt_of(word.session, 1))
-        place.write(word_name(0), canonical_json(word))
+        place.write(termination_name(0), canonical_json(word))
         stage.core.delete_namespaced_pod(pod.name, stage.cluster.namespace, grace_period_seconds=0)
 
     def drain_the_other(stage):

@@ -14,9 +14,9 @@ from ml_assets.launch.kubernetes.manifest import HAND_OVER_SECONDS, JobOrder, jo
 from ml_assets.launch.staging import mirror as module
 from ml_assets.launch.staging.mirror import SessionMirror
 from ml_assets.spec.canonical import canonical_json
-from ml_assets.spec.heartbeat import Heartbeat
 from ml_assets.spec.program import World
-from ml_assets.spec.staging import REQUEST, Beats, attempt_of, beats_name
+from ml_assets.spec.program.events import Heartbeat
+from ml_assets.spec.program.pod import REQUEST, PodHeartbeats, attempt_of, heartbeats_name
 from ml_assets.store.s3.client import client
 from ml_assets_tests.launch.kubernetes.objects import a_job, a_pod, terminated
 from ml_assets_tests.launch.kubernetes.stage import IMAGE, ONE_NODE, URI, Stage
@@ -79,7 +79,7 @@ class Followed:
             time=BEGAN + timedelta(seconds=step),
             patience=30,
         )
-        self.place.write(beats_name(0), canonical_json(Beats(beats=(own,))))
+        self.place.write(heartbeats_name(0), canonical_json(PodHeartbeats(beats=(own,))))
 
     def until_over(self, turns):
         """What is seen last. A turn does a step of these; after the last it is told to stop."""

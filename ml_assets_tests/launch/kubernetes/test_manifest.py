@@ -31,7 +31,7 @@ from ml_assets.settings.cluster import Taint
 from ml_assets.settings.kubernetes_syntax import bytes_of
 from ml_assets.spec.cluster import ClusterSpec, Toleration
 from ml_assets.spec.pipeline import PipelineSpec
-from ml_assets.spec.program import EXIT_BAD_REQUEST, VERDICTS
+from ml_assets.spec.program.exit_codes import EXIT_BAD_REQUEST, VERDICTS
 from ml_assets.spec.training import Spot, TrainingSpec
 from ml_assets_tests.launch.kubernetes.orders import (
     MANY,

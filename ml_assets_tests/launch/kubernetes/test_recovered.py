@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from ml_assets.launch.kubernetes.recovered import recovered
-from ml_assets.spec.events import Metrics, Progress
+from ml_assets.spec.program.events import Metrics, Progress
 from ml_assets_tests.launch.kubernetes.objects import a_job, a_pod, condition
 
 LOST = datetime(2026, 1, 5, 9, 59, 56, tzinfo=UTC)

@@ -10,15 +10,15 @@ from ml_assets.launch.folder import SessionFolder
 from ml_assets.launch.staging import mirror as module
 from ml_assets.launch.staging.mirror import SessionMirror
 from ml_assets.spec.canonical import canonical_json
-from ml_assets.spec.heartbeat import Heartbeat, heartbeat_file
-from ml_assets.spec.staging import (
+from ml_assets.spec.program.events import Heartbeat, heartbeat_file
+from ml_assets.spec.program.pod import (
     REQUEST,
-    Beats,
-    ExitWord,
+    PodHeartbeats,
+    TerminationMessage,
     attempt_of,
-    beats_name,
     chunk_name,
-    word_name,
+    heartbeats_name,
+    termination_name,
 )
 from ml_assets.store.s3.client import S3Place, client
 
@@ -79,7 +79,7 @@ def beat(place, index, step):
     own = Heartbeat(
         attempt=1, generation=0, rank=index, pid=1, host="x", step=step, time=now, patience=30
     )
-    place.write(beats_name(index), canonical_json(Beats(beats=(own,))))
+    place.write(heartbeats_name(index), canonical_json(PodHeartbeats(beats=(own,))))
 
 
 def step_of(mirror, rank):
@@ -88,7 +88,7 @@ def step_of(mirror, rank):
 
 
 def say(place, index, code):
-    word = ExitWord(
+    word = TerminationMessage(
         session=SESSION,
         attempt=1,
         index=index,
@@ -98,7 +98,7 @@ def say(place, index, code):
         log="",
         time=datetime.now(UTC),
     )
-    place.write(word_name(index), canonical_json(word))
+    place.write(termination_name(index), canonical_json(word))
 
 
 def read_at(server, folder, since=0):

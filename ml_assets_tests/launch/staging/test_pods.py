@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ml_assets.launch.events import session_events
-from ml_assets.spec.events import Failed, Progress
+from ml_assets.spec.program.events import Failed, Progress
 from ml_assets_tests.launch.real import STEPS, named, numbered, train_job
 from ml_assets_tests.launch.staging.pods import Home, wait_for, weights
 from ml_assets_tests.servers.s3 import SECRET

@@ -11,7 +11,7 @@ from typing import Annotated
 from pydantic import AwareDatetime, Field
 
 from ml_assets.spec.base import Frozen, Positive
-from ml_assets.spec.heartbeat import Heartbeat
+from ml_assets.spec.program.events import Heartbeat
 
 SESSIONS = "sessions"
 REQUEST = "request.json"
@@ -31,22 +31,22 @@ EXIT = "exit/"
 SAVE_SECONDS = 20
 """From the notice to stop to the end of a program that does not: time to save a checkpoint."""
 UPLOAD_SECONDS = 25
-"""After it: time to hand over the last events, the result and the last word. A pod's own grace has
-to be longer than both together."""
+"""After it: time to hand over the last events, the result and the termination message. A pod's own
+grace has to be longer than both together."""
 
 _EVENTS_FILE = r"events(?:\.(?:(?:rank|pod)\d{1,9}|launcher))?\.jsonl"
 _CHUNK = re.compile(rf"events/({_EVENTS_FILE})/(\d{{12}})")
-_BEATS = re.compile(r"heartbeats/\d{1,9}\.json")
-_WORD = re.compile(r"exit/(\d{1,9})\.json")
+_HEARTBEATS = re.compile(r"heartbeats/\d{1,9}\.json")
+_TERMINATION = re.compile(r"exit/(\d{1,9})\.json")
 
 
-class Beats(Frozen):
+class PodHeartbeats(Frozen):
     """``heartbeats/<index>.json``: the newest sign of life of each rank of one pod."""
 
     beats: tuple[Heartbeat, ...] = Field(strict=False)
 
 
-class ExitWord(Frozen):
+class TerminationMessage(Frozen):
     """``exit/<index>.json``: why a pod ended. torchrun's own code is 1 whatever happened."""
 
     session: str
@@ -89,21 +89,21 @@ def is_events_file(name: str) -> bool:
     return re.fullmatch(_EVENTS_FILE, name) is not None
 
 
-def beats_name(index: int) -> str:
+def heartbeats_name(index: int) -> str:
     return f"{HEARTBEATS}{index}.json"
 
 
-def is_beats(name: str) -> bool:
-    return _BEATS.fullmatch(name) is not None
+def is_heartbeats(name: str) -> bool:
+    return _HEARTBEATS.fullmatch(name) is not None
 
 
-def word_name(index: int) -> str:
+def termination_name(index: int) -> str:
     return f"{EXIT}{index}.json"
 
 
-def word_of(name: str) -> int | None:
-    """The pod whose last word has this name; None: it is no such name."""
-    found = _WORD.fullmatch(name)
+def terminated_pod(name: str) -> int | None:
+    """The pod whose termination message has this name; None: it is no such name."""
+    found = _TERMINATION.fullmatch(name)
     return int(found[1]) if found else None
 
 

@@ -1,9 +1,9 @@
 """Lost attempts on the page of a model and in its report: why, where, and what went on."""
 
 from ml_assets.graph.metadata import recovery_metadata
-from ml_assets.reports.recovery import lost_attempts
-from ml_assets.spec.events import Lost
+from ml_assets.reports.tables import lost_attempts
 from ml_assets.spec.program import World
+from ml_assets.spec.program.events import Lost
 
 FOUR = World(nodes=4, procs=2)
 TOLD = Lost(

@@ -1,17 +1,34 @@
-"""What a training recovered from, as a table for people."""
+"""Tables that stand on more than one page: what a release changed, and which attempts were lost."""
 
 from collections.abc import Sequence
 
 from ml_assets.reports.picture import Table
-from ml_assets.spec.events import EndKind, Lost
 from ml_assets.spec.program import World
+from ml_assets.spec.program.events import EndKind, Lost
+from ml_assets.spec.records import ReleaseChanges
 
+CHANGES = 60
 _BUDGETS: dict[EndKind, str] = {
     "error": "an error of its own",
     "infrastructure": "taken away",
     "start": "never began",
 }
 _NOTHING = "–"
+
+
+def changes_table(found: ReleaseChanges | None) -> Table:
+    """What differs from the release before."""
+    name = "What changed since the last release"
+    if found is None:
+        return Table(name, "Nothing was released before this model.", ["what"], [])
+    rows = [
+        [f"{one.group}: {one.name}", one.before or "–", one.after or "–"]
+        for one in found.changes[:CHANGES]
+    ]
+    words = f"Against model {found.since[:12]}. Metrics are of each model's own holdout."
+    if not rows:
+        words = f"Nothing: the same spec, data and results as model {found.since[:12]}."
+    return Table(name, words, ["what", "before", "now"], rows)
 
 
 def lost_attempts(lost: Sequence[Lost]) -> Table:

@@ -1,12 +1,16 @@
-"""What the training program tells while it runs: JSON objects, numbered within an attempt."""
+"""What the training program tells while it runs.
 
+Events are JSON objects, numbered within an attempt. Beside them each rank leaves a heartbeat.
+"""
+
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, Field
 
 from ml_assets.spec.base import Frozen, Positive, unset
-from ml_assets.spec.identity import Node, Place
 from ml_assets.spec.program import Ref, Result, World
+from ml_assets.spec.program.identity import Node, Place
 
 
 class _Event(Frozen):
@@ -158,3 +162,23 @@ Event = Annotated[
     | Failed,
     Field(discriminator="kind"),
 ]
+
+
+class Heartbeat(Frozen):
+    """What a rank leaves beside the events while it works, at most once a second."""
+
+    attempt: Positive
+    generation: Annotated[int, Field(ge=0)]
+    """How often torchrun had started the attempt's processes again."""
+    rank: Annotated[int, Field(ge=0)]
+    pid: Positive
+    host: str
+    step: Annotated[int, Field(ge=0)]
+    time: Annotated[AwareDatetime, Field(strict=False)]
+    patience: float
+    """Seconds that this rank now waits for another one in a step."""
+
+
+def heartbeat_file(folder: Path, rank: int) -> Path:
+    """Where a rank leaves its heartbeat, from the folder of the attempt's events."""
+    return folder / f"heartbeat.{rank}.json"

@@ -1,24 +1,39 @@
-"""The true exit code of an attempt, or of one pod of it, of all that its processes say."""
+"""The program's exit codes, and the true one of an attempt among all that its processes say."""
 
 import re
 import signal
 from collections.abc import Iterable, Sequence
 
-from ml_assets.spec.events import Failed
-from ml_assets.spec.program import (
-    EXIT_BAD_DATA,
-    EXIT_BAD_REQUEST,
-    EXIT_BUG,
-    EXIT_NON_FINITE,
-    EXIT_NOT_INSTALLED,
-    EXIT_NOT_SAVED,
-    EXIT_OUT_OF_MEMORY,
-    EXIT_PEER_LOST,
-    EXIT_PEER_SILENT,
-    EXIT_RANKS_DIFFER,
-    EXIT_SAVED_AFTER_NOTICE,
-    EXIT_SUPERSEDED,
+from ml_assets.spec.program.events import Failed
+
+EXIT_DONE = 0
+EXIT_BAD_REQUEST = 64
+EXIT_BAD_DATA = 65
+EXIT_NON_FINITE = 66
+EXIT_NOT_INSTALLED = 69
+EXIT_BUG = 70
+EXIT_PEER_LOST = 71
+EXIT_RANKS_DIFFER = 72
+EXIT_OUT_OF_MEMORY = 73
+EXIT_NOT_SAVED = 74
+EXIT_SAVED_AFTER_NOTICE = 75
+EXIT_PEER_SILENT = 76
+EXIT_SUPERSEDED = 77
+
+VERDICTS = frozenset(
+    {
+        EXIT_BAD_REQUEST,
+        EXIT_BAD_DATA,
+        EXIT_NON_FINITE,
+        EXIT_NOT_INSTALLED,
+        EXIT_RANKS_DIFFER,
+        EXIT_OUT_OF_MEMORY,
+        EXIT_NOT_SAVED,
+        EXIT_SAVED_AFTER_NOTICE,
+        EXIT_SUPERSEDED,
+    }
 )
+"""Ends that the program chose itself: to start its processes again would change nothing."""
 
 PRECEDENCE = (
     EXIT_BAD_REQUEST,

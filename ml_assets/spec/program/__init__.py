@@ -1,6 +1,8 @@
-"""What the training program is told and what it tells: request, events, result, files.
+"""The protocol between the training program and its launcher: the request, the result, the files.
 
-The program and its launcher share these types and nothing else.
+The two sides share this package and nothing else. ``events`` has what the program tells while it
+runs, ``exit_codes`` how it ends, ``identity`` which program it is, ``start`` how it is started, and
+``pod`` what goes through the object store where it runs in pods.
 """
 
 from typing import Annotated, Literal
@@ -8,41 +10,12 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from ml_assets.spec.base import Digest, Frozen, Positive, unset
-from ml_assets.spec.identity import Program
+from ml_assets.spec.program.identity import Program
 from ml_assets.spec.sanity import SanityCheck
 from ml_assets.spec.training import LightGbm, ModelSpec, Task, TrainingSpec
 
 SPLIT = "split"
 """The column of a training set's rows that names their split."""
-
-EXIT_DONE = 0
-EXIT_BAD_REQUEST = 64
-EXIT_BAD_DATA = 65
-EXIT_NON_FINITE = 66
-EXIT_NOT_INSTALLED = 69
-EXIT_BUG = 70
-EXIT_PEER_LOST = 71
-EXIT_RANKS_DIFFER = 72
-EXIT_OUT_OF_MEMORY = 73
-EXIT_NOT_SAVED = 74
-EXIT_SAVED_AFTER_NOTICE = 75
-EXIT_PEER_SILENT = 76
-EXIT_SUPERSEDED = 77
-
-VERDICTS = frozenset(
-    {
-        EXIT_BAD_REQUEST,
-        EXIT_BAD_DATA,
-        EXIT_NON_FINITE,
-        EXIT_NOT_INSTALLED,
-        EXIT_RANKS_DIFFER,
-        EXIT_OUT_OF_MEMORY,
-        EXIT_NOT_SAVED,
-        EXIT_SAVED_AFTER_NOTICE,
-        EXIT_SUPERSEDED,
-    }
-)
-"""Ends that the program chose itself: to start its processes again would change nothing."""
 
 Split = Literal["train", "validation", "holdout"]
 

@@ -29,9 +29,8 @@ _ENTRANCES: dict[Part, str] = {
 }
 _TELLS = (
     "ml_assets.errors",
-    "ml_assets.spec.events",
-    "ml_assets.spec.heartbeat",
-    "ml_assets.spec.identity",
+    "ml_assets.spec.program.events",
+    "ml_assets.spec.program.identity",
     "ml_assets.store.s3.client",
     "ml_assets.store.s3.checkpoints",
     "ml_assets.training.events",

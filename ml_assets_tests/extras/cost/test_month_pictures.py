@@ -4,7 +4,7 @@ import re
 from xml.etree import ElementTree
 
 from ml_assets.assets.trained_model.cost.split import PARTS
-from ml_assets.reports.machines import TONES, Month, machine_pictures
+from ml_assets.extras.cost.months import TONES, Month, machine_pictures
 
 JANUARY = Month("2026-01", {"useful": 3.0, "stalled": 1.0}, {"useful": 6.0, "stalled": 2.0})
 NOTHING = Month("2026-02", {}, {})
