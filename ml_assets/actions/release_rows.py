@@ -18,7 +18,7 @@ from ml_assets.automation.planner.plan import contiguous
 from ml_assets.automation.planner.selection import Selection
 from ml_assets.errors import DataRejected, MlAssetsError, StorageError, counted
 from ml_assets.graph.pipeline_graph import PipelineGraph
-from ml_assets.spec.quarantine import RELEASE_REASON, RELEASED_BY
+from ml_assets.spec.records import RELEASE_REASON, RELEASED_BY
 from ml_assets.store.layout import Address
 from ml_assets.store.snapshots import MAIN, SnapshotStore
 

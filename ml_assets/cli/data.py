@@ -262,7 +262,7 @@ def checkout(state: str, key: str | None, into: Path, as_json: bool) -> None:
 
 
 def _store() -> "SnapshotStore":
-    from ml_assets.store.stores import open_snapshots
+    from ml_assets.store.open import open_snapshots
 
     return open_snapshots(prepared_settings().snapshots)
 

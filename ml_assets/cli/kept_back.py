@@ -41,7 +41,7 @@ def propose(
     settings = prepared_settings()
     from ml_assets.actions.contract import propose_contract, write_suite
     from ml_assets.spec.load import find_pipeline, load_spec, pipeline_folders
-    from ml_assets.store.stores import open_snapshots
+    from ml_assets.store.open import open_snapshots
 
     spec = load_spec(find_pipeline(pipeline_folders(settings), pipeline))
     suite = propose_contract(open_snapshots(settings.snapshots), spec, table, partition)
@@ -68,7 +68,7 @@ def docs(pipeline: str, table: str | None, partition: str | None, open_page: boo
     settings = prepared_settings()
     from ml_assets.actions.contract import write_docs
     from ml_assets.spec.load import find_pipeline, load_spec, pipeline_folders
-    from ml_assets.store.stores import open_snapshots
+    from ml_assets.store.open import open_snapshots
 
     folder = find_pipeline(pipeline_folders(settings), pipeline)
     spec = load_spec(folder)
@@ -96,7 +96,7 @@ def show(pipeline: str, table: str | None, partition: str | None, as_json: bool)
     from ml_assets.actions.contract import source_of
     from ml_assets.actions.quarantine import kept_rows
     from ml_assets.spec.load import find_pipeline, load_spec, pipeline_folders
-    from ml_assets.store.stores import open_snapshots
+    from ml_assets.store.open import open_snapshots
 
     spec = load_spec(find_pipeline(pipeline_folders(settings), pipeline))
     if table:
@@ -130,7 +130,7 @@ def release(pipeline: str, table: str, partition: str | None, author: str, reaso
         from ml_assets.actions.release_rows import present_answers, release_rows
         from ml_assets.actions.run.run import pipeline_graph
         from ml_assets.spec.load import pipeline_folders
-        from ml_assets.store.stores import open_snapshots
+        from ml_assets.store.open import open_snapshots
 
         graph = pipeline_graph(pipeline_folders(session.settings), pipeline)
         source_of(graph.spec, table)
@@ -216,7 +216,7 @@ def recall(
         raise click.UsageError("A recall is recorded: give --author and --reason (or --dry-run).")
     settings = prepared_settings()
     from ml_assets.extras.recall.recall import carry_out, extent
-    from ml_assets.store.stores import open_snapshots
+    from ml_assets.store.open import open_snapshots
 
     store = open_snapshots(settings.snapshots)
     if snapshot is None:

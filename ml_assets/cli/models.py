@@ -127,8 +127,7 @@ def report(pipeline: str, open_page: bool) -> None:
     from ml_assets.actions.run.run import pipeline_graph
     from ml_assets.assets.released_model.report import write_report
     from ml_assets.spec.load import pipeline_folders
-    from ml_assets.store.object_places import open_objects
-    from ml_assets.store.stores import open_snapshots
+    from ml_assets.store.open import open_objects, open_snapshots
 
     graph = pipeline_graph(pipeline_folders(settings), pipeline)
     objects = open_objects(settings.objects, settings.cache)

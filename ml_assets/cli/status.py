@@ -78,8 +78,8 @@ def _status(graph: "PipelineGraph", settings: Settings) -> dict[str, Any]:
     from ml_assets.actions.status import status
     from ml_assets.assets.released_model.soundness import unusable
     from ml_assets.resources.launcher import LauncherResource
+    from ml_assets.store.open import open_snapshots
     from ml_assets.store.pipeline_context import open_pipeline
-    from ml_assets.store.stores import open_snapshots
 
     launcher = LauncherResource().launcher()
     store = open_snapshots(settings.snapshots) if _is_begun(settings) else None
@@ -91,7 +91,7 @@ def _status(graph: "PipelineGraph", settings: Settings) -> dict[str, Any]:
 
 def _is_begun(settings: Settings) -> bool:
     """Whether anything can be there to tell: a question makes no state folder."""
-    from ml_assets.store.stores import has_snapshots
+    from ml_assets.store.open import has_snapshots
 
     return settings.home.exists() or has_snapshots(settings.snapshots)
 

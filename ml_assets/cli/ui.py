@@ -91,7 +91,7 @@ def _serving(settings: Settings, port: int | None = None) -> Iterator[None]:
     from ml_assets.actions.card_page import served_card
     from ml_assets.actions.report_server import serving_reports
     from ml_assets.extras.experiments import page_of
-    from ml_assets.store.object_places import open_objects
+    from ml_assets.store.open import open_objects
 
     pages = settings.cache / "reports"
     refresh = partial(open_objects(settings.objects, settings.cache).refresh, "reports")

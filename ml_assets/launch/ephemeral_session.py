@@ -18,8 +18,8 @@ from ml_assets.settings import Settings, read_cluster
 from ml_assets.spec.program import Ref
 from ml_assets.spec.program.start import RESTARTS
 from ml_assets.store.disk import scratch_in
-from ml_assets.store.object_places import open_objects, passing_place
 from ml_assets.store.objects import LocalObjects
+from ml_assets.store.open import open_objects, passing_place
 from ml_assets.store.s3.objects import S3Objects
 from ml_assets.store.signing import Keys
 

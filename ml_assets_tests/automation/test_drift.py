@@ -29,7 +29,7 @@ from ml_assets.records.loading import provenance_in_force
 from ml_assets.settings import read_settings
 from ml_assets.spec.canonical import digest_of
 from ml_assets.store.layout import Address
-from ml_assets.store.stores import open_snapshots
+from ml_assets.store.open import open_snapshots
 from ml_assets_tests.automation.conftest import World
 from ml_assets_tests.worlds import deliveries
 

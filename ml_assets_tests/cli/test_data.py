@@ -13,8 +13,8 @@ from ml_assets.cli.main import main
 from ml_assets.spec.canonical import canonical_json, digest_of
 from ml_assets.spec.records import StageRecord
 from ml_assets.store.layout import Address
+from ml_assets.store.open import open_snapshots
 from ml_assets.store.snapshots import Published, SnapshotStore
-from ml_assets.store.stores import open_snapshots
 from ml_assets.store.table_files import write_table
 from ml_assets_tests.servers.lakefs import LakeFSServer, lakefs_server
 from ml_assets_tests.worlds.lakefs import new_repository

@@ -11,7 +11,7 @@ from ml_assets.automation.housekeeping.retention import KINDS
 from ml_assets.records.ledger import chain as ledger
 from ml_assets.records.ledger.stages import moves
 from ml_assets.settings import Settings, read_settings
-from ml_assets.store.stores import open_snapshots
+from ml_assets.store.open import open_snapshots
 from ml_assets_tests.worlds import irises
 from ml_assets_tests.worlds.world import World
 

@@ -88,7 +88,7 @@ def test_what_is_not_set_is_named(
 
 def test_neither_torch_nor_a_client_of_kubernetes_is_loaded(laptop: Path) -> None:
     program = (
-        "import sys; from ml_assets.cli.main import main; main(['render', 'flights_far']);"
+        "import sys; from ml_assets.cli.main import main; main(['ops', 'render', 'flights_far']);"
         "sys.exit(str(sorted({'torch', 'kubernetes', 'dagster'} & sys.modules.keys())))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

@@ -14,7 +14,7 @@ from ml_assets.assets.trained_model.asset import data_ref
 from ml_assets.errors import MlAssetsError, SourceError, SpecError, StorageError
 from ml_assets.records.tracking.outbox import Debt
 from ml_assets.spec.load import load_spec
-from ml_assets.spec.sources import inside as inside_spec
+from ml_assets.spec.paths import inside as inside_spec
 from ml_assets.store.embedded.blobs import Blobs
 from ml_assets.store.layout import Address, read_record
 from ml_assets.store.objects import inside

@@ -16,8 +16,12 @@ from ml_assets.assets.released_model.pictures import (
     override_picture,
     released_table,
 )
-from ml_assets.assets.trained_model.pace_pictures import pace_numbers
-from ml_assets.assets.trained_model.pictures import LIVE_POINTS, decoded_rows, training_pictures
+from ml_assets.assets.trained_model.pictures import (
+    LIVE_POINTS,
+    decoded_rows,
+    pace_numbers,
+    training_pictures,
+)
 from ml_assets.reports.data import contract_pictures, feature_pictures, table_pictures
 from ml_assets.reports.drawing import Axis, Stack, column_chart
 from ml_assets.reports.picture import IMAGE_BYTES, Picture, Table, album

@@ -10,8 +10,8 @@ import pytest
 from ml_assets.errors import StoreAway, StoreRefuses
 from ml_assets.spec.program import File, Ref, TrainRequest
 from ml_assets.spec.training import LightGbm
+from ml_assets.store.checkpoint_places import LocalCheckpoints
 from ml_assets.store.checkpoints import whole_checkpoints
-from ml_assets.store.local_checkpoints import LocalCheckpoints
 from ml_assets.training.boosting.train import Grower
 from ml_assets.training.checkpoints.files import CheckpointFiles, TrainerState
 from ml_assets.training.checkpoints.save import Checkpoints

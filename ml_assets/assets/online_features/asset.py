@@ -13,7 +13,7 @@ from ml_assets.graph.pipeline_graph import PipelineGraph
 from ml_assets.graph.publish import Draft, Work, input_version
 from ml_assets.resources.online import OnlineResource
 from ml_assets.resources.snapshots import SnapshotsResource
-from ml_assets.spec.online import OnlineSpec
+from ml_assets.spec.features import OnlineSpec
 from ml_assets.store.layout import Address, recent_records
 from ml_assets.store.snapshots import CommitId, SnapshotStore
 

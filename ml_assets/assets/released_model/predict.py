@@ -27,7 +27,7 @@ from ml_assets.launch.ephemeral_session import passing_launcher
 from ml_assets.launch.launcher import ScoreJob
 from ml_assets.records.loading import LoadedModel, LoadedRelease
 from ml_assets.settings import Settings
-from ml_assets.spec.pipeline import SubjectSpec
+from ml_assets.spec.features import SubjectSpec
 from ml_assets.spec.program import ModelManifest, ScoreResult
 from ml_assets.spec.program.events import Event
 from ml_assets.spec.sources import FilesSource

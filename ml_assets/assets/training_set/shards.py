@@ -24,7 +24,8 @@ from ml_assets.assets.training_set.encoding import (
 )
 from ml_assets.errors import RowsRefused, StorageError, WindowError
 from ml_assets.spec.canonical import canonical_json, digest_of
-from ml_assets.spec.pipeline import FeaturesSpec, LabelSpec
+from ml_assets.spec.features import FeaturesSpec
+from ml_assets.spec.pipeline import LabelSpec
 from ml_assets.spec.program import (
     SPLIT,
     File,

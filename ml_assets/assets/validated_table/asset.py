@@ -30,8 +30,7 @@ from ml_assets.graph.publish import Draft, Work, input_version
 from ml_assets.reports.data import contract_pictures
 from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.spec.partitions import windows
-from ml_assets.spec.quarantine import RELEASE_REASON, RELEASED_BY, RowsReleased
-from ml_assets.spec.records import StageRecord
+from ml_assets.spec.records import RELEASE_REASON, RELEASED_BY, RowsReleased, StageRecord
 from ml_assets.spec.schema_change import COLUMNS, declared_changes
 from ml_assets.spec.sources import SourceSpec
 from ml_assets.store.layout import Address, read_record

@@ -21,11 +21,10 @@ from ml_assets.settings import Settings, environment_apart, read_settings
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.program import Ref
 from ml_assets.store.layout import Address
-from ml_assets.store.object_places import open_objects, passing_place
 from ml_assets.store.objects import LocalObjects
+from ml_assets.store.open import open_objects, open_snapshots, passing_place
 from ml_assets.store.s3.client import S3Place
 from ml_assets.store.snapshots import MAIN, CommitId, SnapshotStore
-from ml_assets.store.stores import open_snapshots
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from ml_assets.launch.kubernetes.names import (
 from ml_assets.settings import Cluster
 from ml_assets.settings.cluster import Taint
 from ml_assets.spec.cluster import ClusterSpec, Toleration
-from ml_assets.spec.notice import notice_seconds
+from ml_assets.spec.footprint import notice_seconds
 from ml_assets.spec.program import World
 from ml_assets.spec.program.exit_codes import VERDICTS
 from ml_assets.spec.program.pod import SAVE_SECONDS, UPLOAD_SECONDS

@@ -58,8 +58,8 @@ from ml_assets.spec.program import Request, TrainRequest, World
 from ml_assets.spec.program.events import Checkpoint, Event
 from ml_assets.spec.program.identity import Program
 from ml_assets.spec.program.pod import REQUEST, attempt_of
-from ml_assets.store.object_places import mark_of
 from ml_assets.store.objects import write_whole
+from ml_assets.store.open import mark_of
 from ml_assets.store.s3.client import client
 from ml_assets.store.s3.objects import S3Objects
 

@@ -19,6 +19,7 @@ from ml_assets.launch.recovery import ERROR_BUDGET, Budgets
 from ml_assets.launch.session_launcher import SessionLauncher
 from ml_assets.launch.staging.mirror import SessionMirror
 from ml_assets.launch.stall_detection import Standstill
+from ml_assets.settings import is_s3
 from ml_assets.spec.cluster import ClusterSpec
 from ml_assets.spec.footprint import Room, machine_room
 from ml_assets.spec.program import Request, World
@@ -27,7 +28,6 @@ from ml_assets.spec.program.identity import Program
 from ml_assets.spec.program.start import RESTARTS, Start
 from ml_assets.store.embedded.trust import given_keys
 from ml_assets.store.objects import LocalObjects
-from ml_assets.store.s3.client import S3_SCHEME
 from ml_assets.store.s3.objects import S3Objects
 from ml_assets.store.signing import Keys
 
@@ -118,7 +118,7 @@ class LocalRunner:
         """See ``AttemptRunner.run``; an exception ends the processes, too."""
         folder, log = work.folder.attempt(request.attempt), work.folder.log(request.attempt)
         command = self.command(request, folder / "request.json")
-        threads, s3 = request.world.threads, work.folder.checkpoints.startswith(S3_SCHEME)
+        threads, s3 = request.world.threads, is_s3(work.folder.checkpoints)
         standstill, noticed = Standstill(folder, request.world.procs), None
         with ChildProcess.running(command, threads, log, self._grace, s3=s3) as child:
             while (code := child.exit_code()) is None:

@@ -26,7 +26,7 @@ class Began(_Event):
 
     kind: Literal["began"] = "began"
     index: Annotated[int, Field(ge=0)]
-    """Of the node: on a cluster that of its pod."""
+    """The node's index: on a cluster that of its pod."""
     node: Node
 
 

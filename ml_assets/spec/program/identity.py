@@ -54,7 +54,7 @@ class Program(Frozen):
     """What decides the result besides the request: two that are equal give the same bits."""
 
     sources: Digest
-    """Of all modules of ours that it loads, by their syntax: no comments, no docstrings."""
+    """The digest of all our modules that it loads, by their syntax: no comments, no docstrings."""
     versions: dict[str, str]
     """Distribution -> version, of those that decide bits; without the build's own label."""
 

@@ -27,7 +27,7 @@ class Rendezvous:
     endpoint: str
     """host:port of the first node."""
     address: str
-    """Of this node; the nodes are ranked by these, as text."""
+    """The address of this node; the nodes are ranked by these, as text."""
     is_host: bool
     run: str
     """Names the attempt: others that come to the same endpoint do not meet it."""

@@ -10,7 +10,7 @@ from ml_assets.errors import MlAssetsError, StorageError, StoreAway
 from ml_assets.settings import LakeFs
 
 TRIES = 6
-"""Of one call; the waits between them double from a fifth of a second, six seconds in all."""
+"""Tries of one call; the waits between them double from a fifth of a second, six seconds in all."""
 TIMEOUT = (10.0, 120.0)
 """Seconds to connect, and between two bytes of an answer."""
 _FIRST_WAIT = 0.2

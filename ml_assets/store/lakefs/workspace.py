@@ -36,7 +36,7 @@ TIME, BRANCH = "ml_assets_time", "ml_assets_branch"
 """Metadata of a commit: when it was made, to the microsecond, and the branch of its work."""
 _STAMP = "%Y%m%dT%H%M%SZ"
 _ATTEMPTS = 100
-"""Of one publish; every one that was lost is somebody else's that got in."""
+"""Attempts of one publish; every one that was lost is somebody else's that got in."""
 _FIRST_WAIT, _LONGEST_WAIT = 0.05, 5.0
 """Seconds. Between attempts a random part of what doubles up to there: each attempt uploads the
 manifest, and writers that lost together would lose together again."""

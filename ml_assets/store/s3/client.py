@@ -21,13 +21,12 @@ from ml_assets.errors import SettingsError, StorageError, StoreAway, StoreRefuse
 
 AskedT = TypeVar("AskedT")
 ToldT = TypeVar("ToldT")
-S3_SCHEME = "s3://"
 INSTALL_S3 = (
     "pip install -c requirements.lock -e '.[s3]' in the project's folder, or"
     " pip install 'ml_assets[s3]'"
 )
 TRIES = 6
-"""Of one request; boto3 waits longer after each (seconds, 20 at most) and in all about a minute."""
+"""Tries of one request; boto3 waits longer after each (20 s at most), in all about a minute."""
 PART_BYTES = 16 << 20
 """Larger files go up in parts of this size, each tried again by itself."""
 _STREAMS = 4

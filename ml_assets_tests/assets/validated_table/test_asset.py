@@ -19,11 +19,10 @@ from ml_assets.graph.pipeline_graph import PipelineGraph
 from ml_assets.graph.publish import Draft, Work
 from ml_assets.settings import read_settings
 from ml_assets.spec.load import load_spec
-from ml_assets.spec.quarantine import RELEASE_REASON, RELEASED_BY
-from ml_assets.spec.records import StageRecord
+from ml_assets.spec.records import RELEASE_REASON, RELEASED_BY, StageRecord
 from ml_assets.store.embedded.store import EmbeddedStore
 from ml_assets.store.layout import Address, published_partitions, read_record
-from ml_assets.store.stores import open_snapshots
+from ml_assets.store.open import open_snapshots
 from ml_assets_tests.worlds import deliveries
 from ml_assets_tests.worlds.world import World
 

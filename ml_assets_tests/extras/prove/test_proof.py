@@ -21,7 +21,7 @@ from ml_assets.spec.canonical import digest_of
 from ml_assets.spec.records import StageRecord
 from ml_assets.store.embedded.store import EmbeddedStore
 from ml_assets.store.layout import Address
-from ml_assets.store.stores import open_snapshots
+from ml_assets.store.open import open_snapshots
 from ml_assets_tests.worlds import irises
 from ml_assets_tests.worlds.world import World
 

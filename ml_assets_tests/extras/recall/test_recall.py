@@ -9,7 +9,7 @@ import pytest
 
 from ml_assets.extras.recall.recall import extent
 from ml_assets.store.layout import Address, read_record
-from ml_assets.store.stores import open_snapshots
+from ml_assets.store.open import open_snapshots
 from ml_assets_tests.worlds import irises
 from ml_assets_tests.worlds.world import World
 

@@ -8,7 +8,7 @@ from ml_assets.launch.folder import SessionFolder
 from ml_assets.launch.kubernetes.names import SESSION_LABEL, selector_of, slug_of
 from ml_assets.launch.session import train_session
 from ml_assets.launch.usage import session_usages
-from ml_assets.store.object_places import mark_of
+from ml_assets.store.open import mark_of
 from ml_assets_tests.launch.kubernetes.stage import IMAGE, ONE_NODE, URI, Stage, weights
 from ml_assets_tests.launch.real import STEPS, named
 from ml_assets_tests.servers.s3 import s3_server
