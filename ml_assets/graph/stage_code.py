@@ -142,6 +142,7 @@ NOT_DECIDING: Mapping[str, str] = MappingProxyType(
         "ml_assets.store.objects": _KEPT,
         "ml_assets.store.online": _KEPT,
         "ml_assets.store.lru_cache": _KEPT,
+        "ml_assets.store.retries": _KEPT,
         "ml_assets.store.safetensors_file": _KEPT,
         "ml_assets.store.signing": _KEPT,
         "ml_assets.store.snapshots": _KEPT,

@@ -67,6 +67,7 @@ def test_gc_frees_what_the_dry_run_told_and_the_champion_can_be_scored_again(wor
 
 
 @pytest.mark.daemon
+@pytest.mark.timeout(900)  # three runs, and one made again
 def test_sets_of_passed_releases_go_and_verify_rollback_and_prove_do_without(world: World) -> None:
     strict = World(world.root, NO_TIME)
     for species in ("virginica", "versicolor"):
