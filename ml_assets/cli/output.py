@@ -1,9 +1,9 @@
-"""How a command hands out rows: a file by its extension, or standard output in a format."""
+"""How a command prints: lines of progress, columns, pages, and rows in a format or to a file."""
 
-import argparse
 import io
 import os
 import sys
+import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,29 +12,38 @@ from ml_assets.errors import SettingsError
 if TYPE_CHECKING:
     import polars as pl
 
-FORMATS = ("table", "csv", "jsonl", "parquet")
 _EXTENSIONS = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 _SHOWN_ROWS = 20
 
 
-def add_output(parser: argparse.ArgumentParser, default: str) -> None:
-    """The options ``--format`` and ``--output``."""
-    parser.add_argument(
-        "--format", choices=FORMATS, help=f"default: by the extension of --output, else {default}"
-    )
-    parser.add_argument(
-        "--output", type=Path, metavar="FILE", help="write a file (.csv, .jsonl, .parquet)"
-    )
-    parser.set_defaults(default_format=default)
+def tell(line: str) -> None:
+    """Print a line of progress at once."""
+    print(line, flush=True)
 
 
-def output_format(arguments: argparse.Namespace) -> str:
+def tell_page(page: Path, *, open_page: bool) -> None:
+    """Say where a page is, and open it where that is asked for."""
+    print(page)
+    if open_page:
+        webbrowser.open(page.absolute().as_uri())
+
+
+def aligned(rows: list[tuple[str, ...]]) -> list[str]:
+    """Columns as wide as their widest cell; the last one is as long as it is."""
+    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)][:-1]
+    return [
+        "  ".join([*(cell.ljust(w) for cell, w in zip(row, widths, strict=False)), row[-1]])
+        for row in rows
+    ]
+
+
+def row_format(kind: str | None, target: Path | None, default: str) -> str:
     """The format that the options ask for: asked before the work, so that none is lost.
 
     Raises:
         SettingsError: the extension of the file says nothing.
     """
-    return arguments.format or _format_of(arguments.output, arguments.default_format)
+    return kind or _format_of(target, default)
 
 
 def hand_out(frame: "pl.DataFrame", target: Path | None, kind: str) -> None:
