@@ -95,13 +95,13 @@ def test_a_release_predicts_and_is_measured_in_pods_and_is_exported_from_the_sto
         assert "skip  irises/trained_model" in again and "make  " not in again
         assert len(server.calls) == calls, "what is finished asks no cluster"
         shutil.rmtree(tmp_path / "state" / "objects")  # the disk of its pod was ephemeral
-        world.cli("export", "irises", "--to", str(tmp_path / "card"))
-        world.cli("verify", str(tmp_path / "card"))
+        world.cli("release", "export", "irises", "--to", str(tmp_path / "card"))
+        world.cli("release", "verify", str(tmp_path / "card"))
         before = len(server.calls.of("delete", "jobs"))
         flowers = (world.sources / "irises.csv").read_text().splitlines()[:4]
         (tmp_path / "three.csv").write_text("\n".join(flowers) + "\n")
         assert "prediction" in world.cli("predict", "irises", str(tmp_path / "three.csv"))
-        world.cli("tune-batch", "irises", "--batch", "24", "--processes", "1")
+        world.cli("models", "tune-batch", "irises", "--batch", "24", "--processes", "1")
         cleared = server.calls.of("delete", "jobs")[before:]
         verbs = [call.name.split("-")[1] for call in cleared]
         assert list(dict.fromkeys(verbs)) == ["score", "measure"]
