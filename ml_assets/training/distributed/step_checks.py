@@ -1,4 +1,9 @@
-"""Where a step went wrong: its passes once more, row by row, before any sum hides whose it was."""
+"""Says on which rank a step went wrong: branches that differ, numbers that are not finite.
+
+A rank that skips a branch would leave the others waiting in a sum that it never joins, or have its
+own numbers added to another's. Where a number was not finite, the step's passes run once more, row
+by row, before any sum hides whose it was.
+"""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -7,13 +12,71 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from numpy.typing import NDArray
+from torch import nn
 
 from ml_assets.training.distributed.ranks import Ranks
 from ml_assets.training.rows.batches import Tensors
+from ml_assets.training.stop import RanksDiffer
+
+
+def require_same_branches(loss: torch.Tensor, network: nn.Module, ranks: Ranks, step: int) -> None:
+    """Compare which parameters the loss depends on, before any gradient is summed.
+
+    One small message; asked at the first step and after each evaluation. Parameters of a layer that
+    was gathered by itself are seen as a number only.
+
+    Raises:
+        RanksDiffer: a rank goes round parameters that others go through; it names both.
+    """
+    if ranks.world == 1:
+        return
+    reached = _leaves(loss)
+    names = [name for name, _ in network.named_parameters()]
+    mine = [float(id(parameter) in reached) for parameter in network.parameters()]
+    table = torch.zeros(ranks.world, len(mine) + 1, dtype=torch.float64)
+    table[ranks.rank] = torch.tensor([*mine, float(len(reached))])
+    dist.all_reduce(table)
+    differ = (table != table[0]).any(0)
+    if not bool(differ.any()):
+        return
+    found: list[str] = []
+    for rank in range(ranks.world):
+        skipped = [
+            n for n, d, own in zip(names, differ, table[rank], strict=False) if d and not own
+        ]
+        if skipped:
+            shown = ", ".join(skipped[:5]) + (", ..." if len(skipped) > 5 else "")
+            found.append(f"rank {rank} skips {shown}")
+    counts = ", ".join(str(int(count)) for count in table[:, -1])
+    said = "; ".join(found) or f"they reach {counts} parameters, rank by rank"
+    raise RanksDiffer(
+        f"At step {step} the ranks do not go through the same parameters: {said}. Nothing was"
+        " updated. Let the forward pass take the same branches whatever its rows are (multiply by"
+        " zero instead of skipping), or set training.processes to 1.",
+        step,
+    )
+
+
+def _leaves(loss: torch.Tensor) -> set[int]:
+    """Identities of the tensors that the gradient of the loss is gathered in."""
+    seen: set[object] = set()
+    found: set[int] = set()
+    ahead: list[torch.autograd.graph.Node | None] = [loss.grad_fn]
+    while ahead:
+        node = ahead.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        leaf = getattr(node, "variable", None)
+        if leaf is not None:
+            found.add(id(leaf))
+        ahead += [before for before, _ in node.next_functions]
+    return found
+
 
 _SHOWN = 5
 _KINDS = ("", "features or label", "loss", "gradient")
-"""What is no number, in the order in which one makes the next so."""
+"""The quantities that may be no number, in the order in which one makes the next so."""
 _EVERYWHERE = {
     1: "No row of any rank has finite features: look at what encoded them.",
     2: "The loss of every row of every rank is so: the weights have diverged. Lower"
@@ -31,8 +94,8 @@ class Pass(NamedTuple):
     """[rows], weighted."""
 
 
-def where(passes: Iterable[Pass], ranks: Ranks, unit: str) -> str:
-    """Which rank, batch and rows were not finite first. All ranks must call it.
+def locate_non_finite(passes: Iterable[Pass], ranks: Ranks, unit: str) -> str:
+    """Name the rank, batch and rows that were not finite first. All ranks must call it.
 
     Args:
         passes: of this rank, their gradient kept from being summed. ``rows.numeric`` takes one.
@@ -64,7 +127,7 @@ def where(passes: Iterable[Pass], ranks: Ranks, unit: str) -> str:
 
 
 def _bad_rows(one: Pass) -> tuple[int, list[int]]:
-    """What is not finite (the place in ``_KINDS``, 0: nothing), and in which rows of the pass."""
+    """The place in ``_KINDS`` of what is not finite (0: nothing), and the rows that have it."""
     inputs = torch.isfinite(one.rows.numeric.detach()).all(1) & torch.isfinite(one.rows.label)
     finite = [inputs, torch.isfinite(one.losses.detach())]
     # asked of every pass, needed or not: with shards it takes all ranks

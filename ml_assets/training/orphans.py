@@ -1,5 +1,6 @@
-"""``python -m ml_assets.training.staging.bound [COMMAND...]``: becomes the command, ends with us.
+"""No process outlives the one that started it.
 
+``python -m ml_assets.training.orphans [COMMAND...]`` becomes the command and ends with its parent.
 The pod's first process starts the program through it. A container's processes all end with its
 first one; anywhere else the program would outlive it, and train on as an orphan.
 
@@ -7,14 +8,35 @@ Without a command it becomes torchrun once its arguments come, as a line on stan
 torchrun meanwhile: that takes seconds, in which the pod fetches its data and waits for the others.
 """
 
+import ctypes
 import json
 import os
+import signal
 import sys
+import threading
+import time
 
-from ml_assets.training.recovery.orphans import die_with_parent
+_PR_SET_PDEATHSIG = 1
 
 
-def torchrun_when_told() -> None:
+def end_with_parent() -> None:
+    """Ask the kernel (Linux), or watch (elsewhere), so that this process ends with its parent."""
+    parent = os.getppid()
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # it died before the kernel was asked
+            os._exit(1)
+        return
+    threading.Thread(target=_watch, args=[parent], daemon=True).start()
+
+
+def _watch(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(1)
+    os._exit(1)
+
+
+def preload_torchrun() -> None:
     """Load torchrun, wait for ``{"arguments": [...], "variables": {...}}``, and run."""
     from torch.distributed.run import main
 
@@ -28,8 +50,8 @@ def torchrun_when_told() -> None:
 
 
 if __name__ == "__main__":
-    die_with_parent()
+    end_with_parent()
     if len(sys.argv) == 1:
-        torchrun_when_told()
+        preload_torchrun()
     else:
         os.execv(sys.argv[1], sys.argv[1:])  # the kernel keeps the promise across it

@@ -1,25 +1,82 @@
-"""Weights to begin with: those of a model, or of a safetensors file, put where they belong.
+"""A network's weights as safetensors: exported, loaded for scoring, or what a training begins with.
 
-Inputs and words are matched by name, so that a model of another day's vocabulary fits; every other
-tensor has to have its shape. Numbers are encoded with the mean and width of now.
+At a warm start inputs and words are matched by name, so that a model of another day's vocabulary
+fits; every other tensor has to have its shape. Numbers are encoded with the mean and width of now.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from safetensors import SafetensorError
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 
 from ml_assets.errors import StorageError
-from ml_assets.spec.program import ModelManifest, Preprocessing, Ref, ShardSchema
+from ml_assets.spec.program import (
+    Calibration,
+    ModelManifest,
+    Preprocessing,
+    Ref,
+    ShardSchema,
+    TrainRequest,
+)
 from ml_assets.spec.training import LightGbm
 from ml_assets.store.objects import file_digest
 from ml_assets.store.safetensors_file import check_safetensors
-from ml_assets.training.model_folder import open_model
-from ml_assets.training.models import Network
+from ml_assets.training.calibration import Calibrator
+from ml_assets.training.distributed.ranks import Ranks
+from ml_assets.training.model_folder import open_model, write_model
+from ml_assets.training.models import Network, build, predictions
+from ml_assets.training.rows.arrays import Predict, Rows
+from ml_assets.training.rows.batches import tensors
 from ml_assets.training.stop import BadData, BadRequest
+
+WEIGHTS = "weights.safetensors"
+
+
+def export(
+    network: Network,
+    request: TrainRequest,
+    schema: ShardSchema,
+    step: int,
+    ranks: Ranks,
+    calibrate: Calibrator,
+) -> Ref | None:
+    """Write the whole model from rank 0; None on the others. All ranks must call it."""
+    options = StateDictOptions(full_state_dict=True, cpu_offload=True)
+    state = get_model_state_dict(network, options=options)
+    if ranks.rank != 0:
+        return None
+    found = {n: t.contiguous() for n, t in sorted(state.items()) if isinstance(t, torch.Tensor)}
+
+    def calibration(folder: Path, manifest: ModelManifest) -> Calibration | None:
+        return calibrate(lambda: load_predictor(folder, manifest, request.world.threads))
+
+    write = partial(save_file, found)
+    return write_model(request, schema, step, WEIGHTS, write, calibration)
+
+
+def load_predictor(folder: Path, manifest: ModelManifest, threads: int) -> Predict:
+    """The network of a verified folder, ready to score."""
+    torch.set_num_threads(threads)
+    torch.set_deterministic_debug_mode("error")
+    network = build(manifest.model, manifest.preprocessing, manifest.task, manifest.classes)
+    state: dict[str, torch.Tensor] = load_file(folder / manifest.weights.path)
+    network.load_state_dict(state)
+    network.eval()
+
+    @torch.no_grad()
+    def predict(rows: Rows) -> NDArray[np.float64]:
+        taken = tensors(rows)
+        return predictions(network(taken.numeric, taken.categorical, None), manifest.task).numpy()
+
+    return predict
+
 
 State = Mapping[str, torch.Tensor]
 
@@ -133,7 +190,7 @@ class _Match:
         return state
 
     def said(self) -> str:
-        """What is new, and what is gone, in words."""
+        """A sentence on what is new and what is gone."""
         before, after = _names(self.was), _names(self.now)
         parts = [
             ("new inputs, silent at first", [name for name in after if name not in before]),

@@ -1,30 +1,32 @@
-"""From a request on S3 to one whose data, model and weights lie here, held to their digests."""
+"""Fetches what a pod reads and hands over what it made, both held to digests.
+
+First a request on S3 becomes one whose data, model and weights lie here. At the end model or
+predictions go up, then the result, which makes them count.
+"""
 
 import shutil
 from pathlib import Path
-from typing import TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
 from ml_assets.errors import StorageError, StoreAway
 from ml_assets.spec.program import (
-    MeasureRequest,
     Ref,
     Request,
-    SanityRequest,
+    Result,
     ScoreRequest,
     TrainRequest,
 )
-from ml_assets.spec.program.pod import MODEL, PREDICTIONS, RESULT
+from ml_assets.spec.program.pod import FILES, MODEL, PREDICTIONS, RESULT, TRACE
 from ml_assets.store.objects import file_digest
 from ml_assets.store.s3.client import S3Place
 from ml_assets.store.s3.content import ARRAYS, MODELS, Kind, fetch_folder
-from ml_assets.training.staging.persistence import Deadline, persist
-from ml_assets.training.stop import BadData, BadRequest, NotSaved
+from ml_assets.store.s3.handover import put_made, put_result
+from ml_assets.training.retries import Deadline, persist
+from ml_assets.training.stop import BadData, BadRequest, NotSaved, Superseded
 
 EVENTS_FILE = "events.jsonl"
 _REQUEST: TypeAdapter[Request] = TypeAdapter(Request)
-RequestT = TypeVar("RequestT", TrainRequest, ScoreRequest, MeasureRequest, SanityRequest)
 
 
 def read_request(place: S3Place, name: str, deadline: Deadline) -> Request:
@@ -121,3 +123,50 @@ def _no_room(ref: Ref, target: Path, error: OSError) -> NotSaved:
         f"{ref.uri} could not be written to {target}: {error}. {free / 1e6:,.0f} MB are free there:"
         " raise cluster.scratch."
     )
+
+
+_RESULT: TypeAdapter[Result] = TypeAdapter(Result)
+
+
+def deliver(request: Request, place: S3Place, deadline: Deadline) -> bool:
+    """Upload what the program left here; False: it left no result. Safe to repeat.
+
+    Args:
+        request: with the paths of this machine.
+        place: of the attempt, in the store.
+
+    Raises:
+        Superseded: a newer attempt began: this one is an orphan, and nothing is uploaded.
+        NotSaved: what is here is not what the result says.
+        StoreAway: the store did not answer in time: nothing counts.
+    """
+    file = Path(request.output.result)
+    trace = file.parent / TRACE
+    if trace.is_file():
+        persist(lambda: place.upload(FILES + TRACE, trace), deadline)
+    if not file.is_file():
+        return False
+    persist(lambda: require_newest(place, request.attempt), deadline)
+    result = _RESULT.validate_json(file.read_bytes())
+    try:
+        moved = persist(lambda: put_made(result, place), deadline)
+    except StorageError as error:
+        if type(error) is not StorageError:
+            raise
+        raise NotSaved(f"what was made was not handed over: {error}") from error
+    persist(lambda: put_result(moved, place), deadline)
+    return True
+
+
+def require_newest(place: S3Place, attempt: int) -> None:
+    """Nothing of an older attempt counts once a newer one has begun.
+
+    Raises:
+        Superseded: one has.
+    """
+    begun = place.elsewhere(place.uri.rpartition("/")[0]).folders()
+    newest = max((int(name) for name in begun if name.isdigit()), default=0)
+    if newest > attempt:
+        raise Superseded(
+            f"attempt {newest} began: attempt {attempt} is superseded, and hands nothing over"
+        )

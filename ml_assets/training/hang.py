@@ -1,4 +1,4 @@
-"""How long a rank waits for the others, and what it does about one that no longer answers.
+"""Decides how long a rank waits for the others, and ends one that no longer answers.
 
 gloo waits half an hour by default. Here the first step may take five minutes; once this process
 has taken one, a silent peer is noticed within ``patience`` seconds. A peer that dies is noticed at
@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 
 from ml_assets.spec.program import TrainRequest
 from ml_assets.training.distributed.ranks import JOIN_SECONDS, Ranks, wait_at_most
-from ml_assets.training.recovery.heartbeat import Heart
+from ml_assets.training.recovery import HeartbeatWriter
 from ml_assets.training.stop import PeerLost, PeerSilent, Stopped, peer_trouble
 
 QUIET_SECONDS = 720.0
@@ -37,7 +37,7 @@ class Watch:
     def __init__(self, request: TrainRequest, ranks: Ranks) -> None:
         self._least = request.training.hang_timeout_seconds
         self._ranks = ranks
-        self._heart = Heart(request, ranks.rank, QUIET_SECONDS)
+        self._heart = HeartbeatWriter(request, ranks.rank, QUIET_SECONDS)
         self._steps: list[float] = []
         self._taken = 0
         self._since = time.monotonic()

@@ -1,16 +1,20 @@
-"""Which start of an attempt's processes this is, and whether there is anything left to do.
+"""Tells a process about its peers: which start of the attempt this is, who failed, who is alive.
 
 torchrun starts all processes again when one fails, whatever its reason. What a restart cannot mend
 is in the attempt's events: the new processes read it and end at once as the old ones did.
 """
 
 import os
+import socket
+import time
 from collections.abc import Collection, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 from pydantic import ValidationError
 
-from ml_assets.spec.program.events import Failed
+from ml_assets.spec.program import TrainRequest
+from ml_assets.spec.program.events import Failed, Heartbeat, heartbeat_file
 from ml_assets.spec.program.exit_codes import EXIT_BUG, VERDICTS
 
 
@@ -51,13 +55,13 @@ def standing_verdict(
 
 
 def _is_bug(failed: Sequence[Failed], ranks: Collection[int]) -> bool:
-    """Whether every one of the ranks said why it ended, and one of them met a bug."""
+    """True where every one of the ranks said why it ended, and one of them met a bug."""
     told = {event.rank for event in failed}
     return told >= set(ranks) and EXIT_BUG in {event.exit_code for event in failed}
 
 
 def failures(events: Path) -> list[Failed]:
-    """What every rank said of its failures in this attempt.
+    """Read the failures that every rank reported in this attempt.
 
     Args:
         events: rank 0's file; the others' lie beside it.
@@ -70,3 +74,53 @@ def failures(events: Path) -> list[Failed]:
             except ValidationError:  # another kind, or a line that a kill has cut
                 continue
     return found
+
+
+_BETWEEN_BEATS = 1.0
+
+
+class HeartbeatWriter:
+    """Leaves this rank's heartbeat, and reads those of the others."""
+
+    def __init__(self, request: TrainRequest, rank: int, patience: float) -> None:
+        """``patience``: see ``Heartbeat``; whoever changes it may."""
+        self.patience = patience
+        self.step = 0
+        self._attempt = request.attempt
+        self._rank = rank
+        self._folder = Path(request.output.events).parent
+        self._beaten = float("-inf")
+
+    def beat(self, *, now: bool = False) -> None:
+        """Leave a heartbeat; no fsync: that of a dead machine means nothing.
+
+        Args:
+            now: also where the one before is less than a second old.
+        """
+        if not now and time.monotonic() - self._beaten < _BETWEEN_BEATS:
+            return
+        self._beaten = time.monotonic()
+        beat = Heartbeat(
+            attempt=self._attempt,
+            generation=generation(),
+            rank=self._rank,
+            pid=os.getpid(),
+            host=socket.gethostname(),
+            step=self.step,
+            time=datetime.now(UTC),
+            patience=self.patience,
+        )
+        file = heartbeat_file(self._folder, self._rank)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        draft = file.with_suffix(".draft")
+        draft.write_text(beat.model_dump_json())
+        os.replace(draft, file)
+
+    def of(self, rank: int) -> Heartbeat | None:
+        """The newest heartbeat of a rank that was started together with this one."""
+        try:
+            data = heartbeat_file(self._folder, rank).read_bytes()
+            found = Heartbeat.model_validate_json(data)
+        except (OSError, ValidationError):
+            return None
+        return found if found.generation == generation() else None

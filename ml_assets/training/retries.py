@@ -1,4 +1,4 @@
-"""Asking a store again and again, until a deadline that a notice to stop moves closer."""
+"""Asks a store again and again, until a deadline that a notice to stop moves closer."""
 
 import random
 import sys
@@ -10,12 +10,12 @@ from ml_assets.errors import StoreAway, StoreRefuses
 
 T = TypeVar("T")
 AWAY_SECONDS = 900.0
-"""How long a store may be away before a pod gives up: a quarter of an hour."""
+"""A store may be away so long before a pod gives up: a quarter of an hour."""
 _FIRST_WAIT, _LONGEST_WAIT, _SLICE = 1.0, 15.0, 0.2
 
 
 class Deadline:
-    """When a pod has to be done at last; moved closer by a notice, never away.
+    """The time at which a pod has to be done; a notice moves it closer, never away.
 
     A signal handler moves it: it therefore holds a number, and no lock.
     """
@@ -24,7 +24,7 @@ class Deadline:
         self.at = float("inf")
 
     def within(self, seconds: float) -> None:
-        """From now on so much is left, or less."""
+        """Leave so many seconds from now on, or fewer."""
         self.at = min(self.at, time.monotonic() + seconds)
 
     def wait(self, seconds: float) -> None:
@@ -60,7 +60,7 @@ class Patience:
 def persist(
     work: Callable[[], T], deadline: Deadline | None = None, seconds: float = AWAY_SECONDS
 ) -> T:
-    """What the work comes to, once the store answers.
+    """Do the work until the store answers; what it comes to.
 
     Args:
         seconds: see ``Patience``.
