@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ml_assets.assets.drift_report.performance import judge_loss
+from ml_assets.assets.drift_report.compare import judge_loss
 from ml_assets.assets.evaluation_report.period_loss import PeriodLoss, period_loss
 
 ALPHA, FLOOR = 0.01, 0.1
