@@ -22,7 +22,7 @@ LOSS = "mean loss"
 SHAPES = 4
 """Columns whose histograms are kept."""
 _STATISTICS = 5
-"""Of a column: three distances, nulls, new categories."""
+"""Statistics of a column: three distances, nulls, new categories."""
 
 
 @dataclass(frozen=True)

@@ -118,7 +118,7 @@ def decide(
     begun: Sequence[datetime],
     now: datetime,
 ) -> Retrain | Wait:
-    """What the newest report asks for.
+    """Decide whether the newest report asks for a training.
 
     Args:
         release: digest of the model that is released now.

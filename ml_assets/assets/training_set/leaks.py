@@ -179,7 +179,7 @@ def find_shared_rows(
 
 
 def _alarm(spec: PipelineSpec) -> float | None:
-    """What is too good of a whole model is too good of one feature: the bound on ``auc``."""
+    """The bound on ``auc``: what is too good for a whole model is too good for one feature."""
     if spec.label.task != "binary":
         return None
     alarms = [g.bound for g in spec.gates if isinstance(g, LeakAlarm) and g.metric == "auc"]

@@ -302,7 +302,7 @@ def _stamp(
     source: SqlSource,
     conditions: "Sequence[sa.ColumnElement[bool]]",
 ) -> str | None:
-    """What the database counts of the rows that meet the conditions; None: there are none.
+    """A stamp of the rows that meet the conditions: it changes when they do. None: there are none.
 
     Counts, ends and sums cross the wire, no row. They are blind to a change that leaves every one
     of them as it was, such as two values that change places. Postgres hashes the rows, and sees
