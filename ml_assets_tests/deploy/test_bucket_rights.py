@@ -48,7 +48,7 @@ def test_pods_read_training_sets_and_change_none(server: S3Server) -> None:
 
 
 @pytest.mark.parametrize(
-    "address", [f"{STORE}/reports", f"{STORE}/tenants", f"s3://{BUCKET}/another"]
+    "address", [f"{STORE}/reports", f"{STORE}/stores", f"s3://{BUCKET}/another"]
 )
 def test_pods_reach_nothing_else(server: S3Server, address: str) -> None:
     with pytest.raises(StoreRefuses, match="access is denied"):

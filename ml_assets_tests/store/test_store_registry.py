@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ml_assets.resources.objects import ObjectsResource
-from ml_assets.store.open import mark_of, passing_place
+from ml_assets.store.open import ephemeral_place, mark_of
 from ml_assets.store.store_registry import identity_of
 from ml_assets_tests.actions.test_collect_objects_s3 import URI, HouseOnS3, there
 from ml_assets_tests.servers.s3 import BUCKET, S3Server, s3_server
@@ -43,20 +43,20 @@ def test_what_only_another_homes_ledger_needs_is_not_deleted(
     one.pass_days(100)
     assert any("1 other snapshot store" in line for line in one.collect().left)
     server.client.delete_object(
-        Bucket=BUCKET, Key=f"state/tenants/{identity_of(one.settings.snapshots)}.json"
+        Bucket=BUCKET, Key=f"state/stores/{identity_of(one.settings.snapshots)}.json"
     )
     assert other.collect().freed_bytes > 0  # as the message says, where the first one is no more
     assert there(server, "models") == set()
 
 
-def test_homes_of_one_snapshot_store_are_one_tenant(
+def test_homes_of_one_snapshot_store_are_one_entry(
     tmp_path: Path, server: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     house = HouseOnS3(tmp_path, now=datetime.now(UTC))
     for _ in range(2):
         at_work(house, monkeypatch)
     house.collect()
-    assert len(there_below(server, "tenants")) == 1
+    assert len(there_below(server, "stores")) == 1
     assert house.collect().left == ()
 
 
@@ -64,7 +64,7 @@ def test_what_a_killed_command_left_in_a_store_of_its_own_goes_in_its_time(
     tmp_path: Path, server: S3Server
 ) -> None:
     house = HouseOnS3(tmp_path, now=datetime.now(UTC))
-    place = passing_place(URI, "predict")
+    place = ephemeral_place(URI, "predict")
     assert mark_of(place) and not mark_of(URI)
     key = f"{place.removeprefix(f's3://{BUCKET}/')}/shards/irises/{'0' * 64}/schema.json"
     server.client.put_object(Bucket=BUCKET, Key=key, Body=b"{}")
