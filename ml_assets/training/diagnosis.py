@@ -38,7 +38,7 @@ class Evaluated(Frozen):
     """Mean over the steps since then."""
     validation_loss: float
     data_wait_share: float
-    """Of the time of these steps: waiting for rows."""
+    """The share of the time of these steps that was spent waiting for rows."""
     data_loading_latency_ms: float
     """Mean wait of a step."""
 

@@ -56,7 +56,7 @@ class Meter:
 
     @property
     def first_loss(self) -> float:
-        """Of the first step since the last evaluation."""
+        """The loss of the first step since the last evaluation."""
         return self._window.losses[0]
 
     @property

@@ -79,7 +79,7 @@ class Stepper:
 
     @property
     def steps(self) -> int:
-        """Of the whole training."""
+        """Steps of the whole training."""
         declared = self.batches.steps_per_epoch * self.spec.epochs
         return min(declared, self.most_steps or declared)
 

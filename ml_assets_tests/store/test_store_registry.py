@@ -38,7 +38,7 @@ def test_what_only_another_homes_ledger_needs_is_not_deleted(
     other.pass_days(100)  # nothing that it knows of reaches any of it
     [told] = [line for line in other.collect().left if line.startswith("objects: ")]
     assert there(server, "models") == {released.model}
-    assert f"tenants/{identity_of(one.settings.snapshots)}.json" in told
+    assert f"stores/{identity_of(one.settings.snapshots)}.json" in told
     assert "ML_ASSETS_SNAPSHOTS" in told
     one.pass_days(100)
     assert any("1 other snapshot store" in line for line in one.collect().left)

@@ -19,7 +19,7 @@ _OF_TRAINING: tuple[DriftKind, ...] = ("features", "nulls", "categories", "domai
 SHAPES = 4
 """Columns whose histograms are kept."""
 _STATISTICS = 5
-"""Of a column: three distances, nulls, new categories."""
+"""Statistics of a column: three distances, nulls, new categories."""
 
 
 @dataclass(frozen=True)

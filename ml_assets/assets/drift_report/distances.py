@@ -21,7 +21,7 @@ KS_NOISE = 0.822
 
 @dataclass(frozen=True)
 class Distances:
-    """Of each column, [..., columns]."""
+    """The distances of each column, [..., columns]."""
 
     psi: Floats
     ks: Floats

@@ -208,7 +208,7 @@ class Bench:
         return Scored(own, scored.result, kept), found, perturbed
 
     def predictions(self, model: Ref) -> np.ndarray:
-        """Of a model trained on this very set, on the holdout as it is."""
+        """The predictions of a model trained on this very set, on the holdout as it is."""
         folder = Path(model.uri)  # its session's: it is compared and forgotten, never kept
         manifest = held_manifest(folder, model.digest)
         held_weights(folder, manifest)

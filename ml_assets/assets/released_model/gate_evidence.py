@@ -56,7 +56,7 @@ def held_out(report: EvaluationReport) -> HoldoutRows | None:
 def _audits(
     graph: PipelineGraph, store: SnapshotStore, base: CommitId, report: StageRecord
 ) -> tuple[Audited, ...]:
-    """Of the tables that the report's own training set goes back to, if a gate asks."""
+    """The audits of the tables that the report's own training set goes back to, if a gate asks."""
     if not any(isinstance(gate, DataEvidence) for gate in graph.spec.gates):
         return ()
     address = Address(graph.name, "training_set")

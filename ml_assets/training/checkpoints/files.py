@@ -57,7 +57,7 @@ class TrainerState(Frozen):
     """The best ones so far, best first."""
     evaluations_without_better: int = 0
     loss_scale: LossScale | None = None
-    """Of fp16; the other precisions have none."""
+    """The loss scale of fp16; the other precisions have none."""
     judged_at: int | None = None
     """Step of the last evaluation; a checkpoint between two, or after a notice, is not judged."""
     history: tuple[Evaluated, ...] = ()

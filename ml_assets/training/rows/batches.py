@@ -49,7 +49,7 @@ class Batches:
     seed: int
     batch_size: int
     microbatches: int
-    """Of a batch."""
+    """Microbatches of a batch."""
     accumulate: int = 1
     """Batches in a global step."""
     again: tuple[Again, ...] = ()
@@ -57,7 +57,7 @@ class Batches:
 
     @property
     def draws(self) -> int:
-        """Of an epoch: every unit exactly once, but for those that are drawn again."""
+        """Draws of an epoch: every unit exactly once, but for those that are drawn again."""
         return self.rows.units + sum(more.draws for more in self.again)
 
     @property

@@ -17,7 +17,7 @@ from ml_assets.training.rows.batches import Tensors
 from ml_assets.training.sanity.subject import Subject, verdict
 
 _RATES: dict[OptimizerName, float] = {"adamw": 0.01, "nadam": 0.01, "adafactor": 0.03, "sgd": 0.03}
-"""Of both checks, whatever the spec's: it takes dozens of steps, not thousands."""
+"""The learning rates of both checks, whatever the spec's: they take dozens of steps."""
 _CLIP = 1.0
 
 _BY_HEART_ROWS, _FEWEST_ROWS, _CANDIDATES = 32, 8, 2048
