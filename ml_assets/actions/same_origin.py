@@ -85,6 +85,6 @@ def refusal(
 
 
 def _same(origin: str, host: str) -> bool:
-    """Whether host and port are the same; a proxy that ends TLS changes the scheme, no default port."""
+    """Whether host and port are the same; a proxy that ends TLS changes the scheme."""
     parts = urlsplit(origin)
     return parts.scheme in ("http", "https") and parts.netloc.lower() == host.lower()

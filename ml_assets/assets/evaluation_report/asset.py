@@ -35,8 +35,14 @@ from ml_assets.launch.launcher import Launcher
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.loading import held_manifest, held_weights, load_release, open_files
 from ml_assets.records.recalls import sound_champion
-from ml_assets.records.run_history import RUN_FILE
-from ml_assets.records.run_record import RunRecord, environment, record_bytes, run_input, run_record
+from ml_assets.records.run_record import (
+    RUN_FILE,
+    RunRecord,
+    environment,
+    record_bytes,
+    run_input,
+    run_record,
+)
 from ml_assets.reports.picture import Picture, Table
 from ml_assets.reports.tables import changes_table
 from ml_assets.reports.wording import plain_markdown

@@ -6,7 +6,7 @@ from ml_assets.assets.validated_table.audits import audits
 from ml_assets.graph.inputs import require_record
 from ml_assets.graph.pipeline_graph import PipelineGraph
 from ml_assets.records.ledger.chain import read
-from ml_assets.records.ledger.holdout import holdout_use
+from ml_assets.records.ledger.stages import holdout_use
 from ml_assets.spec.gates import DataEvidence
 from ml_assets.spec.records import (
     Audited,
