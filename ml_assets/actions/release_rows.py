@@ -47,7 +47,7 @@ def present_answers(
         where = f"{table} [{partition}]" if partition else table
         raise StorageError(
             f"No rows of {graph.name}/{where} are kept back. Those that are:"
-            f" ml-assets quarantine show {graph.name}"
+            f" ml-assets data quarantine show {graph.name}"
         )
     newest = {one.partition: one for one in kept}  # a rejected table is newer than what is beside
     newest |= {one.partition: one for one in kept if not one.published}

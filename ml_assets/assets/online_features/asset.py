@@ -30,7 +30,7 @@ def online_features(graph: PipelineGraph, declared: OnlineSpec) -> dg.AssetsDefi
     @graph.asset(
         STAGE,
         description=f"The newest features of each ({', '.join(declared.entity)}), for"
-        " `ml-assets lookup` and services; a version replaces the one before in one step.",
+        " `ml-assets data lookup` and services; a version replaces the one before in one step.",
         kinds={"polars"},
         deps=[graph.key("feature_set")],
         check_specs=[

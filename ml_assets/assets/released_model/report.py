@@ -13,7 +13,7 @@ from ml_assets.graph.inputs import require_record
 from ml_assets.graph.pipeline_graph import PipelineGraph
 from ml_assets.launch.events import session_events
 from ml_assets.launch.folder import SessionFolder
-from ml_assets.launch.staging.shared import session_here
+from ml_assets.launch.staging.mirror import session_here
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import latest_decision, standing_override
 from ml_assets.records.recalls import sound_champion

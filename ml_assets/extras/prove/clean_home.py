@@ -60,8 +60,8 @@ class CleanHome:
         if all(commit != one.id for one in self.real.history()):
             raise StorageError(
                 f"{pipeline} cannot be proved: the state {commit[:12]} of main, by whose ledger it"
-                " was trained or judged, was collected as old history (`ml-assets gc`). Those of"
-                " models that were decided on are kept; of others ML_ASSETS_RETENTION keeps them"
+                " was trained or judged, was collected as old history (`ml-assets ops gc`). Those"
+                " of models that were decided on are kept; of others ML_ASSETS_RETENTION keeps them"
                 ' longer, such as "history=365d".'
             )
         prefixes = (f"ledger/{pipeline}/", f"certificates/{pipeline}/")
