@@ -78,7 +78,7 @@ class JobOrder:
     grace_seconds: int
     """From the notice to the end of the program: see ``save_seconds``."""
     mark: str = ""
-    """Of an ephemeral store: see ``names.slug_of``."""
+    """The mark of an ephemeral store: see ``names.slug_of``."""
     avoid: tuple[str, ...] = ()
     """Nodes that failed an attempt before."""
     asked: str = ""
