@@ -27,7 +27,7 @@ _OF_FEATURES: tuple[tuple[DriftKind, tuple[Statistic, ...]], ...] = (
     ("categories", ("new_share",)),
 )
 FEWEST_PERIODS = 4
-"""With fewer, nobody can tell how much they differ by themselves."""
+"""The fewest periods; of fewer, nobody can tell how much they differ by themselves."""
 SPREADS = 5.0
 """Most standard deviations that a back-tested bound lies above the mean of the periods."""
 SMALLEST_RISE = 0.005

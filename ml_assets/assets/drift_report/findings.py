@@ -116,7 +116,7 @@ class DriftReport(Frozen):
     """What could not be judged, and why."""
     alarm: Alarm | None
     shapes: tuple[Shape, ...] = Field(default=(), strict=False)
-    """The columns of the newest period that are furthest beyond their bounds."""
+    """The shapes of the newest period: the columns that are furthest beyond their bounds."""
     history: tuple[Judged, ...] = Field(default=(), strict=False)
     time: Time
 

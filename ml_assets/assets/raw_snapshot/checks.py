@@ -21,7 +21,7 @@ def schema_check_spec(key: dg.AssetKey) -> dg.AssetCheckSpec:
 
 
 def as_declared(noted: Sequence[Sequence[str]], source: SourceSpec) -> CheckOutcome:
-    """The outcome for a source that could be read: its columns are those declared, in any order.
+    """The check of a source that could be read: its columns are those declared, in any order.
 
     Args:
         noted: the names of each file of it, in its own order.
@@ -43,7 +43,7 @@ def as_declared(noted: Sequence[Sequence[str]], source: SourceSpec) -> CheckOutc
 
 
 def changed(changes: Mapping[str, Sequence[str]]) -> CheckOutcome:
-    """The outcome for a source that could not be read as declared."""
+    """The check of a source that could not be read as declared."""
     said = f"{changes_in_words(changes)}. Nothing was published."
     return CheckOutcome(CHECK, False, dg.AssetCheckSeverity.ERROR, _named(changes), said)
 

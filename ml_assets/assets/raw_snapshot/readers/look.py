@@ -41,7 +41,7 @@ class Looked:
     waiting: Mapping[Key, str]
     """Partitions that are still being written, and how one sees it."""
     receipt: Callable[[Key], dict[str, Any]]
-    """The receipt that reading a partition would give; a SourceError where it is refused."""
+    """The receipt of one partition, as reading it would give it; SourceError if refused."""
     later: tuple[Key, ...] = ()
     """Partitions of which nothing is known before their turn to be looked at has come."""
 

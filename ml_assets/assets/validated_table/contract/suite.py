@@ -163,7 +163,7 @@ def _entry_mistakes(entry: object) -> list[str]:
 
 
 def _kwarg_mistakes(kind: str, kwargs: Mapping[str, Any]) -> list[str]:
-    """Of what only its own engine judges, the rest is found by that (``ml-assets check``)."""
+    """Mistakes in the arguments; what only its engine judges, `ml-assets check` asks of that."""
     mistakes: list[str] = []
     if kind in COMPILED:
         rule = COMPILED[kind]
