@@ -25,9 +25,9 @@ from ml_assets.spec.program import ModelManifest, Output, Ref, TrainRequest, Tra
 from ml_assets.spec.training import Mlp, TrainingSpec
 from ml_assets.training.calibration import calibrated
 from ml_assets.training.events import EventWriter
-from ml_assets.training.export import load_predictor
 from ml_assets.training.rows.arrays import Predict, SplitArrays
 from ml_assets.training.train import train
+from ml_assets.training.weights import load_predictor
 
 NUMBERS = ("a", "b", "c", "d")
 FEATURES = FeaturesSpec(

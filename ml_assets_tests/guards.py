@@ -25,7 +25,7 @@ _EVALUATED_ANNOTATIONS = (
     "component.py",
 )
 _PICKLERS = {"pickle", "cloudpickle", "dill", "joblib", "shelve", "marshal"}
-_UNPICKLES = "training/checkpoints/metadata.py"
+_UNPICKLES = "training/checkpoints/read.py"
 _RUNS_A_MODULE = "assets/feature_set/function.py"
 _FOR_PIPELINES = ("ml_assets.assets.feature_set.", "ml_assets.spec")
 _SEE_ROWS = tuple(

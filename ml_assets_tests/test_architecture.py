@@ -221,7 +221,7 @@ FAULTS = [
     (guards.pickles, "actions/a.py", "torch.load(f)"),
     (guards.pickles, "actions/a.py", "torch.load(f, weights_only=False)"),
     (guards.pickles, "actions/a.py", "np.load(f, allow_pickle=yes)"),
-    (guards.pickles, "training/checkpoints/metadata.py", "import pickle"),
+    (guards.pickles, "training/checkpoints/read.py", "import pickle"),
     (guards.executed_text, "actions/a.py", "yaml.load(text, Loader=yaml.Loader)"),
     (guards.executed_text, "actions/a.py", "subprocess.run('ls', shell=True)"),
     (guards.executed_text, "actions/a.py", "os.system('ls')"),

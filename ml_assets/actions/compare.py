@@ -66,6 +66,6 @@ def _last_releases(pipeline: Pipeline) -> tuple[RunStory, RunStory]:
     if len(found) < 2:
         raise UnknownRun(
             f"{pipeline.name} has {len(found)} releases to compare, not two. Name two runs or"
-            f" models: ml-assets compare {pipeline.name} A B"
+            f" models: ml-assets models compare {pipeline.name} A B"
         )
     return found[models[1]], found[models[0]]

@@ -32,7 +32,7 @@ class Answer:
     passes: int
     """Rows that would be published now."""
     why_not: str
-    """Of the rest: the checks that they break, or what fails as a whole."""
+    """Why the rest cannot be: the checks that they break, or what fails as a whole."""
 
 
 def present_answers(pipeline: Pipeline, table: str, partition: str | None) -> tuple[Answer, ...]:
@@ -46,7 +46,7 @@ def present_answers(pipeline: Pipeline, table: str, partition: str | None) -> tu
         where = f"{table} [{partition}]" if partition else table
         raise StorageError(
             f"No rows of {pipeline.name}/{where} are kept back. Those that are:"
-            f" ml-assets quarantine show {pipeline.name}"
+            f" ml-assets data quarantine show {pipeline.name}"
         )
     newest = {one.partition: one for one in kept}  # a rejected table is newer than what is beside
     newest |= {one.partition: one for one in kept if not one.published}

@@ -1,7 +1,7 @@
 """The evaluation reports over HTTP, to this machine alone: one page each, nothing else.
 
 A browser does not open a file from a link, so `ml-assets ui` serves what the links lead to; on a
-cluster `ml-assets serve-reports` does, to the login beside it.
+cluster `ml-assets ops serve-reports` does, to the login beside it.
 """
 
 import re

@@ -167,7 +167,7 @@ class _Chronicle:
         return {**files, **(self._cost() if self.stage == "trained_model" else {})}
 
     def _cost(self) -> dict[str, bytes]:
-        """Of the training session that the run asked for, if it came so far."""
+        """The cost of the training session that the run asked for, if it came so far."""
         own = [name for name in self._sessions() if name.startswith(f"{self.pipeline.name}-train-")]
         if not own:
             return {}
@@ -180,7 +180,7 @@ class _Chronicle:
         return {SPENT: canonical_json(spent(events, own[-1], world, self.since, price))}
 
     def _usage(self) -> dict[str, bytes]:
-        """Of every session that the run asked for so far."""
+        """The usage of every session that the run asked for so far."""
         pipeline = self.pipeline
         whose = Whose(
             run=self.run.run_id,

@@ -11,7 +11,7 @@ from ml_assets.store.online import SERVERS, open_online
 from ml_assets.store.online.store import OnlineStore
 from ml_assets.store.pipeline_context import Pipeline
 from ml_assets.store.s3.objects import S3Objects
-from ml_assets.store.store_registry import enroll
+from ml_assets.store.store_registry import register_store
 
 
 class StoresResource(dg.ConfigurableResource):
@@ -27,7 +27,7 @@ class StoresResource(dg.ConfigurableResource):
         pipeline = replace(declared, settings=read_settings())
         if keeps_objects and isinstance(pipeline.objects, S3Objects):
             with suppress(StoreAway):  # then nothing is put there either
-                enroll(pipeline.objects, pipeline.settings.snapshots)
+                register_store(pipeline.objects, pipeline.settings.snapshots)
         return pipeline
 
 

@@ -18,7 +18,7 @@ from ml_assets.automation.schedules import cron_of
 from ml_assets.errors import MlAssetsError, SpecError
 from ml_assets.graph.inputs import require_record
 from ml_assets.launch.drill import DrillOutcome, resume_drill
-from ml_assets.launch.ephemeral_session import passing_launcher
+from ml_assets.launch.ephemeral_session import ephemeral_launcher
 from ml_assets.launch.launcher import TrainJob
 from ml_assets.store.layout import Address
 from ml_assets.store.pipeline_context import Pipeline
@@ -104,7 +104,9 @@ def drill(pipeline: Pipeline) -> DrillOutcome:
     job = TrainJob(
         pipeline.name, spec.model, spec.training, data_ref(pipeline, data), cluster=spec.cluster
     )
-    return resume_drill(job, partial(passing_launcher, pipeline.settings, "drill"), random.Random())
+    return resume_drill(
+        job, partial(ephemeral_launcher, pipeline.settings, "drill"), random.Random()
+    )
 
 
 def drill_job_name(pipeline: Pipeline) -> str:

@@ -1,10 +1,11 @@
 """ml-assets status: what is made, from what, and what is released."""
 
-import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
-from ml_assets.cli.exit_codes import DONE
+import click
+
+from ml_assets.cli import options
 from ml_assets.cli.session import prepared_settings
 from ml_assets.settings import Settings, read_settings
 
@@ -12,26 +13,26 @@ if TYPE_CHECKING:
     from ml_assets.store.pipeline_context import Pipeline
 
 
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    parser = commands.add_parser("status", help="what is made, from what, and what is released")
-    parser.add_argument("pipeline")
-    parser.add_argument("--json", action="store_true", help="the whole state as one JSON document")
-    parser.set_defaults(call=call)
+@click.command
+@options.pipeline
+@options.as_json
+def status(pipeline: str, as_json: bool) -> None:
+    """Show what is made, from what, and what is released.
 
-
-def call(arguments: argparse.Namespace) -> int:
+    \b
+      ml-assets status flight_delays --json   every version, and what it was made from
+    """
     settings = read_settings()
     if _is_begun(settings):
         settings = prepared_settings()
     from ml_assets.store.pipeline_context import open_pipeline
 
-    pipeline = open_pipeline(arguments.pipeline, settings)
-    if arguments.json:
-        print(json.dumps(_status(pipeline, settings), indent=2))
-        return DONE
-    _print_stages(_status(pipeline, settings), settings)
-    print_release(pipeline, settings)
-    return DONE
+    opened = open_pipeline(pipeline, settings)
+    if as_json:
+        print(json.dumps(_status(opened, settings), indent=2))
+        return
+    _print_stages(_status(opened, settings), settings)
+    print_release(opened, settings)
 
 
 def print_release(pipeline: "Pipeline", settings: Settings) -> None:

@@ -65,7 +65,7 @@ def find(pipeline: Pipeline, wanted: str) -> RunStory:
     what = f"could be {', '.join(f[:12] for f in found)}" if found else "is none"
     raise UnknownRun(
         f"{wanted!r} names a run of {pipeline.name}, a model's digest, a stage or latest; it"
-        f" {what}. The newest runs are {known}: see ml-assets experiments {pipeline.name}"
+        f" {what}. The newest runs are {known}: see ml-assets models experiments {pipeline.name}"
     )
 
 

@@ -32,7 +32,7 @@ def place(world: World, name: str = "deliveries") -> Pipeline:
 
 def test_the_command_writes_a_page_and_says_where(released: World) -> None:
     page = Path(
-        released.streams("card", "deliveries", "orders", "--partition", WEEK).stdout.strip()
+        released.streams("data", "card", "deliveries", "orders", "--partition", WEEK).stdout.strip()
     )
     text = page.read_text()
     assert f"Data card · {WEEK}" in text

@@ -170,9 +170,3 @@ def test_checkout_writes_the_tables_of_then_and_nothing_over_anything(
     missing = said("checkout", "main", "lighthouse", "--into", str(tmp_path / "x"), code=1)
     assert "holds no tables of lighthouse" in missing
     assert sorted(p.name for p in (tmp_path / "deep").iterdir()) == ["then"], "no scratch stays"
-
-
-def test_the_options_of_each_verb_are_the_documented_ones(said: Callable[..., str]) -> None:
-    with pytest.raises(SystemExit) as stopped:
-        main(["data"])
-    assert stopped.value.code == 2

@@ -258,7 +258,7 @@ def test_the_terminal_shows_it(tmp_path: Path) -> None:
     told = ml_assets(tmp_path, "check", "irises")
     assert r"\x1b[31m\x1b]0;mine\x07\u202ecolour" in told
     assert ACTS.search(told) is None
-    assert ACTS.search(ml_assets(tmp_path, "report", f"{RED}{TITLE}{TURNED}")) is None
+    assert ACTS.search(ml_assets(tmp_path, "models", "report", f"{RED}{TITLE}{TURNED}")) is None
     assert ACTS.search(ml_assets(tmp_path, f"{RED}{TITLE}{TURNED}")) is None
 
 

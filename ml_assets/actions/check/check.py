@@ -38,6 +38,12 @@ def check_folder(folder: Path) -> tuple[str, ...]:
     return tuple(str(mistake) for mistake in _file_mistakes(folder, spec))
 
 
+def all_mistakes(folder: Path, settings: Settings) -> tuple[str, ...]:
+    """The same, and what cannot be trained on the machines of the spec and the settings."""
+    found = check_folder(folder)
+    return (*found, *_spot_mistakes(folder, settings), *_memory_mistakes(folder, settings))
+
+
 def missing_here(folder: Path, settings: Settings) -> tuple[str, ...]:
     """What a right spec needs and this machine lacks; no mistake: it may be trained elsewhere."""
     spec, _ = check_spec(folder)
@@ -66,7 +72,7 @@ def missing_here(folder: Path, settings: Settings) -> tuple[str, ...]:
     return tuple(found)
 
 
-def spot_mistakes(folder: Path, settings: Settings) -> tuple[str, ...]:
+def _spot_mistakes(folder: Path, settings: Settings) -> tuple[str, ...]:
     """A right spec whose saves do not fit the machines that ``training.spot`` describes."""
     spec, _ = check_spec(folder)
     if spec is None or spec.training.spot is None or isinstance(spec.model, LightGbm):
@@ -79,7 +85,7 @@ def spot_mistakes(folder: Path, settings: Settings) -> tuple[str, ...]:
     return (str(Mistake(folder / SPEC_FILE, 1, "training.spot", value, rule, verdict.reason)),)
 
 
-def memory_mistakes(folder: Path, settings: Settings) -> tuple[str, ...]:
+def _memory_mistakes(folder: Path, settings: Settings) -> tuple[str, ...]:
     """A right spec whose training cannot fit this machine, or a pod of the settings' cluster."""
     spec, _ = check_spec(folder)
     if spec is None or isinstance(spec.model, LightGbm):

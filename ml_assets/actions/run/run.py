@@ -23,12 +23,12 @@ from ml_assets.automation.planner.selection import Selection, model_run
 from ml_assets.errors import EvidenceError, SpecError
 from ml_assets.records.experiments import Words
 from ml_assets.records.tracking.mlflow import Tracking
-from ml_assets.records.tracking.outbox import Debts, sentences
+from ml_assets.records.tracking.outbox import Outbox, sentences
 from ml_assets.spec.stages import STAGES
 from ml_assets.store.layout import Address
 from ml_assets.store.pipeline_context import Pipeline
 
-_LATER = "see the runs with ml-assets experiments, and add to one with ml-assets note"
+_LATER = "see the runs with ml-assets models experiments, and add to one with ml-assets models note"
 
 
 @dataclass(frozen=True)
@@ -183,8 +183,8 @@ class PipelineRun:
     def _pay_debts(self) -> None:
         """Tell MLflow what it could not take before; it is not even loaded where it has all."""
         settings = self.pipeline.settings
-        debts = Debts(settings.home, settings.cache / "sessions")
-        for line in sentences(debts.deliver(Tracking.of(settings))):
+        outbox = Outbox(settings.home, settings.cache / "sessions")
+        for line in sentences(outbox.deliver(Tracking.of(settings))):
             self.tell(line)
         repaired = repair_projection(self.store, settings, self.pipeline.name)
         if repaired:

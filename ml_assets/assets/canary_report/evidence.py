@@ -109,7 +109,7 @@ def canary_evidence(state: PipelineState, entries: Sequence[LedgerEntry]) -> Evi
         said = ", ".join(f"{i.key} {i.partition or ''} {i.version[:12]}" for i in missing)
         raise EvidenceError(
             f"{record.key} is about another model or other rows: {said} is not in it. Materialize"
-            f" it and its check: ml-assets promote {state.name}"
+            f" it and its check: ml-assets release promote {state.name}"
         )
     return Evidence(
         model=model.data_version,

@@ -16,7 +16,7 @@ from ml_assets.spec.records import ChampionComparison, EvaluationReport, Interva
 SUSPECTS = 20
 _SUSPECTS_WORDS = (
     "Rows of validation and holdout with the highest loss: the label is wrong, or the row is hard."
-    " All that are kept: ml-assets suspects {pipeline}"
+    " All that are kept: ml-assets models suspects {pipeline}"
 )
 SLICE_ROWS = 24
 IMPORTANT_FEATURES = 15

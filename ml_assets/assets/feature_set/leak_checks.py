@@ -12,11 +12,11 @@ from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.store.pipeline_context import Pipeline
 
 ROWS_CHECKS: tuple[LeakCheckName, ...] = ("no_future_events",)
-"""Of feature_set."""
+"""The checks of feature_set."""
 
 
 def set_checks(pipeline: Pipeline) -> tuple[LeakCheckName, ...]:
-    """Of training_set."""
+    """The checks of training_set."""
     return training_set_checks(pipeline.spec.split)
 
 

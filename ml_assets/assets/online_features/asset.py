@@ -31,7 +31,7 @@ def online_features(declared: Pipeline, online: OnlineSpec) -> dg.AssetsDefiniti
         declared,
         STAGE,
         description=f"The newest features of each ({', '.join(online.entity)}), for"
-        " `ml-assets lookup` and services; a version replaces the one before in one step.",
+        " `ml-assets data lookup` and services; a version replaces the one before in one step.",
         kinds={"polars"},
         deps=[asset_key(declared, "feature_set")],
         check_specs=[

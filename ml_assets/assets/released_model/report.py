@@ -13,13 +13,13 @@ from ml_assets.assets.trained_model.cost.page import numbers
 from ml_assets.graph.inputs import require_record
 from ml_assets.launch.events import session_events
 from ml_assets.launch.folder import SessionFolder
-from ml_assets.launch.staging.shared import session_here
+from ml_assets.launch.staging.mirror import session_here
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import latest_decision, standing_override
 from ml_assets.records.recalls import sound_champion
 from ml_assets.records.tracking.links import NOTE_TAG, REPORT_TAG, Links, report_name, run_note
 from ml_assets.records.tracking.mlflow import Tracking, Unavailable
-from ml_assets.records.tracking.outbox import Debt, Debts, tell_whole
+from ml_assets.records.tracking.outbox import Outbox, OutboxEntry, tell_whole
 from ml_assets.spec.program import ModelManifest, Preprocessing
 from ml_assets.spec.records import Decision, EvaluationReport, Measured, StageRecord
 from ml_assets.spec.training_story import TrainingStory
@@ -35,16 +35,16 @@ def publish_report(
 ) -> Path:
     """Write the page with its decision; tell the session's MLflow run both, and the numbers."""
     page = write_report(pipeline, decision)
-    debts = Debts(pipeline.settings.home, pipeline.objects.path("sessions"))
-    debt = debts.owe(_debt(pipeline, decision))
-    run = tell_whole(tracking, debt, training_story(pipeline.objects, debt.session))
+    outbox = Outbox(pipeline.settings.home, pipeline.objects.path("sessions"))
+    entry = outbox.add(_entry(pipeline, decision))
+    run = tell_whole(tracking, entry, training_story(pipeline.objects, entry.session))
     if not isinstance(run, Unavailable):
         tracking.log_artifact(run, page)
-        debts.forget(debt.session)
+        outbox.forget(entry.session)
     return page
 
 
-def _debt(pipeline: Pipeline, decision: Decision) -> Debt:
+def _entry(pipeline: Pipeline, decision: Decision) -> OutboxEntry:
     """What MLflow is told of a decision: of each on the same model one step more."""
     base = pipeline.store.resolve("main")
     model = require_record(pipeline.store, base, Address(pipeline.name, "trained_model"))
@@ -57,7 +57,7 @@ def _debt(pipeline: Pipeline, decision: Decision) -> Debt:
         SessionFolder(pipeline.objects.path("sessions", session)), pipeline.settings.prices
     )
     found = decision_numbers(read_report(pipeline.store, base, pipeline.name), decision)
-    return Debt(
+    return OutboxEntry(
         pipeline=pipeline.name,
         session=session,
         status="FINISHED",

@@ -26,7 +26,7 @@ from ml_assets.store.layout import Address, read_record, recent_records
 from ml_assets.store.pipeline_context import Pipeline
 
 ROWS = 16
-"""Of the newest features: the model has to give a number for each."""
+"""Rows of the newest features: the model has to give a number for each."""
 Tell = Callable[[str], None]
 
 
@@ -69,7 +69,7 @@ def return_to(
     if origin is None:
         raise StorageError(
             f"The records of model {way.back[:12]} are not in the snapshot store any more, so"
-            " nobody can tell what it was made from. Name another model: ml-assets history"
+            " nobody can tell what it was made from. Name another model: ml-assets release history"
             f" {pipeline.name}"
         )
     led = decided_move(read(pipeline.store, pipeline.name), way.back)

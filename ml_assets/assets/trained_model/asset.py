@@ -27,7 +27,7 @@ from ml_assets.records.ledger.chain import register
 from ml_assets.records.run_history import keep_run_record
 from ml_assets.records.run_record import RunRecord, environment, record_bytes, run_input, run_record
 from ml_assets.records.tracking.mlflow import Tracking
-from ml_assets.records.tracking.outbox import Debts
+from ml_assets.records.tracking.outbox import Outbox
 from ml_assets.reports.wording import plain_markdown
 from ml_assets.spec.canonical import digest_of
 from ml_assets.spec.program import Ref, TrainResult, World
@@ -81,13 +81,13 @@ def trained_model(declared: Pipeline) -> dg.AssetsDefinition:
         runner = launcher.launcher(pipeline)
         world = runner.world(job)
         require_sane(context, asked, runner, data_ref(pipeline, data))
-        debts = Debts(pipeline.settings.home, pipeline.objects.path("sessions"))
+        outbox = Outbox(pipeline.settings.home, pipeline.objects.path("sessions"))
 
         def train(job: TrainJob) -> Trained:
             record = begun_record(asked, context.run_id, job, data, base, init, world)
             begun = keep_run_record(pipeline.store, record)
             with EventSinks.open(
-                context, pipeline, Tracking.of(pipeline.settings), job, debts
+                context, pipeline, Tracking.of(pipeline.settings), job, outbox
             ) as sinks:
                 return Trained(job, runner.train(job, sinks.receive), begun, sinks)
 

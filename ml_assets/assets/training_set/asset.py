@@ -14,8 +14,7 @@ from ml_assets.adapters.run_journal import chronicled
 from ml_assets.adapters.stores import StoresResource
 from ml_assets.assets.feature_set.leak_checks import check_result, leak_specs, refusal, set_checks
 from ml_assets.assets.training_set.entities import keep_entities_apart, stratified_group_split
-from ml_assets.assets.training_set.fitted import find_foreign_fit
-from ml_assets.assets.training_set.leaks import examine
+from ml_assets.assets.training_set.leaks import examine, find_foreign_fit
 from ml_assets.assets.training_set.shards import (
     SCHEMA_FILE,
     labelled_rows,

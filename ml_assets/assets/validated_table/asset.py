@@ -194,7 +194,7 @@ def releases(
         missing = next(tag for tag, value in said.items() if not value)
         raise EvidenceError(
             f"{address}: rows are released by somebody, for a reason; the run has no tag {missing}."
-            f" Ask for it by ml-assets quarantine release {address.pipeline} {address.source}"
+            f" Ask for it by ml-assets data quarantine release {address.pipeline} {address.source}"
             " --author NAME --reason WHY."
         )
     kept = int(record.attributes.get("quarantined", 0)) if record else 0
@@ -290,7 +290,7 @@ def _rejected(address: Address, found: Audit, kept: str) -> DataRejected:
     return DataRejected(
         f"{address}: {len(failed)} critical expectations failed; nothing was published.\n"
         f"{listed}\n"
-        f"    The rows are kept at {kept} (main): ml-assets quarantine show"
+        f"    The rows are kept at {kept} (main): ml-assets data quarantine show"
         f" {address.pipeline} {address.source}. Mend the source, or change the contract."
     )
 

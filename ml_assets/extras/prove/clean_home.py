@@ -22,7 +22,7 @@ from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.program import Ref
 from ml_assets.store.layout import Address
 from ml_assets.store.objects import LocalObjects
-from ml_assets.store.open import open_objects, open_snapshots, passing_place
+from ml_assets.store.open import ephemeral_place, open_objects, open_snapshots
 from ml_assets.store.s3.client import S3Place
 from ml_assets.store.snapshots import MAIN, CommitId, SnapshotStore
 
@@ -60,8 +60,8 @@ class CleanHome:
         if all(commit != one.id for one in self.real.history()):
             raise StorageError(
                 f"{pipeline} cannot be proved: the state {commit[:12]} of main, by whose ledger it"
-                " was trained or judged, was collected as old history (`ml-assets gc`). Those of"
-                " models that were decided on are kept; of others ML_ASSETS_RETENTION keeps them"
+                " was trained or judged, was collected as old history (`ml-assets ops gc`). Those"
+                " of models that were decided on are kept; of others ML_ASSETS_RETENTION keeps them"
                 ' longer, such as "history=365d".'
             )
         prefixes = (f"ledger/{pipeline}/", f"certificates/{pipeline}/")
@@ -144,7 +144,7 @@ def clean_home(settings: Settings, keep: Path | None) -> Iterator[CleanHome]:
 @contextmanager
 def _place_of_pods(settings: Settings, keep: Path | None) -> Iterator[str]:
     """The clean home's objects where its pods reach them, too; kept ones stay a day."""
-    address = passing_place(settings.objects, "prove")
+    address = ephemeral_place(settings.objects, "prove")
     try:
         yield address
     finally:

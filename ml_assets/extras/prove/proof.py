@@ -32,7 +32,7 @@ from ml_assets.store.pipeline_context import Pipeline
 
 @dataclass(frozen=True)
 class Asked:
-    """What ``ml-assets prove`` was asked for."""
+    """What ``ml-assets release prove`` was asked for."""
 
     first: str
     """A pipeline; alone also a run, session or model of any."""

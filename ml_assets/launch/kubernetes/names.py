@@ -38,7 +38,7 @@ def slug_of(session: str, mark: str = "") -> str:
     Two sessions never share one: the digest in it is of the pipeline's whole name, too.
 
     Args:
-        mark: of the store that it lies in, where that is a passing one: the same work in another
+        mark: of the store that it lies in, where that is ephemeral: the same work in another
             store is another Job.
 
     Raises:
@@ -102,7 +102,7 @@ def selector_of(session: str | None = None, mark: str = "") -> str:
 def labels(
     pipeline: str, session: str, attempt: int, verb: str, price_class: str, mark: str = ""
 ) -> dict[str, str]:
-    """Of the Job, its pods and its Service alike."""
+    """The labels of the Job, its pods and its Service alike."""
     return {
         NAME_LABEL: APPLICATION,
         MANAGED_BY_LABEL: MANAGED_BY,

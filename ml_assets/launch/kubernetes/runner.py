@@ -71,8 +71,8 @@ _MADE_AGAIN = {"lost", "unstarted", "no_room"}
 """Ends of an attempt that the next one need not wait for: what is left of it can write nothing that
 counts."""
 _HASTY_TRIES, _HASTY_SECONDS = 2, 15.0
-"""Of a request to the store while an attempt is followed: it is asked again soon anyway, and who
-waits for its answer hears neither of a lost pod nor that it is told to stop."""
+"""Tries and seconds of a request to the store while an attempt is followed: the next is soon,
+and who waits for its answer hears neither of a lost pod nor that it is told to stop."""
 _LEAVE_SECONDS = 120.0
 """For what the last attempts left to be gone; each has had its own time before."""
 
@@ -248,7 +248,7 @@ class KubernetesRunner:
             self._api.create_service(service_manifest(order, self._settings, job.uid))
 
     def _tell_of_others(self, work: Work[Any], order: JobOrder) -> None:
-        """Of Jobs that train for the same pipeline beside this one: who asked may not know."""
+        """Tell of Jobs that train for the same pipeline beside this one: who asked may not know."""
         if order.verb != "train":
             return
         alike = {PIPELINE_LABEL: pipeline_label(order.pipeline), VERB_LABEL: order.verb}
@@ -293,7 +293,7 @@ class KubernetesRunner:
 
         words = partial(mirror.exits, number)
         seen = self._looked_at(order, over, brought(words, {}))
-        then = seen.verdict(follower.of_attempt(order.attempt)).then
+        then = seen.ending(follower.of_attempt(order.attempt)).then
         if then in _MADE_AGAIN and not (over.complete or over.told or over.noticed):
             threading.Thread(target=self._clear_behind, args=[order], daemon=True).start()
         else:
@@ -312,8 +312,7 @@ class KubernetesRunner:
         log = work.folder.log(order.attempt)
         followed = log.read_bytes() if log.is_file() else b""  # of the first pod
         write_whole(log, followed + seen.log.encode())
-        events = follower.of_attempt(order.attempt)
-        ending = ending_of(work.name(order.attempt), seen, events, log)
+        ending = ending_of(seen, follower.of_attempt(order.attempt), log)
         return replace(ending, held=held_by(order, seen, self._bought(order)))
 
     def _looked_at(self, order: JobOrder, over: Over, words: Words) -> Evidence:
@@ -324,7 +323,7 @@ class KubernetesRunner:
             over,
             words,
             tails(self._api, dumb),
-            tuple(self._api.happenings(over.job.uid)) if over.job and failed else (),
+            tuple(self._api.cluster_events(over.job.uid)) if over.job and failed else (),
             order.spot,
         )
 

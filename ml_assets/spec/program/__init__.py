@@ -178,7 +178,7 @@ class World(Frozen):
 
 
 def training_world(model: ModelSpec, training: TrainingSpec) -> World:
-    """Where a training runs: boosted trees grow in one process, a network in those declared."""
+    """The world of a training: boosted trees grow in one process, a network in those declared."""
     procs = 1 if isinstance(model, LightGbm) else training.processes
     return World(procs=procs, threads=training.threads)
 
@@ -209,7 +209,7 @@ class TrainRequest(Frozen):
     output: Output
     world: World
     program: Program | None = Field(default=None, exclude_if=unset)
-    """That is asked for; another one refuses. None: whichever is there."""
+    """The program that is asked for; another one refuses. None: whichever is there."""
 
 
 class ScoreOutput(Frozen):
@@ -231,7 +231,7 @@ class ScoreRequest(Frozen):
     output: ScoreOutput
     world: World
     program: Program | None = Field(default=None, exclude_if=unset)
-    """That is asked for; another one refuses. None: whichever is there."""
+    """The program that is asked for; another one refuses. None: whichever is there."""
 
 
 class MeasureOutput(Frozen):
@@ -254,7 +254,7 @@ class MeasureRequest(Frozen):
     output: MeasureOutput
     world: World
     program: Program | None = Field(default=None, exclude_if=unset)
-    """That is asked for; another one refuses. None: whichever is there."""
+    """The program that is asked for; another one refuses. None: whichever is there."""
 
 
 class SanityOutput(Frozen):
@@ -273,7 +273,7 @@ class SanityRequest(Frozen):
     output: SanityOutput
     world: World
     program: Program | None = Field(default=None, exclude_if=unset)
-    """That is asked for; another one refuses. None: whichever is there."""
+    """The program that is asked for; another one refuses. None: whichever is there."""
 
 
 Request = Annotated[

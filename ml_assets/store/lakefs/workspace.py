@@ -47,7 +47,7 @@ class _LostRace(Exception):
 
 
 class LakeFsWorkspace:
-    """A hidden branch. What a killed process leaves is collected by `ml-assets gc`."""
+    """A hidden branch. What a killed process leaves is collected by `ml-assets ops gc`."""
 
     def __init__(
         self,

@@ -46,7 +46,7 @@ def _feistel(values: NDArray[np.uint64], half: int, keys: list[np.uint64]) -> ND
 
 
 _FIRST, _SECOND, _SHIFT = 0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53, 33
-"""Of MurmurHash3's 64-bit finalizer (Appleby, 2011)."""
+"""The constants of MurmurHash3's 64-bit finalizer (Appleby, 2011)."""
 
 
 def _mix(values: NDArray[np.uint64]) -> None:

@@ -1,7 +1,7 @@
 """An API server for tests: a small Kubernetes whose pods are local processes.
 
 The official client, and kubectl, talk real HTTP to it. It behaves as a v1.36 cluster does in all
-that a client of batch/v1 Jobs can see; what it leaves out is listed in docs/cluster.md.
+that a client of batch/v1 Jobs can see; what it leaves out is listed in README.md.
 
     with ApiServer() as server:
         kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
@@ -19,6 +19,7 @@ server.faults                       .refuse(code, times=, verb=, resource=) .del
 server.store.compact()              every older resource version is 410 Gone
 server.images.failing[image] = why  it cannot be pulled; `.absent` for the pull policy Never;
                                     hosts that end in `.invalid` never can
+server.images.packages[image] = folder   its Python finds packages there first
 server.add_node(name, cpu=, memory=, gpus=, labels=, taints=) .remove_node(name) .cordon(name)
 server.apply(manifest), server.create_namespace(name), server.pods(), server.processes(pod)
 server.preempt(pod) .drain(pod) .evict_for_pressure(pod) .run_out_of_memory(pod)

@@ -179,4 +179,4 @@ def test_the_commands_to_look_can_be_pasted(ground: Callable[[str], Ground]) -> 
 def test_a_fault_that_is_none_is_wrong_usage(home: Path) -> None:
     world = World(home)
     (home / "pipelines").mkdir(exist_ok=True)
-    assert "invalid choice" in world.cli("demo", "--plant", "../leak", code=2)
+    assert "'../leak' is not one of" in world.cli("demo", "--plant", "../leak", code=2)

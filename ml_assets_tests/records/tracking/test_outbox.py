@@ -1,0 +1,169 @@
+"""A dead MLflow neither stops training nor loses a point: real servers, killed and restarted."""
+
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+
+from ml_assets.launch.events import session_events
+from ml_assets.records.tracking.curves import LiveCurves
+from ml_assets.records.tracking.mlflow import Logged, Tracking, Unavailable
+from ml_assets.records.tracking.outbox import Outbox, OutboxEntry, tell_whole
+from ml_assets.spec.training_story import TrainingStory
+from ml_assets_tests.worlds import irises
+from ml_assets_tests.worlds.mlflow_process import MlflowProcess
+from ml_assets_tests.worlds.world import World
+
+THROUGH = ("run", "irises", "--through", "trained_model")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MlflowProcess]:
+    process = MlflowProcess(tmp_path_factory.mktemp("mlflow") / "server")
+    process.start()
+    yield process
+    process.kill()
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory, server: MlflowProcess) -> World:
+    made = World(tmp_path_factory.mktemp("world"), {"MLFLOW_TRACKING_URI": server.uri})
+    irises.plant(made.pipelines, made.sources)
+    return made
+
+
+@pytest.fixture(scope="module")
+def bereft(world: World, server: MlflowProcess) -> str:
+    """A run whose server was killed in the middle of its training: what it said."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "ml_assets.cli.main", *THROUGH],
+        env=world.environment,
+        cwd=world.root,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as command:
+        assert command.stdout is not None
+        said = ""
+        while "step 20 of" not in said:
+            said += (line := command.stdout.readline())
+            assert line, said
+        server.kill()
+        said += command.communicate(timeout=200)[0]
+    assert command.returncode == 0, said
+    return said
+
+
+def story(world: World) -> TrainingStory:
+    (session,) = (world.root / "state" / "objects" / "sessions").glob("irises-train-*")
+    told = TrainingStory()
+    for event in session_events(session):
+        told.take(event)
+    return told
+
+
+def points(client: MlflowClient, run: str) -> dict[str, list[int]]:
+    names = client.get_run(run).data.metrics
+    return {name: sorted(m.step for m in client.get_metric_history(run, name)) for name in names}
+
+
+def expected(told: TrainingStory) -> dict[str, list[int]]:
+    names = {name for metrics in told.metrics.values() for name in metrics}
+    return {name: [int(step) for step, _ in told.curve(name)] for name in names}
+
+
+def entry(pipeline: str, session: str = "5e" * 32) -> OutboxEntry:
+    return OutboxEntry(pipeline=pipeline, session=session, status="FINISHED", tags={}, params={})
+
+
+def test_training_ends_well_though_mlflow_died_and_the_next_run_delivers_every_point_once(
+    world: World, server: MlflowProcess, bereft: str
+) -> None:
+    assert "MLflow lacks what this training told; the next run delivers it" in bereft
+    assert (world.root / "state" / "mlflow_outbox").is_dir()
+    server.start()
+    again = world.cli(*THROUGH)
+    assert "MLflow was told what it lacked of irises-train-" in again
+    assert "make  " not in again, "nothing is trained again for it"
+    client = MlflowClient(server.uri)
+    experiment = client.get_experiment_by_name("irises")
+    assert experiment is not None
+    (run,) = client.search_runs([experiment.experiment_id])
+    assert run.info.status == "FINISHED"
+    assert points(client, run.info.run_id) == expected(story(world))
+    assert run.data.tags["ml_assets.pipeline"] == "irises"
+    assert run.data.params["family"] == "mlp"
+    assert [file.path for file in client.list_artifacts(run.info.run_id)] == ["run.json"]
+    assert "MLflow" not in world.cli(*THROUGH), "nothing is owed any more"
+
+
+def test_a_server_that_comes_back_while_training_runs_has_every_point_once(
+    world: World, server: MlflowProcess, bereft: str, tmp_path: Path
+) -> None:
+    if server.process is None:
+        server.start()
+    told, about = story(world), entry("comes_back")
+    steps = sorted(told.metrics)
+    tracking = Tracking(server.uri, tmp_path, pause=0.1)
+    curves = LiveCurves(tracking, lambda: tracking.open_run("comes_back", about.session, {}, {}))
+
+    def so_far(count: int) -> Logged | Unavailable:
+        """Tell the first points until an answer is about them."""
+        answers: list[Logged | Unavailable] = []
+        deadline = time.monotonic() + 120
+        while len(answers) < 2 and time.monotonic() < deadline:
+            time.sleep(0.2)
+            answer = curves.tell({step: told.metrics[step] for step in steps[:count]}, told.times)
+            answers += [answer] if answer is not None else []
+        return answers[-1]
+
+    assert so_far(2) == Logged()
+    server.kill()
+    assert isinstance(so_far(4), Unavailable)
+    server.start()
+    time.sleep(0.2)
+    assert so_far(5) == Logged()
+    curves.close()
+    run = tell_whole(tracking, about, told)
+    assert isinstance(run, str)
+    assert points(MlflowClient(server.uri), run) == expected(told)
+
+
+def test_a_server_that_never_answers_makes_nobody_wait_while_training_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "2")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        tracking = Tracking(f"http://127.0.0.1:{mute.getsockname()[1]}", tmp_path)
+        opened = LiveCurves(tracking, lambda: tracking.open_run("mute", "5e" * 32, {}, {}))
+        started = time.monotonic()
+        for step in range(1000):
+            opened.tell({step: {"loss": 0.5}}, {})
+        assert time.monotonic() - started < 1
+        opened.close()
+        assert time.monotonic() - started < 60
+        assert isinstance(opened.last, Unavailable)
+
+
+def test_what_is_owed_of_a_session_that_was_collected_is_forgotten(tmp_path: Path) -> None:
+    outbox = Outbox(tmp_path, tmp_path / "sessions")
+    outbox.note(entry("gone"))
+    delivered = outbox.deliver(Tracking("http://127.0.0.1:9", tmp_path))
+    assert (delivered.left, outbox.all()) == (0, [])
+
+
+def test_what_is_still_owed_is_counted_with_the_reason(tmp_path: Path) -> None:
+    outbox = Outbox(tmp_path, tmp_path / "sessions")
+    for session in ("a", "b"):
+        (tmp_path / "sessions" / session).mkdir(parents=True)
+        outbox.note(entry("away", session))
+    delivered = outbox.deliver(Tracking("http://127.0.0.1:9", tmp_path))
+    assert delivered.left == 2
+    assert "127.0.0.1:9" in delivered.reason
+    assert len(outbox.all()) == 2
