@@ -31,7 +31,7 @@ from ml_assets.assets.validated_table.asset import validated_table
 from ml_assets.automation.drift import drift_sensors
 from ml_assets.automation.freshness import bounded_sources, freshness_checks, freshness_sensor
 from ml_assets.automation.jobs import pipeline_jobs
-from ml_assets.automation.late_runs import beginnings_check, beginnings_sensor, runs_by_itself
+from ml_assets.automation.late_runs import late_runs_check, late_runs_sensor, runs_by_itself
 from ml_assets.automation.resume_drill import drill_check, drill_job, drill_schedules
 from ml_assets.automation.rollback import rollback_job
 from ml_assets.automation.schedules import schedules
@@ -108,7 +108,7 @@ def build_pipeline(pipeline: Pipeline) -> dg.Definitions:
     """The asset graph, checks, jobs, schedules and sensors of one pipeline."""
     spec = pipeline.spec
     jobs = pipeline_jobs(pipeline)
-    watched = [beginnings_sensor(pipeline)] if runs_by_itself(spec.automation) else []
+    watched = [late_runs_sensor(pipeline)] if runs_by_itself(spec.automation) else []
     drilled = [drill_check(pipeline)] if spec.automation.resume_drill else []
     dated = [freshness_sensor(pipeline)] if bounded_sources(pipeline) else []
     asks_canary = spec.release.canary != "none"
@@ -131,7 +131,7 @@ def build_pipeline(pipeline: Pipeline) -> dg.Definitions:
             *sanity(pipeline),
             gates(pipeline),
             *([canary(pipeline)] if asks_canary else []),
-            *([beginnings_check(pipeline)] if watched else []),
+            *([late_runs_check(pipeline)] if watched else []),
             *drilled,
             *freshness_checks(pipeline),
         ],

@@ -13,7 +13,13 @@ from ml_assets.adapters.stores import StoresResource
 from ml_assets.assets.drift_report.last_report import last_report
 from ml_assets.assets.drift_report.verdict import DAY, Wait, decide
 from ml_assets.automation.jobs import PipelineJobs
-from ml_assets.automation.planner.candidate_runs import DRIFT, MODEL, Wish, drift_wish, model_wish
+from ml_assets.automation.planner.candidate_runs import (
+    DRIFT,
+    MODEL,
+    CandidateRun,
+    drift_candidate,
+    model_candidate,
+)
 from ml_assets.automation.planner.due import calendar, records_by_address
 from ml_assets.automation.planner.in_flight import PIPELINE_TAG, TRIGGER_TAG
 from ml_assets.automation.run_requests import Cursor, requests, sort_out
@@ -72,7 +78,7 @@ def drift_tick(
         return skip(busy, text)
     cursor = Cursor.read(text).keep({DRIFT, MODEL})
     try:
-        due = drift_wish(pipeline)
+        due = drift_candidate(pipeline)
         held = ""
         if not isinstance(due, str):
             asked = _ask(pipeline, jobs.drift, due, instance, cursor)
@@ -112,22 +118,22 @@ def trainings(
     return [record.create_timestamp for record in instance.get_run_records(filters=filters)]
 
 
-def _model(pipeline: Pipeline, reason: str) -> Wish | str:
+def _model(pipeline: Pipeline, reason: str) -> CandidateRun | str:
     """The model of the newest window, where other data makes it due; else why it is not."""
     records = records_by_address(pipeline.store, pipeline.name)
-    wish = model_wish(pipeline, records, as_of=None, data_only=True)
-    return wish if isinstance(wish, str) else replace(wish, because=reason)
+    candidate = model_candidate(pipeline, records, as_of=None, data_only=True)
+    return candidate if isinstance(candidate, str) else replace(candidate, because=reason)
 
 
 def _ask(
     pipeline: Pipeline,
     job: object,
-    wish: Wish,
+    candidate: CandidateRun,
     instance: dg.DagsterInstance,
     cursor: Cursor,
 ) -> dg.SensorResult | str:
-    """The run of a wish; else why it was asked for before and is not again."""
-    found = sort_out(instance, [wish], cursor)
+    """The run of a candidate; else why it was asked for before and is not again."""
+    found = sort_out(instance, [candidate], cursor)
     if not found.fresh:
         return "; ".join(found.held)
     asked, cursor = requests(pipeline, job, TRIGGER, found.fresh, calendar(pipeline), cursor)

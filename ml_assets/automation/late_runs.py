@@ -24,18 +24,18 @@ def runs_by_itself(declared: AutomationSpec) -> bool:
     return bool(declared.refresh or declared.landing or declared.on_code_change)
 
 
-def never_begun(pipeline: Pipeline, instance: dg.DagsterInstance, now: datetime) -> list[str]:
+def late_runs(pipeline: Pipeline, instance: dg.DagsterInstance, now: datetime) -> list[str]:
     """One sentence for each run that waits too long, and for a refresh that was not evaluated."""
     bound = pipeline.spec.automation.start_within
     records = runs_on(instance, pipeline.name, (*AT_WORK, *WAITING))
     gone = mark_dead(instance, records)
     records = [record for record in records if record.dagster_run.run_id not in gone]
-    found = _late_runs(records, bound, now)
+    found = _waiting_too_long(records, bound, now)
     missed = _missed_refresh(pipeline, instance, bound, now)
     return [*found, *([missed] if missed else [])]
 
 
-def beginnings_check(pipeline: Pipeline) -> dg.AssetChecksDefinition:
+def late_runs_check(pipeline: Pipeline) -> dg.AssetChecksDefinition:
     """The check, as one runs it by hand; the sensor below keeps it up to date."""
 
     @dg.asset_check(
@@ -45,7 +45,7 @@ def beginnings_check(pipeline: Pipeline) -> dg.AssetChecksDefinition:
         f" {duration_text(pipeline.spec.automation.start_within)}.",
     )
     def check(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
-        found = never_begun(pipeline, context.instance, datetime.now(UTC))
+        found = late_runs(pipeline, context.instance, datetime.now(UTC))
         return dg.AssetCheckResult(
             passed=not found, severity=dg.AssetCheckSeverity.ERROR, description=_told(found)
         )
@@ -53,7 +53,7 @@ def beginnings_check(pipeline: Pipeline) -> dg.AssetChecksDefinition:
     return check
 
 
-def beginnings_sensor(pipeline: Pipeline) -> dg.SensorDefinition:
+def late_runs_sensor(pipeline: Pipeline) -> dg.SensorDefinition:
     """Reports the check whenever its answer changes: it turns red, and green again, by itself."""
 
     @dg.sensor(
@@ -64,12 +64,12 @@ def beginnings_sensor(pipeline: Pipeline) -> dg.SensorDefinition:
         tags={"pipeline": pipeline.name},
     )
     def evaluate(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        return beginnings_tick(pipeline, context.instance, context.cursor, datetime.now(UTC))
+        return late_runs_tick(pipeline, context.instance, context.cursor, datetime.now(UTC))
 
     return evaluate
 
 
-def beginnings_tick(
+def late_runs_tick(
     pipeline: Pipeline, instance: dg.DagsterInstance, cursor: str | None, now: datetime
 ) -> dg.SensorResult:
     """One look: an evaluation of the check where the answer is another than in ``cursor``.
@@ -78,7 +78,7 @@ def beginnings_tick(
     answer is given again after each.
     """
     key = asset_key(pipeline, "released_model")
-    found = never_begun(pipeline, instance, now)
+    found = late_runs(pipeline, instance, now)
     told, release = _told(found), instance.get_latest_materialization_event(key)
     seen = f"{told} Release: {release.run_id if release else 'none'}"
     if seen == cursor:
@@ -98,7 +98,9 @@ def _told(found: Sequence[str]) -> str:
     return " ".join(found) or "Everything that was to run has begun."
 
 
-def _late_runs(records: Sequence[dg.RunRecord], bound: timedelta, now: datetime) -> list[str]:
+def _waiting_too_long(
+    records: Sequence[dg.RunRecord], bound: timedelta, now: datetime
+) -> list[str]:
     """A run in the queue behind another of the pipeline is not late: it waits for its turn."""
     working = any(r.dagster_run.status in AT_WORK[1:] for r in records)
     late: list[str] = []
