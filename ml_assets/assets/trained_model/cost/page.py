@@ -2,8 +2,7 @@
 
 from typing import Any
 
-import dagster as dg
-
+from ml_assets.adapters.metadata import markdown
 from ml_assets.assets.trained_model.cost.jobs import session_uses
 from ml_assets.assets.trained_model.cost.session import numbers, table
 from ml_assets.launch.folder import SessionFolder
@@ -15,5 +14,5 @@ def costs(pipeline: Pipeline, session: str) -> dict[str, Any]:
     uses = session_uses(
         SessionFolder(pipeline.objects.path("sessions", session)), pipeline.settings.prices
     )
-    shown = {"machines": dg.MetadataValue.md(table(uses).markdown())} if uses else {}
+    shown = {"machines": markdown(table(uses).markdown())} if uses else {}
     return {**numbers(uses), **shown}
