@@ -38,6 +38,9 @@ _SEE_NO_ROWS = (
     "assets/validated_table/contract/suite.py",
 )
 """Modules of those rooms that meet objects, stamps and the contract's own text."""
+_DAGSTER_ROOMS = ("adapters/", "automation/", "component.py", "definitions.py", "pipelines/")
+_DECLARES = ("/asset.py", "/checks.py")
+_READS_RUNS = ("actions/", "cli/", "extras/")
 _NAIVE = {"utcnow", "utcfromtimestamp", "today"}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -244,6 +247,22 @@ def private_names_of_dagster(package: Path) -> list[str]:
         for node in ast.walk(module.tree)
         for name in _qualified(node)
         if re.match(r"(dagster|dg)\w*\.(.*\.)?_[a-z]", name)
+    ]
+
+
+def dagster_elsewhere(package: Path) -> list[str]:
+    """Dagster is imported where assets are declared, and by the room of its adapters.
+
+    ``_READS_RUNS`` are the commands that start runs, or read what Dagster wrote of them.
+    """
+    return [
+        f"{module.path}:{node.lineno} imports {name}"
+        for module in modules(package)
+        if not module.path.startswith(_DAGSTER_ROOMS + _READS_RUNS)
+        if not (module.path.startswith("assets/") and module.path.endswith(_DECLARES))
+        for node in ast.walk(module.tree)
+        for name in _imported(node)
+        if re.match(r"dagster\w*(\.|$)", name)
     ]
 
 
