@@ -45,6 +45,9 @@ _TAG = re.compile(
     r"|p|path|pre|script|section|small|span|strong|style|summary|svg|table|t[dhr]|tbody|text|thead"
     r"|title|ul)(?=[\s/>]|$)"
 )
+_DAGSTER_ROOMS = ("adapters/", "automation/", "component.py", "definitions.py", "pipelines/")
+_DECLARES = ("/asset.py", "/checks.py")
+_READS_RUNS = ("actions/", "cli/", "extras/")
 _NAIVE = {"utcnow", "utcfromtimestamp", "today"}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -251,6 +254,22 @@ def private_names_of_dagster(package: Path) -> list[str]:
         for node in ast.walk(module.tree)
         for name in _qualified(node)
         if re.match(r"(dagster|dg)\w*\.(.*\.)?_[a-z]", name)
+    ]
+
+
+def dagster_elsewhere(package: Path) -> list[str]:
+    """Dagster is imported where assets are declared, and by the room of its adapters.
+
+    ``_READS_RUNS`` are the commands that start runs, or read what Dagster wrote of them.
+    """
+    return [
+        f"{module.path}:{node.lineno} imports {name}"
+        for module in modules(package)
+        if not module.path.startswith(_DAGSTER_ROOMS + _READS_RUNS)
+        if not (module.path.startswith("assets/") and module.path.endswith(_DECLARES))
+        for node in ast.walk(module.tree)
+        for name in _imported(node)
+        if re.match(r"dagster\w*(\.|$)", name)
     ]
 
 

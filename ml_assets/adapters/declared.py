@@ -1,6 +1,6 @@
 """How an asset of a pipeline is declared to Dagster: key, group, partitions, pool, version."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -15,6 +15,8 @@ from ml_assets.spec.pipeline import PartitionsSpec
 from ml_assets.spec.sources import SourceSpec
 from ml_assets.store.pipeline_context import Pipeline
 
+Materialization = dg.AssetMaterialization
+CheckSpec = dg.AssetCheckSpec
 Decorator = Callable[[Callable[..., Any]], dg.AssetsDefinition]
 GPU_POOL = "gpu"
 """On a cluster: what every run that trains on GPUs waits for in the queue."""
@@ -49,6 +51,37 @@ def attributes(pipeline: Pipeline, stage: str, source: str | None = None) -> dic
 def asset_key(pipeline: Pipeline, stage: str, source: str | None = None) -> dg.AssetKey:
     """The key of a stage's asset, as the lineage shows it."""
     return dg.AssetKey(pipeline.address(stage, source).key.split("/"))
+
+
+def asset_deps(pipeline: Pipeline, reads: Iterable[tuple[str, str, int]]) -> list[dg.AssetDep]:
+    """What an asset is made from: stage, name, and how many partitions back it is read."""
+    found: list[dg.AssetDep] = []
+    for stage, name, look_back in reads:
+        key = asset_key(pipeline, stage, name)
+        back = dg.TimeWindowPartitionMapping(start_offset=-look_back)
+        found.append(dg.AssetDep(key, partition_mapping=back) if look_back else dg.AssetDep(key))
+    return found
+
+
+def check_spec(
+    pipeline: Pipeline, stage: str, name: str, about: str, *, blocking: bool
+) -> dg.AssetCheckSpec:
+    """A check of a stage's asset."""
+    return dg.AssetCheckSpec(
+        name, asset=asset_key(pipeline, stage), blocking=blocking, description=about
+    )
+
+
+def materialization(
+    pipeline: Pipeline, stage: str, version: str, metadata: Mapping[str, Any], about: str = ""
+) -> dg.AssetMaterialization:
+    """What Dagster is told of an asset outside of its own step."""
+    return dg.AssetMaterialization(
+        asset_key(pipeline, stage),
+        description=about or None,
+        metadata=dict(metadata),
+        tags={"dagster/data_version": version},
+    )
 
 
 def pool(pipeline: Pipeline, stage: str = "", *, partitioned: bool = False) -> str | None:

@@ -90,6 +90,21 @@ def model_links(pipeline: str, model: StageRecord) -> dict[str, Any]:
     return {**report_link(pipeline, model.data_version), **tracked}
 
 
+def markdown(text: str) -> dg.MetadataValue[Any]:
+    """Text that an asset page renders."""
+    return dg.MetadataValue.md(text)
+
+
+def address(url: str) -> dg.MetadataValue[Any]:
+    """A link on an asset page."""
+    return dg.MetadataValue.url(url)
+
+
+def place(path: str) -> dg.MetadataValue[Any]:
+    """Where something lies on this machine or in a store."""
+    return dg.MetadataValue.path(path)
+
+
 def pictures(shown: Sequence[Picture | Table]) -> dict[str, Any]:
     """Pictures and tables under one button of an asset page; nothing where there are none."""
     return {"pictures": dg.MetadataValue.md(album(shown))} if shown else {}

@@ -24,7 +24,7 @@ class CheckOutcome:
 
     name: str
     passed: bool
-    severity: dg.AssetCheckSeverity
+    critical: bool
     metadata: Mapping[str, Any]
     reason: str
 
@@ -92,6 +92,22 @@ def step_partitions(context: dg.AssetExecutionContext) -> Sequence[str | None]:
     return list(context.partition_keys)
 
 
+def whole_check(asset_key: dg.AssetKey, check: CheckOutcome) -> dg.AssetCheckResult:
+    """A verdict on an asset that is made in one piece."""
+    return dg.AssetCheckResult(
+        asset_key=asset_key,
+        check_name=check.name,
+        passed=check.passed,
+        severity=_severity(check),
+        description=check.reason,
+        metadata=dict(check.metadata),
+    )
+
+
+def _severity(check: CheckOutcome) -> dg.AssetCheckSeverity:
+    return dg.AssetCheckSeverity.ERROR if check.critical else dg.AssetCheckSeverity.WARN
+
+
 def materialize_result(asset_key: dg.AssetKey, made: Made) -> dg.MaterializeResult:
     assert made.published is not None
     return dg.MaterializeResult(
@@ -137,7 +153,7 @@ def _each(
                 check.name,
                 check.passed,
                 metadata={k: dg.MetadataValue.text(str(v)) for k, v in check.metadata.items()},
-                severity=check.severity,
+                severity=_severity(check),
                 description=check.reason,
                 partition=key,
             )
@@ -155,7 +171,7 @@ def _check_results(asset_key: dg.AssetKey, made: Mapping[str | None, Made]) -> E
             asset_key=asset_key,
             check_name=name,
             passed=not failed,
-            severity=shown.severity,
+            severity=_severity(shown),
             description=shown.reason,
             metadata={
                 **shown.metadata,

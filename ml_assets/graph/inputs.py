@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-import dagster as dg
 import polars as pl
 
 from ml_assets.errors import SchemaChanged, StorageError
@@ -11,16 +10,6 @@ from ml_assets.spec.records import StageRecord
 from ml_assets.spec.schema_change import declared_changes
 from ml_assets.store.layout import Address, read_record
 from ml_assets.store.snapshots import CommitId, SnapshotStore
-
-
-def resolve_base(context: dg.AssetExecutionContext, store: SnapshotStore) -> CommitId:
-    """The commit that a step reads all its inputs at: one consistent state of ``main``.
-
-    Steps of one run follow each other, so this state holds what the run itself has published.
-    """
-    commit = store.resolve("main")
-    context.log.debug(f"inputs are read at commit {commit}")
-    return commit
 
 
 def scan_together(

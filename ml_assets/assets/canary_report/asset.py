@@ -10,7 +10,6 @@ from ml_assets.assets.canary_report.evidence import CANARY_REPORT, compare_on, r
 from ml_assets.assets.evaluation_report.pictures import champion_picture
 from ml_assets.assets.evaluation_report.scoring import Scorer, Subject
 from ml_assets.graph.code_version import code_version_of
-from ml_assets.graph.inputs import resolve_base
 from ml_assets.graph.publish import Draft, Work
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.loading import load_release
@@ -40,7 +39,7 @@ def canary_report(declared: Pipeline) -> dg.AssetsDefinition:
         launcher: LauncherResource,
     ) -> dg.MaterializeResult:
         pipeline = stores.open(declared, keeps_objects=True)
-        base = resolve_base(context, pipeline.store)
+        base = pipeline.store.resolve("main")
         rows = require_rows(pipeline.at(base))
         scorer = Scorer(context, launcher.launcher(pipeline), pipeline.objects, pipeline.spec)
         rival, against = _champion(pipeline.at(base))

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import dagster as dg
 
-from ml_assets.adapters.declared import stage_asset, table_partitions
+from ml_assets.adapters.declared import asset_deps, stage_asset, table_partitions
 from ml_assets.adapters.metadata import card_link, history, table_metadata
 from ml_assets.adapters.partitioned import Events, Made, make_partitions
 from ml_assets.adapters.stores import StoresResource
@@ -33,7 +33,7 @@ def derived_table(declared: Pipeline, table: str) -> dg.AssetsDefinition:
         table,
         description=f"`{table}`, made by `{spec.function}` from {', '.join(spec.reads)}.",
         kinds={"polars"},
-        deps=reads.deps(),
+        deps=asset_deps(declared, reads.reads()),
         partitions_def=partitions,
     )
     def materialize(context: dg.AssetExecutionContext, stores: StoresResource) -> Events:

@@ -35,7 +35,6 @@ from ml_assets.assets.evaluation_report.drift_baseline_rows import (
 from ml_assets.assets.evaluation_report.scoring import Scorer, score
 from ml_assets.assets.training_set.shards import write_rows_to_score
 from ml_assets.errors import EvidenceError, RowsRefused
-from ml_assets.graph.inputs import resolve_base
 from ml_assets.graph.publish import Draft
 from ml_assets.records.loading import open_files
 from ml_assets.spec.canonical import canonical_json, digest_of
@@ -70,7 +69,7 @@ def drift_report(declared: Pipeline) -> dg.AssetsDefinition:
         launcher: LauncherResource,
     ) -> Iterator[dg.MaterializeResult]:
         pipeline = stores.open(declared, keeps_objects=True)
-        base = resolve_base(context, pipeline.store)
+        base = pipeline.store.resolve("main")
         windows = drift_windows(pipeline.at(base))
         if isinstance(windows, str):
             raise EvidenceError(f"{pipeline.name}: {windows}.")

@@ -32,7 +32,7 @@ from ml_assets.assets.training_set.encoding import encode_rows
 from ml_assets.assets.training_set.shards import NotComparable, load_schema, read_rows
 from ml_assets.errors import StorageError
 from ml_assets.graph.code_version import code_version_of
-from ml_assets.graph.inputs import require_record, resolve_base
+from ml_assets.graph.inputs import require_record
 from ml_assets.graph.publish import Draft, Published, Work, input_version
 from ml_assets.launch.launcher import Launcher
 from ml_assets.records.ledger.chain import read
@@ -87,7 +87,7 @@ def evaluation_report(declared: Pipeline) -> dg.AssetsDefinition:
         launcher: LauncherResource,
     ) -> dg.MaterializeResult:
         pipeline = stores.open(declared, keeps_objects=True)
-        base = resolve_base(context, pipeline.store)
+        base = pipeline.store.resolve("main")
         trained = require_record(pipeline.store, base, Address(pipeline.name, "trained_model"))
         data = require_record(pipeline.store, base, Address(pipeline.name, "training_set"))
         ref = data_ref(pipeline, data)

@@ -1,8 +1,8 @@
 """The stored report of a model, and what differs from the model that was released before it."""
 
-import dagster as dg
 from pydantic import ValidationError
 
+from ml_assets.adapters.step import RunLog
 from ml_assets.errors import StorageError
 from ml_assets.graph.inputs import require_record
 from ml_assets.records.changes import Candidate, changes
@@ -31,7 +31,7 @@ def read_changes(report: StageRecord) -> ReleaseChanges | None:
 
 
 def changes_since(
-    log: dg.DagsterLogManager,
+    log: RunLog,
     state: PipelineState,
     report: EvaluationReport,
 ) -> ReleaseChanges | None:

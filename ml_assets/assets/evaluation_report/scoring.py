@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from io import BytesIO
 
-import dagster as dg
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from ml_assets.adapters.step import AssetStep
 from ml_assets.assets.evaluation_report.judge import ChampionScores
 from ml_assets.assets.trained_model.sessions import remember_session, teller
 from ml_assets.assets.training_set.shards import NotComparable, write_scoring_set
@@ -50,7 +50,7 @@ class Scored:
 class Scorer:
     """Scores rows of now with any model, each encoded with the model's own preprocessing."""
 
-    context: dg.AssetExecutionContext
+    context: AssetStep
     launcher: Launcher
     objects: LocalObjects
     spec: PipelineSpec
@@ -72,7 +72,7 @@ class Scorer:
 
 
 def score(
-    context: dg.AssetExecutionContext,
+    context: AssetStep,
     launcher: Launcher,
     spec: PipelineSpec,
     model: Ref,

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import dagster as dg
 import numpy as np
 
+from ml_assets.adapters.step import AssetStep
 from ml_assets.assets.evaluation_report.rows import Holdout
 from ml_assets.assets.evaluation_report.seeds import spread_of
 from ml_assets.assets.trained_model.asset import data_ref
@@ -28,7 +28,7 @@ class Seeds:
     """The spread between seeds of one spec, known or yet to be measured."""
 
     pipeline: Pipeline
-    context: dg.AssetExecutionContext
+    context: AssetStep
     launcher: Launcher
     known: SeedSpread | None
     """Measured for an earlier report."""

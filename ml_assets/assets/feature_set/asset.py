@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import dagster as dg
 import polars as pl
 
-from ml_assets.adapters.declared import feature_partitions, stage_asset
+from ml_assets.adapters.declared import asset_deps, feature_partitions, stage_asset
 from ml_assets.adapters.metadata import card_link, history, table_metadata
 from ml_assets.adapters.partitioned import Events, Made, make_partitions, step_partitions
 from ml_assets.adapters.stores import StoresResource
@@ -47,7 +47,7 @@ def feature_set(declared: Pipeline) -> dg.AssetsDefinition:
         f" {len(spec.features.numeric)} numeric and {len(spec.features.categorical)} categorical"
         f" features and the label `{spec.label.column}`.",
         kinds={"polars"},
-        deps=reads.deps(),
+        deps=asset_deps(declared, reads.reads()),
         partitions_def=feature_partitions(declared),
         check_specs=[parity_spec(declared), *leak_specs(declared, STAGE, ROWS_CHECKS)],
     )

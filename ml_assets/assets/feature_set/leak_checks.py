@@ -2,9 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-import dagster as dg
-
-from ml_assets.adapters.declared import asset_key
+from ml_assets.adapters.declared import CheckSpec, check_spec
 from ml_assets.adapters.partitioned import CheckOutcome
 from ml_assets.errors import counted
 from ml_assets.spec.leaks import LEAK_CHECKS, LeakCheckName, LeakFinding, training_set_checks
@@ -20,16 +18,15 @@ def set_checks(pipeline: Pipeline) -> tuple[LeakCheckName, ...]:
     return training_set_checks(pipeline.spec.split)
 
 
-def leak_specs(
-    pipeline: Pipeline, stage: str, names: Sequence[LeakCheckName]
-) -> list[dg.AssetCheckSpec]:
+def leak_specs(pipeline: Pipeline, stage: str, names: Sequence[LeakCheckName]) -> list[CheckSpec]:
     """One check for each guard; a critical one blocks."""
     return [
-        dg.AssetCheckSpec(
+        check_spec(
+            pipeline,
+            stage,
             name,
-            asset=asset_key(pipeline, stage),
+            LEAK_CHECKS[name],
             blocking=pipeline.spec.leaks.severity(name) == "critical",
-            description=LEAK_CHECKS[name],
         )
         for name in names
     ]
@@ -41,26 +38,13 @@ def outcome(pipeline: Pipeline, found: LeakFinding) -> CheckOutcome:
     return CheckOutcome(
         found.name,
         found.passed,
-        dg.AssetCheckSeverity.ERROR if critical else dg.AssetCheckSeverity.WARN,
+        critical,
         {
             **({} if found.value is None else {"value": found.value}),
             "bound": found.bound,
             **({"named": ", ".join(found.named)} if found.named else {}),
         },
         found.reason,
-    )
-
-
-def check_result(pipeline: Pipeline, stage: str, found: LeakFinding) -> dg.AssetCheckResult:
-    """A finding as the check of a whole asset."""
-    check = outcome(pipeline, found)
-    return dg.AssetCheckResult(
-        asset_key=asset_key(pipeline, stage),
-        check_name=check.name,
-        passed=check.passed,
-        severity=check.severity,
-        description=check.reason,
-        metadata=dict(check.metadata),
     )
 
 

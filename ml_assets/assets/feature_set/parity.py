@@ -5,10 +5,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
 
-import dagster as dg
 import polars as pl
 
-from ml_assets.adapters.declared import asset_key
+from ml_assets.adapters.declared import CheckSpec, check_spec
 from ml_assets.adapters.partitioned import CheckOutcome
 from ml_assets.assets.feature_set.replay import replay
 from ml_assets.errors import FeaturesDiffer, MlAssetsError
@@ -21,14 +20,15 @@ PARTITIONS = 3
 """Partitions of a step that are replayed: the newest, and others by draw. Each is made again."""
 
 
-def parity_spec(pipeline: Pipeline) -> dg.AssetCheckSpec:
+def parity_spec(pipeline: Pipeline) -> CheckSpec:
     """The check, as Dagster declares it."""
-    return dg.AssetCheckSpec(
+    return check_spec(
+        pipeline,
+        "feature_set",
         CHECK_NAME,
-        asset=asset_key(pipeline, "feature_set"),
-        blocking=True,
-        description="Rows drawn by chance are made again on the path of a single prediction, from"
+        "Rows drawn by chance are made again on the path of a single prediction, from"
         " what was known when they were decided on: they have to be the same, bit for bit.",
+        blocking=True,
     )
 
 
@@ -84,7 +84,7 @@ class Replays:
         return CheckOutcome(
             CHECK_NAME,
             not found.difference,
-            dg.AssetCheckSeverity.ERROR,
+            True,
             {"rows": found.rows, "moment": str(found.moment)},
             found.reason,
         )

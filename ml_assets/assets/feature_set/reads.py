@@ -3,10 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import dagster as dg
 import polars as pl
 
-from ml_assets.adapters.declared import asset_key
 from ml_assets.assets.raw_snapshot.asset import window_of
 from ml_assets.errors import WindowError
 from ml_assets.graph.inputs import require_record, scan_together
@@ -67,9 +65,9 @@ class Reads:
         span = window_of(self.pipeline, partition)
         return Window(partition, span.start if span else None, span.end if span else None)
 
-    def deps(self) -> list[dg.AssetDep]:
-        """The same reads, as Dagster draws them."""
-        return [self._dep(name) for name in self.names]
+    def reads(self) -> list[tuple[str, str, int]]:
+        """The same as stage, name, and how many partitions back each is read."""
+        return [(self._stage(name), name, self._back(name)) for name in self.names]
 
     def _keys(self, partition: str | None) -> list[str | None]:
         if partition is None:
@@ -95,13 +93,9 @@ class Reads:
     def _stage(self, name: str) -> str:
         return "validated_table" if name in self.pipeline.spec.sources else "derived_table"
 
-    def _dep(self, name: str) -> dg.AssetDep:
-        key = asset_key(self.pipeline, self._stage(name), name)
+    def _back(self, name: str) -> int:
         alone = self.pipeline.is_versioned(name) or not self.pipeline.spec.is_partitioned(name)
-        if not self.look_back or alone:
-            return dg.AssetDep(key)
-        mapping = dg.TimeWindowPartitionMapping(start_offset=-self.look_back)
-        return dg.AssetDep(key, partition_mapping=mapping)
+        return 0 if alone else self.look_back
 
 
 def feature_reads(pipeline: Pipeline) -> Reads:

@@ -11,7 +11,7 @@ from ml_assets.adapters.stores import StoresResource, online_store
 from ml_assets.assets.online_features.features import STAGE, latest_rows, serve, unlike_batch
 from ml_assets.errors import FeaturesDiffer
 from ml_assets.graph.code_version import code_version_of
-from ml_assets.graph.inputs import require_record, resolve_base
+from ml_assets.graph.inputs import require_record
 from ml_assets.graph.publish import Draft, Work, input_version
 from ml_assets.spec.features import OnlineSpec
 from ml_assets.store.layout import Address, recent_records
@@ -48,7 +48,7 @@ def online_features(declared: Pipeline, online: OnlineSpec) -> dg.AssetsDefiniti
     ) -> Iterator[dg.MaterializeResult | dg.AssetCheckResult]:
         pipeline = stores.open(declared)
         shelf = online_store(pipeline, context.instance)
-        base = resolve_base(context, pipeline.store)
+        base = pipeline.store.resolve("main")
         sources = newest_features(pipeline.at(base), online)
         inputs = tuple(
             input_version(require_record(pipeline.store, base, one), base) for one in sources

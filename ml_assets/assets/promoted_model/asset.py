@@ -9,7 +9,6 @@ from ml_assets.assets.released_model.asset import project
 from ml_assets.assets.released_model.page import show_release
 from ml_assets.assets.released_model.promote import Refused, promote
 from ml_assets.errors import EvidenceError
-from ml_assets.graph.inputs import resolve_base
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.origin import Origin, find_origin
 from ml_assets.records.ledger.stages import champion, stage_line
@@ -36,12 +35,14 @@ def promoted_model(declared: Pipeline) -> dg.AssetsDefinition:
         stores: StoresResource,
     ) -> dg.MaterializeResult:
         pipeline = stores.open(declared)
-        base = resolve_base(context, pipeline.store)
+        base = pipeline.store.resolve("main")
         move, origin = move_on(pipeline.at(base), context.run.run_id)
         context.log.info(f"in {move.stage}: {move.model[:12]}, by line {move.seq}")
         project(context.log, pipeline.store, Tracking.of(pipeline.settings), pipeline.name)
         shown = show_release(pipeline.at(origin.commit), move, context.run.run_id, STAGE)
-        return dg.MaterializeResult(metadata=shown.metadata, data_version=shown.data_version)
+        return dg.MaterializeResult(
+            metadata=shown.metadata, data_version=dg.DataVersion(shown.data_version)
+        )
 
     return materialize
 

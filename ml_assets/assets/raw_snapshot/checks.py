@@ -31,11 +31,11 @@ def as_declared(noted: Sequence[Sequence[str]], source: SourceSpec) -> CheckOutc
     changes = next(filter(None, (column_changes(names, declared) for names in ordered)), {})
     if not changes:
         said = f"{len(source.columns)} columns, as declared"
-        return CheckOutcome(CHECK, True, dg.AssetCheckSeverity.WARN, _named({}), said)
+        return CheckOutcome(CHECK, True, False, _named({}), said)
     return CheckOutcome(
         CHECK,
         False,
-        dg.AssetCheckSeverity.WARN,
+        False,
         _named(changes),
         f"{changes_in_words(changes)}. Columns are taken by their names, so nothing is wrong with"
         " the table; the origin writes them in another order than before.",
@@ -45,7 +45,7 @@ def as_declared(noted: Sequence[Sequence[str]], source: SourceSpec) -> CheckOutc
 def changed(changes: Mapping[str, Sequence[str]]) -> CheckOutcome:
     """The check of a source that could not be read as declared."""
     said = f"{changes_in_words(changes)}. Nothing was published."
-    return CheckOutcome(CHECK, False, dg.AssetCheckSeverity.ERROR, _named(changes), said)
+    return CheckOutcome(CHECK, False, True, _named(changes), said)
 
 
 def _named(changes: Mapping[str, Sequence[str]]) -> dict[str, str]:

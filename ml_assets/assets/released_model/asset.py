@@ -12,7 +12,7 @@ from ml_assets.assets.released_model.origins import require_own_sources
 from ml_assets.assets.released_model.page import STAGE, show_release
 from ml_assets.assets.released_model.promote import AlreadyReleased, Refused, release
 from ml_assets.errors import EvidenceError
-from ml_assets.graph.inputs import require_record, resolve_base
+from ml_assets.graph.inputs import require_record
 from ml_assets.records.loading import open_files
 from ml_assets.records.provenance import provenance_of
 from ml_assets.records.recalls import sound_champion
@@ -42,7 +42,7 @@ def released_model(declared: Pipeline) -> dg.AssetsDefinition:
         stores: StoresResource,
     ) -> dg.MaterializeResult:
         pipeline = stores.open(declared, keeps_objects=True)
-        base = resolve_base(context, pipeline.store)
+        base = pipeline.store.resolve("main")
         model = require_record(pipeline.store, base, Address(pipeline.name, "trained_model"))
         outcome = release(
             pipeline.store,
@@ -63,7 +63,9 @@ def released_model(declared: Pipeline) -> dg.AssetsDefinition:
         )
         project(context.log, pipeline.store, Tracking.of(pipeline.settings), pipeline.name)
         shown = show_release(pipeline.at(base), outcome.entry, context.run_id)
-        return dg.MaterializeResult(metadata=shown.metadata, data_version=shown.data_version)
+        return dg.MaterializeResult(
+            metadata=shown.metadata, data_version=dg.DataVersion(shown.data_version)
+        )
 
     return materialize
 

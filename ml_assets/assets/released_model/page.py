@@ -4,9 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import dagster as dg
-
-from ml_assets.adapters.metadata import model_links, pictures, record_metadata
+from ml_assets.adapters.metadata import address, markdown, model_links, pictures, record_metadata
 from ml_assets.assets.evaluation_report.last_release import read_changes, read_report
 from ml_assets.assets.released_model.pictures import (
     decisions_picture,
@@ -37,7 +35,7 @@ class ShownRelease:
     """What a materialization says of the model in a stage."""
 
     metadata: dict[str, Any]
-    data_version: dg.DataVersion
+    data_version: str
 
 
 def show_release(
@@ -73,18 +71,18 @@ def show_release(
         **record_metadata(published),
         "stage": stage_of(entries, move.model) or "",
         **model_links(state.name, model),
-        "mlflow_model": dg.MetadataValue.url(Links.of().registered_model(state.name)),
+        "mlflow_model": address(Links.of().registered_model(state.name)),
         "ledger_line": move.seq,
         "author": move.author,
         "reason": move.reason,
         "dagster/uri": model.attributes["model"]["uri"],
     }
-    return ShownRelease(metadata, dg.DataVersion(model.data_version))
+    return ShownRelease(metadata, model.data_version)
 
 
-def _in_red(override: LedgerEntry) -> dg.MetadataValue[Any]:
+def _in_red(override: LedgerEntry) -> Any:
     failed = plain_markdown(", ".join(override.gates))
-    return dg.MetadataValue.md(
+    return markdown(
         f"🔴 **Released by an override**, not by its gates ({failed} failed): see the pictures."
     )
 

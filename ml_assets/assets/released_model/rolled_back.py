@@ -1,14 +1,12 @@
 """The record of a release and its materialization, after a rollback: they say what serves."""
 
-import dagster as dg
-
-from ml_assets.adapters.declared import asset_key
+from ml_assets.adapters.declared import Materialization, materialization
 from ml_assets.assets.released_model.page import show_release
 from ml_assets.assets.released_model.whole_rollback import Returned
 from ml_assets.store.pipeline_context import Pipeline
 
 
-def rolled_back(pipeline: Pipeline, returned: Returned, run: str = "") -> dg.AssetMaterialization:
+def rolled_back(pipeline: Pipeline, returned: Returned, run: str = "") -> Materialization:
     """Publish the record, and what Dagster is to be told.
 
     Raises:
@@ -16,9 +14,5 @@ def rolled_back(pipeline: Pipeline, returned: Returned, run: str = "") -> dg.Ass
     """
     stage = pipeline.spec.release.shown_by
     shown = show_release(pipeline.at(returned.origin.commit), returned.entry, run, stage)
-    return dg.AssetMaterialization(
-        asset_key(pipeline, stage),
-        description=f"Rolled back by {returned.entry.author}: {returned.entry.reason}",
-        metadata=shown.metadata,
-        tags={"dagster/data_version": shown.data_version.value},
-    )
+    about = f"Rolled back by {returned.entry.author}: {returned.entry.reason}"
+    return materialization(pipeline, stage, shown.data_version, shown.metadata, about)

@@ -19,7 +19,7 @@ from ml_assets.assets.trained_model.live_events import EventSinks
 from ml_assets.assets.trained_model.sanity import require_sane
 from ml_assets.errors import TrainingFailed
 from ml_assets.graph.code_version import code_version_of
-from ml_assets.graph.inputs import require_record, resolve_base
+from ml_assets.graph.inputs import require_record
 from ml_assets.graph.publish import Draft, Published, Work, input_version
 from ml_assets.launch.launcher import Launcher, TrainJob
 from ml_assets.launch.session import program_of, train_session
@@ -74,7 +74,7 @@ def trained_model(declared: Pipeline) -> dg.AssetsDefinition:
     ) -> Iterator[dg.MaterializeResult]:
         pipeline = stores.open(declared, keeps_objects=True)
         asked = pipeline.with_epochs(config.epochs)
-        base = resolve_base(context, pipeline.store)
+        base = pipeline.store.resolve("main")
         data = require_record(pipeline.store, base, Address(pipeline.name, "training_set"))
         init = initial_weights(context.log, asked.at(base))
         job = train_job(asked, data, config.fresh, init)

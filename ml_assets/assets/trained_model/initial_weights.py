@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-import dagster as dg
-
+from ml_assets.adapters.step import RunLog
 from ml_assets.errors import SpecError
 from ml_assets.graph.code_version import file_digest
 from ml_assets.records.ledger.chain import read
@@ -40,7 +39,7 @@ class InitialWeights:
 
 
 def initial_weights(
-    log: dg.DagsterLogManager,
+    log: RunLog,
     state: PipelineState,
 ) -> InitialWeights | None:
     """What the spec's ``init_from`` names at this moment; None: fresh values.

@@ -6,11 +6,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-import dagster as dg
-
-from ml_assets.adapters.declared import asset_key
-from ml_assets.adapters.metadata import pictures, recovery_metadata
+from ml_assets.adapters.declared import materialization
+from ml_assets.adapters.metadata import pictures, place, recovery_metadata
 from ml_assets.adapters.run_journal import words_of
+from ml_assets.adapters.step import AssetStep
 from ml_assets.assets.trained_model.pictures import (
     LIVE_POINTS,
     decoded_rows,
@@ -51,7 +50,7 @@ from ml_assets.store.pipeline_context import Pipeline
 class EventSinks:
     """Takes every event once, in order; a dead MLflow never stops training."""
 
-    context: dg.AssetExecutionContext
+    context: AssetStep
     pipeline: Pipeline
     tracking: Tracking
     job: TrainJob
@@ -72,7 +71,7 @@ class EventSinks:
     @contextmanager
     def open(
         cls,
-        context: dg.AssetExecutionContext,
+        context: AssetStep,
         pipeline: Pipeline,
         tracking: Tracking,
         job: TrainJob,
@@ -182,7 +181,7 @@ class EventSinks:
                 "There is no trace of training.profile: the training was over before it was asked"
                 f" for, or has no step {asked.at}. Train again for it: ml-assets run --fresh"
             )
-        there = {} if trace is None else {"trace": dg.MetadataValue.path(trace.uri)}
+        there = {} if trace is None else {"trace": place(trace.uri)}
         recovered = recovery_metadata(result.attempt, self.story.lost, world)
         pace = pace_numbers(self.story.metrics)
         best = {"best_checkpoint": self.best_checkpoint} if self.best_checkpoint else {}
@@ -210,9 +209,11 @@ class EventSinks:
             self.best_checkpoint = event.checkpoint.uri.rpartition("/")[2]
             self.context.log.info(f"The best checkpoint so far is {self.best_checkpoint}")
         self.context.log_event(
-            dg.AssetMaterialization(
-                asset_key(self.pipeline, "checkpoints"),
-                metadata={
+            materialization(
+                self.pipeline,
+                "checkpoints",
+                event.checkpoint.digest,
+                {
                     "step": event.step,
                     "dagster/uri": event.checkpoint.uri,
                     "bytes": event.size,
@@ -222,6 +223,5 @@ class EventSinks:
                     **event.metrics,
                     **self.pictures(),
                 },
-                tags={"dagster/data_version": event.checkpoint.digest},
             )
         )

@@ -1,8 +1,7 @@
 """Whether a training is sound before it runs: asked of the training program once for each training
 set, model and code, and free from then on."""
 
-import dagster as dg
-
+from ml_assets.adapters.step import StepContext
 from ml_assets.assets.trained_model.sessions import remember_session, teller
 from ml_assets.errors import NotSane, counted
 from ml_assets.launch.launcher import Launcher, SanityJob
@@ -23,7 +22,7 @@ def sanity_job(pipeline: Pipeline, data: Ref) -> SanityJob:
 
 
 def examine(
-    context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext,
+    context: StepContext,
     pipeline: Pipeline,
     launcher: Launcher,
     data: Ref,
@@ -38,9 +37,7 @@ def examine(
     return launcher.sanity(job, teller(context.log))
 
 
-def require_sane(
-    context: dg.AssetExecutionContext, pipeline: Pipeline, launcher: Launcher, data: Ref
-) -> None:
+def require_sane(context: StepContext, pipeline: Pipeline, launcher: Launcher, data: Ref) -> None:
     """Go on only where no check failed, whatever path led here: the blocking checks of the training
     set hold up only what runs with them.
 

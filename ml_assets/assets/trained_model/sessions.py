@@ -1,14 +1,13 @@
 """The sessions of the training program that a run asks for: what they tell goes to its log, and
 their names are written where its logs are sought."""
 
-import dagster as dg
-
+from ml_assets.adapters.step import Instance, RunLog
 from ml_assets.launch.launcher import OnEvent
 from ml_assets.launch.session import SESSIONS_TAG
 from ml_assets.spec.program.events import Event, Failed, Progress, Warning
 
 
-def remember_session(instance: dg.DagsterInstance, run_id: str, session: str) -> None:
+def remember_session(instance: Instance, run_id: str, session: str) -> None:
     """Add a session to the run's tags; safe to repeat."""
     run = instance.get_run_by_id(run_id)
     if run is None:
@@ -18,7 +17,7 @@ def remember_session(instance: dg.DagsterInstance, run_id: str, session: str) ->
         instance.add_run_tags(run_id, {SESSIONS_TAG: " ".join([*known, session])})
 
 
-def teller(log: dg.DagsterLogManager) -> OnEvent:
+def teller(log: RunLog) -> OnEvent:
     """Passes what a session says in words on to a run's log."""
 
     def tell(event: Event) -> None:

@@ -10,9 +10,10 @@ import polars as pl
 
 from ml_assets.adapters.declared import asset_key, stage_asset
 from ml_assets.adapters.metadata import card_link, data_card, numbers, record_metadata
+from ml_assets.adapters.partitioned import whole_check
 from ml_assets.adapters.run_journal import chronicled
 from ml_assets.adapters.stores import StoresResource
-from ml_assets.assets.feature_set.leak_checks import check_result, leak_specs, refusal, set_checks
+from ml_assets.assets.feature_set.leak_checks import leak_specs, outcome, refusal, set_checks
 from ml_assets.assets.training_set.entities import keep_entities_apart, stratified_group_split
 from ml_assets.assets.training_set.leaks import examine, find_foreign_fit
 from ml_assets.assets.training_set.shards import (
@@ -26,7 +27,7 @@ from ml_assets.assets.training_set.split import SplitPlan, plan_time_split, rand
 from ml_assets.errors import LeakError, WindowError
 from ml_assets.graph.code_version import code_version_of
 from ml_assets.graph.data_card import card_of, split_labels
-from ml_assets.graph.inputs import require_record, resolve_base, scan_together
+from ml_assets.graph.inputs import require_record, scan_together
 from ml_assets.graph.publish import Draft, Work, input_version
 from ml_assets.records.recalls import require_sound
 from ml_assets.spec.canonical import canonical_json
@@ -69,7 +70,7 @@ def training_set(declared: Pipeline) -> dg.AssetsDefinition:
     ) -> Iterator[dg.MaterializeResult | dg.AssetCheckResult]:
         begun = datetime.now(UTC)
         pipeline = stores.open(declared, keeps_objects=True)
-        base = resolve_base(context, pipeline.store)
+        base = pipeline.store.resolve("main")
         window = resolve_window(pipeline.at(base), config.as_of)
         inputs = window_inputs(pipeline.at(base), window)
         frames = keep_apart(context, pipeline, read_splits(pipeline.at(base), window))
@@ -78,7 +79,9 @@ def training_set(declared: Pipeline) -> dg.AssetsDefinition:
         pipeline.objects.publish(ref)
         schema = load_schema(ref)
         found = examine_set(pipeline, frames, schema, window)
-        yield from (check_result(pipeline, STAGE, one) for one in found)
+        yield from (
+            whole_check(asset_key(pipeline, STAGE), outcome(pipeline, one)) for one in found
+        )
         refused = refusal(found, pipeline.spec, f"{pipeline.name}/{STAGE}")
         if refused:
             raise LeakError(refused)

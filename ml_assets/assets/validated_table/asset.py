@@ -300,7 +300,7 @@ def _check(result: ExpectationResult) -> CheckOutcome:
     return CheckOutcome(
         result.check_name,
         result.passed,
-        dg.AssetCheckSeverity.ERROR if critical else dg.AssetCheckSeverity.WARN,
+        critical,
         {
             "rows_failed": result.rows_failed,
             "observed": str(result.observed),

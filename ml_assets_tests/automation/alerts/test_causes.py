@@ -50,7 +50,7 @@ class Stage:
         if key in self.unreadable:
             raise SourceError(f"{key} cannot be read")
         passed = key not in self.breaks_contract
-        check = CheckOutcome(CHECK, passed, dg.AssetCheckSeverity.ERROR, {}, f"{key} was judged")
+        check = CheckOutcome(CHECK, passed, True, {}, f"{key} was judged")
         if not passed:
             return Made(None, {}, (check,), DataRejected(f"{key} was rejected"))
         record = StageRecord(

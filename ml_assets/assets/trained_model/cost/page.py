@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-import dagster as dg
-
+from ml_assets.adapters.metadata import markdown
 from ml_assets.assets.trained_model.cost.jobs import Use, session_uses
 from ml_assets.assets.trained_model.cost.money import HOUR, added, in_words, of_time, rounded
 from ml_assets.assets.trained_model.cost.split import PARTS, Part, total
@@ -19,7 +18,7 @@ def costs(pipeline: Pipeline, session: str) -> dict[str, Any]:
     uses = session_uses(
         SessionFolder(pipeline.objects.path("sessions", session)), pipeline.settings.prices
     )
-    shown = {"machines": dg.MetadataValue.md(table(uses).markdown())} if uses else {}
+    shown = {"machines": markdown(table(uses).markdown())} if uses else {}
     return {**numbers(uses), **shown}
 
 
