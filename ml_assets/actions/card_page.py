@@ -67,7 +67,7 @@ def page_of_card(pipeline: Pipeline, table: str, partition: str | None) -> str:
     labelled = pipeline.spec if address.stage in (FEATURE_SET, TRAINING_SET) else None
     one = card_of(address.at(records[0].partition if len(records) == 1 else None), known, labelled)
     assert one is not None
-    return card_page(_spanning(one, records), _ways(address, records))
+    return card_page(_spanning(one, records), _ways(Links.of(pipeline.settings), address, records))
 
 
 def address_of_table(spec: PipelineSpec, table: str) -> Address:
@@ -155,8 +155,7 @@ def _spanning(card: Card, records: Sequence[StageRecord]) -> Card:
     return replace(card, span=f"{len(records)} partitions, {first} to {last}")
 
 
-def _ways(address: Address, records: Sequence[StageRecord]) -> dict[str, str]:
-    links = Links.of()
+def _ways(links: Links, address: Address, records: Sequence[StageRecord]) -> dict[str, str]:
     ways = {"In Dagster": links.asset(address.key)}
     if len(records) == 1:
         ways["Run"] = links.run(records[0].run)

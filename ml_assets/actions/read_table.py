@@ -61,14 +61,14 @@ def read_table(
         StorageError: there is no such table, partition or version; names what there is.
         Recalled: it was made from bad data.
     """
-    store = open_snapshots((settings or read_settings()).snapshots)
+    found = settings or read_settings()
+    store = open_snapshots(found.snapshots)
     wanted = key.strip("/")
     commit, only = (store.resolve(MAIN), None) if version is None else _at(store, wanted, version)
-    found = settings or read_settings()
-    objects = open_objects(found.objects, found.cache)
-    tables = [table for table in stored_tables(store, commit, objects) if table.key == wanted]
+    known = list(stored_tables(store, commit, open_objects(found.objects, found.cache)))
+    tables = [table for table in known if table.key == wanted]
     if not tables:
-        raise StorageError(_no_such_key(wanted, {t.key for t in stored_tables(store, commit)}))
+        raise StorageError(_no_such_key(wanted, {table.key for table in known}))
     chosen = [t for t in tables if (partition or only) in (None, t.partition)]
     if not chosen:
         have = [t.partition or "all" for t in tables]
@@ -83,12 +83,12 @@ def read_table(
 
 
 def stored_tables(
-    store: SnapshotStore, commit: CommitId, objects: LocalObjects | None = None
+    store: SnapshotStore, commit: CommitId, objects: LocalObjects
 ) -> Iterator[StoredTable]:
     """Every table of a commit, by key and partition.
 
     Args:
-        objects: where training sets lie; default: the one of the environment.
+        objects: where training sets lie.
     """
     for pipeline in _pipelines(store, commit):
         for record in read_records(store, commit, pipeline):
@@ -99,7 +99,7 @@ def stored_tables(
 
 
 def _of_record(
-    store: SnapshotStore, commit: CommitId, record: StageRecord, objects: LocalObjects | None
+    store: SnapshotStore, commit: CommitId, record: StageRecord, objects: LocalObjects
 ) -> Iterator[StoredTable]:
     address = Address.of(record.key, record.partition)
     pipeline, stage = address.pipeline, address.stage
@@ -112,9 +112,7 @@ def _of_record(
         yield _stored(store, commit, kept, record.partition, path)
     if stage == "training_set":
         ref = Ref(uri=record.attributes["uri"], digest=record.attributes["digest"])
-        settings = read_settings()
-        where = objects or open_objects(settings.objects, settings.cache)
-        own = where.own(ref, "shards", pipeline)
+        own = objects.own(ref, "shards", pipeline)
         yield StoredTable(record.key, None, lambda: scan_rows(own, load_schema(own)), record)
 
 

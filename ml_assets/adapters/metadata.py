@@ -14,6 +14,7 @@ from ml_assets.spec.program import World
 from ml_assets.spec.program.events import Lost
 from ml_assets.spec.records import StageRecord
 from ml_assets.store.layout import Address, recent_records
+from ml_assets.store.pipeline_context import Pipeline
 from ml_assets.store.snapshots import SnapshotStore
 from ml_assets.store.table_files import column_schema, preview_markdown
 
@@ -72,21 +73,23 @@ def recovery_metadata(attempts: int, lost: Sequence[Lost], asked: World) -> dict
     return {**ran, "causes": ", ".join(one.cause for one in lost), "lost_attempts": ended}
 
 
-def tracking_link(mlflow_run: str | None) -> dict[str, Any]:
+def tracking_link(pipeline: Pipeline, mlflow_run: str | None) -> dict[str, Any]:
     """The MLflow run of a model; nothing where the server was not reachable."""
     if mlflow_run is None:
         return {}
-    return {"mlflow_run": dg.MetadataValue.url(Links.of().tracking_run(mlflow_run))}
+    there = Links.of(pipeline.settings).tracking_run(mlflow_run)
+    return {"mlflow_run": dg.MetadataValue.url(there)}
 
 
-def report_link(pipeline: str, model: str) -> dict[str, Any]:
+def report_link(pipeline: Pipeline, model: str) -> dict[str, Any]:
     """The evaluation report of a model, served by `ml-assets ui`: a browser opens no path."""
-    return {"report": dg.MetadataValue.url(Links.of().report(pipeline, model))}
+    there = Links.of(pipeline.settings).report(pipeline.name, model)
+    return {"report": dg.MetadataValue.url(there)}
 
 
-def model_links(pipeline: str, model: StageRecord) -> dict[str, Any]:
+def model_links(pipeline: Pipeline, model: StageRecord) -> dict[str, Any]:
     """Both, of a trained model."""
-    tracked = tracking_link(model.attributes["mlflow_run"])
+    tracked = tracking_link(pipeline, model.attributes["mlflow_run"])
     return {**report_link(pipeline, model.data_version), **tracked}
 
 
@@ -115,12 +118,11 @@ def data_card(card: Card | None) -> dict[str, Any]:
     return {"data_card": dg.MetadataValue.md(album(card_pictures(card)))} if card else {}
 
 
-def card_link(address: Address) -> dict[str, Any]:
+def card_link(pipeline: Pipeline, address: Address) -> dict[str, Any]:
     """The whole card, served by `ml-assets ui`."""
     table = address.source or address.stage
-    return {
-        "card": dg.MetadataValue.url(Links.of().card(address.pipeline, table, address.partition))
-    }
+    there = Links.of(pipeline.settings).card(pipeline.name, table, address.partition)
+    return {"card": dg.MetadataValue.url(there)}
 
 
 def history(store: SnapshotStore, address: Address, draw: Draw) -> dict[str, Any]:

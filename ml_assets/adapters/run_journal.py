@@ -204,7 +204,7 @@ def _last_runs(pipeline: Pipeline) -> dict[str, Any]:
     """The newest runs in short, and where all of them are side by side."""
     return {
         "last_runs": dg.MetadataValue.md(short_table(rows(pipeline, SHORT)).markdown()),
-        "experiments": dg.MetadataValue.url(Links.of().experiments(pipeline.name)),
+        "experiments": dg.MetadataValue.url(Links.of(pipeline.settings).experiments(pipeline.name)),
     }
 
 

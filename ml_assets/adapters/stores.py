@@ -6,7 +6,7 @@ from dataclasses import replace
 import dagster as dg
 
 from ml_assets.errors import SettingsError, StoreAway
-from ml_assets.settings import read_settings
+from ml_assets.settings import Settings, read_settings
 from ml_assets.store.online import SERVERS, open_online
 from ml_assets.store.online.store import OnlineStore
 from ml_assets.store.pipeline_context import Pipeline
@@ -17,6 +17,10 @@ from ml_assets.store.store_registry import register_store
 class StoresResource(dg.ConfigurableResource):
     """The stores that the settings name: it has no field, so no run names another."""
 
+    def settings(self) -> Settings:
+        """The settings as they are now."""
+        return read_settings()
+
     def open(self, declared: Pipeline, *, keeps_objects: bool = False) -> Pipeline:
         """A declared pipeline with the settings as they are when the step begins.
 
@@ -24,7 +28,7 @@ class StoresResource(dg.ConfigurableResource):
             keeps_objects: the object store knows from then on that this house's records reach
                 what lies there.
         """
-        pipeline = replace(declared, settings=read_settings())
+        pipeline = replace(declared, settings=self.settings())
         if keeps_objects and isinstance(pipeline.objects, S3Objects):
             with suppress(StoreAway):  # then nothing is put there either
                 register_store(pipeline.objects, pipeline.settings.snapshots)

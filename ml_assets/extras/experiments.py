@@ -24,7 +24,7 @@ SCHEMA = 1
 def page(pipeline: Pipeline, last: int = LAST) -> str:
     """The page, one HTML document."""
     found = rows(pipeline, last)
-    links = Links.of()
+    links = Links.of(pipeline.settings)
     ways = {"Lineage in Dagster": links.asset(f"{pipeline.name}/trained_model")}
     machines = pictures_of(pipeline, pipeline.settings.prices)
     return render(pipeline.name, found, _releases(pipeline, found), ways, machines)

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 import ml_assets
-from ml_assets.settings import read_settings
+from ml_assets.settings import Settings
 from ml_assets.spec.base import Digest, Frozen, unset
 from ml_assets.spec.canonical import digest_of
 from ml_assets.spec.program import World
@@ -116,7 +116,7 @@ class RunRecord(Frozen):
     time: Time
 
 
-def environment() -> Environment:
+def environment(settings: Settings) -> Environment:
     """What this process runs in. It asks git, and reads a few files; nothing is imported."""
     lock, packages = _PROJECT / "requirements.lock", all_versions()
     return Environment(
@@ -125,7 +125,7 @@ def environment() -> Environment:
         python=f"{platform.python_implementation()} {platform.python_version()}",
         packages=packages,
         machine=machine_here(),
-        settings=read_settings().digest,
+        settings=settings.digest,
     )
 
 
@@ -147,7 +147,7 @@ def run_record(
     """Put a record together.
 
     Args:
-        found: where it ran, from ``environment()``.
+        found: where it ran, from ``environment``.
         config: the pipeline's spec, resolved.
         inputs: what was read, from ``run_input``.
         outputs: name -> digest of what was made.

@@ -9,7 +9,7 @@ import pytest
 from ml_assets.actions import read_table as tables_module
 from ml_assets.actions.read_table import read_table, stored_tables
 from ml_assets.errors import StorageError
-from ml_assets.store.open import open_snapshots
+from ml_assets.store.open import open_objects, open_snapshots
 from ml_assets_tests.worlds import deliveries
 from ml_assets_tests.worlds.world import World
 
@@ -51,11 +51,12 @@ def test_one_partition_alone(released: World) -> None:
 
 def test_a_commit_and_a_data_version_lead_back_to_what_was(released: World) -> None:
     store = open_snapshots(released.settings.snapshots)
+    objects = open_objects(released.settings.objects, released.settings.cache)
     key = "deliveries/validated_table/orders"
     oldest = next(
         commit.id
         for commit in reversed(store.log())
-        if any(table.key == key for table in stored_tables(store, commit.id))
+        if any(table.key == key for table in stored_tables(store, commit.id, objects))
     )
     then = read_table(key, version=oldest[:12], settings=released.settings).collect()
     now = read_table(key, settings=released.settings).collect()

@@ -15,6 +15,7 @@ from ml_assets.records.run_record import (
     run_record,
     run_tags,
 )
+from ml_assets.settings import read_settings
 from ml_assets.spec.gates import ReleaseSpec
 from ml_assets.spec.program import World
 from ml_assets.spec.records import StageRecord
@@ -22,7 +23,7 @@ from ml_assets.spec.records import StageRecord
 
 @pytest.fixture(scope="module")
 def found():
-    return environment()
+    return environment(read_settings())
 
 
 def source(version="v1", partition="2013-01-07"):
@@ -123,15 +124,15 @@ def git(folder, *arguments):
 
 
 def test_a_clean_checkout_is_named_by_its_commit(checkout):
-    code = environment().code
+    code = environment(read_settings()).code
     assert code.git_sha == git(checkout, "rev-parse", "HEAD")
     assert (code.dirty, code.changes) == (False, None)
 
 
 def test_a_changed_file_makes_it_dirty(checkout):
-    clean = environment().code.sources
+    clean = environment(read_settings()).code.sources
     (checkout / "ml_assets" / "__init__.py").write_text("x = 1\n")
-    code = environment().code
+    code = environment(read_settings()).code
     assert code.dirty is True
     assert code.changes
     assert code.sources != clean
@@ -140,7 +141,7 @@ def test_a_changed_file_makes_it_dirty(checkout):
 
 def test_an_untracked_file_makes_it_dirty(checkout):
     (checkout / "ml_assets" / "new.py").write_text("x = 1\n")
-    assert environment().code.dirty is True
+    assert environment(read_settings()).code.dirty is True
     assert b"untracked ml_assets/new.py 6\n" in recording.uncommitted()
 
 
@@ -151,14 +152,14 @@ def test_a_package_installed_below_a_strangers_checkout_is_not_named_by_it(check
     (checkout / ".gitignore").write_text("venv\n")
     monkeypatch.setattr(recording, "_PACKAGE", installed)
     monkeypatch.setattr(recording, "_PROJECT", installed.parent)
-    code = environment().code
+    code = environment(read_settings()).code
     assert (code.git_sha, code.dirty, code.changes) == (None, None, None)
     assert len(code.sources) == 64
 
 
 def test_without_git_and_lock_the_record_is_still_made(checkout, monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
-    found = environment()
+    found = environment(read_settings())
     assert found.code.git_sha is None
     assert found.lock is None
     assert make(found).reproduces

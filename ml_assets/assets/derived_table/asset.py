@@ -53,7 +53,10 @@ def derived_table(declared: Pipeline, table: str) -> dg.AssetsDefinition:
                 draft.table(rows, spec.key)
                 draft.card(rows, spec.key)
                 published = draft.publish(attributes={})
-            metadata = {**table_metadata(pipeline.store, published, address), **card_link(address)}
+            metadata = {
+                **table_metadata(pipeline.store, published, address),
+                **card_link(pipeline, address),
+            }
             return Made(published, metadata, card=card_of(address, draft.statistics))
 
         whole = Address(pipeline.name, STAGE, table)

@@ -125,7 +125,7 @@ def evaluation_report(declared: Pipeline) -> dg.AssetsDefinition:
         shown = [*evaluation_pictures(report, pipeline.spec), changes_table(since)]
         if wrong is not None:
             shown.append(suspects_table(pipeline.name, wrong, most=ON_AN_ASSET))
-        return _result(published, report, measured, shown, model_links(pipeline.name, trained))
+        return _result(published, report, measured, shown, model_links(pipeline, trained))
 
     return materialize
 
@@ -272,7 +272,7 @@ def _run_record(
 ) -> RunRecord:
     """What it takes to judge the model again: not always the spec that it was trained by."""
     return run_record(
-        environment(),
+        environment(pipeline.settings),
         pipeline=pipeline.name,
         session=model.attributes["session"],
         run=run,

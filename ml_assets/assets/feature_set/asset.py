@@ -84,7 +84,10 @@ def feature_set(declared: Pipeline) -> dg.AssetsDefinition:
                     "class_shares": class_shares(rows, pipeline),
                 }
                 published = draft.publish(attributes=attributes)
-            metadata = {**table_metadata(pipeline.store, published, address), **card_link(address)}
+            metadata = {
+                **table_metadata(pipeline.store, published, address),
+                **card_link(pipeline, address),
+            }
             rates, card = attributes["label_rate"], card_of(address, draft.statistics, spec)
             return Made(published, {**metadata, **rates}, checks, card=card)
 

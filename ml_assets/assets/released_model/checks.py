@@ -68,7 +68,7 @@ def gates(declared: Pipeline) -> dg.AssetChecksDefinition:
         record_decision(pipeline.store, decision, pipeline.spec.owner, provenance)
         publish_report(pipeline, Tracking.of(pipeline.settings), decision)
         for result in results:
-            yield _check_result(report_key, result, report_link(pipeline.name, evidence.model))
+            yield _check_result(report_key, result, report_link(pipeline, evidence.model))
 
     return check
 

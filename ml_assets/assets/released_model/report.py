@@ -49,7 +49,7 @@ def _entry(pipeline: Pipeline, decision: Decision) -> OutboxEntry:
     base = pipeline.store.resolve("main")
     model = require_record(pipeline.store, base, Address(pipeline.name, "trained_model"))
     session = str(model.attributes["session"])
-    links = Links.of()
+    links = Links.of(pipeline.settings)
     there = links.report(pipeline.name, model.data_version)
     made = [e for e in read(pipeline.store, pipeline.name, base) if e.kind == "decision"]
     step = sum(entry.model == decision.evidence.model for entry in made)
@@ -132,7 +132,7 @@ def write_report(
 
 def report_ways(pipeline: Pipeline, record: StageRecord, model: StageRecord) -> dict[str, str]:
     """Where the page leads to: what it says -> address."""
-    links = Links.of()
+    links = Links.of(pipeline.settings)
     ways = {
         "Experiments": links.experiments(pipeline.name),
         "Lineage in Dagster": links.asset(

@@ -108,7 +108,7 @@ def trained_model(declared: Pipeline) -> dg.AssetsDefinition:
             with Draft(pipeline, work, pipeline.store.resolve("main")) as draft:
                 draft.text("run.json", record_bytes(record))
                 published = draft.publish(attributes=attributes, data_version=version)
-            tracked = tracking_link(sinks.mlflow_run)
+            tracked = tracking_link(pipeline, sinks.mlflow_run)
             shown = {**sinks.pictures(), **measured, **tracked, **began_with(init)}
             yield _result(pipeline, stage, published, result, model, shown)
         register(pipeline.store, pipeline.name, model.digest, pipeline.spec.owner, context.run_id)
@@ -197,7 +197,7 @@ def begun_record(
 ) -> RunRecord:
     """All it takes to repeat a training that is about to begin: code, lock, spec, inputs, seed."""
     return run_record(
-        environment(),
+        environment(pipeline.settings),
         pipeline=pipeline.name,
         session=train_session(job),
         run=run,

@@ -122,7 +122,7 @@ class EventSinks:
 
     def attach(self, record: RunRecord) -> None:
         """Put the run's record where people look for it."""
-        links = Links.of()
+        links = Links.of(self.pipeline.settings)
         ways = {
             RUN_TAG: links.run(self.context.run_id),
             NOTE_TAG: run_note(links, self.job.pipeline, self.context.run_id, None),

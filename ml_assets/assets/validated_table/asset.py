@@ -230,7 +230,10 @@ def publish_audited(
         published = draft.publish(
             attributes={**_attributes(found, released), COLUMNS: dict(source.columns)}
         )
-    metadata = {**table_metadata(state.store, published, work.address), **card_link(work.address)}
+    metadata = {
+        **table_metadata(state.store, published, work.address),
+        **card_link(state.pipeline, work.address),
+    }
     if source.known_at and len(found.clean):
         metadata["known_until"] = str(found.clean[source.known_at].max())
     reasons = reason_counts(found.quarantined)

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
+from ml_assets.adapters.stores import StoresResource
 from ml_assets.errors import StateInUse
-from ml_assets.settings import read_settings
 
 if TYPE_CHECKING:
     from ml_assets.automation.housekeeping.collect import Outcome
@@ -18,12 +18,12 @@ CRON = "0 3 * * 0"
     name="collect_garbage",
     description="Deletes what is old and reached by nothing; see `ml-assets ops gc --dry-run`.",
 )
-def collect_garbage(context: dg.OpExecutionContext) -> None:
+def collect_garbage(context: dg.OpExecutionContext, stores: StoresResource) -> None:
     """Collect; where another house-keeping is at work, there is nothing to do."""
     from ml_assets.automation.housekeeping.collect import Housekeeping
 
     try:
-        outcome = Housekeeping(read_settings(), context.instance, context.run_id).collect()
+        outcome = Housekeeping(stores.settings(), context.instance, context.run_id).collect()
     except StateInUse as busy:
         context.log.info(str(busy))
         return

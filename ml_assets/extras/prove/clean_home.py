@@ -128,7 +128,7 @@ def clean_home(settings: Settings, keep: Path | None) -> Iterator[CleanHome]:
         if settings.launcher == "kubernetes":
             wanted["ML_ASSETS_OBJECTS"] = stack.enter_context(_place_of_pods(settings, keep))
         stack.enter_context(_environment(wanted))
-        apart = read_settings()
+        apart = read_settings(wanted)
         home.prepare(apart)
         instance = stack.enter_context(dg.DagsterInstance.get())
         yield CleanHome(

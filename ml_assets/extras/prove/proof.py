@@ -64,7 +64,7 @@ class Proof:
         self.pipeline = Pipeline(spec, folder, settings)
         self.judging = Pipeline(_spec(self.claim.evaluation, now) or spec, folder, settings)
         self.data = sorted((*self.claim.data, *self._embargo()), key=in_order(self.pipeline))
-        self._now = environment()
+        self._now = environment(settings)
 
     @property
     def notes(self) -> list[str]:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ml_assets.settings import Settings, read_settings
+from ml_assets.settings import Settings
 
 RUN_TAG = "dagster.run"
 REPORT_TAG = "ml_assets.report"
@@ -20,10 +20,9 @@ class Links:
     mlflow: str
 
     @classmethod
-    def of(cls, settings: Settings | None = None) -> "Links":
-        """Those of the settings; of the environment by default."""
-        found = settings or read_settings()
-        return cls(found.ui_url, found.reports_url, found.mlflow_url)
+    def of(cls, settings: Settings) -> "Links":
+        """Where the settings say that each is opened."""
+        return cls(settings.ui_url, settings.reports_url, settings.mlflow_url)
 
     def asset(self, key: str) -> str:
         """The page of an asset; its key's parts are joined by ``/``."""

@@ -8,6 +8,7 @@ import dagster as dg
 import pytest
 from dagster._utils.schedules import schedule_execution_time_iterator
 
+from ml_assets.adapters.stores import StoresResource
 from ml_assets.automation.housekeeping import job as housekeeping
 from ml_assets.definitions import build
 from ml_assets.settings import read_settings
@@ -30,6 +31,12 @@ def house(tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.Monk
     return House(root, instance=instance, now=datetime(2025, 1, 1, tzinfo=UTC))
 
 
+def keep_house(instance: dg.DagsterInstance) -> dg.ExecuteInProcessResult:
+    return housekeeping.housekeeping.execute_in_process(
+        instance=instance, resources={"stores": StoresResource()}
+    )
+
+
 def test_the_code_location_keeps_house_every_sunday_unless_it_is_stopped(tmp_path: Path) -> None:
     defs = build(read_settings({"ML_ASSETS_HOME": str(tmp_path)}))
     schedule = defs.resolve_schedule_def("housekeeping_weekly")
@@ -47,7 +54,7 @@ def test_the_code_location_keeps_house_every_sunday_unless_it_is_stopped(tmp_pat
 
 def test_its_run_deletes_and_says_what(house: House, instance: dg.DagsterInstance) -> None:
     old, kept = house.train(), house.train()
-    run = housekeeping.housekeeping.execute_in_process(instance=instance)
+    run = keep_house(instance)
     [output] = [
         event.step_output_data
         for event in run.all_node_events
@@ -67,5 +74,5 @@ def test_where_another_keeps_house_its_run_has_nothing_to_do(
     old = house.train()
     house.train()
     with exclusive(house.root / "housekeeping.lock", "gc", ""):
-        assert housekeeping.housekeeping.execute_in_process(instance=instance).success
+        assert keep_house(instance).success
     assert house.objects.path("models", old.model).exists()
