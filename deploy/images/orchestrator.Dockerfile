@@ -17,7 +17,7 @@ COPY ml_assets ml_assets
 RUN /opt/venv/bin/pip install --no-deps -e . && /opt/venv/bin/python -m compileall -q ml_assets \
     && /opt/venv/bin/pip uninstall -y -q pip
 # Whoever starts Dagster's web server by its own name, as its Helm chart does, starts the guarded one.
-RUN printf '#!/bin/sh\nexec /opt/venv/bin/python -m ml_assets.actions.webserver "$@"\n' \
+RUN printf '#!/bin/sh\nexec /opt/venv/bin/python -m ml_assets.adapters.webserver "$@"\n' \
     > /opt/venv/bin/dagster-webserver
 
 FROM ${BASE}

@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 
 from starlette.datastructures import Headers
 
-from ml_assets.actions.same_origin import refusal
+from ml_assets.adapters.same_origin import refusal
 from ml_assets.errors import SettingsError
 from ml_assets.records.tracking.links import EXPERIMENTS_PAGE
 from ml_assets.reports.page import page, script_policy

@@ -29,7 +29,7 @@ def dagster_programs(host: str, port: int, settings: Settings, folder: Path) -> 
     hosts = " ".join(name for name in names if ":" not in name)  # of IPv6 the loopback's alone
     yield Program(
         "Dagster's web server",
-        (*python, "ml_assets.actions.webserver", *where),
+        (*python, "ml_assets.adapters.webserver", *where),
         environment={"ML_ASSETS_UI_HOSTS": hosts},
     )
     daemon = Path(sysconfig.get_path("scripts"), "dagster-daemon")

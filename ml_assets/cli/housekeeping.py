@@ -35,7 +35,7 @@ _DEFAULTS = ", ".join(f"{name} {time.days}d" for name, time in asdict(Retention(
 @options.as_json
 def gc(dry_run: bool, as_json: bool) -> None:
     """Collect garbage, and print what was freed and what is kept."""
-    from ml_assets.actions import home
+    from ml_assets.store import home
 
     settings = prepared_settings()
     with home.lock(settings, "gc"):
@@ -123,10 +123,10 @@ def forget(pipeline: str, author: str, reason: str, undo: bool) -> None:
     and no run makes anything of it. Its ledger, records and models stay and can be read and used.
     --undo brings it back.
     """
-    from ml_assets.actions.home import lock
     from ml_assets.actions.reload import reload_ui
     from ml_assets.errors import SpecError
     from ml_assets.spec.load import find_pipeline, pipeline_folders
+    from ml_assets.store.home import lock
     from ml_assets.store.retired import bring_back, retire
 
     settings = prepared_settings()
@@ -149,7 +149,7 @@ def forget(pipeline: str, author: str, reason: str, undo: bool) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def reset(yes: bool) -> int:
     """Delete the state folder: a clean start."""
-    from ml_assets.actions import home
+    from ml_assets.store import home
 
     settings = read_settings()
     if not settings.home.exists():

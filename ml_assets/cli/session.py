@@ -36,7 +36,7 @@ def opened(pipeline: str) -> "Pipeline":
 
 def prepared_settings() -> Settings:
     """Settings, with the state folder there and DAGSTER_HOME pointing into it."""
-    from ml_assets.actions import home
+    from ml_assets.store import home
 
     settings = read_settings()
     home.prepare(settings)
@@ -52,7 +52,7 @@ def working_session(doing: str, pipeline: str) -> Iterator[Session]:
         StateInUse: another command is at work.
         SpecError: there is no such pipeline, or its spec is wrong.
     """
-    from ml_assets.actions import home
+    from ml_assets.store import home
 
     settings = prepared_settings()
     with home.lock(settings, doing):

@@ -94,7 +94,6 @@ NOT_DECIDING: Mapping[str, str] = MappingProxyType(
         "ml_assets.actions.render": _SAID,
         "ml_assets.actions.repair": _SAID,
         "ml_assets.actions.report_server": _SAID,
-        "ml_assets.actions.same_origin": _SAID,
         "ml_assets.actions.check.spot": _SAID,
         "ml_assets.actions.data": _SAID,
         "ml_assets.actions.read_table": _SAID,

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from ml_assets.actions import home
 from ml_assets.automation.housekeeping.retention import KINDS
 from ml_assets.records.ledger import chain as ledger
 from ml_assets.records.ledger.stages import moves
 from ml_assets.settings import Settings, read_settings
+from ml_assets.store import home
 from ml_assets.store.open import open_snapshots
 from ml_assets_tests.worlds import irises
 from ml_assets_tests.worlds.world import World

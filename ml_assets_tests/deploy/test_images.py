@@ -47,7 +47,7 @@ def test_the_orchestrators_webserver_is_the_guarded_one() -> None:
     (made,) = [one.rest for one in found if "dagster-webserver" in one.rest]
     assert made.endswith("> /opt/venv/bin/dagster-webserver")
     line = made.removeprefix("printf ").partition(" > ")[0].strip("'")
-    assert line == '#!/bin/sh\\nexec /opt/venv/bin/python -m ml_assets.actions.webserver "$@"\\n'
+    assert line == '#!/bin/sh\\nexec /opt/venv/bin/python -m ml_assets.adapters.webserver "$@"\\n'
 
 
 # --- what each image holds ------------------------------------------------------------------------

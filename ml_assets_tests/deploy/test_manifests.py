@@ -284,7 +284,7 @@ def test_no_page_of_another_site_can_use_a_login(overlay: str) -> None:
         assert not [arg for arg in login["args"] if "pass-host-header" in arg], "it names our host"
     servers = [one for name, one in spread.items() if name.endswith("/webserver")]
     for server in servers:
-        assert server["args"][:3] == ["python", "-m", "ml_assets.actions.webserver"]
+        assert server["args"][:3] == ["python", "-m", "ml_assets.adapters.webserver"]
     settings = named(found, "ConfigMap", "ml-assets-settings")["data"]
     readers = settings["ML_ASSETS_UI_URL"].removeprefix("https://")
     assert settings["ML_ASSETS_UI_HOSTS"] == f"operators.{readers}"

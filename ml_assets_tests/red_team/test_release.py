@@ -21,7 +21,6 @@ from dagster._daemon.run_coordinator.queued_run_coordinator_daemon import (
 )
 from dagster_graphql.test.utils import execute_dagster_graphql
 
-from ml_assets.actions import home
 from ml_assets.actions.verify import verify_pipelines
 from ml_assets.assets.released_model.released import find_release
 from ml_assets.errors import MlAssetsError, SettingsError, UntrustedState
@@ -30,6 +29,7 @@ from ml_assets.records.ledger.chain import path_of
 from ml_assets.records.loading import load_model
 from ml_assets.settings import read_settings
 from ml_assets.spec.canonical import canonical_json
+from ml_assets.store import home
 from ml_assets.store.embedded.blobs import Blobs
 from ml_assets.store.layout import Address
 from ml_assets_tests.red_team.conftest import NAME, Scene

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import dagster as dg
 
-from ml_assets.actions import home
 from ml_assets.errors import SettingsError, StorageError, StoreAway
 from ml_assets.extras.prove.claim import address_of
 from ml_assets.records.run_history import Made
 from ml_assets.settings import Settings, environment_apart, read_settings
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.program import Ref
+from ml_assets.store import home
 from ml_assets.store.layout import Address
 from ml_assets.store.objects import LocalObjects
 from ml_assets.store.open import ephemeral_place, open_objects, open_snapshots

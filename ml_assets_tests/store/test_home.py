@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from ml_assets.actions import home
-from ml_assets.actions.home import FORMAT
 from ml_assets.errors import SettingsError, StateInUse
 from ml_assets.settings import Settings, read_settings
+from ml_assets.store import home
+from ml_assets.store.home import FORMAT
 
 HOLD = """
 import sys, time
-from ml_assets.actions import home
+from ml_assets.store import home
 from ml_assets.settings import read_settings
 with home.lock(read_settings(), "a long run"):
     print("held", flush=True)

@@ -1,6 +1,6 @@
-"""Dagster's own web server behind our guard: ``python -m ml_assets.actions.webserver``.
+"""Dagster's own web server behind our guard: ``python -m ml_assets.adapters.webserver``.
 
-Its options are those of ``dagster-webserver``; ``actions/same_origin.py`` says whom it answers.
+Its options are those of ``dagster-webserver``; ``adapters/same_origin.py`` says whom it answers.
 """
 
 from typing import Any
@@ -9,7 +9,7 @@ from dagster_webserver import app, cli
 from dagster_webserver.webserver import DagsterWebserver
 from starlette.middleware import Middleware
 
-from ml_assets.actions.same_origin import guard
+from ml_assets.adapters.same_origin import guard
 from ml_assets.settings import read_settings
 
 

@@ -22,11 +22,11 @@ import pytest
 from dagster._cli.utils import get_possibly_temporary_instance_for_cli
 from dagster._daemon.types import DaemonHeartbeat
 
-from ml_assets.actions import home
-from ml_assets.actions.instance import Instance, refuse_second_daemon
 from ml_assets.adapters.declared import asset_key
+from ml_assets.adapters.instance import Instance, refuse_second_daemon
 from ml_assets.extras.demo import outside_world
 from ml_assets.settings import read_settings
+from ml_assets.store import home
 from ml_assets.store.locks import exclusive
 from ml_assets_tests.worlds.opened import pipeline_of
 from ml_assets_tests.worlds.world import free_ports
@@ -36,7 +36,7 @@ SCRIPTS = Path(sysconfig.get_path("scripts"))
 OURS = ("ML_ASSETS_", "DAGSTER_", "MLFLOW_")
 DAGSTER, DG = (sys.executable, "-m", "dagster"), (str(SCRIPTS / "dg"),)
 LOCATIONS = "{ workspaceOrError { ... on Workspace { locationEntries { name } } } }"
-INSTANCE = "instance_class: {module: ml_assets.actions.instance, class: Instance}"
+INSTANCE = "instance_class: {module: ml_assets.adapters.instance, class: Instance}"
 
 
 @pytest.fixture
@@ -163,7 +163,7 @@ def test_a_daemon_that_began_in_the_same_moment_ends_before_its_first_work(check
 
 def test_a_daemon_holds_the_folder_as_long_as_it_lives(checkout: Path) -> None:
     begin = (
-        "from ml_assets_tests.actions.test_instance import *\n"
+        "from ml_assets_tests.adapters.test_instance import *\n"
         "with get_possibly_temporary_instance_for_cli() as instance:\n"
         "    instance.add_daemon_heartbeat(DaemonHeartbeat(0.0, 'SENSOR', 'it', errors=[]))\n"
         "    instance.add_daemon_heartbeat(DaemonHeartbeat(1.0, 'SCHEDULER', 'it', errors=[]))\n"

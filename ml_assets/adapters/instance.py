@@ -12,9 +12,9 @@ from typing import Any, get_type_hints
 import click
 import dagster as dg
 
-from ml_assets.actions import home
 from ml_assets.errors import MlAssetsError, StateInUse
 from ml_assets.settings import read_settings
+from ml_assets.store import home
 from ml_assets.store.locks import exclusive
 
 _TEMPORARY = ".tmp_dagster_home_"
