@@ -17,11 +17,12 @@ from ml_assets.adapters.stores import StoresResource
 from ml_assets.automation.alerts import sensor as alerts
 from ml_assets.automation.broken import broken_pipeline
 from ml_assets.automation.housekeeping import job as housekeeping
-from ml_assets.component import showing
+from ml_assets.component import build_pipeline, showing
 from ml_assets.errors import MlAssetsError
 from ml_assets.records.tracking.mlflow_server import configure
 from ml_assets.settings import Settings, read_settings
 from ml_assets.spec.load import SPEC_FILE, find_pipeline, load_spec, pipeline_folders
+from ml_assets.store.pipeline_context import Pipeline
 from ml_assets.store.retired import require_active, retired
 
 # what is used of Dagster's beta API is held by tests; the warnings would bury the run's own words
@@ -62,6 +63,12 @@ def build(settings: Settings, only: str | None = None) -> dg.Definitions:
     except dg.DagsterError:
         return _without_misfits(wanted, loaded, shared)
     return whole
+
+
+def definitions_of(pipeline: Pipeline) -> dg.Definitions:
+    """One pipeline as it is handed over, to be run in this process."""
+    shared = dg.Definitions(resources=resources(), executor=dg.in_process_executor)
+    return dg.Definitions.merge(build_pipeline(pipeline), shared)
 
 
 def _load_or_tell(folder: Path) -> dg.Definitions:

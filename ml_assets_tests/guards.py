@@ -47,7 +47,6 @@ _TAG = re.compile(
 )
 _DAGSTER_ROOMS = ("adapters/", "automation/", "component.py", "definitions.py", "pipelines/")
 _DECLARES = ("/asset.py", "/checks.py")
-_READS_RUNS = ("actions/", "cli/", "extras/")
 _NAIVE = {"utcnow", "utcfromtimestamp", "today"}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -258,14 +257,11 @@ def private_names_of_dagster(package: Path) -> list[str]:
 
 
 def dagster_elsewhere(package: Path) -> list[str]:
-    """Dagster is imported where assets are declared, and by the room of its adapters.
-
-    ``_READS_RUNS`` are the commands that start runs, or read what Dagster wrote of them.
-    """
+    """Dagster is imported where assets are declared, and by the room of its adapters."""
     return [
         f"{module.path}:{node.lineno} imports {name}"
         for module in modules(package)
-        if not module.path.startswith(_DAGSTER_ROOMS + _READS_RUNS)
+        if not module.path.startswith(_DAGSTER_ROOMS)
         if not (module.path.startswith("assets/") and module.path.endswith(_DECLARES))
         for node in ast.walk(module.tree)
         for name in _imported(node)

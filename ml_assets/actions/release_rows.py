@@ -7,16 +7,15 @@ like everything else, and what still fails stays in quarantine.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import dagster as dg
-
 from ml_assets.actions.quarantine import Kept, kept_rows
-from ml_assets.actions.run.execute import Tell, execute, mark_dead_runs, wait_for_others
-from ml_assets.adapters.declared import asset_key
+from ml_assets.adapters.declared import AssetKey, asset_key
+from ml_assets.adapters.execute import Tell, execute, mark_dead_runs, wait_for_others
+from ml_assets.adapters.runs import Definitions, Selection
+from ml_assets.adapters.step import Instance
 from ml_assets.assets.validated_table.asset import STAGE, audit_snapshot
 from ml_assets.assets.validated_table.contract.suite import load_contract
 from ml_assets.automation.planner.due import calendar
 from ml_assets.automation.planner.plan import contiguous
-from ml_assets.automation.planner.selection import Selection
 from ml_assets.errors import DataRejected, MlAssetsError, StorageError, counted
 from ml_assets.spec.records import RELEASE_REASON, RELEASED_BY
 from ml_assets.store.layout import Address
@@ -55,8 +54,8 @@ def present_answers(pipeline: Pipeline, table: str, partition: str | None) -> tu
 
 def release_rows(
     pipeline: Pipeline,
-    defs: dg.Definitions,
-    instance: dg.DagsterInstance,
+    defs: Definitions,
+    instance: Instance,
     answers: Sequence[Answer],
     *,
     author: str,
@@ -101,7 +100,7 @@ def _answer(pipeline: Pipeline, kept: Kept) -> Answer:
     return Answer(kept, max(kept.rows - rest, 0), why)
 
 
-def _selections(pipeline: Pipeline, key: dg.AssetKey, answers: Sequence[Answer]) -> list[Selection]:
+def _selections(pipeline: Pipeline, key: AssetKey, answers: Sequence[Answer]) -> list[Selection]:
     partitions = [answer.kept.partition for answer in answers if answer.kept.partition]
     if not partitions:
         return [Selection((key,))]

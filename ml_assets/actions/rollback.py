@@ -1,7 +1,6 @@
 """A rollback from the command line: it builds no definitions and holds no lock of the folder."""
 
-import dagster as dg
-
+from ml_assets.adapters.runs import open_instance
 from ml_assets.assets.released_model.rolled_back import rolled_back
 from ml_assets.assets.released_model.whole_rollback import Asked, Returned, Tell, return_to
 from ml_assets.records.tracking.mlflow import Tracking
@@ -19,6 +18,6 @@ def roll_back(pipeline: str, asked: Asked, settings: Settings, tell: Tell) -> Re
     opened = open_pipeline(pipeline, settings)
     tracking = Tracking.of(settings)
     returned = return_to(opened, tracking, asked, tell)
-    with dg.DagsterInstance.get() as instance:
+    with open_instance() as instance:
         instance.report_runless_asset_event(rolled_back(opened, returned))
     return returned

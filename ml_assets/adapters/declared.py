@@ -15,6 +15,7 @@ from ml_assets.spec.pipeline import PartitionsSpec
 from ml_assets.spec.sources import SourceSpec
 from ml_assets.store.pipeline_context import Pipeline
 
+AssetKey = dg.AssetKey
 Materialization = dg.AssetMaterialization
 CheckSpec = dg.AssetCheckSpec
 Decorator = Callable[[Callable[..., Any]], dg.AssetsDefinition]
@@ -50,7 +51,12 @@ def attributes(pipeline: Pipeline, stage: str, source: str | None = None) -> dic
 
 def asset_key(pipeline: Pipeline, stage: str, source: str | None = None) -> dg.AssetKey:
     """The key of a stage's asset, as the lineage shows it."""
-    return dg.AssetKey(pipeline.address(stage, source).key.split("/"))
+    return key_of(pipeline.address(stage, source).key)
+
+
+def key_of(text: str) -> dg.AssetKey:
+    """The key of an asset from ``pipeline/stage/name``, as it is written everywhere else."""
+    return dg.AssetKey(text.split("/"))
 
 
 def asset_deps(pipeline: Pipeline, reads: Iterable[tuple[str, str, int]]) -> list[dg.AssetDep]:
@@ -81,6 +87,15 @@ def materialization(
         description=about or None,
         metadata=dict(metadata),
         tags={"dagster/data_version": version},
+    )
+
+
+def observation(
+    key: str, partition: str | None, metadata: Mapping[str, Any], about: str
+) -> dg.AssetObservation:
+    """What is said of an asset on its page, without making it again."""
+    return dg.AssetObservation(
+        key_of(key), description=about, partition=partition, metadata=dict(metadata)
     )
 
 

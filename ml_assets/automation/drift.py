@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 import dagster as dg
 
+from ml_assets.adapters.runs import PIPELINE_TAG, TRIGGER_TAG
 from ml_assets.adapters.stores import StoresResource
 from ml_assets.assets.drift_report.last_report import last_report
 from ml_assets.assets.drift_report.verdict import DAY, Wait, decide
@@ -21,7 +22,6 @@ from ml_assets.automation.planner.candidate_runs import (
     model_candidate,
 )
 from ml_assets.automation.planner.due import calendar, records_by_address
-from ml_assets.automation.planner.in_flight import PIPELINE_TAG, TRIGGER_TAG
 from ml_assets.automation.run_requests import Cursor, requests, sort_out
 from ml_assets.automation.sensors import SECONDS_BETWEEN_TICKS, at_work, skip
 from ml_assets.automation.tick_failures import why_not

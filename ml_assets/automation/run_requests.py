@@ -10,11 +10,11 @@ from dataclasses import dataclass
 import dagster as dg
 from pydantic import Field, ValidationError
 
+from ml_assets.adapters.runs import Selection, name_of
 from ml_assets.automation.jobs import AssetJob, run_tags
 from ml_assets.automation.planner.candidate_runs import CandidateRun
-from ml_assets.automation.planner.in_flight import name_of
 from ml_assets.automation.planner.plan import contiguous
-from ml_assets.automation.planner.selection import Selection, data_runs
+from ml_assets.automation.planner.selection import data_runs
 from ml_assets.spec.base import Frozen
 from ml_assets.spec.canonical import digest_of
 from ml_assets.store.pipeline_context import Pipeline

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import dagster as dg
 
+from ml_assets.adapters.runs import AT_WORK, WAITING, mark_dead, name_of, runs_on
 from ml_assets.adapters.stores import StoresResource
 from ml_assets.assets.raw_snapshot.asset import STAGE as RAW
 from ml_assets.assets.raw_snapshot.outside import Sources
@@ -37,7 +38,6 @@ from ml_assets.automation.planner.due import (
     under_published_code,
     with_lost_service,
 )
-from ml_assets.automation.planner.in_flight import AT_WORK, WAITING, mark_dead, name_of, runs_on
 from ml_assets.automation.planner.plan import Plan, plan
 from ml_assets.automation.run_requests import Cursor, requests, sort_out
 from ml_assets.automation.tick_failures import why_not

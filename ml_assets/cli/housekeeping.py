@@ -39,12 +39,11 @@ def gc(dry_run: bool, as_json: bool) -> None:
 
     settings = prepared_settings()
     with home.lock(settings, "gc"):
-        import dagster as dg
-
-        from ml_assets.actions.run.execute import mark_dead_runs
+        from ml_assets.adapters.execute import mark_dead_runs
+        from ml_assets.adapters.runs import open_instance
         from ml_assets.automation.housekeeping.collect import Housekeeping
 
-        with dg.DagsterInstance.get() as instance:
+        with open_instance() as instance:
             mark_dead_runs(instance)
             outcome = Housekeeping(settings, instance).collect(dry_run=dry_run)
     if as_json:

@@ -259,11 +259,10 @@ def _lift(
 
 
 def _observe(settings: "Settings", found: "Extent", text: str) -> None:
-    import dagster as dg
-
+    from ml_assets.adapters.runs import open_instance
     from ml_assets.extras.recall.recall import observe
 
-    with dg.DagsterInstance.get() as instance:
+    with open_instance() as instance:
         observe(instance, found, text)
 
 

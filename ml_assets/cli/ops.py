@@ -39,11 +39,10 @@ def logs(run: str, follow: bool) -> int:
       ml-assets ops logs latest --follow
     """
     settings = prepared_settings()
-    import dagster as dg
+    from ml_assets.adapters.run_log import RunLog, find_run
+    from ml_assets.adapters.runs import open_instance
 
-    from ml_assets.actions.logs import RunLog, find_run
-
-    with dg.DagsterInstance.get() as instance:
+    with open_instance() as instance:
         found = find_run(instance, run)
         log = RunLog(instance, found.run_id, settings.cache / "sessions")
         while True:
@@ -53,9 +52,9 @@ def logs(run: str, follow: bool) -> int:
             if ended or not follow:
                 break
             time.sleep(_POLL_SECONDS)
-        status = log.run.status
+        status, failed = log.run.status, log.has_failed
     print(f"run {found.run_id}: {status.value}")
-    return ERROR if status in (dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED) else DONE
+    return ERROR if failed else DONE
 
 
 @click.command
@@ -78,8 +77,7 @@ def reliability(pipeline: str | None, days: int, as_json: bool) -> None:
     came. What was tried several times for one thing counts once.
     """
     settings = prepared_settings()
-    import dagster as dg
-
+    from ml_assets.adapters.runs import open_instance
     from ml_assets.extras.reliability import reliability
     from ml_assets.spec.load import find_pipeline, load_spec, pipeline_folders
 
@@ -87,7 +85,7 @@ def reliability(pipeline: str | None, days: int, as_json: bool) -> None:
     folders = [find_pipeline(known, pipeline)] if pipeline else [*known.values()]
     now = datetime.now(UTC)
     since = now - timedelta(days=days)
-    with dg.DagsterInstance.get() as instance:
+    with open_instance() as instance:
         found = [reliability(load_spec(folder), instance, since, now) for folder in folders]
     if as_json:
         print(json.dumps([_reliability_document(one) for one in found], indent=2))
@@ -165,13 +163,12 @@ def alerts_list() -> None:
     As the sensor `alerts` last saw it.
     """
     settings = prepared_settings()
-    import dagster as dg
-
+    from ml_assets.adapters.runs import open_instance
     from ml_assets.automation.alerts.recipients import recipients
     from ml_assets.automation.alerts.reported import read_told
 
     known = {recipient.id: recipient.shown for recipient in recipients(settings.alerts)}
-    with dg.DagsterInstance.get() as instance:
+    with open_instance() as instance:
         record = read_told(instance.daemon_cursor_storage)
     for cause in record.open.values():
         told = ", ".join(known.get(one, "an address of before") for one in cause.told) or "nobody"
@@ -195,8 +192,8 @@ def drill(pipeline: str) -> int:
     sessions and models of the pipeline are not touched.
     """
     with working_session(f"drill {pipeline}", pipeline) as session:
-        from ml_assets.actions.run.execute import execute
-        from ml_assets.automation.planner.selection import Selection
+        from ml_assets.adapters.execute import execute
+        from ml_assets.adapters.runs import Selection
         from ml_assets.automation.resume_drill import drilled, require_drill
         from ml_assets.store.pipeline_context import open_pipeline
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from ml_assets.settings import Settings, read_settings
 
 if TYPE_CHECKING:
-    import dagster as dg
-
+    from ml_assets.adapters.runs import Definitions
+    from ml_assets.adapters.step import Instance
     from ml_assets.store.pipeline_context import Pipeline
 
 
@@ -19,8 +19,8 @@ class Session:
     """One command at work on the state folder."""
 
     settings: Settings
-    defs: "dg.Definitions"
-    instance: "dg.DagsterInstance"
+    defs: "Definitions"
+    instance: "Instance"
 
 
 def opened(pipeline: str) -> "Pipeline":
@@ -56,9 +56,8 @@ def working_session(doing: str, pipeline: str) -> Iterator[Session]:
 
     settings = prepared_settings()
     with home.lock(settings, doing):
-        import dagster as dg
-
+        from ml_assets.adapters.runs import open_instance
         from ml_assets.definitions import build
 
-        with dg.DagsterInstance.get() as instance:
+        with open_instance() as instance:
             yield Session(settings, build(settings, only=pipeline), instance)

@@ -12,10 +12,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
-import dagster as dg
-
+from ml_assets.adapters.runs import (
+    Run,
+    RunEvent,
+    StoredRun,
+    runs_asked_for,
+    step_failures,
+)
+from ml_assets.adapters.step import Instance
 from ml_assets.automation.due_times import due_times
-from ml_assets.automation.planner.in_flight import PIPELINE_TAG
 from ml_assets.automation.schedules import cron_of
 from ml_assets.spec.base import Frozen
 from ml_assets.spec.pipeline import PipelineSpec
@@ -66,11 +71,10 @@ class Reliability(Frozen):
 
 
 def reliability(
-    spec: PipelineSpec, instance: dg.DagsterInstance, since: datetime, now: datetime
+    spec: PipelineSpec, instance: Instance, since: datetime, now: datetime
 ) -> Reliability:
     """What a pipeline's schedules and sensors asked for since then, and how it ended."""
-    filters = dg.RunsFilter(tags={PIPELINE_TAG: spec.name}, created_after=since)
-    records = instance.get_run_records(filters=filters, ascending=True)
+    records = runs_asked_for(instance, spec.name, since)
     by_itself = [r for r in records if _asked_by(r.dagster_run)]
     pieces = list(_pieces(instance, by_itself))
     ended = [w for w in (_ended(spec.name, instance, piece) for piece in pieces) if w is not None]
@@ -99,13 +103,11 @@ class _Asked:
     partitions: tuple[str | None, ...]
 
 
-def _pieces(
-    instance: dg.DagsterInstance, records: Sequence[dg.RunRecord]
-) -> Iterator[list[dg.RunRecord]]:
+def _pieces(instance: Instance, records: Sequence[StoredRun]) -> Iterator[list[StoredRun]]:
     """Runs that tried the same thing until one ended well; records are oldest first."""
-    roots: dict[str, list[dg.RunRecord]] = {}
-    open_pieces: dict[_Asked, list[dg.RunRecord]] = {}
-    found: list[list[dg.RunRecord]] = []
+    roots: dict[str, list[StoredRun]] = {}
+    open_pieces: dict[_Asked, list[StoredRun]] = {}
+    found: list[list[StoredRun]] = []
     for record in records:
         run = record.dagster_run
         root, asked = run.tags.get("dagster/root_run_id", run.run_id), _asked(run)
@@ -122,7 +124,7 @@ _WHAT = r"[^:\[]*(\[[^\]]*\])?"
 """``sources [2024-01-15]``: a candidate run without its reason, which may change between tries."""
 
 
-def _asked(run: dg.DagsterRun) -> _Asked:
+def _asked(run: Run) -> _Asked:
     ends = ("dagster/asset_partition_range_start", "dagster/asset_partition_range_end")
     partitions = tuple(run.tags.get(tag) for tag in ends)
     due = run.tags.get(".dagster/scheduled_execution_time", "")
@@ -130,14 +132,12 @@ def _asked(run: dg.DagsterRun) -> _Asked:
     return _Asked(_asked_by(run), run.job_name, what[0] if what else "", due, partitions)
 
 
-def _asked_by(run: dg.DagsterRun) -> str:
+def _asked_by(run: Run) -> str:
     """The schedule or sensor; empty for a person."""
     return run.tags.get("dagster/schedule_name") or run.tags.get("dagster/sensor_name") or ""
 
 
-def _ended(
-    pipeline: str, instance: dg.DagsterInstance, piece: Sequence[dg.RunRecord]
-) -> Work | None:
+def _ended(pipeline: str, instance: Instance, piece: Sequence[StoredRun]) -> Work | None:
     """None while it is under way."""
     last = piece[-1].dagster_run
     if not last.is_finished:
@@ -165,14 +165,13 @@ _JUDGE = ("__gates", "__canary")
 _CHECK_FAILED = "DagsterAssetCheckFailedError"
 
 
-def _end_of(instance: dg.DagsterInstance, run: dg.DagsterRun) -> tuple[End, str]:
+def _end_of(instance: Instance, run: Run) -> tuple[End, str]:
     """How a run ended, and why where it did not succeed."""
-    if run.status == dg.DagsterRunStatus.SUCCESS:
+    if run.is_success:
         return "well", ""
-    if run.status == dg.DagsterRunStatus.CANCELED:
+    if run.status.value == "CANCELED":
         return "failed", "it was cancelled"
-    logs = instance.all_logs(run.run_id, of_type=dg.DagsterEventType.STEP_FAILURE)
-    events = [entry.dagster_event for entry in logs if entry.dagster_event is not None]
+    events = step_failures(instance, run)
     if not events:
         return "failed", "its process died, or never began"
     causes = [(event.step_key or "", _root(event)) for event in events]
@@ -186,7 +185,7 @@ def _end_of(instance: dg.DagsterInstance, run: dg.DagsterRun) -> tuple[End, str]
     return "failed", f"{what} in {step.partition('__')[2] or step}"
 
 
-def _root(event: dg.DagsterEvent) -> str:
+def _root(event: RunEvent) -> str:
     """The name of the error that began it: the innermost of a chain."""
     error = event.step_failure_data.error
     while error is not None and error.cause is not None:
@@ -203,7 +202,7 @@ def _in_words(name: str) -> str:
 
 
 def _missed(
-    spec: PipelineSpec, instance: dg.DagsterInstance, since: datetime, now: datetime
+    spec: PipelineSpec, instance: Instance, since: datetime, now: datetime
 ) -> Iterator[Work]:
     """Times at which the refresh was due and was not evaluated, or could not be."""
     declared = spec.automation.refresh

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Collection, Sequence
 
+from ml_assets.adapters.runs import Selection
 from ml_assets.automation.planner.due import calendar
 from ml_assets.automation.planner.plan import Item, Plan
-from ml_assets.automation.planner.selection import Selection, alike, data_runs
+from ml_assets.automation.planner.selection import alike, data_runs
 from ml_assets.automation.planner.steps import DataStep, data_steps
 from ml_assets.errors import RunFailed
 from ml_assets.store.layout import Address

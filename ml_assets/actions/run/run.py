@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-import dagster as dg
-
 from ml_assets.actions.repair import repair_projection
 from ml_assets.actions.run.data_stages import DataStages, failure_of
-from ml_assets.actions.run.execute import Tell, execute, mark_dead_runs, wait_for_others
 from ml_assets.actions.run.fresh import FreshTraining
+from ml_assets.adapters.execute import Tell, execute, mark_dead_runs, wait_for_others
 from ml_assets.adapters.run_journal import word_tags
+from ml_assets.adapters.runs import Definitions, Selection
+from ml_assets.adapters.step import Instance
 from ml_assets.assets.raw_snapshot.outside import Sources
 from ml_assets.assets.trained_model.sanity import checks_of
 from ml_assets.assets.training_set.asset import require_as_of
@@ -19,7 +19,7 @@ from ml_assets.automation.planner.canary import canary_step
 from ml_assets.automation.planner.drift import drift_step
 from ml_assets.automation.planner.due import Landed, landed, plan_data, records_by_address
 from ml_assets.automation.planner.plan import Plan, retyped
-from ml_assets.automation.planner.selection import Selection, model_run
+from ml_assets.automation.planner.selection import model_run
 from ml_assets.errors import EvidenceError, SpecError
 from ml_assets.records.experiments import Words
 from ml_assets.records.tracking.mlflow import Tracking
@@ -53,8 +53,8 @@ class PipelineRun:
     def __init__(
         self,
         pipeline: Pipeline,
-        defs: dg.Definitions,
-        instance: dg.DagsterInstance,
+        defs: Definitions,
+        instance: Instance,
         tell: Tell,
     ) -> None:
         self.pipeline = pipeline

@@ -10,10 +10,10 @@ from typing import Any
 
 import dagster as dg
 
+from ml_assets.adapters.runs import PIPELINE_TAG, name_of
 from ml_assets.automation.alerts.message import Cause, Kind
 from ml_assets.automation.freshness import CHECK as FRESHNESS
 from ml_assets.automation.late_runs import CHECK as LATE_RUNS
-from ml_assets.automation.planner.in_flight import PIPELINE_TAG, name_of
 from ml_assets.automation.tick_failures import error_words, tick_failures
 from ml_assets.records.tracking.links import Links
 from ml_assets.spec.automation import duration_text

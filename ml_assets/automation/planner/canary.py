@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import dagster as dg
 
 from ml_assets.adapters.declared import asset_key
+from ml_assets.adapters.runs import Selection
 from ml_assets.assets.canary_report.evidence import CANARY_REPORT
 from ml_assets.assets.canary_report.rows import Waiting, canary_rows
 from ml_assets.assets.released_model.gates.decide import policy_digest
-from ml_assets.automation.planner.selection import Selection
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import champion, decision_line, override_line
 from ml_assets.records.recalls import sound_champion

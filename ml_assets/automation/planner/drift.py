@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from ml_assets.adapters.declared import asset_key
+from ml_assets.adapters.runs import Selection
 from ml_assets.assets.drift_report.windows import drift_windows
-from ml_assets.automation.planner.selection import Selection
 from ml_assets.spec.stages import DRIFT_STAGE
 from ml_assets.store.layout import Address, read_record
 from ml_assets.store.pipeline_context import Pipeline

@@ -7,6 +7,7 @@ from typing import Any
 import dagster as dg
 
 from ml_assets.adapters.declared import asset_key
+from ml_assets.adapters.runs import Selection
 from ml_assets.assets.feature_set.leak_checks import set_checks
 from ml_assets.assets.trained_model.sanity import checks_of
 from ml_assets.assets.training_set.asset import resolve_window
@@ -16,28 +17,6 @@ from ml_assets.automation.planner.plan import Item, Plan, contiguous
 from ml_assets.spec.stages import MODEL_STAGES
 from ml_assets.store.layout import Address
 from ml_assets.store.pipeline_context import Pipeline
-
-
-@dataclass(frozen=True)
-class Selection:
-    """What one run makes."""
-
-    assets: tuple[dg.AssetKey, ...] = ()
-    checks: tuple[dg.AssetCheckKey, ...] | None = None
-    """None: every check of the assets."""
-    partitions: tuple[str, str] | None = None
-    """First and last partition key of a range."""
-
-    @property
-    def tags(self) -> dict[str, str]:
-        """The tags with which Dagster makes the range in one run."""
-        if self.partitions is None:
-            return {}
-        first, last = self.partitions
-        return {
-            "dagster/asset_partition_range_start": first,
-            "dagster/asset_partition_range_end": last,
-        }
 
 
 @dataclass(frozen=True)

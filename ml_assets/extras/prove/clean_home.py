@@ -11,8 +11,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import dagster as dg
-
+from ml_assets.adapters.runs import open_instance
+from ml_assets.adapters.step import Instance
 from ml_assets.errors import SettingsError, StorageError, StoreAway
 from ml_assets.extras.prove.claim import address_of
 from ml_assets.records.run_history import Made
@@ -32,7 +32,7 @@ class CleanHome:
     """The clean home, and the store of the real one to bring things from."""
 
     settings: Settings
-    instance: dg.DagsterInstance
+    instance: Instance
     store: SnapshotStore
     objects: LocalObjects
     real: SnapshotStore
@@ -130,7 +130,7 @@ def clean_home(settings: Settings, keep: Path | None) -> Iterator[CleanHome]:
         stack.enter_context(_environment(wanted))
         apart = read_settings(wanted)
         home.prepare(apart)
-        instance = stack.enter_context(dg.DagsterInstance.get())
+        instance = stack.enter_context(open_instance())
         yield CleanHome(
             apart,
             instance,

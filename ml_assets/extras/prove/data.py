@@ -4,15 +4,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-import dagster as dg
 import polars as pl
 
-from ml_assets.actions.run.execute import Tell, execute
+from ml_assets.adapters.declared import key_of
+from ml_assets.adapters.execute import Tell, execute
+from ml_assets.adapters.runs import Definitions, Selection
 from ml_assets.assets.raw_snapshot.asset import window_of
 from ml_assets.assets.raw_snapshot.outside import Sources
 from ml_assets.automation.planner.due import calendar
 from ml_assets.automation.planner.plan import contiguous
-from ml_assets.automation.planner.selection import Selection
 from ml_assets.errors import Interrupted, MlAssetsError, SourceError, StorageError
 from ml_assets.extras.prove.claim import address_of
 from ml_assets.extras.prove.clean_home import CleanHome
@@ -28,7 +28,7 @@ class DataWalk:
     """The walk from the raw snapshots to the features, in a clean home."""
 
     pipeline: Pipeline
-    defs: dg.Definitions
+    defs: Definitions
     home: CleanHome
     tell: Tell
     from_snapshots: bool = False
@@ -96,7 +96,7 @@ class DataWalk:
 
     def _make(self, group: list[Made]) -> Verdict:
         key = group[0].record.key
-        asset = dg.AssetKey(key.split("/"))
+        asset = key_of(key)
         keys = [made.record.partition for made in group]
         try:
             for span in _spans(keys, calendar(self.pipeline)):

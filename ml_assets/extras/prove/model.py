@@ -5,16 +5,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import dagster as dg
 import polars as pl
 
-from ml_assets.actions.run.execute import Tell, execute
 from ml_assets.adapters.declared import asset_key
+from ml_assets.adapters.execute import Tell, execute
+from ml_assets.adapters.runs import Definitions, Selection
 from ml_assets.assets.trained_model.asset import data_ref
 from ml_assets.assets.trained_model.initial_weights import KEY as INIT_FROM
 from ml_assets.assets.trained_model.sanity import checks_of, sanity_job
 from ml_assets.assets.training_set.shards import SCHEMA_FILE, load_schema
-from ml_assets.automation.planner.selection import Selection, gate_keys, leak_keys
+from ml_assets.automation.planner.selection import gate_keys, leak_keys
 from ml_assets.errors import Interrupted, MlAssetsError, RefusedByGate, StorageError
 from ml_assets.extras.prove.claim import Claim, address_of
 from ml_assets.extras.prove.clean_home import CleanHome
@@ -45,10 +45,10 @@ class ModelWalk:
 
     pipeline: Pipeline
     """By the spec that it was trained by."""
-    defs: dg.Definitions
+    defs: Definitions
     judging: Pipeline
     """By the spec that it was judged by."""
-    judging_defs: dg.Definitions
+    judging_defs: Definitions
     home: CleanHome
     tell: Tell
 

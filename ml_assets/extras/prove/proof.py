@@ -5,13 +5,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import dagster as dg
-
-from ml_assets.actions.run.execute import Tell
+from ml_assets.adapters.execute import Tell
 from ml_assets.assets.training_set.asset import feature_order
 from ml_assets.assets.training_set.split import plan_time_split
-from ml_assets.component import build_pipeline
-from ml_assets.definitions import resources
+from ml_assets.definitions import definitions_of
 from ml_assets.errors import OtherCode, UnknownRun
 from ml_assets.extras.prove.claim import Claim, Claims, in_order
 from ml_assets.extras.prove.clean_home import clean_home
@@ -99,8 +96,8 @@ class Proof:
         with clean_home(self.settings, self.asked.keep) as home:
             made = replace(self.pipeline, settings=home.settings)
             judged = replace(self.judging, settings=home.settings)
-            defs = _definitions(made)
-            judging = defs if judged == made else _definitions(judged)
+            defs = definitions_of(made)
+            judging = defs if judged == made else definitions_of(judged)
             walk = DataWalk(made, defs, home, self.tell, self.asked.from_snapshots)
             yield from walk.verdicts(self.data)
             yield from ModelWalk(
@@ -167,8 +164,3 @@ def _spec(record: RunRecord | None, now: PipelineSpec) -> PipelineSpec | None:
     if list(config) == sorted(config) and config == present:
         config = present
     return PipelineSpec.model_validate_json(json.dumps(config))
-
-
-def _definitions(pipeline: Pipeline) -> dg.Definitions:
-    shared = dg.Definitions(resources=resources(), executor=dg.in_process_executor)
-    return dg.Definitions.merge(build_pipeline(pipeline), shared)

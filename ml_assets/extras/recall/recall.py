@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-import dagster as dg
-
+from ml_assets.adapters.declared import observation
+from ml_assets.adapters.step import Instance
 from ml_assets.errors import StorageError
 from ml_assets.extras.recall.downstream import Derivation, remake, spread
 from ml_assets.records import recalls
@@ -104,24 +104,18 @@ def lift(store: SnapshotStore, wanted: str, author: str, reason: str) -> Recall:
     return recall
 
 
-def observe(instance: dg.DagsterInstance, found: Extent, text: str) -> None:
+def observe(instance: Instance, found: Extent, text: str) -> None:
     """Show it on the page of every asset that is reached now."""
     for way in found.ways:
         for key, partition, version in way.again:
-            instance.report_runless_asset_event(
-                dg.AssetObservation(
-                    dg.AssetKey(key.split("/")),
-                    description=text,
-                    partition=partition,
-                    metadata={
-                        "recall": found.recall.id,
-                        "snapshot": found.recall.snapshot,
-                        "reason": found.recall.reason,
-                        "author": found.recall.author,
-                        "version": version,
-                    },
-                )
-            )
+            metadata = {
+                "recall": found.recall.id,
+                "snapshot": found.recall.snapshot,
+                "reason": found.recall.reason,
+                "author": found.recall.author,
+                "version": version,
+            }
+            instance.report_runless_asset_event(observation(key, partition, metadata, text))
 
 
 def derivations(history: RunHistory) -> list[Derivation]:

@@ -7,9 +7,10 @@ import dagster as dg
 import polars as pl
 import pytest
 
-from ml_assets.actions.run.execute import execute
+from ml_assets.adapters.execute import execute
+from ml_assets.adapters.runs import Selection
 from ml_assets.assets.training_set import shards
-from ml_assets.automation.planner.selection import Selection, leak_keys
+from ml_assets.automation.planner.selection import leak_keys
 from ml_assets.definitions import build
 from ml_assets.errors import RunFailed
 from ml_assets.spec.pipeline import FeaturesSpec

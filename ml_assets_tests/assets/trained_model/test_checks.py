@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from ml_assets.actions.run.execute import execute
 from ml_assets.adapters.declared import asset_key
-from ml_assets.automation.planner.selection import Selection
+from ml_assets.adapters.execute import execute
+from ml_assets.adapters.runs import Selection
 from ml_assets.definitions import build
 from ml_assets.errors import RunFailed
 from ml_assets.store.pipeline_context import open_pipeline

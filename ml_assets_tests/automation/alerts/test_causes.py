@@ -9,8 +9,8 @@ import dagster as dg
 import pytest
 
 from ml_assets.adapters.partitioned import CheckOutcome, Events, Made, make_partitions
+from ml_assets.adapters.runs import Selection
 from ml_assets.automation.alerts.causes import causes_now
-from ml_assets.automation.planner.selection import Selection
 from ml_assets.errors import DataRejected, SourceError
 from ml_assets.graph.publish import Published
 from ml_assets.records.tracking.links import Links

@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from ml_assets.actions.run.execute import Tell
+from ml_assets.adapters.execute import Tell
 from ml_assets.extras.demo.outside_world import lay_out
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import champion

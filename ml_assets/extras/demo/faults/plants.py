@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from ml_assets.actions.run.execute import Tell
+from ml_assets.adapters.execute import Tell
 from ml_assets.extras.demo.faults import bad_rows, killed_rank, leak, tampered_model, weak_model
 from ml_assets.extras.demo.faults.ground import Ground, Outcome
 from ml_assets.settings import Settings

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from ml_assets.actions.run.execute import progress_line
+from ml_assets.adapters.execute import progress_line
 from ml_assets.errors import UnknownRun
 from ml_assets.launch.events import attempt_numbers
 from ml_assets.launch.session import SESSIONS_TAG
@@ -96,6 +96,11 @@ class RunLog:
     @property
     def has_ended(self) -> bool:
         return self.run.status in _ENDED
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it ended in a failure, or was cancelled."""
+        return self.run.is_failure_or_canceled
 
     def _line(self, time: datetime, origin: str, text: str) -> Line:
         self._read += 1

@@ -6,7 +6,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from ml_assets.actions.logs import Line, RunLog, find_run
+from ml_assets.adapters.run_log import Line, RunLog, find_run
 from ml_assets.errors import UnknownRun
 from ml_assets_tests.worlds.world import World
 

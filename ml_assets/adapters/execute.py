@@ -10,17 +10,17 @@ from typing import Any
 
 import dagster as dg
 
-from ml_assets.actions.run.interrupts import interrupts_noted
-from ml_assets.automation.planner.in_flight import (
+from ml_assets.adapters.interrupts import interrupts_noted
+from ml_assets.adapters.runs import (
     AT_WORK,
     PID_TAG,
     PIPELINE_TAG,
     TRIGGER_TAG,
+    Selection,
     mark_dead,
     name_of,
     runs_on,
 )
-from ml_assets.automation.planner.selection import Selection
 from ml_assets.errors import (
     Interrupted,
     MlAssetsError,

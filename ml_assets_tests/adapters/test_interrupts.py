@@ -8,9 +8,9 @@ import dagster as dg
 import polars as pl
 import pytest
 
-from ml_assets.actions.run.execute import execute
-from ml_assets.actions.run.interrupts import interrupts_noted
-from ml_assets.automation.planner.selection import Selection
+from ml_assets.adapters.execute import execute
+from ml_assets.adapters.interrupts import interrupts_noted
+from ml_assets.adapters.runs import Selection
 from ml_assets.errors import Interrupted, RunFailed
 
 

@@ -1,12 +1,20 @@
-"""Runs that are at work on a pipeline, whoever started them: a person, the UI, a sensor."""
+"""Runs of a pipeline, whoever started them: what one makes, which are at work, how one failed."""
 
 import os
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
 
 import dagster as dg
 
 from ml_assets.adapters.launcher import PID_TAG
+
+Definitions = dg.Definitions
+Run = dg.DagsterRun
+StoredRun = dg.RunRecord
+RunEvent = dg.DagsterEvent
+"""The names by which rooms above know what Dagster keeps of a run."""
 
 PIPELINE_TAG = "pipeline"
 TRIGGER_TAG = "trigger"
@@ -20,6 +28,33 @@ AT_WORK = (
 WAITING = (dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.NOT_STARTED)
 
 
+@dataclass(frozen=True)
+class Selection:
+    """What one run makes."""
+
+    assets: tuple[dg.AssetKey, ...] = ()
+    checks: tuple[dg.AssetCheckKey, ...] | None = None
+    """None: every check of the assets."""
+    partitions: tuple[str, str] | None = None
+    """First and last partition key of a range."""
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """The tags with which Dagster makes the range in one run."""
+        if self.partitions is None:
+            return {}
+        first, last = self.partitions
+        return {
+            "dagster/asset_partition_range_start": first,
+            "dagster/asset_partition_range_end": last,
+        }
+
+
+def open_instance() -> dg.DagsterInstance:
+    """Dagster's instance in the folder that DAGSTER_HOME names; a context that closes it."""
+    return dg.DagsterInstance.get()
+
+
 def runs_on(
     instance: dg.DagsterInstance, pipeline: str, statuses: Sequence[dg.DagsterRunStatus]
 ) -> list[dg.RunRecord]:
@@ -29,6 +64,20 @@ def runs_on(
     """
     records = instance.get_run_records(filters=dg.RunsFilter(statuses=list(statuses)))
     return [record for record in records if _is_on(record.dagster_run, pipeline)]
+
+
+def runs_asked_for(
+    instance: dg.DagsterInstance, pipeline: str, since: datetime
+) -> Sequence[dg.RunRecord]:
+    """Runs that ours asked for since then, oldest first, whatever became of them."""
+    filters = dg.RunsFilter(tags={PIPELINE_TAG: pipeline}, created_after=since)
+    return instance.get_run_records(filters=filters, ascending=True)
+
+
+def step_failures(instance: dg.DagsterInstance, run: dg.DagsterRun) -> list[dg.DagsterEvent]:
+    """The failures of a run's steps, in the order of time."""
+    logs = instance.all_logs(run.run_id, of_type=dg.DagsterEventType.STEP_FAILURE)
+    return [entry.dagster_event for entry in logs if entry.dagster_event is not None]
 
 
 def name_of(run: dg.DagsterRun) -> str:
