@@ -12,6 +12,7 @@ from ml_assets.records.tracking.mlflow_server import Server
 from ml_assets.spec.records import Decision, SeedSpread
 from ml_assets.store.layout import Address, read_record
 from ml_assets.store.open import open_snapshots
+from ml_assets.store.pipeline_context import open_pipeline
 from ml_assets_tests.worlds import irises
 from ml_assets_tests.worlds.world import World
 
@@ -82,7 +83,7 @@ def test_mlflow_has_the_metrics_the_gates_and_the_hours_on_the_run_of_the_model(
     settings, made = world.settings, decision(world)
     store = open_snapshots(settings.snapshots)
     record = read_record(store, store.resolve("main"), Address("irises", "trained_model"))
-    report = read_report(store, store.resolve("main"), "irises")
+    report = read_report(open_pipeline("irises", settings).now())
     assert record is not None
     client = Server(settings.tracking_uri, settings.home).client()
     run = client.get_run(record.attributes["mlflow_run"]).data

@@ -15,9 +15,7 @@ from ml_assets.launch.local.launcher import LocalLauncher
 from ml_assets.records.run_record import RunRecord
 from ml_assets.spec.program import ModelManifest, Ref
 from ml_assets.spec.records import StageRecord
-from ml_assets.store.layout import Address
 from ml_assets.store.pipeline_context import open_pipeline
-from ml_assets.store.snapshots import MAIN
 from ml_assets_tests.launch.kubernetes.stage import weights
 from ml_assets_tests.servers.kubernetes import ApiServer
 from ml_assets_tests.servers.s3 import BUCKET, SECRET, S3Server, s3_server
@@ -65,12 +63,11 @@ def test_a_walk_whose_pod_is_killed_releases_the_weights_that_two_local_processe
         assert server.pods() == []
         assert SECRET not in json.dumps(status)
 
-        records = open_pipeline("irises", world.settings).store
-        main = records.resolve(MAIN)
-        file = Address("irises", "trained_model").file("run.json")
-        (lost,) = RunRecord.model_validate_json(records.read_bytes(main, file)).lost
+        now = open_pipeline("irises", world.settings).now()
+        file = now.address("trained_model").file("run.json")
+        (lost,) = RunRecord.model_validate_json(now.read_bytes(file)).lost
         assert (lost.attempt, lost.cause, lost.pod) == (1, "PodDeleted", killed)
-        data = require_record(records, main, Address("irises", "training_set"))
+        data = require_record(now, now.address("training_set"))
         assert released_weights(store, status) == trained_here(world, data, tmp_path / "here")
         assert server.failures == []
 

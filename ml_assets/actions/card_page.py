@@ -16,8 +16,7 @@ from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.program import Ref
 from ml_assets.spec.records import StageRecord
 from ml_assets.store.layout import Address, read_records
-from ml_assets.store.pipeline_context import Pipeline, open_pipeline
-from ml_assets.store.snapshots import MAIN, CommitId
+from ml_assets.store.pipeline_context import Pipeline, PipelineState, open_pipeline
 from ml_assets.store.table_statistics import (
     STATISTICS_FILE,
     Grouped,
@@ -60,9 +59,9 @@ def page_of_card(pipeline: Pipeline, table: str, partition: str | None) -> str:
         Recalled: it was made from bad data.
     """
     address = address_of_table(pipeline.spec, table)
-    commit = pipeline.store.resolve(MAIN)
-    records = _records(pipeline, commit, address, partition)
-    parts = [_statistics(pipeline, commit, record) for record in records]
+    state = pipeline.now()
+    records = _records(state, address, partition)
+    parts = [_statistics(state, record) for record in records]
     known = _with_partitions(records, parts)
     labelled = pipeline.spec if address.stage in (FEATURE_SET, TRAINING_SET) else None
     one = card_of(address.at(records[0].partition if len(records) == 1 else None), known, labelled)
@@ -88,17 +87,15 @@ def address_of_table(spec: PipelineSpec, table: str) -> Address:
     raise StorageError(f"{spec.name} has no table {table!r}.{hint} It has {', '.join(known)}.")
 
 
-def _records(
-    pipeline: Pipeline, commit: CommitId, address: Address, partition: str | None
-) -> list[StageRecord]:
+def _records(state: PipelineState, address: Address, partition: str | None) -> list[StageRecord]:
     """The records of the partitions that are asked for, oldest first."""
     found = [
         record
-        for record in read_records(pipeline.store, commit, pipeline.name, address.stage)
+        for record in read_records(state.store, state.commit, state.name, address.stage)
         if record.key == address.key
     ]
     if not found:
-        raise StorageError(f"{address} is not made yet: run ml-assets run {pipeline.name}")
+        raise StorageError(f"{address} is not made yet: run ml-assets run {state.name}")
     chosen = [record for record in found if partition in (None, record.partition)]
     if not chosen:
         keys = [record.partition or "all" for record in found]
@@ -107,23 +104,23 @@ def _records(
             f" {keys[-1]}. Leave --partition out for all of them."
         )
     for record in chosen:
-        require_sound(pipeline.store, commit, record)
+        require_sound(state.store, state.commit, record)
     return sorted(chosen, key=lambda record: record.partition or "")
 
 
-def _statistics(pipeline: Pipeline, commit: CommitId, record: StageRecord) -> TableStatistics:
+def _statistics(state: PipelineState, record: StageRecord) -> TableStatistics:
     """Those that were published with a table; of one of an older version, from its rows."""
     address = Address.of(record.key, record.partition)
     file = address.file(STATISTICS_FILE)
-    if pipeline.store.exists(commit, file):
-        return TableStatistics.model_validate_json(pipeline.store.read_bytes(commit, file))
-    spec = pipeline.spec
+    if state.exists(file):
+        return TableStatistics.model_validate_json(state.read_bytes(file))
+    spec = state.spec
     if address.stage == TRAINING_SET:
         named = Ref(uri=record.attributes["uri"], digest=record.attributes["digest"])
-        own = pipeline.objects.own(named, "shards", address.pipeline)
+        own = state.objects.own(named, "shards", address.pipeline)
         return survey(scan_rows(own, load_schema(own)), spec.features.key, split_labels(spec))
     labels = label_columns(spec) if address.stage == FEATURE_SET else None
-    return survey(pipeline.store.scan(commit, address.table), _key(spec, address), labels)
+    return survey(state.scan(address), _key(spec, address), labels)
 
 
 def _key(spec: PipelineSpec, address: Address) -> tuple[str, ...]:

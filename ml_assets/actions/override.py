@@ -7,7 +7,6 @@ from ml_assets.errors import EvidenceError
 from ml_assets.graph.inputs import require_record
 from ml_assets.settings import Settings
 from ml_assets.spec.records import LedgerEntry
-from ml_assets.store.layout import Address
 from ml_assets.store.pipeline_context import open_pipeline
 
 
@@ -29,7 +28,7 @@ def override_refusal(
     said = override(store, opened.name, model, author, reason)
     if isinstance(said, Refused):
         raise EvidenceError("\n".join(said.reasons))
-    report = require_record(store, store.resolve(), Address(opened.name, "evaluation_report"))
+    report = require_record(opened.now(), opened.address("evaluation_report"))
     if any(i.version == said.entry.model for i in report.inputs):  # else its page is of the past
         write_report(opened)
     return said.entry

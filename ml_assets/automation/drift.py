@@ -86,7 +86,7 @@ def drift_tick(
                 return asked
             due = held = asked  # a report that failed holds up no alarm that stands
         release = champion(read(pipeline.store, pipeline.name), pipeline.spec.release.to)
-        report = last_report(pipeline.store, pipeline.store.resolve("main"), pipeline.name)
+        report = last_report(pipeline.now())
         begun = trainings(pipeline, jobs, instance, now - max(retrain.cooldown, DAY))
         decided = decide(report, release, retrain, begun, now)
         if isinstance(decided, Wait):

@@ -20,7 +20,6 @@ from ml_assets.graph.inputs import require_record
 from ml_assets.launch.drill import DrillOutcome, resume_drill
 from ml_assets.launch.ephemeral_session import ephemeral_launcher
 from ml_assets.launch.launcher import TrainJob
-from ml_assets.store.layout import Address
 from ml_assets.store.pipeline_context import Pipeline
 
 CHECK = "resume_drill"
@@ -97,9 +96,7 @@ def drill(pipeline: Pipeline) -> DrillOutcome:
         StorageError: there is no training set yet.
         TrainingFailed: its training fails without anybody's doing.
     """
-    data = require_record(
-        pipeline.store, pipeline.store.resolve("main"), Address(pipeline.name, "training_set")
-    )
+    data = require_record(pipeline.now(), pipeline.address("training_set"))
     spec = pipeline.spec
     job = TrainJob(
         pipeline.name, spec.model, spec.training, data_ref(pipeline, data), cluster=spec.cluster
@@ -144,9 +141,8 @@ def drill_schedules(declared: Pipeline, job: AssetJob) -> list[dg.ScheduleDefini
         pipeline = stores.open(declared)
         try:
             require_record(
-                pipeline.store,
-                pipeline.store.resolve("main"),
-                Address(pipeline.name, "training_set"),
+                pipeline.now(),
+                pipeline.address("training_set"),
             )
         except MlAssetsError as error:
             return dg.SkipReason(" ".join(str(error).split()))

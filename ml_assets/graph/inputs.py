@@ -8,19 +8,17 @@ from ml_assets.errors import SchemaChanged, StorageError
 from ml_assets.records.recalls import require_sound
 from ml_assets.spec.records import StageRecord
 from ml_assets.spec.schema_change import declared_changes
-from ml_assets.store.layout import Address, read_record
-from ml_assets.store.snapshots import CommitId, SnapshotStore
+from ml_assets.store.layout import Address
+from ml_assets.store.pipeline_context import PipelineState
 
 
-def scan_together(
-    store: SnapshotStore, commit: CommitId, addresses: Sequence[Address]
-) -> pl.LazyFrame:
+def scan_together(state: PipelineState, addresses: Sequence[Address]) -> pl.LazyFrame:
     """The rows of partitions of one table, in their order.
 
     Raises:
         SchemaChanged: some of them were made when its columns were others.
     """
-    frames = [store.scan(commit, address.table) for address in addresses]
+    frames = [state.scan(address) for address in addresses]
     schemas = [frame.collect_schema() for frame in frames]
     older = [a for a, schema in zip(addresses, schemas, strict=True) if schema != schemas[-1]]
     if older:
@@ -37,18 +35,19 @@ def scan_together(
     return pl.concat(frames)
 
 
-def require_record(store: SnapshotStore, commit: CommitId, address: Address) -> StageRecord:
+def require_record(state: PipelineState, address: Address) -> StageRecord:
     """The record of an input.
 
     Raises:
         StorageError: it was never materialized; the message says which asset to make.
         Recalled: it was made from bad data.
     """
-    record = read_record(store, commit, address)
+    record = state.record(address)
     if record is None:
         raise StorageError(
-            f"{address} was never materialized (commit {commit[:12]} has no {address.record})."
-            f" Materialize {address.key} first, or run: ml-assets run {address.pipeline}"
+            f"{address} was never materialized (commit {state.commit[:12]} has no"
+            f" {address.record}). Materialize {address.key} first, or run: ml-assets run"
+            f" {address.pipeline}"
         )
-    require_sound(store, commit, record)
+    require_sound(state.store, state.commit, record)
     return record

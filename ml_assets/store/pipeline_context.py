@@ -130,6 +130,10 @@ class PipelineState:
     def objects(self) -> LocalObjects:
         return self.pipeline.objects
 
+    def at(self, commit: CommitId) -> "PipelineState":
+        """What the same pipeline had published at another commit."""
+        return PipelineState(self.pipeline, commit)
+
     def address(
         self, stage: str, source: str | None = None, partition: str | None = None
     ) -> Address:

@@ -30,6 +30,7 @@ from ml_assets.settings import read_settings
 from ml_assets.spec.canonical import digest_of
 from ml_assets.store.layout import Address
 from ml_assets.store.open import open_snapshots
+from ml_assets.store.pipeline_context import open_pipeline
 from ml_assets_tests.automation.conftest import World
 from ml_assets_tests.worlds import deliveries
 
@@ -84,8 +85,7 @@ def train(world: World) -> None:
 
 
 def report() -> DriftReport:
-    store = open_snapshots(read_settings().snapshots)
-    found = last_report(store, store.resolve("main"), "deliveries")
+    found = last_report(open_pipeline("deliveries", read_settings()).now())
     assert found
     return found
 

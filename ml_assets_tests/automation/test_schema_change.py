@@ -10,8 +10,7 @@ from ml_assets.cli.main import main
 from ml_assets.errors import SchemaChanged
 from ml_assets.graph.inputs import scan_together
 from ml_assets.settings import read_settings
-from ml_assets.store.layout import Address
-from ml_assets.store.open import open_snapshots
+from ml_assets.store.pipeline_context import open_pipeline
 from ml_assets_tests.automation.conftest import World
 from ml_assets_tests.worlds import deliveries
 
@@ -101,10 +100,10 @@ def test_a_week_that_is_refused_keeps_back_what_reads_it_and_no_other(
     types = [type_of("feature_set", week) for week in WEEKS[1:]]
     assert types == [pl.Int64(), pl.Int64(), pl.Float64()]
 
-    store = open_snapshots(read_settings().snapshots)
-    address = Address("deliveries", "feature_set")
+    state = open_pipeline("deliveries", read_settings()).now()
+    address = state.address("feature_set")
     with pytest.raises(SchemaChanged, match=r"2 of 3 partitions .* \(order: Int64 -> Float64\)"):
-        scan_together(store, store.resolve("main"), [address.at(week) for week in WEEKS[1:]])
+        scan_together(state, [address.at(week) for week in WEEKS[1:]])
 
 
 def test_a_snapshot_that_cannot_have_the_new_type_says_so(

@@ -48,7 +48,7 @@ def canary(declared: Pipeline) -> dg.AssetChecksDefinition:
         pipeline = stores.open(declared)
         base = pipeline.store.resolve("main")
         address = Address(pipeline.name, CANARY_REPORT)
-        record = require_record(pipeline.store, base, address)
+        record = require_record(pipeline.at(base), address)
         report = EvaluationReport.model_validate_json(
             pipeline.store.read_bytes(base, address.file("report.json"))
         )

@@ -19,7 +19,6 @@ from ml_assets.records.recalls import sound_champion
 from ml_assets.spec.gates import AgainstChampion
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.records import EvaluationReport, Evidence, LedgerEntry, Measured
-from ml_assets.store.layout import Address
 from ml_assets.store.pipeline_context import Pipeline, PipelineState
 
 CANARY_REPORT = "canary_report"
@@ -101,7 +100,7 @@ def canary_evidence(state: PipelineState, entries: Sequence[LedgerEntry]) -> Evi
         EvidenceError: no model is in canary, its rows are not there, or the report is of others.
     """
     rows = require_rows(state)
-    record = require_record(state.store, state.commit, Address(state.name, CANARY_REPORT))
+    record = require_record(state, state.address(CANARY_REPORT))
     model = rows.model.model
     about = {(i.key, i.partition, i.version) for i in record.inputs}
     missing = [i for i in rows.inputs if (i.key, i.partition, i.version) not in about]

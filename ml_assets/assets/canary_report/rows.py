@@ -103,7 +103,7 @@ def canary_rows(state: PipelineState, model: str) -> CanaryRows | Waiting:
 
 
 def _end_of_holdout(pipeline: Pipeline, origin: Origin) -> str:
-    data = require_record(pipeline.store, origin.commit, Address(pipeline.name, "training_set"))
+    data = require_record(pipeline.at(origin.commit), pipeline.address("training_set"))
     if data.attributes["digest"] != origin.model.attributes["data"]["digest"]:
         raise EvidenceError(
             f"{pipeline.name}: commit {origin.commit[:12]} holds another training set than that of"

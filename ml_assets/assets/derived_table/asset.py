@@ -42,14 +42,14 @@ def derived_table(declared: Pipeline, table: str) -> dg.AssetsDefinition:
 
         def make(address: Address) -> Made:
             begun = datetime.now(UTC)
-            base = pipeline.store.resolve("main")
-            records = reads.records(pipeline.store, base, address.partition)
-            inputs = tuple(input_version(record, base) for record in records)
-            tables = reads.tables(pipeline.store, base, address.partition)
+            state = pipeline.now()
+            records = reads.records(state, address.partition)
+            inputs = tuple(input_version(record, state.commit) for record in records)
+            tables = reads.tables(state, address.partition)
             rows = build(tables, reads.window(address.partition)).collect()
             check_keys(rows, spec.key, f"the table {table!r}")
             work = Work(address, code_version, inputs, context.run_id, begun=begun)
-            with Draft(pipeline, work, base) as draft:
+            with Draft(pipeline, work, state.commit) as draft:
                 draft.table(rows, spec.key)
                 draft.card(rows, spec.key)
                 published = draft.publish(attributes={})

@@ -74,9 +74,7 @@ def drift_report(declared: Pipeline) -> dg.AssetsDefinition:
         if isinstance(windows, str):
             raise EvidenceError(f"{pipeline.name}: {windows}.")
         scorer = Scorer(context, launcher.launcher(pipeline), pipeline.objects, pipeline.spec)
-        report = compare(
-            pipeline, windows, scorer, last_report(pipeline.store, base, pipeline.name)
-        )
+        report = compare(pipeline, windows, scorer, last_report(pipeline.at(base)))
         work = windows.work(pipeline, context.run.run_id)
         with Draft(pipeline, work, base, rows=sum(w.rows for w in report.windows)) as draft:
             draft.text(REPORT_FILE, canonical_json(report))

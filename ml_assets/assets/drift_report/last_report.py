@@ -7,9 +7,7 @@ from ml_assets.errors import SpecError, StorageError
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import champion
 from ml_assets.spec.stages import DRIFT_STAGE
-from ml_assets.store.layout import Address, read_record
-from ml_assets.store.pipeline_context import Pipeline
-from ml_assets.store.snapshots import CommitId, SnapshotStore
+from ml_assets.store.pipeline_context import Pipeline, PipelineState
 
 
 @dataclass(frozen=True)
@@ -32,15 +30,15 @@ def find_report(pipeline: Pipeline) -> FoundReport:
         raise SpecError(
             f"{pipeline.name} watches for no drift: its spec has no 'drift'. Add to it: drift: {{}}"
         )
-    base = pipeline.store.resolve("main")
-    report = last_report(pipeline.store, base, pipeline.name)
+    state = pipeline.now()
+    report = last_report(state)
     if report is None:
         raise StorageError(
             f"{pipeline.name} has no drift report yet: one is made when a period is published that"
             f" came after all that the release has seen. Land one, then: ml-assets run"
             f" {pipeline.name}"
         )
-    now = champion(read(pipeline.store, pipeline.name, base), pipeline.spec.release.to)
+    now = champion(read(pipeline.store, pipeline.name, state.commit), pipeline.spec.release.to)
     if now == report.model:
         return FoundReport(report, "")
     return FoundReport(
@@ -49,9 +47,9 @@ def find_report(pipeline: Pipeline) -> FoundReport:
     )
 
 
-def last_report(store: SnapshotStore, base: CommitId, pipeline: str) -> DriftReport | None:
+def last_report(state: PipelineState) -> DriftReport | None:
     """The stored report; None where none was made yet."""
-    address = Address(pipeline, DRIFT_STAGE)
-    if read_record(store, base, address) is None:
+    address = state.address(DRIFT_STAGE)
+    if state.record(address) is None:
         return None
-    return DriftReport.model_validate_json(store.read_bytes(base, address.file(REPORT_FILE)))
+    return DriftReport.model_validate_json(state.read_bytes(address.file(REPORT_FILE)))

@@ -97,8 +97,9 @@ class DriftWindows:
     def training_samples(self, pipeline: Pipeline) -> dict[str | None, pl.DataFrame]:
         """Some rows of each period of the training split, as they were when it was trained."""
         store = pipeline.store
-        data = require_record(store, self.release.commit, Address(pipeline.name, "training_set"))
-        commits = where_read(store, self.release.commit, data)
+        released = pipeline.at(self.release.commit)
+        data = require_record(released, pipeline.address("training_set"))
+        commits = where_read(released, data)
         features = Address(pipeline.name, "feature_set")
         found: dict[str | None, pl.DataFrame] = {}
         for one in self.baseline.features.periods:
@@ -124,7 +125,7 @@ def drift_windows(state: PipelineState) -> DriftWindows | str:
             f"model {model[:12]} was released without a baseline, so no drift is looked for; the"
             " next release has one"
         )
-    data = require_record(state.store, origin.commit, Address(state.name, "training_set"))
+    data = require_record(state.at(origin.commit), state.address("training_set"))
     order = feature_order(state.pipeline)
     published = published_partitions(state.store, state.commit, Address(state.name, "feature_set"))
     behind = [key for key in published if key > baseline.trained_on[1]]

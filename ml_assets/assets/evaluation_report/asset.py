@@ -88,8 +88,8 @@ def evaluation_report(declared: Pipeline) -> dg.AssetsDefinition:
     ) -> dg.MaterializeResult:
         pipeline = stores.open(declared, keeps_objects=True)
         base = pipeline.store.resolve("main")
-        trained = require_record(pipeline.store, base, Address(pipeline.name, "trained_model"))
-        data = require_record(pipeline.store, base, Address(pipeline.name, "training_set"))
+        trained = require_record(pipeline.at(base), pipeline.address("trained_model"))
+        data = require_record(pipeline.at(base), pipeline.address("training_set"))
         ref = data_ref(pipeline, data)
         bench = Bench(pipeline, context, launcher.launcher(pipeline), ref)
         model = Subject(*open_files(pipeline.objects, pipeline.name, trained.data_version))

@@ -19,7 +19,7 @@ from ml_assets.records.ledger.origin import Origin
 from ml_assets.spec.canonical import digest_of
 from ml_assets.spec.pipeline import LabelSpec, PipelineSpec
 from ml_assets.spec.records import StageRecord
-from ml_assets.store.layout import Address, published_partitions
+from ml_assets.store.layout import Address
 from ml_assets.store.pipeline_context import Pipeline, PipelineState
 from ml_assets.store.snapshots import CommitId, SnapshotStore
 
@@ -42,7 +42,7 @@ def make_baseline(
     """
     spec = state.spec
     window = resolve_window(state, data.attributes["as_of"])
-    commits = where_read(state.store, state.commit, data)
+    commits = where_read(state, data)
     if window is None or {k for keys in window.splits.values() for k in keys} != set(commits):
         return None
     train = _frames(state.pipeline, commits, window.splits["train"])
@@ -94,14 +94,13 @@ def read_baseline(store: SnapshotStore, origin: Origin) -> Baseline | None:
     return found
 
 
-def where_read(store: SnapshotStore, at: CommitId, data: StageRecord) -> Commits:
+def where_read(state: PipelineState, data: StageRecord) -> Commits:
     """Where each partition of a training set can still be read.
 
-    That is the commit ``at`` where it is the same there: house-keeping may have deleted the one
+    That is the state's commit where it is the same there: house-keeping may have deleted the one
     that the training set itself was made at.
     """
-    pipeline = data.key.split("/")[0]
-    there = published_partitions(store, at, Address(pipeline, "feature_set"))
+    at, there = state.commit, state.partitions(state.address("feature_set"))
     versions = {key: record.data_version for key, record in there.items()}
     return {
         one.partition: at if versions.get(one.partition or "") == one.version else one.commit or at

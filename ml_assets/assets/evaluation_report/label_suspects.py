@@ -4,19 +4,17 @@ import polars as pl
 
 from ml_assets.assets.evaluation_report.suspects import has_suspects
 from ml_assets.errors import StorageError
-from ml_assets.store.layout import Address
-from ml_assets.store.pipeline_context import Pipeline
-from ml_assets.store.snapshots import MAIN, CommitId, SnapshotStore
+from ml_assets.store.pipeline_context import Pipeline, PipelineState
 
 SUSPECTS_FILE = "suspects.parquet"
 
 
-def read_suspects(store: SnapshotStore, commit: CommitId, pipeline: str) -> pl.DataFrame | None:
+def read_suspects(state: PipelineState) -> pl.DataFrame | None:
     """The rows, the highest loss first; None where the report has none."""
-    file = Address(pipeline, "evaluation_report").file(SUSPECTS_FILE)
-    if not store.exists(commit, file):
+    file = state.address("evaluation_report").file(SUSPECTS_FILE)
+    if not state.exists(file):
         return None
-    found = store.scan(commit, file).collect()
+    found = state.store.scan(state.commit, file).collect()
     return found.sort(found.columns[-1], descending=True, maintain_order=True)
 
 
@@ -26,7 +24,7 @@ def suspects(pipeline: Pipeline) -> pl.DataFrame:
     Raises:
         StorageError: there are none, and why.
     """
-    found = read_suspects(pipeline.store, pipeline.store.resolve(MAIN), pipeline.name)
+    found = read_suspects(pipeline.now())
     if found is None and not has_suspects(pipeline.spec):
         raise StorageError(
             f"{pipeline.name} has no label suspects: in a ranking a row has no loss of its own."

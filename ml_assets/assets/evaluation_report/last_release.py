@@ -8,20 +8,18 @@ from ml_assets.graph.inputs import require_record
 from ml_assets.records.changes import Candidate, changes
 from ml_assets.records.run_record import RunRecord
 from ml_assets.spec.records import REPORT_FILE, EvaluationReport, ReleaseChanges, StageRecord
-from ml_assets.store.layout import Address, read_record
 from ml_assets.store.pipeline_context import PipelineState
-from ml_assets.store.snapshots import CommitId, SnapshotStore
 
 
-def read_report(store: SnapshotStore, base: CommitId, pipeline: str) -> EvaluationReport:
-    """The stored report of a pipeline at a commit.
+def read_report(state: PipelineState) -> EvaluationReport:
+    """The stored report of a pipeline.
 
     Raises:
         StorageError: there is none.
     """
-    address = Address(pipeline, "evaluation_report")
-    require_record(store, base, address)
-    return EvaluationReport.model_validate_json(store.read_bytes(base, address.file(REPORT_FILE)))
+    address = state.address("evaluation_report")
+    require_record(state, address)
+    return EvaluationReport.model_validate_json(state.read_bytes(address.file(REPORT_FILE)))
 
 
 def read_changes(report: StageRecord) -> ReleaseChanges | None:
@@ -36,7 +34,7 @@ def changes_since(
     report: EvaluationReport,
 ) -> ReleaseChanges | None:
     """What a candidate changes; None where no release came before it, or none that can be read."""
-    data = require_record(state.store, state.commit, Address(state.name, "training_set"))
+    data = require_record(state, state.address("training_set"))
     now = Candidate(state.spec.model_dump(mode="json"), data, report)
     try:
         before = last_release(state)
@@ -53,13 +51,13 @@ def last_release(state: PipelineState) -> Candidate | None:
         StorageError: something of it is not there any more.
         ValidationError: another version wrote it.
     """
-    released = read_record(state.store, state.commit, Address(state.name, "released_model"))
+    released = state.record(state.address("released_model"))
     if released is None:
         return None
-    model = Address(state.name, "trained_model")
+    model = state.address("trained_model")
     then = next(i.commit for i in released.inputs if i.key == model.key)
     if then is None:
         return None
     run = RunRecord.model_validate_json(state.store.read_bytes(then, model.file("run.json")))
-    data = require_record(state.store, then, Address(state.name, "training_set"))
-    return Candidate(run.config, data, read_report(state.store, then, state.name))
+    data = require_record(state.at(then), state.address("training_set"))
+    return Candidate(run.config, data, read_report(state.at(then)))

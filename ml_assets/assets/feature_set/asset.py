@@ -21,8 +21,7 @@ from ml_assets.graph.publish import Draft, Work, input_version
 from ml_assets.reports.data import feature_pictures
 from ml_assets.spec.training import Task
 from ml_assets.store.layout import Address
-from ml_assets.store.pipeline_context import Pipeline
-from ml_assets.store.snapshots import CommitId, SnapshotStore
+from ml_assets.store.pipeline_context import Pipeline, PipelineState
 
 STAGE = "feature_set"
 _LABEL_SUMMARY: Mapping[Task, str | None] = {
@@ -56,9 +55,9 @@ def feature_set(declared: Pipeline) -> dg.AssetsDefinition:
         build = load_function(pipeline.folder, spec.features.function, pipeline.name)
         warn = warning_once(context.log, spec.features.function)
 
-        def rows_of(base: CommitId, partition: str | None) -> pl.DataFrame:
-            reads.records(pipeline.store, base, partition)  # whole and sound, before a row is made
-            return build_rows(reads, pipeline.store, base, partition, build, warn)
+        def rows_of(state: PipelineState, partition: str | None) -> pl.DataFrame:
+            reads.records(state, partition)  # whole and sound, before a row is made
+            return build_rows(reads, state, partition, build, warn)
 
         replays = Replays(pipeline, step_partitions(context), rows_of)
         guard = FutureGuard(reads, step_partitions(context))
@@ -68,15 +67,15 @@ def feature_set(declared: Pipeline) -> dg.AssetsDefinition:
             replayed, differs = replays.checks(address.partition), replays.refusal(address)
             if guard.leaking:
                 return Made(None, {}, replayed, both_refusals(guard.leaking, differs))
-            base, rows = replays.rows(address)
-            judged = guard.judge(pipeline.store, base, address, build, rows)
+            state, rows = replays.rows(address)
+            judged = guard.judge(state, address, build, rows)
             checks = (*judged.checks, *replayed)
             if refused := both_refusals(judged.error, differs):
                 return Made(None, {}, checks, refused)
-            records = reads.records(pipeline.store, base, address.partition)
-            inputs = tuple(input_version(record, base) for record in records)
+            records = reads.records(state, address.partition)
+            inputs = tuple(input_version(record, state.commit) for record in records)
             work = Work(address, code_version, inputs, context.run_id, begun=begun)
-            with Draft(pipeline, work, base) as draft:
+            with Draft(pipeline, work, state.commit) as draft:
                 draft.table(rows, spec.features.key)
                 draft.card(rows, spec.features.key, label_columns(spec))
                 attributes = {
@@ -117,14 +116,13 @@ def warning_once(log: dg.DagsterLogManager, function: str) -> Callable[[Sequence
 
 def build_rows(
     reads: Reads,
-    store: SnapshotStore,
-    base: CommitId,
+    state: PipelineState,
     partition: str | None,
     build: FeatureFunction,
     on_unnamed: Callable[[Sequence[str]], None],
 ) -> pl.DataFrame:
-    """Call the feature function on the published tables at ``base`` and check what it returns."""
-    tables, window = reads.tables(store, base, partition), reads.window(partition)
+    """Call the feature function on the published tables and check what it returns."""
+    tables, window = reads.tables(state, partition), reads.window(partition)
     return build_features(build, tables, window, reads.pipeline.spec, on_unnamed)
 
 

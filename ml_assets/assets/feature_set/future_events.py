@@ -21,15 +21,14 @@ from ml_assets.errors import LeakError, MlAssetsError
 from ml_assets.spec.leaks import LeakFinding
 from ml_assets.spec.sources import SourceSpec
 from ml_assets.store.layout import Address
-from ml_assets.store.snapshots import CommitId, SnapshotStore
+from ml_assets.store.pipeline_context import PipelineState
 
 
 @dataclass(frozen=True)
 class PastTables:
     """The tables of functions without what is known at a moment or later, derived ones included."""
 
-    store: SnapshotStore
-    base: CommitId
+    state: PipelineState
     moment: datetime | None
 
     def read(self, reads: Reads, partition: str | None) -> Mapping[str, pl.LazyFrame]:
@@ -42,11 +41,11 @@ class PastTables:
     def _table(self, reads: Reads, name: str, address: Address) -> pl.LazyFrame:
         spec = reads.pipeline.spec
         if name in spec.sources:
-            table, subject = self.store.scan(self.base, address.table), spec.features.subject
+            table, subject = self.state.scan(address), spec.features.subject
             is_subject = subject is not None and subject.source == name
             return _without(table, spec.sources[name], self.moment, is_subject=is_subject)
         if not _has_future(reads, name):
-            return self.store.scan(self.base, address.table)
+            return self.state.scan(address)
         own = table_reads(reads.pipeline, name)
         build = load_function(
             reads.pipeline.folder, spec.tables[name].function, reads.pipeline.name
@@ -64,8 +63,7 @@ class FutureGuard:
 
     def judge(
         self,
-        store: SnapshotStore,
-        base: CommitId,
+        state: PipelineState,
         address: Address,
         build: FeatureFunction,
         rows: pl.DataFrame,
@@ -74,7 +72,7 @@ class FutureGuard:
         if address.partition not in self.examined:
             return Made(None, {})
         pipeline = self.reads.pipeline
-        found = examine_future(self.reads, store, base, address.partition, build, rows)
+        found = examine_future(self.reads, state, address.partition, build, rows)
         refused = refusal((found,), pipeline.spec, str(address))
         if refused:
             self.leaking = LeakError(f"not published, for {address} leaks")
@@ -92,8 +90,7 @@ def both_refusals(
 
 def examine_future(
     reads: Reads,
-    store: SnapshotStore,
-    base: CommitId,
+    state: PipelineState,
     partition: str | None,
     build: FeatureFunction,
     rows: pl.DataFrame,
@@ -104,7 +101,7 @@ def examine_future(
     """
     spec = reads.pipeline.spec
     columns = tuple(f"{n}.{c}" for n, source in spec.sources.items() for c in source.after_event)
-    known = list(_known_times(reads, store, base, partition))
+    known = list(_known_times(reads, state, partition))
     moment = moment_to_hide_from(rows[spec.features.decision_at], known) if known else None
     if moment is None and not columns:
         return nothing_to_hide(
@@ -116,7 +113,7 @@ def examine_future(
     events = sum(int((times >= moment).sum()) for times in known) if moment else 0
     hidden = Hidden(moment, events, columns)
     try:
-        tables = PastTables(store, base, moment).read(reads, partition)
+        tables = PastTables(state, moment).read(reads, partition)
         again = build_features(build, tables, reads.window(partition), spec)
     except Exception as error:  # a team's function may raise anything
         return cannot_be_made(error, hidden)
@@ -131,9 +128,7 @@ def sampled(keys: Sequence[str | None], count: int) -> frozenset[str | None]:
     return frozenset(keys[round(number * (len(keys) - 1) / steps)] for number in range(count))
 
 
-def _known_times(
-    reads: Reads, store: SnapshotStore, base: CommitId, partition: str | None
-) -> Iterator[pl.Series]:
+def _known_times(reads: Reads, state: PipelineState, partition: str | None) -> Iterator[pl.Series]:
     """When the rows became known, of each table that says so; what derived tables read as well."""
     waiting = [(reads, partition)]
     seen: set[Address] = set()
@@ -148,9 +143,8 @@ def _known_times(
                 waiting += [(own, address.partition) for address in fresh]
             elif source.known_at and fresh:
                 column = pl.col(source.known_at).drop_nulls()
-                yield pl.concat(
-                    [store.scan(base, a.table).select(column) for a in fresh]
-                ).collect()[source.known_at]
+                times = pl.concat([state.scan(one).select(column) for one in fresh])
+                yield times.collect()[source.known_at]
 
 
 def _without(

@@ -21,9 +21,8 @@ from ml_assets.spec.features import SubjectSpec
 from ml_assets.spec.partitions import PartitionWindow, windows
 from ml_assets.spec.sources import SourceSpec
 from ml_assets.spec.window import Window
-from ml_assets.store.layout import Address, read_record
-from ml_assets.store.pipeline_context import Pipeline
-from ml_assets.store.snapshots import CommitId
+from ml_assets.store.layout import Address
+from ml_assets.store.pipeline_context import Pipeline, PipelineState
 
 _LONGEST_PARTITION = timedelta(days=62)
 _PARTITION = "__partition"
@@ -65,25 +64,25 @@ def meet_contract(pipeline: Pipeline, subject: SubjectSpec, rows: pl.DataFrame) 
 
 
 def make_feature_rows(
-    pipeline: Pipeline, subject: SubjectSpec, rows: pl.DataFrame, commit: CommitId
+    state: PipelineState, subject: SubjectSpec, rows: pl.DataFrame
 ) -> FeatureRows:
     """Call the feature function for every partition that the rows are in.
 
     Args:
+        state: what the published tables are read from.
         rows: of the subject's columns, typed, with unique keys.
-        commit: the state of ``main`` to read the published tables at.
 
     Raises:
         WindowError: a row is in no partition, or the tables it looks back at are not published.
         SpecError: the feature function does not return what the spec declares.
     """
-    spec = pipeline.spec
+    pipeline, spec = state.pipeline, state.spec
     build = load_function(pipeline.folder, spec.features.function, spec.name)
     known = _known_windows(pipeline, subject, rows)
     made: list[pl.DataFrame] = []
     notes: dict[str, None] = {}
     for number, part in _by_partition(pipeline, subject, rows, known):
-        tables = Tables(pipeline, commit, subject, part, known, number, notes)
+        tables = Tables(state, subject, part, known, number, notes)
         names = [*spec.sources, *spec.tables]
         given = tables.read(names, spec.features.look_back, number)
         frame = build_features(build, given, tables.window(number), spec)
@@ -95,8 +94,7 @@ def make_feature_rows(
 class Tables:
     """The tables that functions read, with the new rows of one partition among them."""
 
-    pipeline: Pipeline
-    commit: CommitId
+    state: PipelineState
     subject: SubjectSpec | None
     """None: there are no new rows."""
     new: pl.DataFrame
@@ -107,6 +105,10 @@ class Tables:
     notes: dict[str, None]
     known_before: datetime | None = None
     """What became known at this moment or later is not there; None: all is that is published."""
+
+    @property
+    def pipeline(self) -> Pipeline:
+        return self.state.pipeline
 
     def read(
         self, names: Sequence[str], look_back: int, number: int | None
@@ -146,7 +148,7 @@ class Tables:
         stage = "validated_table" if name in spec.sources else "derived_table"
         partition = self.known[number].key if number is not None else None
         address = Address(spec.name, stage, name, partition)
-        published = self.pipeline.store.exists(self.commit, address.table)
+        published = self.state.exists(address.table)
         is_current = number is None or number == self.current
         made_new = is_current and (self._sees_new(name) or not published)
         if name in spec.tables and (made_new or self.known_before):
@@ -179,10 +181,10 @@ class Tables:
 
     def _published(self, address: Address) -> pl.LazyFrame:
         """What is published, unless it is recalled."""
-        record = read_record(self.pipeline.store, self.commit, address)
+        record = self.state.record(address)
         if record:
-            require_sound(self.pipeline.store, self.commit, record)
-        return self.pipeline.store.scan(self.commit, address.table)
+            require_sound(self.state.store, self.state.commit, record)
+        return self.state.scan(address)
 
     def _with_new(self, source: SourceSpec, old: list[pl.LazyFrame]) -> pl.LazyFrame:
         """A row that has landed already is there once, as it is handed in."""

@@ -12,7 +12,7 @@ from ml_assets.adapters.partitioned import CheckOutcome
 from ml_assets.assets.feature_set.replay import replay
 from ml_assets.errors import FeaturesDiffer, MlAssetsError
 from ml_assets.store.layout import Address
-from ml_assets.store.pipeline_context import Pipeline
+from ml_assets.store.pipeline_context import Pipeline, PipelineState
 from ml_assets.store.snapshots import CommitId
 
 CHECK_NAME = "parity"
@@ -42,10 +42,10 @@ class Replays:
     pipeline: Pipeline
     partitions: Sequence[str | None]
     """Those that the step makes, oldest first."""
-    rows_of: Callable[[CommitId, str | None], pl.DataFrame]
+    rows_of: Callable[[PipelineState, str | None], pl.DataFrame]
     """Makes the feature rows of a partition."""
     _found: dict[str | None, CheckOutcome] | None = None
-    _made: dict[str | None, tuple[CommitId, pl.DataFrame]] = field(default_factory=dict)
+    _made: dict[str | None, tuple[PipelineState, pl.DataFrame]] = field(default_factory=dict)
 
     def checks(self, partition: str | None) -> tuple[CheckOutcome, ...]:
         """The verdict on a partition, if it was drawn."""
@@ -61,33 +61,34 @@ class Replays:
             return FeaturesDiffer(f"{address}: {failed[address.partition].reason}")
         return FeaturesDiffer(f"{address}: held back, for [{next(iter(failed))}] differs")
 
-    def rows(self, address: Address) -> tuple[CommitId, pl.DataFrame]:
+    def rows(self, address: Address) -> tuple[PipelineState, pl.DataFrame]:
         """The feature rows of a partition, and the state that they are made from."""
         if address.partition in self._made:
             return self._made.pop(address.partition)
-        base = self.pipeline.store.resolve("main")
-        return base, self.rows_of(base, address.partition)
+        state = self.pipeline.now()
+        return state, self.rows_of(state, address.partition)
 
     def _examined(self) -> Mapping[str | None, CheckOutcome]:
         if self._found is None:
             self._found = {}
-            base = self.pipeline.store.resolve("main")
-            for partition in drawn(self.partitions, base):
+            state = self.pipeline.now()
+            for partition in drawn(self.partitions, state.commit):
                 with suppress(MlAssetsError):  # of its inputs: told when its turn comes
-                    rows = self.rows_of(base, partition)
-                    self._made[partition] = (base, rows)
-                    self._found[partition] = self._replay(base, partition, rows)
+                    rows = self.rows_of(state, partition)
+                    self._made[partition] = (state, rows)
+                    self._found[partition] = _replayed(state, partition, rows)
         return self._found
 
-    def _replay(self, base: CommitId, partition: str | None, rows: pl.DataFrame) -> CheckOutcome:
-        found = replay(self.pipeline, base, partition, rows, Random(f"{base}{partition}"))
-        return CheckOutcome(
-            CHECK_NAME,
-            not found.difference,
-            True,
-            {"rows": found.rows, "moment": str(found.moment)},
-            found.reason,
-        )
+
+def _replayed(state: PipelineState, partition: str | None, rows: pl.DataFrame) -> CheckOutcome:
+    found = replay(state, partition, rows, Random(f"{state.commit}{partition}"))
+    return CheckOutcome(
+        CHECK_NAME,
+        not found.difference,
+        True,
+        {"rows": found.rows, "moment": str(found.moment)},
+        found.reason,
+    )
 
 
 def drawn(partitions: Sequence[str | None], commit: CommitId) -> tuple[str | None, ...]:

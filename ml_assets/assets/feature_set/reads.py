@@ -12,8 +12,7 @@ from ml_assets.spec.partitions import windows
 from ml_assets.spec.records import StageRecord
 from ml_assets.spec.window import Window
 from ml_assets.store.layout import Address
-from ml_assets.store.pipeline_context import Pipeline
-from ml_assets.store.snapshots import CommitId, SnapshotStore
+from ml_assets.store.pipeline_context import Pipeline, PipelineState
 
 
 @dataclass(frozen=True)
@@ -41,22 +40,18 @@ class Reads:
             for name in self.names
         }
 
-    def records(
-        self, store: SnapshotStore, base: CommitId, partition: str | None
-    ) -> list[StageRecord]:
+    def records(self, state: PipelineState, partition: str | None) -> list[StageRecord]:
         """The records of those tables; a missing one is an error that names it."""
         return [
-            require_record(store, base, address)
+            require_record(state, address)
             for addresses in self.addresses(partition).values()
             for address in addresses
         ]
 
-    def tables(
-        self, store: SnapshotStore, base: CommitId, partition: str | None
-    ) -> Mapping[str, pl.LazyFrame]:
-        """Table name -> its rows at ``base``, the look-back included."""
+    def tables(self, state: PipelineState, partition: str | None) -> Mapping[str, pl.LazyFrame]:
+        """Table name -> its rows, the look-back included."""
         return {
-            name: scan_together(store, base, addresses)
+            name: scan_together(state, addresses)
             for name, addresses in self.addresses(partition).items()
         }
 

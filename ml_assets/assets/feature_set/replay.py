@@ -17,8 +17,7 @@ from ml_assets.errors import counted, quoted
 from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.partitions import windows
 from ml_assets.store.layout import Address
-from ml_assets.store.pipeline_context import Pipeline
-from ml_assets.store.snapshots import CommitId
+from ml_assets.store.pipeline_context import PipelineState
 
 MOST_ROWS = 50
 """Rows of a moment that are compared; making one costs what making all of them does."""
@@ -48,13 +47,11 @@ class Parity:
         return f"{what}, replayed with what was known then: the same, bit for bit"
 
 
-def replay(
-    pipeline: Pipeline, commit: CommitId, partition: str | None, rows: pl.DataFrame, draw: Random
-) -> Parity:
+def replay(state: PipelineState, partition: str | None, rows: pl.DataFrame, draw: Random) -> Parity:
     """Make the rows of one moment, drawn from those of a partition, as they would be made online.
 
     Args:
-        rows: the feature rows of the partition, as the batch made them from ``commit``.
+        rows: the feature rows of the partition, as the batch made them from the state.
 
     Raises:
         SpecError: the feature function does not return what the spec declares.
@@ -62,21 +59,20 @@ def replay(
     """
     if rows.is_empty():
         return Parity(0, None, "")
-    spec = pipeline.spec.features
+    spec = state.spec.features
     moment = rows[draw.randrange(len(rows))][spec.decision_at].item()
     batch = rows.filter(pl.col(spec.decision_at) == moment).head(MOST_ROWS)
-    again = _rows_at(pipeline, commit, partition, batch, moment)
+    again = _rows_at(state, partition, batch, moment)
     return Parity(len(batch), moment, difference(batch, again, spec))
 
 
 def _rows_at(
-    pipeline: Pipeline,
-    commit: CommitId,
+    state: PipelineState,
     partition: str | None,
     batch: pl.DataFrame,
     moment: datetime,
 ) -> pl.DataFrame:
-    spec, key = pipeline.spec, pipeline.spec.features.key
+    spec, key = state.spec, state.spec.features.key
     known = windows(spec.partitions, datetime.now(UTC))
     number = [span.key for span in known].index(partition) if partition is not None else None
     subject = spec.features.subject
@@ -85,10 +81,10 @@ def _rows_at(
         cut = partition if spec.is_partitioned(subject.source) else None
         landed = Address(spec.name, "validated_table", subject.source, cut)
         keys = keys_of(batch, key, spec.sources[subject.source])
-        new = pipeline.store.scan(commit, landed.table).join(keys, on=key, how="semi").collect()
-    tables = Tables(pipeline, commit, subject, new, known, number, {}, known_before=moment)
+        new = state.scan(landed).join(keys, on=key, how="semi").collect()
+    tables = Tables(state, subject, new, known, number, {}, known_before=moment)
     given = tables.read([*spec.sources, *spec.tables], spec.features.look_back, number)
-    build = load_function(pipeline.folder, spec.features.function, spec.name)
+    build = load_function(state.pipeline.folder, spec.features.function, spec.name)
     made = build_features(build, given, tables.window(number), spec)
     return made.join(batch, on=key, how="semi")
 

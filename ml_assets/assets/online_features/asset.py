@@ -51,7 +51,7 @@ def online_features(declared: Pipeline, online: OnlineSpec) -> dg.AssetsDefiniti
         base = pipeline.store.resolve("main")
         sources = newest_features(pipeline.at(base), online)
         inputs = tuple(
-            input_version(require_record(pipeline.store, base, one), base) for one in sources
+            input_version(require_record(pipeline.at(base), one), base) for one in sources
         )
         scans = (pipeline.store.scan(base, source.table) for source in sources)
         rows = latest_rows(scans, online, pipeline.spec.features)

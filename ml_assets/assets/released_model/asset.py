@@ -19,7 +19,6 @@ from ml_assets.records.recalls import sound_champion
 from ml_assets.records.tracking.mlflow import Tracking, Unavailable
 from ml_assets.records.tracking.projection import project_stages
 from ml_assets.spec.records import Evidence, LedgerEntry
-from ml_assets.store.layout import Address
 from ml_assets.store.pipeline_context import Pipeline, PipelineState
 from ml_assets.store.snapshots import SnapshotStore
 
@@ -43,7 +42,7 @@ def released_model(declared: Pipeline) -> dg.AssetsDefinition:
     ) -> dg.MaterializeResult:
         pipeline = stores.open(declared, keeps_objects=True)
         base = pipeline.store.resolve("main")
-        model = require_record(pipeline.store, base, Address(pipeline.name, "trained_model"))
+        model = require_record(pipeline.at(base), pipeline.address("trained_model"))
         outcome = release(
             pipeline.store,
             pipeline.name,
@@ -76,8 +75,8 @@ def current_evidence(state: PipelineState, entries: Sequence[LedgerEntry]) -> Ev
     Raises:
         EvidenceError: the report is about another model than the one to release.
     """
-    model = require_record(state.store, state.commit, Address(state.name, "trained_model"))
-    report = require_record(state.store, state.commit, Address(state.name, "evaluation_report"))
+    model = require_record(state, state.address("trained_model"))
+    report = require_record(state, state.address("evaluation_report"))
     judged = [i.version for i in report.inputs if i.key == model.key]
     if judged != [model.data_version]:
         raise EvidenceError(

@@ -59,7 +59,7 @@ def gates(declared: Pipeline) -> dg.AssetChecksDefinition:
             reason=summary(results),
             run=context.run.run_id,
             time=datetime.now(UTC),
-            holdout=held_out(read_report(pipeline.store, base, pipeline.name)),
+            holdout=held_out(read_report(pipeline.at(base))),
         )
         register(
             pipeline.store, pipeline.name, evidence.model, pipeline.spec.owner, context.run.run_id

@@ -28,8 +28,8 @@ def gate_results(state: PipelineState, champion: str | None) -> tuple[GateResult
     Raises:
         StorageError: there is no report, or the ledger is broken.
     """
-    record = require_record(state.store, state.commit, Address(state.name, "evaluation_report"))
-    report = read_report(state.store, state.commit, state.name)
+    record = require_record(state, state.address("evaluation_report"))
+    report = read_report(state)
     rows = held_out(report)
     entries = read(state.store, state.name, state.commit)
     return decide(

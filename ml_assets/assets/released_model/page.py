@@ -54,8 +54,8 @@ def show_release(
     Raises:
         StorageError: another run published the record at the same time.
     """
-    model = require_record(state.store, state.commit, Address(state.name, "trained_model"))
-    report = require_record(state.store, state.commit, Address(state.name, "evaluation_report"))
+    model = require_record(state, state.address("trained_model"))
+    report = require_record(state, state.address("evaluation_report"))
     inputs = (input_version(model, state.commit), input_version(report, state.commit))
     code_version = code_version_of(state.pipeline, stage)
     work = Work(Address(state.name, stage), code_version, inputs, run)
@@ -95,10 +95,10 @@ def _shown(
     """What was released, by which gates, what it changes, and what came before."""
     decision = latest_decision(entries, move.model)
     gates = decision.gates if decision else ()
-    record = require_record(state.store, state.commit, Address(state.name, "evaluation_report"))
+    record = require_record(state, state.address("evaluation_report"))
     return [
         *override_picture(standing_override(entries, move.model)),
-        released_table(read_report(state.store, state.commit, state.name), state.spec, move),
+        released_table(read_report(state), state.spec, move),
         *gates_picture(gates, state.spec.gates),
         gates_table(gates),
         changes_table(read_changes(record)),

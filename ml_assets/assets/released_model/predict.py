@@ -125,7 +125,7 @@ class Predictor:
         notes = _refusals(rows, frame.with_row_index(_ROW), sound.refused, key)
         if sound.rows.is_empty():
             raise RowsRefused(f"{rows.where}: no row meets its contract.\n" + "\n".join(notes))
-        made = make_feature_rows(pipeline, subject, sound.rows, pipeline.store.resolve("main"))
+        made = make_feature_rows(pipeline.now(), subject, sound.rows)
         left_out = len(sound.rows) - len(made.rows)
         if left_out:
             notes.append(f"{left_out} rows: the feature function returns nothing for them")

@@ -47,7 +47,7 @@ def publish_report(
 def _entry(pipeline: Pipeline, decision: Decision) -> OutboxEntry:
     """What MLflow is told of a decision: of each on the same model one step more."""
     base = pipeline.store.resolve("main")
-    model = require_record(pipeline.store, base, Address(pipeline.name, "trained_model"))
+    model = require_record(pipeline.at(base), pipeline.address("trained_model"))
     session = str(model.attributes["session"])
     links = Links.of(pipeline.settings)
     there = links.report(pipeline.name, model.data_version)
@@ -56,7 +56,7 @@ def _entry(pipeline: Pipeline, decision: Decision) -> OutboxEntry:
     uses = session_uses(
         SessionFolder(pipeline.objects.path("sessions", session)), pipeline.settings.prices
     )
-    found = decision_numbers(read_report(pipeline.store, base, pipeline.name), decision)
+    found = decision_numbers(read_report(pipeline.at(base)), decision)
     return OutboxEntry(
         pipeline=pipeline.name,
         session=session,
@@ -99,9 +99,9 @@ def write_report(
         decision: the one to show; default: the newest in the ledger on this model.
     """
     base = pipeline.store.resolve("main")
-    report = read_report(pipeline.store, base, pipeline.name)
-    record = require_record(pipeline.store, base, Address(pipeline.name, "evaluation_report"))
-    model = require_record(pipeline.store, base, Address(pipeline.name, "trained_model"))
+    report = read_report(pipeline.at(base))
+    record = require_record(pipeline.at(base), pipeline.address("evaluation_report"))
+    model = require_record(pipeline.at(base), pipeline.address("trained_model"))
     measured = Measured.model_validate(record.attributes["measured"])
     entries = read(pipeline.store, pipeline.name, base)
     newest = latest_decision(entries, report.model)
@@ -120,7 +120,7 @@ def write_report(
             ledger=entries,
             override=standing_override(entries, report.model) if decision == newest else None,
             lineage=(*record.inputs, *model.inputs),
-            suspects=read_suspects(pipeline.store, base, pipeline.name),
+            suspects=read_suspects(pipeline.at(base)),
         ),
         pipeline.spec,
         report_ways(pipeline, record, model),

@@ -75,7 +75,7 @@ def trained_model(declared: Pipeline) -> dg.AssetsDefinition:
         pipeline = stores.open(declared, keeps_objects=True)
         asked = pipeline.with_epochs(config.epochs)
         base = pipeline.store.resolve("main")
-        data = require_record(pipeline.store, base, Address(pipeline.name, "training_set"))
+        data = require_record(pipeline.at(base), pipeline.address("training_set"))
         init = initial_weights(context.log, asked.at(base))
         job = train_job(asked, data, config.fresh, init)
         runner = launcher.launcher(pipeline)

@@ -12,7 +12,6 @@ from ml_assets.assets.trained_model.asset import data_ref
 from ml_assets.assets.trained_model.sanity import checks_of, examine
 from ml_assets.graph.inputs import require_record
 from ml_assets.spec.sanity import SANITY_CHECKS, SanityCheck
-from ml_assets.store.layout import Address
 from ml_assets.store.pipeline_context import Pipeline
 
 
@@ -38,9 +37,7 @@ def sanity(declared: Pipeline) -> list[dg.AssetChecksDefinition]:
         launcher: LauncherResource,
     ) -> Iterator[dg.AssetCheckResult]:
         pipeline = stores.open(declared)
-        data = require_record(
-            pipeline.store, pipeline.store.resolve("main"), Address(pipeline.name, "training_set")
-        )
+        data = require_record(pipeline.now(), pipeline.address("training_set"))
         for found in examine(
             context, pipeline, launcher.launcher(pipeline), data_ref(pipeline, data)
         ).checks:

@@ -226,11 +226,11 @@ def read_splits(state: PipelineState, window: SplitPlan | None) -> dict[Split, p
     spec, address = state.spec, Address(state.name, "feature_set")
     if window is not None:
         tables: dict[Split, pl.LazyFrame] = {
-            name: scan_together(state.store, state.commit, [address.at(key) for key in keys])
+            name: scan_together(state, [address.at(key) for key in keys])
             for name, keys in window.splits.items()
         }
         return labelled_rows(tables, spec.label)
-    require_record(state.store, state.commit, address)
+    require_record(state, address)
     frame = state.store.scan(state.commit, address.table).collect()
     part = part_rows(frame, state.pipeline)
     names: tuple[Split, ...] = ("train", "validation", "holdout")
@@ -271,7 +271,7 @@ def window_inputs(state: PipelineState, window: SplitPlan | None) -> tuple[Input
     """The exact feature partitions that a window is made of."""
     address = Address(state.name, "feature_set")
     if window is None:
-        return (input_version(require_record(state.store, state.commit, address), state.commit),)
+        return (input_version(require_record(state, address), state.commit),)
     records = published_partitions(state.store, state.commit, address)
     keys = [key for keys in window.splits.values() for key in keys]
     for key in keys:

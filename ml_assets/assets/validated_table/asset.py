@@ -34,9 +34,8 @@ from ml_assets.spec.partitions import windows
 from ml_assets.spec.records import RELEASE_REASON, RELEASED_BY, RowsReleased, StageRecord
 from ml_assets.spec.schema_change import COLUMNS, declared_changes
 from ml_assets.spec.sources import SourceSpec
-from ml_assets.store.layout import Address, read_record
+from ml_assets.store.layout import Address
 from ml_assets.store.pipeline_context import Pipeline, PipelineState
-from ml_assets.store.snapshots import CommitId, SnapshotStore
 
 STAGE = "validated_table"
 QUARANTINE_FILE = "quarantine.parquet"
@@ -82,9 +81,7 @@ def validated_table(declared: Pipeline, source_name: str) -> dg.AssetsDefinition
             seen = tuple(input_version(one, base) for one in audited.before)
             inputs, found = (input_version(audited.record, base),), audited.found
             work = Work(address, code_version, inputs, context.run_id, seen=seen, begun=begun)
-            released = releases(
-                pipeline.store, base, address, context.run.tags, context.run_id, found
-            )
+            released = releases(pipeline.at(base), address, context.run.tags, context.run_id, found)
             return publish_audited(pipeline.at(base), work, found, source, released)
 
         whole = Address(pipeline.name, STAGE, source_name)
@@ -111,12 +108,10 @@ def audit_snapshot(state: PipelineState, raw: Address, contract: Contract) -> Au
         StorageError: there is no such snapshot.
         ContractError: the contract does not fit it.
     """
-    record = require_record(state.store, state.commit, raw)
+    record = require_record(state, raw)
     before = records_before(state, raw)
     source = state.spec.sources[raw.source or ""]
-    found = audit(
-        as_declared_now(state.store.scan(state.commit, raw.table), record, source), contract
-    )
+    found = audit(as_declared_now(state.scan(raw), record, source), contract)
     volume = source.volume
     if volume:
         rows = {key: delivered_rows(one) for key, one in before.items()}
@@ -160,9 +155,9 @@ def records_before(state: PipelineState, raw: Address) -> dict[str, StageRecord]
     if volume is None or raw.partition is None:
         return {}
     calendar = [window.key for window in windows(state.spec.partitions, datetime.now(UTC))]
-    published = [key for key in calendar if state.store.exists(state.commit, table.at(key).record)]
+    published = [key for key in calendar if state.exists(table.at(key).record)]
     keys = compared_with(raw.partition, published, calendar, volume)
-    found = {key: read_record(state.store, state.commit, table.at(key)) for key in keys}
+    found = {key: state.record(table.at(key)) for key in keys}
     return {key: record for key, record in found.items() if record is not None}
 
 
@@ -172,8 +167,7 @@ def delivered_rows(table: StageRecord) -> int:
 
 
 def releases(
-    store: SnapshotStore,
-    base: CommitId,
+    state: PipelineState,
     address: Address,
     tags: Mapping[str, str],
     run: str,
@@ -184,7 +178,7 @@ def releases(
     Raises:
         EvidenceError: the run's tags say who released them or why, and not both.
     """
-    record = read_record(store, base, address)
+    record = state.record(address)
     told = record.attributes.get(RELEASES, []) if record else []
     earlier = tuple(RowsReleased.model_validate(one) for one in told)
     said = {tag: tags.get(tag, "").strip() for tag in (RELEASED_BY, RELEASE_REASON)}
@@ -198,8 +192,8 @@ def releases(
             " --author NAME --reason WHY."
         )
     kept = int(record.attributes.get("quarantined", 0)) if record else 0
-    if store.exists(base, address.rejected):
-        kept = store.scan(base, address.rejected).select(pl.len()).collect().item()
+    if state.exists(address.rejected):
+        kept = state.store.scan(state.commit, address.rejected).select(pl.len()).collect().item()
     now = RowsReleased(
         author=said[RELEASED_BY],
         reason=said[RELEASE_REASON],

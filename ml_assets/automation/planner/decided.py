@@ -52,8 +52,6 @@ def standing_refusal(pipeline: Pipeline) -> str:
     if gate_is_due(pipeline):
         return ""
     entries = read(pipeline.store, pipeline.name)
-    model = require_record(
-        pipeline.store, pipeline.store.resolve("main"), Address(pipeline.name, "trained_model")
-    )
+    model = require_record(pipeline.now(), pipeline.address("trained_model"))
     decision = latest_decision(entries, model.data_version)
     return decision.reason if decision and not decision.passed else ""
