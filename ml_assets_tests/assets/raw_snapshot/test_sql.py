@@ -127,7 +127,7 @@ def test_rows_without_a_watermark_are_refused_with_their_number_unless_told_to_l
     said = "table weather: 2 rows without 'select': of no partition"
     assert said in refusal(url, source())
     with pytest.raises(SourceError, match=said):
-        look("weather", source(), Path("/nowhere"), lambda _: url, WEEKS).keys
+        look("weather", source(), Path("/nowhere"), lambda _: url, WEEKS)
     leaving = source(ignore_null_watermark=True)
     assert read(url, leaving).frame.height == 2
     whole = source(partitioned=False, watermark=None)
