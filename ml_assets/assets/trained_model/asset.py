@@ -27,6 +27,7 @@ from ml_assets.records.tracking.outbox import Debts
 from ml_assets.reports.wording import plain_markdown
 from ml_assets.resources.launcher import LauncherResource
 from ml_assets.resources.objects import ObjectsResource
+from ml_assets.resources.run_config import RunConfig
 from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.resources.tracking import TrackingResource
 from ml_assets.settings import read_settings
@@ -43,7 +44,7 @@ from ml_assets.store.objects import LocalObjects
 STAGE = "trained_model"
 
 
-class TrainingConfig(dg.Config):
+class TrainingConfig(RunConfig):
     """What this run trains other than the spec says."""
 
     fresh: str | None = None
@@ -64,17 +65,18 @@ def trained_model(graph: PipelineGraph) -> dg.AssetsDefinition:
         specs=_specs(graph),
         can_subset=False,
         pool=graph.pool(STAGE),
+        config_schema=TrainingConfig.form(),
     )
     @reported
     @chronicled(graph, STAGE)
     def materialize(
         context: dg.AssetExecutionContext,
-        config: TrainingConfig,
         snapshots: SnapshotsResource,
         objects: ObjectsResource,
         launcher: LauncherResource,
         tracking: TrackingResource,
     ) -> Iterator[dg.MaterializeResult]:
+        config = TrainingConfig.of(context)
         asked = graph.with_epochs(config.epochs)
         store = snapshots.store()
         base = resolve_base(context, store)
