@@ -65,7 +65,7 @@ format: $(VENV)/.installed-test ## format the code
 	@$(BIN)/ruff format .
 
 reset: $(VENV)/.installed ## delete the state (.ml_assets)
-	@$(BIN)/ml-assets reset $(ARGS)
+	@$(BIN)/ml-assets ops reset $(ARGS)
 
 clean: ## delete .venv and caches; the state stays
 	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -190,11 +190,11 @@ def evaluate(
 
 def load_predictor(model: Ref, threads: int) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
     """(numeric, categorical) of rows -> [n, outputs] probabilities of the exported weights."""
-    from ml_assets.training import export
+    from ml_assets.training import weights
     from ml_assets.training.model_folder import open_model
     from ml_assets.training.rows.arrays import Rows
 
-    predict = export.load_predictor(Path(model.uri), open_model(model), threads)
+    predict = weights.load_predictor(Path(model.uri), open_model(model), threads)
 
     def in_chunks(numeric: np.ndarray, categorical: np.ndarray) -> np.ndarray:
         starts = range(0, len(numeric), CHUNK)

@@ -16,13 +16,14 @@ from figures import tell
 from generated import train_request, training_set
 
 from ml_assets.spec.training import Mlp, TrainingSpec
-from ml_assets.training.checkpoints.files import CheckpointFiles, TrainerState
+from ml_assets.training.checkpoints.files import CheckpointFiles
 from ml_assets.training.checkpoints.save import Checkpoints
 from ml_assets.training.distributed.ranks import join, leave
 from ml_assets.training.events import EventWriter
 from ml_assets.training.models import build
 from ml_assets.training.optimization import make_optimizer
 from ml_assets.training.rows.arrays import open_set
+from ml_assets.training.trainer_state import TrainerState
 
 MODEL = Mlp(family="mlp", width=2048, depth=7, dropout=0.0)
 SPEC = TrainingSpec(batch_size=24, microbatches=24, strategy="replicate", keep_last=1)

@@ -21,9 +21,8 @@ from typing import Any
 from figures import tell
 
 from ml_assets.launch.kubernetes.api import KubernetesApi
-from ml_assets.launch.kubernetes.cache import Board
+from ml_assets.launch.kubernetes.informer import Cache, JobInformer, Reflector
 from ml_assets.launch.kubernetes.manifest import JobOrder, manifests
-from ml_assets.launch.kubernetes.watch import Feed, JobWatch
 from ml_assets.settings import Cluster
 from ml_assets.spec.cluster import ClusterSpec
 from ml_assets.spec.program import World
@@ -83,17 +82,17 @@ def a_cluster() -> Cluster:
 
 def three_days(job: dict[str, Any]) -> None:
     """Calls an hour, and the growth of memory from the second attempt to the last."""
-    board, jobs, pods, feeds = followed(0)
+    cache, jobs, pods, reflectors = followed(0)
     tracemalloc.start()
     sizes, cpu = [], time.process_time()
     for number in range(int(DAYS / ATTEMPT)):
         begin = number * ATTEMPT
         jobs.happens, pods.happens = an_attempt(job, number, begin, ATTEMPT, NODES)
-        follow(jobs, pods, feeds, begin + ATTEMPT / 2)
-        assert len(board.now().pods) == NODES
+        follow(jobs, pods, reflectors, begin + ATTEMPT / 2)
+        assert len(cache.now().pods) == NODES
         gc.collect()
         sizes.append(tracemalloc.get_traced_memory()[0])
-        follow(jobs, pods, feeds, begin + ATTEMPT)
+        follow(jobs, pods, reflectors, begin + ATTEMPT)
     cpu = time.process_time() - cpu
     tracemalloc.stop()
     calls = (jobs.reached + pods.reached) / (DAYS / HOUR)
@@ -108,11 +107,11 @@ def a_day(job: dict[str, Any], at_the_ends: int) -> None:
     sizes, calls = [], 0
     for number in range(RUNS_A_DAY):
         begin = number * 24 * HOUR / RUNS_A_DAY
-        board, jobs, pods, feeds = followed(begin)
+        cache, jobs, pods, reflectors = followed(begin)
         jobs.happens, pods.happens = an_attempt(job, number, begin, HOUR, PODS_OF_A_RUN)
-        follow(jobs, pods, feeds, begin + HOUR / 2)
-        assert len(board.now().pods) == PODS_OF_A_RUN
-        follow(jobs, pods, feeds, begin + HOUR)
+        follow(jobs, pods, reflectors, begin + HOUR / 2)
+        assert len(cache.now().pods) == PODS_OF_A_RUN
+        follow(jobs, pods, reflectors, begin + HOUR)
         calls += jobs.reached + pods.reached + at_the_ends
         gc.collect()
         sizes.append(tracemalloc.get_traced_memory()[0])
@@ -123,25 +122,25 @@ def a_day(job: dict[str, Any], at_the_ends: int) -> None:
     tell(f"memory_growth_of_{RUNS_A_DAY}_runs_mib", growth, 1)
 
 
-def followed(begin: float) -> tuple[Board, Simulated, Simulated, list[Feed]]:
-    """A board, what is behind its two feeds, and these, from a moment on."""
-    board = Board()
+def followed(begin: float) -> tuple[Cache, Simulated, Simulated, list[Reflector]]:
+    """A cache, what is behind its two reflectors, and these, from a moment on."""
+    cache = Cache()
     jobs, pods = Simulated(fault=weather), Simulated(fault=weather)
     jobs.now = pods.now = begin
-    feeds = [
-        Feed(source, kind, "a=b", board, source.clock, source.pause)
+    reflectors = [
+        Reflector(source, kind, "a=b", cache, source.clock, source.pause)
         for source, kind in ((jobs, "jobs"), (pods, "pods"))
     ]
-    for feed in feeds:
-        feed.begin()
-    return board, jobs, pods, feeds
+    for reflector in reflectors:
+        reflector.begin()
+    return cache, jobs, pods, reflectors
 
 
-def follow(jobs: Simulated, pods: Simulated, feeds: list[Feed], until: float) -> None:
-    """Let each feed go on until its clock is there."""
-    for source, feed in zip((jobs, pods), feeds, strict=True):
+def follow(jobs: Simulated, pods: Simulated, reflectors: list[Reflector], until: float) -> None:
+    """Let each reflector go on until its clock is there."""
+    for source, reflector in zip((jobs, pods), reflectors, strict=True):
         while source.now < until:
-            feed.turn()
+            reflector.turn()
 
 
 def weather(what: str, now: float) -> Exception | None:
@@ -204,11 +203,11 @@ def calls_of_one_run() -> int:
         api = KubernetesApi(server.namespace, environment={"KUBECONFIG": str(file)})
         api.require_rights()
         made = api.create_job(a_small_job()).job
-        with JobWatch(api, "run=one") as watch:
+        with JobInformer(api, "run=one") as watch:
             while not any(job.complete for job in watch.now().jobs):
                 watch.wait(60)
         api.tail(api.pods("run=one")[0].name, 50)
-        api.happenings(made.uid)
+        api.cluster_events(made.uid)
         api.delete("run=one", 60)
         return len(server.calls)
 

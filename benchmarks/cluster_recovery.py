@@ -155,7 +155,7 @@ def _has_ended(pod: dict[str, object]) -> bool:
 def _kind(command: Sequence[bytes]) -> str | None:
     if b"ml_assets.training.staging" in command:
         return "pod"
-    if b"ml_assets.training.staging.bound" in command or b"torch.distributed.run" in command:
+    if b"ml_assets.training.orphans" in command or b"torch.distributed.run" in command:
         return "torchrun"
     return "rank" if b"ml_assets.training" in command else None
 

@@ -7,7 +7,8 @@ import numpy as np
 import polars as pl
 
 from ml_assets.assets.training_set.shards import write_shards
-from ml_assets.spec.pipeline import FeaturesSpec, LabelSpec
+from ml_assets.spec.features import FeaturesSpec
+from ml_assets.spec.pipeline import LabelSpec
 from ml_assets.spec.program import Output, Ref, TrainRequest, World
 from ml_assets.spec.training import ModelSpec, TrainingSpec
 

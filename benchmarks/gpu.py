@@ -20,16 +20,16 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from ml_assets.spec.program import Ref, ShardSchema
 from ml_assets.spec.training import TabM, TrainingSpec
-from ml_assets.training.assembly import assemble, first_values
-from ml_assets.training.checkpoints.files import CheckpointFiles, TrainerState
+from ml_assets.training.checkpoints.files import CheckpointFiles
 from ml_assets.training.checkpoints.save import Checkpoints
 from ml_assets.training.distributed.ranks import Ranks, join, leave
 from ml_assets.training.events import EventWriter
 from ml_assets.training.optimization import make_optimizer
 from ml_assets.training.rows.arrays import SplitArrays, open_set
 from ml_assets.training.rows.batches import Batches
-from ml_assets.training.step import Stepper, Word
+from ml_assets.training.step import Stepper, StopFlags, assemble, initial_network
 from ml_assets.training.telemetry import gpu_utilization_pct
+from ml_assets.training.trainer_state import TrainerState
 
 ROWS = 400_000
 WIDTHS = (128, 512, 2048, 4096, 8192)
@@ -63,13 +63,13 @@ def at_width(width: int, folder: Path, data: Ref, ranks: Ranks) -> float:
     model = TabM(family="tabm", width=width, depth=2, members=12, dropout=0.0)
     request = train_request(folder, data, model, SPEC)
     _, schema = open_set(data)
-    network, _ = first_values(request, schema)
+    network, _ = initial_network(request, schema)
     stepper = assemble(request, network, Path(data.uri), schema, ranks)
-    plain = plain_loop(request.data, schema, first_values(request, schema)[0], ranks)
+    plain = plain_loop(request.data, schema, initial_network(request, schema)[0], ranks)
     torch.cuda.reset_peak_memory_stats()
 
     def ours(step: int) -> object:
-        return stepper.take(step, None, lambda: Word(False, False))
+        return stepper.take(step, None, lambda: StopFlags(False, False))
 
     seconds(ours), seconds(plain)  # both warm
     ratios = [seconds(ours) / seconds(plain) for _ in range(TURNS)]

@@ -51,7 +51,9 @@ def peak(weeks: int, scale: float = 1.0, through: str = "feature_set") -> float:
     with tempfile.TemporaryDirectory(prefix="memory-") as folder:
         root = Path(folder)
         pipelines = _pipeline_without_row_counts(root / "pipelines")
-        _command(root, "generate", str(root / "world"), f"--weeks={weeks}", f"--scale={scale}")
+        _command(
+            root, "data", "generate", str(root / "world"), f"--weeks={weeks}", f"--scale={scale}"
+        )
         return _command(root, "run", pipelines, "--through", through) / MEBIBYTE
 
 

@@ -17,7 +17,7 @@ from figures import tell
 from generated import CATEGORICAL, NUMERIC
 
 from ml_assets.assets.online_features.features import Features, serve
-from ml_assets.store.online.open import open_online
+from ml_assets.store.online import open_online
 from ml_assets.store.online.store import OnlineStore
 
 PIPELINE = "benchmark"

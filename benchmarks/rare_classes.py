@@ -19,14 +19,15 @@ import polars as pl
 from ml_assets.assets.evaluation_report.metrics.metrics import judged
 from ml_assets.assets.evaluation_report.rows import Truth
 from ml_assets.assets.training_set.shards import load_schema, write_shards
-from ml_assets.spec.pipeline import FeaturesSpec, LabelSpec
+from ml_assets.spec.features import FeaturesSpec
+from ml_assets.spec.pipeline import LabelSpec
 from ml_assets.spec.program import ModelManifest, Output, Ref, TrainRequest, TrainResult, World
 from ml_assets.spec.training import Mlp, TrainingSpec
 from ml_assets.training.calibration import calibrated
 from ml_assets.training.events import EventWriter
-from ml_assets.training.export import load_predictor
 from ml_assets.training.rows.arrays import Predict, SplitArrays
 from ml_assets.training.train import train
+from ml_assets.training.weights import load_predictor
 
 NUMBERS = ("a", "b", "c", "d")
 FEATURES = FeaturesSpec(

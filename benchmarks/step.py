@@ -21,11 +21,10 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from ml_assets.spec.program import ShardSchema, TrainRequest
 from ml_assets.spec.training import Mlp, TrainingSpec
-from ml_assets.training.assembly import assemble, first_values
 from ml_assets.training.distributed.ranks import Ranks, join, leave
 from ml_assets.training.rows.arrays import SplitArrays, open_set
 from ml_assets.training.rows.batches import Batches
-from ml_assets.training.step import Word
+from ml_assets.training.step import StopFlags, assemble, initial_network
 
 ROWS = 60_000
 BATCH = 960
@@ -83,9 +82,9 @@ def share_of_data(arrays: SplitArrays, bare: TakeStep) -> float:
 def program(request: TrainRequest, schema: ShardSchema, ranks: Ranks) -> TakeStep:
     """Steps as the program takes them."""
     stepper = assemble(
-        request, first_values(request, schema)[0], Path(request.data.uri), schema, ranks
+        request, initial_network(request, schema)[0], Path(request.data.uri), schema, ranks
     )
-    return lambda step: stepper.take(step, None, lambda: Word(False, False))
+    return lambda step: stepper.take(step, None, lambda: StopFlags(False, False))
 
 
 def bare_loop(arrays: SplitArrays) -> TakeStep:

@@ -22,8 +22,8 @@ import numpy as np
 import polars as pl
 from figures import tell
 
+from ml_assets.store.open import open_snapshots
 from ml_assets.store.snapshots import MAIN, Published, SnapshotStore
-from ml_assets.store.stores import open_snapshots
 from ml_assets.store.table_files import write_table
 
 ROWS, NUMBERS, WORDS = 336_776, 13, 6

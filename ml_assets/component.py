@@ -87,11 +87,9 @@ class TrainingPipeline(dg.Component):
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         settings = read_settings()
         on_cluster = settings.launcher == "kubernetes"
-        until = (
-            arrived_until(self.spec, settings.sources, datetime.now(UTC))
-            if _SHOWING.get()
-            else None
-        )
+        until = None
+        if _SHOWING.get() and not on_cluster:  # there every run is a pod that loads this, too
+            until = arrived_until(self.spec, settings.sources, datetime.now(UTC))
         built = build_pipeline(PipelineGraph(self.spec, self.folder, on_cluster, until))
         return dg.Definitions.merge(built, own_assets(self.folder, self.spec.name))
 

@@ -26,7 +26,7 @@ _EVALUATED_ANNOTATIONS = (
     "component.py",
 )
 _PICKLERS = {"pickle", "cloudpickle", "dill", "joblib", "shelve", "marshal"}
-_UNPICKLES = "training/checkpoints/metadata.py"
+_UNPICKLES = "training/checkpoints/read.py"
 _RUNS_A_MODULE = "assets/feature_set/function.py"
 _FOR_PIPELINES = ("ml_assets.assets.feature_set.", "ml_assets.spec", "ml_assets.resources")
 _SEE_ROWS = tuple(
@@ -39,6 +39,13 @@ _SEE_NO_ROWS = (
     "assets/validated_table/contract/suite.py",
 )
 """Modules of those rooms that meet objects, stamps and the contract's own text."""
+_DRAWS = ("reports/drawing.py", "reports/rows.py", "reports/picture.py")
+_LETS_DRAWINGS_IN = "reports/page.py"
+_TAG = re.compile(
+    r"</?(a|b|body|br|code|dd|details|div|dl|dt|em|footer|h[1-6]|head|html|i|img|li|link|main|meta|ol"
+    r"|p|path|pre|script|section|small|span|strong|style|summary|svg|table|t[dhr]|tbody|text|thead"
+    r"|title|ul)(?=[\s/>]|$)"
+)
 _NAIVE = {"utcnow", "utcfromtimestamp", "today"}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -261,6 +268,37 @@ def executed_text(package: Path) -> list[str]:
         for call, name in module.calls()
         if module.path != _RUNS_A_MODULE
         if name in calls or any(k.arg == "shell" and not _is(k.value, False) for k in call.keywords)
+    ]
+
+
+def markup_outside_templates(package: Path) -> list[str]:
+    """Tags and escapes in Python: pages are templates, which escape; drawings are the exception."""
+    found: list[str] = []
+    for module in modules(package):
+        if module.path in _DRAWS:
+            continue
+        docs = {id(one.value) for one in ast.walk(module.tree) if isinstance(one, ast.Expr)}
+        found += [
+            f"{module.path}:{node.lineno} {node.value.strip()[:40]}"
+            for node in ast.walk(module.tree)
+            if isinstance(node, ast.Constant) and isinstance(node.value, str)
+            if id(node) not in docs and _TAG.search(node.value)
+        ]
+        found += [
+            f"{module.path}:{call.lineno} {name}()"
+            for call, name in module.calls()
+            if name.rpartition(".")[2] in {"escape", "Markup"} and name != "re.escape"
+            if module.path != _LETS_DRAWINGS_IN or name != "Markup"
+        ]
+    return found
+
+
+def unescaped_templates(package: Path) -> list[str]:
+    """Templates that let text through as it is."""
+    return [
+        f"{file.name}: {found[0]}"
+        for file in package.rglob("*.html")
+        for found in re.finditer(r"\|\s*safe\b|\bautoescape\b", file.read_text())
     ]
 
 

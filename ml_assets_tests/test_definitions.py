@@ -100,9 +100,9 @@ def test_a_retired_pipeline_runs_no_more_is_readable_and_comes_back(
 ) -> None:
     second(room)
     assert main(["run", "irises", "--through", "raw_snapshot"]) == 0
-    assert main(["forget", "irises"]) == 1
+    assert main(["ops", "forget", "irises"]) == 1
     assert "--author NAME --reason TEXT" in capsys.readouterr().err
-    assert main(["forget", "irises", "--author", "ann", "--reason", "out of season"]) == 0
+    assert main(["ops", "forget", "irises", "--author", "ann", "--reason", "out of season"]) == 0
     names = {key.split("/")[0] for key in keys(loaded())}
     assert names == {"tulips"}
     assert {sensor.name.split("__")[0] for sensor in loaded().sensor_defs} <= {"tulips", "alerts"}
@@ -110,7 +110,7 @@ def test_a_retired_pipeline_runs_no_more_is_readable_and_comes_back(
     assert "retired by ann" in capsys.readouterr().err
     assert main(["status", "irises"]) == 0
     assert "irises/raw_snapshot/raw_flowers" in capsys.readouterr().out
-    assert main(["read", "irises/raw_snapshot/raw_flowers", "--limit", "1"]) == 0
-    assert main(["forget", "irises", "--undo"]) == 0
+    assert main(["data", "read", "irises/raw_snapshot/raw_flowers", "--limit", "1"]) == 0
+    assert main(["ops", "forget", "irises", "--undo"]) == 0
     assert {key.split("/")[0] for key in keys(loaded())} == {"irises", "tulips"}
     assert main(["run", "irises", "--through", "raw_snapshot"]) == 0

@@ -121,7 +121,7 @@ def test_an_interrupted_run_ends_in_one_line(tmp_path: Path, moment: str) -> Non
 
 
 def test_the_report_is_one_file_with_pictures(world: World, walked: str) -> None:
-    page = Path(world.cli("report", "deliveries").strip())
+    page = Path(world.cli("models", "report", "deliveries").strip())
     html = page.read_text()
     assert "<svg" in html
     links = re.findall(r'<a href="http://127\.0\.0\.1:', html)

@@ -75,14 +75,14 @@ def test_boosted_trees_are_released(world: World) -> None:
 
 
 def test_the_page_says_whether_they_are_worth_their_cost(world: World) -> None:
-    html = Path(world.cli("report", "irises").strip()).read_text()
+    html = Path(world.cli("models", "report", "irises").strip()).read_text()
     assert "Is it worth its cost?" in html
     assert "than gradient boosting by" in html
     assert "lightgbm, at most 60 rounds in one process" in html
 
 
 def test_the_model_is_held_against_a_rule_of_the_teams_and_a_declared_number(world: World) -> None:
-    html = Path(world.cli("report", "irises").strip()).read_text()
+    html = Path(world.cli("models", "report", "irises").strip()).read_text()
     assert "asked for against petals" in html
     assert "above the 0.5000 asked for against botanist, declared: a walk, May 1936" in html
     assert "botanist is declared, not scored: a walk, May 1936" in html

@@ -78,7 +78,7 @@ def landing(world: World) -> dg.SensorResult:
 def test_a_model_that_passed_its_gates_waits_in_canary_for_the_next_week(world: World) -> None:
     (model,) = stages(ledger(world)).values()
     assert stages(ledger(world)) == {"canary": model}
-    said = world.cli("promote", "deliveries", code=3)
+    said = world.cli("release", "promote", "deliveries", code=3)
     waits = f"model {model[:12]} is in canary and waits for the partition 2024-03-25"
     assert waits in said
     assert "nothing is released yet" in world.cli("status", "deliveries")
@@ -125,14 +125,14 @@ def test_a_canary_that_does_not_pass_stays_and_the_champion_too(world: World) ->
     spec = spec_of(world)
     hard = "{kind: champion, rule: superior, margin: 10.0}"
     spec.write_text(spec.read_text().replace("{kind: champion, margin: 10.0}", hard))
-    said = world.cli("promote", "deliveries", code=3)
+    said = world.cli("release", "promote", "deliveries", code=3)
     assert "[fail] canary: log-loss minus that of champion" in said
     assert "The model stays in canary" in said
     assert stages(ledger(world)) == before
     line = ledger(world)[-1]
     assert line.decision and line.decision.canary and not line.decision.passed
     assert line.decision.evidence.champion == before["production"]
-    assert "stands refused" in world.cli("promote", "deliveries", code=3)
+    assert "stands refused" in world.cli("release", "promote", "deliveries", code=3)
     (request,) = landing(world).run_requests or ()
     assert request.job_name == "deliveries__refresh", "a refused canary holds nobody up"
     refused = json.loads(world.cli("status", "deliveries", "--json"))["canary"]

@@ -49,15 +49,15 @@ def test_what_is_served_leads_back_to_the_partitions_that_it_was_made_from(world
 
 
 def test_a_store_that_was_lost_is_served_again_and_nothing_else_is_made(world: World) -> None:
-    before = world.cli("lookup", "deliveries", "depot=west", "--json")
+    before = world.cli("data", "lookup", "deliveries", "depot=west", "--json")
     for file in (world.root / "state").glob("online.db*"):
         file.unlink()
-    assert "serves no features" in world.cli("lookup", "deliveries", "depot=west", code=1)
+    assert "serves no features" in world.cli("data", "lookup", "deliveries", "depot=west", code=1)
     said = world.cli("run", "deliveries", "--through", "online_features")
     assert [line.split()[1] for line in said.splitlines() if line.startswith("make ")] == [
         "deliveries/online_features:"
     ]
-    assert json.loads(world.cli("lookup", "deliveries", "depot=west", "--json")) == (
+    assert json.loads(world.cli("data", "lookup", "deliveries", "depot=west", "--json")) == (
         json.loads(before)
     )
 

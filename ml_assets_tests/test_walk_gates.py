@@ -11,7 +11,7 @@ from ml_assets.records.ledger.stages import champion
 from ml_assets.records.tracking.mlflow_server import Server
 from ml_assets.spec.records import Decision, SeedSpread
 from ml_assets.store.layout import Address, read_record
-from ml_assets.store.stores import open_snapshots
+from ml_assets.store.open import open_snapshots
 from ml_assets_tests.worlds import irises
 from ml_assets_tests.worlds.world import World
 

@@ -2,13 +2,10 @@
 
 import json
 import shutil
-import threading
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from ml_assets.graph.inputs import require_record
 from ml_assets.launch.kubernetes.api import KubernetesApi
@@ -24,57 +21,20 @@ from ml_assets.store.snapshots import MAIN
 from ml_assets_tests.launch.kubernetes.stage import weights
 from ml_assets_tests.servers.kubernetes import ApiServer
 from ml_assets_tests.servers.s3 import BUCKET, SECRET, S3Server, s3_server
-from ml_assets_tests.store.s3_rights import PODS, rights_of_pods, secret_of_pods
-from ml_assets_tests.worlds import irises
 from ml_assets_tests.worlds.flight_pods import begin
+from ml_assets_tests.worlds.iris_pods import between_two_saves, over_two_pods, world_on
 from ml_assets_tests.worlds.world import World
 
 pytestmark = pytest.mark.timeout(900)  # a walk, each program in a pod
-CHANGES = {"processes": 2, "strategy": "shard", "epochs": 60, "checkpoint_every": 20}
-CLUSTER = {"nodes": 2, "cpu": "1", "memory": "2Gi", "shared_memory": "256Mi", "scratch": "1Gi"}
-
-
-def world_on(store: S3Server, server: ApiServer, folder: Path) -> World:
-    """A home whose programs run in pods."""
-    store.rights[PODS] = rights_of_pods(f"{BUCKET}/state")
-    data = secret_of_pods(SECRET)
-    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "ml-assets-training"}}
-    server.apply({**secret, "data": data})
-    world = World(
-        folder,
-        {
-            "ML_ASSETS_LAUNCHER": "kubernetes",
-            "ML_ASSETS_OBJECTS": f"s3://{BUCKET}/state",
-            "ML_ASSETS_TRAINING_IMAGE": "registry.example/training@sha256:" + "5" * 64,
-            "KUBECONFIG": str(server.write_kubeconfig(folder / "kubeconfig")),
-            "AWS_ENDPOINT_URL": store.endpoint,
-        },
-    )
-    irises.plant(world.pipelines, world.sources)
-    return world
-
-
-def over_two_pods(world: World) -> None:
-    """Train with FSDP in two pods, and save often."""
-    file = world.pipelines / "irises" / "defs.yaml"
-    spec = yaml.safe_load(file.read_text())
-    spec["attributes"]["training"] |= CHANGES
-    spec["attributes"]["cluster"] = CLUSTER
-    file.write_text(yaml.safe_dump(spec, sort_keys=False))
 
 
 def kill_a_pod_in_training(server: ApiServer, store: S3Server, kubeconfig: str) -> str:
     """As a machine goes, between two checkpoints: no notice, no grace. The name of the pod."""
-    faults = store.faults
-    while not any(m == "PUT" and ".a1/manifest.json?" in path for m, path in [*faults.requests]):
-        time.sleep(0.02)
-    faults.held, faults.at, faults.failing = threading.Event(), ".a1/", -1  # what is saved waits
-    second = "batch.kubernetes.io/job-completion-index=1"
-    api = KubernetesApi(server.namespace, environment={"KUBECONFIG": kubeconfig})
-    (pod,) = api.pods(f"{selector_of()},{second}")
-    api.delete_pod(pod.name)
-    faults.failing = 0
-    faults.held.set()
+    with between_two_saves(store):
+        second = "batch.kubernetes.io/job-completion-index=1"
+        api = KubernetesApi(server.namespace, environment={"KUBECONFIG": kubeconfig})
+        (pod,) = api.pods(f"{selector_of()},{second}")
+        api.delete_pod(pod.name)
     return pod.name
 
 
@@ -135,13 +95,13 @@ def test_a_release_predicts_and_is_measured_in_pods_and_is_exported_from_the_sto
         assert "skip  irises/trained_model" in again and "make  " not in again
         assert len(server.calls) == calls, "what is finished asks no cluster"
         shutil.rmtree(tmp_path / "state" / "objects")  # the disk of its pod was ephemeral
-        world.cli("export", "irises", "--to", str(tmp_path / "card"))
-        world.cli("verify", str(tmp_path / "card"))
+        world.cli("release", "export", "irises", "--to", str(tmp_path / "card"))
+        world.cli("release", "verify", str(tmp_path / "card"))
         before = len(server.calls.of("delete", "jobs"))
         flowers = (world.sources / "irises.csv").read_text().splitlines()[:4]
         (tmp_path / "three.csv").write_text("\n".join(flowers) + "\n")
         assert "prediction" in world.cli("predict", "irises", str(tmp_path / "three.csv"))
-        world.cli("tune-batch", "irises", "--batch", "24", "--processes", "1")
+        world.cli("models", "tune-batch", "irises", "--batch", "24", "--processes", "1")
         cleared = server.calls.of("delete", "jobs")[before:]
         verbs = [call.name.split("-")[1] for call in cleared]
         assert list(dict.fromkeys(verbs)) == ["score", "measure"]

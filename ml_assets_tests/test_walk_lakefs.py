@@ -88,7 +88,7 @@ def weights(world: World) -> dict[str, bytes]:
 
 def test_the_release_has_a_name_that_people_can_say(on_lakefs: World, server: LakeFSServer) -> None:
     assert "irises-release-1" in repository(server).tags
-    said = on_lakefs.cli("read", "irises/feature_set", "--version", "irises-release-1")
+    said = on_lakefs.cli("data", "read", "irises/feature_set", "--version", "irises-release-1")
     assert "150 rows" in said
     since = on_lakefs.cli("data", "diff", "release-1")
     assert since.split() == ["added", "irises/released_model"], "the line of the ledger came first"
@@ -103,7 +103,7 @@ def test_what_was_made_is_not_made_again(on_lakefs: World, server: LakeFSServer)
 def test_the_state_on_the_server_is_verified_and_no_secret_lies_anywhere(
     on_lakefs: World, server: LakeFSServer
 ) -> None:
-    said = on_lakefs.cli("verify", "irises") + on_lakefs.cli("gc", "--dry-run")
+    said = on_lakefs.cli("release", "verify", "irises") + on_lakefs.cli("ops", "gc", "--dry-run")
     assert "refused" not in said
     assert "for the server's own garbage collection" in said
     assert server.secret_key not in said
@@ -144,6 +144,6 @@ def test_partitions_events_look_back_and_bad_rows_are_the_same_too(
     found = [versions(world.status(pipeline)) for world in (one, other)]
     assert found[0] == found[1]
     assert weights(one) == weights(other)
-    begin(one, "prove", pipeline, "--from-snapshots").ends()
-    kept = [world.cli("read", f"{pipeline}/quarantine/{table}") for world in (one, other)]
+    begin(one, "release", "prove", pipeline, "--from-snapshots").ends()
+    kept = [world.cli("data", "read", f"{pipeline}/quarantine/{table}") for world in (one, other)]
     assert kept[0] == kept[1]

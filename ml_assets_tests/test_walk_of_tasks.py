@@ -119,7 +119,7 @@ def test_the_report_shows_what_makes_sense_of_the_task(
     shown: list[str],
     not_shown: list[str],
 ) -> None:
-    page = Path(world.cli("report", pipeline).strip()).read_text()
+    page = Path(world.cli("models", "report", pipeline).strip()).read_text()
     assert "<svg" in page
     assert all(heading in page for heading in shown)
     assert not any(heading in page for heading in not_shown)

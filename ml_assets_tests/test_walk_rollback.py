@@ -95,7 +95,7 @@ def all_say(world: World, model: str) -> bool:
 
 def test_a_rollback_is_verified_tried_and_recorded_and_everybody_agrees(world: World) -> None:
     first, second = models(world)
-    said = world.cli("rollback", "irises", "--author", "ada", "--reason", "complaints")
+    said = world.cli("release", "rollback", "irises", "--author", "ada", "--reason", "complaints")
     assert f"verified: model {first[:12]}" in said
     assert "tried: it predicts 16 rows" in said
     assert f"{first[:12]} is back in production in place of {second[:12]}" in said
@@ -151,7 +151,7 @@ def test_a_damaged_model_does_not_come_back_and_nothing_moves(world: World) -> N
     lines = len(read(place(world).store, "irises"))
     try:
         said = world.cli(
-            "rollback", "irises", "--to", first, "--author", "a", "--reason", "r", code=1
+            "release", "rollback", "irises", "--to", first, "--author", "a", "--reason", "r", code=1
         )
     finally:
         weights.write_bytes(whole)
@@ -176,12 +176,12 @@ def test_history_tells_mlflow_what_a_killed_command_did_not(
     first, _ = models(world)
     killed_behind_its_line(world, first)
     assert serving(world)["MLflow"] != first
-    assert main(["history", "irises"]) == 0
+    assert main(["release", "history", "irises"]) == 0
     said = capsys.readouterr()
     assert "MLflow was told the stages of irises" in said.err
     assert "rollback to production" in said.out
     assert serving(world)["MLflow"] == first
-    assert main(["history", "irises"]) == 0
+    assert main(["release", "history", "irises"]) == 0
     assert "MLflow" not in capsys.readouterr().err, "it knows now"
 
 
@@ -190,10 +190,13 @@ def test_a_killed_rollback_is_finished_by_the_next_and_not_gone_one_model_furthe
 ) -> None:
     first, second = models(world)
     assert serving(world)["record"] == second
-    assert main(["rollback", "irises", "--author", "ada", "--reason", "again", "--json"]) == 0
+    assert (
+        main(["release", "rollback", "irises", "--author", "ada", "--reason", "again", "--json"])
+        == 0
+    )
     assert json.loads(capsys.readouterr().out)["reason"] == "killed"
     assert all_say(world, first)
-    assert main(["rollback", "irises", "--author", "ada", "--reason", "no more"]) == 3
+    assert main(["release", "rollback", "irises", "--author", "ada", "--reason", "no more"]) == 3
     assert "No model was in production before" in capsys.readouterr().err
 
 
@@ -203,7 +206,9 @@ def test_an_override_releases_the_refused_model_and_shows_red(world: World) -> N
     declare(world, strict)
     world.cli("run", "irises", code=3)
     third = read(place(world).store, "irises")[-1].model
-    said = world.cli("override", "irises", "--author", "ada", "--reason", "the <b>floor</b>")
+    said = world.cli(
+        "release", "override", "irises", "--author", "ada", "--reason", "the <b>floor</b>"
+    )
     assert f"on model {third[:12]} (accuracy_floor)" in said
     page = place(world).objects.path("reports", "irises", report_name(third)).read_text()
     assert "✗ OVERRIDE: this model may be released although accuracy_floor refused it" in page
@@ -219,7 +224,7 @@ def test_an_override_releases_the_refused_model_and_shows_red(world: World) -> N
     shown = event.asset_materialization.metadata
     assert "accuracy_floor failed" in str(shown["OVERRIDE"].value)
     assert "OVERRIDE by ada" in world.cli("status", "irises")
-    assert "one champion at every moment" in world.cli("history", "irises", "--check")
+    assert "one champion at every moment" in world.cli("release", "history", "irises", "--check")
 
 
 def test_a_model_that_was_refused_since_can_come_back_and_serves(
@@ -234,8 +239,8 @@ def test_a_model_that_was_refused_since_can_come_back_and_serves(
         "an override of another decision releases nothing, a release stays"
     )
     said = ["--author", "ada", "--reason", "to and fro"]
-    assert main(["rollback", "irises", *said]) == 0
+    assert main(["release", "rollback", "irises", *said]) == 0
     assert champion(read(place(world).store, "irises")) != third
-    assert main(["rollback", "irises", "--to", third[:9], *said]) == 0
+    assert main(["release", "rollback", "irises", "--to", third[:9], *said]) == 0
     assert f"model {third[:12]} is back in production" in capsys.readouterr().out
     assert all_say(world, third)

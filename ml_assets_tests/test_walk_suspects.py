@@ -44,7 +44,7 @@ def test_flipped_labels_are_three_times_as_frequent_among_the_first_as_among_all
 ) -> None:
     world, flipped = planted
     file = world.root / "suspects.parquet"
-    world.cli("suspects", "deliveries", "--output", str(file))
+    world.cli("models", "suspects", "deliveries", "--output", str(file))
     found = pl.read_parquet(file)
     assert found.columns == ["order", "split", "late", "prediction", "loss"]
     assert found["loss"].is_sorted(descending=True)
@@ -58,9 +58,9 @@ def test_suspects_are_in_the_report_with_key_label_prediction_and_loss(
 ) -> None:
     world, _ = planted
     first = json.loads(
-        world.streams("suspects", "deliveries", "--format", "jsonl").stdout.split("\n")[0]
+        world.streams("models", "suspects", "deliveries", "--format", "jsonl").stdout.split("\n")[0]
     )
-    page = Path(world.streams("report", "deliveries").stdout.strip()).read_text()
+    page = Path(world.streams("models", "report", "deliveries").stdout.strip()).read_text()
     section = page.split("<h2>Label suspects</h2>")[1].split("</section>")[0]
     assert f"<th>{first['order']}</th>" in section
     assert f"<td>{first['loss']:.4g}</td>" in section

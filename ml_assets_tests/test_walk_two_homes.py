@@ -35,8 +35,8 @@ def test_a_second_home_has_what_the_first_one_made_and_goes_on_with_it(
     assert known(second) == known(first)
     told = [line for line in second.cli("run", "irises").splitlines() if "irises/" in line]
     assert told and all(line.startswith("skip") for line in told)
-    second.cli("verify", "irises")
-    page = Path(second.cli("report", "irises").splitlines()[-1])
+    second.cli("release", "verify", "irises")
+    page = Path(second.cli("models", "report", "irises").splitlines()[-1])
     assert page.is_file() and page.is_relative_to(tmp_path / "second")
     irises.write_flowers(first.sources, "versicolor")
     # the first one's model is fetched, scored again and compared with; here it happens to win

@@ -71,7 +71,7 @@ def test_it_holds_every_file_of_the_package(wheel: Path) -> None:
 def test_its_commands_make_a_state_folder_anywhere(installed: Call, tmp_path: Path) -> None:
     where = installed("-c", "import ml_assets; print(ml_assets.__file__)")
     assert where.startswith(str(tmp_path / "site"))
-    installed("-m", "ml_assets.cli.main", "gc", "--dry-run")
+    installed("-m", "ml_assets.cli.main", "ops", "gc", "--dry-run")
     assert (tmp_path / "empty" / ".ml_assets" / "dagster" / "dagster.yaml").is_file()
 
 

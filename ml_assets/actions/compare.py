@@ -66,6 +66,6 @@ def _last_releases(place: Workplace) -> tuple[RunStory, RunStory]:
     if len(found) < 2:
         raise UnknownRun(
             f"{place.name} has {len(found)} releases to compare, not two. Name two runs or models:"
-            f" ml-assets compare {place.name} A B"
+            f" ml-assets models compare {place.name} A B"
         )
     return found[models[1]], found[models[0]]

@@ -88,7 +88,7 @@ def _require_format(settings: Settings) -> None:
         raise SettingsError(
             f"The state folder {settings.home} has the format {found}; this version reads and"
             f" writes format {FORMAT} alone: use the version that wrote it, or start clean:"
-            " ml-assets reset"
+            " ml-assets ops reset"
         )
 
 

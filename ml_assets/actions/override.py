@@ -10,8 +10,7 @@ from ml_assets.settings import Settings
 from ml_assets.spec.load import find_pipeline, load_spec, pipeline_folders
 from ml_assets.spec.records import LedgerEntry
 from ml_assets.store.layout import Address
-from ml_assets.store.object_places import open_objects
-from ml_assets.store.stores import open_snapshots
+from ml_assets.store.open import open_objects, open_snapshots
 
 
 def override_refusal(

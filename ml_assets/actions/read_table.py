@@ -21,10 +21,9 @@ from ml_assets.spec.program import Ref
 from ml_assets.spec.records import StageRecord
 from ml_assets.spec.stages import DATA_STAGES
 from ml_assets.store.layout import Address, read_records
-from ml_assets.store.object_places import open_objects
 from ml_assets.store.objects import LocalObjects
+from ml_assets.store.open import open_objects, open_snapshots
 from ml_assets.store.snapshots import MAIN, CommitId, SnapshotStore
-from ml_assets.store.stores import open_snapshots
 
 _SHORTEST_PREFIX = 6
 

@@ -18,7 +18,7 @@ from ml_assets.automation.planner.plan import contiguous
 from ml_assets.automation.planner.selection import Selection
 from ml_assets.errors import DataRejected, MlAssetsError, StorageError, counted
 from ml_assets.graph.pipeline_graph import PipelineGraph
-from ml_assets.spec.quarantine import RELEASE_REASON, RELEASED_BY
+from ml_assets.spec.records import RELEASE_REASON, RELEASED_BY
 from ml_assets.store.layout import Address
 from ml_assets.store.snapshots import MAIN, SnapshotStore
 
@@ -47,7 +47,7 @@ def present_answers(
         where = f"{table} [{partition}]" if partition else table
         raise StorageError(
             f"No rows of {graph.name}/{where} are kept back. Those that are:"
-            f" ml-assets quarantine show {graph.name}"
+            f" ml-assets data quarantine show {graph.name}"
         )
     newest = {one.partition: one for one in kept}  # a rejected table is newer than what is beside
     newest |= {one.partition: one for one in kept if not one.published}

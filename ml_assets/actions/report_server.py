@@ -1,7 +1,7 @@
 """The evaluation reports over HTTP, to this machine alone: one page each, nothing else.
 
 A browser does not open a file from a link, so `ml-assets ui` serves what the links lead to; on a
-cluster `ml-assets serve-reports` does, to the login beside it.
+cluster `ml-assets ops serve-reports` does, to the login beside it.
 """
 
 import re
@@ -19,8 +19,7 @@ from starlette.datastructures import Headers
 from ml_assets.actions.same_origin import refusal
 from ml_assets.errors import SettingsError
 from ml_assets.records.tracking.links import EXPERIMENTS_PAGE
-from ml_assets.reports.sortable import POLICY
-from ml_assets.reports.wording import escape
+from ml_assets.reports.page import page, script_policy
 
 _PAGE = re.compile(r"/([a-z][a-z0-9_]{0,62})/([0-9a-f]{16}\.html)")
 """Pipeline and model: what has no such name is not served."""
@@ -108,7 +107,7 @@ class _Handler(BaseHTTPRequestHandler):
         if reason := self._refusal():
             status, body = HTTPStatus.FORBIDDEN, f"refused: {reason}\n".encode()
         elif asked := _EXPERIMENTS.fullmatch(self._asked()):
-            page, policy = self._experiments(asked[1]), {"Content-Security-Policy": POLICY}
+            page, policy = self._experiments(asked[1]), {"Content-Security-Policy": script_policy()}
         else:
             page = self._page()
         if page is not None:
@@ -162,24 +161,13 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _index(folder: Path, below: str) -> bytes:
-    """The reports that there are, newest first."""
+    """The reports that there are, pipeline by pipeline, newest first."""
     files = sorted(folder.glob("*/*.html"), key=lambda f: f.stat().st_mtime, reverse=True)
-    lines = [
-        f'<li><a href="{escape(below + path)}">{escape(path[1:])}</a>'
-        f" {datetime.fromtimestamp(file.stat().st_mtime, UTC):%Y-%m-%d %H:%M} UTC</li>"
-        for file in files
-        for path in [f"/{file.parent.name}/{file.name}"]
-        if _PAGE.fullmatch(path)
-    ]
-    names = sorted(
-        {file.parent.name for file in files if _PAGE.fullmatch(f"/{file.parent.name}/{file.name}")}
-    )
-    lines = [
-        *(
-            f'<li><a href="{escape(below)}/{name}/{EXPERIMENTS_PAGE}">{name}: experiments</a></li>'
-            for name in names
-        ),
-        *lines,
-    ]
-    listed = "".join(lines) or "<li>none yet: ml-assets run PIPELINE</li>"
-    return f"<!doctype html><title>Reports</title><h1>Reports</h1><ul>{listed}</ul>".encode()
+    pipelines: dict[str, list[tuple[str, datetime]]] = {}
+    for file in files:
+        name = file.parent.name
+        if _PAGE.fullmatch(f"/{name}/{file.name}"):
+            written = datetime.fromtimestamp(file.stat().st_mtime, UTC)
+            pipelines.setdefault(name, []).append((file.name, written))
+    shown = dict(sorted(pipelines.items()))
+    return page("reports.html", pipelines=shown, below=below, experiments=EXPERIMENTS_PAGE).encode()

@@ -1,6 +1,6 @@
 """Programs that serve beside each other until one signal ends them all, or one that is needed ends.
 
-Each stands behind a tether, so that none is left behind, even by a kill of this process.
+Each stands behind a supervisor, so that none is left behind, even by a kill of this process.
 """
 
 import os
@@ -17,7 +17,7 @@ from pathlib import Path
 from types import FrameType
 
 from ml_assets.errors import SettingsError
-from ml_assets.launch.local import supervisor as tether
+from ml_assets.launch.local import supervisor
 
 GRACE_SECONDS = 15.0
 _POLL_SECONDS = 0.2
@@ -121,7 +121,7 @@ class Programs:
     def start(self, program: Program) -> None:
         """Start one, whose process group a Ctrl-C does not reach: this process ends it."""
         _go_on()
-        tied = (sys.executable, "-I", tether.__file__, str(os.getpid()), str(GRACE_SECONDS))
+        tied = (sys.executable, "-I", supervisor.__file__, str(os.getpid()), str(GRACE_SECONDS))
         with program.log.open("ab") if program.log else nullcontext() as output:
             process = subprocess.Popen(
                 [*tied, *program.command],

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from ml_assets.errors import SpecError, StorageError, TrainingFailed
-from ml_assets.launch.ephemeral_session import Passing, passing_launcher
+from ml_assets.launch.ephemeral_session import EphemeralSession, ephemeral_launcher
 from ml_assets.launch.launcher import MeasureJob
 from ml_assets.spec.cluster import cluster_problems
 from ml_assets.spec.program import MeasureResult, Ref
@@ -69,11 +69,11 @@ class Sweep:
 
     def cells(self) -> Iterator[Cell]:
         """Each setting by itself, one after the other; nothing of them stays on disk."""
-        with passing_launcher(self.place.settings, "tune", retries=0, restarts=0) as passing:
+        with ephemeral_launcher(self.place.settings, "tune", retries=0, restarts=0) as session:
             for setting in self.settings:
-                yield self._cell(passing, setting)
+                yield self._cell(session, setting)
 
-    def _cell(self, passing: Passing, setting: Setting) -> Cell:
+    def _cell(self, session: EphemeralSession, setting: Setting) -> Cell:
         spec = self.place.spec
         asked = {
             **spec.training.model_dump(),
@@ -88,10 +88,10 @@ class Sweep:
         wrong = cluster_problems(spec.cluster, spec.model, training) if self.on_cluster else ()
         if wrong:
             return Cell(setting, None, wrong[0].said)
-        data = passing.lent(self.data)
+        data = session.reachable(self.data)
         job = MeasureJob(spec.name, spec.model, training, data, self.steps, spec.cluster)
         try:
-            return Cell(setting, passing.launcher.measure(job), "")
+            return Cell(setting, session.launcher.measure(job), "")
         except TrainingFailed as error:
             return Cell(setting, None, why_not(str(error)))
 

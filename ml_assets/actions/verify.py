@@ -17,11 +17,10 @@ from ml_assets.settings import Settings
 from ml_assets.spec.load import load_spec, pipeline_folders
 from ml_assets.spec.records import LedgerEntry
 from ml_assets.store.embedded.trust import given_keys
-from ml_assets.store.object_places import open_objects
 from ml_assets.store.objects import LocalObjects
+from ml_assets.store.open import has_snapshots, open_objects, open_snapshots
 from ml_assets.store.signing import Keys, key_name, public_key
 from ml_assets.store.snapshots import CommitId, SnapshotStore
-from ml_assets.store.stores import has_snapshots, open_snapshots
 
 _WITNESS = re.compile(r"(\d{1,9}):([0-9a-f]{12,64})")
 

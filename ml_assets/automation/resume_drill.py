@@ -17,7 +17,7 @@ from ml_assets.graph.inputs import require_record
 from ml_assets.graph.pipeline_graph import PipelineGraph
 from ml_assets.graph.step_failure import reported
 from ml_assets.launch.drill import DrillOutcome, resume_drill
-from ml_assets.launch.ephemeral_session import passing_launcher
+from ml_assets.launch.ephemeral_session import ephemeral_launcher
 from ml_assets.launch.launcher import TrainJob
 from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.settings import read_settings
@@ -100,7 +100,7 @@ def drill(graph: PipelineGraph, store: SnapshotStore) -> DrillOutcome:
     data = require_record(store, store.resolve("main"), Address(graph.name, "training_set"))
     spec = graph.spec
     job = TrainJob(graph.name, spec.model, spec.training, data_ref(data), cluster=spec.cluster)
-    return resume_drill(job, partial(passing_launcher, read_settings(), "drill"), random.Random())
+    return resume_drill(job, partial(ephemeral_launcher, read_settings(), "drill"), random.Random())
 
 
 def drill_job_name(graph: PipelineGraph) -> str:

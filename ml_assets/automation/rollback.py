@@ -25,7 +25,7 @@ def rollback_job(graph: PipelineGraph) -> dg.JobDefinition:
     name = f"{graph.name}__rollback"
     about = (
         f"Puts a model back in `{graph.spec.release.to}` that was there before: verified, tried,"
-        " switched and recorded. Say who asks for it and why; see `ml-assets history`."
+        " switched and recorded. Say who asks for it and why; see `ml-assets release history`."
     )
 
     @dg.op(

@@ -9,8 +9,7 @@ from ml_assets.automation.tick_failures import why_not
 from ml_assets.errors import MlAssetsError
 from ml_assets.graph.pipeline_graph import PipelineGraph
 from ml_assets.resources.snapshots import SnapshotsResource
-from ml_assets.spec.automation import Timed
-from ml_assets.spec.cron import cron_expression
+from ml_assets.spec.automation import Timed, cron_expression
 from ml_assets.store.snapshots import SnapshotStore
 
 

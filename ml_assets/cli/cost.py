@@ -1,53 +1,50 @@
-"""ml-assets cost: what machines, storage and transfer were used for, and what that costs."""
+"""ml-assets models cost: what machines, storage and transfer were used for, and what that costs."""
 
-import argparse
 import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from ml_assets.cli.exit_codes import DONE
-from ml_assets.cli.history import aligned
+import click
+
+from ml_assets.cli import options
+from ml_assets.cli.output import aligned
+from ml_assets.cli.session import opened
 from ml_assets.settings import read_settings
 
 if TYPE_CHECKING:
     from fractions import Fraction
 
-    from ml_assets.extras.cost.account import Account, Outlook
+    from ml_assets.extras.cost.account import Account, By, Outlook
     from ml_assets.extras.cost.bill import Line
 
 _BY = ("pipeline", "owner", "job", "month")
 
 
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    parser = commands.add_parser(
-        "cost",
-        help="node-hours, GPU-hours and their cost: useful, recomputed, stalled, queued, failed,"
-        " refused",
-        description="Adds up what every training, scoring and examination held, split into what it"
-        " was used for; holds estimates made before against what was taken, and says what lies in"
-        " the stores and what a schedule costs in a year. Prices come from ML_ASSETS_PRICES.",
-    )
-    parser.add_argument("pipeline", nargs="?", help="default: every pipeline")
-    parser.add_argument("--by", choices=_BY, default="pipeline", help="default: pipeline")
-    parser.add_argument("--json", action="store_true", help="everything, for a program")
-    parser.set_defaults(call=call)
+@click.command
+@options.any_pipeline
+@click.option(
+    "--by", type=click.Choice(_BY), default="pipeline", show_default=True, help="What a line is of."
+)
+@options.as_json
+def cost(pipeline: str | None, by: "By", as_json: bool) -> None:
+    """Count machine hours and their cost, by what they were used for.
 
-
-def call(arguments: argparse.Namespace) -> int:
+    Adds up the node-hours and GPU-hours that every training, scoring and examination held, split
+    into useful, recomputed, stalled, queued, failed and refused; holds estimates made before
+    against what was taken, and says what lies in the stores and what a schedule costs in a year.
+    Prices come from ML_ASSETS_PRICES. Without PIPELINE: of every one.
+    """
     from ml_assets.extras.cost.account import account
     from ml_assets.extras.cost.document import document
     from ml_assets.spec.load import pipeline_folders
-    from ml_assets.store.pipeline_context import open_pipeline
 
     settings = read_settings()
-    names = [arguments.pipeline] if arguments.pipeline else sorted(pipeline_folders(settings))
-    places = [open_pipeline(name, settings) for name in names]
-    found = account(places, settings, arguments.by, datetime.now(UTC))
-    if arguments.json:
+    names = [pipeline] if pipeline else sorted(pipeline_folders(settings))
+    found = account([opened(name) for name in names], settings, by, datetime.now(UTC))
+    if as_json:
         print(json.dumps(document(found), indent=2))
-        return DONE
+        return
     _tell(found, priced=bool(settings.prices.said()))
-    return DONE
 
 
 def _tell(found: "Account", *, priced: bool) -> None:

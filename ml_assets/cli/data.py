@@ -1,121 +1,278 @@
-"""ml-assets data: states of the data by names that people can say: list, diff, tag, check out."""
+"""ml-assets data: the rows of tables, states of all of them, and what is kept back or recalled."""
 
-import argparse
 import json
+from collections.abc import Iterable
 from dataclasses import asdict
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ml_assets.cli.exit_codes import DONE
-from ml_assets.cli.session import prepared_settings
+import click
+
+from ml_assets.cli import options
+from ml_assets.cli.demo import generate, land_week
+from ml_assets.cli.groups import CommandGroup
+from ml_assets.cli.kept_back import contract, quarantine, recall
+from ml_assets.cli.output import hand_out, row_format, tell_page
+from ml_assets.cli.session import opened, prepared_settings
+from ml_assets.errors import SpecError
+from ml_assets.settings import read_settings
 
 if TYPE_CHECKING:
     from ml_assets.actions.data import Difference, State, Table
+    from ml_assets.assets.drift_report.findings import DriftReport
     from ml_assets.store.snapshots import SnapshotStore
 
 SCHEMA = 1
-_NAMES = (
-    "A NAME is main, main~2 (two states before), a tag, release-3 (or PIPELINE-release-3), a day"
-    " such as 2026-11-17 (its end, UTC), or six characters of a commit."
+
+
+@click.command
+@click.argument("key")
+@options.partition
+@click.option(
+    "--version",
+    metavar="VERSION",
+    help="A commit, a tag or a data version, or the beginning of one.",
+)
+@click.option("--limit", type=options.COUNT, metavar="N", help="The first N rows.")
+@options.rows_out(default="table")
+def read(
+    key: str,
+    partition: str | None,
+    version: str | None,
+    limit: int | None,
+    kind: str | None,
+    target: Path | None,
+) -> None:
+    """Read any stored table, as it is or as it was.
+
+    KEY is the key of its asset; one that is not there is answered with those that are:
+
+    \b
+      PIPELINE/raw_snapshot/raw_SOURCE  a source as it was read
+      PIPELINE/validated_table/SOURCE   the rows that meet the contract
+      PIPELINE/quarantine/SOURCE        the rows that do not, each with its reason
+      PIPELINE/rejected/SOURCE          tables of which nothing was published
+      PIPELINE/derived_table/TABLE      a table of the team's own
+      PIPELINE/feature_set              one row per decision
+      PIPELINE/online_features          the newest one of each entity
+      PIPELINE/training_set             the rows trained on, each with its split
+    """
+    from ml_assets.actions.read_table import read_table
+
+    kind = row_format(kind, target, "table")
+    rows = read_table(key, partition, version, read_settings())
+    if limit is not None:
+        rows = rows.head(limit)
+    hand_out(rows.collect(), target, kind)
+
+
+@click.command
+@options.pipeline
+@click.argument("table")
+@options.partition
+@options.open_page
+def card(pipeline: str, table: str, partition: str | None, open_page: bool) -> None:
+    """Write the data card of a table and say where it is.
+
+    What a table holds: distributions, missing values, repeated rows, labels by group and period, a
+    few rows. TABLE is a source (the rows that meet its contract), a table of the team's own,
+    feature_set or training_set.
+    """
+    from ml_assets.actions.card_page import write_card
+
+    tell_page(write_card(opened(pipeline), table, partition), open_page=open_page)
+
+
+@click.command
+@options.pipeline
+@click.argument("entity", nargs=-1, required=True, metavar="COLUMN=VALUE...")
+@options.as_json
+def lookup(pipeline: str, entity: tuple[str, ...], as_json: bool) -> None:
+    """Look the newest features of an entity up.
+
+    Prints the newest feature row of one entity, as a service gets it from the online store
+    (ML_ASSETS_ONLINE). Exit code 1 where there is no such entity.
+
+    \b
+      ml-assets data lookup flight_delays carrier=UA flight=1545 origin=EWR
+    """
+    from ml_assets.assets.online_features.features import look_up_text, open_features
+
+    features = open_features(pipeline, read_settings())
+    row = look_up_text(features, _pairs(entity))
+    if row is None:
+        raise SpecError(
+            f"{pipeline} serves no row of {' '.join(entity)}: it was not among the newest"
+            " partitions. Is it written as the feature set has it?"
+        )
+    if as_json:
+        print(json.dumps(row, default=_as_text))
+        return
+    width = max(map(len, row))
+    for name, value in row.items():
+        print(f"{name:<{width}}  {'' if value is None else value}")
+
+
+def _pairs(said: Iterable[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for text in said:
+        name, sign, value = text.partition("=")
+        if not sign:
+            raise SpecError(f"{text!r} names no entity: write COLUMN=VALUE, such as carrier=UA.")
+        if name in found:
+            raise SpecError(f"{name} is given twice, {found[name]!r} and {value!r}; give it once.")
+        found[name] = value
+    return found
+
+
+def _as_text(value: object) -> str:
+    assert isinstance(value, date)
+    return value.isoformat()
+
+
+@click.command
+@options.pipeline
+@options.as_json
+def drift(pipeline: str, as_json: bool) -> None:
+    """Tell how far new data is from what the release was trained on.
+
+    Prints the last drift report: what was judged, against what, and what stands. It is made by
+    itself when a period lands, and by `ml-assets run`.
+    """
+    from ml_assets.assets.drift_report.last_report import find_report
+    from ml_assets.store.pipeline_context import open_pipeline
+
+    found = find_report(open_pipeline(pipeline, prepared_settings()))
+    if as_json:
+        print(found.report.model_dump_json(indent=2))
+        return
+    _print_drift(found.report)
+    if found.outdated:
+        print(f"  note: {found.outdated}")
+
+
+def _print_drift(report: "DriftReport") -> None:
+    from ml_assets.assets.drift_report.verdict import TITLES, said
+
+    first, last = report.trained_on
+    judged = ", ".join(window.period for window in report.windows)
+    print(f"{report.pipeline}: {said(report)}")
+    print(
+        f"  {judged} against model {report.model[:12]}, trained on {report.training_rows:,} rows of"
+        f" {first} to {last}; bounds back-tested on {report.back_tested} periods"
+    )
+    for outcome in report.outcomes:
+        mark = "ALARM" if outcome.alarm else "ok" if outcome.value is not None else "-"
+        print(f"  [{mark}] {TITLES[outcome.kind]}: {outcome.reason}")
+    for note in report.notes:
+        print(f"  note: {note}")
+
+
+_at = click.option(
+    "--at", default="main", metavar="STATE", show_default=True, help="Which state of the data."
 )
 
 
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    parser = commands.add_parser(
-        "data",
-        help="states of the data by name: list, diff, tag, checkout",
-        description=f"Every publish makes a state of all tables. {_NAMES}",
-    )
-    verbs = parser.add_subparsers(dest="verb", required=True, metavar="list|diff|tag|checkout")
-    listing = verbs.add_parser("list", help="what a state holds, and which states have names")
-    listing.add_argument("key", nargs="?", metavar="KEY", help="pipeline, stage or asset key")
-    listing.add_argument("--at", default="main", metavar="NAME", help="default: main")
-    listing.add_argument("--last", type=int, default=5, metavar="N", help="states without a name")
-    listing.set_defaults(call=_list)
-    diff = verbs.add_parser("diff", help="which tables two states hold differently")
-    diff.add_argument("before", metavar="NAME")
-    diff.add_argument("after", nargs="?", default="main", metavar="NAME", help="default: main")
-    diff.set_defaults(call=_diff)
-    tag = verbs.add_parser("tag", help="give a state a name for good; it is never collected")
-    tag.add_argument("name", metavar="TAG")
-    tag.add_argument("--at", default="main", metavar="NAME", help="default: main")
-    tag.set_defaults(call=_tag)
-    checkout = verbs.add_parser("checkout", help="write the tables of a state into a folder")
-    checkout.add_argument("name", metavar="NAME")
-    checkout.add_argument("key", nargs="?", metavar="KEY", help="pipeline, stage or asset key")
-    checkout.add_argument("--into", type=Path, required=True, metavar="FOLDER")
-    checkout.set_defaults(call=_checkout)
-    for verb in (listing, diff, tag, checkout):
-        verb.add_argument("--json", action="store_true", help="as one JSON document")
+@click.command("list")
+@click.argument("key", required=False)
+@_at
+@click.option(
+    "--last", type=int, default=5, metavar="N", show_default=True, help="States without a name."
+)
+@options.as_json
+def list_(key: str | None, at: str, last: int, as_json: bool) -> None:
+    """List what a state holds, and which states have names.
 
-
-def _list(arguments: argparse.Namespace) -> int:
+    KEY is a pipeline, a stage or the key of an asset.
+    """
     from ml_assets.actions.data import find_state, states, tables
 
     store = _store()
-    commit = find_state(store, arguments.at)
-    found, named = tables(store, commit, arguments.key), states(store, arguments.last)
-    if arguments.json:
-        return _told({"commit": commit, "tables": found, "states": named})
-    _print_tables(found, whole=arguments.key is not None)
+    commit = find_state(store, at)
+    found, named = tables(store, commit, key), states(store, last)
+    if as_json:
+        _print_json({"commit": commit, "tables": found, "states": named})
+        return
+    _print_tables(found, whole=key is not None)
     print("\nstates, the newest first:")
     for state in named:
         _print_state(state)
-    return DONE
 
 
-def _diff(arguments: argparse.Namespace) -> int:
+@click.command
+@click.argument("before", metavar="STATE")
+@click.argument("after", default="main", metavar="[STATE]")
+@options.as_json
+def diff(before: str, after: str, as_json: bool) -> None:
+    """Show which tables two states hold differently.
+
+    The second state is main where none is named.
+    """
     from ml_assets.actions.data import differences, find_state
 
     store = _store()
-    before, after = find_state(store, arguments.before), find_state(store, arguments.after)
-    found = differences(store, before, after)
-    if arguments.json:
-        return _told({"before": before, "after": after, "differences": found})
+    first, second = find_state(store, before), find_state(store, after)
+    found = differences(store, first, second)
+    if as_json:
+        _print_json({"before": first, "after": second, "differences": found})
+        return
     for each in found:
         print(f"{each.kind:8} {_named(each):60} {_rows(each)}")
     if not found:
-        print(f"{arguments.before} and {arguments.after} hold the same")
-    return DONE
+        print(f"{before} and {after} hold the same")
 
 
-def _tag(arguments: argparse.Namespace) -> int:
+@click.command
+@click.argument("name", metavar="TAG")
+@_at
+@options.as_json
+def tag(name: str, at: str, as_json: bool) -> None:
+    """Give a state a name for good; it is never collected."""
     from ml_assets.actions.data import find_state, name_state
 
     store = _store()
-    commit = find_state(store, arguments.at)
-    name_state(store, arguments.name, commit)
-    if arguments.json:
-        return _told({"tag": arguments.name, "commit": commit})
-    print(f"{arguments.name} is the state {commit[:12]}, for good")
-    return DONE
+    commit = find_state(store, at)
+    name_state(store, name, commit)
+    if as_json:
+        _print_json({"tag": name, "commit": commit})
+        return
+    print(f"{name} is the state {commit[:12]}, for good")
 
 
-def _checkout(arguments: argparse.Namespace) -> int:
+@click.command
+@click.argument("state")
+@click.argument("key", required=False)
+@click.option("--into", type=options.FILE, required=True, metavar="FOLDER", help="Where to.")
+@options.as_json
+def checkout(state: str, key: str | None, into: Path, as_json: bool) -> None:
+    """Write the tables of a state into a folder.
+
+    KEY is a pipeline, a stage or the key of an asset.  Without it: all tables.
+    """
     from ml_assets.actions.data import check_out, find_state
 
     store = _store()
-    commit, folder = find_state(store, arguments.name), arguments.into.expanduser().resolve()
-    files = check_out(store, commit, arguments.name, folder, arguments.key)
-    if arguments.json:
-        return _told({"commit": commit, "folder": str(folder), "files": files})
-    print(f"{files:,} files of {arguments.name} ({commit[:12]}) in {folder}")
-    return DONE
+    commit, folder = find_state(store, state), into.expanduser().resolve()
+    files = check_out(store, commit, state, folder, key)
+    if as_json:
+        _print_json({"commit": commit, "folder": str(folder), "files": files})
+        return
+    print(f"{files:,} files of {state} ({commit[:12]}) in {folder}")
 
 
 def _store() -> "SnapshotStore":
-    from ml_assets.store.stores import open_snapshots
+    from ml_assets.store.open import open_snapshots
 
     return open_snapshots(prepared_settings().snapshots)
 
 
-def _told(document: dict[str, Any]) -> int:
+def _print_json(document: dict[str, Any]) -> None:
     def plain(value: Any) -> Any:
         return [asdict(each) for each in value] if isinstance(value, list) else value
 
     plainly = {name: plain(value) for name, value in document.items()}
     print(json.dumps({"schema": SCHEMA, **plainly}, indent=2, default=str))
-    return DONE
 
 
 def _print_tables(found: "list[Table]", *, whole: bool) -> None:
@@ -151,3 +308,18 @@ def _rows(each: "Difference") -> str:
             return f"{before:,} rows before"
         case (before, after):
             return f"{before:,} -> {after:,} rows"
+
+
+data = CommandGroup(
+    "data",
+    help="""Tables: their rows, states, contracts and quarantine.
+
+    Every publish makes a state of all tables. A STATE is main, main~2 (two states before), a tag,
+    release-3 (or PIPELINE-release-3), a day such as 2026-11-17 (its end, UTC), or six characters of
+    a commit.
+    """,
+)
+data.subject("Rows", read, card, lookup, drift)
+data.subject("States of the data", list_, diff, tag, checkout)
+data.subject("What may not be used", contract, quarantine, recall)
+data.subject("The demo's outside world", land_week, generate)

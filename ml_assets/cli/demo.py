@@ -1,46 +1,49 @@
-"""ml-assets demo: real flights from the outside world to a released model."""
+"""The demo: real flights to a released model, the next week of them, and flights of any size."""
 
-import argparse
 import os
 import shutil
 import sys
+from collections.abc import Callable, Mapping
+from datetime import date, datetime
 from pathlib import Path
+from typing import Any
 
+import click
+
+from ml_assets.cli import options
 from ml_assets.cli.exit_codes import DONE, ERROR
-from ml_assets.cli.run import run_pipeline, tell
+from ml_assets.cli.output import tell
+from ml_assets.cli.run import run_pipeline
 from ml_assets.cli.session import working_session
-from ml_assets.errors import SettingsError
-from ml_assets.settings import Settings, read_settings
+from ml_assets.errors import SourceError
+from ml_assets.settings import read_settings
 
 PIPELINE = "flight_delays"
 FAULTS = ("leak", "weak-model", "bad-rows", "tampered-model", "killed-rank")
 _NEXT = """
 what to do next{first}:
-  ml-assets ui                            the lineage, in a browser
-  ml-assets land-week                     the next week of flights: the UI's sensor takes it in
-  ml-assets report flight_delays --open   the report, with pictures
-  ml-assets status flight_delays --json   every version, and what it was made from
+  ml-assets ui                                  the lineage, in a browser
+  ml-assets data land-week                      the next week of flights: the UI takes it in
+  ml-assets models report flight_delays --open  the report, with pictures
+  ml-assets status flight_delays --json         every version, and what it was made from
 """
 
 
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    parser = commands.add_parser(
-        "demo",
-        help="lay out real flights and run the whole pipeline on them",
-        description="Lays out 51 weeks of real flights, their arrivals and the weather as a user"
-        " would have them, then runs the pipeline flight_delays. Offline; safe to repeat."
-        " With --plant it plants a fault in a copy instead, and shows what catches it: exit code 0"
-        " if the guard held, 1 if not. The demo's own release is not touched.",
-    )
-    parser.add_argument("--plant", choices=FAULTS, help="plant this fault, and see it caught")
-    parser.set_defaults(call=call)
+@click.command
+@click.option("--plant", type=click.Choice(FAULTS), help="Plant this fault, and see it caught.")
+def demo(plant: str | None) -> int:
+    """Lay out real flights and run the whole pipeline on them.
 
+    Lays out 51 weeks of real flights, their arrivals and the weather as a user would have them,
+    then runs the pipeline flight_delays. Offline; safe to repeat.
 
-def call(arguments: argparse.Namespace) -> int:
-    if arguments.plant:
-        return _plant(arguments.plant)
+    With --plant it plants a fault in a copy instead, and shows what catches it: exit code 0 if the
+    guard held, 1 if not. The demo's own release is not touched.
+    """
+    if plant:
+        return _plant(plant)
     from ml_assets.actions.run.run import Request
-    from ml_assets.extras.demo.outside_world import lay_out
+    from ml_assets.extras.demo.outside_world import demo_world, lay_out
 
     with working_session("demo", PIPELINE) as session:
         world = demo_world(session.settings)
@@ -53,6 +56,7 @@ def call(arguments: argparse.Namespace) -> int:
 
 def _plant(name: str) -> int:
     from ml_assets.extras.demo.faults.plants import plant, sentences
+    from ml_assets.extras.demo.outside_world import demo_world
     from ml_assets.spec.load import find_pipeline, pipeline_folders
 
     settings = read_settings()
@@ -69,16 +73,175 @@ def _first() -> str:
     return f" (first: . {os.path.relpath(Path(sys.executable).parent / 'activate')})"
 
 
-def demo_world(settings: Settings) -> Path:
-    """Where the demo's outside world lies.
+@click.command
+@click.option("--weeks", type=options.COUNT, default=1, show_default=True, help="How many weeks.")
+def land_week(weeks: int) -> None:
+    """Let the next week of the demo's flights arrive.
 
-    Raises:
-        SettingsError: pipelines read their sources from another place.
+    Drops the next week of flights, arrivals and weather where the demo reads them. While `ml-assets
+    ui` runs, its sensor takes the week in and the model is made again; otherwise `ml-assets run
+    flight_delays` does. Two weeks can land.
     """
-    world = settings.home / "demo"
-    if settings.sources != world:
-        raise SettingsError(
-            f"ML_ASSETS_SOURCES is {settings.sources}, but the demo reads the world it"
-            f" lays out at {world}. Unset it for the demo, or run: ml-assets run {PIPELINE}"
+    from ml_assets.actions.reload import reload_ui
+    from ml_assets.extras.demo.outside_world import demo_world, land
+
+    settings = read_settings()
+    for week in land(demo_world(settings), weeks):
+        print(f"landed: the week of {week}")
+    print(reload_ui(settings))
+    print(f"`ml-assets ui` takes it in within a minute; by hand: ml-assets run {PIPELINE}")
+
+
+_Values = dict[str, Any]
+_Reader = Callable[[str, str], _Values]
+_SPAN = "[@MONDAY]"
+_KNOBS: Mapping[str, tuple[str, _Reader, str]] = {
+    "drift": (
+        "COLUMN=SIGMA",
+        lambda what, much: {"column": what, "sigma": float(much)},
+        "A number is moved by so many standard deviations.",
+    ),
+    "nulls": (
+        "COLUMN=SHARE",
+        lambda what, much: {"column": what, "share": float(much)},
+        "A share of a column's values is missing.",
+    ),
+    "category": (
+        "COLUMN=VALUE:SHARE",
+        lambda what, much: {"column": what, **_category(much)},
+        "A share of the flights has a value never seen before.",
+    ),
+    "concept": (
+        "SHARE",
+        lambda _, much: {"share": float(much)},
+        "A share of the outcomes is shuffled: nothing tells of them.",
+    ),
+    "label_delay": (
+        "HOURS",
+        lambda _, much: {"hours": float(much)},
+        "Outcomes become known so many hours later.",
+    ),
+    "volume": (
+        "FACTOR",
+        lambda _, much: {"factor": float(much)},
+        "So many times as many flights.",
+    ),
+    "duplicates": (
+        "TABLE=SHARE",
+        lambda what, much: {"table": what, "share": float(much)},
+        "A share of a table's rows is there twice.",
+    ),
+    "schema": (
+        "TABLE.COLUMN=CHANGE",
+        lambda what, much: {**_column(what), "change": much},
+        "A column is added, removed, text, or moved (to the end).",
+    ),
+}
+"""Option -> how it is written; the values of its knob by what stands before and after ``=``; what
+it does."""
+
+
+def _knob_options(command: options.F) -> options.F:
+    for name, (written, _, about) in reversed([*_KNOBS.items()]):
+        flag = f"--{name.replace('_', '-')}"
+        command = click.option(flag, name, multiple=True, metavar=written + _SPAN, help=about)(
+            command
         )
-    return world
+    return command
+
+
+@click.command
+@click.argument("folder", type=options.FILE)
+@click.option("--weeks", type=int, default=51, show_default=True, help="How many weeks.")
+@click.option(
+    "--start",
+    type=click.DateTime(["%Y-%m-%d"]),
+    metavar="MONDAY",
+    help="The first of them.  [default: 2012-12-31]",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="What all is drawn by.")
+@click.option(
+    "--scale",
+    type=float,
+    default=1.0,
+    show_default=True,
+    help="Flights of a week against the real one's.",
+)
+@_knob_options
+def generate(
+    folder: Path,
+    weeks: int,
+    start: datetime | None,
+    seed: int,
+    scale: float,
+    **knobs: tuple[str, ...],
+) -> None:
+    """Make flights of any size, with drift and faults on demand.
+
+    Lays weeks of flights out in FOLDER (new, empty, or one to go on with) as the demo's outside
+    world has them: a landing folder of schedules, the arrivals, a weather database and the
+    reference tables. They are drawn from the real year by seed and week: the same options give the
+    same bytes, whichever weeks are asked for and in whatever order. Point ML_ASSETS_SOURCES at the
+    folder to run a pipeline on them.
+
+    What goes wrong is said by options that may be repeated. Each may end in @MONDAY (from that week
+    on), @MONDAY..MONDAY (those weeks) or @..MONDAY (up to that week):
+
+    \b
+      --drift temp=0.3@2013-06-03
+      --nulls wind_gust=0.5
+      --category dest=XYZ:0.05
+      --concept 0.5@2013-06-03
+      --label-delay 36
+      --volume 0.4@2013-06-03..2013-06-03
+      --duplicates flights=0.01
+      --schema arrivals.gate=added
+    """
+    from pydantic import ValidationError
+
+    from ml_assets.extras.demo.generator.lay_out import lay_out_generated, weeks_from
+    from ml_assets.extras.demo.generator.recipe import Recipe
+    from ml_assets.extras.demo.outside_world import FIRST_WEEK
+
+    first = start.date() if start else FIRST_WEEK
+    if first.weekday() or weeks < 1:
+        raise SourceError(
+            f"{weeks} weeks from {first} cannot be generated: give at least one week, and name the"
+            " first one by its Monday."
+        )
+    turned = [_knob(name, text) for name in _KNOBS for text in knobs[name]]
+    try:
+        recipe = Recipe.model_validate({"seed": seed, "scale": scale, "knobs": turned})
+    except ValidationError as error:
+        found = error.errors()[0]
+        said = f"{' '.join(map(str, found['loc'][2:]))} {found['msg']}".strip()
+        raise SourceError(f"Nothing was generated: {said}") from error
+    asked = weeks_from(first, weeks)
+    for number, week in enumerate(lay_out_generated(folder, recipe, asked), start=1):
+        tell(f"the week of {week} is there ({number} of {len(asked)})")
+
+
+def _knob(option: str, text: str) -> _Values:
+    """``WHAT=AMOUNT@SINCE..UNTIL``, of which an option has what it needs."""
+    written, read, _ = _KNOBS[option]
+    said, _, span = text.partition("@")
+    what, _, much = said.rpartition("=")
+    since, _, until = span.partition("..")
+    try:
+        days = {k: date.fromisoformat(v) for k, v in (("since", since), ("until", until)) if v}
+        return {"kind": option, **read(what, much), **days}
+    except ValueError as error:
+        raise SourceError(
+            f"--{option.replace('_', '-')} {text} cannot be read ({error}); write"
+            f" {written}[@MONDAY[..MONDAY]]"
+        ) from error
+
+
+def _category(text: str) -> _Values:
+    value, _, share = text.rpartition(":")
+    return {"value": value, "share": float(share)}
+
+
+def _column(text: str) -> _Values:
+    table, _, column = text.partition(".")
+    return {"table": table, "column": column}

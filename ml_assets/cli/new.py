@@ -1,58 +1,69 @@
-"""ml-assets new: the folder of a new pipeline, which can be run at once."""
+"""A pipeline's folder: ml-assets new makes one, ml-assets check finds every mistake in it."""
 
-import argparse
 import os
 import shlex
 from pathlib import Path
 
+import click
+
+from ml_assets.cli import options
 from ml_assets.cli.exit_codes import DONE, ERROR
-from ml_assets.errors import SpecError
+from ml_assets.errors import SpecError, counted
 from ml_assets.settings import DEMO_PIPELINES, Settings, read_settings
 
-_INTO = "where the folder is made (default: your first of ML_ASSETS_PIPELINES, else ./pipelines)"
 
+@click.command
+@click.argument("name")
+@click.option("--table", type=options.FILE, metavar="FILE", help="A .csv, .parquet or .jsonl.")
+@click.option("--label", metavar="COLUMN", help="What to predict (with --table).")
+@click.option("--key", metavar="COLUMN[,COLUMN]", help="What tells the rows apart.")
+@click.option("--time", metavar="COLUMN", help="When each prediction is made.")
+@click.option(
+    "--into",
+    type=options.FILE,
+    metavar="FOLDER",
+    help="Where the folder is made.  [default: your first of ML_ASSETS_PIPELINES, else"
+    " ./pipelines]",
+)
+def new(
+    name: str,
+    table: Path | None,
+    label: str | None,
+    key: str | None,
+    time: str | None,
+    into: Path | None,
+) -> int:
+    """Make the folder of a new pipeline, which runs at once.
 
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    parser = commands.add_parser(
-        "new",
-        help="make the folder of a new pipeline, which runs at once",
-        description="Writes defs.yaml, features.py and a contract, and the table that they were"
-        " written for: your own (--table), or 600 made-up orders. Everything in it can be changed.",
-    )
-    parser.add_argument("name", help="lower-case letters, digits and underscores")
-    parser.add_argument("--table", type=Path, metavar="FILE", help="a .csv, .parquet or .jsonl")
-    parser.add_argument("--label", metavar="COLUMN", help="what to predict (with --table)")
-    parser.add_argument("--key", metavar="COLUMN[,COLUMN]", help="what tells the rows apart")
-    parser.add_argument("--time", metavar="COLUMN", help="when each prediction is made")
-    parser.add_argument("--into", type=Path, metavar="FOLDER", help=_INTO)
-    parser.set_defaults(call=call)
+    Writes defs.yaml, features.py and a contract, and the table that they were written for: your own
+    (--table), or 600 made-up orders. Everything in it can be changed. NAME has lower-case letters,
+    digits and underscores.
 
-
-def call(arguments: argparse.Namespace) -> int:
+    \b
+      ml-assets new spoilage --table batches.csv --label spoiled --key batch --time packed_at
+    """
     from ml_assets.actions.check.check import check_folder
     from ml_assets.scaffold.folder import rows_file, write_pipeline
     from ml_assets.scaffold.labelled_table import describe, read_table, sample_table
 
     settings = read_settings(rooms_to_come=True)
-    if arguments.table is None:
-        if arguments.label or arguments.key or arguments.time:
+    if table is None:
+        if label or key or time:
             raise SpecError("--label, --key and --time describe a table: name it by --table FILE.")
-        table = sample_table()
+        found = sample_table()
     else:
-        if not arguments.label:
-            raise SpecError(f"What is to be predicted from {arguments.table}? Add --label COLUMN.")
-        key = arguments.key.split(",") if arguments.key else []
-        table = describe(read_table(arguments.table), arguments.label, key, arguments.time)
-    room = _room(settings, arguments.into)
-    folder = write_pipeline(room, arguments.name, settings.sources, table)
-    print(f"{folder}: {table.task} on {table.frame.height:,} rows")
-    for column in table.columns:
+        if not label:
+            raise SpecError(f"What is to be predicted from {table}? Add --label COLUMN.")
+        found = describe(read_table(table), label, key.split(",") if key else [], time)
+    folder = write_pipeline(_room(settings, into), name, settings.sources, found)
+    print(f"{folder}: {found.task} on {found.frame.height:,} rows")
+    for column in found.columns:
         remark = f": {column.remark}" if column.remark else ""
         print(f"  {column.name:24} {column.dtype:9} {column.use}{remark}")
     rows = rows_file(settings.sources, folder.name)
-    print(f"table: {'copied' if arguments.table else 'written'} to {rows}")
+    print(f"table: {'copied' if table else 'written'} to {rows}")
     print("  (the source of this pipeline: replace that file to bring in new rows)")
-    for note in table.notes:
+    for note in found.notes:
         print(f"note: {note}")
     mistakes = check_folder(folder)
     for mistake in mistakes:
@@ -60,9 +71,7 @@ def call(arguments: argparse.Namespace) -> int:
     if mistakes:
         return ERROR
     if folder.parent not in settings.pipelines:
-        rooms = ["demo" if one == DEMO_PIPELINES else str(one) for one in settings.pipelines]
-        known = os.pathsep.join([*rooms, str(folder.parent)])
-        print(f"\nfirst: export ML_ASSETS_PIPELINES={shlex.quote(known)}")
+        print(f"\nfirst: export ML_ASSETS_PIPELINES={shlex.quote(_known(settings, folder))}")
     print(f"\nnext: ml-assets run {folder.name}")
     return DONE
 
@@ -73,3 +82,39 @@ def _room(settings: Settings, into: Path | None) -> Path:
     if into is None and own:
         return own[0]
     return (into or Path("pipelines")).expanduser().resolve()
+
+
+def _known(settings: Settings, folder: Path) -> str:
+    """ML_ASSETS_PIPELINES with the room of a new folder behind what it names already."""
+    rooms = ["demo" if one == DEMO_PIPELINES else str(one) for one in settings.pipelines]
+    return os.pathsep.join([*rooms, str(folder.parent)])
+
+
+@click.command
+@options.any_pipeline
+def check(pipeline: str | None) -> int:
+    """Report every mistake in a pipeline's folder.
+
+    Without PIPELINE: in the folders of all of them. A mistake is told by file, line, key, value,
+    rule and remedy; nothing is run. The cluster of the settings is asked whether it would let us
+    train. Exit code 1: there are mistakes.
+    """
+    from ml_assets.actions.check.check import all_mistakes, cluster_trouble, missing_here
+    from ml_assets.spec.load import find_pipeline, pipeline_folders
+
+    settings = read_settings()
+    folders = pipeline_folders(settings)
+    mistakes = 0
+    for name in [pipeline] if pipeline else sorted(folders):
+        folder = find_pipeline(folders, name)
+        found = all_mistakes(folder, settings)
+        mistakes += len(found)
+        print(f"{name}: {counted(len(found), 'mistake') if found else 'good'}")
+        for mistake in found:
+            print(f"  {mistake}")
+        for warning in missing_here(folder, settings):
+            print(f"  warning: {warning}")
+    if trouble := cluster_trouble(settings):
+        mistakes += 1
+        print(f"cluster: {trouble}")
+    return ERROR if mistakes else DONE

@@ -1,6 +1,5 @@
-"""ml-assets prove: make a run or a model again in a clean home, and say whether it is the same."""
+"""ml-assets release prove: make a run or a model again, and say whether it is the same."""
 
-import argparse
 import json
 import sys
 import time
@@ -8,6 +7,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
+
+from ml_assets.cli import options
 from ml_assets.cli.exit_codes import DONE, REFUSED
 
 if TYPE_CHECKING:
@@ -18,66 +20,66 @@ SCHEMA = 1
 _MARKS = {"equal": "equal", "tolerated": "equal~", "differs": "DIFFERS", "not compared": "-"}
 
 
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    parser = commands.add_parser(
-        "prove",
-        help="make a run or a model again from its record, and say whether it is the same",
-        description="Makes it again in a clean home from its run record: sources, tables, features,"
-        " training set, weights, report, decision. Prints a verdict for each: equal (the same"
-        " bytes), equal~ (another kind of device: every metric within 0.5 %%, not bits), or the"
-        " first that differs."
-        " Exit code 0: equal; 3: it differs, or other code would make it. The state folder is only"
-        " read.",
-    )
-    parser.add_argument(
-        "what",
-        metavar="PIPELINE|RUN|MODEL",
-        help="a pipeline (its release); or the beginning of a run's id, of a session's name or of a"
-        " model's digest, six characters or more; or latest",
-    )
-    parser.add_argument("which", nargs="?", metavar="RUN|MODEL", help="one of the pipeline's")
-    parser.add_argument(
-        "--despite-code",
-        action="store_true",
-        help="go on where code, lock, functions or contracts are not what they were",
-    )
-    parser.add_argument(
-        "--from-snapshots",
-        action="store_true",
-        help="do not read the sources again: begin with what was read from them then",
-    )
-    parser.add_argument(
-        "--keep", type=Path, metavar="FOLDER", help="an empty folder for the clean home; it stays"
-    )
-    parser.add_argument("--json", action="store_true", help="the verdicts as one JSON document")
-    parser.set_defaults(call=call)
+@click.command
+@click.argument("what", metavar="PIPELINE|RUN|MODEL")
+@click.argument("which", metavar="[RUN|MODEL]", required=False)
+@click.option(
+    "--despite-code",
+    is_flag=True,
+    help="Go on where code, lock, functions or contracts are not what they were.",
+)
+@click.option(
+    "--from-snapshots",
+    is_flag=True,
+    help="Do not read the sources again: begin with what was read from them then.",
+)
+@click.option(
+    "--keep",
+    type=options.FILE,
+    metavar="FOLDER",
+    help="An empty folder for the clean home; it stays.",
+)
+@options.as_json
+def prove(
+    what: str,
+    which: str | None,
+    despite_code: bool,
+    from_snapshots: bool,
+    keep: Path | None,
+    as_json: bool,
+) -> int:
+    """Make a model again from its record: is it the same?
 
+    Makes a run or a model again in a clean home from its run record: sources, tables, features,
+    training set, weights, report, decision. Prints a verdict for each: equal (the same bytes),
+    equal~ (another kind of device: every metric within 0.5 %, not bits), or the first that differs.
+    Exit code 0: equal; 3: it differs, or other code would make it. The state folder is only read.
 
-def call(arguments: argparse.Namespace) -> int:
+    It is a pipeline (its release); or the beginning of a run's id, of a session's name or of a
+    model's digest, six characters or more; or latest.
+
+    \b
+      ml-assets release prove flight_delays
+      ml-assets release prove flight_delays latest
+    """
     from ml_assets.errors import OtherCode
     from ml_assets.extras.prove.proof import Asked, Proof
     from ml_assets.settings import read_settings
 
-    asked = Asked(
-        arguments.what,
-        arguments.which,
-        despite_code=arguments.despite_code,
-        from_snapshots=arguments.from_snapshots,
-        keep=arguments.keep,
-    )
+    asked = Asked(what, which, despite_code=despite_code, from_snapshots=from_snapshots, keep=keep)
     started = time.monotonic()
     proof = Proof(read_settings(), asked, _tell)
     try:
-        found = list(_told(proof, quiet=arguments.json))
+        found = list(_told(proof, quiet=as_json))
     except OtherCode as refusal:
-        if not arguments.json:
+        if not as_json:
             raise
         print(json.dumps({**_document(proof, [], None, 0.0), "verdict": "refused"}, indent=2))
         print(f"error: {refusal}", file=sys.stderr)
         return REFUSED
     seconds = time.monotonic() - started
     first = next((v for v in found if v.outcome == "differs"), None)
-    if arguments.json:
+    if as_json:
         print(json.dumps(_document(proof, found, first, seconds), indent=2))
     else:
         print(_summary(proof, found, first, seconds))

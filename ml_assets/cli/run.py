@@ -1,11 +1,14 @@
 """ml-assets run: make what is due of a pipeline."""
 
-import argparse
 import time
 from typing import TYPE_CHECKING
 
-from ml_assets.cli.exit_codes import DONE
+import click
+
+from ml_assets.cli import options
+from ml_assets.cli.output import tell
 from ml_assets.cli.session import Session, working_session
+from ml_assets.cli.status import print_release
 from ml_assets.spec.stages import DATA_STAGES, MODEL_STAGES
 
 if TYPE_CHECKING:
@@ -13,61 +16,60 @@ if TYPE_CHECKING:
 
 _THROUGH = [stage for stage in (*DATA_STAGES, *MODEL_STAGES) if stage != "checkpoints"]
 
-_WORDS = {
-    "experiment": "what the run belongs to; shown by ml-assets experiments, no result hangs on it",
-    "hypothesis": "what you expect of it, and why",
-    "goal": "when it is a success",
-}
 
+@click.command
+@options.pipeline
+@click.option("--as-of", metavar="PARTITION", help="Last partition of the holdout.")
+@click.option("--through", type=click.Choice(_THROUGH), help="Stop after this stage.")
+@click.option(
+    "--fresh/--no-fresh",
+    default=None,
+    help="Train again from nothing. Interrupted, the next run goes on with it, and --no-fresh"
+    " drops it.",
+)
+@click.option(
+    "--epochs",
+    type=int,
+    metavar="N",
+    help="Train for N epochs instead of the spec's. The next run without it trains again.",
+)
+@click.option(
+    "--experiment",
+    metavar="TEXT",
+    help="What the run belongs to, for `ml-assets models experiments`. No result hangs on it.",
+)
+@click.option("--hypothesis", metavar="TEXT", help="What you expect of it, and why.")
+@click.option("--goal", metavar="TEXT", help="When it is a success.")
+def run(
+    pipeline: str,
+    as_of: str | None,
+    through: str | None,
+    fresh: bool | None,
+    epochs: int | None,
+    **words: str | None,
+) -> None:
+    """Make what is due of a pipeline, and say what was skipped.
 
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    parser = commands.add_parser(
-        "run",
-        help="make what is due of a pipeline, and say what was skipped and why",
-        description="Compares every asset with what it would be made from now, makes what differs,"
-        " and says what it skipped. Interrupted work is taken up where it stopped.",
-    )
-    parser.add_argument("pipeline")
-    parser.add_argument("--as-of", metavar="PARTITION", help="last partition of the holdout")
-    parser.add_argument("--through", choices=_THROUGH, help="stop after this stage")
-    parser.add_argument(
-        "--fresh",
-        action=argparse.BooleanOptionalAction,
-        help="train again from nothing; interrupted, the next run goes on with it, and --no-fresh"
-        " drops it",
-    )
-    parser.add_argument(
-        "--epochs",
-        type=int,
-        metavar="N",
-        help="train for N epochs instead of the spec's; the next run without it trains again",
-    )
-    for name, about in _WORDS.items():
-        parser.add_argument(f"--{name}", metavar="TEXT", help=about)
-    parser.set_defaults(call=call)
+    Compares every asset with what it would be made from now, makes what differs, and says what it
+    skipped and why. Interrupted work is taken up where it stopped.
 
-
-def call(arguments: argparse.Namespace) -> int:
+    \b
+      ml-assets run flight_delays
+      ml-assets run flight_delays --through feature_set
+    """
     from ml_assets.actions.run.run import Request
     from ml_assets.records.experiments import Words
 
     request = Request(
-        arguments.pipeline,
-        as_of=arguments.as_of,
-        through=arguments.through,
-        fresh=arguments.fresh,
-        epochs=arguments.epochs,
-        words=Words.of({name: getattr(arguments, name) for name in _WORDS}),
+        pipeline, as_of=as_of, through=through, fresh=fresh, epochs=epochs, words=Words.of(words)
     )
-    with working_session(f"run {arguments.pipeline}", arguments.pipeline) as session:
+    with working_session(f"run {pipeline}", pipeline) as session:
         run_pipeline(session, request)
-    return DONE
 
 
 def run_pipeline(session: Session, request: "Request") -> None:
     """Run a pipeline in an open session and print where its release stands."""
     from ml_assets.actions.run.run import PipelineRun, pipeline_graph
-    from ml_assets.cli.status import print_release
     from ml_assets.spec.load import pipeline_folders
 
     started = time.monotonic()
@@ -76,8 +78,3 @@ def run_pipeline(session: Session, request: "Request") -> None:
     run.run(request)
     print(f"\ndone in {time.monotonic() - started:.0f} s")
     print_release(graph, session.settings)
-
-
-def tell(line: str) -> None:
-    """Print a line of progress at once."""
-    print(line, flush=True)

@@ -11,6 +11,8 @@ from ml_assets.settings import Settings, read_settings
 if TYPE_CHECKING:
     import dagster as dg
 
+    from ml_assets.store.pipeline_context import Workplace
+
 
 @dataclass(frozen=True)
 class Session:
@@ -19,6 +21,17 @@ class Session:
     settings: Settings
     defs: "dg.Definitions"
     instance: "dg.DagsterInstance"
+
+
+def opened(pipeline: str) -> "Workplace":
+    """A pipeline of the settings with its stores, to read.
+
+    Raises:
+        SpecError: there is no such pipeline, or its spec is wrong.
+    """
+    from ml_assets.store.pipeline_context import open_pipeline
+
+    return open_pipeline(pipeline, read_settings())
 
 
 def prepared_settings() -> Settings:

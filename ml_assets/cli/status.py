@@ -1,10 +1,11 @@
 """ml-assets status: what is made, from what, and what is released."""
 
-import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
-from ml_assets.cli.exit_codes import DONE
+import click
+
+from ml_assets.cli import options
 from ml_assets.cli.session import prepared_settings
 from ml_assets.settings import Settings, read_settings
 
@@ -12,27 +13,27 @@ if TYPE_CHECKING:
     from ml_assets.graph.pipeline_graph import PipelineGraph
 
 
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    parser = commands.add_parser("status", help="what is made, from what, and what is released")
-    parser.add_argument("pipeline")
-    parser.add_argument("--json", action="store_true", help="the whole state as one JSON document")
-    parser.set_defaults(call=call)
+@click.command
+@options.pipeline
+@options.as_json
+def status(pipeline: str, as_json: bool) -> None:
+    """Show what is made, from what, and what is released.
 
-
-def call(arguments: argparse.Namespace) -> int:
+    \b
+      ml-assets status flight_delays --json   every version, and what it was made from
+    """
     settings = read_settings()
     if _is_begun(settings):
         settings = prepared_settings()
     from ml_assets.actions.run.run import pipeline_graph
     from ml_assets.spec.load import pipeline_folders
 
-    graph = pipeline_graph(pipeline_folders(settings), arguments.pipeline)
-    if arguments.json:
+    graph = pipeline_graph(pipeline_folders(settings), pipeline)
+    if as_json:
         print(json.dumps(_status(graph, settings), indent=2))
-        return DONE
+        return
     _print_stages(_status(graph, settings), settings)
     print_release(graph, settings)
-    return DONE
 
 
 def print_release(graph: "PipelineGraph", settings: Settings) -> None:
@@ -77,8 +78,8 @@ def _status(graph: "PipelineGraph", settings: Settings) -> dict[str, Any]:
     from ml_assets.actions.status import status
     from ml_assets.assets.released_model.soundness import unusable
     from ml_assets.resources.launcher import LauncherResource
+    from ml_assets.store.open import open_snapshots
     from ml_assets.store.pipeline_context import open_pipeline
-    from ml_assets.store.stores import open_snapshots
 
     launcher = LauncherResource().launcher()
     store = open_snapshots(settings.snapshots) if _is_begun(settings) else None
@@ -90,7 +91,7 @@ def _status(graph: "PipelineGraph", settings: Settings) -> dict[str, Any]:
 
 def _is_begun(settings: Settings) -> bool:
     """Whether anything can be there to tell: a question makes no state folder."""
-    from ml_assets.store.stores import has_snapshots
+    from ml_assets.store.open import has_snapshots
 
     return settings.home.exists() or has_snapshots(settings.snapshots)
 

@@ -1,12 +1,14 @@
-"""ml-assets tune-batch: which batch size, processes and threads train fastest on this machine."""
+"""ml-assets models tune-batch: which batch size, processes and threads train fastest here."""
 
-import argparse
 import json
 import sys
 from typing import TYPE_CHECKING
 
+import click
+
+from ml_assets.cli import options
 from ml_assets.cli.exit_codes import DONE, ERROR
-from ml_assets.settings import read_settings
+from ml_assets.cli.session import opened
 
 if TYPE_CHECKING:
     from ml_assets.actions.tune_batch import Cell, Sweep
@@ -17,48 +19,55 @@ _HEAD = (
 )
 
 
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    parser = commands.add_parser(
-        "tune-batch",
-        help="measure which batch size, processes and threads train fastest here",
-        description="Takes a few steps of the real training program with each setting, on the"
-        " pipeline's last training set. Nothing is kept of them: no model, no run, no line in"
-        " MLflow. `data` and `others` are the shares of a step spent waiting for data and for"
-        " other processes. Do nothing else on the machine meanwhile.",
-    )
-    parser.add_argument("pipeline")
-    parser.add_argument(
-        "--batch",
-        type=_numbers,
-        default=(),
-        metavar="N,N",
-        help="rows of a step (default: a third of the spec's, the spec's, thrice the spec's)",
-    )
-    parser.add_argument(
-        "--processes", type=_numbers, default=(), metavar="N,N", help="default: 1 and all cores"
-    )
-    parser.add_argument(
-        "--threads", type=_numbers, default=(), metavar="N,N", help="of each; default: the spec's"
-    )
-    parser.add_argument("--steps", type=_number, metavar="N", help="measured in each (default 8)")
-    parser.add_argument("--json", action="store_true", help="every figure, as JSON")
-    parser.set_defaults(call=call)
+@click.command
+@options.pipeline
+@click.option(
+    "--batch",
+    callback=options.numbers,
+    metavar="N,N",
+    help="Rows of a step.  [default: a third of the spec's, the spec's, thrice the spec's]",
+)
+@click.option(
+    "--processes",
+    callback=options.numbers,
+    metavar="N,N",
+    help="Processes that train together.  [default: 1 and all cores]",
+)
+@click.option(
+    "--threads",
+    callback=options.numbers,
+    metavar="N,N",
+    help="Threads of each.  [default: the spec's]",
+)
+@click.option(
+    "--steps", type=options.COUNT, metavar="N", help="Measured with each setting.  [default: 8]"
+)
+@options.as_json
+def tune_batch(
+    pipeline: str,
+    batch: tuple[int, ...],
+    processes: tuple[int, ...],
+    threads: tuple[int, ...],
+    steps: int | None,
+    as_json: bool,
+) -> int:
+    """Measure which batch size and workers train fastest here.
 
-
-def call(arguments: argparse.Namespace) -> int:
+    Takes a few steps of the real training program with each setting, on the pipeline's last
+    training set. Nothing is kept of them: no model, no run, no line in MLflow. `data` and `others`
+    are the shares of a step spent waiting for data and for other processes. Do nothing else on the
+    machine meanwhile.
+    """
     from ml_assets.actions.tune_batch import STEPS, best, document, open_sweep
-    from ml_assets.store.pipeline_context import open_pipeline
 
-    place = open_pipeline(arguments.pipeline, read_settings())
-    steps = arguments.steps or STEPS
-    sweep = open_sweep(place, arguments.batch, arguments.processes, arguments.threads, steps)
-    progress = sys.stderr if arguments.json else sys.stdout
+    sweep = open_sweep(opened(pipeline), batch, processes, threads, steps or STEPS)
+    progress = sys.stderr if as_json else sys.stdout
     print(_HEAD, file=progress, flush=True)
     cells: list[Cell] = []
     for cell in sweep.cells():
         cells.append(cell)
         print(_line(cell), file=progress, flush=True)
-    if arguments.json:
+    if as_json:
         print(json.dumps(document(sweep, cells), indent=2))
     chosen = best(cells)
     if chosen is None:
@@ -98,13 +107,3 @@ def _advice(sweep: "Sweep", chosen: "Cell") -> str:
     if one.processes != now.processes:
         lines.append("  processes changes no model: a training goes on with it")
     return "\n".join(lines)
-
-
-def _number(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
-    return int(text)
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(_number(part.strip()) for part in text.split(","))

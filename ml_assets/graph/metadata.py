@@ -9,7 +9,7 @@ from ml_assets.graph.publish import Published
 from ml_assets.records.tracking.links import Links
 from ml_assets.reports.card import Card, card_pictures
 from ml_assets.reports.picture import Picture, Table, album
-from ml_assets.reports.recovery import lost_attempts
+from ml_assets.reports.tables import lost_attempts
 from ml_assets.spec.program import World
 from ml_assets.spec.program.events import Lost
 from ml_assets.spec.records import StageRecord

@@ -47,5 +47,5 @@ def _sentence_first(run: str) -> Iterator[None]:
             raise
         if ours is not error:
             ours.__cause__ = error
-        whole = {"the whole log": f"ml-assets logs {run}"}
+        whole = {"the whole log": f"ml-assets ops logs {run}"}
         raise dg.Failure(str(ours), metadata=whole) from ours

@@ -18,12 +18,12 @@ from ml_assets.launch.events import (
     avoided_nodes,
     session_events,
 )
-from ml_assets.launch.failure import KINDS, Ending
+from ml_assets.launch.failure import Ending
 from ml_assets.launch.folder import SessionFolder
 from ml_assets.launch.launcher import OnEvent, ShouldStop
 from ml_assets.launch.outage import persist
 from ml_assets.launch.recovery import Budgets, Decision, Ended, next_attempt
-from ml_assets.launch.result_signature import countersign
+from ml_assets.launch.result_signature import sign_result
 from ml_assets.launch.usage import end_of, held_here, keep_usage, usage_of
 from ml_assets.spec.cluster import ClusterSpec
 from ml_assets.spec.footprint import Room
@@ -58,7 +58,7 @@ class Work(Generic[ResultT]):
     cluster: ClusterSpec
     """Where it runs if that is a cluster."""
     keys: Keys | None = None
-    """Countersign the result with; None: it needs no signature."""
+    """Sign the result with them; None: it needs no signature."""
     spot: bool = False
     """It may run on machines that are taken away."""
     asked: str = ""
@@ -221,16 +221,14 @@ def _attempts(
         ending = runner.run(work, request, follower)
         follower.pass_on()
         if work.keys is not None:
-            countersign(work.folder.result(request.attempt), work.keys)
+            sign_result(work.folder.result(request.attempt), work.keys)
         done = work.finished()  # whole whatever ended it: a crash after the result is no loss
         told = follower.of_attempt(request.attempt)
         end = "done" if done is not None else end_of(ending)
         held = ending.held or held_here(request, began, datetime.now(UTC), told)
         keep_usage(work.folder, usage_of(work.pipeline, request, held, end, told))
         saved = any(isinstance(event, Checkpoint) for event in told)
-        ended.append(
-            Ended(request.world, ending.code, ending.then, saved, ending.room, ending.avoid)
-        )
+        ended.append(Ended(request.world, ending, saved))
         last, avoided = request.attempt, avoided_nodes(session_events(work.folder.root))
         decision = next_attempt(ended, budgets, work.cluster.min_nodes, avoided)
         go_on = decision.go_on and not work.only_what_runs
@@ -239,8 +237,8 @@ def _attempts(
             follower.pass_on()
             if done is not None:
                 return done
-            raise _final(ending, decision, told_to_stop=follower.told_to_stop())
-        _warn(work.folder, request, ending, decision)
+            raise _final(work, last, ending, decision, told_to_stop=follower.told_to_stop())
+        _warn(work, request, ending, decision)
         follower.pass_on()
         world = decision.world
 
@@ -250,27 +248,31 @@ def _new(work: Work[Any], world: World) -> Request:
     return work.request(work.folder.next_attempt(), world)
 
 
-def _final(ending: Ending, decision: Decision, *, told_to_stop: bool) -> MlAssetsError:
+def _final(
+    work: Work[Any], number: int, ending: Ending, decision: Decision, *, told_to_stop: bool
+) -> MlAssetsError:
     """The error of the last attempt, and why there is none after it where that is not plain."""
+    error = ending.error(work.name(number), work.folder.log(number))
     if told_to_stop:
-        return TrainingInterrupted(str(ending.error))
+        return TrainingInterrupted(str(error))
     if ending.then in ("stop", "interrupted"):
-        return ending.error
-    return type(ending.error)(f"{ending.error}\n  No other attempt is made: {decision.reason}.")
+        return error
+    return type(error)(f"{error}\n  No other attempt is made: {decision.reason}.")
 
 
-def _warn(folder: SessionFolder, request: Request, ending: Ending, decision: Decision) -> None:
+def _warn(work: Work[Any], request: Request, ending: Ending, decision: Decision) -> None:
     """Say in the stream what happened and what comes, so that followers and replays know it too."""
+    folder, attempt = work.folder, request.attempt
+    error = ending.error(work.name(attempt), folder.log(attempt))
     message = (
-        f"{ending.error}\n  Attempt {request.attempt + 1} goes on from the last whole checkpoint"
+        f"{error}\n  Attempt {request.attempt + 1} goes on from the last whole checkpoint"
         f" ({decision.reason})."
     )
-    attempt = request.attempt
     lost = Lost(
         attempt=attempt,
         cause=ending.cause,
-        kind=KINDS[ending.then],
-        what=ending.what,
+        kind=ending.kind,
+        what=ending.summary,
         exit_code=ending.code or None,
         pod=ending.pod,
         node=ending.node,

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ml_assets.errors import TrainingFailed
-from ml_assets.launch.ephemeral_session import Passing
+from ml_assets.launch.ephemeral_session import EphemeralSession
 from ml_assets.launch.launcher import TrainJob
 from ml_assets.spec.program import ModelManifest, TrainResult
 from ml_assets.spec.program.events import Checkpoint, Event, Progress
@@ -22,7 +22,7 @@ _STEPS = (60, 240, 960)
 """Steps of a drill; more where training was over before the kill came."""
 _EVERY_STEP = 1e-9
 """Minutes between checkpoints."""
-Opened = Callable[[], AbstractContextManager[Passing]]
+Opened = Callable[[], AbstractContextManager[EphemeralSession]]
 
 
 @dataclass(frozen=True)
@@ -74,8 +74,8 @@ def _turn(job: TrainJob, opened: Opened, steps: int, draw: random.Random) -> Dri
         return judged(whole, resumed, killer)
 
 
-def _in(room: Passing, job: TrainJob, steps: int) -> TrainJob:
-    return short_job(replace(job, data=room.lent(job.data)), steps)
+def _in(room: EphemeralSession, job: TrainJob, steps: int) -> TrainJob:
+    return short_job(replace(job, data=room.reachable(job.data)), steps)
 
 
 def short_job(job: TrainJob, steps: int) -> TrainJob:

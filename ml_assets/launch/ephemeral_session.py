@@ -18,14 +18,14 @@ from ml_assets.settings import Settings, read_cluster
 from ml_assets.spec.program import Ref
 from ml_assets.spec.program.start import RESTARTS
 from ml_assets.store.disk import scratch_in
-from ml_assets.store.object_places import open_objects, passing_place
 from ml_assets.store.objects import LocalObjects
+from ml_assets.store.open import open_objects, passing_place
 from ml_assets.store.s3.objects import S3Objects
 from ml_assets.store.signing import Keys
 
 
 @dataclass(frozen=True)
-class Passing:
+class EphemeralSession:
     """A launcher, and the store of its own that its sessions lie in."""
 
     launcher: LocalLauncher | KubernetesLauncher
@@ -34,7 +34,7 @@ class Passing:
     house: LocalObjects
     """The store of the pipelines."""
 
-    def lent(self, ref: Ref) -> Ref:
+    def reachable(self, ref: Ref) -> Ref:
         """An object of the pipelines, where the programs of this launcher find it.
 
         Raises:
@@ -47,9 +47,9 @@ class Passing:
 
 
 @contextmanager
-def passing_launcher(
+def ephemeral_launcher(
     settings: Settings, purpose: str, retries: int = ERROR_BUDGET, restarts: int = RESTARTS
-) -> Iterator[Passing]:
+) -> Iterator[EphemeralSession]:
     """A launcher of the kind that the settings name; nothing of its work stays.
 
     Args:
@@ -67,13 +67,13 @@ def passing_launcher(
         here = Path(folder)
         if settings.launcher == "local":
             launcher = LocalLauncher(here, retries=retries, restarts=restarts, keys=Keys)
-            yield Passing(launcher, LocalObjects(here), house)
+            yield EphemeralSession(launcher, LocalObjects(here), house)
             return
         there = S3Objects(here, passing_place(settings.objects, purpose))
         budgets = Budgets(errors=retries)
         try:
             launcher = KubernetesLauncher(there, read_cluster(), Keys, budgets=budgets)
-            yield Passing(launcher, there, house)
+            yield EphemeralSession(launcher, there, house)
         finally:
             with suppress(StoreAway):  # the work is done, or has failed for a better reason
                 there.place.discard_below()

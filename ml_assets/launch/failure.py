@@ -1,8 +1,12 @@
-"""From how an attempt ended to what happens next, and to a sentence an operator can act on."""
+"""How an attempt ended, wherever it ran: what happens next, and a sentence that helps a person.
+
+The table is of what the program says of itself; what a cluster can do to it is in
+``launch.kubernetes.causes``.
+"""
 
 import signal
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -55,15 +59,21 @@ class Meaning:
 
 @dataclass(frozen=True)
 class Ending:
-    """How an attempt ended: its true code, what to do, and the error that says so."""
+    """How an attempt ended without a result."""
 
-    code: int
-    then: Next
-    error: MlAssetsError
     cause: str
-    """The kind of end in one word, for people who count them."""
-    what: str = ""
+    """The kind of end in one word, for people who count them: ``exit 66``, ``SIGKILL``, or a key of
+    ``causes.CAUSES``."""
+    then: Next
+    what: str
     """What happened, in words that end a sentence."""
+    remedy: str
+    code: int = 0
+    """The program's true exit code, or a negative signal; 0: it has none."""
+    words: str = ""
+    """What the program said, or Kubernetes; may be empty."""
+    shown: tuple[str, ...] = ()
+    """Lines for the end of a report: of a traceback, or of the log."""
     pod: str | None = None
     """On which it began, where that is known; so is its node."""
     node: str | None = None
@@ -71,8 +81,37 @@ class Ending:
     """A node that the next attempt should not run on."""
     room: int | None = None
     """Nodes that there was room for, where not all could be placed."""
+    of_program: bool = False
+    """The program ended by itself: its events tell more than a cluster does (``judge``)."""
     held: Held | None = None
     """What the runner knows of its machines; None: this one, for as long as it was run."""
+
+    @property
+    def kind(self) -> EndKind:
+        """Whose budget it is."""
+        return KINDS[self.then]
+
+    @property
+    def summary(self) -> str:
+        """What happened, with what a cluster said of it, in one line."""
+        return self.what if self.of_program or not self.words else f"{self.what}: {self.words}"
+
+    def report(self, attempt: str) -> str:
+        """For an operator: what happened, what was said, what to do.
+
+        Args:
+            attempt: its name for an operator.
+        """
+        where = ", ".join(filter(None, [self.pod, self.node and f"on {self.node}"]))
+        lines = [f"{attempt} stopped: {self.what}{f' ({where})' if self.pod else ''}."]
+        if self.words:
+            lines.append(f"  It said: {self.words}")
+        return "\n".join([*lines, f"  What to do: {self.remedy}", *self.shown])
+
+    def error(self, attempt: str, log: Path) -> MlAssetsError:
+        """The report as an error, and where the whole log is."""
+        kind = TrainingInterrupted if self.then == "interrupted" else TrainingFailed
+        return kind(f"{self.report(attempt)}\n  Log: {log}")
 
 
 # In the order of exit_codes.PRECEDENCE. docs/operate.md shows it; tests hold the three together.
@@ -177,13 +216,10 @@ _TAIL_LINES = 20
 _TAIL_BYTES = 64 * 1024
 
 
-def judge(
-    attempt: str, exit_code: int, events: Sequence[Event], log: Path, *, workers: bool
-) -> Ending:
+def judge(exit_code: int, events: Sequence[Event], log: Path, *, workers: bool) -> Ending:
     """What the end of an attempt without a result means.
 
     Args:
-        attempt: its name for an operator.
         exit_code: of the process that was started; negative: a signal.
         events: of this attempt.
         workers: torchrun was started, and the program by it.
@@ -196,17 +232,28 @@ def judge(
     code = true_code(exit_code, codes)
     meaning = TABLE.get(code) or _unknown(code, workers=workers)
     said = next((event for event in failed if event.exit_code == code), None)
-    error = TrainingInterrupted if meaning.then == "interrupted" else TrainingFailed
-    report = error(_report(attempt, meaning, said, log, text))
-    return Ending(code, meaning.then, report, cause_of(code), meaning.what)
+    return replace(
+        of_program(code, meaning, _words(said)),
+        shown=tuple(_shown(said, text)),
+    )
 
 
-def stood_still(attempt: str, noticed: str, log: Path) -> Ending:
+def of_program(code: int, meaning: Meaning, words: str) -> Ending:
+    """The program's own end, in the words of a line of the table."""
+    return Ending(
+        cause=cause_of(code),
+        then=meaning.then,
+        what=meaning.what,
+        remedy=meaning.remedy,
+        code=code,
+        words=words,
+        of_program=True,
+    )
+
+
+def stalled(noticed: str) -> Ending:
     """The end of an attempt that the launcher ended, for nothing moved in it any more."""
-    meaning = TABLE[EXIT_PEER_SILENT]
-    lines = [f"{attempt} stopped: {noticed}.", f"  What to do: {meaning.remedy}", f"  Log: {log}"]
-    error = TrainingFailed("\n".join(lines))
-    return Ending(EXIT_PEER_SILENT, meaning.then, error, cause_of(EXIT_PEER_SILENT), noticed)
+    return replace(of_program(EXIT_PEER_SILENT, TABLE[EXIT_PEER_SILENT], ""), what=noticed)
 
 
 def cause_of(code: int) -> str:
@@ -231,19 +278,20 @@ def _unknown(code: int, *, workers: bool) -> Meaning:
     return Meaning(what, "Look at the log.", "again" if workers else "stop")
 
 
-def _report(attempt: str, meaning: Meaning, said: Failed | None, log: Path, text: str) -> str:
-    lines = [f"{attempt} stopped: {meaning.what}."]
-    if said is not None:
-        at = "" if said.step is None else f", step {said.step}"
-        reason = quoted(said.reason) if said.exit_code == EXIT_BUG else said.reason
-        lines.append(f"  It said: {reason} (rank {said.rank}{at})")
-    lines.append(f"  What to do: {meaning.remedy}")
-    if said is not None and said.detail:
-        lines += ["  The end of its traceback:", *_tail(said.detail)]
-    elif said is None:
-        lines += ["  The end of its log:", *_tail(text)]
-    lines.append(f"  Log: {log}")
-    return "\n".join(lines)
+def _words(said: Failed | None) -> str:
+    """What the rank said that ended with the true code, and which one that was."""
+    if said is None:
+        return ""
+    at = "" if said.step is None else f", step {said.step}"
+    reason = quoted(said.reason) if said.exit_code == EXIT_BUG else said.reason
+    return f"{reason} (rank {said.rank}{at})"
+
+
+def _shown(said: Failed | None, text: str) -> list[str]:
+    """The end of the rank's traceback; of the log, where no rank said anything."""
+    if said is None:
+        return ["  The end of its log:", *_tail(text)]
+    return ["  The end of its traceback:", *_tail(said.detail)] if said.detail else []
 
 
 def _tail(text: str) -> list[str]:

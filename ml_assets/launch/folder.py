@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from ml_assets.errors import StorageError
 from ml_assets.launch.events import EVENTS_FILE, attempt_numbers
-from ml_assets.launch.result_signature import countersigned
+from ml_assets.launch.result_signature import signed_result
 from ml_assets.spec.base import Frozen
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.program import (
@@ -156,7 +156,7 @@ class SessionFolder:
     def finished_training(self) -> TrainResult | None:
         """The result of a session whose model is still what it says, its weights included.
 
-        Nobody countersigned it: a model is judged, not believed.
+        Nobody signed_result it: a model is judged, not believed.
         """
         for result in self._results(TrainResult):
             manifest = self.model / "model.json"
@@ -169,7 +169,7 @@ class SessionFolder:
         return None
 
     def finished_scoring(self, keys: Keys) -> ScoreResult | None:
-        """The countersigned result of a session whose predictions are still what it says."""
+        """The signed_result result of a session whose predictions are still what it says."""
         for result in self._results(ScoreResult, keys):
             # an absolute path is itself, whatever folder it is joined to; a pod's is of its own
             if _verified(self.root, result.predictions):
@@ -183,14 +183,14 @@ class SessionFolder:
         return next(self._results(MeasureResult), None)
 
     def finished_sanity(self, keys: Keys) -> SanityResult | None:
-        """The newest countersigned result of an examination."""
+        """The newest signed_result result of an examination."""
         return next(self._results(SanityResult, keys), None)
 
     def _results(self, kind: type[ResultT], keys: Keys | None = None) -> Iterator[ResultT]:
-        """Whole results of this session, newest attempt first; with keys, only countersigned."""
+        """Whole results of this session, newest attempt first; with keys, only signed_result."""
         for number in reversed(attempt_numbers(self.root)):
             file = self.result(number)
-            result = _read(kind, file) if keys is None else _parse(kind, countersigned(file, keys))
+            result = _read(kind, file) if keys is None else _parse(kind, signed_result(file, keys))
             if result is not None and result.session == self.session:
                 yield result
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
-from ml_assets.launch.failure import Next
+from ml_assets.launch.failure import Ending, Next
 from ml_assets.spec.program import World
 from ml_assets.spec.training import TrainingSpec, split_of
 
@@ -37,14 +37,14 @@ class Ended:
     """An attempt that ended without a result."""
 
     world: World
-    code: int
-    then: Next
+    ending: Ending
     saved: bool = False
     """It left a checkpoint: the next one goes on from there."""
-    room: int | None = None
-    """Nodes that there was room for, where not all could be placed."""
-    avoid: str | None = None
-    """A node that failed it."""
+
+    @property
+    def then(self) -> Next:
+        """What its end calls for."""
+        return self.ending.then
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,9 @@ def next_attempt(
     budgets, last = budgets or Budgets(), ended[-1]
     if last.then == "no_room":
         return _after_no_room(last, min_nodes, tuple(avoided))
-    others = [node for node in avoided if node != last.avoid]
-    avoid = (*others, *([last.avoid] if last.avoid else []))[-MOST_AVOIDED:]
+    failed = last.ending.avoid
+    others = [node for node in avoided if node != failed]
+    avoid = (*others, *([failed] if failed else []))[-MOST_AVOIDED:]
     return replace(_in_its_place(ended, budgets), avoid=avoid)
 
 
@@ -104,7 +105,7 @@ def _after_error(ended: Sequence[Ended], budget: int) -> Decision:
     world = ended[-1].world
     errors = [one for one in ended if one.then == "again"]
     alike = list(takewhile(lambda one: one.world == world, reversed(errors)))
-    killed = list(takewhile(lambda one: one.code == -signal.SIGKILL, alike))
+    killed = list(takewhile(lambda one: one.ending.code == -signal.SIGKILL, alike))
     if world.procs > 1 and len(killed) >= KILLS_TO_SHRINK:
         fewer = world.model_copy(update={"procs": world.procs // 2})
         reason = (
@@ -122,7 +123,7 @@ def _after_no_room(last: Ended, min_nodes: int | None, avoided: tuple[str, ...])
 
     Nodes that failed are left out as long as others will do, and are better than none.
     """
-    nodes, room = last.world.nodes, last.room or 0
+    nodes, room = last.world.nodes, last.ending.room or 0
     if min_nodes is not None and min_nodes <= room < nodes:
         reason = f"{room} instead of {nodes} nodes: there was no room for more"
         return Decision(True, last.world.model_copy(update={"nodes": room}), reason, avoided)

@@ -14,7 +14,7 @@ from ml_assets.store.signing import Keys, Signature
 _RESULT = "application/vnd.ml_assets.session-result+json"
 
 
-def countersign(result: Path, keys: Keys) -> None:
+def sign_result(result: Path, keys: Keys) -> None:
     """Vouch for a result that was written under our eyes; nothing where there is none."""
     if not result.is_file():
         return
@@ -25,7 +25,7 @@ def countersign(result: Path, keys: Keys) -> None:
     write_whole(signature_of(result), canonical_json(signed))
 
 
-def countersigned(result: Path, keys: Keys) -> bytes | None:
+def signed_result(result: Path, keys: Keys) -> bytes | None:
     """A result that counts; None where none does."""
     try:
         content, signature = result.read_bytes(), None

@@ -15,7 +15,7 @@ _NEWS_SECONDS = 60.0
 """By then what was told meanwhile has come: pods, too, wait before they ask a store again."""
 
 
-class Standstill:
+class StallDetector:
     """Looks at an attempt now and then.
 
     Args:

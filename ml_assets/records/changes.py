@@ -19,7 +19,7 @@ class Candidate:
     spec: Mapping[str, Any]
     """The resolved spec, as JSON has it."""
     data: StageRecord | None
-    """Of its training set; None where a run did not come so far, and so for the report."""
+    """The record of its training set; None where a run did not come so far. So for the report."""
     report: EvaluationReport | None
 
 

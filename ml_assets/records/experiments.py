@@ -97,7 +97,7 @@ class Spent(Frozen):
     gpus: int
     """On which the network lay."""
     price_per_hour: float | None
-    """Of a machine, as the settings said then."""
+    """The price of a machine, as the settings said then."""
     step: int
     epochs: float | None
     train_loss: float | None
@@ -148,7 +148,7 @@ class RunStory:
     folder: Folder
     begun: Begun | None
     data: StageRecord | None
-    """Of the training set."""
+    """The record of the training set."""
     model: StageRecord | None
     record: RunRecord | None
     spent: Spent | None

@@ -111,8 +111,8 @@ def said_of(recall: Recall) -> str:
     return (
         f"is recalled by {recall.author}, for {recall.snapshot}: {recall.reason} (recall"
         f" {recall.id}, {recall.time:%Y-%m-%d}). It is kept and not used. Mend the data and make it"
-        f" again: ml-assets run {pipeline}; if the recall was a mistake: ml-assets recall --lift"
-        f" {recall.id} --author NAME --reason TEXT"
+        f" again: ml-assets run {pipeline}; if the recall was a mistake: ml-assets data recall"
+        f" --lift {recall.id} --author NAME --reason TEXT"
     )
 
 

@@ -50,14 +50,14 @@ class Code(Frozen):
     """Which sources ran."""
 
     version: str
-    """Of the package."""
+    """The version of the package."""
     git_sha: str | None
     """None where the package does not run from a checkout of its own."""
     dirty: bool | None
     changes: Digest | None
-    """Of the difference to the commit, see ``uncommitted``; None where clean."""
+    """The digest of the difference to the commit, see ``uncommitted``; None where clean."""
     sources: Digest
-    """Of every source file of the package: says the same without git."""
+    """The digest of every source file of the package: says the same without git."""
 
 
 class Environment(Frozen):
@@ -65,13 +65,13 @@ class Environment(Frozen):
 
     code: Code
     lock: Digest | None
-    """Of requirements.lock; None where the package was installed without it."""
+    """The digest of requirements.lock; None where the package was installed without it."""
     python: str
     packages: dict[str, str]
     """Every installed distribution -> version."""
     machine: Machine
     settings: Digest
-    """Of all places that it read and wrote: see ``Settings.digest``."""
+    """The digest of all places that it read and wrote: see ``Settings.digest``."""
 
 
 class RunInput(InputVersion):
@@ -79,7 +79,8 @@ class RunInput(InputVersion):
 
     rows: int | None
     path: str
-    """Of its record in the snapshot store, at ``commit``; without one: what the spec calls it."""
+    """The path of its record in the snapshot store, at ``commit``; without one: its name in the
+    spec."""
 
 
 class RunRecord(Frozen):
@@ -107,7 +108,7 @@ class RunRecord(Frozen):
     """Name -> digest: the model, the weights, the report, the training set, ..."""
     metrics: dict[str, float]
     salt: str | None = Field(default=None, exclude_if=unset)
-    """Of a training that was asked for afresh: it is in the session's name, and in no result."""
+    """The salt of a training asked for afresh: it is in the session's name, and in no result."""
     lost: tuple[Lost, ...] = Field(default=(), strict=False, exclude_if=unset)
     """Attempts that ended without a result, oldest first, and why."""
     time: Time

@@ -63,7 +63,7 @@ def find(place: Workplace, wanted: str) -> RunStory:
     what = f"could be {', '.join(f[:12] for f in found)}" if found else "is none"
     raise UnknownRun(
         f"{wanted!r} names a run of {place.name}, a model's digest, a stage or latest; it {what}."
-        f" The newest runs are {known}: see ml-assets experiments {place.name}"
+        f" The newest runs are {known}: see ml-assets models experiments {place.name}"
     )
 
 

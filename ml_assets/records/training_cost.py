@@ -51,7 +51,7 @@ def spent(
 
 
 def _seconds(events: Sequence[Event]) -> float:
-    """Of an attempt: from its first word to its last, or as it says itself where that is more."""
+    """Seconds of an attempt: from its first event to its last, or its own count if that is more."""
     times = [event.time for event in events]
     said = [
         event.result.seconds

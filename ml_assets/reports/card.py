@@ -6,11 +6,9 @@ from datetime import UTC, datetime, timedelta
 from math import floor, sqrt
 
 from ml_assets.reports.drawing import Axis, Series, line_chart, number
-from ml_assets.reports.page import cards, section
+from ml_assets.reports.page import page
 from ml_assets.reports.picture import Picture, Table
 from ml_assets.reports.rows import Estimate, Strip, estimate_chart, strip_chart
-from ml_assets.reports.style import DRAWING, STYLE
-from ml_assets.reports.wording import escape
 from ml_assets.spec.pipeline import LabelSpec
 from ml_assets.store.table_statistics import Column, Grouped, Numbers, TableStatistics
 
@@ -42,41 +40,41 @@ class Card:
     """Groupings that are moments in time, drawn as a line."""
 
 
+@dataclass(frozen=True)
+class ColumnRow:
+    """A column in the table of all: quantiles of numbers, the most frequent values of text."""
+
+    name: str
+    type: str
+    missing: str
+    ends: Sequence[str] = ()
+    """Lowest, 5 %, median, 95 %, highest."""
+    values: str = ""
+
+
 def card_pictures(card: Card) -> list[Picture | Table]:
     """For an asset's page: distributions of the first columns, missing values, labels."""
     return [facts_table(card), *distributions(card)[:1], *label_pictures(card)]
 
 
 def card_page(card: Card, ways: Mapping[str, str]) -> str:
-    """The whole card as one HTML page that loads nothing; every text of the data is escaped.
+    """The whole card as one HTML page.
 
     Args:
         ways: what a link says -> its address.
     """
-    links = " · ".join(f'<a href="{escape(to)}">{escape(says)}</a>' for says, to in ways.items())
-    title = f"{card.pipeline}: {card.table}"
-    sample = sample_table(card.statistics)
-    body = [
-        f'<p class="eyebrow">Data card · {escape(card.span)}</p><h1>{escape(title)}</h1>',
-        f'<p class="ways">{links}</p>' if links else "",
-        section("At a glance", "", facts_table(card).card()),
-        section("Distributions", _DISTRIBUTIONS, cards(distributions(card), wide=True)),
-        section("Columns", "", columns_table(card.statistics).card()),
-        section("Labels", "", cards(label_pictures(card), wide=True)) if card.label else "",
-        section(sample.title, "", sample.card()),
-    ]
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}: data card</title><style>{STYLE}{DRAWING}</style></head>"
-        f"<body><main>{''.join(body)}</main></body></html>\n"
+    return page(
+        "data_card.html",
+        name=f"{card.pipeline}: {card.table}",
+        span=card.span,
+        ways=ways,
+        facts=facts_table(card),
+        distributions=distributions(card),
+        columns=[_described(one, card.statistics.rows) for one in card.statistics.columns],
+        labelled=card.label is not None,
+        labels=label_pictures(card),
+        sample=sample_table(card.statistics),
     )
-
-
-_DISTRIBUTIONS = (
-    "Blue: along the range of the values; where a few lie far out, the outermost columns hold them."
-    " Orange: the most frequent values, in that order."
-)
 
 
 def facts_table(card: Card) -> Table:
@@ -125,12 +123,6 @@ def label_pictures(card: Card) -> list[Picture]:
     return found
 
 
-def columns_table(seen: TableStatistics) -> Table:
-    """One row for each column."""
-    head = ("column", "type", "missing", "lowest", "5 %", "median", "95 %", "highest", "values")
-    return Table("Columns", "", head, [_described(column, seen.rows) for column in seen.columns])
-
-
 def sample_table(seen: TableStatistics) -> Table:
     """A few rows, drawn by the hash of their key."""
     rows = [row.cells for row in seen.sample]
@@ -171,20 +163,20 @@ def _heights(numbers: Numbers, low: float, high: float) -> list[float]:
     return heights
 
 
-def _described(column: Column, rows: int) -> tuple[str, ...]:
+def _described(column: Column, rows: int) -> ColumnRow:
     missing = f"{column.missing:,} ({column.missing / rows:.1%})" if column.missing else "–"
     if column.infinite:
         missing += f", {column.infinite:,} infinite"
-    if column.numbers is None:
-        most = ", ".join(
-            f"{_short(value)} ({count:,})"
-            for value, count in (column.texts.values[:5] if column.texts else ())
-        )
-        values = f"{_different(column)}: {most}" if most else ""
-        return (column.name, column.type, missing, "", "", "", "", "", values)
-    seen = column.numbers
-    ends = [seen.low, *(seen.quantile(share) for share in (0.05, 0.5, 0.95)), seen.high]
-    return (column.name, column.type, missing, *(_value(column, end) for end in ends), "")
+    if column.numbers is not None:
+        seen = column.numbers
+        ends = [seen.low, *(seen.quantile(share) for share in (0.05, 0.5, 0.95)), seen.high]
+        return ColumnRow(column.name, column.type, missing, [_value(column, end) for end in ends])
+    most = ", ".join(
+        f"{_short(value)} ({count:,})"
+        for value, count in (column.texts.values[:5] if column.texts else ())
+    )
+    values = f"{_different(column)} values: {most}" if most else ""
+    return ColumnRow(column.name, column.type, missing, values=values)
 
 
 def _by_group(grouped: Grouped, place: int, name: str, label: LabelSpec) -> Picture:

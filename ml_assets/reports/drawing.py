@@ -1,16 +1,17 @@
 """Charts as SVG: lines, columns and bars, drawn here: a page needs nothing from outside.
 
-Colours are CSS variables (see ``style``), so one drawing reads in light and in dark, inside the
-report and as a picture of an asset page.
+Colours are CSS variables (``templates/drawing.css``), so one drawing reads in light and in dark,
+inside a page and as a picture of an asset page. What it writes, it escapes; pages take it as it is.
 """
 
+import html
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, floor, log10
 from typing import Literal
 
-from ml_assets.reports.wording import escape
+from ml_assets.errors import visible
 
 Point = tuple[float, float]
 Tone = Literal["one", "two", "three", "four", "plain", "good", "warn", "bad"]
@@ -323,6 +324,20 @@ def _bar(bar: Bar, scale: Scale, middle: float, digits: int) -> list[str]:
         f'<text class="value" x="{end + 7}" y="{middle + 4}">{bar.value:.{digits}f}</text>'
     )
     return parts
+
+
+def escape(text: str) -> str:
+    """Text within a drawing: names and values of the data are nothing but text."""
+    return html.escape(visible(text))
+
+
+def banner(name: str, said: str) -> str:
+    """An SVG of one sentence on red, which nobody overlooks."""
+    parts = [
+        '<rect class="bar bad" x="0" y="0" width="560" height="30" rx="4"/>',
+        f'<text class="note" x="12" y="20">{escape(said)}</text>',
+    ]
+    return svg(name, 560, 30, parts)
 
 
 def svg(name: str, width: int, height: int, parts: Sequence[str]) -> str:

@@ -1,38 +1,66 @@
-"""What a page of HTML is put together from: sections, grids of pictures, tables of metrics."""
+"""Pages: data in, HTML out. Each is a template in ``templates/``; no HTML is made elsewhere."""
 
-from collections.abc import Mapping, Sequence
+import base64
+import hashlib
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
-from ml_assets.reports.picture import Picture
-from ml_assets.reports.wording import TITLES, digits, escape
+from ml_assets.errors import visible
+from ml_assets.reports.picture import TEMPLATES, Picture
+from ml_assets.reports.wording import metric_text, plain_number, title, with_ends
 
-
-def cell(metrics: Mapping[str, float], name: str) -> str:
-    """A metric in a table; a dash where it is not defined."""
-    text = f"{metrics[name]:.{digits(name)}f}" if name in metrics else "–"
-    return f'<td class="n">{text}</td>'
-
-
-def section(name: str, about: str, body: str) -> str:
-    """A part of the page; ``body`` is HTML, the rest is text."""
-    words = f'<p class="about">{escape(about)}</p>' if about else ""
-    return f"<section><h2>{escape(name)}</h2>{words}{body}</section>"
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 
-def cards(shown: Sequence[Picture], *, wide: bool = False) -> str:
-    """The pictures in a grid; nothing where there are none."""
-    grid = "".join(picture.card() for picture in shown)
-    return f'<div class="grid{" two" if wide else ""}">{grid}</div>' if shown else ""
+def page(template: str, /, **shown: Any) -> str:
+    """The page that a template makes of what is shown; it loads nothing from outside.
+
+    Text is escaped as it enters the template, and characters that act without being seen (escape
+    sequences, marks of direction) are written out wherever they stand.
+
+    Raises:
+        jinja2.UndefinedError: the template asks for what is not shown.
+    """
+    return visible(_environment().get_template(template).render(shown))
 
 
-def table(head: str, rows: Sequence[str]) -> str:
-    """Rows of HTML under a head of HTML."""
+@cache
+def script_policy() -> str:
+    """What a browser may do with a page that sorts: run this one script, load nothing."""
+    script = _environment().get_template("sortable.js").render()
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return (
-        f'<div class="scroll"><table><thead><tr>{head}</tr></thead>'
-        f"<tbody>{''.join(rows)}</tbody></table></div>"
+        "default-src 'none'; style-src 'unsafe-inline'; img-src data:;"
+        f" script-src 'sha256-{digest}'"
     )
 
 
-def order(name: str) -> tuple[int, str]:
-    """Where a metric stands among others: the known ones first."""
-    known = list(TITLES)
-    return (known.index(name) if name in known else len(known), name)
+@cache
+def _environment() -> "Environment":
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    made = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {
+        "drawn": _drawn,
+        "metric": title,
+        "metric_text": metric_text,
+        "plain_number": plain_number,
+        "thousands": lambda number: f"{number:,}",
+        "with_ends": with_ends,
+    }
+    made.globals["script_policy"] = script_policy
+    return made
+
+
+def _drawn(picture: Picture) -> str:
+    """The one way of a drawing into a page: its own text was escaped when it was drawn."""
+    from markupsafe import Markup
+
+    return Markup(picture.svg)

@@ -1,16 +1,24 @@
-"""A drawing with its words: inline in the report, an image that holds itself on an asset page."""
+"""A drawing or a table with its words: part of a page, or Markdown on an asset page."""
 
 import re
 from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 
 from ml_assets.reports.drawing import POINTED, POINTED_END
-from ml_assets.reports.style import DRAWING, IMAGE
-from ml_assets.reports.wording import escape, plain_markdown
+from ml_assets.reports.wording import plain_markdown
 
 IMAGE_BYTES = 15_000
 """Most bytes that one picture should take in the event log."""
+TEMPLATES = Path(__file__).parent / "templates"
+_MIDDLE_TONES = (
+    "svg{--ink:#7b7f89;--soft:#7b7f89;--faint:#858994;--line:#85899440;--axis:#85899499;"
+    "--card:transparent;--one:#3b86de;--two:#e0682f;--three:#2fa36b;--four:#a56fd0;--plain:#9a9ca3;"
+    "--good:#2b9a41;--wait:#c08415;--bad:#d84f4f}"
+)
+"""On no ground at all: an image does not know the theme of the page it is on."""
 _POINTED = re.compile(
     f"{re.escape(POINTED)}.*?{re.escape(POINTED_END)}|<title>.*?</title>", re.DOTALL
 )
@@ -24,13 +32,6 @@ class Picture:
     title: str
     words: str
     svg: str
-
-    def card(self) -> str:
-        """HTML of the report page."""
-        return (
-            f'<div class="card"><h3>{escape(self.title)}</h3><p>{escape(self.words)}</p>'
-            f"{self.svg}</div>"
-        )
 
     def markdown(self) -> str:
         """Markdown of an asset page: the title, the words, the drawing as an image."""
@@ -47,31 +48,15 @@ class Table:
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
 
-    def card(self) -> str:
-        """HTML of the report page, without the title: a section has one."""
-        words = f'<p class="about">{escape(self.words)}</p>' if self.words else ""
-        head = "".join(f"<th>{escape(cell)}</th>" for cell in self.head)
-        body = "".join(
-            f"<tr><th>{escape(row[0])}</th>"
-            + "".join(f"<td>{escape(cell)}</td>" for cell in row[1:])
-            + "</tr>"
-            for row in self.rows
-        )
-        table = (
-            f'<div class="scroll"><table><thead><tr>{head}</tr></thead>'
-            f"<tbody>{body}</tbody></table></div>"
-        )
-        return f"{words}{table if self.rows else ''}"
-
     def markdown(self) -> str:
         """Markdown of an asset page."""
-        lines = [self.head, ["---"] * len(self.head), *self.rows]
-        cells = [
-            f"| {' | '.join(cell if cell == '---' else plain_markdown(cell) for cell in line)} |"
-            for line in lines
+        lines = [
+            f"| {' | '.join(plain_markdown(cell) for cell in line)} |"
+            for line in (self.head, *self.rows)
         ]
+        lines.insert(1, f"|{' --- |' * len(self.head)}")
         words = f"{plain_markdown(self.words)}\n\n" if self.words else ""
-        body = "\n".join(cells) if self.rows else ""
+        body = "\n".join(lines) if self.rows else ""
         return f"#### {plain_markdown(self.title)}\n\n{words}{body}"
 
 
@@ -98,10 +83,15 @@ def _style(svg: str) -> str:
     used = {name for names in re.findall(r'class="([^"]*)"', svg) for name in names.split()}
     rules = [
         rule
-        for rule in DRAWING.split("}")
+        for rule in _drawing_rules()
         if not (classes := set(re.findall(r"svg \.([a-z]+)", rule))) or classes & used
     ]
-    return (IMAGE + "}".join(rules)).replace("\n", "")
+    return (_MIDDLE_TONES + "}".join(rules)).replace("\n", "")
+
+
+@cache
+def _drawing_rules() -> list[str]:
+    return (TEMPLATES / "drawing.css").read_text().split("}")
 
 
 def album(shown: Sequence[Picture | Table]) -> str:

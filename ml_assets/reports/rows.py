@@ -3,13 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ml_assets.reports.drawing import Axis, Scale, Tone, number, svg
-from ml_assets.reports.wording import escape
+from ml_assets.reports.drawing import Axis, Scale, Tone, escape, number, svg
 from ml_assets.spec.records import Interval
 
 _WIDTH, _NAME, _VALUE, _ROW = 520, 168, 78, 22
 _SPARK = 15
-_STRIP = 140
+_STRIP = 110
 _LONGEST_NAME = 26
 
 

@@ -5,9 +5,8 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from ml_assets.reports.page import order
 from ml_assets.reports.picture import Table
-from ml_assets.reports.wording import digits, title
+from ml_assets.reports.wording import digits, order, title
 from ml_assets.spec.records import Change, Interval
 
 Tone = Literal["good", "bad", "wait"]

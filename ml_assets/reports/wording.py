@@ -1,7 +1,7 @@
-"""How metrics are called, and how any text is written on a page."""
+"""How metrics, values and decisions are called, and how any text is written in Markdown."""
 
-import html
 import re
+from collections.abc import Mapping
 
 from ml_assets.errors import visible
 from ml_assets.spec.records import Interval, LedgerEntry
@@ -30,6 +30,17 @@ def title(metric: str) -> str:
 def digits(metric: str) -> int:
     """Decimals worth showing."""
     return 3 if metric == "accuracy" else 4
+
+
+def metric_text(metrics: Mapping[str, float], name: str) -> str:
+    """A metric in a table; a dash where it is not defined."""
+    return f"{metrics[name]:.{digits(name)}f}" if name in metrics else "–"
+
+
+def order(name: str) -> tuple[int, str]:
+    """Where a metric stands among others: the known ones first."""
+    known = list(TITLES)
+    return (known.index(name) if name in known else len(known), name)
 
 
 def with_ends(interval: Interval | None) -> str:
@@ -61,11 +72,6 @@ def happened(entry: LedgerEntry) -> str:
 def by_a_person(entry: LedgerEntry) -> bool:
     """Whether somebody answers for a line by name: nobody decided it by rule."""
     return entry.kind in ("override", "recall") or entry.because is not None
-
-
-def escape(text: str) -> str:
-    """Text on a page of HTML: every word of data, people and specs goes through here."""
-    return html.escape(visible(text))
 
 
 def plain_markdown(text: str) -> str:

@@ -11,7 +11,7 @@ from ml_assets.launch.launcher import Launcher
 from ml_assets.launch.local.launcher import LocalLauncher
 from ml_assets.settings import read_cluster, read_settings
 from ml_assets.store.embedded.trust import given_keys
-from ml_assets.store.object_places import open_objects
+from ml_assets.store.open import open_objects
 from ml_assets.store.s3.objects import S3Objects
 
 PID_TAG = "ml_assets/pid"

@@ -6,8 +6,8 @@ import dagster as dg
 
 from ml_assets.errors import StoreAway
 from ml_assets.settings import read_settings
-from ml_assets.store.object_places import open_objects
 from ml_assets.store.objects import LocalObjects
+from ml_assets.store.open import open_objects
 from ml_assets.store.s3.objects import S3Objects
 from ml_assets.store.store_registry import enroll
 

@@ -5,7 +5,7 @@ import dagster as dg
 from ml_assets.errors import SettingsError
 from ml_assets.resources.executor import launches_jobs
 from ml_assets.settings import read_settings
-from ml_assets.store.online.open import SERVERS, open_online
+from ml_assets.store.online import SERVERS, open_online
 from ml_assets.store.online.store import OnlineStore
 
 

@@ -14,8 +14,8 @@ from ml_assets.settings import (
     read_signing,
     state_folder,
 )
+from ml_assets.store.open import open_snapshots
 from ml_assets.store.snapshots import SnapshotStore
-from ml_assets.store.stores import open_snapshots
 
 
 class SnapshotsResource(dg.ConfigurableResource):

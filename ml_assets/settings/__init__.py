@@ -1,7 +1,7 @@
 """The environment, read in this one place and checked once."""
 
+from ml_assets.settings.addresses import LakeFs, is_lakefs, is_s3, lakefs_place, read_lakefs
 from ml_assets.settings.cluster import Cluster, read_cluster
-from ml_assets.settings.lakefs import LakeFs, is_lakefs, lakefs_place, read_lakefs
 from ml_assets.settings.prices import (
     PRICE_CLASSES,
     PriceClass,
@@ -37,6 +37,7 @@ __all__ = [
     "Signing",
     "environment_apart",
     "is_lakefs",
+    "is_s3",
     "lakefs_place",
     "price_class",
     "prices_of",

@@ -1,9 +1,16 @@
-"""Addresses in the environment: of pages, servers and places on S3; none holds a password."""
+"""Addresses in the environment: of pages, S3 and a lakeFS server; none holds a password."""
 
+import os
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from ml_assets.errors import SettingsError
+
+_LAKEFS = "lakefs://"
+_LAKEFS_PLACE = re.compile(r"lakefs://([a-z0-9][a-z0-9-]{2,62})(?:/(\w[-\w]{0,62}))?", re.ASCII)
+"""lakeFS's own rules for the names of repositories and branches."""
 
 
 def web_address(env: Mapping[str, str], name: str, default: str) -> str:
@@ -55,3 +62,60 @@ def s3_address(name: str, value: str, *, or_else: str = "") -> str:
             " credentials come from AWS_ACCESS_KEY_ID and its like)."
         )
     return value.rstrip("/")
+
+
+@dataclass(frozen=True)
+class LakeFs:
+    """A lakeFS server and who we are there: ``LAKEFS_*``."""
+
+    endpoint: str
+    s3_endpoint: str
+    """The address of its S3 gateway; by default the same address."""
+    access_key: str
+    secret_key: str = field(repr=False)
+
+
+def is_lakefs(location: str) -> bool:
+    """Whether snapshots are kept on a lakeFS server."""
+    return location.startswith(_LAKEFS)
+
+
+def lakefs_place(location: str) -> tuple[str, str]:
+    """Repository and branch of ``lakefs://repository[/branch]``.
+
+    Raises:
+        SettingsError: it is none.
+    """
+    place = _LAKEFS_PLACE.fullmatch(location)
+    if place is None:
+        shown = "holds a user or password" if "@" in location else f"is {location!r}"
+        raise SettingsError(
+            f"ML_ASSETS_SNAPSHOTS {shown}; expected lakefs://repository or"
+            " lakefs://repository/branch (default main). Keys come from LAKEFS_ACCESS_KEY_ID and"
+            " LAKEFS_SECRET_ACCESS_KEY, never from the address."
+        )
+    return place[1], place[2] or "main"
+
+
+def read_lakefs(environment: Mapping[str, str] | None = None) -> LakeFs:
+    """Where the lakeFS server is, and the keys to it.
+
+    Raises:
+        SettingsError: one is missing, or no address.
+    """
+    env = os.environ if environment is None else environment
+    needed = ("LAKEFS_ENDPOINT", "LAKEFS_ACCESS_KEY_ID", "LAKEFS_SECRET_ACCESS_KEY")
+    missing = [name for name in needed if not env.get(name)]
+    if missing:
+        raise SettingsError(
+            f"ML_ASSETS_SNAPSHOTS names a lakeFS repository, and {' and '.join(missing)}"
+            f" {'is' if len(missing) == 1 else 'are'} not set. Expected: the address of the server,"
+            " such as http://127.0.0.1:8000, and a pair of keys that it gave out."
+        )
+    endpoint = web_address(env, "LAKEFS_ENDPOINT", "http://127.0.0.1:8000").removesuffix("/api/v1")
+    return LakeFs(
+        endpoint,
+        web_address(env, "LAKEFS_S3_ENDPOINT", endpoint),
+        env["LAKEFS_ACCESS_KEY_ID"],
+        env["LAKEFS_SECRET_ACCESS_KEY"],
+    )

@@ -25,7 +25,7 @@ _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 @dataclass(frozen=True)
 class Taint:
-    """Of nodes that take only pods which tolerate it."""
+    """A mark of nodes that take only pods which tolerate it."""
 
     key: str
     value: str | None
@@ -40,7 +40,7 @@ class Cluster:
     objects: str
     """``s3://bucket/prefix``: the one store that pods and orchestrator share."""
     image: str
-    """Of the training program, by digest: what runs is what was tested."""
+    """The image of the training program, by digest: what runs is what was tested."""
     namespace: str = "ml-assets"
     secret: str = "ml-assets-training"
     """Name of the Secret whose keys become environment variables of the pods."""

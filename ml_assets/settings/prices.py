@@ -33,7 +33,7 @@ class Prices:
     ``storage``: of a GB (10^9 bytes) for a month. ``transfer``: of a GB."""
 
     def node_hour(self, bought: PriceClass, gpus: int) -> Decimal | None:
-        """Of one machine with so many GPUs; None: not known."""
+        """The price of one machine with so many GPUs; None: not known."""
         if not gpus:
             return self.given.get(f"{bought}-{_NODE}", self.given.get(_NODE))
         each = self.given.get(bought)
@@ -41,12 +41,12 @@ class Prices:
 
     @property
     def storage(self) -> Decimal | None:
-        """Of a GB (10^9 bytes) for a month."""
+        """The price of a GB (10^9 bytes) for a month."""
         return self.given.get("storage")
 
     @property
     def transfer(self) -> Decimal | None:
-        """Of a GB."""
+        """The price of a GB that is moved."""
         return self.given.get("transfer")
 
     def said(self) -> dict[str, str]:

@@ -14,9 +14,15 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from ml_assets.errors import SettingsError
-from ml_assets.settings.addresses import is_s3, s3_address, web_address, without_secrets
+from ml_assets.settings.addresses import (
+    is_lakefs,
+    is_s3,
+    lakefs_place,
+    s3_address,
+    web_address,
+    without_secrets,
+)
 from ml_assets.settings.cluster import read_cluster
-from ml_assets.settings.lakefs import is_lakefs, lakefs_place
 from ml_assets.settings.prices import Prices, read_prices
 
 Launcher = Literal["local", "kubernetes"]

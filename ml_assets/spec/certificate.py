@@ -39,22 +39,22 @@ class Provenance(Frozen):
     init: Digest | None
     """The weights that training began with; None: fresh ones."""
     sources: Digest
-    """Of every source file of the package that made its data ready and judged it."""
+    """The digest of every source file of the package that made its data ready and judged it."""
     git_sha: str | None
     lock: Digest | None
-    """Of requirements.lock."""
+    """The digest of requirements.lock."""
     settings: Digest
-    """Of all places that its training read and wrote, without secrets."""
+    """The digest of all places that its training read and wrote, without secrets."""
     spec: Digest
-    """Of the resolved spec."""
+    """The digest of the resolved spec."""
     reproduces: Digest
-    """Of code, lock, spec, inputs and seed: what `prove` repeats."""
+    """The digest of code, lock, spec, inputs and seed: what `prove` repeats."""
     program: Program
     """That trained it."""
     nodes: tuple[Node, ...] = Field(strict=False)
     """What each node of the training said that it runs, and on what."""
     baseline: Digest | None = Field(default=None, exclude_if=unset)
-    """Of what later rows are compared with; None: data without periods, or an older version."""
+    """The digest of what later rows are compared with; None: data without periods."""
 
 
 class LedgerLine(Frozen):
@@ -63,7 +63,7 @@ class LedgerLine(Frozen):
     seq: Annotated[int, Field(ge=1)]
     previous: Digest | None
     sha256: Digest
-    """Of the line's bytes."""
+    """The digest of the line's bytes."""
 
 
 class Overridden(Frozen):
@@ -82,7 +82,7 @@ class Certificate(Frozen):
     schema_version: Literal[1] = 1
     pipeline: str
     model: Digest
-    """Of ``model.json``, which names the weights by their digest."""
+    """The digest of ``model.json``, which names the weights by their digest."""
     report: Digest
     code: str
     """Code version of the training."""

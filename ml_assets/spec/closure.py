@@ -57,7 +57,7 @@ class Closure:
         return frozenset(part.split(":")[0] for part in self.parts)
 
     def digest(self, *, packages: bool = True) -> str:
-        """Of the syntax and, where asked, of the versions of the installed packages."""
+        """The digest of the syntax and, where asked, of the versions of the installed packages."""
         versions = [installed(name) for name in self.packages] if packages else []
         return digest_of({"parts": dict(self.parts), "packages": versions})
 

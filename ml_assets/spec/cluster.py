@@ -116,7 +116,7 @@ class ClusterSpec(Frozen):
     cpu: CpuQuantity = "2"
     """Cores that a pod is sure of; it may use more that are idle."""
     memory: ByteQuantity = "4Gi"
-    """Of a pod, at least and at most; ``shared_memory`` is part of it."""
+    """Memory of a pod, at least and at most; ``shared_memory`` is part of it."""
     shared_memory: ByteQuantity = "1Gi"
     """Size of /dev/shm, through which the processes of a node exchange tensors."""
     scratch: ByteQuantity = "20Gi"

@@ -151,7 +151,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _first_repeated(text: str) -> RepeatedKey:
-    """Of a text that is JSON: there a colon outside of a string follows a key, and nothing else."""
+    """Find it in JSON: there a colon outside of a string follows a key, and nothing else."""
     line, said, said_at = 1, "", 1
     objects: list[dict[str, int]] = []
     for token in _JSON_TOKEN.findall(text):

@@ -72,7 +72,7 @@ class DriftSpec(Frozen):
     windows: Positive = 3
     """The newest periods that are judged together."""
     alarm_at: Positive = 2
-    """Of them, so many must drift in the same column for an alarm."""
+    """So many of them must drift in the same column for an alarm."""
     false_alarms: Annotated[float, Field(gt=0, le=0.2)] = 0.01
     """Share of windows of unchanged data that may be taken for drift, over all columns."""
     bounds: DriftBounds = DriftBounds()

@@ -1,4 +1,7 @@
-"""What a network's training needs of memory, at least: arithmetic on the spec, nothing is built."""
+"""What a network's training needs of memory, at least, and how long its state takes to save.
+
+Arithmetic on the spec: nothing is built.
+"""
 
 import math
 import os
@@ -16,7 +19,10 @@ from ml_assets.spec.training import LightGbm, ModelSpec, TabM, TrainingSpec, out
 STATES = {"adamw": 2, "nadam": 2, "sgd": 1, "adafactor": 0}
 """Numbers that an optimizer keeps for each weight; Adafactor's are a row and a column of each."""
 NUMBER_BYTES = 4
-"""Of a weight, a gradient and a state: all are fp32, whatever the network computes in."""
+"""Bytes of a weight, a gradient and a state: all are fp32, whatever the network computes in."""
+ALLOWANCE_SECONDS = 15.0
+"""From the notice: the step that is under way, its evaluation, checksums and the manifest."""
+BYTES_PER_MB = 1e6
 
 
 @dataclass(frozen=True)
@@ -153,3 +159,14 @@ def _sharing(training: TrainingSpec, world: World) -> int:
 
 def _gb(amount: int) -> str:
     return f"{amount / 1e9:,.2f} GB"
+
+
+def write_seconds(state_bytes: int, mb_per_second: float) -> float:
+    """How long one checkpoint is written, at so many megabytes (10^6 bytes) a second."""
+    return state_bytes / BYTES_PER_MB / mb_per_second
+
+
+def notice_seconds(state_bytes: int, mb_per_second: float) -> float:
+    """``2 * write + 15``: at a notice one save may be in flight; it ends first, then the state of
+    this very step is saved."""
+    return 2 * write_seconds(state_bytes, mb_per_second) + ALLOWANCE_SECONDS

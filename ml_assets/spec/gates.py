@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
 from ml_assets.spec.base import Frozen, Name, Positive, unset
-from ml_assets.spec.sources import inside
-from ml_assets.spec.tables import FunctionPath
+from ml_assets.spec.features import FunctionPath
+from ml_assets.spec.paths import inside
 from ml_assets.spec.training import Task
 
 MetricName = Literal[
@@ -212,7 +212,7 @@ class Latency(Frozen):
     name: Name = "latency"
     at_most_ms: Annotated[float, Field(gt=0)] | None = None
     at_most_p99_ms: Annotated[float, Field(gt=0)] | None = Field(default=None, exclude_if=unset)
-    """Of the slowest in a hundred."""
+    """The latency of the slowest in a hundred."""
 
 
 class Throughput(Frozen):
@@ -241,7 +241,7 @@ class Slices(Frozen):
     kind: Literal["slices"]
     name: Name = "slices"
     columns: tuple[str, ...] = Field(strict=False, min_length=1)
-    """Of ``evaluation.slices``; each of their values is a slice."""
+    """Columns of ``evaluation.slices``; each of their values is a slice."""
     margin: Annotated[float, Field(ge=0)] | None = None
     metric: MetricName | None = None
     at_least: float | None = None

@@ -16,7 +16,14 @@ from pydantic import (
 from ml_assets.spec.automation import AutomationSpec
 from ml_assets.spec.base import Frozen, Misfit, Misfits, Name, Positive, check_timezone, unset
 from ml_assets.spec.cluster import ClusterSpec, cluster_problems
+from ml_assets.spec.consistency import (
+    Declared,
+    baseline_problems,
+    gate_problems,
+    objective_problems,
+)
 from ml_assets.spec.drift import DriftSpec
+from ml_assets.spec.features import FeaturesSpec, OnlineSpec, TableSpec, online_problems
 from ml_assets.spec.gates import (
     AgainstChampion,
     BaselineSpec,
@@ -25,13 +32,9 @@ from ml_assets.spec.gates import (
     ValueBaseline,
 )
 from ml_assets.spec.leaks import LeaksSpec, leak_problems
-from ml_assets.spec.objective import objective_problems
-from ml_assets.spec.online import OnlineSpec, online_problems
-from ml_assets.spec.policy import Declared, baseline_problems, gate_problems
-from ml_assets.spec.sources import SourceSpec, inside
+from ml_assets.spec.sources import SourceSpec
 from ml_assets.spec.split import SplitSpec, WindowSplit
 from ml_assets.spec.stages import RAW_PREFIX, STAGES
-from ml_assets.spec.tables import FunctionPath, TableSpec
 from ml_assets.spec.training import ModelSpec, Task, TrainingSpec, without_meaning
 
 SCHEMA = 1
@@ -58,48 +61,6 @@ class PartitionsSpec(Frozen):
     @classmethod
     def _timezone_exists(cls, value: str) -> str:
         return check_timezone(value)
-
-
-class SubjectSpec(Frozen):
-    """The source whose rows are predicted: ``ml-assets predict`` takes new rows of it as they are.
-
-    The feature function is called on the published tables with the new rows among them.
-    """
-
-    source: Name
-    time: str | None = None
-    """Its datetime column that says which partition a row is in; needed where there are any."""
-
-
-class FeaturesSpec(Frozen):
-    """The feature function and the columns it must return."""
-
-    function: FunctionPath
-    """(Mapping[str, LazyFrame], Window) -> LazyFrame."""
-    key: tuple[str, ...] = Field(strict=False, min_length=1)
-    decision_at: str
-    """UTC datetime column: when the prediction is made. Nothing later may be used."""
-    numeric: tuple[str, ...] = Field(default=(), strict=False)
-    categorical: tuple[str, ...] = Field(default=(), strict=False)
-    look_back: Annotated[int, Field(ge=0)] = 0
-    """Earlier partitions that the function reads to make one partition."""
-    subject: SubjectSpec | None = None
-    """What is predicted; None: only whole feature rows can be."""
-
-    @field_validator("function")
-    @classmethod
-    def _function_is_inside(cls, value: str) -> str:
-        return inside(value)
-
-    @model_validator(mode="after")
-    def _has_columns(self) -> Self:
-        columns = [*self.numeric, *self.categorical]
-        if not columns:
-            raise ValueError("declare at least one 'numeric' or 'categorical' feature")
-        twice = sorted({c for c in columns if columns.count(c) > 1})
-        if twice:
-            raise ValueError(f"features {twice} are declared twice")
-        return self
 
 
 class LabelSpec(Frozen):

@@ -57,7 +57,7 @@ class SliceMetrics(Frozen):
     rows: int
     metrics: dict[str, float]
     intervals: dict[str, Interval] = Field(default_factory=dict)
-    """Of the metric that slices are compared by."""
+    """Metric -> its interval, of the metric that slices are compared by."""
 
 
 class FeatureImportance(Frozen):
@@ -156,7 +156,7 @@ class SeedSpread(Frozen):
     """How much models differ that were trained alike, on the same rows, from other seeds."""
 
     spec: Digest
-    """Of what was trained: family, features, training, all but the seed."""
+    """The digest of what was trained: family, features, training, all but the seed."""
     data: Digest
     """The training set that it was measured on."""
     seeds: tuple[int, ...] = Field(strict=False)
@@ -180,7 +180,7 @@ class ChampionComparison(Frozen):
     metrics: dict[str, float]
     """The champion's own, on these rows."""
     differences: dict[str, Difference] = Field(default_factory=dict, exclude_if=unset)
-    """Of the metrics that a gate compares."""
+    """Metric -> the difference, of the metrics that a gate compares."""
     seeds: SeedSpread | None = Field(default=None, exclude_if=unset)
     """The intervals above are widened by it; None: they are about these two models alone."""
 
@@ -220,7 +220,7 @@ class EvaluationReport(Frozen):
     roc: Curve | None
     precision_recall: Curve | None
     importance: tuple[FeatureImportance, ...] = Field(default=(), strict=False)
-    """Of every feature, on a sample of the holdout."""
+    """The importance of every feature, on a sample of the holdout."""
     residuals: Residuals | None = Field(default=None, exclude_if=unset)
     ranking: Ranking | None = Field(default=None, exclude_if=unset)
     size_bytes: int
@@ -229,7 +229,7 @@ class EvaluationReport(Frozen):
     estimates: dict[str, tuple[Estimate, ...]] = Field(default_factory=dict, exclude_if=unset)
     """Gate -> what it is about; each gate's intervals hold for all its estimates at once."""
     holdout_rows: Digest | None = Field(default=None, exclude_if=unset)
-    """Of the keys of the holdout's rows."""
+    """The digest of the keys of the holdout's rows."""
 
 
 class Change(Frozen):
@@ -268,7 +268,7 @@ class GateResult(Frozen):
     bound: float | None
     reason: str
     interval: Interval | None = Field(default=None, exclude_if=unset)
-    """Of what was estimated."""
+    """The interval of what was estimated."""
 
 
 class Audited(Frozen):
@@ -287,7 +287,7 @@ class HoldoutRows(Frozen):
     """Which rows a decision rests on."""
 
     digest: Digest
-    """Of their keys."""
+    """The digest of their keys."""
     first: str
     last: str
     """First and last partition, or two empty strings."""
@@ -366,4 +366,21 @@ class LedgerEntry(Frozen):
     reason: str
     run: str
     """Dagster run id; empty where a command wrote the line."""
+    time: Time
+
+
+RELEASED_BY = "ml_assets/released_by"
+RELEASE_REASON = "ml_assets/release_reason"
+"""Tags of the run that audits kept rows again."""
+
+
+class RowsReleased(Frozen):
+    """One release of a partition's rows, written down in the record of its table."""
+
+    author: str = Field(min_length=1)
+    reason: str = Field(min_length=1)
+    rows: int
+    """Rows that were kept back before and are published now."""
+    run: str
+    """Dagster run id."""
     time: Time

@@ -1,12 +1,11 @@
-"""Where a pipeline's tables come from, and the schema and contract each must meet."""
+"""Where a pipeline's tables come from, and the schema, contract and bounds each must meet."""
 
 from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
 from ml_assets.spec.automation import Duration
-from ml_assets.spec.base import Frozen, Name, unset
-from ml_assets.spec.bounds import FreshnessSpec, VolumeSpec
+from ml_assets.spec.base import Frozen, Name, Positive, unset
 from ml_assets.spec.paths import FIELD, PARTITION_FIELD, VERSION_FIELD, inside, source_path
 
 DType = Literal["int64", "float64", "string", "boolean", "date", "datetime"]
@@ -20,6 +19,33 @@ OBJECT_COLUMNS: dict[str, DType] = {
     "etag": "string",
 }
 """What a file that is taken in by reference can tell of itself; ``sha256`` reads it once."""
+
+
+Severity = Literal["critical", "warning"]
+
+
+class VolumeSpec(Frozen):
+    """How many rows a partition may have, against the ones before it."""
+
+    within: Annotated[float, Field(gt=0)] = 0.2
+    """Relative: 0.2 accepts from 80 % to 120 % of the rows before."""
+    severity: Severity = "critical"
+    """``critical`` keeps the partition from being published."""
+    every: Positive = Field(default=1, exclude_if=lambda value: value == 1)
+    """Compare with every n-th partition back: 7 of daily ones is the same weekday, 24 of
+    hourly ones the same hour, 52 of weekly ones the same season."""
+    periods: Positive = Field(default=1, exclude_if=lambda value: value == 1)
+    """With so many of those; their median counts."""
+
+
+class FreshnessSpec(Frozen):
+    """How old the newest row of a source may be, by its own time."""
+
+    within: Duration
+    severity: Severity = "warning"
+    """What the check shows; nothing is unpublished for its age."""
+    column: str | None = Field(default=None, exclude_if=unset)
+    """The datetime column to judge by; None: ``known_at``, or the ``watermark`` of a SQL source."""
 
 
 class _Source(Frozen):
@@ -173,8 +199,6 @@ class SqlSource(_Source):
 
 
 SourceSpec = Annotated[FilesSource | EventsSource | SqlSource, Field(discriminator="kind")]
-SourceName = Name
-
 
 PathSource = TypeVar("PathSource", FilesSource, EventsSource)
 

@@ -11,9 +11,9 @@ MODEL_STAGES = (
     "released_model",
 )
 CANARY_STAGES = ("canary_report", "promoted_model")
-"""Of pipelines that ask for canary evidence."""
+"""The stages of pipelines that ask for canary evidence."""
 DRIFT_STAGE = "drift_report"
-"""Of pipelines that watch for drift."""
+"""The stage of pipelines that watch for drift."""
 STAGES = (*DATA_STAGES, *MODEL_STAGES, *CANARY_STAGES, DRIFT_STAGE)
 RAW_PREFIX = "raw_"
-"""Of a source's name, in the last part of the key of its raw snapshot."""
+"""The prefix of a source's name, in the last part of the key of its raw snapshot."""

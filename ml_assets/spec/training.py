@@ -168,10 +168,10 @@ class TrainingSpec(Frozen):
     optimizer: OptimizerName = "adamw"
     """``sgd`` is Nesterov's; ``adafactor`` needs ``strategy: replicate``."""
     momentum: Annotated[float, Field(gt=0, lt=1)] | None = None
-    """Of sgd; None: 0.9. The other optimizers have their own."""
+    """The momentum of sgd; None: 0.9. The other optimizers have their own."""
     learning_rate: Annotated[float, Field(gt=0, le=1)] = 2e-3
     weight_decay: Annotated[float, Field(ge=0, le=1)] = 1e-3
-    """Of matrices; biases, norms and embeddings do not decay."""
+    """The weight decay of matrices; biases, norms and embeddings do not decay."""
     warmup: Fraction = 0.1
     """Share of all steps over which the learning rate rises; ``schedule`` says what comes then."""
     schedule: Schedule = "cosine"
@@ -267,3 +267,9 @@ class TrainingSpec(Frozen):
         if problems:
             raise ValueError("; ".join(problems))
         return self
+
+
+def moves_probabilities(training: TrainingSpec) -> bool:
+    """Whether training aims at something else than the probabilities themselves."""
+    weighed = training.positive_weight != 1 or len(set(training.class_weights)) > 1
+    return weighed or training.oversample is not None or training.loss == "focal"

@@ -57,13 +57,13 @@ class AttemptUsage(Frozen):
     steps: Positive | None = Field(default=None, exclude_if=unset)
     """That its training was to take, as the program said; None: it has none, or never said."""
     marks: tuple[Mark, ...] = Field(default=(), strict=False)
-    """Of a training, in the order of time; a step that goes back began again from a checkpoint."""
+    """Where a training was, by time; a step that goes back began again from a checkpoint."""
     checkpoint_bytes: Count = Field(default=0, exclude_if=unset)
-    """Of the checkpoints that it saved."""
+    """Bytes of the checkpoints that it saved."""
     checkpoint_bytes_sent: Count = Field(default=0, exclude_if=unset)
-    """Of those, that went to an object store."""
+    """Bytes of those that went to an object store."""
     model: Digest | None = Field(default=None, exclude_if=unset)
-    """That it made."""
+    """The model that it made."""
 
     @property
     def moved_bytes(self) -> int:

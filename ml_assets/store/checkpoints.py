@@ -35,7 +35,7 @@ class CheckpointStore(Protocol):
     """The folder on this machine where files are written."""
 
     def names(self) -> tuple[str, ...]:
-        """Of everything there, whole or not, in no order."""
+        """The names of everything there, whole or not, in no order."""
         ...
 
     def sizes(self, name: str) -> dict[str, int]:
@@ -120,7 +120,7 @@ class Found:
 
 
 def last_claim(store: CheckpointStore) -> Claim | None:
-    """Of the newest attempt; None: nobody claimed the session yet.
+    """The claim of the newest attempt; None: nobody claimed the session yet.
 
     Raises:
         StorageError: the claim is damaged.

@@ -104,8 +104,8 @@ def _full(place: Path) -> DiskRefuses:
     free = _free(place) / 1e6
     return DiskRefuses(
         f"The disk is full: {place} could not be written, {free:,.1f} MB are free there. What was"
-        " published before stays. Make room (`ml-assets gc --dry-run` says what nothing needs any"
-        " more), and run again."
+        " published before stays. Make room (`ml-assets ops gc --dry-run` says what nothing needs"
+        " any more), and run again."
     )
 
 

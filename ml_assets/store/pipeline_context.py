@@ -6,10 +6,9 @@ from pathlib import Path
 from ml_assets.settings import Settings, read_settings
 from ml_assets.spec.load import find_pipeline, load_spec, pipeline_folders
 from ml_assets.spec.pipeline import PipelineSpec
-from ml_assets.store.object_places import open_objects
 from ml_assets.store.objects import LocalObjects
+from ml_assets.store.open import open_objects, open_snapshots
 from ml_assets.store.snapshots import SnapshotStore
-from ml_assets.store.stores import open_snapshots
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ def retired(settings: Settings) -> dict[str, Retired]:
     except ValidationError as error:
         raise StorageError(
             f"{file} does not say which pipelines are retired: it was changed by hand. Delete it,"
-            " and retire them again: ml-assets forget PIPELINE"
+            " and retire them again: ml-assets ops forget PIPELINE"
         ) from error
 
 
@@ -66,7 +66,7 @@ def require_active(settings: Settings, pipeline: str) -> None:
         raise SpecError(
             f"{pipeline} was retired by {found.author} on {found.time:%Y-%m-%d}: {found.reason}."
             " Its history, ledger and models can be read; nothing of it is made again. To run it"
-            f" again: ml-assets forget {pipeline} --undo"
+            f" again: ml-assets ops forget {pipeline} --undo"
         )
 
 

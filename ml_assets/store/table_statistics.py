@@ -138,7 +138,7 @@ class Labels(Frozen):
     rows: int
     labelled: int
     sums: tuple[float, ...] = Field(strict=False)
-    """Of the labels; of classes, how many there are of each."""
+    """The sum of the labels; of classes, how many there are of each."""
 
     @property
     def rates(self) -> tuple[float, ...]:
@@ -172,7 +172,7 @@ class TableStatistics(Frozen):
     repeated_rows: int
     """Rows that an earlier one of their partition is equal to in every column."""
     labels: Labels | None = None
-    """Of all rows; None: the table has none."""
+    """The labels of all rows; None: the table has none."""
     grouped: tuple[Grouped, ...] = Field(default=(), strict=False)
     sample: tuple[SampledRow, ...] = Field(default=(), strict=False)
     sampled_columns: tuple[str, ...] = Field(default=(), strict=False)

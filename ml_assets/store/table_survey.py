@@ -38,7 +38,7 @@ class LabelColumns:
 
     label: str
     classes: Sequence[str] = ()
-    """Of a label that is one of them; else it is a number, or true or false."""
+    """The classes of a label that is one of them; else it is a number, or true or false."""
     by: Sequence[str] = ()
     period: str | None = None
     """A column of times: labels by its days, in UTC."""

@@ -16,7 +16,13 @@ from typing import NoReturn
 from pydantic import TypeAdapter, ValidationError
 
 from ml_assets.errors import StoreAway
-from ml_assets.spec.program import MeasureRequest, Request, SanityRequest, TrainRequest
+from ml_assets.spec.program import (
+    MeasureRequest,
+    Request,
+    SanityRequest,
+    ScoreRequest,
+    TrainRequest,
+)
 from ml_assets.spec.program.exit_codes import (
     EXIT_BAD_REQUEST,
     EXIT_BUG,
@@ -24,18 +30,24 @@ from ml_assets.spec.program.exit_codes import (
     EXIT_NOT_SAVED,
     EXIT_OUT_OF_MEMORY,
 )
+from ml_assets.spec.program.identity import (
+    Node,
+    Program,
+    difference,
+    machine_here,
+    part_of,
+    program_here,
+    versions_here,
+)
 from ml_assets.spec.training import LightGbm
 from ml_assets.training.diagnosis import LESS_MEMORY, is_out_of_memory
 from ml_assets.training.events import EventWriter
-from ml_assets.training.first_word import introduce
-from ml_assets.training.recovery.generation import (
-    failures,
-    generation,
-    ranks_here,
-    standing_verdict,
-)
-from ml_assets.training.recovery.orphans import die_with_parent
-from ml_assets.training.stop import Stopped
+from ml_assets.training.orphans import end_with_parent
+from ml_assets.training.recovery import failures, generation, ranks_here, standing_verdict
+from ml_assets.training.stop import BadRequest, Stopped
+
+_REPORTED = ("lightgbm", "ml_assets", "numpy", "pydantic", "safetensors", "torch")
+"""Distributions whose versions a node reports."""
 
 _REQUEST: TypeAdapter[Request] = TypeAdapter(Request)
 
@@ -54,7 +66,7 @@ def main() -> int:
     if request.verb != arguments.verb:
         sys.stderr.write(f"bad request {arguments.request}: it is for {request.verb!r}\n")
         return EXIT_BAD_REQUEST
-    die_with_parent()
+    end_with_parent()
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # torch: else not deterministic
     return _run(request)
 
@@ -69,7 +81,7 @@ def _run(request: Request) -> int:
     events = EventWriter(Path(request.output.events), request.session, request.attempt, rank)
     try:
         if generation() == 0:
-            introduce(request, events)
+            report_node(request, events)
         if isinstance(request, TrainRequest):
             _train(request, events)
         elif isinstance(request, MeasureRequest):
@@ -110,6 +122,46 @@ def _train(request: TrainRequest, events: EventWriter) -> None:
     else:
         from ml_assets.training.train import train
     train(request, events)
+
+
+def report_node(request: Request, events: EventWriter) -> None:
+    """Report what this node runs, and on what, before anything else is done.
+
+    Raises:
+        BadRequest: the session is of another program.
+    """
+    if int(os.environ.get("LOCAL_RANK", "0")) > 0:
+        return
+    family = "" if isinstance(request, ScoreRequest) else request.model.family
+    here = program_here(part_of(request.verb, family))
+    machine = machine_here(_gpus(request))
+    index = int(os.environ.get("JOB_COMPLETION_INDEX") or os.environ.get("GROUP_RANK") or 0)
+    events.began(index, Node(program=here, versions=versions_here(_REPORTED), machine=machine))
+    wanted = request.program
+    said = difference(wanted, here) if wanted is not None else ""
+    if wanted is not None and said:
+        raise BadRequest(_refusal(wanted, here, said))
+
+
+def _refusal(wanted: Program, here: Program, said: str) -> str:
+    return (
+        f"this is another program than the session's: {said}. The session is of {wanted}; here is"
+        f" {here}. Run both from one commit and lock: build the training image of the version that"
+        " asks and name it by digest in ML_ASSETS_TRAINING_IMAGE, or ask with the version of the"
+        " image"
+    )
+
+
+def _gpus(request: Request) -> list[str]:
+    """The GPUs that this node's processes compute on: trees, scores and examinations need none."""
+    if not isinstance(request, TrainRequest | MeasureRequest) or request.model.family == "lightgbm":
+        return []
+    import torch
+
+    processes = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    if not torch.cuda.is_available() or torch.cuda.device_count() < processes:
+        return []
+    return [torch.cuda.get_device_name(number) for number in range(processes)]
 
 
 def _end(code: int) -> NoReturn:

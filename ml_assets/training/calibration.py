@@ -13,12 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ml_assets.spec.objective import moves_probabilities
 from ml_assets.spec.program import Calibration
-from ml_assets.spec.training import TrainingSpec
+from ml_assets.spec.training import TrainingSpec, moves_probabilities
 from ml_assets.training.events import EventWriter
 from ml_assets.training.rows.arrays import Predict, SplitArrays
-from ml_assets.training.rows.oversampling import Again
+from ml_assets.training.rows.order import OversampleIndex
 
 Array = NDArray[np.float64]
 
@@ -30,19 +29,19 @@ _TINY = 1e-12
 
 
 def expected(
-    training: TrainingSpec, classes: Sequence[str], again: Sequence[Again] = ()
+    training: TrainingSpec, classes: Sequence[str], oversampled: Sequence[OversampleIndex] = ()
 ) -> Calibration | None:
-    """What training is known to do to the probabilities, undone; None: nothing.
+    """Undoes what training is known to do to the probabilities; None: it does nothing.
 
     Args:
         classes: of a multiclass label; binary: empty.
-        again: the rows that it draws more than once.
+        oversampled: the rows that it draws more than once.
     """
     if not moves_probabilities(training):
         return None
     lifts = np.array(training.class_weights or [1.0] * len(classes) or [1.0, 1.0])
     lifts[1] *= training.positive_weight
-    for more in again:
+    for more in oversampled:
         lifts[more.label] *= more.lift
     shift = np.log(lifts[0]) - np.log(lifts)
     gamma = training.focal_gamma if training.loss == "focal" else 0.0
@@ -64,11 +63,11 @@ class Calibrator:
     """The validation split."""
     classes: tuple[str, ...]
     start: Calibration | None
-    """What is known beforehand; few rows move little from it."""
+    """The calibration that is known beforehand; few rows move little from it."""
     events: EventWriter
 
     def __call__(self, load: Callable[[], Predict]) -> Calibration | None:
-        """None where none is asked for, or, with a warning, where the split holds too little.
+        """Fit it; None where none is asked for or, with a warning, where the split is too small.
 
         Args:
             load: opens the model as it predicts without a calibration.

@@ -1,4 +1,4 @@
-"""What the history of a training says about it, by name, with the fix that fits: pure functions.
+"""Names what ailed a training, from its history, with the fix that fits: pure functions.
 
 A name is given only where nothing healthy looks so; the bounds say why they are where they are.
 """
@@ -38,7 +38,7 @@ class Evaluated(Frozen):
     """Mean over the steps since then."""
     validation_loss: float
     data_wait_share: float
-    """Of the time of these steps: waiting for rows."""
+    """The share of the time of these steps that went into waiting for rows."""
     data_loading_latency_ms: float
     """Mean wait of a step."""
 
@@ -58,7 +58,7 @@ History = Sequence[Evaluated]
 
 
 def advise(history: History) -> tuple[str, ...]:
-    """What ails a training that ended, each ``name: what was seen; what to do``."""
+    """Name what ails a training that ended, each as ``name: what was seen; what to do``."""
     if len(history) < _FEW:
         return ()
     said = {name: look(history) for name, look in _AILMENTS.items()}
@@ -131,14 +131,14 @@ _AILMENTS: dict[str, Callable[[History], str | None]] = {
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether memory ran out, on the host or on a GPU, whichever way it is told.
+    """True where memory ran out, on the host or on a GPU, whichever way the error says it.
 
     torch raises ``OutOfMemoryError`` for a GPU, and a bare ``RuntimeError`` of its CPU allocator.
     """
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
-    told = str(error).lower()
-    return isinstance(error, RuntimeError | OSError) and any(sign in told for sign in _SIGNS)
+    text = str(error).lower()
+    return isinstance(error, RuntimeError | OSError) and any(sign in text for sign in _SIGNS)
 
 
 _SIGNS = ("can't allocate memory", "cannot allocate memory", "out of memory", "not enough memory")

@@ -1,4 +1,4 @@
-"""The event stream's writer: one JSON object a line, numbered within the attempt.
+"""Writes the event stream: one JSON object a line, numbered within the attempt.
 
 Rank 0 tells the story. Another rank writes only why it failed, into a file of its own beside it,
 so that no two processes share a sequence.
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.program import Ref, Result
 from ml_assets.spec.program.events import (
     Began,
@@ -30,7 +31,8 @@ from ml_assets.spec.program.events import (
     Warning,
 )
 from ml_assets.spec.program.identity import Node
-from ml_assets.training.recovery.generation import generation
+from ml_assets.store.objects import write_whole
+from ml_assets.training.recovery import generation
 from ml_assets.training.rows.arrays import Rows
 
 FAILED_RANK_OFFSET = 10_000_000
@@ -38,10 +40,10 @@ FAILED_RANK_OFFSET = 10_000_000
 
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-"""What a write says where there is no room."""
+"""The errors of a write where there is no room."""
 
 FIRST_ROWS = 5
-"""How many rows are told before training: a person reads them one by one."""
+"""The number of rows that are shown before training: a person reads them one by one."""
 
 
 class EventWriter:
@@ -58,7 +60,7 @@ class EventWriter:
 
     @property
     def folder(self) -> Path:
-        """Where the attempt's own files lie."""
+        """The folder of the attempt's own files."""
         return self._file.parent
 
     def _written(self) -> int:
@@ -73,7 +75,7 @@ class EventWriter:
         return len(text.splitlines())
 
     def began(self, index: int, node: Node) -> None:
-        """Each node tells it, by its first rank."""
+        """Report a node, by its first rank."""
         self._write(Began(**self._head(), index=index, node=node), always=True)
 
     def progress(self, step: int, steps: int, message: str) -> None:
@@ -122,7 +124,9 @@ class EventWriter:
     def warning(self, message: str) -> None:
         self._write(Warning(**self._head(), message=message))
 
-    def finished(self, result: Result) -> None:
+    def finished(self, result: Result, file: str) -> None:
+        """Write the result, whole, then report it."""
+        write_whole(Path(file), canonical_json(result))
         self._write(Finished(**self._head(), result=result))
 
     def failed(self, exit_code: int, reason: str, step: int | None, detail: str) -> None:

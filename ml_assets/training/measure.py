@@ -1,18 +1,14 @@
 """The ``measure`` verb: a few steps of a training, and how fast they were. Nothing is kept."""
 
 import time
-from pathlib import Path
 
 import torch
 
-from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.program import MeasureRequest, MeasureResult
-from ml_assets.store.objects import write_whole
-from ml_assets.training.assembly import assemble, first_values
 from ml_assets.training.distributed.ranks import join, leave, total
 from ml_assets.training.events import EventWriter
 from ml_assets.training.rows.arrays import open_set
-from ml_assets.training.step import Stepper, Word
+from ml_assets.training.step import Stepper, StopFlags, assemble, initial_network
 from ml_assets.training.telemetry import Spent, memory_peak_mb
 
 _WARM = 2
@@ -26,7 +22,7 @@ def measure(request: MeasureRequest, events: EventWriter) -> None:
     folder, schema = open_set(request.data)
     ranks = join()
     try:
-        stepper = assemble(request, first_values(request, schema)[0], folder, schema, ranks)
+        stepper = assemble(request, initial_network(request, schema)[0], folder, schema, ranks)
         rows, spent, cpu, memory = _measured(stepper, request.steps)
     finally:
         leave()
@@ -43,8 +39,7 @@ def measure(request: MeasureRequest, events: EventWriter) -> None:
         data_wait_share=shares["data_wait_share"],
         communication_share=shares["communication_share"],
     )
-    write_whole(Path(request.output.result), canonical_json(result))
-    events.finished(result)
+    events.finished(result, request.output.result)
 
 
 def _measured(stepper: Stepper, steps: int) -> tuple[float, Spent, float, float]:
@@ -57,7 +52,7 @@ def _measured(stepper: Stepper, steps: int) -> tuple[float, Spent, float, float]
         if number == _WARM:
             stepper.times.of(0.0)
             rows, began, cpu = 0.0, time.perf_counter(), time.process_time()
-        done = stepper.take(number % full, scale, lambda: Word(False, False))
+        done = stepper.take(number % full, scale, lambda: StopFlags(False, False))
         rows, scale = rows + done.rows, done.loss_scale
     spent = stepper.times.of(time.perf_counter() - began)
     *sums, cpu, memory = total([*spent, time.process_time() - cpu, memory_peak_mb()])

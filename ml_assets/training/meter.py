@@ -1,4 +1,4 @@
-"""Measures a training step by step, over all ranks, and says when it is time to tell."""
+"""Measures a training step by step over all ranks, and says when it is time to report."""
 
 import math
 import time
@@ -11,31 +11,25 @@ from torch.distributed.tensor import DTensor
 
 from ml_assets.training.models import Network
 from ml_assets.training.step import Step
-from ml_assets.training.telemetry import (
-    Spent,
-    Times,
-    Window,
-    gpu_utilization_pct,
-    memory_peak_mb,
-)
+from ml_assets.training.telemetry import Spent, Times, Window, gpu_utilization_pct, memory_peak_mb
 
 LIVE_SECONDS = 10.0
-"""Between two evaluations, metrics are told this often."""
+"""Metrics are reported this often between two evaluations."""
 
 
 @dataclass
 class Meter:
-    """One rank's measurements since the last evaluation, and since the last word.
+    """One rank's measurements since the last evaluation, and since the last report.
 
     At an evaluation one message brings those of all ranks together; in between nothing is asked of
-    the others, and the times told are this rank's own.
+    the others, and the times reported are this rank's own.
     """
 
     network: Network
     times: Times
     _window: Window = field(default_factory=Window)
     _lately: Window = field(default_factory=Window)
-    _told: float = field(default_factory=time.monotonic)
+    _reported: float = field(default_factory=time.monotonic)
     _update: tuple[float, float] | None = None
     """(squared norm of the last update, of the weights before it): this rank's part."""
 
@@ -56,24 +50,24 @@ class Meter:
 
     @property
     def first_loss(self) -> float:
-        """Of the first step since the last evaluation."""
+        """The loss of the first step since the last evaluation."""
         return self._window.losses[0]
 
     @property
-    def silent_long(self) -> bool:
-        """Whether a reader would wonder if training still goes on."""
-        return time.monotonic() - self._told >= LIVE_SECONDS
+    def report_is_due(self) -> bool:
+        """True where a reader would wonder if training still goes on."""
+        return time.monotonic() - self._reported >= LIVE_SECONDS
 
     def live(self) -> dict[str, float]:
-        """Means over the steps since anything was told."""
+        """Means over the steps since anything was reported."""
         found = self._known(self._lately.metrics())
-        self._lately, self._told = Window(), time.monotonic()
+        self._lately, self._reported = Window(), time.monotonic()
         return found
 
     def evaluated(self) -> dict[str, float]:
         """Means over the steps since the last evaluation, and what all ranks know together."""
         found = self._known({**self._window.metrics(), **self._of_all_ranks()})
-        self._window, self._lately, self._told = Window(), Window(), time.monotonic()
+        self._window, self._lately, self._reported = Window(), Window(), time.monotonic()
         return found
 
     def _known(self, found: dict[str, float]) -> dict[str, float]:

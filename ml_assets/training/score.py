@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 
-from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.program import File, ModelManifest, ScoreRequest, ScoreResult
 from ml_assets.spec.training import LightGbm
 from ml_assets.store.objects import file_digest, write_whole
@@ -50,15 +49,14 @@ def score(request: ScoreRequest, events: EventWriter) -> None:
         latency_p99_ms=1000 * slowest,
         memory_mb=memory_peak_mb(),
     )
-    write_whole(Path(request.output.result), canonical_json(result))
-    events.finished(result)
+    events.finished(result, request.output.result)
 
 
 def _load_predictor(folder: Path, manifest: ModelManifest, threads: int) -> Predict:
     if isinstance(manifest.model, LightGbm):
-        from ml_assets.training.boosting.predict import load_predictor
+        from ml_assets.training.boosting.trees import load_predictor
     else:
-        from ml_assets.training.export import load_predictor
+        from ml_assets.training.weights import load_predictor
     predict, scale = load_predictor(folder, manifest, threads), manifest.label_scale
     if (calibration := manifest.calibration) is not None:
         return lambda rows: calibrated(predict(rows), calibration)

@@ -1,8 +1,9 @@
-"""One global step over all ranks: forward, backward, sums, and the update."""
+"""One global step over all ranks: forward, backward, sums, and the update; and what it needs."""
 
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -10,32 +11,39 @@ from torch import nn
 from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict
 from torch.optim import Optimizer
 
+from ml_assets.spec.program import MeasureRequest, ShardSchema, TrainRequest
 from ml_assets.spec.training import Task, TrainingSpec
-from ml_assets.training.distributed.branches import hold_together
 from ml_assets.training.distributed.ranks import Ranks, total
-from ml_assets.training.distributed.strategies import copies, local_gradients, summing
-from ml_assets.training.loss_scale import MOST_SKIPS, LossScale
+from ml_assets.training.distributed.step_checks import (
+    Pass,
+    locate_non_finite,
+    require_same_branches,
+)
+from ml_assets.training.distributed.strategies import copies, local_gradients, parallelize, summing
 from ml_assets.training.losses import gamma_of, row_losses, row_weights
-from ml_assets.training.models import Network
+from ml_assets.training.models import Network, fresh_network
 from ml_assets.training.models.layers import Masks
-from ml_assets.training.optimization import learning_rate
-from ml_assets.training.post_mortem import Pass, where
+from ml_assets.training.optimization import learning_rate, make_optimizer
+from ml_assets.training.rows.arrays import SplitArrays
 from ml_assets.training.rows.batches import Batches, Tensors
+from ml_assets.training.rows.order import oversample_index
 from ml_assets.training.stop import NonFinite
 from ml_assets.training.telemetry import Times
+from ml_assets.training.trainer_state import MOST_SKIPS, LossScale
+from ml_assets.training.weights import warm_start
 
 
-class Word(NamedTuple):
-    """What a rank has to tell the others; it rides on the sums of a step."""
+class StopFlags(NamedTuple):
+    """A rank's flags for the others; they ride on the sums of a step."""
 
     notice: bool
-    """It was told to stop."""
+    """This rank was told to stop."""
     checkpoint_due: bool
-    """By its clock; that of rank 0 counts."""
+    """A checkpoint is due by this rank's clock; that of rank 0 counts."""
 
 
 class Step(NamedTuple):
-    """What one global step came to, equal on all ranks."""
+    """The outcome of one global step, equal on all ranks."""
 
     loss: float
     """Mean over the rows."""
@@ -55,7 +63,7 @@ class Stepper:
 
     network: Network
     forward: nn.Module
-    """What is called for logits: see ``parallelize``."""
+    """Is called for logits: see ``parallelize``."""
     optimizer: Optimizer
     batches: Batches
     ranks: Ranks
@@ -64,7 +72,7 @@ class Stepper:
     times: Times = field(default_factory=Times)
     most_steps: int | None = None
     compare_branches: bool = True
-    """At the next step: see ``hold_together``."""
+    """The next step compares the ranks' branches: see ``require_same_branches``."""
 
     def __post_init__(self) -> None:
         """Let torch's replica settle.
@@ -79,16 +87,16 @@ class Stepper:
 
     @property
     def steps(self) -> int:
-        """Of the whole training."""
+        """The steps of the whole training."""
         declared = self.batches.steps_per_epoch * self.spec.epochs
         return min(declared, self.most_steps or declared)
 
-    def take(self, step: int, scale: LossScale | None, word: Callable[[], Word]) -> Step:
+    def take(self, step: int, scale: LossScale | None, flags: Callable[[], StopFlags]) -> Step:
         """One step, the same on all ranks.
 
         Args:
             scale: where the last step left it; None at the first, and but for fp16.
-            word: asked for as late as may be, so that a notice is heard at once.
+            flags: asked for as late as may be, so that a notice is heard at once.
 
         Raises:
             NonFinite: the loss or the gradient is no number; nothing was updated.
@@ -101,7 +109,7 @@ class Stepper:
         gradients = local_gradients(self.network)
         square = _square(gradients) / copies(self.network, self.ranks.world)
         mine = torch.cat([sums, square.reshape(1)]).tolist()
-        notice, due = word()
+        notice, due = flags()
         due = due and self.ranks.rank == 0
         with self.times.communication:
             loss, weight, rows, square, notices, dues = total([*mine, float(notice), float(due)])
@@ -134,7 +142,7 @@ class Stepper:
                 each, weights = self._losses(rows, masks, counted)
                 loss = each.sum()
                 if self.compare_branches:
-                    hold_together(loss, self.network, self.ranks, step)
+                    require_same_branches(loss, self.network, self.ranks, step)
                     self.compare_branches = False
                 (loss * factor).backward()
             self.times.communication.answered()
@@ -160,7 +168,7 @@ class Stepper:
     def _non_finite(self, loss: float, norm: float, step: int) -> NonFinite:
         """The error that names rank, batch and rows. All ranks are here: the sums are theirs."""
         unit = "queries" if self.task == "ranking" else "rows"
-        found = where(self._passes(step), self.ranks, unit)
+        found = locate_non_finite(self._passes(step), self.ranks, unit)
         return NonFinite(f"{_advice(loss, norm, step, self.spec)} {found}", step)
 
     def _passes(self, step: int) -> Iterator[Pass]:
@@ -203,3 +211,35 @@ def _advice(loss: float, norm: float, step: int, spec: TrainingSpec) -> str:
         f"{said} fp16 holds nothing above 65504, whatever the scale of the loss ({MOST_SKIPS} steps"
         " in a row may overflow): set training.precision to bf16 or fp32."
     )
+
+
+def initial_network(
+    request: TrainRequest | MeasureRequest, schema: ShardSchema
+) -> tuple[Network, str | None]:
+    """The network that training begins with, the same on every rank.
+
+    Returns:
+        With it a sentence about the weights that it takes over; None where they are fresh.
+    """
+    network = fresh_network(request.model, request.training.seed, schema)
+    init = request.init if isinstance(request, TrainRequest) else None
+    return network, warm_start(network, init, schema) if init else None
+
+
+def assemble(
+    request: TrainRequest | MeasureRequest,
+    network: Network,
+    folder: Path,
+    schema: ShardSchema,
+    ranks: Ranks,
+) -> Stepper:
+    """Spread the network over the ranks, with its optimizer and its batches."""
+    spec = request.training
+    network, times = network.to(ranks.device), Times()
+    forward = parallelize(network, spec, ranks, times.communication)
+    optimizer = make_optimizer(network, spec)
+    rows = SplitArrays(folder, schema, "train")
+    extra = oversample_index(rows, schema, spec.oversample)
+    batches = Batches(rows, spec.seed, spec.batch_size, spec.microbatches, spec.accumulate, extra)
+    most = request.steps if isinstance(request, TrainRequest) else None
+    return Stepper(network, forward, optimizer, batches, ranks, spec, schema.task, times, most)

@@ -1,4 +1,4 @@
-"""Why the program stops before it is done: exceptions with their exit code, and the notice."""
+"""The reasons to stop before the program is done: exceptions with exit codes, and the notice."""
 
 import signal
 import traceback
@@ -9,7 +9,6 @@ from ml_assets.spec.program.exit_codes import (
     EXIT_NON_FINITE,
     EXIT_NOT_INSTALLED,
     EXIT_NOT_SAVED,
-    EXIT_OUT_OF_MEMORY,
     EXIT_PEER_LOST,
     EXIT_PEER_SILENT,
     EXIT_RANKS_DIFFER,
@@ -29,21 +28,21 @@ class Stopped(Exception):
 
 
 class BadRequest(Stopped):
+    """The request cannot be met: it contradicts itself, its data or this program."""
+
     exit_code = EXIT_BAD_REQUEST
 
 
 class BadData(Stopped):
+    """The training set, the model or the weights are damaged, or hold nothing to learn."""
+
     exit_code = EXIT_BAD_DATA
 
 
 class NonFinite(Stopped):
+    """A loss or a gradient is no number: the step updated nothing."""
+
     exit_code = EXIT_NON_FINITE
-
-
-class OutOfMemory(Stopped):
-    """Memory ran out, on the host or on a GPU."""
-
-    exit_code = EXIT_OUT_OF_MEMORY
 
 
 class RanksDiffer(Stopped):
@@ -96,7 +95,7 @@ _LOST = ("gloo/transport", "DistNetworkError", "DistStoreError", "DistBackendErr
 
 
 def peer_trouble(error: BaseException) -> type[PeerLost] | type[PeerSilent] | None:
-    """Whether an error, or one that it came from, says that another rank is gone."""
+    """The kind of loss where an error, or one that it came from, says that a rank is gone."""
     text = "".join(traceback.format_exception(error))
     if any(words in text for words in _SILENT):
         return PeerSilent

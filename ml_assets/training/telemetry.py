@@ -1,9 +1,10 @@
-"""What a training measures of itself: where the time of its steps goes, how fast, how much memory.
+"""A training measures itself here: where the time of its steps goes, its speed, its memory.
 
-Loads no torch: boosted trees use it too. What all ranks know together is in ``meter``.
+This loads no torch: boosted trees use it too. ``meter`` adds up what all ranks measured.
 """
 
 import ctypes
+import os
 import resource
 import sys
 import time
@@ -11,7 +12,14 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+from ml_assets.spec.program.pod import TRACE
+from ml_assets.spec.training import ProfileSpec
+from ml_assets.training.events import EventWriter
+
+if TYPE_CHECKING:
+    from torch.profiler import profile
 
 THROUGHPUT = "training_throughput_samples_per_sec"
 """Rows that steps trained on, over all ranks, per second of these steps, evaluations left out."""
@@ -54,14 +62,14 @@ class Stopwatch:
 
 @dataclass(frozen=True)
 class Times:
-    """What this rank waited for."""
+    """The stopwatches of what this rank waited for."""
 
     data: Stopwatch = field(default_factory=Stopwatch)
     communication: Stopwatch = field(default_factory=Stopwatch)
-    """In collectives; a rank that is early waits there for the others."""
+    """Runs while a collective does; a rank that is early waits there for the others."""
 
     def of(self, seconds: float) -> "Spent":
-        """What a step of so many seconds was spent on; the next one counts from nothing."""
+        """Split the seconds of a step by what took them; the next one counts from nothing."""
         return Spent(seconds, self.data.taken(), self.communication.taken())
 
 
@@ -69,7 +77,7 @@ class Spent(NamedTuple):
     """Seconds of one rank, or of several added up."""
 
     seconds: float
-    """In steps, all in all."""
+    """The whole time of the steps."""
     data: float
     communication: float
 
@@ -110,12 +118,12 @@ class Window:
 
 
 def pace(rows: float, steps: int, seconds: float) -> dict[str, float]:
-    """How fast some steps were."""
+    """The speed of some steps, as metrics."""
     return {THROUGHPUT: rows / max(seconds, 1e-9), "step_time_ms": 1e3 * seconds / max(steps, 1)}
 
 
-def told(unit: str, step: int, steps: int, metrics: dict[str, float]) -> str:
-    """Where a training is, in one line; between evaluations there is no validation loss."""
+def progress_line(unit: str, step: int, steps: int, metrics: dict[str, float]) -> str:
+    """One line on how far a training is; between evaluations there is no validation loss."""
     judged = metrics.get("validation_loss")
     validation = "" if judged is None else f" validation {judged:.4f},"
     return (
@@ -125,7 +133,7 @@ def told(unit: str, step: int, steps: int, metrics: dict[str, float]) -> str:
 
 
 def milliseconds_since(began: float) -> float:
-    """From a reading of ``time.perf_counter``."""
+    """Milliseconds since a reading of ``time.perf_counter``."""
     return 1e3 * (time.perf_counter() - began)
 
 
@@ -172,3 +180,44 @@ def _nvml() -> ctypes.CDLL | None:
     except OSError:
         return None
     return None if library.nvmlInit_v2() else library
+
+
+class Tracer:
+    """Traces the steps that the spec names, operator by operator, on rank 0; None: no step.
+
+    The trace lies beside the events, and changes no number.
+    """
+
+    def __init__(self, spec: ProfileSpec | None, rank: int, events: EventWriter) -> None:
+        self._spec = spec if rank == 0 else None
+        self._events = events
+        self._profile: profile | None = None
+        self._first = 0
+
+    def before(self, step: int) -> None:
+        """Asked before each step: begin, or be done with the step before."""
+        if self._spec is None:
+            return
+        if self._profile is not None and step == self._first + self._spec.steps:
+            self.close(step)
+        if step == self._spec.at:
+            import torch
+            from torch.profiler import ProfilerActivity, profile
+
+            activities = [ProfilerActivity.CPU]
+            if torch.cuda.is_available():
+                activities.append(ProfilerActivity.CUDA)
+            self._first, self._profile = step, profile(activities=activities)
+            self._profile.start()
+
+    def close(self, step: int) -> None:
+        """End a trace that is open, with the steps before this one in it."""
+        if self._profile is None:
+            return
+        traced, self._profile = self._profile, None
+        traced.stop()
+        file = self._events.folder / TRACE
+        draft = file.with_name(f".{TRACE}")  # torch gzips by the end of the name
+        traced.export_chrome_trace(str(draft))
+        os.replace(draft, file)
+        self._events.trace(self._first, step - self._first, file)

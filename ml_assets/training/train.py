@@ -1,32 +1,36 @@
 """The ``train`` verb. Read it from top to bottom: set up, the loop, the best weights."""
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import nn
 
 from ml_assets.spec.program import Calibration, TrainRequest
+from ml_assets.spec.training import Task
 from ml_assets.training import calibration
-from ml_assets.training.assembly import assemble, first_values
-from ml_assets.training.checkpoints.clock import CheckpointClock
-from ml_assets.training.checkpoints.files import CheckpointFiles, TrainerState
+from ml_assets.training.calibration import calibrated
+from ml_assets.training.checkpoints.files import CheckpointClock, CheckpointFiles
 from ml_assets.training.checkpoints.save import Checkpoints
 from ml_assets.training.diagnosis import Evaluated
-from ml_assets.training.distributed.ranks import Ranks, join, leave
+from ml_assets.training.distributed.ranks import Ranks, join, leave, total
 from ml_assets.training.events import FIRST_ROWS, EventWriter
-from ml_assets.training.export import export
+from ml_assets.training.hang import Watch
+from ml_assets.training.losses import prediction_losses, row_weights
 from ml_assets.training.meter import Meter
+from ml_assets.training.models import predictions
 from ml_assets.training.optimization import learning_rate
-from ml_assets.training.profiling import Tracer
-from ml_assets.training.recovery.generation import generation
-from ml_assets.training.recovery.hang import Watch
-from ml_assets.training.result import StoppedBy, finish
+from ml_assets.training.recovery import generation
 from ml_assets.training.rows.arrays import SplitArrays, open_set
-from ml_assets.training.rows.batches import lost_share
-from ml_assets.training.step import Step, Stepper, Word
+from ml_assets.training.rows.batches import idle_share, tensors
+from ml_assets.training.step import Step, Stepper, StopFlags, assemble, initial_network
 from ml_assets.training.stop import Notice, SavedAfterNotice
-from ml_assets.training.telemetry import told
-from ml_assets.training.validation import fixed_batch, validation_loss
+from ml_assets.training.telemetry import Tracer, progress_line
+from ml_assets.training.trainer_state import StoppedBy, TrainerState, finish
+from ml_assets.training.weights import export
 
 
 def train(request: TrainRequest, events: EventWriter) -> None:
@@ -40,12 +44,12 @@ def train(request: TrainRequest, events: EventWriter) -> None:
     watch = Watch(request, ranks)
     try:
         folder, schema = open_set(request.data)
-        network, begun_with = first_values(request, schema)
+        network, begun_with = initial_network(request, schema)
         stepper = assemble(request, network, folder, schema, ranks)
-        expected = calibration.expected(spec, schema.classes, stepper.batches.again)
+        expected = calibration.expected(spec, schema.classes, stepper.batches.oversampled)
         held_out = SplitArrays(folder, schema, "validation")
         trainer = Trainer(request, events, ranks, notice, stepper, held_out, expected, watch)
-        with trainer.checkpoints.let_go_on_error(), watch.explaining():
+        with trainer.checkpoints.finish_save_on_error(), watch.explaining():
             state, stopped = trainer.loop(begun_with)
             watch.quiet()
             trainer.tracer.close(state.step)
@@ -73,7 +77,7 @@ class Trainer:
     stepper: Stepper
     held_out: SplitArrays
     expected: Calibration | None
-    """What training is known to do to the probabilities."""
+    """Undoes what training is known to do to the probabilities."""
     watch: Watch
 
     def __post_init__(self) -> None:
@@ -104,8 +108,8 @@ class Trainer:
                 state = self._evaluate(state, done)
             elif done.notice or done.checkpoint_due or self._checkpoint_is_due(state.step):
                 self._save(state, {"train_loss": done.loss})
-            elif self.meter.silent_long:
-                self._tell(state.step, {**self.meter.live(), **self._of_step(state.step, done)})
+            elif self.meter.report_is_due:
+                self._report(state.step, {**self.meter.live(), **self._of_step(state.step, done)})
             if done.notice:
                 self.checkpoints.close()
                 raise SavedAfterNotice(f"a notice came: saved at step {state.step}", state.step)
@@ -116,14 +120,14 @@ class Trainer:
         self.tracer.before(state.step)
         weigh = self._evaluation_is_due(state.step + 1)
         return self.meter.take(
-            lambda: self.stepper.take(state.step, state.loss_scale, self._word), weigh
+            lambda: self.stepper.take(state.step, state.loss_scale, self._stop_flags), weigh
         )
 
-    def _word(self) -> Word:
-        return Word(self.notice.given, self.clock.due)
+    def _stop_flags(self) -> StopFlags:
+        return StopFlags(self.notice.given, self.clock.due)
 
     def _resume(self, begun_with: str | None) -> TrainerState:
-        lost = lost_share(self.spec.microbatches, self.ranks.world)
+        lost = idle_share(self.spec.microbatches, self.ranks.world)
         if lost:
             self.events.warning(
                 f"{self.ranks.world} processes do not divide {self.spec.microbatches} microbatches:"
@@ -164,7 +168,7 @@ class Trainer:
         at = Evaluated.of(state.step, first_loss, metrics)
         state = state.model_copy(update={"history": (*state.history, at)})
         self.stepper.compare_branches = True
-        self._tell(state.step, metrics)
+        self._report(state.step, metrics)
         self.events.fixed_batch(state.step, *fixed_batch(forward, self.held_out, self.ranks, task))
         self._save(state, metrics)
         return state
@@ -181,6 +185,69 @@ class Trainer:
             **(done.loss_scale.metrics() if done.loss_scale else {}),
         }
 
-    def _tell(self, step: int, metrics: dict[str, float]) -> None:
+    def _report(self, step: int, metrics: dict[str, float]) -> None:
         self.events.metrics(step, metrics)
-        self.events.progress(step, self.steps, told("step", step, self.steps, metrics))
+        self.events.progress(step, self.steps, progress_line("step", step, self.steps, metrics))
+
+
+_CHUNK = 1024
+"""Rows whose activations stay in a core's cache."""
+_FIXED_ROWS = 32
+
+
+@torch.no_grad()
+def validation_loss(
+    network: nn.Module,
+    rows: SplitArrays,
+    ranks: Ranks,
+    task: Task,
+    expected: Calibration | None,
+    alive: Callable[[], None],
+) -> float:
+    """Loss of the ensemble's mean prediction. Every rank runs the same number of chunks.
+
+    Args:
+        expected: undoes what weights, draws or a focal loss are known to do, so that the loss is
+            that of the model as it is calibrated at the end; None: they did nothing.
+        alive: called now and then: a long validation is no standstill.
+    """
+    network.eval()
+    size = max(1, _CHUNK * rows.units // len(rows))  # a ranking's units are many rows
+    chunks = -(-rows.units // size)
+    loss = count = 0.0
+    for number in range(ranks.rank, -(-chunks // ranks.world) * ranks.world, ranks.world):
+        alive()
+        mine = number < chunks
+        start = number * size if mine else 0
+        stop = min(start + size, rows.units) if mine else 1
+        taken = tensors(rows.take_units(np.arange(start, stop)))
+        there = taken.to(ranks.device)
+        predicted = predictions(network(there.numeric, there.categorical, None), task).cpu()
+        if mine:
+            if expected is not None:
+                predicted = torch.from_numpy(calibrated(predicted.cpu().numpy(), expected)).to(
+                    predicted
+                )
+            weights = row_weights(taken, task)
+            loss += float((prediction_losses(predicted, taken, task) * weights).sum())
+            count += float(weights.sum())
+    network.train()
+    loss, count = total([loss, count])
+    return loss / count
+
+
+@torch.no_grad()
+def fixed_batch(
+    network: nn.Module, rows: SplitArrays, ranks: Ranks, task: Task
+) -> tuple[NDArray[np.generic], NDArray[np.generic]]:
+    """Labels [r] and predictions [r, outputs] of the same few rows at every call, by all ranks.
+
+    The rows are spread evenly over the split; nothing random is drawn, so training is the same.
+    """
+    network.eval()
+    few = min(_FIXED_ROWS, len(rows))
+    places = np.linspace(0, len(rows) - 1, few).astype(np.int64)
+    taken = tensors(rows.take(places)).to(ranks.device)
+    predicted = predictions(network(taken.numeric, taken.categorical, None), task)
+    network.train()
+    return taken.label.cpu().numpy(), predicted.cpu().numpy()

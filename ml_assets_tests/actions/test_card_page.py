@@ -15,8 +15,8 @@ from ml_assets.errors import StorageError
 from ml_assets.graph.data_card import label_columns
 from ml_assets.settings import read_settings
 from ml_assets.store.layout import Address
+from ml_assets.store.open import open_snapshots
 from ml_assets.store.pipeline_context import Workplace, open_pipeline
-from ml_assets.store.stores import open_snapshots
 from ml_assets.store.table_statistics import STATISTICS_FILE, TableStatistics
 from ml_assets.store.table_survey import survey
 from ml_assets_tests.worlds import deliveries
@@ -31,7 +31,7 @@ def place(world: World, name: str = "deliveries") -> Workplace:
 
 def test_the_command_writes_a_page_and_says_where(released: World) -> None:
     page = Path(
-        released.streams("card", "deliveries", "orders", "--partition", WEEK).stdout.strip()
+        released.streams("data", "card", "deliveries", "orders", "--partition", WEEK).stdout.strip()
     )
     text = page.read_text()
     assert f"Data card · {WEEK}" in text

@@ -10,7 +10,7 @@ from ml_assets.cli.main import main
 from ml_assets_tests.worlds import irises
 from ml_assets_tests.worlds.world import World
 
-PROPOSE = ("contract", "propose", "irises", "flowers")
+PROPOSE = ("data", "contract", "propose", "irises", "flowers")
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_a_proposed_contract_is_written_once_and_met_by_what_was_read(
 def test_a_table_that_was_not_read_says_what_to_do(
     world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(("contract", "propose", "irises", "tulips")) == 1
+    assert main(("data", "contract", "propose", "irises", "tulips")) == 1
     assert "irises has no source 'tulips'" in capsys.readouterr().err
     assert main((*PROPOSE, "--partition", "2024-01-01")) == 1
     assert "ml-assets run irises --through raw_snapshot" in capsys.readouterr().err
@@ -59,11 +59,13 @@ def test_data_docs_are_pages_of_the_contract_and_of_what_was_held_to_it(
     world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
     capsys.readouterr()
-    assert main(("contract", "docs", "irises")) == 0
+    assert main(("data", "contract", "docs", "irises")) == 0
     page = Path(capsys.readouterr().out.strip().splitlines()[-1])
     assert page == world.settings.home / "data_docs" / "irises" / "flowers" / "index.html"
     pages = [file.read_text() for file in page.parent.rglob("*.html")]
     assert len(pages) == 3, "the index, the contract, and one table held to it"
     stated = load_contract(world.pipelines / "irises" / "flowers.json").expectations[0]
     assert any(str(stated.kwargs["column"]) in text for text in pages)
-    assert main(("contract", "docs", "irises", "flowers")) == 0, "once more, over the old ones"
+    assert main(("data", "contract", "docs", "irises", "flowers")) == 0, (
+        "once more, over the old ones"
+    )

@@ -26,7 +26,7 @@ def test_decisions_refusals_and_moves_are_told_newest_first(released: World) -> 
 
 
 def test_the_command_prints_a_table_and_the_whole_as_json(released: World) -> None:
-    head, newest, *older, now = released.cli("history", "irises").splitlines()
+    head, newest, *older, now = released.cli("release", "history", "irises").splitlines()
     assert head.split()[:3] == ["when", "(UTC)", "model"]
     assert " refused " in newest
     assert len(older) == 3
@@ -34,7 +34,7 @@ def test_the_command_prints_a_table_and_the_whole_as_json(released: World) -> No
     assert newest[start - 2 : start] == "  "
     (moved,) = [line for line in older if " to production " in line]
     assert now == f"in production now: {moved.split()[2]}"
-    document = json.loads(released.cli("history", "irises", "--json"))
+    document = json.loads(released.cli("release", "history", "irises", "--json"))
     assert document["pipeline"] == "irises"
     gates = document["history"][0]["decision"]["gates"]
     assert [gate["name"] for gate in gates if not gate["passed"]] == ["accuracy_floor"]
@@ -52,13 +52,14 @@ def test_who_served_at_a_time_is_told_with_the_line_and_whose_it_was(
     with pytest.raises(NothingReleased, match=r"in production on .* the first came on"):
         was_serving(place, moved.time - timedelta(seconds=1))
     at = (moved.time + timedelta(hours=2)).astimezone(timezone(timedelta(hours=9)))
-    told = json.loads(released.cli("was-serving", "irises", "--at", at.isoformat(), "--json"))
+    told = json.loads(
+        released.cli("release", "was-serving", "irises", "--at", at.isoformat(), "--json")
+    )
     assert (told["model"], told["since"]["seq"], told["until"]) == (moved.model, moved.seq, None)
-    with pytest.raises(SystemExit):
-        main(["was-serving", "irises", "--at", "2026-03-01T12:00"])
+    assert main(["release", "was-serving", "irises", "--at", "2026-03-01T12:00"]) == 2
     assert "does not say its time zone" in capsys.readouterr().err
 
 
 def test_before_any_decision_it_says_what_to_do(released: World, tmp_path: Path) -> None:
     new = World(tmp_path, {"ML_ASSETS_PIPELINES": str(released.pipelines)})
-    assert "ml-assets run irises" in new.cli("history", "irises")
+    assert "ml-assets run irises" in new.cli("release", "history", "irises")

@@ -9,7 +9,7 @@ import pytest
 from ml_assets.actions import read_table as tables_module
 from ml_assets.actions.read_table import read_table, stored_tables
 from ml_assets.errors import StorageError
-from ml_assets.store.stores import open_snapshots
+from ml_assets.store.open import open_snapshots
 from ml_assets_tests.worlds import deliveries
 from ml_assets_tests.worlds.world import World
 

@@ -92,7 +92,7 @@ def test_a_page_of_another_name_cannot_make_this_server_its_own(port: int) -> No
 def test_it_listens_on_this_machine_only_and_is_gone_afterwards(tmp_path: Path) -> None:
     (port,) = free_ports(1)
     with serving_reports(tmp_path, f"http://127.0.0.1:{port}"):
-        assert "none yet" in ask(port, "/")[1]
+        assert "None yet" in ask(port, "/")[1]
         with (
             pytest.raises(SettingsError, match="ML_ASSETS_REPORTS_URL"),
             serving_reports(tmp_path, f"http://127.0.0.1:{port}"),

@@ -59,14 +59,14 @@ def test_a_cell_says_in_a_few_words_why_it_has_no_figures(report, words):
 
 
 def test_a_pipeline_without_a_training_set_is_told_how_to_make_one(world: World):
-    said = world.cli("tune-batch", "irises", code=1)
+    said = world.cli("models", "tune-batch", "irises", code=1)
     assert "ml-assets run irises --through training_set" in said
 
 
 def test_each_setting_is_measured_by_the_real_program_and_nothing_of_it_stays(prepared: World):
     before = files(prepared.root / "state")
     asked = ["--batch", "24,50", "--processes", "1,2", "--threads", "1", "--steps", "2"]
-    done = prepared.streams("tune-batch", "irises", *asked, "--json")
+    done = prepared.streams("models", "tune-batch", "irises", *asked, "--json")
     found = json.loads(done.stdout)
     cells = {(one["batch"], one["processes"]): one for one in found["cells"]}
     assert list(cells) == [(24, 1), (50, 1), (24, 2), (50, 2)]
@@ -85,7 +85,9 @@ def test_out_of_memory_is_a_cell_that_says_so(prepared: World, tmp_path: Path):
     text = spec.read_text()
     spec.write_text(text.replace("width: 32", "width: 10000000"))  # more than any address space
     try:
-        said = prepared.cli("tune-batch", "irises", "--batch", "24,48", "--processes", "1", code=1)
+        said = prepared.cli(
+            "models", "tune-batch", "irises", "--batch", "24,48", "--processes", "1", code=1
+        )
     finally:
         spec.write_text(text)
     assert said.count("out of memory") == 2

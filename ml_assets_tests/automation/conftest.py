@@ -13,7 +13,7 @@ from ml_assets.graph.pipeline_graph import PipelineGraph
 from ml_assets.settings import read_settings
 from ml_assets.spec.load import load_spec
 from ml_assets.store.layout import Address, published_partitions, read_record
-from ml_assets.store.stores import open_snapshots
+from ml_assets.store.open import open_snapshots
 from ml_assets_tests.worlds import deliveries
 
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}

@@ -29,7 +29,7 @@ from ml_assets.records.loading import provenance_in_force
 from ml_assets.settings import read_settings
 from ml_assets.spec.canonical import digest_of
 from ml_assets.store.layout import Address
-from ml_assets.store.stores import open_snapshots
+from ml_assets.store.open import open_snapshots
 from ml_assets_tests.automation.conftest import World
 from ml_assets_tests.worlds import deliveries
 
@@ -121,14 +121,14 @@ def test_the_baseline_is_stored_with_the_release_and_certified(world: World) -> 
 
     # nothing has come since: there is nothing to judge, by nobody
     assert "no period has come since 2024-04-01" in world.says(SENSOR)
-    assert main(["drift", "deliveries"]) == 1
+    assert main(["data", "drift", "deliveries"]) == 1
 
 
 def test_an_exported_release_carries_the_baseline_that_was_certified(
     world: World, tmp_path: Path
 ) -> None:
     folder = tmp_path / "release"
-    assert main(["export", "deliveries", "--to", str(folder)]) == 0
+    assert main(["release", "export", "deliveries", "--to", str(folder)]) == 0
     file = folder / BASELINE_FILE
     whole = file.read_bytes()
     baseline = Baseline.model_validate_json(whole)
@@ -157,9 +157,9 @@ def test_an_unchanged_week_is_judged_once_when_it_lands_and_trains_nothing(
     assert "2024-04-08 is judged against the release, and has not changed since" in said
     assert "within its bounds" in said
 
-    assert main(["drift", "deliveries"]) == 0
+    assert main(["data", "drift", "deliveries"]) == 0
     assert "[ok] Distribution of the features" in capsys.readouterr().out
-    assert main(["drift", "deliveries", "--json"]) == 0
+    assert main(["data", "drift", "deliveries", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["model"] == found.model
 
 

@@ -10,7 +10,7 @@ from ml_assets.automation.freshness import freshness_tick, source_freshness
 from ml_assets.graph.publish import Draft, Work
 from ml_assets.settings import read_settings
 from ml_assets.store.layout import Address
-from ml_assets.store.stores import open_snapshots
+from ml_assets.store.open import open_snapshots
 from ml_assets_tests.automation.conftest import World
 
 Plant = Callable[[int, str], World]

@@ -16,9 +16,9 @@ from ml_assets.errors import WindowError
 from ml_assets.extras.reliability import reliability
 from ml_assets.settings import read_settings
 from ml_assets.store.layout import Address
-from ml_assets.store.online.open import open_online
+from ml_assets.store.online import open_online
 from ml_assets.store.online.store import Served
-from ml_assets.store.stores import open_snapshots
+from ml_assets.store.open import open_snapshots
 from ml_assets_tests.automation.conftest import World
 from ml_assets_tests.worlds import deliveries
 

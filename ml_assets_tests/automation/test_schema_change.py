@@ -11,7 +11,7 @@ from ml_assets.errors import SchemaChanged
 from ml_assets.graph.inputs import scan_together
 from ml_assets.settings import read_settings
 from ml_assets.store.layout import Address
-from ml_assets.store.stores import open_snapshots
+from ml_assets.store.open import open_snapshots
 from ml_assets_tests.automation.conftest import World
 from ml_assets_tests.worlds import deliveries
 

@@ -22,7 +22,7 @@ from ml_assets.actions.read_table import read_table
 from ml_assets.extras.demo.outside_world import FIRST_WEEK, WEEKS, land
 from ml_assets.records.ledger.chain import read
 from ml_assets.settings import read_settings
-from ml_assets.store.stores import open_snapshots
+from ml_assets.store.open import open_snapshots
 from ml_assets_tests.automation.conftest import QUIET, World
 from ml_assets_tests.worlds import flight_year
 

@@ -13,8 +13,8 @@ from ml_assets.cli.main import main
 from ml_assets.spec.canonical import canonical_json, digest_of
 from ml_assets.spec.records import StageRecord
 from ml_assets.store.layout import Address
+from ml_assets.store.open import open_snapshots
 from ml_assets.store.snapshots import Published, SnapshotStore
-from ml_assets.store.stores import open_snapshots
 from ml_assets.store.table_files import write_table
 from ml_assets_tests.servers.lakefs import LakeFSServer, lakefs_server
 from ml_assets_tests.worlds.lakefs import new_repository
@@ -170,9 +170,3 @@ def test_checkout_writes_the_tables_of_then_and_nothing_over_anything(
     missing = said("checkout", "main", "lighthouse", "--into", str(tmp_path / "x"), code=1)
     assert "holds no tables of lighthouse" in missing
     assert sorted(p.name for p in (tmp_path / "deep").iterdir()) == ["then"], "no scratch stays"
-
-
-def test_the_options_of_each_verb_are_the_documented_ones(said: Callable[..., str]) -> None:
-    with pytest.raises(SystemExit) as stopped:
-        main(["data"])
-    assert stopped.value.code == 2

@@ -19,7 +19,7 @@ def test_a_full_disk_is_one_sentence(tmp_path: Path, size: str) -> None:
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
     assert f"error: The disk is full: {world.settings.home}" in done.stderr
-    assert "ml-assets gc --dry-run" in done.stderr.splitlines()[-1]
+    assert "ml-assets ops gc --dry-run" in done.stderr.splitlines()[-1]
 
 
 ROW = {"flower": 1, "sepal_length": 5.1, "sepal_width": 3.5, "petal_length": 1.4}
@@ -30,18 +30,18 @@ def test_what_reads_works_on_a_read_only_state(released: World) -> None:
     done = on_a_read_only_disk(
         released,
         ["status", "irises"],
-        ["history", "irises"],
-        ["verify", "irises"],
+        ["release", "history", "irises"],
+        ["release", "verify", "irises"],
         ["predict", "irises", "--row", json.dumps(ROW)],
-        ["experiments", "irises", "--json"],
-        ["read", "irises/training_set", "--limit", "1"],
+        ["models", "experiments", "irises", "--json"],
+        ["data", "read", "irises/training_set", "--limit", "1"],
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "irises: production is model" in done.stdout
     assert "1,setosa,0.9" in done.stdout
 
 
-@pytest.mark.parametrize("command", [["run", "irises"], ["gc"], ["logs", "latest"]])
+@pytest.mark.parametrize("command", [["run", "irises"], ["ops", "gc"], ["ops", "logs", "latest"]])
 def test_what_writes_says_that_the_state_is_read_only(released: World, command: list[str]) -> None:
     done = on_a_read_only_disk(released, command)
     assert done.returncode == 1

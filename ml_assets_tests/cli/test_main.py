@@ -1,65 +1,79 @@
 """The command line: its options are a frozen set, and its errors are for people."""
 
-import argparse
+import inspect
 import json
+import os
+import re
+import shutil
+import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
+import click
 import dagster as dg
 import pytest
 
 from ml_assets.automation.broken import ASSET
-from ml_assets.cli.main import main, parser
+from ml_assets.cli.main import commands, main
 from ml_assets.definitions import build
 from ml_assets.settings import read_settings
+from ml_assets_tests.cli.words import TOP, every_command
 from ml_assets_tests.worlds import irises
 
 OPTIONS = {
-    "demo": {"plant"},
-    "land-week": {"weeks"},
-    "generate": {
-        *("folder", "weeks", "start", "seed", "scale", "drift", "nulls", "category", "concept"),
-        *("label_delay", "volume", "duplicates", "schema"),
-    },
-    "run": {"pipeline", "as_of", "through", "fresh", "epochs", "experiment", "hypothesis", "goal"},
-    "new": {"name", "table", "label", "key", "time", "into"},
-    "check": {"pipeline"},
-    "status": {"pipeline", "json"},
-    "history": {"pipeline", "json", "check"},
-    "was-serving": {"pipeline", "at", "json"},
-    "what-if": {"pipeline", "gate", "bound", "json"},
-    "promote": {"pipeline"},
-    "override": {"pipeline", "model", "author", "reason", "json"},
-    "rollback": {"pipeline", "to", "author", "reason", "json"},
-    "drift": {"pipeline", "json"},
-    "experiments": {"pipeline", "last", "open", "json"},
-    "note": {"pipeline", "run", "verdict", "note", "author"},
-    "compare": {"pipeline", "before", "after", "json"},
-    "logs": {"run", "follow"},
-    "predict": {"pipeline", "file", "row", "format", "output"},
-    "lookup": {"pipeline", "entity", "json"},
-    "prove": {"what", "which", "despite_code", "from_snapshots", "keep", "json"},
-    "export": {"pipeline", "to"},
-    "verify": {"subject", "key", "head", "json"},
-    "data": {"verb"},
-    "read": {"key", "partition", "version", "limit", "format", "output"},
-    "contract": {"action"},
-    "quarantine": {"action"},
-    "recall": {"snapshot", "lift", "author", "reason", "dry_run", "json"},
-    "reliability": {"pipeline", "days", "json"},
-    "cost": {"pipeline", "by", "json"},
-    "render": {"pipeline", "verb", "nodes", "attempt", "json"},
-    "report": {"pipeline", "open"},
-    "card": {"pipeline", "table", "partition", "open"},
-    "suspects": {"pipeline", "format", "output"},
-    "tune-batch": {"pipeline", "batch", "processes", "threads", "steps", "json"},
-    "ui": {"port", "host"},
-    "serve-reports": {"port"},
-    "drill": {"pipeline"},
-    "alerts": {"what"},
-    "gc": {"dry_run", "json"},
-    "forget": {"pipeline", "author", "reason", "undo"},
-    "reset": {"yes"},
+    "demo": "--plant",
+    "new": "NAME --table --label --key --time --into",
+    "check": "[PIPELINE]",
+    "run": "PIPELINE --as-of --through --fresh --no-fresh --epochs --experiment --hypothesis"
+    " --goal",
+    "status": "PIPELINE --json",
+    "ui": "--port --host",
+    "predict": "PIPELINE [FILE] --row --format --output",
+    "data read": "KEY --partition --version --limit --format --output",
+    "data card": "PIPELINE TABLE --partition --open",
+    "data lookup": "PIPELINE COLUMN=VALUE... --json",
+    "data drift": "PIPELINE --json",
+    "data list": "[KEY] --at --last --json",
+    "data diff": "STATE [STATE] --json",
+    "data tag": "TAG --at --json",
+    "data checkout": "STATE [KEY] --into --json",
+    "data contract propose": "PIPELINE TABLE --partition --out --force",
+    "data contract docs": "PIPELINE [TABLE] --partition --open",
+    "data quarantine show": "PIPELINE [TABLE] --partition --json",
+    "data quarantine release": "PIPELINE TABLE --partition --author --reason",
+    "data recall": "[SNAPSHOT] --lift --author --reason --dry-run --json",
+    "data land-week": "--weeks",
+    "data generate": "FOLDER --weeks --start --seed --scale --drift --nulls --category --concept"
+    " --label-delay --volume --duplicates --schema",
+    "models experiments": "PIPELINE --last --open --json",
+    "models compare": "PIPELINE [A] [B] --json",
+    "models note": "PIPELINE RUN|MODEL --verdict --note --author",
+    "models report": "PIPELINE --open",
+    "models suspects": "PIPELINE --format --output",
+    "models cost": "[PIPELINE] --by --json",
+    "models tune-batch": "PIPELINE --batch --processes --threads --steps --json",
+    "release history": "PIPELINE --json --check",
+    "release was-serving": "PIPELINE --at --json",
+    "release what-if": "PIPELINE --gate --bound --json",
+    "release promote": "PIPELINE",
+    "release rollback": "PIPELINE --to --author --reason --json",
+    "release override": "PIPELINE --model --author --reason --json",
+    "release verify": "[PIPELINE|FOLDER] --key --head --json",
+    "release prove": "PIPELINE|RUN|MODEL [RUN|MODEL] --despite-code --from-snapshots --keep --json",
+    "release export": "PIPELINE --to",
+    "ops logs": "RUN --follow",
+    "ops reliability": "[PIPELINE] --days --json",
+    "ops alerts test": "",
+    "ops alerts list": "",
+    "ops render": "PIPELINE --verb --nodes --attempt --json",
+    "ops drill": "PIPELINE",
+    "ops serve-reports": "--port",
+    "ops gc": "--dry-run --json",
+    "ops forget": "PIPELINE --author --reason --undo",
+    "ops reset": "--yes",
+    "ops completion": "{bash|zsh|fish}",
 }
 
 
@@ -73,27 +87,173 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_options_are_the_documented_ones() -> None:
-    found = next(a for a in parser()._actions if isinstance(a, argparse._SubParsersAction))
-    options = {
-        name: {action.dest for action in command._actions} - {"help"}
-        for name, command in found.choices.items()
+    found = {
+        " ".join(path): " ".join(shown(command))
+        for path, command in every_command()
+        if not isinstance(command, click.Group)
     }
-    assert options == OPTIONS
+    assert found == OPTIONS
 
 
-def test_help_names_every_command_and_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as stopped:
-        main(["--help"])
+def shown(command: click.Command) -> Iterator[str]:
+    """Arguments and options of a command as its help writes them, without --help."""
+    context = click.Context(command)
+    for one in command.params:
+        match one:
+            case click.Argument():
+                yield one.make_metavar(context)
+            case _:
+                yield from (*one.opts, *one.secondary_opts)
+
+
+def test_a_stranger_sees_at_most_twelve_entries(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
     said = capsys.readouterr().out
-    assert stopped.value.code == 0
-    assert set(said.split()) >= set(OPTIONS)
+    listed = re.findall(r"^  ([a-z-]+)  +[A-Z]", said, re.MULTILINE)
+    assert listed == [
+        *("demo", "new", "check", "run", "status", "ui", "predict"),
+        *("data", "models", "release", "ops"),
+    ]
     assert "3 refused by a gate" in said
 
 
-def test_wrong_usage_exits_2() -> None:
-    with pytest.raises(SystemExit) as stopped:
-        main(["run"])
-    assert stopped.value.code == 2
+def test_the_help_of_a_group_names_each_of_its_commands(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for group in ("data", "models", "release", "ops"):
+        assert main([group, "--help"]) == 0
+        said = capsys.readouterr().out
+        within = {path.split()[1] for path in OPTIONS if path.startswith(f"{group} ")}
+        assert set(re.findall(r"^  ([a-z-]+)  +[A-Z]", said, re.MULTILINE)) == within
+
+
+def test_every_command_begins_its_help_with_one_sentence() -> None:
+    for path, command in every_command():
+        assert command.help, path
+        first = inspect.cleandoc(command.help).split("\n\n")[0].replace("\n", " ")
+        assert re.fullmatch(r"[A-Z].{10,75}[.?]", first), (path, first)
+
+
+def test_the_sentence_of_the_first_page_is_that_of_the_command() -> None:
+    for name in commands.list_commands(TOP):
+        command = commands.get_command(TOP, name)
+        assert command is not None
+        assert (command.help or "").startswith(commands.sentence(name))
+
+
+def test_help_imports_no_command_and_nothing_heavy() -> None:
+    heavy = ["dagster", "pydantic", "polars", "yaml", "sqlalchemy", "ml_assets.settings"]
+    code = (
+        "import sys; from ml_assets.cli.main import main; main(['--help']);"
+        f"sys.exit([one for one in {heavy} if one in sys.modules] or"
+        " [one for one in sys.modules if one.startswith('ml_assets.cli.') and one not in"
+        " ('ml_assets.cli.main', 'ml_assets.cli.groups', 'ml_assets.cli.exit_codes')] or None)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("group", ["data", "models", "release", "ops", "run", "ui"])
+def test_the_help_of_a_command_imports_nothing_heavy(group: str) -> None:
+    code = (
+        f"import sys; from ml_assets.cli.main import main; main([{group!r}, '--help']);"
+        "sys.exit([one for one in ('dagster', 'pydantic', 'polars') if one in sys.modules] or None)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        (["run"], "Missing argument 'PIPELINE'"),
+        (["run", "irises", "--throug", "x"], "Did you mean '--through'?"),
+        (["statsu"], "Did you mean `ml-assets status`?"),
+        (["data", "raed"], "Did you mean `ml-assets data read`?"),
+        (["rollback", "irises"], "Did you mean `ml-assets release rollback`?"),
+        (["verfy"], "Did you mean `ml-assets release verify`?"),
+        (["data", "rollback"], "Did you mean `ml-assets release rollback`?"),
+        (["irises"], "There is no command 'irises'. See: ml-assets --help"),
+        (["models", "experiments", "irises", "--last", "x"], "'x' is not a number from 1 to 1000"),
+        (["models", "tune-batch", "irises", "--batch", "24,0"], "'0' is not a number from 1 up"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_exits_2(
+    typed: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(typed) == 2
+    told = capsys.readouterr()
+    assert said in told.err
+    assert told.err.startswith("error: ")
+    assert told.err.count("\n") == 1
+    assert told.out == ""
+
+
+@pytest.mark.parametrize("typed", [[], ["data"], ["ops", "alerts"]])
+def test_a_group_alone_shows_its_help_and_exits_2(
+    typed: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(typed) == 2
+    assert capsys.readouterr().err.startswith(f"Usage: {' '.join(['ml-assets', *typed])} ")
+
+
+def test_verdicts_and_choices_are_those_of_the_records() -> None:
+    from ml_assets.actions.render import Verb
+    from ml_assets.cli.models import VERDICTS
+    from ml_assets.extras.cost.bill import By
+    from ml_assets.records.experiments import Verdict
+
+    assert get_args(Verdict) == VERDICTS
+    assert get_args(By) == choices("models", "cost", "by")
+    assert get_args(Verb) == choices("ops", "render", "verb")
+
+
+def choices(group: str, name: str, option: str) -> tuple[str, ...]:
+    command = dict(every_command())[group, name]
+    (found,) = [one.type for one in command.params if one.name == option]
+    assert isinstance(found, click.Choice)
+    return tuple(found.choices)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_prints_what_the_shell_takes(
+    shell: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["ops", "completion", shell]) == 0
+    script = capsys.readouterr().out
+    assert f"_ML_ASSETS_COMPLETE={shell}_complete" in script
+    program = shutil.which(shell)
+    if program is not None:
+        checked = subprocess.run([program, "-n"], input=script, text=True, check=False)
+        assert checked.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("ml-assets re", {"release"}),
+        ("ml-assets data qu", {"quarantine"}),
+        ("ml-assets release rollback --a", {"--author"}),
+        ("ml-assets run ir", {"irises"}),
+        ("ml-assets run irises --through raw", {"raw_snapshot"}),
+    ],
+)
+def test_a_shell_is_offered_what_goes_on(home: Path, typed: str, offered: set[str]) -> None:
+    irises.plant(home, home / "sources")
+    asked = {
+        **os.environ,
+        "_ML_ASSETS_COMPLETE": "bash_complete",
+        "COMP_WORDS": typed,
+        "COMP_CWORD": str(len(typed.split()) - 1),
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "ml_assets.cli.main"],
+        env=asked,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert {line.partition(",")[2] for line in done.stdout.splitlines()} == offered
 
 
 def test_an_unknown_pipeline_names_the_known_ones(
@@ -192,7 +352,7 @@ def test_a_report_before_there_is_one_says_what_to_make(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     irises.plant(home, home / "sources")
-    assert main(["report", "irises"]) == 1
+    assert main(["models", "report", "irises"]) == 1
     assert "was never materialized" in capsys.readouterr().err
 
 
@@ -207,9 +367,9 @@ def test_a_state_folder_that_is_a_file_is_an_error_that_names_it(
 def test_reset_asks_first(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     irises.plant(home, home / "sources")
     assert main(["run", "irises", "--through", "raw_snapshot"]) == 0
-    assert main(["reset"]) == 1
+    assert main(["ops", "reset"]) == 1
     assert (home / "state").exists()
-    assert main(["reset", "--yes"]) == 0
+    assert main(["ops", "reset", "--yes"]) == 0
     assert not (home / "state").exists()
 
 

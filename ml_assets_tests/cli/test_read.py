@@ -1,4 +1,4 @@
-"""ml-assets read: a stored table on the terminal or in a file."""
+"""ml-assets data read: a stored table on the terminal or in a file."""
 
 import io
 import json
@@ -14,16 +14,18 @@ KEY = "deliveries/validated_table/orders"
 
 
 def test_a_table_is_drawn_with_its_size(released: World) -> None:
-    said = released.cli("read", KEY, "--partition", "2024-01-01")
+    said = released.cli("data", "read", KEY, "--partition", "2024-01-01")
     assert "ordered_at" in said
     assert said.splitlines()[-1] == f"{deliveries.ORDERS - deliveries.BAD_ROWS} rows, 4 columns"
 
 
 def test_standard_output_is_only_rows(released: World) -> None:
-    csv = released.streams("read", KEY, "--format", "csv", "--limit", "3")
+    csv = released.streams("data", "read", KEY, "--format", "csv", "--limit", "3")
     assert csv.stderr == ""
     assert pl.read_csv(io.StringIO(csv.stdout))["order"].to_list() == [0, 1, 2]
-    lines = released.streams("read", KEY, "--format", "jsonl", "--limit", "2").stdout.splitlines()
+    lines = released.streams(
+        "data", "read", KEY, "--format", "jsonl", "--limit", "2"
+    ).stdout.splitlines()
     assert [json.loads(line)["order"] for line in lines] == [0, 1]
 
 
@@ -32,7 +34,7 @@ def test_the_extension_of_a_file_is_its_format(
     released: World, tmp_path: Path, extension: str
 ) -> None:
     target = tmp_path / f"rows.{extension}"
-    released.cli("read", KEY, "--limit", "5", "--output", str(target))
+    released.cli("data", "read", KEY, "--limit", "5", "--output", str(target))
     how = {"csv": pl.read_csv, "jsonl": pl.read_ndjson, "parquet": pl.read_parquet}[extension]
     assert how(target)["order"].to_list() == [0, 1, 2, 3, 4]
     assert list(tmp_path.iterdir()) == [target]
@@ -41,9 +43,9 @@ def test_the_extension_of_a_file_is_its_format(
 def test_what_cannot_be_read_or_written_exits_1_and_says_why(
     released: World, tmp_path: Path
 ) -> None:
-    assert "Did you mean" in released.cli("read", "deliveries/featureset", code=1)
-    said = released.cli("read", KEY, "--output", str(tmp_path / "rows.xlsx"), code=1)
+    assert "Did you mean" in released.cli("data", "read", "deliveries/featureset", code=1)
+    said = released.cli("data", "read", KEY, "--output", str(tmp_path / "rows.xlsx"), code=1)
     assert "names no format; use .csv, .jsonl" in said
     lost = str(tmp_path / "no folder" / "rows.csv")
-    assert "cannot be written" in released.cli("read", KEY, "--output", lost, code=1)
-    assert "rows" in released.cli("read", KEY, "--limit", "0", code=2)
+    assert "cannot be written" in released.cli("data", "read", KEY, "--output", lost, code=1)
+    assert "rows" in released.cli("data", "read", KEY, "--limit", "0", code=2)

@@ -1,4 +1,4 @@
-"""ml-assets render: the objects of a cluster, printed on a machine that knows none."""
+"""ml-assets ops render: the objects of a cluster, printed on a machine that knows none."""
 
 import json
 import subprocess
@@ -36,7 +36,7 @@ def laptop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_training_is_printed_as_documents_that_kubectl_reads(
     laptop: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["render", "flights_far"]) == 0
+    assert main(["ops", "render", "flights_far"]) == 0
     said = capsys.readouterr()
     assert said.err == ""
     name = "flights-far-train-00000000000000000000-a1"
@@ -53,7 +53,7 @@ def test_a_training_is_printed_as_documents_that_kubectl_reads(
 
 
 def test_json_is_one_list(laptop: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["render", "flights_far", "--json", "--attempt", "3"]) == 0
+    assert main(["ops", "render", "flights_far", "--json", "--attempt", "3"]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert [item["kind"] for item in printed["items"]] == ["Service", "Job"]
     assert printed["kind"] == "List"
@@ -62,15 +62,15 @@ def test_json_is_one_list(laptop: Path, capsys: pytest.CaptureFixture[str]) -> N
 
 @pytest.mark.parametrize("verb", ["score", "sanity"])
 def test_other_work_is_one_pod(laptop: Path, capsys: pytest.CaptureFixture[str], verb: str) -> None:
-    assert main(["render", "flights_far", "--verb", verb]) == 0
+    assert main(["ops", "render", "flights_far", "--verb", verb]) == 0
     (job,) = yaml.safe_load_all(capsys.readouterr().out)
     assert (job["kind"], job["spec"]["completions"]) == ("Job", 1)
 
 
 def test_fewer_nodes_keep_their_processes(laptop: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["render", "flights_far", "--nodes", "1"]) == 0
+    assert main(["ops", "render", "flights_far", "--nodes", "1"]) == 0
     assert "a pod of 2 processes" in capsys.readouterr().out
-    assert main(["render", "flights_far", "--nodes", "3"]) == 1
+    assert main(["ops", "render", "flights_far", "--nodes", "3"]) == 1
     assert "1 to 2, cluster.nodes of the spec" in capsys.readouterr().err
 
 
@@ -79,7 +79,7 @@ def test_what_is_not_set_is_named(
 ) -> None:
     monkeypatch.delenv("ML_ASSETS_TRAINING_IMAGE")
     monkeypatch.delenv("ML_ASSETS_OBJECTS")
-    assert main(["render", "flights_far"]) == 1
+    assert main(["ops", "render", "flights_far"]) == 1
     told = capsys.readouterr()
     assert "ML_ASSETS_TRAINING_IMAGE" in told.err
     assert "ML_ASSETS_OBJECTS" in told.err
@@ -88,7 +88,7 @@ def test_what_is_not_set_is_named(
 
 def test_neither_torch_nor_a_client_of_kubernetes_is_loaded(laptop: Path) -> None:
     program = (
-        "import sys; from ml_assets.cli.main import main; main(['render', 'flights_far']);"
+        "import sys; from ml_assets.cli.main import main; main(['ops', 'render', 'flights_far']);"
         "sys.exit(str(sorted({'torch', 'kubernetes', 'dagster'} & sys.modules.keys())))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

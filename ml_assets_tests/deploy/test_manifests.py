@@ -299,7 +299,7 @@ def test_links_to_reports_lead_to_what_the_readers_login_serves(overlay: str) ->
     spread = dict(rules.containers(found))
     (pod,) = {name.split("/")[0] for name in spread if name.endswith("/reports")}
     reports, login = spread[f"{pod}/reports"], spread[f"{pod}/login"]
-    assert reports["args"] == ["ml-assets", "serve-reports", "--port", "3001"]
+    assert reports["args"] == ["ml-assets", "ops", "serve-reports", "--port", "3001"]
     assert "--upstream=http://127.0.0.1:3001/reports/" in login["args"]
     assert login["envFrom"] == [{"secretRef": {"name": "ml-assets-readers-login"}}]
     assert "ports" not in reports

@@ -25,7 +25,13 @@ __all__ = ["cluster"]  # the fixture
 
 PROJECT = Path(__file__).parents[2]
 PAGE = (PROJECT / "docs" / "cluster.md").read_text()
-ELSEWHERE = ("pip install", "ml-assets demo", "ml-assets run", "ml-assets status", "ml-assets logs")
+ELSEWHERE = (
+    "pip install",
+    "ml-assets demo",
+    "ml-assets run",
+    "ml-assets status",
+    "ml-assets ops logs",
+)
 ELSEWHERE += ("helm repo", "helm upgrade")
 DIGEST = "sha256:" + "1f" * 32
 

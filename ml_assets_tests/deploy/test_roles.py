@@ -92,7 +92,7 @@ def test_the_launcher_may_do_what_it_does_and_no_more(server: ApiServer, tmp_pat
     (pod,) = running(every)
     every.ask("log", pod.name).close()
     every.ask("tail", pod.name, 5)
-    every.ask("happenings", job.uid)
+    every.ask("cluster_events", job.uid)
     every.ask("queue_word", job, "nowhere")
     assert every.ask("node_type", "node-1") is None, "it explains, and is not granted"
     every.ask("delete_pod", pod.name)

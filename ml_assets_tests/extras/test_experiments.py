@@ -123,7 +123,7 @@ def test_notes_are_added_by_run_and_by_model_and_the_newest_verdict_is_shown(
     run = next(row.run for row in rows(place) if row.model is None)
     take_note(place, run[:8], "open", "first", "ada")
     take_note(place, "production", "confirmed", None, "ada")
-    world.cli("note", "irises", run[:8], "--note", "second <b>", "--author", "bob")
+    world.cli("models", "note", "irises", run[:8], "--note", "second <b>", "--author", "bob")
     story = find(place, run)
     assert [(n.author, n.verdict, n.note) for n in story.notes] == [
         ("ada", "open", "first"),
@@ -133,12 +133,14 @@ def test_notes_are_added_by_run_and_by_model_and_the_newest_verdict_is_shown(
     assert find(place, "production").notes[-1].verdict == "confirmed"
     assert (row.verdict, row.note, row.author) == ("open", "second <b>", "bob")
     assert "second &lt;b&gt;" in page(place)
-    assert "say --verdict" in world.cli("note", "irises", "latest", code=2)
+    assert "Say --verdict" in world.cli("models", "note", "irises", "latest", code=2)
 
 
 def test_a_note_that_mlflow_did_not_take_is_owed_to_it(world: World) -> None:
     away = World(world.root, {**world.extra, "MLFLOW_TRACKING_URI": "http://127.0.0.1:9"})
-    said = away.cli("note", "irises", "production", "--verdict", "rejected", "--author", "ada")
+    said = away.cli(
+        "models", "note", "irises", "production", "--verdict", "rejected", "--author", "ada"
+    )
     assert "MLflow gets it with the next run" in said
     (debt,) = Debts(away.settings.home, away.root).all()
     assert debt.tags["ml_assets.verdict"] == "rejected"
@@ -146,12 +148,12 @@ def test_a_note_that_mlflow_did_not_take_is_owed_to_it(world: World) -> None:
 
 def test_two_runs_are_compared_by_what_differs(world: World, place: Workplace) -> None:
     failed = next(row.run for row in rows(place) if row.outcome.tone == "bad" and not row.model)
-    told = json.loads(world.cli("compare", "irises", "production", failed, "--json"))
+    told = json.loads(world.cli("models", "compare", "irises", "production", failed, "--json"))
     assert [(c["name"], c["before"], c["after"]) for c in told["changes"]] == [
         ("training.init_from", "null", "begin.safetensors")
     ]
-    assert "releases to compare, not two" in world.cli("compare", "irises", code=1)
-    assert "name both" in world.cli("compare", "irises", "production", code=2)
+    assert "releases to compare, not two" in world.cli("models", "compare", "irises", code=1)
+    assert "Name both" in world.cli("models", "compare", "irises", "production", code=2)
 
 
 def test_a_comparison_says_why_each_run_was_made_and_what_people_made_of_it(
@@ -159,7 +161,7 @@ def test_a_comparison_says_why_each_run_was_made_and_what_people_made_of_it(
 ) -> None:
     failed = next(row.run for row in rows(place) if row.outcome.tone == "bad" and not row.model)
     take_note(place, failed, "rejected", "no such <file>", "eve")
-    said = world.cli("compare", "irises", "production", failed)
+    said = world.cli("models", "compare", "irises", "production", failed)
     a, b = said.index("A: run "), said.index(f"B: run {failed[:8]}")
     of_b = said[b:].splitlines()
     assert "hypothesis" not in said[a:b], "nobody said why"
@@ -185,10 +187,12 @@ def test_a_name_that_is_none_is_refused_and_the_known_ones_are_told(
 
 
 def test_the_command_prints_the_runs_and_where_the_page_is(world: World) -> None:
-    *_, where = world.cli("experiments", "irises", "--last", "1").splitlines()
+    *_, where = world.cli("models", "experiments", "irises", "--last", "1").splitlines()
     html = Path(where).read_text()
     assert html.count("<tr>") == 2
-    assert "not a number from 1" in world.cli("experiments", "irises", "--last", "0", code=2)
+    assert "not a number from 1" in world.cli(
+        "models", "experiments", "irises", "--last", "0", code=2
+    )
 
 
 def test_the_newest_runs_are_on_the_asset_page_with_a_link_to_all(released: World) -> None:

@@ -86,7 +86,7 @@ DECIDES_NOTHING = [
     ("spec/records.py", "rows: int", "rows: float"),
     ("assets/raw_snapshot/readers/csv_text.py", "", NEVER_CALLED),
     ("assets/feature_set/parity.py", "", NEVER_CALLED),
-    ("spec/objective.py", "", NEVER_CALLED),
+    ("spec/consistency.py", "", NEVER_CALLED),
 ]
 
 

@@ -9,7 +9,8 @@ import polars as pl
 from ml_assets.assets.training_set.shards import write_shards
 from ml_assets.launch.launcher import TrainJob
 from ml_assets.launch.local.supervisor import descendants
-from ml_assets.spec.pipeline import FeaturesSpec, LabelSpec
+from ml_assets.spec.features import FeaturesSpec
+from ml_assets.spec.pipeline import LabelSpec
 from ml_assets.spec.training import Mlp, TrainingSpec
 
 STEPS = 60
@@ -70,12 +71,17 @@ def _is(pid, *, trains):
         command = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:  # it ended while we looked
         return False
-    ours = b"ml_assets.training" in command and b"tether.py" not in command
+    ours = b"ml_assets.training" in command and b"supervisor.py" not in command
     return ours and (b"torch.distributed.run" not in command) == trains
 
 
 def named(events, kind):
     return [event for event in events if event.kind == kind]
+
+
+def by_number(events):
+    """What two ranks say at one moment has no order."""
+    return sorted(events, key=lambda event: (event.attempt, event.seq))
 
 
 def numbered(events):

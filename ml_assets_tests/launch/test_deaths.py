@@ -45,7 +45,7 @@ def test_a_kill_9_of_the_launching_process_leaves_none_alive_and_the_next_run_re
     assert stage.events[-1].kind == "result"
 
 
-def test_a_kill_9_of_the_tether_leaves_no_program_alive_and_is_tried_again(stage, until, is_alive):
+def test_a_kill_9_of_the_supervisor_leaves_no_program_and_is_tried_again(stage, until, is_alive):
     pids = stage.folder / "pids.json"
     stage.plan(attempts={"1": {"at": 2, "hang": True, "grandchild": str(pids)}})
     told = threading.Thread(target=lambda: os.kill(parent_of(until(lambda: read_pids(pids))[0]), 9))
@@ -54,7 +54,7 @@ def test_a_kill_9_of_the_tether_leaves_no_program_alive_and_is_tried_again(stage
     told.join()
     program, grandchild = read_pids(pids)
     assert not is_alive(program)
-    os.kill(grandchild, 9)  # only the tether could find it; the real ranks watch their parents
+    os.kill(grandchild, 9)  # only the supervisor could find it; the real ranks watch their parents
 
 
 def test_a_cancel_lets_the_program_save_and_leaves_none_alive(stage, until, is_alive):

@@ -12,6 +12,7 @@ from ml_assets.spec.program.events import Failed
 from ml_assets.spec.program.exit_codes import EXIT_BUG, PRECEDENCE, VERDICTS
 
 PROJECT = Path(__file__).parents[2]
+LOG = "log.txt"
 
 TORCHRUN = """\
 Failures:
@@ -44,9 +45,8 @@ def failed(code, reason="why", rank=0, detail="", generation=0):
 @pytest.fixture
 def ended(tmp_path):
     def ended(code, *events, log="", workers=False):
-        file = tmp_path / "log.txt"
-        file.write_text(log)
-        return judge("attempt 1", code, events, file, workers=workers)
+        (tmp_path / LOG).write_text(log)
+        return judge(code, events, tmp_path / LOG, workers=workers)
 
     return ended
 
@@ -75,10 +75,12 @@ def ended(tmp_path):
 def test_each_end_has_a_next_step_and_a_sentence(ended, code, then, says):
     ending = ended(code)
     assert ending.then == then
-    assert says in str(ending.error)
-    assert str(ending.error).startswith("attempt 1 stopped: ")
+    error = ending.error("attempt 1", Path(LOG))
+    assert says in str(error)
+    assert str(error).startswith("attempt 1 stopped: ")
+    assert str(error).endswith("\n  Log: log.txt")
     kind = TrainingInterrupted if then == "interrupted" else TrainingFailed
-    assert type(ending.error) is kind
+    assert type(error) is kind
 
 
 @pytest.mark.parametrize("code", [64, 65, 66, 75])
@@ -91,21 +93,21 @@ def test_a_rank_that_was_killed_is_the_cause_not_what_its_peer_made_of_it(ended)
     peer = failed(70, "RuntimeError: Connection closed by peer")
     ending = ended(1, peer, log=TORCHRUN.format(root=-9, other=70), workers=True)
     assert (ending.code, ending.then) == (-9, "again")
-    assert "out of memory" in str(ending.error)
+    assert "out of memory" in ending.report("attempt 1")
 
 
 def test_a_ranks_own_verdict_is_the_cause_not_the_exceptions_of_its_peers(ended):
     events = failed(70, "RuntimeError: Connection closed by peer"), failed(66, "loss nan", rank=1)
     ending = ended(1, *events, log=TORCHRUN.format(root=70, other=66), workers=True)
     assert (ending.code, ending.then) == (66, "stop")
-    assert "loss nan (rank 1)" in str(ending.error)
+    assert "loss nan (rank 1)" in ending.report("attempt 1")
 
 
 def test_a_rank_that_hung_is_the_cause_not_the_signal_that_ended_it(ended):
     silent = failed(76, "waited 30 s for rank 1, last heard of 31 s ago at step 7")
     ending = ended(1, silent, log=TORCHRUN.format(root=76, other=-9), workers=True)
     assert (ending.code, ending.then) == (76, "again")
-    assert "rank 1, last heard of" in str(ending.error)
+    assert "rank 1, last heard of" in ending.report("attempt 1")
 
 
 def test_what_an_earlier_start_of_the_processes_ended_with_is_history(ended):
@@ -145,11 +147,11 @@ def test_torchruns_own_trouble_is_tried_again(ended):
 
 
 def test_a_bug_is_told_with_the_end_of_its_traceback(ended):
-    text = str(ended(70, failed(70, detail="\n".join(f"frame {n}" for n in range(50)))).error)
+    text = ended(70, failed(70, detail="\n".join(f"frame {n}" for n in range(50)))).report("a")
     assert "frame 49" in text and "frame 30" in text and "frame 29" not in text
 
 
 def test_a_log_that_is_lost_or_not_text_is_no_second_failure(tmp_path, ended):
-    (tmp_path / "log.txt").write_bytes(b"\xff\xfe\n" * 100_000)
-    assert judge("a", -9, [], tmp_path / "log.txt", workers=False).code == -9
-    assert "(empty)" in str(judge("a", -9, [], tmp_path / "lost.txt", workers=False).error)
+    (tmp_path / LOG).write_bytes(b"\xff\xfe\n" * 100_000)
+    assert judge(-9, [], tmp_path / LOG, workers=False).code == -9
+    assert "(empty)" in judge(-9, [], tmp_path / "lost.txt", workers=False).report("a")

@@ -149,7 +149,7 @@ def test_a_notice_saves_within_five_seconds_and_loses_no_step(tmp_path, training
 def test_a_rank_whose_torchrun_is_killed_ends_and_writes_nothing_more(
     tmp_path, training_set, until, is_alive
 ):
-    """Started as on a cluster: no tether is above it."""
+    """Started as on a cluster: no supervisor is above it."""
     folder = SessionFolder(tmp_path / "session")
     job = train_job(training_set, epochs=1000)
     request = train_request(job, folder, 1, World(procs=2))

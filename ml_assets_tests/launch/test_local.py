@@ -11,7 +11,7 @@ import pytest
 
 from ml_assets.errors import TrainingFailed, TrainingInterrupted
 from ml_assets.launch.launcher import ScoreJob
-from ml_assets.launch.result_signature import countersign
+from ml_assets.launch.result_signature import sign_result
 from ml_assets.launch.session import score_session
 from ml_assets.spec.program import Ref
 from ml_assets.store.signing import Keys
@@ -226,7 +226,7 @@ def test_with_a_key_a_score_that_our_launcher_did_not_see_end_is_no_result(
         signed.unlink()
     elif whose == "somebody else's":
         key = base64.b64encode(bytes(32)).decode()
-        countersign(result, Keys.of(key))
+        sign_result(result, Keys.of(key))
     else:
         planted = json.loads(result.read_bytes()) | {"latency_ms": 0.001}
         result.write_text(json.dumps(planted))
@@ -242,11 +242,11 @@ def test_without_a_key_a_result_counts_as_it_lies_there_unless_somebody_signed_i
     result = stage.session / "attempts/1/result.json"
     assert not result.with_suffix(".signature.json").exists()
     assert launcher.score(job, stage.events.append).attempt == 1
-    countersign(result, Keys.of(base64.b64encode(bytes(32)).decode()))
+    sign_result(result, Keys.of(base64.b64encode(bytes(32)).decode()))
     assert launcher.score(job, stage.events.append).attempt == 2
 
 
-def test_a_countersigned_result_of_another_session_is_no_result_of_this_one(stage):
+def test_a_signed_result_of_another_session_is_no_result_of_this_one(stage):
     launcher, ref = stage.launcher(), Ref(uri="/model", digest="e" * 64)
     launcher.score(ScoreJob("demo", ref, ref, "holdout"), stage.events.append)
     theirs = stage.session

@@ -4,6 +4,7 @@ import signal
 
 import pytest
 
+from ml_assets.launch.failure import Ending
 from ml_assets.launch.recovery import MOST_AVOIDED, Budgets, Ended, next_attempt, spread_over
 from ml_assets.spec.program import World
 from ml_assets.spec.training import TrainingSpec
@@ -12,8 +13,13 @@ KILL = -signal.SIGKILL
 CRASH = -signal.SIGSEGV
 
 
+def an_end(world, code, then, saved=False, **more):
+    """An attempt that ended so: only what decides on the next one is told."""
+    return Ended(world, Ending(f"exit {code}", then, "it ended", "", code, **more), saved)
+
+
 def after(*ended):
-    decision = next_attempt([Ended(World(procs=n), code, then) for n, code, then in ended])
+    decision = next_attempt([an_end(World(procs=n), code, then) for n, code, then in ended])
     return (decision.world.processes if decision.go_on else None), decision.reason
 
 
@@ -55,14 +61,14 @@ EIGHT = World(nodes=4, procs=2)
 
 def stories(*ends, **more):
     """Endings of four nodes with two processes each, by what they call for."""
-    return [Ended(EIGHT, KILL if then == "again" else 1, then, **more) for then in ends]
+    return [an_end(EIGHT, KILL if then == "again" else 1, then, **more) for then in ends]
 
 
 def test_lost_machines_use_up_no_error():
     budgets = Budgets(errors=1, losses=3)
     ended = stories("again", "lost", "lost", "lost")
     assert next_attempt(ended, budgets).go_on
-    after_an_error = next_attempt([*ended, Ended(EIGHT, CRASH, "again")], budgets)
+    after_an_error = next_attempt([*ended, an_end(EIGHT, CRASH, "again")], budgets)
     assert not after_an_error.go_on
     assert "tried 2 times" in after_an_error.reason
 
@@ -112,7 +118,7 @@ def test_where_there_is_room_for_fewer_nodes_fewer_run_if_that_is_allowed(room, 
 
 
 def failing_on(node, **more):
-    return Ended(EIGHT, 1, "lost", avoid=node, **more)
+    return an_end(EIGHT, 1, "lost", avoid=node, **more)
 
 
 def test_a_node_that_failed_is_left_alone_by_every_attempt_after_it():

@@ -8,7 +8,7 @@ from ml_assets.assets.released_model.promote import Released, release
 from ml_assets.records.ledger.chain import record_decision
 from ml_assets.spec.gates import ReleaseSpec
 from ml_assets.spec.records import Decision, Evidence, GateResult
-from ml_assets.store.stores import open_snapshots
+from ml_assets.store.open import open_snapshots
 
 PIPELINE = "delays"
 A, B, C = "aa" * 32, "bb" * 32, "cc" * 32

@@ -22,8 +22,8 @@ from ml_assets.spec.records import LedgerEntry
 from ml_assets.store.embedded.store import EmbeddedStore
 from ml_assets.store.layout import Address, read_record
 from ml_assets.store.objects import LocalObjects
+from ml_assets.store.open import open_snapshots
 from ml_assets.store.pipeline_context import Workplace, open_pipeline
-from ml_assets.store.stores import open_snapshots
 from ml_assets_tests.worlds import irises
 from ml_assets_tests.worlds.world import World
 

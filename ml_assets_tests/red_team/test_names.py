@@ -14,7 +14,7 @@ from ml_assets.assets.trained_model.asset import data_ref
 from ml_assets.errors import MlAssetsError, SourceError, SpecError, StorageError
 from ml_assets.records.tracking.outbox import Debt
 from ml_assets.spec.load import load_spec
-from ml_assets.spec.sources import inside as inside_spec
+from ml_assets.spec.paths import inside as inside_spec
 from ml_assets.store.embedded.blobs import Blobs
 from ml_assets.store.layout import Address, read_record
 from ml_assets.store.objects import inside
@@ -66,19 +66,19 @@ def test_at_the_command_line(released: Scene, name: str, capsys) -> None:
     commands = [
         ["run", name],
         ["status", name],
-        ["history", name],
-        ["report", name],
+        ["release", "history", name],
+        ["models", "report", name],
         ["predict", name, "--row", "{}"],
-        ["export", name],
-        ["verify", name],
-        ["read", name],
-        ["read", f"{NAME}/feature_set", "--version", name],
-        ["read", f"{NAME}/feature_set", "--partition", name],
-        ["logs", name],
+        ["release", "export", name],
+        ["release", "verify", name],
+        ["data", "read", name],
+        ["data", "read", f"{NAME}/feature_set", "--version", name],
+        ["data", "read", f"{NAME}/feature_set", "--partition", name],
+        ["ops", "logs", name],
         ["new", name, "--into", str(released.world.root / "rooms")],
     ]
     for command in commands:
-        if command == ["verify", "/etc/passwd"]:
+        if command == ["release", "verify", "/etc/passwd"]:
             continue  # a folder may lie anywhere: it is only looked at; this one is a file
         assert main(command) in (1, 3), command
         assert capsys.readouterr().err.startswith("error: "), command
@@ -153,7 +153,7 @@ def test_a_session_that_dagsters_tags_or_a_note_name(released: Scene) -> None:
 
 def test_a_name_that_is_markup_is_text_on_every_page(released: Scene) -> None:
     root = released.world.root
-    released.world.cli("export", NAME, "--to", "card")
+    released.world.cli("release", "export", NAME, "--to", "card")
     pages = {
         str(file): file.read_text()
         for file in [*(released.state / "objects").rglob("*.html"), root / "card/MODEL_CARD.md"]

@@ -423,8 +423,8 @@ def test_an_edited_format_number_has_nothing_converted_or_signed(
     changes = {path: as_if_passed(line), path_in(refused, "the certificate"): None}
     point_main_at(root, forged_commit(store, root, changes))
     (refused.state / "format.json").write_text(json.dumps({"format": number}))
-    assert "start clean: ml-assets reset" in refused.world.cli("run", NAME, code=1)
-    with pytest.raises(SettingsError, match="start clean: ml-assets reset"):
+    assert "start clean: ml-assets ops reset" in refused.world.cli("run", NAME, code=1)
+    with pytest.raises(SettingsError, match="start clean: ml-assets ops reset"):
         home.prepare(refused.world.settings)
     with pytest.raises(UntrustedState):
         refused.store.resolve()
@@ -438,7 +438,7 @@ def test_signatures_that_were_stripped_do_not_make_an_unsigned_store(refused: Sc
     with refs(refused.snapshots) as database:
         database.execute("delete from signatures")
     assert "which nobody signed" in refused.materialize("released_model")
-    assert "nobody signed" in refused.world.cli("verify", NAME, code=3)
+    assert "nobody signed" in refused.world.cli("release", "verify", NAME, code=3)
 
 
 def test_a_graft_does_not_lead_history_to_a_forged_commit(refused: Scene) -> None:
@@ -573,7 +573,7 @@ def test_what_passed_and_is_whole_is_released(passed: Scene) -> None:
 @pytest.mark.parametrize("name", ["weights.safetensors", "model.json"])
 def test_a_byte_swapped_between_release_and_load(released: Scene, name: str) -> None:
     flip_a_byte(released.objects.path("models", released.candidate) / name)
-    for command in (["predict", NAME, "--row", "{}"], ["export", NAME, "--to", "out"]):
+    for command in (["predict", NAME, "--row", "{}"], ["release", "export", NAME, "--to", "out"]):
         assert "is lost or damaged" in released.world.cli(*command, code=1)
     assert not (released.world.root / "out").exists()
-    assert "refused  production" in released.world.cli("verify", NAME, code=3)
+    assert "refused  production" in released.world.cli("release", "verify", NAME, code=3)

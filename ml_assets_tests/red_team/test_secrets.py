@@ -59,7 +59,7 @@ def test_no_secret_is_in_what_a_failed_run_left_or_said(refused: Scene) -> None:
         (folder / "features.py").write_text(irises.FEATURES)
         (folder / "flowers.json").write_text((world.pipelines / "irises/flowers.json").read_text())
         said = world.cli("run", "tolls", code=1)
-        said += world.cli("logs", "latest", code=1)
+        said += world.cli("ops", "logs", "latest", code=1)
         said += world.cli("check")
     finally:
         for file in folder.iterdir():

@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import html
 import json
 import re
 from dataclasses import replace
@@ -10,6 +11,7 @@ from datetime import UTC, datetime
 import pytest
 
 from ml_assets.reports.experiments import render
+from ml_assets.reports.page import script_policy
 from ml_assets.reports.run_rows import Outcome, ReleaseStep, Row, short_table, span
 from ml_assets.spec.records import Change, Interval
 from ml_assets_tests.assets.released_model.test_report_page import Balanced
@@ -66,26 +68,28 @@ def page(*rows, releases=(), ways=None):
     return render("delays", rows, releases, ways or {})
 
 
-def cells(html):
-    return re.findall(r"<t[dh][^>]*data-sort=[^>]*>(.*?)</t[dh]>", html)
+def cells(text):
+    return re.findall(r"<t[dh][^>]*data-sort=[^>]*>(.*?)</t[dh]>", text)
 
 
 def test_the_page_is_whole_and_loads_nothing():
-    html = page(ROW, FAILED, releases=[STEP], ways={"Lineage": "http://127.0.0.1:3000/x"})
+    text = page(ROW, FAILED, releases=[STEP], ways={"Lineage": "http://127.0.0.1:3000/x"})
     seen = Balanced()
-    seen.feed(html)
+    seen.feed(text)
     assert seen.open == []
     addresses = {value for _, _, value in seen.loads}
     assert addresses == {"http://127.0.0.1:3000/x", "abababababababab.html"}
-    assert not re.search(r"<(link|img|iframe|object)|@import|url\(", html)
+    assert not re.search(r"<(link|img|iframe|object)|@import|url\(", text)
 
 
 def test_the_only_script_is_the_one_that_the_policy_names():
-    html = page(ROW)
-    (script,) = re.findall(r"<script>(.*?)</script>", html, re.DOTALL)
+    text = page(ROW)
+    (script,) = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    assert f"script-src 'sha256-{digest}'\"" in html
-    assert "default-src 'none'" in html
+    (policy,) = re.findall(r'Content-Security-Policy" content="([^"]*)"', text)
+    assert html.unescape(policy) == script_policy()
+    assert f"; script-src 'sha256-{digest}'" in script_policy()
+    assert script_policy().startswith("default-src 'none'; ")
 
 
 EVIL_ROWS = {
@@ -103,20 +107,20 @@ EVIL_ROWS = {
 
 @pytest.mark.parametrize("row", EVIL_ROWS.values(), ids=EVIL_ROWS)
 def test_a_name_that_is_a_script_is_only_text(row):
-    html = render(EVIL, [row], [STEP], {EVIL: EVIL})
+    text = render(EVIL, [row], [STEP], {EVIL: EVIL})
     seen = Balanced()
-    seen.feed(html)
+    seen.feed(text)
     assert seen.open == []
-    assert html.count("<script") == 1
-    assert "&lt;script&gt;alert(1)" in html
+    assert text.count("<script") == 1
+    assert "&lt;script&gt;alert(1)" in text
     assert not re.search(r"(?<!\\)<", short_table([row]).markdown())
 
 
 def test_failed_and_refused_runs_are_there_with_their_reason():
-    html = page(ROW, FAILED)
-    assert "failed at trained_model" in html
-    assert "memory ran out" in html
-    assert html.count("<tr>") == 3
+    text = page(ROW, FAILED)
+    assert "failed at trained_model" in text
+    assert "memory ran out" in text
+    assert text.count("<tr>") == 3
 
 
 def test_what_is_not_known_is_a_dash_and_the_missing_price_is_said():
@@ -128,10 +132,10 @@ def test_what_is_not_known_is_a_dash_and_the_missing_price_is_said():
 
 
 def test_numbers_sort_as_numbers_and_the_unknown_has_no_place():
-    html = page(ROW, FAILED)
-    assert 'data-sort="200000"' in html
-    assert 'data-sort="0.74"' in html
-    assert 'data-sort=""' in html
+    text = page(ROW, FAILED)
+    assert 'data-sort="200000"' in text
+    assert 'data-sort="0.74"' in text
+    assert 'data-sort=""' in text
 
 
 def test_the_changes_of_a_release_are_told_and_no_change_is_said():

@@ -5,12 +5,15 @@ import base64
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
 import polars as pl
+import pytest
+from jinja2 import UndefinedError
 
 from ml_assets.assets.drift_report.compare import Comparison, NewPeriod
 from ml_assets.assets.drift_report.findings import DriftReport
@@ -19,16 +22,31 @@ from ml_assets.assets.drift_report.verdict import conclude, raise_alarm
 from ml_assets.assets.evaluation_report.drift_baseline import Baseline
 from ml_assets.assets.evaluation_report.drift_profile import make_profile
 from ml_assets.assets.released_model.gates.decide import decide
+from ml_assets.assets.released_model.pictures import gates_table, ledger_table, override_picture
 from ml_assets.assets.released_model.report_page import render
 from ml_assets.errors import MlAssetsError, visible
+from ml_assets.reports import experiments
 from ml_assets.reports.card import Card, card_page, card_pictures
-from ml_assets.reports.picture import album
+from ml_assets.reports.drawing import banner
+from ml_assets.reports.page import page
+from ml_assets.reports.picture import TEMPLATES, Picture, album
+from ml_assets.reports.run_rows import Outcome, ReleaseStep, short_table
+from ml_assets.reports.tables import changes_table, lost_attempts
 from ml_assets.spec.drift import DriftSpec
 from ml_assets.spec.pipeline import LabelSpec
-from ml_assets.spec.program import CategoricalColumn, NumericColumn, Preprocessing
+from ml_assets.spec.program import CategoricalColumn, NumericColumn, Preprocessing, World
+from ml_assets.spec.program.events import Lost
+from ml_assets.spec.records import (
+    Change,
+    InputVersion,
+    LedgerEntry,
+    ReleaseChanges,
+    SliceMetrics,
+)
 from ml_assets.store.table_files import preview_markdown
 from ml_assets.store.table_survey import LabelColumns, survey
 from ml_assets_tests.assets.released_model.test_report_page import background, decision_on, week
+from ml_assets_tests.reports.test_experiments import ROW
 from ml_assets_tests.worlds import irises
 
 TITLE, RED, TURNED = "\x1b]0;mine\x07", "\x1b[31m", "\u202e"
@@ -36,6 +54,20 @@ HOSTILE = f"<script>alert(1)</script>{RED}{TURNED}`|![x](http://evil.example)"
 """A name and a value."""
 ACTS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 PICTURE = re.compile(r"data:image/svg\+xml;base64,([A-Za-z0-9+/=]+)")
+PAGES = {"data_card.html", "experiments.html", "report.html", "reports.html"}
+CHANGE = Change(group="spec", name=HOSTILE, before=HOSTILE, after=HOSTILE)
+OVERRIDE = LedgerEntry(
+    seq=2,
+    previous=None,
+    kind="override",
+    model="ab" * 32,
+    overrides=1,
+    gates=(HOSTILE,),
+    author=HOSTILE,
+    reason=HOSTILE,
+    run="",
+    time=datetime(2024, 1, 1, tzinfo=UTC),
+)
 ROWS = 400
 PACKAGE = Path(__file__).parents[2] / "ml_assets"
 
@@ -51,7 +83,8 @@ def table(seed: int, moved: float = 0.0) -> pl.DataFrame:
     )
 
 
-def assert_seen_on_a_page(page: str) -> None:
+def assert_seen_on_a_page(page: str, template: str) -> None:
+    assert template in PAGES
     assert not re.search(r"<script|<img|href=.?http://evil", page)
     assert ACTS.search(page) is None
     assert "&lt;script&gt;" in page or "&lt;scri" in page
@@ -72,7 +105,7 @@ def assert_seen_in_markdown(text: str) -> None:
 def test_the_data_card_shows_it() -> None:
     seen = survey(table(1), [HOSTILE], LabelColumns("late", by=("word",)))
     card = Card(HOSTILE, "t", HOSTILE, seen, LabelSpec(column="late", task="binary"))
-    assert_seen_on_a_page(card_page(card, {HOSTILE: "http://reports"}))
+    assert_seen_on_a_page(card_page(card, {HOSTILE: "http://reports"}), "data_card.html")
     assert_seen_in_markdown(album(card_pictures(card)))
 
 
@@ -84,13 +117,86 @@ def test_the_report_shows_it(spec, report, measured) -> None:
     )
     holes = {"label_rate": {"label_rate": 0.2}, "missing": {HOSTILE: 0.1}}
     records = [week(number).model_copy(update={"attributes": holes}) for number in range(4)]
-    told = background(preprocessing=preprocessing, features=records)
-    spec = spec.model_copy(update={"description": HOSTILE})
+    told = background(
+        preprocessing=preprocessing,
+        features=records,
+        override=OVERRIDE,
+        ledger=[OVERRIDE],
+        lineage=[InputVersion(key=HOSTILE, partition=HOSTILE, version=HOSTILE, commit=HOSTILE)],
+        suspects=table(1),
+        changes=ReleaseChanges(since="c" * 64, changes=(CHANGE,)),
+    )
+    found = report.model_copy(
+        update={
+            "baselines": {HOSTILE: {"auc": 0.6}},
+            "sources": {HOSTILE: HOSTILE},
+            "slices": (SliceMetrics(column=HOSTILE, value=HOSTILE, rows=9, metrics={"auc": 0.7}),),
+            "holdout": (HOSTILE, HOSTILE),
+        }
+    )
+    spec = spec.model_copy(update={"description": HOSTILE, "owner": HOSTILE})
     results = tuple(
-        gate.model_copy(update={"reason": HOSTILE}) for gate in decide(spec.gates, report, measured)
+        gate.model_copy(update={"name": HOSTILE, "reason": HOSTILE})
+        for gate in decide(spec.gates, report, measured)
     )
     decided = decision_on(report, results, spec)
-    assert_seen_on_a_page(render(report, measured, results, decided, told, spec))
+    ways = {HOSTILE: HOSTILE}
+    page = render(found, measured, results, decided, told, spec, ways)
+    assert_seen_on_a_page(page, "report.html")
+    assert page.count("&lt;script&gt;") > 20
+    shown = [*override_picture(OVERRIDE), gates_table(results), ledger_table([OVERRIDE])]
+    assert_seen_in_markdown(album(shown))
+
+
+def test_the_page_of_runs_shows_it() -> None:
+    row = replace(
+        ROW,
+        run=HOSTILE,
+        model=HOSTILE,
+        report=HOSTILE,
+        outcome=Outcome("bad", HOSTILE, HOSTILE),
+        stage=HOSTILE,
+        words=dict.fromkeys(("experiment", "hypothesis", "goal"), HOSTILE),
+        verdict=HOSTILE,
+        note=HOSTILE,
+        author=HOSTILE,
+        metrics={HOSTILE: ROW.metrics["auc"]},
+        as_of=HOSTILE,
+        data=HOSTILE,
+    )
+    step = ReleaseStep(row.time, HOSTILE, HOSTILE, [CHANGE])
+    machines = [Picture(HOSTILE, HOSTILE, banner(HOSTILE, HOSTILE))]
+    page = experiments.render(HOSTILE, [row], [step], {HOSTILE: HOSTILE}, machines)
+    own = f"<script>{(TEMPLATES / 'sortable.js').read_text().rstrip()}</script>"
+    assert page.count(own) == 1
+    assert_seen_on_a_page(page.replace(own, ""), "experiments.html")
+    assert_seen_in_markdown(album([short_table([row])]))
+
+
+def test_the_index_of_the_reports_shows_it() -> None:
+    """The server lists no such name; the template would hold all the same."""
+    found = {HOSTILE: [(HOSTILE, datetime(2024, 1, 1, tzinfo=UTC))]}
+    shown = page("reports.html", pipelines=found, below=HOSTILE, experiments=HOSTILE)
+    assert_seen_on_a_page(shown, "reports.html")
+
+
+def test_every_page_is_among_these() -> None:
+    pages = {file.name for file in TEMPLATES.glob("*.html")} - {"page.html", "parts.html"}
+    assert pages == PAGES
+
+
+def test_a_template_that_asks_for_what_is_not_shown_is_an_error() -> None:
+    with pytest.raises(UndefinedError, match="pipelines"):
+        page("reports.html")
+
+
+def test_the_lost_attempts_and_the_changes_show_it() -> None:
+    world = World()
+    said = {"cause": HOSTILE, "what": HOSTILE, "pod": HOSTILE, "node": HOSTILE}
+    gone = Lost(**said, world=world, goes_on=world, avoid=(HOSTILE,))
+    assert_seen_in_markdown(album([lost_attempts([gone])]))
+    changes = changes_table(ReleaseChanges(since="c" * 64, changes=(CHANGE,)))
+    assert_seen_in_markdown(album([changes]))
 
 
 def test_the_drift_page_shows_it() -> None:
@@ -130,7 +236,6 @@ def test_the_drift_page_shows_it() -> None:
     shown = drift_pictures(report)
     assert len(shown) > 2
     assert_seen_in_markdown(album(shown))
-    assert_seen_on_a_page("".join(one.card() for one in shown))
 
 
 def test_the_preview_of_a_table_in_dagster_shows_it() -> None:
@@ -153,7 +258,7 @@ def test_the_terminal_shows_it(tmp_path: Path) -> None:
     told = ml_assets(tmp_path, "check", "irises")
     assert r"\x1b[31m\x1b]0;mine\x07\u202ecolour" in told
     assert ACTS.search(told) is None
-    assert ACTS.search(ml_assets(tmp_path, "report", f"{RED}{TITLE}{TURNED}")) is None
+    assert ACTS.search(ml_assets(tmp_path, "models", "report", f"{RED}{TITLE}{TURNED}")) is None
     assert ACTS.search(ml_assets(tmp_path, f"{RED}{TITLE}{TURNED}")) is None
 
 
@@ -167,14 +272,3 @@ def ml_assets(folder: Path, *arguments: str) -> str:
     )
     assert done.returncode in (1, 2)
     return (done.stdout + done.stderr).decode()
-
-
-def test_there_is_one_escape() -> None:
-    """``wording.escape``: the standard library's lets a mark of direction through."""
-    own = [file for file in PACKAGE.rglob("*.py") if "import escape" in file.read_text()]
-    assert all(
-        "from html import" not in file.read_text() and "markupsafe" not in file.read_text()
-        for file in own
-    )
-    users = [file.name for file in PACKAGE.rglob("*.py") if "html.escape" in file.read_text()]
-    assert users == ["wording.py"]

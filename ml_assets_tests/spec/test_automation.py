@@ -7,8 +7,7 @@ import pytest
 from dagster._utils.schedules import is_valid_cron_string
 from pydantic import ValidationError
 
-from ml_assets.spec.automation import AutomationSpec, RefreshSpec
-from ml_assets.spec.cron import cron_expression
+from ml_assets.spec.automation import AutomationSpec, RefreshSpec, cron_expression
 
 
 @pytest.mark.parametrize(

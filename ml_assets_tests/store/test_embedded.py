@@ -13,12 +13,12 @@ import pytest
 from ml_assets.errors import StorageError
 from ml_assets.store.embedded.store import EmbeddedStore
 from ml_assets.store.embedded.trees import Tree
+from ml_assets.store.open import open_snapshots
 from ml_assets.store.snapshots import Collected, CommitId, Published, SnapshotStore
-from ml_assets.store.stores import open_snapshots
 
 WRITER = """
 import sys
-from ml_assets.store.stores import open_snapshots
+from ml_assets.store.open import open_snapshots
 store = open_snapshots(sys.argv[1])
 print("ready", flush=True)
 for number in range(int(sys.argv[3])):
@@ -32,7 +32,7 @@ for number in range(int(sys.argv[3])):
 
 RACER = """
 import sys
-from ml_assets.store.stores import open_snapshots
+from ml_assets.store.open import open_snapshots
 store = open_snapshots(sys.argv[1])
 base = store.resolve()
 print("ready", flush=True)
@@ -147,7 +147,7 @@ def test_others_publish_while_a_collection_reads_history_and_lose_nothing(
 
 COLLECTOR = """
 import sys
-from ml_assets.store.stores import open_snapshots
+from ml_assets.store.open import open_snapshots
 store = open_snapshots(sys.argv[1])
 print("ready", flush=True)
 old = [commit.id for commit in store.log()[1:-1]]

@@ -309,7 +309,7 @@ def test_files_that_somebody_left_uncommitted_are_named_as_what_is_in_the_way(
 
 _KILLED = """
 import os, sys
-from ml_assets.store.stores import open_snapshots
+from ml_assets.store.open import open_snapshots
 store = open_snapshots(os.environ["ML_ASSETS_SNAPSHOTS"])
 workspace = store.open(store.resolve(), "killed").__enter__()
 workspace.put_bytes("t/half", b"half")
@@ -491,7 +491,7 @@ def test_a_manifest_says_what_was_sealed_and_a_flipped_byte_is_seen(store: LakeF
 _UPLOAD = """
 import os, resource, sys
 from pathlib import Path
-from ml_assets.store.stores import open_snapshots
+from ml_assets.store.open import open_snapshots
 store = open_snapshots(os.environ["ML_ASSETS_SNAPSHOTS"])
 def put(path, size):
     file = Path(sys.argv[1]) / path

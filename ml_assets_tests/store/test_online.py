@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from ml_assets.assets.online_features.features import serve, unlike_batch
 from ml_assets.errors import SpecError, StoreAway
-from ml_assets.store.online.open import open_online
+from ml_assets.store.online import open_online
 from ml_assets.store.online.store import (
     OnlineStore,
     Served,

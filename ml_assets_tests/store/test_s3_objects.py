@@ -10,8 +10,8 @@ import pytest
 from ml_assets.errors import SettingsError, StorageError, StoreAway
 from ml_assets.settings import read_cluster
 from ml_assets.spec.program import Ref
-from ml_assets.store.object_places import open_objects
 from ml_assets.store.objects import file_digest
+from ml_assets.store.open import open_objects
 from ml_assets.store.s3 import client as s3
 from ml_assets.store.s3 import objects as s3_objects
 from ml_assets.store.s3.objects import S3Objects

@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 
 from ml_assets.errors import StorageError
+from ml_assets.store.open import open_snapshots
 from ml_assets.store.snapshots import (
     AlreadyPublished,
     Busy,
@@ -16,7 +17,6 @@ from ml_assets.store.snapshots import (
     Published,
     SnapshotStore,
 )
-from ml_assets.store.stores import open_snapshots
 from ml_assets.store.table_files import write_table
 
 

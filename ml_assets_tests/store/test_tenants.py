@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ml_assets.resources.objects import ObjectsResource
-from ml_assets.store.object_places import mark_of, passing_place
+from ml_assets.store.open import mark_of, passing_place
 from ml_assets.store.store_registry import identity_of
 from ml_assets_tests.actions.test_collect_objects_s3 import URI, HouseOnS3, there
 from ml_assets_tests.servers.s3 import BUCKET, S3Server, s3_server

@@ -9,9 +9,9 @@ import pytest
 from ml_assets.errors import SettingsError, UntrustedState
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.store.embedded.blobs import Blobs
+from ml_assets.store.open import open_snapshots
 from ml_assets.store.signing import Keys
 from ml_assets.store.snapshots import MAIN, Published, SnapshotStore
-from ml_assets.store.stores import open_snapshots
 
 OURS, THEIRS = (base64.b64encode(bytes([n]) * 32).decode() for n in (1, 2))
 

@@ -16,11 +16,10 @@ from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_di
 
 from ml_assets.spec.program import TrainRequest
 from ml_assets.spec.training import Mlp, ModelSpec, TrainingSpec
-from ml_assets.training.assembly import assemble, first_values
 from ml_assets.training.distributed.ranks import join
-from ml_assets.training.loss_scale import LossScale
 from ml_assets.training.rows.arrays import open_set
-from ml_assets.training.step import Stepper, Word
+from ml_assets.training.step import Stepper, StopFlags, assemble, initial_network
+from ml_assets.training.trainer_state import LossScale
 
 STEPS, HALF = 6, 3
 STRATEGIES = ("replicate", "shard", "hybrid")
@@ -52,7 +51,7 @@ def taken(stepper: Stepper, first: int, last: int) -> list[tuple[str, str]]:
     scale: LossScale | None = None
     out: list[tuple[str, str]] = []
     for step in range(first, last):
-        done = stepper.take(step, scale, lambda: Word(notice=False, checkpoint_due=False))
+        done = stepper.take(step, scale, lambda: StopFlags(notice=False, checkpoint_due=False))
         scale = done.loss_scale
         out.append((done.loss.hex(), done.grad_norm.hex()))
     return out
@@ -71,10 +70,10 @@ def main() -> None:
         training = TrainingSpec(**{**request.training.model_dump(), **changes})
         update = {"training": training, "model": model or request.model}
         asked = request.model_copy(update=update)
-        stepper = assemble(asked, first_values(asked, schema)[0], folder, schema, ranks)
+        stepper = assemble(asked, initial_network(asked, schema)[0], folder, schema, ranks)
         steps = taken(stepper, 0, HALF)
         state = copy.deepcopy(get_state_dict(stepper.network, stepper.optimizer))
-        again = assemble(asked, first_values(asked, schema)[0], folder, schema, ranks)
+        again = assemble(asked, initial_network(asked, schema)[0], folder, schema, ranks)
         set_state_dict(
             again.network,
             again.optimizer,

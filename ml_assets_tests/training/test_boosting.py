@@ -19,7 +19,7 @@ from ml_assets.spec.program import Ref, ScoreOutput, ScoreRequest, ScoreResult, 
 from ml_assets.spec.program.events import Checkpoint, Failed
 from ml_assets.spec.training import LightGbm, TrainingSpec
 from ml_assets.store.objects import file_digest
-from ml_assets.training.boosting.parameters import draws
+from ml_assets.training.boosting.inputs import draws
 from ml_assets_tests.training.conftest import FEATURES, LABEL, Attempt, Sessions, frame
 
 TREES = LightGbm(
@@ -264,7 +264,7 @@ def test_no_torch_is_loaded_for_trees_and_no_lightgbm_for_a_network() -> None:
         command = [sys.executable, "-c", loaded, f"ml_assets.training.{module}"]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
-    assert engines("boosting.train") == engines("boosting.predict") == engines("score") == "set()"
+    assert engines("boosting.train") == engines("boosting.trees") == engines("score") == "set()"
     assert engines("train") == "{'torch'}"
 
 

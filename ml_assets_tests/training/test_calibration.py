@@ -13,12 +13,12 @@ from ml_assets.spec.program import Calibration, ModelManifest, Ref, ScoreOutput,
 from ml_assets.spec.training import Task, TrainingSpec
 from ml_assets.training.calibration import Calibrator, calibrated, expected, fit
 from ml_assets.training.events import EventWriter
-from ml_assets.training.export import load_predictor
 from ml_assets.training.losses import row_losses, row_weights
 from ml_assets.training.rows.arrays import Rows, SplitArrays, open_set
 from ml_assets.training.rows.batches import Tensors
-from ml_assets.training.rows.oversampling import Again
+from ml_assets.training.rows.order import OversampleIndex
 from ml_assets.training.score import score
+from ml_assets.training.weights import load_predictor
 from ml_assets_tests.training.conftest import FEATURES, LABEL, SPEC, Attempt, Sessions, frame
 
 NO_SHIFT = Calibration(shift=(0.0, 0.0))
@@ -90,7 +90,7 @@ def test_the_same_holds_for_several_classes(loss: str) -> None:
 
 def test_draws_count_as_a_weight_does() -> None:
     weighted = expected(TrainingSpec(positive_weight=5.0), ())
-    again = Again(label=1, rows=np.arange(10), draws=40)
+    again = OversampleIndex(label=1, rows=np.arange(10), draws=40)
     assert expected(TrainingSpec(oversample=0.2), (), (again,)) == weighted
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ml_assets.training.rows.arrays import SplitArrays
 from ml_assets.training.rows.batches import Batches
-from ml_assets.training.rows.oversampling import Again
+from ml_assets.training.rows.order import OversampleIndex
 
 EPOCHS = 2
 
@@ -45,14 +45,14 @@ def epochs(draw: st.DrawFn) -> Batches:
     again = ()
     if not queries and draw(st.booleans()):
         rare = draw(st.sets(st.integers(0, len(rows) - 1), min_size=1, max_size=9))
-        again = (Again(1, np.array(sorted(rare)), draw(st.integers(1, 60))),)
+        again = (OversampleIndex(1, np.array(sorted(rare)), draw(st.integers(1, 60))),)
     return Batches(
         rows,
         seed=draw(st.integers(0, 2**31)),
         batch_size=microbatches * draw(st.integers(1, 20)),
         microbatches=microbatches,
         accumulate=draw(st.integers(1, 3)),
-        again=again,
+        oversampled=again,
     )
 
 
@@ -71,7 +71,7 @@ def drawn(batches: Batches, step: int, world: int) -> Counter[int]:
 def expected(batches: Batches, epoch: int) -> Mapping[int, int]:
     """Each row of each unit once, and the rows of a rare class in turn, from where they were."""
     counts = Counter(batches.rows.whole().numeric[:, 0].astype(int).tolist())
-    for more in batches.again:
+    for more in batches.oversampled:
         first = epoch * (more.draws % len(more.rows))
         counts.update(int(more.rows[(first + n) % len(more.rows)]) for n in range(more.draws))
     return counts

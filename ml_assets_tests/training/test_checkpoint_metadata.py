@@ -12,8 +12,7 @@ from torch.distributed.checkpoint.metadata import Metadata, MetadataIndex
 from torch.distributed.checkpoint.state_dict_saver import save
 
 from ml_assets.errors import StorageError
-from ml_assets.training.checkpoints.metadata import Reader
-from ml_assets.training.checkpoints.read import read_into
+from ml_assets.training.checkpoints.read import Reader, read_into
 
 
 def state() -> dict[str, Any]:

@@ -13,8 +13,8 @@ from ml_assets.spec.program import Ref
 from ml_assets.spec.program.events import Checkpoint, Failed, Warning
 from ml_assets.store.objects import file_digest
 from ml_assets.training.rows.arrays import SplitArrays, open_set
-from ml_assets.training.rows.batches import Batches, lost_share
-from ml_assets.training.rows.sampler import permuted
+from ml_assets.training.rows.batches import Batches, idle_share
+from ml_assets.training.rows.order import permuted
 from ml_assets_tests.training.conftest import SPEC, Attempt, Sessions, ranking_set
 
 
@@ -83,8 +83,8 @@ def test_a_row_is_dropped_out_alike_in_any_world(data: Ref, world: int) -> None:
 
 
 def test_the_share_lost_to_padding_is_told() -> None:
-    assert lost_share(24, 3) == 0
-    assert lost_share(24, 5) == pytest.approx(1 - 24 / 25)
+    assert idle_share(24, 3) == 0
+    assert idle_share(24, 5) == pytest.approx(1 - 24 / 25)
 
 
 def test_sharded_and_replicated_training_give_the_same_weights(

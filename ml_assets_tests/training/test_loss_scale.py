@@ -1,7 +1,6 @@
 """The scale of fp16 losses is a pure function of which steps overflowed."""
 
-from ml_assets.training.checkpoints.files import TrainerState
-from ml_assets.training.loss_scale import MOST_SKIPS, LossScale
+from ml_assets.training.trainer_state import MOST_SKIPS, LossScale, TrainerState
 
 
 def after(overflows: list[bool]) -> LossScale:

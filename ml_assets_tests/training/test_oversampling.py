@@ -12,7 +12,7 @@ from ml_assets.spec.pipeline import LabelSpec
 from ml_assets.spec.program import Ref
 from ml_assets.training.rows.arrays import SplitArrays, open_set
 from ml_assets.training.rows.batches import Batches
-from ml_assets.training.rows.oversampling import Again, draws_again, rows_drawn
+from ml_assets.training.rows.order import OversampleIndex, drawn_rows, oversample_index
 from ml_assets.training.stop import BadData
 from ml_assets_tests.training.conftest import FEATURES, LABEL, frame
 
@@ -36,7 +36,7 @@ def rare_set(folder: Path, positives: int) -> Ref:
 def rare(tmp_path_factory: pytest.TempPathFactory) -> Batches:
     folder, schema = open_set(rare_set(tmp_path_factory.mktemp("rare"), 10))
     rows = SplitArrays(folder, schema, "train")
-    return Batches(rows, 3, 96, 12, again=draws_again(rows, schema, SHARE))
+    return Batches(rows, 3, 96, 12, oversampled=oversample_index(rows, schema, SHARE))
 
 
 def drawn(batches: Batches, epoch: int, world: int = 1, first: int = 0) -> list[tuple[float, int]]:
@@ -78,10 +78,10 @@ def test_who_comes_once_more_goes_round_from_epoch_to_epoch(rare: Batches) -> No
 
 
 def test_further_draws_of_a_class_are_its_rows_in_turn() -> None:
-    again = (Again(1, np.array([7, 8, 9]), 4), Again(2, np.array([5]), 2))
+    again = (OversampleIndex(1, np.array([7, 8, 9]), 4), OversampleIndex(2, np.array([5]), 2))
     draws = np.arange(10, 16)
-    assert rows_drawn(draws, 10, again, epoch=0).tolist() == [7, 8, 9, 7, 5, 5]
-    assert rows_drawn(draws, 10, again, epoch=1).tolist() == [8, 9, 7, 8, 5, 5]
+    assert drawn_rows(draws, 10, again, epoch=0).tolist() == [7, 8, 9, 7, 5, 5]
+    assert drawn_rows(draws, 10, again, epoch=1).tolist() == [8, 9, 7, 8, 5, 5]
 
 
 def test_every_class_gets_its_share(tmp_path: Path) -> None:
@@ -91,15 +91,15 @@ def test_every_class_gets_its_share(tmp_path: Path) -> None:
     splits = {"train": rows, "validation": rows, "holdout": rows}
     folder, schema = open_set(write_shards(splits, FEATURES, label, tmp_path))  # pyright: ignore[reportArgumentType]
     arrays = SplitArrays(folder, schema, "train")
-    found = {more.label: more for more in draws_again(arrays, schema, 0.25)}
+    found = {more.label: more for more in oversample_index(arrays, schema, 0.25)}
     assert found.keys() == {1, 2}
     whole = ROWS + sum(more.draws for more in found.values())
     for more in found.values():
         assert (len(more.rows) + more.draws) / whole == pytest.approx(0.25, abs=1e-3)
-    assert draws_again(arrays, schema, 0.01) == (), "every class has that much by itself"
+    assert oversample_index(arrays, schema, 0.01) == (), "every class has that much by itself"
 
 
 def test_a_class_without_a_row_cannot_be_drawn(tmp_path: Path) -> None:
     folder, schema = open_set(rare_set(tmp_path, 0))
     with pytest.raises(BadData, match=r"no row of the class \['true'\]"):
-        draws_again(SplitArrays(folder, schema, "train"), schema, SHARE)
+        oversample_index(SplitArrays(folder, schema, "train"), schema, SHARE)

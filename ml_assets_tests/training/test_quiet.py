@@ -1,4 +1,4 @@
-"""What a training does outside its steps is no standstill, and a rank that hangs in it is found."""
+"""What a training does outside its steps is no stall, and a rank that hangs in it is found."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from ml_assets.launch.local.supervisor import descendants
-from ml_assets.launch.stall_detection import Standstill
+from ml_assets.launch.stall_detection import StallDetector
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.program.events import Failed, Heartbeat, heartbeat_file
 from ml_assets.training.distributed.ranks import SAVE_SECONDS, join, leave
@@ -54,10 +54,10 @@ def beat(attempt: Attempt) -> Heartbeat:
 def stands_still(attempt: Attempt) -> bool:
     """Whether the launcher would end it after an hour in which nothing new came."""
     now = 0.0
-    standstill = Standstill(attempt.folder, 1, lambda: now)
-    standstill.noticed(0)
+    stall = StallDetector(attempt.folder, 1, lambda: now)
+    stall.noticed(0)
     now = SLOW_SECONDS
-    return standstill.noticed(0) is not None
+    return stall.noticed(0) is not None
 
 
 def test_an_hour_outside_the_steps_is_no_standstill_and_a_save_shows_signs_of_life(

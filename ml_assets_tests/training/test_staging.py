@@ -14,9 +14,9 @@ from ml_assets.spec.program import File, Ref, ScoreOutput, ScoreRequest, ScoreRe
 from ml_assets.spec.program.events import Progress
 from ml_assets.store.objects import bytes_digest
 from ml_assets.store.s3.client import S3Place, client
-from ml_assets.training.staging.delivery import deliver
+from ml_assets.training.retries import Deadline, persist
 from ml_assets.training.staging.outbox import Outbox, pause
-from ml_assets.training.staging.persistence import Deadline, persist
+from ml_assets.training.staging.transfer import deliver
 from ml_assets.training.stop import Superseded
 from ml_assets_tests.servers.s3 import BUCKET, S3Server, s3_server
 

@@ -10,19 +10,20 @@ import pytest
 from ml_assets.errors import StoreAway, StoreRefuses
 from ml_assets.spec.program import File, Ref, TrainRequest
 from ml_assets.spec.training import LightGbm
+from ml_assets.store.checkpoint_places import LocalCheckpoints
 from ml_assets.store.checkpoints import whole_checkpoints
-from ml_assets.store.local_checkpoints import LocalCheckpoints
+from ml_assets.training import retries
 from ml_assets.training.boosting.train import Grower
-from ml_assets.training.checkpoints.files import CheckpointFiles, TrainerState
+from ml_assets.training.checkpoints.files import CheckpointFiles
 from ml_assets.training.checkpoints.save import Checkpoints
 from ml_assets.training.distributed.ranks import Ranks, join, leave
 from ml_assets.training.events import EventWriter
 from ml_assets.training.models import Network, build
 from ml_assets.training.optimization import make_optimizer
+from ml_assets.training.retries import AWAY_SECONDS, Deadline, Patience
 from ml_assets.training.rows.arrays import open_set
-from ml_assets.training.staging import persistence
-from ml_assets.training.staging.persistence import AWAY_SECONDS, Deadline, Patience
 from ml_assets.training.stop import NotSaved
+from ml_assets.training.trainer_state import TrainerState
 from ml_assets_tests.training.conftest import MODEL, SPEC, Sessions
 from ml_assets_tests.training.test_exactness import newest
 
@@ -61,7 +62,7 @@ class Away(LocalCheckpoints):
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """The store is asked again soon."""
-    monkeypatch.setattr(persistence, "_FIRST_WAIT", 0.01)
+    monkeypatch.setattr(retries, "_FIRST_WAIT", 0.01)
 
 
 @pytest.fixture
@@ -158,7 +159,7 @@ def test_resuming_and_choosing_the_best_wait_for_the_store_and_leave_bf16_weight
 
 
 def test_many_that_ask_again_do_not_all_ask_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(persistence, "_FIRST_WAIT", 1.0)
+    monkeypatch.setattr(retries, "_FIRST_WAIT", 1.0)
     waits: list[float] = []
 
     class Noted(Deadline):

@@ -9,14 +9,9 @@ from dataclasses import dataclass
 import pytest
 
 from ml_assets.spec.program.events import Checkpoint, Metrics, Progress, Trace
+from ml_assets.spec.program.pod import TRACE
 from ml_assets.spec.training import ProfileSpec, Strategy
-from ml_assets.training.profiling import TRACE
-from ml_assets.training.telemetry import (
-    THROUGHPUT,
-    Stopwatch,
-    gpu_utilization_pct,
-    memory_peak_mb,
-)
+from ml_assets.training.telemetry import THROUGHPUT, Stopwatch, gpu_utilization_pct, memory_peak_mb
 from ml_assets_tests.training.conftest import SPEC, Attempt, Sessions
 
 SLOW_LOADER = """

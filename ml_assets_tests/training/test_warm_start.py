@@ -25,7 +25,7 @@ from ml_assets.spec.training import LightGbm, Mlp, ModelSpec, TabM
 from ml_assets.store.objects import describe, file_digest
 from ml_assets.training.models import Network, build
 from ml_assets.training.stop import BadData, BadRequest
-from ml_assets.training.warm_start import warm_start
+from ml_assets.training.weights import warm_start
 from ml_assets_tests.training.conftest import SPEC, Attempt, Sessions
 
 WORDS = ("apple", "bread", "cheese")

@@ -19,7 +19,7 @@ import pytest
 from ml_assets.cli.main import main
 from ml_assets.settings import Settings, read_settings
 
-READING = {"check", "history", "read", "report", "status"}
+READING = {("check",), ("status",), ("release", "history"), ("data", "read"), ("models", "report")}
 """Commands that change nothing."""
 
 
@@ -60,7 +60,7 @@ class World:
 
         What only reads is called in this process: one of its own takes two seconds to begin.
         """
-        if arguments[0] in READING:
+        if arguments[:1] in READING or arguments[:2] in READING:
             return self._called(*arguments, code=code)
         done = self.streams(*arguments, code=code)
         return done.stdout + done.stderr
@@ -78,10 +78,7 @@ class World:
                 patch.setenv(name, value)
             patch.setenv("DAGSTER_HOME", "")  # the command sets its own
             patch.chdir(self.root)
-            try:
-                ended = main(arguments)
-            except SystemExit as of_the_parser:
-                ended = of_the_parser.code
+            ended = main(arguments)
         said = out.getvalue() + err.getvalue()
         assert ended == code, said
         return said

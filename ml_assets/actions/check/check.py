@@ -16,7 +16,7 @@ from ml_assets.assets.validated_table.contract.expectations import (
 from ml_assets.assets.validated_table.contract.suite import load_contract
 from ml_assets.errors import DoesNotFit, MlAssetsError, StorageError
 from ml_assets.launch.kubernetes.api import KubernetesApi
-from ml_assets.settings import Settings, read_cluster
+from ml_assets.settings import Settings, is_s3, read_cluster
 from ml_assets.spec.cluster import over_nodes
 from ml_assets.spec.footprint import machine_room, pod_room, require_fits
 from ml_assets.spec.gates import FunctionBaseline
@@ -25,10 +25,9 @@ from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.program import Ref, training_world
 from ml_assets.spec.training import INSTALL_LIGHTGBM, RELEASE, LightGbm
 from ml_assets.store.layout import Address, read_record
-from ml_assets.store.object_places import open_objects
-from ml_assets.store.s3.client import INSTALL_S3, S3_SCHEME
+from ml_assets.store.open import has_snapshots, open_objects, open_snapshots
+from ml_assets.store.s3.client import INSTALL_S3
 from ml_assets.store.snapshots import MAIN
-from ml_assets.store.stores import has_snapshots, open_snapshots
 
 
 def check_folder(folder: Path) -> tuple[str, ...]:
@@ -37,6 +36,12 @@ def check_folder(folder: Path) -> tuple[str, ...]:
     if spec is None:
         return tuple(str(mistake) for mistake in mistakes)
     return tuple(str(mistake) for mistake in _file_mistakes(folder, spec))
+
+
+def all_mistakes(folder: Path, settings: Settings) -> tuple[str, ...]:
+    """The same, and what cannot be trained on the machines of the spec and the settings."""
+    found = check_folder(folder)
+    return (*found, *_spot_mistakes(folder, settings), *_memory_mistakes(folder, settings))
 
 
 def missing_here(folder: Path, settings: Settings) -> tuple[str, ...]:
@@ -58,7 +63,7 @@ def missing_here(folder: Path, settings: Settings) -> tuple[str, ...]:
             for name, source in spec.sources.items()
             if (types := needs_engine(load_contract(folder / source.contract)))
         ]
-    at_s3 = (settings.checkpoints or "").startswith(S3_SCHEME)
+    at_s3 = is_s3(settings.checkpoints or "")
     if at_s3 and importlib.util.find_spec("boto3") is None:
         found.append(
             f"ML_ASSETS_CHECKPOINTS is {settings.checkpoints}, and boto3 is not installed here:"
@@ -67,7 +72,7 @@ def missing_here(folder: Path, settings: Settings) -> tuple[str, ...]:
     return tuple(found)
 
 
-def spot_mistakes(folder: Path, settings: Settings) -> tuple[str, ...]:
+def _spot_mistakes(folder: Path, settings: Settings) -> tuple[str, ...]:
     """A right spec whose saves do not fit the machines that ``training.spot`` describes."""
     spec, _ = check_spec(folder)
     if spec is None or spec.training.spot is None or isinstance(spec.model, LightGbm):
@@ -80,7 +85,7 @@ def spot_mistakes(folder: Path, settings: Settings) -> tuple[str, ...]:
     return (str(Mistake(folder / SPEC_FILE, 1, "training.spot", value, rule, verdict.reason)),)
 
 
-def memory_mistakes(folder: Path, settings: Settings) -> tuple[str, ...]:
+def _memory_mistakes(folder: Path, settings: Settings) -> tuple[str, ...]:
     """A right spec whose training cannot fit this machine, or a pod of the settings' cluster."""
     spec, _ = check_spec(folder)
     if spec is None or isinstance(spec.model, LightGbm):

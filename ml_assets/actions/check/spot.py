@@ -9,11 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ml_assets.errors import counted
-from ml_assets.spec.footprint import NUMBER_BYTES, STATES, parameters
-from ml_assets.spec.notice import (
+from ml_assets.spec.footprint import (
     ALLOWANCE_SECONDS,
     BYTES_PER_MB,
+    NUMBER_BYTES,
+    STATES,
     notice_seconds,
+    parameters,
     write_seconds,
 )
 from ml_assets.spec.pipeline import PipelineSpec

@@ -143,7 +143,7 @@ def _failure(result: dg.ExecuteInProcessResult) -> MlAssetsError:
         said = f"Training did not begin, for {number} of the training set failed:\n"
         return NotSane(said + "\n".join(blocked))
     reasons = "\n".join(f"{event.step_key}: {_reason(event)}" for event in failures)
-    reasons += f"\nthe whole log: ml-assets logs {result.run_id[:8]}"
+    reasons += f"\nthe whole log: ml-assets ops logs {result.run_id[:8]}"
     if any("EvidenceError" in str(event.step_failure_data.error) for event in failures):
         return RefusedByGate(reasons)
     steps = [event.step_key for event in failures if event.step_key]

@@ -30,9 +30,9 @@ from ml_assets.settings import Settings
 from ml_assets.spec.load import find_pipeline, load_spec
 from ml_assets.spec.stages import STAGES
 from ml_assets.store.layout import Address
-from ml_assets.store.stores import open_snapshots
+from ml_assets.store.open import open_snapshots
 
-_LATER = "see the runs with ml-assets experiments, and add to one with ml-assets note"
+_LATER = "see the runs with ml-assets models experiments, and add to one with ml-assets models note"
 
 
 @dataclass(frozen=True)

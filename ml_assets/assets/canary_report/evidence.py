@@ -113,7 +113,7 @@ def canary_evidence(
         said = ", ".join(f"{i.key} {i.partition or ''} {i.version[:12]}" for i in missing)
         raise EvidenceError(
             f"{record.key} is about another model or other rows: {said} is not in it. Materialize"
-            f" it and its check: ml-assets promote {graph.name}"
+            f" it and its check: ml-assets release promote {graph.name}"
         )
     return Evidence(
         model=model.data_version,

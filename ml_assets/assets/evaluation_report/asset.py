@@ -16,12 +16,11 @@ from ml_assets.assets.evaluation_report.importance import importance, shuffle
 from ml_assets.assets.evaluation_report.judge import ChampionScores, Holdout, judge
 from ml_assets.assets.evaluation_report.label_suspects import SUSPECTS_FILE
 from ml_assets.assets.evaluation_report.last_release import changes_since
-from ml_assets.assets.evaluation_report.pictures import evaluation_pictures
+from ml_assets.assets.evaluation_report.pictures import evaluation_pictures, suspects_table
 from ml_assets.assets.evaluation_report.robustness import Perturbed, spoil
 from ml_assets.assets.evaluation_report.scoring import Scored, Scorer, Subject
 from ml_assets.assets.evaluation_report.seed_spread import Seeds, known_spread, spread_file
 from ml_assets.assets.evaluation_report.suspects import Scores, has_suspects, suspects
-from ml_assets.assets.evaluation_report.suspects_table import suspects_table
 from ml_assets.assets.feature_set.function import load_function
 from ml_assets.assets.trained_model.asset import data_ref
 from ml_assets.assets.training_set.encoding import encode_rows
@@ -38,8 +37,8 @@ from ml_assets.records.loading import held_manifest, held_weights, load_release,
 from ml_assets.records.recalls import sound_champion
 from ml_assets.records.run_history import RUN_FILE
 from ml_assets.records.run_record import RunRecord, environment, record_bytes, run_input, run_record
-from ml_assets.reports.changes import changes_table
 from ml_assets.reports.picture import Picture, Table
+from ml_assets.reports.tables import changes_table
 from ml_assets.reports.wording import plain_markdown
 from ml_assets.resources.launcher import LauncherResource
 from ml_assets.resources.objects import ObjectsResource

@@ -2,15 +2,22 @@
 
 from collections.abc import Sequence
 
+import polars as pl
+
 from ml_assets.assets.evaluation_report.quality_pictures import quality
 from ml_assets.reports.drawing import Axis, Bar, bar_chart
-from ml_assets.reports.picture import Picture
+from ml_assets.reports.picture import Picture, Table
 from ml_assets.reports.rows import Estimate, estimate_chart
 from ml_assets.reports.wording import digits, title
 from ml_assets.spec.gates import HIGHER_IS_BETTER, LOSS_OF, AgainstChampion, MetricName
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.records import ChampionComparison, EvaluationReport, Interval, SliceMetrics
 
+SUSPECTS = 20
+_SUSPECTS_WORDS = (
+    "Rows of validation and holdout with the highest loss: the label is wrong, or the row is hard."
+    " All that are kept: ml-assets models suspects {pipeline}"
+)
 SLICE_ROWS = 24
 IMPORTANT_FEATURES = 15
 LEADING = ("auc", "accuracy", "r2", "ndcg")
@@ -133,6 +140,19 @@ def importance_picture(report: EvaluationReport, spec: PipelineSpec) -> list[Pic
     left = f" The first {len(shown)} of {len(ranked)}." if len(ranked) > len(shown) else ""
     words = f"How much the {loss} rises where the column is shuffled among the holdout's rows."
     return [Picture("Feature importance", words + left, chart)]
+
+
+def suspects_table(pipeline: str, rows: pl.DataFrame, most: int = SUSPECTS) -> Table:
+    """Rows whose label may be wrong: the first of them."""
+    cells = [tuple(_cell(value) for value in row) for row in rows.head(most).iter_rows()]
+    return Table("Label suspects", _SUSPECTS_WORDS.format(pipeline=pipeline), rows.columns, cells)
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    text = f"{value:.4g}" if isinstance(value, float) else str(value)
+    return text if len(text) <= 60 else f"{text[:59]}…"
 
 
 def lead_metric(slices: Sequence[SliceMetrics]) -> str:

@@ -7,8 +7,8 @@ from datetime import datetime
 import polars as pl
 
 from ml_assets.errors import counted, quoted
+from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.leaks import LeakFinding
-from ml_assets.spec.pipeline import FeaturesSpec
 
 TOLERANCE = 1e-9
 """Relative: sums in another order differ by less."""

@@ -17,8 +17,8 @@ from ml_assets.assets.validated_table.contract.kinds import about
 from ml_assets.assets.validated_table.contract.suite import Contract, Expectation, load_contract
 from ml_assets.errors import WindowError
 from ml_assets.records.recalls import require_sound
+from ml_assets.spec.features import SubjectSpec
 from ml_assets.spec.partitions import PartitionWindow, windows
-from ml_assets.spec.pipeline import SubjectSpec
 from ml_assets.spec.sources import SourceSpec
 from ml_assets.spec.window import Window
 from ml_assets.store.layout import Address, read_record

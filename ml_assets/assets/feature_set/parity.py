@@ -14,7 +14,7 @@ from ml_assets.graph.partitioned import CheckOutcome
 from ml_assets.graph.pipeline_graph import PipelineGraph
 from ml_assets.settings import read_settings
 from ml_assets.store.layout import Address
-from ml_assets.store.object_places import open_objects
+from ml_assets.store.open import open_objects
 from ml_assets.store.pipeline_context import Workplace
 from ml_assets.store.snapshots import CommitId, SnapshotStore
 

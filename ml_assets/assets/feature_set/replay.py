@@ -14,8 +14,8 @@ import polars as pl
 from ml_assets.assets.feature_set.function import build_features, load_function
 from ml_assets.assets.feature_set.new_rows import Tables, keys_of
 from ml_assets.errors import counted, quoted
+from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.partitions import windows
-from ml_assets.spec.pipeline import FeaturesSpec
 from ml_assets.store.layout import Address
 from ml_assets.store.pipeline_context import Workplace
 from ml_assets.store.snapshots import CommitId

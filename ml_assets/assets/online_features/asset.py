@@ -13,7 +13,7 @@ from ml_assets.graph.pipeline_graph import PipelineGraph
 from ml_assets.graph.publish import Draft, Work, input_version
 from ml_assets.resources.online import OnlineResource
 from ml_assets.resources.snapshots import SnapshotsResource
-from ml_assets.spec.online import OnlineSpec
+from ml_assets.spec.features import OnlineSpec
 from ml_assets.store.layout import Address, recent_records
 from ml_assets.store.snapshots import CommitId, SnapshotStore
 
@@ -30,7 +30,7 @@ def online_features(graph: PipelineGraph, declared: OnlineSpec) -> dg.AssetsDefi
     @graph.asset(
         STAGE,
         description=f"The newest features of each ({', '.join(declared.entity)}), for"
-        " `ml-assets lookup` and services; a version replaces the one before in one step.",
+        " `ml-assets data lookup` and services; a version replaces the one before in one step.",
         kinds={"polars"},
         deps=[graph.key("feature_set")],
         check_specs=[

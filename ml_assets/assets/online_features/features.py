@@ -17,10 +17,9 @@ import polars as pl
 from ml_assets.errors import SpecError, StorageError, quoted
 from ml_assets.records.recalls import require_sound
 from ml_assets.settings import Settings, read_settings
-from ml_assets.spec.online import OnlineSpec
-from ml_assets.spec.pipeline import FeaturesSpec
+from ml_assets.spec.features import FeaturesSpec, OnlineSpec
 from ml_assets.store.layout import Address, read_record
-from ml_assets.store.online.open import open_online
+from ml_assets.store.online import open_online
 from ml_assets.store.online.store import (
     OnlineStore,
     Served,

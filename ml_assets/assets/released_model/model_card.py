@@ -39,7 +39,7 @@ def model_card(certificate: Certificate, manifest: ModelManifest) -> str:
         "",
         "## What this proves",
         "",
-        "`ml-assets verify FOLDER --key PUBLIC_KEY`"
+        "`ml-assets release verify FOLDER --key PUBLIC_KEY`"
         " holds every file here to the certificate, and the certificate to the key, without a"
         " store or a network. Without a key nothing says who decided. It says what was decided"
         " on which bytes; it does not say that the gates were wise or that the data was true.",

@@ -22,8 +22,9 @@ from ml_assets.graph.publish import Draft, Work, input_version
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import latest_decision, stage_of, standing_override
 from ml_assets.records.tracking.links import Links
-from ml_assets.reports.changes import changes_table
 from ml_assets.reports.picture import Picture, Table
+from ml_assets.reports.tables import changes_table
+from ml_assets.reports.wording import plain_markdown
 from ml_assets.spec.records import LedgerEntry, StageRecord
 from ml_assets.store.layout import Address
 from ml_assets.store.snapshots import CommitId, SnapshotStore
@@ -84,9 +85,9 @@ def show_release(
 
 
 def _in_red(override: LedgerEntry) -> dg.MetadataValue[Any]:
+    failed = plain_markdown(", ".join(override.gates))
     return dg.MetadataValue.md(
-        f"🔴 **Released by an override**, not by its gates ({', '.join(override.gates)} failed):"
-        " see the pictures."
+        f"🔴 **Released by an override**, not by its gates ({failed} failed): see the pictures."
     )
 
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from ml_assets.reports.drawing import Axis, Reference, Series, line_chart, svg
+from ml_assets.reports.drawing import Axis, Reference, Series, banner, line_chart
 from ml_assets.reports.picture import Picture, Table
 from ml_assets.reports.rows import Bullet, bullet_chart
-from ml_assets.reports.wording import by_a_person, escape, happened, plain_number, title, with_ends
+from ml_assets.reports.wording import by_a_person, happened, plain_number, title, with_ends
 from ml_assets.spec.gates import (
     HIGHER_IS_BETTER,
     AgainstChampion,
@@ -51,27 +51,8 @@ def override_picture(override: LedgerEntry | None) -> list[Picture]:
         f"{override.author} answers for it (ledger line {override.seq}): {override.reason}."
         f" The decision in line {override.overrides} had refused the model: {failed}."
     )
-    bar = [
-        '<rect class="bar bad" x="0" y="0" width="560" height="30" rx="4"/>',
-        f'<text class="note" x="12" y="20">✗ OVERRIDE by {escape(override.author[:60])}</text>',
-    ]
-    return [Picture("Released by an override", words, svg("an override", 560, 30, bar))]
-
-
-def override_banner(override: LedgerEntry | None) -> str:
-    """HTML of the report, in red above all else: the verdict below does not decide any more."""
-    if override is None:
-        return ""
-    failed = ", ".join(override.gates)
-    words = (
-        f"{override.author} answers for it, {override.time:%Y-%m-%d %H:%M} UTC (ledger line"
-        f" {override.seq}, against the decision in line {override.overrides}): {override.reason}."
-    )
-    return (
-        '<section class="verdict bad" role="alert"><strong>✗ OVERRIDE: this model may be released'
-        f" although {escape(failed) or 'its gates'} refused it</strong><p>{escape(words)}</p>"
-        "</section>"
-    )
+    bar = banner("an override", f"✗ OVERRIDE by {override.author[:60]}")
+    return [Picture("Released by an override", words, bar)]
 
 
 def gates_picture(gates: Sequence[GateResult], specs: Sequence[GateSpec]) -> list[Picture]:

@@ -23,11 +23,11 @@ from ml_assets.assets.released_model.rows_to_predict import Rows, check_keys, ch
 from ml_assets.assets.training_set.shards import write_rows_to_score
 from ml_assets.assets.validated_table.quarantine import REASON
 from ml_assets.errors import RowsRefused
-from ml_assets.launch.ephemeral_session import passing_launcher
+from ml_assets.launch.ephemeral_session import ephemeral_launcher
 from ml_assets.launch.launcher import ScoreJob
 from ml_assets.records.loading import LoadedModel, LoadedRelease
 from ml_assets.settings import Settings
-from ml_assets.spec.pipeline import SubjectSpec
+from ml_assets.spec.features import SubjectSpec
 from ml_assets.spec.program import ModelManifest, ScoreResult
 from ml_assets.spec.program.events import Event
 from ml_assets.spec.sources import FilesSource
@@ -167,13 +167,13 @@ class Predictor:
 
 def score(place: Workplace, release: LoadedModel, features: pl.DataFrame) -> NDArray[np.float64]:
     """What a model says of feature rows, by the program that trained and judged it."""
-    with passing_launcher(place.settings, "predict") as passing:
-        shards = passing.objects.folder("shards", place.name)
+    with ephemeral_launcher(place.settings, "predict") as session:
+        shards = session.objects.folder("shards", place.name)
         data = write_rows_to_score(features, release.manifest, shards)
-        model = passing.lent(release.model)
+        model = session.reachable(release.model)
         spec = place.spec
         job = ScoreJob(place.name, model, data, "holdout", spec.training.threads, spec.cluster)
-        return _read(passing.launcher.score(job, _ignore))
+        return _read(session.launcher.score(job, _ignore))
 
 
 def feature_columns(manifest: ModelManifest) -> Columns:

@@ -88,7 +88,10 @@ def verify(
     if line is None or line.decision is None:
         what, where = ("decision on", "the gates (asset checks of evaluation_report)")
         if canary:
-            what, where = ("canary decision on", "the check of canary_report (ml-assets promote)")
+            what, where = (
+                "canary decision on",
+                "the check of canary_report (ml-assets release promote)",
+            )
         said = (
             f"There is no {what} model {_short(evidence.model)} in the ledger: run {where} first."
         )
@@ -276,7 +279,7 @@ def _rolled_back(entries: Sequence[LedgerEntry], model: str) -> tuple[str, ...]:
         return ()
     return (
         f"{line.author} rolled back from this model to {_short(line.model)} (ledger line"
-        f" {line.seq}: {line.reason}). Only a person puts it back: ml-assets rollback --to"
+        f" {line.seq}: {line.reason}). Only a person puts it back: ml-assets release rollback --to"
         f" {_short(model)}",
     )
 

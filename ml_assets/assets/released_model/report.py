@@ -8,12 +8,12 @@ from ml_assets.assets.evaluation_report.last_release import read_changes, read_r
 from ml_assets.assets.released_model.gate_evidence import gate_results
 from ml_assets.assets.released_model.report_page import Background, render
 from ml_assets.assets.trained_model.cost.jobs import session_uses
-from ml_assets.assets.trained_model.cost.session import numbers
+from ml_assets.assets.trained_model.cost.page import numbers
 from ml_assets.graph.inputs import require_record
 from ml_assets.graph.pipeline_graph import PipelineGraph
 from ml_assets.launch.events import session_events
 from ml_assets.launch.folder import SessionFolder
-from ml_assets.launch.staging.shared import session_here
+from ml_assets.launch.staging.mirror import session_here
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import latest_decision, standing_override
 from ml_assets.records.recalls import sound_champion

@@ -1,40 +1,38 @@
-"""The evaluation report as one self-contained HTML page: the verdict first, then its evidence.
+"""What the evaluation report's page shows, as data for its template.
 
-Everything on it comes from records; equal records give an equal page. It loads nothing.
+Everything on it comes from records; equal records give an equal page.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from types import MappingProxyType
+from typing import Literal
 
 import polars as pl
 
-from ml_assets.assets.evaluation_report.lineage import lineage_section
 from ml_assets.assets.evaluation_report.pictures import (
     baseline_bars,
     champion_picture,
     importance_picture,
     lead_metric,
     slice_picture,
+    suspects_table,
 )
 from ml_assets.assets.evaluation_report.quality_pictures import label_words, quality
-from ml_assets.assets.evaluation_report.suspects_table import suspects_table
 from ml_assets.assets.released_model.gates.champion import NO_CHAMPION
 from ml_assets.assets.released_model.gates.decide import passed, summary
 from ml_assets.assets.released_model.pictures import (
     decisions_picture,
     gates_picture,
     ledger_table,
-    override_banner,
 )
 from ml_assets.assets.trained_model.pictures import decoded_rows, training_pictures
-from ml_assets.reports.changes import changes_table
 from ml_assets.reports.data import feature_pictures
-from ml_assets.reports.page import cards, cell, order, section, table
-from ml_assets.reports.recovery import lost_attempts
-from ml_assets.reports.style import DRAWING, STYLE
-from ml_assets.reports.wording import digits, escape, plain_number, title, with_ends
+from ml_assets.reports.page import page
+from ml_assets.reports.picture import Table
+from ml_assets.reports.tables import changes_table, lost_attempts
+from ml_assets.reports.wording import digits, order, title
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.program import Preprocessing
 from ml_assets.spec.records import (
@@ -51,6 +49,9 @@ from ml_assets.spec.records import (
 )
 from ml_assets.spec.training import LightGbm
 from ml_assets.spec.training_story import TrainingStory
+
+LINEAGE_LINES = 600
+"""Most input versions listed one by one; an hourly pipeline has thousands."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,44 @@ class Background:
     """Rows that the model is most wrong about."""
 
 
+@dataclass(frozen=True)
+class Verdict:
+    """What comes of a model, with the reasons."""
+
+    tone: Literal["good", "bad", "wait"]
+    headline: str
+    reasons: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A number that one looks at first."""
+
+    name: str
+    value: str
+    below: str
+
+
+@dataclass(frozen=True)
+class Slice:
+    """A value of a column; ``bar`` is how long its bar is, empty where it has none."""
+
+    seen: SliceMetrics
+    bar: str
+
+
+@dataclass(frozen=True)
+class Input:
+    """Versions of one table or model that were read."""
+
+    key: str
+    partitions: str
+    count: int
+    listed: Sequence[InputVersion]
+    """As many as there is room for."""
+    commits: str
+
+
 def render(
     report: EvaluationReport,
     measured: Measured,
@@ -87,44 +126,55 @@ def render(
         decision: the one in the ledger, if it was made.
         ways: what a link says -> its address; nothing is loaded from there.
     """
-    body = [
-        _header(report, spec, ways),
-        override_banner(background.override),
-        _verdict(report, gates, decision, spec),
-        _tiles(report, measured),
-        _gates(gates, background.ledger, spec),
-        _recommendation(report),
-        section("What changed", "", changes_table(background.changes).card()),
-        _baselines(report),
-        _champion(report, spec),
-        _curves(report, spec),
-        _slices(report),
-        _importance(report, spec),
-        _suspects(background, spec),
-        _training(background, spec),
-        _data(background.features),
-        section("The ledger", "", ledger_table(background.ledger).card()),
-        lineage_section(background.lineage),
-        _footer(report, measured, decision, spec),
-    ]
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(spec.name)}: evaluation report</title>"
-        f"<style>{STYLE}{DRAWING}</style></head>"
-        f"<body><main>{''.join(body)}</main></body></html>\n"
+    suspects = background.suspects
+    return page(
+        "report.html",
+        spec=spec,
+        report=report,
+        ways=ways,
+        override=_overridden(background.override),
+        verdict=_verdict(report, gates, decision, spec),
+        tiles=_tiles(report, measured),
+        gates=gates,
+        gate_pictures=[
+            *gates_picture(gates, spec.gates),
+            *decisions_picture(background.ledger, spec.gates),
+        ],
+        changes=changes_table(background.changes),
+        metrics=sorted(report.metrics, key=order),
+        compared=_compared(report),
+        baseline_pictures=baseline_bars(report),
+        champion=_champion(report),
+        champion_pictures=champion_picture(report, spec),
+        quality=quality(report, spec),
+        slices=_slices(report),
+        slice_metrics=sorted({name for one in report.slices for name in one.metrics}, key=order),
+        slice_pictures=slice_picture(report),
+        lead=lead_metric(report.slices),
+        importance=importance_picture(report, spec),
+        training=training_pictures(background.story, spec.label.task, spec.label.classes),
+        suspects=None if suspects is None else suspects_table(spec.name, suspects),
+        rows=_rows(background, spec),
+        data=feature_pictures(background.features),
+        ledger=ledger_table(background.ledger),
+        lineage=_lineage(background.lineage),
+        facts=_facts(report, decision, spec),
     )
 
 
-def _header(report: EvaluationReport, spec: PipelineSpec, ways: Mapping[str, str]) -> str:
-    links = " · ".join(f'<a href="{escape(to)}">{escape(says)}</a>' for says, to in ways.items())
-    first, last = report.holdout
-    span = f", {escape(first)} to {escape(last)}" if first else ""
-    return (
-        f'<p class="eyebrow">Evaluation report · model <code>{report.model[:12]}</code>'
-        f" · {report.rows:,} holdout rows{span}</p>"
-        f'<h1>{escape(spec.name)}</h1><p class="lead">{escape(spec.description)}</p>'
-        + (f'<p class="ways">{links}</p>' if links else "")
+def _overridden(override: LedgerEntry | None) -> Verdict | None:
+    """Above all else: the verdict below it does not decide any more."""
+    if override is None:
+        return None
+    failed = ", ".join(override.gates) or "its gates"
+    return Verdict(
+        "bad",
+        f"✗ OVERRIDE: this model may be released although {failed} refused it",
+        [
+            f"{override.author} answers for it, {override.time:%Y-%m-%d %H:%M} UTC (ledger line"
+            f" {override.seq}, against the decision in line {override.overrides}):"
+            f" {override.reason}."
+        ],
     )
 
 
@@ -133,126 +183,63 @@ def _verdict(
     gates: Sequence[GateResult],
     decision: Decision | None,
     spec: PipelineSpec,
-) -> str:
-    tone, headline, reasons = _judgement(report, gates, decision, spec)
-    listed = "".join(f"<li>{escape(reason)}</li>" for reason in reasons)
-    return (
-        f'<section class="verdict {tone}" role="status"><strong>{escape(headline)}</strong>'
-        + (f"<ul>{listed}</ul>" if len(reasons) > 1 else f"<p>{escape(''.join(reasons))}</p>")
-        + "</section>"
-    )
-
-
-def _judgement(
-    report: EvaluationReport,
-    gates: Sequence[GateResult],
-    decision: Decision | None,
-    spec: PipelineSpec,
-) -> tuple[str, str, list[str]]:
-    """(tone, headline, reasons): a pass needs gates that passed and a decision on this model."""
+) -> Verdict:
+    """A pass needs gates that passed and a decision on this model."""
+    refused = "✗ Refused: this model may not be released"
     failed = [f"{gate.name}: {gate.reason}" for gate in gates if not gate.passed]
     if failed:
-        return "bad", "✗ Refused: this model may not be released", failed
+        return Verdict("bad", refused, failed)
     if decision is None:
         why = f"{summary(gates)}." if gates else "No gate was evaluated."
-        return "wait", "○ Not decided: no decision on this model is in the ledger", [why]
+        return Verdict("wait", "○ Not decided: no decision on this model is in the ledger", [why])
     if decision.evidence.model != report.model:
         about = f"The decision shown is about model {decision.evidence.model[:12]}, not this one."
-        return "bad", "✗ Refused: this model may not be released", [about]
+        return Verdict("bad", refused, [about])
     if not decision.passed or not passed(gates):
-        return "bad", "✗ Refused: this model may not be released", [decision.reason]
+        return Verdict("bad", refused, [decision.reason])
     headline = f"✓ Passed: this model may go to {spec.release.to}"
-    return "good", headline, [f"{decision.reason[:1].upper()}{decision.reason[1:]}."]
+    return Verdict("good", headline, [f"{decision.reason[:1].upper()}{decision.reason[1:]}."])
 
 
-def _tiles(report: EvaluationReport, measured: Measured) -> str:
+def _tiles(report: EvaluationReport, measured: Measured) -> list[Tile]:
     tiles = [
-        _tile(
+        Tile(
             title(name),
             f"{found.value:.{digits(name)}f}",
             f"95%: {found.low:.{digits(name)}f} to {found.high:.{digits(name)}f}",
         )
         for name, found in sorted(report.metrics.items(), key=lambda item: order(item[0]))
     ]
-    tiles.append(_tile("Size", f"{report.size_bytes / 1e6:.2f} MB", "weights and manifest"))
     speed = f"{measured.rows_per_second:,.0f} rows/s in bulk"
-    tiles.append(_tile("Time for one row", f"{measured.latency_ms:.3g} ms", speed))
-    return f'<div class="tiles">{"".join(tiles)}</div>'
-
-
-def _tile(name: str, value: str, below: str) -> str:
-    return (
-        f'<div class="tile"><span>{escape(name)}</span><b>{escape(value)}</b>'
-        f"<small>{escape(below)}</small></div>"
-    )
-
-
-def _gates(gates: Sequence[GateResult], ledger: Sequence[LedgerEntry], spec: PipelineSpec) -> str:
-    rows = [
-        f"<tr><th>{escape(gate.name)}</th>"
-        + ('<td class="pass">✓ pass</td>' if gate.passed else '<td class="fail">✗ fail</td>')
-        + f'<td class="n">{plain_number(gate.value)}</td><td class="n">{plain_number(gate.bound)}'
-        f'</td><td class="n">{with_ends(gate.interval)}</td>'
-        f'<td class="why">{escape(gate.reason)}</td></tr>'
-        for gate in gates
+    return [
+        *tiles,
+        Tile("Size", f"{report.size_bytes / 1e6:.2f} MB", "weights and manifest"),
+        Tile("Time for one row", f"{measured.latency_ms:.3g} ms", speed),
     ]
-    head = (
-        '<th>Gate</th><th></th><th class="n">Value</th><th class="n">Bound</th>'
-        '<th class="n">Interval</th><th>Why</th>'
-    )
-    about = "Release verifies these again, whatever path led to it. What is missing fails."
-    shown = [*gates_picture(gates, spec.gates), *decisions_picture(ledger, spec.gates)]
-    body = f"{cards(shown, wide=True)}<br>{table(head, rows)}"
-    return section("Gates", about, body if rows else "<p>No gate was evaluated.</p>")
 
 
-def _recommendation(report: EvaluationReport) -> str:
-    if report.recommendation is None:
-        return ""
-    about = "Beside the model that is simple enough to be released instead. This blocks nothing."
-    words = f"<p>{escape(report.recommendation.reason)}</p>"
-    return section("Is it worth its cost?", about, words)
+def _compared(report: EvaluationReport) -> list[tuple[str, Mapping[str, float]]]:
+    """Who was scored on the holdout, this model first -> its metrics."""
+    own = {name: interval.value for name, interval in report.metrics.items()}
+    rival = report.champion
+    return [
+        ("this model", own),
+        *([("champion", rival.metrics)] if rival and rival.comparable else []),
+        *report.baselines.items(),
+    ]
 
 
-def _baselines(report: EvaluationReport) -> str:
-    names = sorted(report.metrics, key=order)
-    rows = [_compared("this model", {n: i.value for n, i in report.metrics.items()}, names, True)]
-    if report.champion and report.champion.comparable:
-        rows.append(_compared("champion", report.champion.metrics, names))
-    rows += [_compared(name, values, names) for name, values in report.baselines.items()]
-    head = "<th></th>" + "".join(f'<th class="n">{escape(title(name))}</th>' for name in names)
-    scored = "Scored on" if report.sources else "All scored on"
-    about = f"{scored} the same holdout rows. The whisker is this model's 95% interval."
-    told = "".join(
-        f"<p>{escape(name)} is declared, not scored: {escape(source)}</p>"
-        for name, source in report.sources.items()
-    )
-    body = f"{cards(baseline_bars(report), wide=True)}<br>{table(head, rows)}{told}"
-    return section("Against the baselines", about, body)
-
-
-def _compared(
-    name: str, values: Mapping[str, float], metrics: Sequence[str], own: bool = False
-) -> str:
-    cells = "".join(cell(values, metric) for metric in metrics)
-    opening = '<tr class="own">' if own else "<tr>"
-    return f"{opening}<th>{escape(name)}</th>{cells}</tr>"
-
-
-def _champion(report: EvaluationReport, spec: PipelineSpec) -> str:
+def _champion(report: EvaluationReport) -> str:
     seen = report.champion
     if seen is None:
-        words = f"{NO_CHAMPION.capitalize()}: no other model was released when this was made."
-    elif not seen.comparable or seen.loss_difference is None:
+        return f"{NO_CHAMPION.capitalize()}: no other model was released when this was made."
+    if not seen.comparable or seen.loss_difference is None:
         why = seen.reason or "no reason given"
-        words = f"Champion {seen.champion[:12]} cannot be compared: {why}."
-    else:
-        words = (
-            f"{seen.loss[:1].upper()}{seen.loss[1:]} minus that of champion {seen.champion[:12]} on"
-            f" the same rows: {_gap(seen.loss_difference)}."
-        )
-    body = f"<p>{escape(words)}</p><br>{cards(champion_picture(report, spec), wide=True)}"
-    return section("Against the champion", "", body)
+        return f"Champion {seen.champion[:12]} cannot be compared: {why}."
+    return (
+        f"{seen.loss[:1].upper()}{seen.loss[1:]} minus that of champion {seen.champion[:12]} on"
+        f" the same rows: {_gap(seen.loss_difference)}."
+    )
 
 
 def _gap(gap: Interval) -> str:
@@ -265,89 +252,56 @@ def _gap(gap: Interval) -> str:
     return f"{gap.value:+.4f} (95% interval {gap.low:+.4f} to {gap.high:+.4f}): {shown}"
 
 
-def _curves(report: EvaluationReport, spec: PipelineSpec) -> str:
-    shown = quality(report, spec)
-    return section(shown.heading, shown.about, cards(shown.pictures))
-
-
-def _slices(report: EvaluationReport) -> str:
-    if not report.slices:
-        return ""
-    names = sorted({name for one in report.slices for name in one.metrics}, key=order)
+def _slices(report: EvaluationReport) -> list[tuple[str, list[Slice]]]:
+    """Each column with its values, as the report has them."""
     lead = lead_metric(report.slices)
-    head = '<th>Column</th><th>Value</th><th class="n">Rows</th>' + "".join(
-        f'<th class="n">{escape(title(name))}</th>{"<th></th>" if name == lead else ""}'
-        for name in names
-    )
-    rows: list[str] = []
-    for column, group in groupby(report.slices, key=lambda one: one.column):
-        for index, one in enumerate(group):
-            rows.append(_slice_row(one, column if index == 0 else "", names, lead))
-    span = "from 0.5 (guessing) to 1" if lead == "auc" else "from 0 to 1"
-    about = (
-        "The most frequent values, largest first; values with too few rows to judge are left out."
-        f" The bar is {title(lead)}, {span}."
-    )
-    body = f"{cards(slice_picture(report))}<br>{table(head, rows)}"
-    return section("Slices", about, body)
+    return [
+        (column, [Slice(one, _bar(one.metrics.get(lead), lead)) for one in group])
+        for column, group in groupby(report.slices, key=lambda one: one.column)
+    ]
 
 
-def _importance(report: EvaluationReport, spec: PipelineSpec) -> str:
-    shown = importance_picture(report, spec)
-    return section("Features", "", cards(shown, wide=True)) if shown else ""
-
-
-def _suspects(background: Background, spec: PipelineSpec) -> str:
-    if background.suspects is None:
-        return ""
-    shown = suspects_table(spec.name, background.suspects)
-    return section(shown.title, "", shown.card())
-
-
-def _slice_row(one: SliceMetrics, column: str, names: Sequence[str], lead: str) -> str:
-    cells = "".join(
-        f"{cell(one.metrics, m)}{_meter(one.metrics.get(m), m) if m == lead else ''}" for m in names
-    )
-    opening = '<tr class="first">' if column else "<tr>"
-    return (
-        f"{opening}<th>{escape(column)}</th>"
-        f'<td>{escape(one.value)}</td><td class="n">{one.rows:,}</td>{cells}</tr>'
-    )
-
-
-def _meter(value: float | None, name: str) -> str:
+def _bar(value: float | None, metric: str) -> str:
     if value is None:
-        return "<td></td>"
-    share = (value - 0.5) * 2 if name == "auc" else value
-    width = f"{min(max(share, 0.0), 1.0):.1%}"
-    return f'<td><span class="meter"><i style="width:{width}"></i></span></td>'
+        return ""
+    share = (value - 0.5) * 2 if metric == "auc" else value
+    return f"{min(max(share, 0.0), 1.0):.1%}"
 
 
-def _training(background: Background, spec: PipelineSpec) -> str:
-    story, label = background.story, spec.label
-    shown = training_pictures(story, label.task, label.classes)
-    about = "As the training program told it, step by step; of a resumed run the last attempt's."
-    found = section("Training", about, cards(shown, wide=True)) if shown else ""
+def _rows(background: Background, spec: PipelineSpec) -> list[Table]:
+    """The attempts that were lost, and the first rows: each where there are any."""
+    story, found = background.story, []
     if story.lost:
-        lost = lost_attempts(story.lost)
-        found += section(lost.title, "", lost.card())
-    if story.first_rows is None:
-        return found
-    rows = decoded_rows(story.first_rows, background.preprocessing, label.classes)
-    return found + section(rows.title, "", rows.card())
+        found.append(lost_attempts(story.lost))
+    if story.first_rows is not None:
+        classes = spec.label.classes
+        found.append(decoded_rows(story.first_rows, background.preprocessing, classes))
+    return found
 
 
-def _data(features: Sequence[StageRecord]) -> str:
-    shown = feature_pictures(features)
-    about = "The feature rows over all partitions so far, those outside the window included."
-    return section("Data", about, cards(shown, wide=True)) if shown else ""
+def _lineage(lineage: Sequence[InputVersion]) -> list[Input]:
+    """Each input, partition by partition as far as there is room."""
+    unique = sorted(set(lineage), key=lambda one: (one.key, one.partition or "", one.version))
+    room = LINEAGE_LINES
+    found: list[Input] = []
+    for key, group in groupby(unique, key=lambda one: one.key):
+        versions = list(group)
+        names = [one.partition or "–" for one in (versions[0], versions[-1])]
+        span = names[0] if len(versions) == 1 else " … ".join(names)
+        commits = sorted({one.commit[:12] for one in versions if one.commit})
+        more = f" and {len(commits) - 3} more" if len(commits) > 3 else ""
+        listed = versions[: max(room, 1)]
+        found.append(Input(key, span, len(versions), listed, ", ".join(commits[:3]) + more))
+        room = max(0, room - len(versions))
+    return found
 
 
-def _footer(
-    report: EvaluationReport, measured: Measured, decision: Decision | None, spec: PipelineSpec
-) -> str:
+def _facts(
+    report: EvaluationReport, decision: Decision | None, spec: PipelineSpec
+) -> dict[str, str]:
+    """The foot of the page."""
     label = spec.label
-    rows = {
+    facts = {
         "Model": report.model,
         "Training set": report.data,
         "Label": f"{label.column} ({label.task}), {label_words(report, label.task)}",
@@ -357,10 +311,9 @@ def _footer(
         "Owner": spec.owner,
     }
     if decision is not None:
-        rows["Decided"] = f"{decision.time:%Y-%m-%d %H:%M %Z} in run {decision.run}"
-        rows["Policy"] = decision.evidence.policy
-    cells = "".join(f"<dt>{escape(k)}</dt><dd>{escape(v)}</dd>" for k, v in rows.items())
-    return f"<footer><dl>{cells}</dl></footer>"
+        facts["Decided"] = f"{decision.time:%Y-%m-%d %H:%M %Z} in run {decision.run}"
+        facts["Policy"] = decision.evidence.policy
+    return facts
 
 
 def _trained(spec: PipelineSpec) -> str:

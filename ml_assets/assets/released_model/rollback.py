@@ -76,7 +76,7 @@ def way_back(
     return Refused(
         (
             f"No model was in {release.to} before {away[:12]}, or somebody rolled back from each of"
-            " them. Name one with --to; ml-assets history shows them.",
+            " them. Name one with --to; ml-assets release history shows them.",
         )
     )
 

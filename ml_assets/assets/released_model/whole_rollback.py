@@ -69,7 +69,7 @@ def return_to(
     if origin is None:
         raise StorageError(
             f"The records of model {way.back[:12]} are not in the snapshot store any more, so"
-            " nobody can tell what it was made from. Name another model: ml-assets history"
+            " nobody can tell what it was made from. Name another model: ml-assets release history"
             f" {place.name}"
         )
     led = decided_move(read(place.store, place.name), way.back)

@@ -38,8 +38,8 @@ from ml_assets.spec.program.identity import Node
 from ml_assets.spec.records import StageRecord
 from ml_assets.spec.training import LightGbm, ModelSpec
 from ml_assets.store.layout import Address
-from ml_assets.store.object_places import open_objects
 from ml_assets.store.objects import LocalObjects
+from ml_assets.store.open import open_objects
 
 STAGE = "trained_model"
 

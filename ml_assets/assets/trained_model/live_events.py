@@ -8,8 +8,12 @@ from typing import Any, Literal
 
 import dagster as dg
 
-from ml_assets.assets.trained_model.pace_pictures import pace_numbers
-from ml_assets.assets.trained_model.pictures import LIVE_POINTS, decoded_rows, training_pictures
+from ml_assets.assets.trained_model.pictures import (
+    LIVE_POINTS,
+    decoded_rows,
+    pace_numbers,
+    training_pictures,
+)
 from ml_assets.assets.trained_model.sessions import remember_session
 from ml_assets.assets.training_set.shards import load_schema
 from ml_assets.graph.metadata import pictures, recovery_metadata

@@ -8,7 +8,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from ml_assets.errors import SpecError, quoted
-from ml_assets.spec.pipeline import FeaturesSpec, LabelSpec
+from ml_assets.spec.features import FeaturesSpec
+from ml_assets.spec.pipeline import LabelSpec
 from ml_assets.spec.program import CategoricalColumn, LabelScale, NumericColumn, Preprocessing
 
 CLIP = 8.0

@@ -24,7 +24,8 @@ from ml_assets.assets.training_set.encoding import (
 )
 from ml_assets.errors import RowsRefused, StorageError, WindowError
 from ml_assets.spec.canonical import canonical_json, digest_of
-from ml_assets.spec.pipeline import FeaturesSpec, LabelSpec
+from ml_assets.spec.features import FeaturesSpec
+from ml_assets.spec.pipeline import LabelSpec
 from ml_assets.spec.program import (
     SPLIT,
     File,
@@ -149,7 +150,7 @@ def load_schema(ref: Ref) -> ShardSchema:
     if not Path(ref.uri).is_dir():
         raise StorageError(
             f"The training set {ref.uri} is not kept any more: house-keeping removes those of"
-            " passed releases by age. `ml-assets prove` makes it again from its snapshots."
+            " passed releases by age. `ml-assets release prove` makes it again from its snapshots."
         )
     file = Path(ref.uri) / SCHEMA_FILE
     content = file.read_bytes() if file.is_file() else b""

@@ -5,8 +5,9 @@ from collections.abc import Mapping
 
 import polars as pl
 
+from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.leaks import LeakFinding, SharedRows
-from ml_assets.spec.pipeline import FeaturesSpec, LabelSpec
+from ml_assets.spec.pipeline import LabelSpec
 from ml_assets.spec.program import Split
 
 PAIRS: tuple[tuple[Split, Split], ...] = (

@@ -11,8 +11,9 @@ from typing import assert_never
 import polars as pl
 
 from ml_assets.errors import quoted
+from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.leaks import LeakFinding, SplitBias
-from ml_assets.spec.pipeline import FeaturesSpec, LabelSpec
+from ml_assets.spec.pipeline import LabelSpec
 from ml_assets.spec.program import Split
 
 USUAL = 0.5

@@ -11,8 +11,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.leaks import LeakFinding, TargetProxy
-from ml_assets.spec.pipeline import FeaturesSpec, LabelSpec
+from ml_assets.spec.pipeline import LabelSpec
 from ml_assets.spec.program import Split
 from ml_assets.spec.training import Task
 

@@ -30,8 +30,7 @@ from ml_assets.graph.publish import Draft, Work, input_version
 from ml_assets.reports.data import contract_pictures
 from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.spec.partitions import windows
-from ml_assets.spec.quarantine import RELEASE_REASON, RELEASED_BY, RowsReleased
-from ml_assets.spec.records import StageRecord
+from ml_assets.spec.records import RELEASE_REASON, RELEASED_BY, RowsReleased, StageRecord
 from ml_assets.spec.schema_change import COLUMNS, declared_changes
 from ml_assets.spec.sources import SourceSpec
 from ml_assets.store.layout import Address, read_record
@@ -192,7 +191,7 @@ def releases(
         missing = next(tag for tag, value in said.items() if not value)
         raise EvidenceError(
             f"{address}: rows are released by somebody, for a reason; the run has no tag {missing}."
-            f" Ask for it by ml-assets quarantine release {address.pipeline} {address.source}"
+            f" Ask for it by ml-assets data quarantine release {address.pipeline} {address.source}"
             " --author NAME --reason WHY."
         )
     kept = int(record.attributes.get("quarantined", 0)) if record else 0
@@ -290,7 +289,7 @@ def _rejected(address: Address, found: Audit, kept: str) -> DataRejected:
     return DataRejected(
         f"{address}: {len(failed)} critical expectations failed; nothing was published.\n"
         f"{listed}\n"
-        f"    The rows are kept at {kept} (main): ml-assets quarantine show"
+        f"    The rows are kept at {kept} (main): ml-assets data quarantine show"
         f" {address.pipeline} {address.source}. Mend the source, or change the contract."
     )
 

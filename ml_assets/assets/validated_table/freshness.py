@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 import polars as pl
 
 from ml_assets.spec.automation import duration_text
-from ml_assets.spec.bounds import FreshnessSpec
+from ml_assets.spec.sources import FreshnessSpec
 
 
 @dataclass(frozen=True)

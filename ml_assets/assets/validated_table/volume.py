@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 
 from ml_assets.assets.validated_table.contract.results import ExpectationResult
-from ml_assets.spec.bounds import VolumeSpec
+from ml_assets.spec.sources import VolumeSpec
 
 CHECK_NAME = "volume"
 

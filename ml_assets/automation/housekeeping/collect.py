@@ -35,12 +35,11 @@ from ml_assets.launch.folder import SessionFolder
 from ml_assets.settings import Settings
 from ml_assets.store.checkpoint_places import discard_all, lying_at
 from ml_assets.store.locks import exclusive
-from ml_assets.store.object_places import open_objects
+from ml_assets.store.open import open_objects, open_snapshots
 from ml_assets.store.s3.client import S3Place
 from ml_assets.store.s3.objects import S3Objects
 from ml_assets.store.snapshots import MAIN, Busy, ByServer, Conflict, SnapshotStore, utc_now
 from ml_assets.store.store_registry import enroll, told_of_others
-from ml_assets.store.stores import open_snapshots
 
 QUARANTINE = "quarantine/"
 MANIFESTS = ("/schema.json", "/model.json", "/manifest.json", "/result.json", "/request.json")

@@ -11,7 +11,7 @@ from ml_assets.automation.housekeeping.retention import Kind, Thing, checkpoints
 from ml_assets.launch.folder import SessionFolder
 from ml_assets.spec.program import Request
 from ml_assets.spec.program.pod import REQUEST, RESULT
-from ml_assets.store.object_places import PASSING
+from ml_assets.store.open import PASSING
 from ml_assets.store.s3.client import Item
 from ml_assets.store.s3.objects import S3Objects
 

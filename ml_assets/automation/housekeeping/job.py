@@ -16,7 +16,7 @@ CRON = "0 3 * * 0"
 
 @dg.op(
     name="collect_garbage",
-    description="Deletes what is old and reached by nothing; see `ml-assets gc --dry-run`.",
+    description="Deletes what is old and reached by nothing; see `ml-assets ops gc --dry-run`.",
 )
 def collect_garbage(context: dg.OpExecutionContext) -> None:
     """Collect; where another house-keeping is at work, there is nothing to do."""

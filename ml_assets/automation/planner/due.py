@@ -18,7 +18,7 @@ from ml_assets.spec.partitions import PartitionWindow, windows
 from ml_assets.spec.records import InputVersion, StageRecord
 from ml_assets.spec.stages import SOURCE_STAGES
 from ml_assets.store.layout import Address, read_records
-from ml_assets.store.online.open import open_online
+from ml_assets.store.online import open_online
 from ml_assets.store.snapshots import SnapshotStore
 
 

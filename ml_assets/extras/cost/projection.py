@@ -8,7 +8,7 @@ from fractions import Fraction
 from ml_assets.assets.trained_model.cost.jobs import Job
 from ml_assets.assets.trained_model.cost.money import added
 from ml_assets.automation.due_times import due_times
-from ml_assets.spec.cron import cron_expression
+from ml_assets.spec.automation import cron_expression
 from ml_assets.spec.pipeline import PipelineSpec
 
 YEAR = timedelta(days=365)

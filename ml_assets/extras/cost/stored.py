@@ -13,7 +13,7 @@ from ml_assets.store.s3.objects import S3Objects
 from ml_assets.store.snapshots import MAIN
 
 _IN_SNAPSHOTS = ("tables", "records", "ledger", "experiments", "quarantine")
-"""``<kind>/<pipeline>/...``; what older states of ``main`` alone hold is told by `ml-assets gc`."""
+"""``<kind>/<pipeline>/...``; what only older states of ``main`` hold: see `ml-assets ops gc`."""
 
 
 @dataclass(frozen=True)

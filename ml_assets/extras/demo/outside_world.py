@@ -19,7 +19,8 @@ from zoneinfo import ZoneInfo
 
 import polars as pl
 
-from ml_assets.errors import SourceError
+from ml_assets.errors import SettingsError, SourceError
+from ml_assets.settings import Settings
 
 FIRST_WEEK = date(2012, 12, 31)
 WEEKS = 53
@@ -91,6 +92,21 @@ OBSERVED = (
 )
 
 
+def demo_world(settings: Settings) -> Path:
+    """The folder of the demo's outside world.
+
+    Raises:
+        SettingsError: pipelines read their sources from another place.
+    """
+    world = settings.home / "demo"
+    if settings.sources != world:
+        raise SettingsError(
+            f"ML_ASSETS_SOURCES is {settings.sources}, but the demo reads the world it"
+            f" lays out at {world}. Unset it for the demo, or run: ml-assets run flight_delays"
+        )
+    return world
+
+
 def lay_out(root: Path, *, arrived: int = ARRIVED) -> None:
     """Write what is missing of the first ``arrived`` weeks below ``root``; touch nothing else.
 
@@ -131,7 +147,7 @@ def land(root: Path, weeks: int = 1) -> list[date]:
         raise SourceError(
             f"{weeks} {_plural(weeks)} cannot land: {landed} of the year's {WEEKS} have,"
             f" {left} {_plural(left)} can still. To see the year end again, start over:"
-            " ml-assets reset, then ml-assets demo"
+            " ml-assets ops reset, then ml-assets demo"
         )
     lay_out(root, arrived=landed + weeks)
     return _weeks()[landed : landed + weeks]

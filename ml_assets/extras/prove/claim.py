@@ -161,7 +161,7 @@ class Claims:
         if not (data or sets):
             raise UnknownRun(
                 f"The run {run} of {pipeline} published nothing to make again: no table, no"
-                " training. See what it said: ml-assets logs " + run[:8]
+                " training. See what it said: ml-assets ops logs " + run[:8]
             )
         start = sets[-1:] or data
         return Claim(said, pipeline, data=self.lineage(start), training_set=(sets or [None])[-1])
@@ -254,7 +254,7 @@ class Claims:
             raise StorageError(
                 f"{version.key} [{version.partition or 'all'}] {version.version[:12]} is not in the"
                 " snapshot store any more: what nothing reaches is collected as old history"
-                " (ML_ASSETS_RETENTION, `ml-assets gc`). It cannot be proved."
+                " (ML_ASSETS_RETENTION, `ml-assets ops gc`). It cannot be proved."
             )
         return made
 
@@ -298,8 +298,8 @@ def _unknown(wanted: str, found: list[Named], pipeline: str | None) -> str:
         return f"{wanted!r} is too short: name a {what} by {SHORTEST} characters or more."
     if not found:
         return (
-            f"There is no {what} that begins with {wanted!r}. `ml-assets history PIPELINE` lists"
-            " models, `ml-assets status PIPELINE --json` the runs of what is there now."
+            f"There is no {what} that begins with {wanted!r}. `ml-assets release history PIPELINE`"
+            " lists models, `ml-assets status PIPELINE --json` the runs of what is there now."
         )
     listed = ", ".join(f"{one.kind} {one.name} of {one.pipeline}" for one in found[:5])
     return f"{len(found)} begin with {wanted!r}: {listed}. Give more of its name."

@@ -21,11 +21,10 @@ from ml_assets.settings import Settings, environment_apart, read_settings
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.program import Ref
 from ml_assets.store.layout import Address
-from ml_assets.store.object_places import open_objects, passing_place
 from ml_assets.store.objects import LocalObjects
+from ml_assets.store.open import open_objects, open_snapshots, passing_place
 from ml_assets.store.s3.client import S3Place
 from ml_assets.store.snapshots import MAIN, CommitId, SnapshotStore
-from ml_assets.store.stores import open_snapshots
 
 
 @dataclass(frozen=True)
@@ -61,8 +60,8 @@ class CleanHome:
         if all(commit != one.id for one in self.real.history()):
             raise StorageError(
                 f"{pipeline} cannot be proved: the state {commit[:12]} of main, by whose ledger it"
-                " was trained or judged, was collected as old history (`ml-assets gc`). Those of"
-                " models that were decided on are kept; of others ML_ASSETS_RETENTION keeps them"
+                " was trained or judged, was collected as old history (`ml-assets ops gc`). Those"
+                " of models that were decided on are kept; of others ML_ASSETS_RETENTION keeps them"
                 ' longer, such as "history=365d".'
             )
         prefixes = (f"ledger/{pipeline}/", f"certificates/{pipeline}/")

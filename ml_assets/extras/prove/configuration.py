@@ -7,7 +7,7 @@ from ml_assets.graph.pipeline_graph import PipelineGraph
 from ml_assets.launch.events import attempt_numbers
 from ml_assets.launch.launcher import TrainJob
 from ml_assets.launch.session import train_session
-from ml_assets.launch.staging.shared import session_here
+from ml_assets.launch.staging.mirror import session_here
 from ml_assets.records.run_record import RunRecord, contradiction
 from ml_assets.spec.program import Ref, TrainRequest
 from ml_assets.spec.records import StageRecord

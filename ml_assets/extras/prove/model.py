@@ -24,7 +24,7 @@ from ml_assets.graph.pipeline_graph import PipelineGraph
 from ml_assets.launch.events import session_events
 from ml_assets.launch.failure import TABLE
 from ml_assets.launch.local.launcher import LocalLauncher
-from ml_assets.launch.staging.shared import session_here
+from ml_assets.launch.staging.mirror import session_here
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import latest_decision
 from ml_assets.records.provenance import RUN_FILE

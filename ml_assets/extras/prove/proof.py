@@ -27,13 +27,12 @@ from ml_assets.settings import Settings
 from ml_assets.spec.load import find_pipeline, load_spec, pipeline_folders
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.split import WindowSplit
-from ml_assets.store.object_places import open_objects
-from ml_assets.store.stores import has_snapshots, open_snapshots
+from ml_assets.store.open import has_snapshots, open_objects, open_snapshots
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What ``ml-assets prove`` was asked for."""
+    """What ``ml-assets release prove`` was asked for."""
 
     first: str
     """A pipeline; alone also a run, session or model of any."""

@@ -13,12 +13,12 @@ from typing import Any
 from ml_assets.errors import ClusterAway, ClusterRefused, MlAssetsError
 from ml_assets.launch.kubernetes.connection import Connections, connect
 from ml_assets.launch.kubernetes.observations import (
-    Happening,
     JobState,
     Json,
+    KubernetesEvent,
     PodState,
-    happening,
     job_state,
+    kubernetes_event,
     pod_state,
 )
 from ml_assets.launch.kubernetes.resources import (
@@ -271,7 +271,7 @@ class KubernetesApi:
             return self.calls.ask(f"read the log of {pod}", read)
         return ""
 
-    def happenings(self, uid: str) -> Sequence[Happening]:
+    def cluster_events(self, uid: str) -> Sequence[KubernetesEvent]:
         """The events about an object, oldest first; asked for once."""
 
         def read(client: Any) -> Json:
@@ -279,7 +279,9 @@ class KubernetesApi:
             return decoded(core(client).list_namespaced_event(self.namespace, **how))
 
         with suppress(ClusterAway, ClusterRefused):
-            found = [happening(item) for item in self.calls.once("list events", read)["items"]]
+            found = [
+                kubernetes_event(item) for item in self.calls.once("list events", read)["items"]
+            ]
             return sorted(found, key=lambda one: one.last.timestamp() if one.last else 0.0)
         return ()
 

@@ -1,191 +1,178 @@
-"""The table of what can happen to a Job on the cluster, and the verdict that is made of a line.
+"""The table of what can happen to a Job on the cluster, and the ending that a line makes.
 
 The words are Kubernetes's own where it has some. What the training program says of itself is in
 ``launch.failure.TABLE``.
 """
 
-from dataclasses import dataclass
-
-from ml_assets.launch.failure import KINDS, TABLE, Next
+from ml_assets.launch.failure import TABLE, Ending, Meaning
 from ml_assets.launch.kubernetes.observations import PodState
-from ml_assets.spec.program.events import EndKind
 from ml_assets.spec.program.exit_codes import EXIT_OUT_OF_MEMORY
-
-
-@dataclass(frozen=True)
-class Cause:
-    """A line of the table: what happened, what a person can do, and what is done next."""
-
-    what: str
-    remedy: str
-    then: Next
-
 
 # What ends an attempt that ran, in the order in which it is looked for (who took a pod away counts
 # before what the others made of its loss); then what keeps one from running. docs/cluster.md shows
 # it; a test holds the two together.
-CAUSES: dict[str, Cause] = {
-    "DeadlineExceeded": Cause(
+CAUSES: dict[str, Meaning] = {
+    "DeadlineExceeded": Meaning(
         "it ran longer than cluster.deadline_hours allows",
         "Raise cluster.deadline_hours and run again: it goes on from the last whole checkpoint.",
         "stop",
     ),
-    "CudaOutOfMemory": Cause(
+    "CudaOutOfMemory": Meaning(
         "the memory of a GPU ran out",
         TABLE[EXIT_OUT_OF_MEMORY].remedy,
         "stop",
     ),
-    "OOMKilled": Cause(
+    "OOMKilled": Meaning(
         "memory ran out: a container went over its limit, and the kernel killed it",
         "Raise cluster.memory, or lower training.batch_size. Shared memory and scratch files in"
         " memory count, too.",
         "again",
     ),
-    "ScratchFull": Cause(
+    "ScratchFull": Meaning(
         "it wrote more than cluster.scratch or cluster.shared_memory allows",
         "Raise the one that is named; a pod holds its data, its checkpoints and its log there.",
         "stop",
     ),
-    "Evicted": Cause(
+    "Evicted": Meaning(
         "its node ran short of something, and evicted it",
         "Nothing: it goes on elsewhere. If it comes back, request what it really uses"
         " (cluster.memory, cluster.scratch).",
         "lost",
     ),
-    "Preempted": Cause(
+    "Preempted": Meaning(
         "the scheduler gave its place to a pod of higher priority",
         "Nothing: it goes on when there is room. A higher cluster.priority_class loses less.",
         "lost",
     ),
-    "PreemptedByQueue": Cause(
+    "PreemptedByQueue": Meaning(
         "Kueue took its quota back for another job",
         "Nothing: it goes on when it is admitted again. A higher priority, or a queue with a"
         " larger guaranteed quota, loses less.",
         "lost",
     ),
-    "SpotTaken": Cause(
+    "SpotTaken": Meaning(
         "its spot node was taken back",
         "Nothing: it goes on from the last whole checkpoint. Without training.spot it runs on"
         " nodes that stay.",
         "lost",
     ),
-    "NodeShutdown": Cause(
+    "NodeShutdown": Meaning(
         "its node was drained or shut down",
         "Nothing: it goes on from the last whole checkpoint, where there is room.",
         "lost",
     ),
-    "NodeLost": Cause(
+    "NodeLost": Meaning(
         "its node was lost: it no longer answers, or is gone",
         "Nothing: it goes on from the last whole checkpoint, where there is room.",
         "lost",
     ),
-    "NodeRefused": Cause(
+    "NodeRefused": Meaning(
         "its node refused it after the scheduler had placed it there",
         "Nothing: it is placed again. If it comes back, look at that node's device plugin.",
         "lost",
     ),
-    "JobDeleted": Cause(
+    "JobDeleted": Meaning(
         "somebody deleted its Job",
         "Run again to go on from the last whole checkpoint.",
         "interrupted",
     ),
-    "GpuFault": Cause(
+    "GpuFault": Meaning(
         "a GPU failed",
         "Nothing: it goes on elsewhere. Drain the node that is named, and have its GPU examined"
         " (dmesg shows the Xid).",
         "lost",
     ),
-    "PodDeleted": Cause(
+    "PodDeleted": Meaning(
         "somebody deleted one of its pods",
         "Nothing: it goes on from the last whole checkpoint.",
         "lost",
     ),
-    "NcclFault": Cause(
+    "NcclFault": Meaning(
         "the GPUs of its nodes lost each other (NCCL)",
         "Nothing: it goes on elsewhere. If it comes back, look at the network of those nodes.",
         "lost",
     ),
-    "ToldToStop": Cause(
+    "ToldToStop": Meaning(
         "it was told to stop, and nobody says by whom: most likely its node shut down",
         "Nothing: it goes on from the last whole checkpoint.",
         "lost",
     ),
-    "Unexplained": Cause(
+    "Unexplained": Meaning(
         "it failed before it could say why",
         "Look at the log, and at `kubectl describe` of what is named.",
         "again",
     ),
     # --- what keeps an attempt from running -------------------------------------------------------
-    "Unschedulable": Cause(
+    "Unschedulable": Meaning(
         "no node can take all its pods",
         "Add nodes, wait for a quieter hour, or ask for less: cluster.nodes, gpus_per_node, cpu,"
         " memory, node_selector. cluster.min_nodes lets it go on with fewer.",
         "no_room",
     ),
-    "ImagePull": Cause(
+    "ImagePull": Meaning(
         "its image cannot be pulled",
         "Check ML_ASSETS_TRAINING_IMAGE, and that ML_ASSETS_PULL_SECRET names a Secret that may"
         " read it.",
         "stop",
     ),
-    "RegistryAway": Cause(
+    "RegistryAway": Meaning(
         "its image cannot be pulled, for the registry does not answer",
         "See that the nodes reach the registry, and run again.",
         "stop",
     ),
-    "InvalidImageName": Cause(
+    "InvalidImageName": Meaning(
         "the name of its image is none",
         "Set ML_ASSETS_TRAINING_IMAGE to repository@sha256:...",
         "stop",
     ),
-    "ErrImageNeverPull": Cause(
+    "ErrImageNeverPull": Meaning(
         "its image is not on the node, which may not pull it",
         "Put it there, or let the node pull it.",
         "stop",
     ),
-    "SignatureValidationFailed": Cause(
+    "SignatureValidationFailed": Meaning(
         "its image has no signature that its node accepts",
         "Sign it as the nodes' policy asks, or set ML_ASSETS_TRAINING_IMAGE to one that is.",
         "stop",
     ),
-    "CreateContainerConfigError": Cause(
+    "CreateContainerConfigError": Meaning(
         "a Secret or ConfigMap that its pods need is missing, or lacks a key",
         "Create what is named in the same namespace; ML_ASSETS_TRAINING_SECRET is the Secret with"
         " the keys to the object store.",
         "stop",
     ),
-    "ContainerStart": Cause(
+    "ContainerStart": Meaning(
         "its container cannot be started",
         "Check that ML_ASSETS_TRAINING_IMAGE is the training image of this version.",
         "stop",
     ),
-    "VolumeMount": Cause(
+    "VolumeMount": Meaning(
         "a volume of its pods, or their network, cannot be set up",
         "Look at the node that is named; a Secret that is mounted has to be there.",
         "unstarted",
     ),
-    "QuotaExceeded": Cause(
+    "QuotaExceeded": Meaning(
         "the quota of the namespace does not allow its pods",
         "Ask for less, wait until others end, or have the ResourceQuota raised.",
         "no_room",
     ),
-    "QuotaTooSmall": Cause(
+    "QuotaTooSmall": Meaning(
         "the whole quota of the namespace is too small for its pods, even if nobody else ran",
         "Ask for less (cluster.nodes, gpus_per_node, cpu, memory), or have the ResourceQuota"
         " raised.",
         "stop",
     ),
-    "PodsForbidden": Cause(
+    "PodsForbidden": Meaning(
         "the cluster does not allow its pods",
         "Change what is named: a rule of the namespace, a priority class, or a limit.",
         "stop",
     ),
-    "QueueMissing": Cause(
+    "QueueMissing": Meaning(
         "its Kueue queue is not there",
         "Set cluster.queue to a LocalQueue of this namespace, or have it made.",
         "stop",
     ),
-    "NotStarted": Cause(
+    "NotStarted": Meaning(
         "its pods did not begin to run, and nobody says why",
         "Look at `kubectl describe` of what is named; the nodes may pull a large image slowly.",
         "unstarted",
@@ -197,47 +184,6 @@ _LONGEST, _HEAD = 500, 120
 """Characters of what somebody said: of all of it, and of its beginning."""
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """What happened, and what is done next."""
-
-    cause: str
-    """A key of ``CAUSES``, or the program's own end: ``exit 66``."""
-    then: Next
-    what: str
-    words: str
-    """What Kubernetes said, or the program; may be empty."""
-    remedy: str
-    code: int
-    """The program's exit code, or a negative signal; 0: it has none."""
-    pod: str | None = None
-    node: str | None = None
-    avoid: str | None = None
-    """A node that the next attempt should not run on."""
-    room: int | None = None
-    """Pods that found a node, where not all did."""
-    of_program: bool = False
-    """The program ended by itself: its events and ``launch.failure.judge`` tell more."""
-
-    @property
-    def kind(self) -> EndKind:
-        """Whose budget it is."""
-        return KINDS[self.then]
-
-    def report(self, attempt: str) -> str:
-        """For an operator: what happened, what was said, what to do."""
-        at = f" ({', '.join(filter(None, [self.pod, self.node and f'on {self.node}']))})"
-        lines = [f"{attempt} stopped: {self.what}{at if self.pod else ''}."]
-        if self.words:
-            lines.append(f"  It said: {self.words}")
-        return "\n".join([*lines, f"  What to do: {self.remedy}"])
-
-    @property
-    def said(self) -> str:
-        """What happened and what was said of it, in one line."""
-        return f"{self.what}: {self.words}" if self.words else self.what
-
-
 def of_cause(
     cause: str,
     words: str = "",
@@ -245,10 +191,10 @@ def of_cause(
     *,
     code: int = 0,
     room: int | None = None,
-) -> Verdict:
-    """The verdict of a line of the table."""
+) -> Ending:
+    """The ending that a line of the table describes."""
     line = CAUSES[cause]
-    return Verdict(
+    return Ending(
         cause=cause,
         then=line.then,
         what=line.what,

@@ -6,13 +6,11 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ml_assets.errors import TrainingFailed, TrainingInterrupted
-from ml_assets.launch.failure import Ending, judge, stood_still
-from ml_assets.launch.kubernetes.causes import Verdict
+from ml_assets.launch.failure import Ending, judge, stalled
+from ml_assets.launch.kubernetes.diagnosis import PodObservations, diagnose
 from ml_assets.launch.kubernetes.following import Over
 from ml_assets.launch.kubernetes.manifest import JobOrder
-from ml_assets.launch.kubernetes.observations import Happening
-from ml_assets.launch.kubernetes.verdict import LastWord, Scene, verdict
+from ml_assets.launch.kubernetes.observations import KubernetesEvent
 from ml_assets.settings import PriceClass
 from ml_assets.spec.program.events import Event, Failed
 from ml_assets.spec.program.exit_codes import EXIT_DONE, EXIT_SUPERSEDED, true_code
@@ -20,7 +18,7 @@ from ml_assets.spec.program.pod import TerminationMessage
 from ml_assets.spec.usage import Held
 
 Words = Mapping[int, TerminationMessage]
-"""Index of a pod -> its last word."""
+"""Index of a pod -> its termination message."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +28,8 @@ class Evidence:
     over: Over
     words: Words
     tails: str
-    """Ends of the logs of pods that failed and had no last word."""
-    happenings: tuple[Happening, ...]
+    """Ends of the logs of pods that failed and left no termination message."""
+    cluster_events: tuple[KubernetesEvent, ...]
     """The cluster's events about its Job."""
     spot: bool
 
@@ -46,54 +44,47 @@ class Evidence:
         said = [f"--- pod {index}: {w.reason}\n{w.log}" for index, w in sorted(self.words.items())]
         return "\n".join([*said, self.tails])
 
-    def verdict(self, events: Sequence[Event]) -> Verdict:
+    def ending(self, events: Sequence[Event]) -> Ending:
         """Why it ended, if nobody was told to stop it.
 
         Args:
             events: that it told.
         """
-        if self.over.verdict is not None:
-            return self.over.verdict
+        if self.over.ending is not None:
+            return self.over.ending
         reasons = [event.reason for event in events if isinstance(event, Failed)]
-        last = [LastWord(i, word.code, word.reason) for i, word in sorted(self.words.items())]
-        said = "\n".join([*reasons, self.log])
-        scene = Scene(self.over.job, self.over.pods, self.happenings, last, said, self.spot)
-        return verdict(scene)
+        return diagnose(
+            PodObservations(
+                self.over.job,
+                self.over.pods,
+                self.cluster_events,
+                [word for _, word in sorted(self.words.items())],
+                "\n".join([*reasons, self.log]),
+                self.spot,
+            )
+        )
 
 
-def ending_of(name: str, seen: Evidence, events: Sequence[Event], log: Path) -> Ending:
-    """What follows, and the error that says why.
+def ending_of(seen: Evidence, events: Sequence[Event], log: Path) -> Ending:
+    """What ended it, and what follows.
 
     Args:
-        name: of the attempt, for an operator.
         log: of the attempt.
     """
     over = seen.over
     if over.noticed is not None:
-        return stood_still(name, over.noticed, log)
+        return stalled(over.noticed)
     if over.told:
-        return judge(name, seen.code or -signal.SIGTERM, events, log, workers=False)
+        return judge(seen.code or -signal.SIGTERM, events, log, workers=False)
     if over.complete:
-        return judge(name, EXIT_DONE, events, log, workers=False)
-    found = seen.verdict(events)
+        return judge(EXIT_DONE, events, log, workers=False)
+    found = seen.ending(events)
     if found.code == EXIT_SUPERSEDED:  # another launcher went on: follow it
-        error = TrainingFailed(found.report(name))
-        return Ending(found.code, "lost", error, "Superseded", found.said)
+        return replace(found, then="lost", cause="Superseded")
     if found.of_program:
-        judged = judge(name, found.code, events, log, workers=False)
+        judged = judge(found.code, events, log, workers=False)
         return replace(judged, pod=found.pod, node=found.node)
-    error = TrainingInterrupted if found.then == "interrupted" else TrainingFailed
-    return Ending(
-        found.code,
-        found.then,
-        error(f"{found.report(name)}\n  Log: {log}"),
-        found.cause,
-        found.said,
-        found.pod,
-        found.node,
-        found.avoid,
-        found.room,
-    )
+    return found
 
 
 def held_by(order: JobOrder, seen: Evidence, bought: PriceClass) -> Held:

@@ -13,17 +13,17 @@ from typing import Any
 from ml_assets.errors import StoreAway, StoreRefuses
 from ml_assets.launch.attempts import Follower, Work
 from ml_assets.launch.events import append_places, append_warning
+from ml_assets.launch.failure import Ending
 from ml_assets.launch.kubernetes.api import KubernetesApi
-from ml_assets.launch.kubernetes.causes import Verdict
+from ml_assets.launch.kubernetes.informer import JobInformer
 from ml_assets.launch.kubernetes.logs import LogFollower
 from ml_assets.launch.kubernetes.manifest import HAND_OVER_SECONDS, JobOrder
 from ml_assets.launch.kubernetes.names import selector_of
 from ml_assets.launch.kubernetes.observations import JobState, PodState
 from ml_assets.launch.kubernetes.recovered import recovered
 from ml_assets.launch.kubernetes.starting import StartUp, Stuck
-from ml_assets.launch.kubernetes.watch import JobWatch
 from ml_assets.launch.staging.mirror import SessionMirror
-from ml_assets.launch.stall_detection import Standstill
+from ml_assets.launch.stall_detection import StallDetector
 from ml_assets.spec.program.events import Checkpoint, Failed, Metrics, Progress
 from ml_assets.spec.program.exit_codes import EXIT_SAVED_AFTER_NOTICE
 from ml_assets.spec.program.identity import Place
@@ -33,7 +33,7 @@ _TURN_SECONDS = 0.5
 _PULL_SECONDS = (1.0, 10.0)
 """Between two looks for new events: while they come, and at most. Each look is a few requests."""
 _LAST_WORDS_SECONDS = 2.0
-"""For the pods to say their last words, where none of them can go on."""
+"""For the pods to leave their termination messages, where none of them can go on."""
 _OTHERS_SECONDS = 10.0
 """For the other pods to end after one that failed by itself: one of them may know why."""
 _UNREACHABLE = {"DeletionByTaintManager", "DeletionByPodGC"}
@@ -47,7 +47,7 @@ class Over:
     job: JobState | None
     pods: tuple[PodState, ...]
     """In the order in which they were lost, then by index."""
-    verdict: Verdict | None = None
+    ending: Ending | None = None
     """It never came to run."""
     noticed: str | None = None
     """It stood still."""
@@ -86,7 +86,7 @@ class Following:
         self._clock = clock
         self._folder = work.folder.attempt(order.attempt)
         self._log = work.folder.log(order.attempt)
-        self._standstill = Standstill(self._folder, order.world.processes, clock)
+        self._stall = StallDetector(self._folder, order.world.processes, clock)
         self._limits = Limits.of(order)
         self._start = StartUp(api, self._limits.room_seconds, clock)
         self._began = clock()
@@ -107,7 +107,7 @@ class Following:
             StoreRefuses: the object store does not.
         """
         selector = selector_of(self._order.session, self._order.mark)
-        with JobWatch(self._api, selector) as watch, LogFollower(self._api, self._log) as log:
+        with JobInformer(self._api, selector) as watch, LogFollower(self._api, self._log) as log:
             while True:
                 seen = watch.now()
                 pods = tuple(pod for pod in seen.pods if pod.job == self._order.name)
@@ -159,12 +159,12 @@ class Following:
             return Over(job, pods)
         if job.failure is not None or any(pod.lost for pod in pods):
             return Over(job, pods) if self._settled(pods) else None
-        noticed = self._standstill.noticed(self._follower.passed_on)
+        noticed = self._stall.noticed(self._follower.passed_on)
         if noticed:
             return Over(job, pods, noticed=noticed)
         waits = self._start.look(job, pods)
-        if isinstance(waits, Verdict) and self._limits.reached(waits, self._clock() - self._began):
-            return Over(job, pods, verdict=waits)
+        if isinstance(waits, Ending) and self._limits.reached(waits, self._clock() - self._began):
+            return Over(job, pods, ending=waits)
         if waits is not None:
             self._say(waits)
         return None
@@ -212,14 +212,14 @@ class Following:
             raise
         except StoreAway as error:  # what is told meanwhile waits in the pods
             came = 0
-            self._standstill.blind()
+            self._stall.blind()
             self._warn("store", f"The object store is away; the training goes on: {error}")
         shortest, longest = _PULL_SECONDS
         self._waits = shortest if came else min(self._waits * 1.5, longest)
         self._pulls_at = now + self._waits
         self._follower.pass_on()
 
-    def _say(self, waits: Stuck | Verdict) -> None:
+    def _say(self, waits: Stuck | Ending) -> None:
         """Each cause once, and every minute a registry that is away: nothing else tells of it.
 
         That a container is being made is nothing to speak of.
@@ -262,11 +262,11 @@ class Limits:
             return cls(longest, longest, None)
         return cls(min(longest, cluster.shrink_after_minutes * 60), longest, least)
 
-    def reached(self, verdict: Verdict, seconds: float) -> bool:
-        """Whether a verdict on an attempt that has waited so long stands."""
-        if verdict.then != "no_room" or self.fewest is None:
+    def reached(self, ending: Ending, seconds: float) -> bool:
+        """Whether an attempt that has waited so long ends so."""
+        if ending.then != "no_room" or self.fewest is None:
             return True
-        return (verdict.room or 0) >= self.fewest or seconds > self.longest
+        return (ending.room or 0) >= self.fewest or seconds > self.longest
 
 
 def _ended(pod: PodState) -> bool:

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import BinaryIO, Protocol, Self
 
 from ml_assets.errors import ClusterRefused
+from ml_assets.launch.kubernetes.informer import Stream, wait_after
 from ml_assets.launch.kubernetes.observations import PodState
-from ml_assets.launch.kubernetes.retries import Lost
-from ml_assets.launch.kubernetes.watch import Stream, wait_after
+from ml_assets.launch.kubernetes.retries import NoAnswer
 
 LONGEST_WAIT = 60.0
 """Seconds between two looks at a log that does not grow or cannot be read."""
@@ -94,7 +94,7 @@ class LogFollower:
         try:
             self._stream = self._source.log(pod, written.since())
             written.take(self._stream)
-        except Lost:
+        except NoAnswer:
             return True
         except ClusterRefused as refused:
             if refused.status not in {_NOT_YET, _GONE}:

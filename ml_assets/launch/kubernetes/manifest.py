@@ -25,7 +25,7 @@ from ml_assets.launch.kubernetes.names import (
 from ml_assets.settings import Cluster
 from ml_assets.settings.cluster import Taint
 from ml_assets.spec.cluster import ClusterSpec, Toleration
-from ml_assets.spec.notice import notice_seconds
+from ml_assets.spec.footprint import notice_seconds
 from ml_assets.spec.program import World
 from ml_assets.spec.program.exit_codes import VERDICTS
 from ml_assets.spec.program.pod import SAVE_SECONDS, UPLOAD_SECONDS
@@ -78,7 +78,7 @@ class JobOrder:
     grace_seconds: int
     """From the notice to the end of the program: see ``save_seconds``."""
     mark: str = ""
-    """Of a passing store: see ``names.slug_of``."""
+    """Of an ephemeral store: see ``names.slug_of``."""
     avoid: tuple[str, ...] = ()
     """Nodes that failed an attempt before."""
     asked: str = ""

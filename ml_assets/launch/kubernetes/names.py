@@ -38,7 +38,7 @@ def slug_of(session: str, mark: str = "") -> str:
     Two sessions never share one: the digest in it is of the pipeline's whole name, too.
 
     Args:
-        mark: of the store that it lies in, where that is a passing one: the same work in another
+        mark: of the store that it lies in, where that is ephemeral: the same work in another
             store is another Job.
 
     Raises:

@@ -74,7 +74,7 @@ class Waiting:
 
 
 @dataclass(frozen=True)
-class Ended:
+class ContainerEnd:
     """How a container ended. ``exit_code`` above 128 is a signal, 128 less."""
 
     container: str
@@ -109,7 +109,7 @@ class PodState:
     """``DisruptionTarget``: who took it away."""
     waiting: Waiting | None
     """The first container that does not run yet."""
-    ended: Ended | None
+    ended: ContainerEnd | None
     """The first container that failed, else the first that ended."""
     created: datetime | None
     scheduled: datetime | None
@@ -138,7 +138,7 @@ class PodState:
 
 
 @dataclass(frozen=True)
-class Happening:
+class KubernetesEvent:
     """An event (``v1``) about one of our objects: ``FailedCreate``, ``FailedMount``, ..."""
 
     reason: str
@@ -220,11 +220,11 @@ def pod_state(pod: Json) -> PodState:
     )
 
 
-def happening(event: Json) -> Happening:
+def kubernetes_event(event: Json) -> KubernetesEvent:
     """From the API's JSON."""
     about = event.get("involvedObject") or {}
     last = event.get("lastTimestamp") or event.get("eventTime") or event.get("firstTimestamp")
-    return Happening(
+    return KubernetesEvent(
         reason=event.get("reason") or "",
         message=event.get("message") or "",
         about=about.get("name", ""),
@@ -265,9 +265,9 @@ def _waiting(containers: Sequence[Json]) -> Waiting | None:
     return None
 
 
-def _ended(containers: Sequence[Json]) -> Ended | None:
+def _ended(containers: Sequence[Json]) -> ContainerEnd | None:
     ends = [
-        Ended(
+        ContainerEnd(
             container=one["name"],
             exit_code=ended.get("exitCode", 0),
             reason=ended.get("reason") or "",

@@ -38,7 +38,7 @@ class Lines:
         """Lines without their ends; one that broke off is dropped.
 
         Raises:
-            Lost, Silent: it broke off.
+            NoAnswer, SilentStream: it broke off.
         """
         rest = b""
         try:

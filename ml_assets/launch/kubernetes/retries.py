@@ -59,7 +59,7 @@ class Trouble:
     """Where the table's words for the status would mislead."""
 
 
-class Lost(ClusterAway):
+class NoAnswer(ClusterAway):
     """A single call had no answer."""
 
     def __init__(self, message: str, trouble: Trouble) -> None:
@@ -67,7 +67,7 @@ class Lost(ClusterAway):
         self.trouble = trouble
 
 
-class Silent(Lost):
+class SilentStream(NoAnswer):
     """An answer that goes on said nothing for long."""
 
 
@@ -117,7 +117,7 @@ class Calls:
                     return found
                 unsure = False
                 return self.once(doing, call)
-            except Lost as lost:
+            except NoAnswer as lost:
                 unsure = unsure or lost.trouble.done
                 pause = max(lost.trouble.wait, wait * random.uniform(0.5, 1.0))
                 budget = self._budget if self._known else min(self._budget, FIRST_CONTACT_SECONDS)
@@ -133,7 +133,7 @@ class Calls:
         """Call once, for who comes back by rules of its own. An expired token is read again first.
 
         Raises:
-            Lost: no answer.
+            NoAnswer: no answer.
             ClusterRefused: the answer is no.
         """
         renewed = False
@@ -158,12 +158,12 @@ class Calls:
             self._connections.renew(failed)
         except SettingsError as error:  # the file is being written, where it could be read before
             told = f"{self.where} could not {doing}: {trouble.told}, and {error}"
-            raise Lost(told, trouble) from error
+            raise NoAnswer(told, trouble) from error
 
     def _told(self, doing: str, trouble: Trouble) -> MlAssetsError:
         awaited = trouble.status == 401 and self._known  # it knew us: a new token is on its way
         if not trouble.final or awaited:
-            return Lost(f"{self.where} could not {doing}: {trouble.told}.", trouble)
+            return NoAnswer(f"{self.where} could not {doing}: {trouble.told}.", trouble)
         what, remedy = _REFUSALS.get(trouble.status, ("", "See the server's log."))
         what = trouble.what or what
         said = f"{self.where} refused to {doing}: {what} ({trouble.told}). "
@@ -175,7 +175,7 @@ def told_by(status: Any) -> MlAssetsError:
     code, reason = status.get("code") or 0, status.get("reason") or ""
     trouble = _answered(code, reason, status.get("message") or "", 0.0)
     told = f"The watch was ended: {trouble.told}."
-    return ClusterRefused(told, code) if code and trouble.final else Lost(told, trouble)
+    return ClusterRefused(told, code) if code and trouble.final else NoAnswer(told, trouble)
 
 
 def broken_by(error: Exception) -> MlAssetsError | None:
@@ -185,7 +185,7 @@ def broken_by(error: Exception) -> MlAssetsError | None:
     trouble = trouble_of(error)
     if trouble is None:
         return None
-    kind = Silent if isinstance(error, ReadTimeoutError) else Lost
+    kind = SilentStream if isinstance(error, ReadTimeoutError) else NoAnswer
     return kind(f"The answer broke off: {trouble.told}.", trouble)
 
 

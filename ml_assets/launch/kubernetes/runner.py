@@ -58,8 +58,8 @@ from ml_assets.spec.program import Request, TrainRequest, World
 from ml_assets.spec.program.events import Checkpoint, Event
 from ml_assets.spec.program.identity import Program
 from ml_assets.spec.program.pod import REQUEST, attempt_of
-from ml_assets.store.object_places import mark_of
 from ml_assets.store.objects import write_whole
+from ml_assets.store.open import mark_of
 from ml_assets.store.s3.client import client
 from ml_assets.store.s3.objects import S3Objects
 
@@ -293,7 +293,7 @@ class KubernetesRunner:
 
         words = partial(mirror.exits, number)
         seen = self._looked_at(order, over, brought(words, {}))
-        then = seen.verdict(follower.of_attempt(order.attempt)).then
+        then = seen.ending(follower.of_attempt(order.attempt)).then
         if then in _MADE_AGAIN and not (over.complete or over.told or over.noticed):
             threading.Thread(target=self._clear_behind, args=[order], daemon=True).start()
         else:
@@ -312,8 +312,7 @@ class KubernetesRunner:
         log = work.folder.log(order.attempt)
         followed = log.read_bytes() if log.is_file() else b""  # of the first pod
         write_whole(log, followed + seen.log.encode())
-        events = follower.of_attempt(order.attempt)
-        ending = ending_of(work.name(order.attempt), seen, events, log)
+        ending = ending_of(seen, follower.of_attempt(order.attempt), log)
         return replace(ending, held=held_by(order, seen, self._bought(order)))
 
     def _looked_at(self, order: JobOrder, over: Over, words: Words) -> Evidence:
@@ -324,7 +323,7 @@ class KubernetesRunner:
             over,
             words,
             tails(self._api, dumb),
-            tuple(self._api.happenings(over.job.uid)) if over.job and failed else (),
+            tuple(self._api.cluster_events(over.job.uid)) if over.job and failed else (),
             order.spot,
         )
 

@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from ml_assets.launch.kubernetes.causes import Verdict, of_cause, one_line
+from ml_assets.launch.failure import Ending
+from ml_assets.launch.kubernetes.causes import of_cause, one_line
 from ml_assets.launch.kubernetes.names import QUEUE_LABEL
-from ml_assets.launch.kubernetes.observations import Happening, JobState, PodState
+from ml_assets.launch.kubernetes.observations import JobState, KubernetesEvent, PodState
 from ml_assets.launch.kubernetes.quota import too_small
 
 # seconds that a cause may last before it ends the attempt. What only a person can mend is told
@@ -76,7 +77,7 @@ class QueueWord:
 class Explains(Protocol):
     """Whom to ask why nothing happens; each question is a call to the cluster."""
 
-    def happenings(self, uid: str) -> Sequence[Happening]:
+    def cluster_events(self, uid: str) -> Sequence[KubernetesEvent]:
         """The events about an object."""
         ...
 
@@ -120,18 +121,18 @@ class StartUp:
         self._clock = clock
         self._ask_at = clock()
         self._between = _BETWEEN_QUESTIONS[0]
-        self._happenings: Sequence[Happening] = ()
+        self._cluster_events: Sequence[KubernetesEvent] = ()
         self._queue: QueueWord | None = None
         self._stuck: Stuck | None = None
         self._since = clock()
 
-    def look(self, job: JobState, pods: Sequence[PodState]) -> Stuck | Verdict | None:
-        """What it waits for; the verdict once that has lasted too long; None: all pods run."""
+    def look(self, job: JobState, pods: Sequence[PodState]) -> Stuck | Ending | None:
+        """What it waits for; the ending once that has lasted too long; None: all pods run."""
         if started(job, pods):
             self._stuck = None
             return None
         self._ask(job, pods)
-        stuck = stuck_on(job, pods, self._happenings, self._queue)
+        stuck = stuck_on(job, pods, self._cluster_events, self._queue)
         if self._stuck is None or not _same(self._stuck, stuck):
             self._since = self._clock()
         elif stuck.words.startswith(_BACK_OFF) and ": " not in stuck.words:
@@ -151,9 +152,9 @@ class StartUp:
         if job.suspended and queue is not None:
             self._queue = self._asks.queue_word(job, queue)
         elif len(pods) < job.parallelism:
-            self._happenings = self._asks.happenings(job.uid)
+            self._cluster_events = self._asks.cluster_events(job.uid)
         elif quiet is not None:
-            self._happenings = self._asks.happenings(quiet.uid)
+            self._cluster_events = self._asks.cluster_events(quiet.uid)
         else:
             return
         self._ask_at = self._clock() + self._between
@@ -168,7 +169,7 @@ def started(job: JobState, pods: Sequence[PodState]) -> bool:
 def stuck_on(
     job: JobState,
     pods: Sequence[PodState],
-    happenings: Sequence[Happening] = (),
+    cluster_events: Sequence[KubernetesEvent] = (),
     queue: QueueWord | None = None,
 ) -> Stuck:
     """What keeps an attempt from running, by all that is known."""
@@ -176,11 +177,11 @@ def stuck_on(
         return _suspended(job, queue)
     pending = [pod for pod in pods if pod.phase == "Pending"]
     of_pods = (found for pod in pending if (found := _of_container(pod)) is not None)
-    stuck = next(of_pods, None) or _uncreated(job, pods, happenings) or _unscheduled(job, pods)
+    stuck = next(of_pods, None) or _uncreated(job, pods, cluster_events) or _unscheduled(job, pods)
     if stuck is not None:
         return stuck
     quiet = next(iter(pending), None)
-    failing = [one for one in happenings if one.reason in _MOUNTS]
+    failing = [one for one in cluster_events if one.reason in _MOUNTS]
     if failing and quiet is not None:
         return Stuck("VolumeMount", one_line(failing[-1].message), quiet)
     reason = quiet.waiting.reason if quiet and quiet.waiting else ""
@@ -210,9 +211,9 @@ def _of_container(pod: PodState) -> Stuck | None:
 
 
 def _uncreated(
-    job: JobState, pods: Sequence[PodState], happenings: Sequence[Happening]
+    job: JobState, pods: Sequence[PodState], cluster_events: Sequence[KubernetesEvent]
 ) -> Stuck | None:
-    failed = [one for one in happenings if one.reason == "FailedCreate"]
+    failed = [one for one in cluster_events if one.reason == "FailedCreate"]
     if len(pods) >= job.parallelism or not failed:
         return None
     words = one_line(failed[-1].message)

@@ -12,13 +12,14 @@ from pydantic import ValidationError
 
 from ml_assets.launch.attempts import POLL_SECONDS, Follower, Work
 from ml_assets.launch.events import attempt_numbers
-from ml_assets.launch.failure import Ending, judge, stood_still
+from ml_assets.launch.failure import Ending, judge, stalled
 from ml_assets.launch.folder import SessionFolder
 from ml_assets.launch.local.process import GRACE_SECONDS, ChildProcess
 from ml_assets.launch.recovery import ERROR_BUDGET, Budgets
 from ml_assets.launch.session_launcher import SessionLauncher
 from ml_assets.launch.staging.mirror import SessionMirror
-from ml_assets.launch.stall_detection import Standstill
+from ml_assets.launch.stall_detection import StallDetector
+from ml_assets.settings import is_s3
 from ml_assets.spec.cluster import ClusterSpec
 from ml_assets.spec.footprint import Room, machine_room
 from ml_assets.spec.program import Request, World
@@ -27,7 +28,6 @@ from ml_assets.spec.program.identity import Program
 from ml_assets.spec.program.start import RESTARTS, Start
 from ml_assets.store.embedded.trust import given_keys
 from ml_assets.store.objects import LocalObjects
-from ml_assets.store.s3.client import S3_SCHEME
 from ml_assets.store.s3.objects import S3Objects
 from ml_assets.store.signing import Keys
 
@@ -118,12 +118,12 @@ class LocalRunner:
         """See ``AttemptRunner.run``; an exception ends the processes, too."""
         folder, log = work.folder.attempt(request.attempt), work.folder.log(request.attempt)
         command = self.command(request, folder / "request.json")
-        threads, s3 = request.world.threads, work.folder.checkpoints.startswith(S3_SCHEME)
-        standstill, noticed = Standstill(folder, request.world.procs), None
+        threads, s3 = request.world.threads, is_s3(work.folder.checkpoints)
+        stall, noticed = StallDetector(folder, request.world.procs), None
         with ChildProcess.running(command, threads, log, self._grace, s3=s3) as child:
             while (code := child.exit_code()) is None:
                 follower.pass_on()
-                noticed = noticed or standstill.noticed(follower.passed_on)
+                noticed = noticed or stall.noticed(follower.passed_on)
                 if noticed or follower.told_to_stop():
                     child.end()
                 else:
@@ -131,11 +131,10 @@ class LocalRunner:
         follower.pass_on()
         if self._shared is not None:
             SessionMirror(work.folder, self._shared).publish(request)
-        name = work.name(request.attempt)
         if noticed:
-            return stood_still(name, noticed, log)
+            return stalled(noticed)
         events = follower.of_attempt(request.attempt)
-        return judge(name, code, events, log, workers=request.world.procs > 1)
+        return judge(code, events, log, workers=request.world.procs > 1)
 
     def leave(self, work: Work[Any]) -> None:
         """See ``AttemptRunner.leave``: what ran below this process is gone."""

@@ -1,4 +1,4 @@
-"""One attempt's processes, behind a tether: ended with their follower, whatever ends it."""
+"""One attempt's processes, behind a supervisor: ended with their follower, whatever ends it."""
 
 import os
 import signal
@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from ml_assets.launch.local import supervisor as tether
+from ml_assets.launch.local import supervisor
 from ml_assets.spec.program.start import variables
 
 GRACE_SECONDS = 20.0
@@ -37,7 +37,7 @@ def environment(
 
 
 class ChildProcess:
-    """The program (under torchrun or plain) and its tether, in a process group of their own.
+    """The program (under torchrun or plain) and its supervisor, in a process group of their own.
 
     No descriptor of ours is inherited, so that a session's lock is free when its holder is dead.
     """
@@ -53,7 +53,7 @@ class ChildProcess:
     ) -> None:
         self._grace = grace
         # isolated and by path: needs no import of ours, and finds no module of its folder
-        tied = [sys.executable, "-I", tether.__file__, str(os.getpid()), str(grace)]
+        tied = [sys.executable, "-I", supervisor.__file__, str(os.getpid()), str(grace)]
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as output:
             self._process = subprocess.Popen(
@@ -90,7 +90,7 @@ class ChildProcess:
         code = self._process.poll()
         if code is None:
             return None
-        return tether.SIGNALLED - code if code > tether.SIGNALLED else code
+        return supervisor.SIGNALLED - code if code > supervisor.SIGNALLED else code
 
     def end(self) -> None:
         """Tell the group to save and stop, wait, then end what is left of it."""
@@ -105,13 +105,15 @@ class ChildProcess:
 
     def _sweep(self) -> None:
         if self._process.poll() is None:
-            self._process.send_signal(signal.SIGQUIT)  # the tether alone finds every worker
+            self._process.send_signal(signal.SIGQUIT)  # the supervisor alone finds every worker
             try:
                 self._process.wait(_SWEEP_SECONDS)
             except subprocess.TimeoutExpired:
                 self._signal_group(signal.SIGKILL)
                 self._process.wait()
-        if (self._process.returncode or 0) < 0:  # the tether itself was killed: it swept nothing
+        if (
+            self._process.returncode or 0
+        ) < 0:  # the supervisor itself was killed: it swept nothing
             self._signal_group(signal.SIGKILL)
 
     def _signal_group(self, number: signal.Signals) -> None:

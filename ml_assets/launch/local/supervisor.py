@@ -1,6 +1,6 @@
 """Runs one command and leaves nothing of it behind: not when it ends, not when its launcher dies.
 
-``python tether.py LAUNCHER_PID GRACE_SECONDS COMMAND...``. A program of its own on the standard
+``python supervisor.py LAUNCHER_PID GRACE_SECONDS COMMAND...``. A program of its own on the standard
 library, because the other ways fail: ``preexec_fn`` is not safe in a process with threads, Linux's
 PR_SET_PDEATHSIG follows the *thread* that forked and ends at the next fork, and torchrun puts its
 workers into sessions of their own, where no signal to a process group finds them. This process

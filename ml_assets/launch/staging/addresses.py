@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from ml_assets.settings import is_s3
 from ml_assets.spec.program import (
     MeasureRequest,
     Ref,
@@ -11,7 +12,6 @@ from ml_assets.spec.program import (
     TrainRequest,
 )
 from ml_assets.spec.program.pod import EVENTS, MODEL, PREDICTIONS, RESULT, SESSIONS, attempt_of
-from ml_assets.store.s3.client import S3_SCHEME
 from ml_assets.store.s3.content import MODELS
 from ml_assets.store.s3.objects import S3Objects
 
@@ -49,7 +49,7 @@ def addressed(request: Request, objects: S3Objects, checkpoints: str) -> Request
 
 
 def _published(ref: Ref, objects: S3Objects) -> Ref:
-    if ref.uri.startswith(S3_SCHEME):
+    if is_s3(ref.uri):
         return ref
     objects.publish(ref)
     return objects.address(ref)
@@ -57,14 +57,14 @@ def _published(ref: Ref, objects: S3Objects) -> Ref:
 
 def _adopted(model: Ref, objects: S3Objects) -> Ref:
     """A model, which may still lie in the folder of its session."""
-    if model.uri.startswith(S3_SCHEME):
+    if is_s3(model.uri):
         return model
     return objects.address(objects.adopt(model, "models", MODELS.manifest))
 
 
 def _initial(init: Ref, session: str, objects: S3Objects) -> Ref:
     """The folder of a model; or a file, which lies anywhere and is published with the session."""
-    if not init.uri.endswith(".safetensors") or init.uri.startswith(S3_SCHEME):
+    if not init.uri.endswith(".safetensors") or is_s3(init.uri):
         return _adopted(init, objects)
     place, name = objects.place.at(SESSIONS, session), f"init.{init.digest}.safetensors"
     if place.size(name) is None:

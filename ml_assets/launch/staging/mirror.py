@@ -41,7 +41,7 @@ from ml_assets.spec.program.pod import (
     is_heartbeats,
     terminated_pod,
 )
-from ml_assets.store.objects import verify, write_whole
+from ml_assets.store.objects import LocalObjects, verify, write_whole
 from ml_assets.store.s3.client import Item, S3Place, side_by_side
 from ml_assets.store.s3.content import MODELS, fetch_folder
 from ml_assets.store.s3.handover import put_made, put_result
@@ -76,7 +76,7 @@ class SessionMirror:
         self._beaten: dict[tuple[int, str], str] = {}
         """(attempt, name) -> the tag of the heartbeats that are here."""
         self._words: dict[tuple[int, str], tuple[str, TerminationMessage | None]] = {}
-        """(attempt, name) -> a last word and its tag; a Job that is resumed has another one."""
+        """(attempt, name) -> a termination message and its tag; a resumed Job leaves another."""
         self._looked: dict[int, float] = {}
 
     # --- from here to the pods ------------------------------------------------------------------
@@ -161,7 +161,7 @@ class SessionMirror:
         return came
 
     def exits(self, attempt: int) -> dict[int, TerminationMessage]:
-        """Index of a pod -> its last word, of those that had one."""
+        """Index of a pod -> its termination message, of those that left one."""
         items = list(self._at(attempt).items(EXIT))
         new = [i for i in items if self._words.get((attempt, i.name), ("", None))[0] != i.tag]
         for item, data in self._read(attempt, new):
@@ -310,6 +310,20 @@ class SessionMirror:
 
     def _warn(self, attempt: int, message: str) -> None:
         append_warning(self.folder.attempt(attempt), self.folder.session, attempt, message)
+
+
+def session_here(objects: LocalObjects, session: str) -> Path:
+    """The folder of a session, with all that its pods, or other homes, told of it meanwhile.
+
+    Raises:
+        StoreAway: nobody can tell what they did.
+    """
+    folder = SessionFolder(objects.path("sessions", session))
+    if isinstance(objects, S3Objects):
+        with folder.idle() as idle:
+            if idle:  # else who works on it brings what there is
+                SessionMirror(folder, objects).adopt()
+    return folder.root
 
 
 def _put_lines(place: S3Place, file: Path, first: int) -> None:

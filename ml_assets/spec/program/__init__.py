@@ -107,14 +107,14 @@ class Calibration(Frozen):
     """
 
     focal_gamma: Annotated[float, Field(ge=0)] = 0.0
-    """Of the loss it was trained with; 0: none."""
+    """The gamma of the focal loss it was trained with; 0: none."""
     scale: Annotated[float, Field(gt=0)] = 1.0
     shift: tuple[float, ...] = Field(strict=False)
     """[classes], the first 0; binary: of the negative and the positive."""
     rows: Annotated[int, Field(ge=0)] = 0
-    """Of the validation split, that it was fitted on."""
+    """Rows of the validation split that it was fitted on."""
     log_loss_before: float | None = None
-    """Of those rows, without it."""
+    """The log loss of those rows, without it."""
     log_loss: float | None = None
 
 
@@ -141,7 +141,7 @@ class CheckpointManifest(Frozen):
     attempt: Positive
     step: Annotated[int, Field(ge=0)]
     validation_loss: float | None
-    """Of the evaluation that was due at this step; None where none was."""
+    """The loss of the evaluation that was due at this step; None where none was."""
     world: Positive
     parent: str | None
     """Name of the checkpoint that this attempt resumed from."""
@@ -173,12 +173,12 @@ class World(Frozen):
 
     @property
     def processes(self) -> int:
-        """Of all nodes: the size of the world."""
+        """Processes of all nodes: the size of the world."""
         return self.nodes * self.procs
 
 
 def training_world(model: ModelSpec, training: TrainingSpec) -> World:
-    """Where a training runs: boosted trees grow in one process, a network in those declared."""
+    """The world of a training: boosted trees grow in one process, a network in those declared."""
     procs = 1 if isinstance(model, LightGbm) else training.processes
     return World(procs=procs, threads=training.threads)
 
@@ -209,7 +209,7 @@ class TrainRequest(Frozen):
     output: Output
     world: World
     program: Program | None = Field(default=None, exclude_if=unset)
-    """That is asked for; another one refuses. None: whichever is there."""
+    """The program that is asked for; another one refuses. None: whichever is there."""
 
 
 class ScoreOutput(Frozen):
@@ -231,7 +231,7 @@ class ScoreRequest(Frozen):
     output: ScoreOutput
     world: World
     program: Program | None = Field(default=None, exclude_if=unset)
-    """That is asked for; another one refuses. None: whichever is there."""
+    """The program that is asked for; another one refuses. None: whichever is there."""
 
 
 class MeasureOutput(Frozen):
@@ -254,7 +254,7 @@ class MeasureRequest(Frozen):
     output: MeasureOutput
     world: World
     program: Program | None = Field(default=None, exclude_if=unset)
-    """That is asked for; another one refuses. None: whichever is there."""
+    """The program that is asked for; another one refuses. None: whichever is there."""
 
 
 class SanityOutput(Frozen):
@@ -273,7 +273,7 @@ class SanityRequest(Frozen):
     output: SanityOutput
     world: World
     program: Program | None = Field(default=None, exclude_if=unset)
-    """That is asked for; another one refuses. None: whichever is there."""
+    """The program that is asked for; another one refuses. None: whichever is there."""
 
 
 Request = Annotated[
@@ -311,7 +311,7 @@ class ScoreResult(Frozen):
     """Median wall time to score one row, milliseconds."""
     rows_per_second: float
     latency_p99_ms: float | None = Field(default=None, exclude_if=unset)
-    """Of one row, the slowest in a hundred; None: a version before did not measure it."""
+    """Milliseconds for one row, the slowest in a hundred; None: it was not measured."""
     memory_mb: float | None = Field(default=None, exclude_if=unset)
     """Megabytes (10^6 bytes) that the process held at most."""
 

@@ -1,4 +1,4 @@
-"""What the training program tells while it runs.
+"""The events that the training program reports while it runs.
 
 Events are JSON objects, numbered within an attempt. Beside them each rank leaves a heartbeat.
 """
@@ -26,7 +26,7 @@ class Began(_Event):
 
     kind: Literal["began"] = "began"
     index: Annotated[int, Field(ge=0)]
-    """Of the node: on a cluster that of its pod."""
+    """The node's index: on a cluster that of its pod."""
     node: Node
 
 
@@ -35,7 +35,7 @@ class Placed(_Event):
 
     kind: Literal["placed"] = "placed"
     places: tuple[Place, ...] = Field(strict=False)
-    """In the order of their index."""
+    """The places, in the order of their index."""
 
 
 class Progress(_Event):
@@ -66,7 +66,7 @@ class FirstRows(_Event):
 
 
 class FixedBatch(_Event):
-    """What the network says, at one evaluation, of the same few validation rows as always."""
+    """The network's predictions, at one evaluation, for the same few validation rows as always."""
 
     kind: Literal["fixed_batch"] = "fixed_batch"
     step: int
@@ -104,21 +104,21 @@ class Lost(Frozen):
     """An attempt that ended without a result, why, and what goes on instead."""
 
     attempt: Positive | None = Field(default=None, exclude_if=unset)
-    """None: a version before did not say it here."""
+    """The attempt that was lost."""
     cause: str
     """The kind of end in one word, such as ``SIGKILL`` or ``Evicted``."""
     kind: EndKind | None = Field(default=None, exclude_if=unset)
     what: str = Field(default="", exclude_if=unset)
-    """What happened, in words that end a sentence."""
+    """The words that end a sentence on what happened."""
     exit_code: int | None = Field(default=None, exclude_if=unset)
     """The program's; negative: a signal. None: it gave none."""
     pod: str | None = Field(default=None, exclude_if=unset)
     """On which it began."""
     node: str | None = Field(default=None, exclude_if=unset)
     world: World
-    """That it ran on."""
+    """The world that it ran on."""
     goes_on: World
-    """That the next attempt runs on."""
+    """The world that the next attempt runs on."""
     avoid: tuple[str, ...] = Field(default=(), strict=False, exclude_if=unset)
     """Nodes that the next attempt stays away from."""
 
@@ -142,7 +142,7 @@ class Failed(_Event):
     """A sentence for an operator."""
     rank: int
     generation: int = Field(default=0, exclude_if=unset)
-    """How often torchrun had started the attempt's processes again."""
+    """The number of times that torchrun had started the attempt's processes again."""
     step: int | None
     detail: str
     """The traceback, or empty."""
@@ -165,11 +165,11 @@ Event = Annotated[
 
 
 class Heartbeat(Frozen):
-    """What a rank leaves beside the events while it works, at most once a second."""
+    """The sign of life that a rank leaves beside the events, at most once a second."""
 
     attempt: Positive
     generation: Annotated[int, Field(ge=0)]
-    """How often torchrun had started the attempt's processes again."""
+    """The number of times that torchrun had started the attempt's processes again."""
     rank: Annotated[int, Field(ge=0)]
     pid: Positive
     host: str
@@ -180,5 +180,5 @@ class Heartbeat(Frozen):
 
 
 def heartbeat_file(folder: Path, rank: int) -> Path:
-    """Where a rank leaves its heartbeat, from the folder of the attempt's events."""
+    """The file of a rank's heartbeat, from the folder of the attempt's events."""
     return folder / f"heartbeat.{rank}.json"

@@ -57,8 +57,8 @@ PRECEDENCE = (
     -signal.SIGTERM,
     -signal.SIGINT,
 )
-"""Where several ranks ended differently: the program's own verdict first, then the signal that took
-one rank, then what the others made of its loss."""
+"""The order that counts where several ranks ended differently: the program's own verdict, then
+the signal that took one rank, then what the others made of its loss."""
 
 _TORCHRUN = re.compile(r"^\s*exitcode\s*: (-?\d+) \(pid: \d+\)", re.MULTILINE)
 """torchrun exits 1 for everything; the end of its log has each failed worker's true code."""
@@ -71,7 +71,7 @@ def of_last_start(failed: Sequence[Failed]) -> list[Failed]:
 
 
 def codes_in(log: str) -> list[int]:
-    """What torchrun printed of its workers."""
+    """The codes of its workers that torchrun printed."""
     return [int(code) for code in _TORCHRUN.findall(log)]
 
 

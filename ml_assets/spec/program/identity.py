@@ -1,4 +1,4 @@
-"""Which program runs, and on what: what a session is named by, and what a process says first.
+"""Says which program runs, and on what: a session is named by it, a process reports it first.
 
 Both sides of a launch use this: whoever asks for a session names the program that it means, and
 each node of an attempt says which one it has before it takes a step.
@@ -18,7 +18,7 @@ from ml_assets.spec.canonical import digest_of
 from ml_assets.spec.closure import PACKAGE, closure
 
 Part = Literal["network", "trees", "measure", "sanity", "score"]
-"""What the program runs: a training by its family, or another verb."""
+"""The part that the program runs: a training by its family, or another verb."""
 
 _ENTRANCES: dict[Part, str] = {
     "network": "ml_assets.training.train:train",
@@ -34,11 +34,11 @@ _TELLS = (
     "ml_assets.store.s3.client",
     "ml_assets.store.s3.checkpoints",
     "ml_assets.training.events",
-    "ml_assets.training.profiling",
+    "ml_assets.training.hang",
     "ml_assets.training.recovery",
     "ml_assets.training.telemetry",
 )
-"""What only says how it goes, or carries bytes that are held to digests: decides no result."""
+"""Modules that only say how it goes, or carry bytes held to digests: they decide no result."""
 # torch and lightgbm do the arithmetic, numpy draws the order of the rows and encodes them. Python,
 # pydantic, safetensors and boto3 carry numbers and change none.
 _DECIDE: dict[Part, tuple[str, ...]] = {
@@ -51,16 +51,16 @@ _DECIDE: dict[Part, tuple[str, ...]] = {
 
 
 class Program(Frozen):
-    """What decides the result besides the request: two that are equal give the same bits."""
+    """The program as it decides the result besides the request: equal ones give the same bits."""
 
     sources: Digest
-    """Of all modules of ours that it loads, by their syntax: no comments, no docstrings."""
+    """The digest of all our modules that it loads, by their syntax: no comments, no docstrings."""
     versions: dict[str, str]
     """Distribution -> version, of those that decide bits; without the build's own label."""
 
     @property
     def digest(self) -> str:
-        """What a session is named by."""
+        """The digest that a session is named by."""
         return digest_of(self)
 
     def __str__(self) -> str:
@@ -77,7 +77,7 @@ class Machine(Frozen):
     cores: int
     memory_bytes: int | None
     gpus: tuple[str, ...] = Field(strict=False)
-    """Their models: those that the process may use."""
+    """The models of the GPUs that the process may use."""
     gpu_driver: str | None
 
     @property
@@ -87,7 +87,7 @@ class Machine(Frozen):
 
 
 class Place(Frozen):
-    """Where a cluster put one node of an attempt."""
+    """The place where a cluster put one node of an attempt."""
 
     index: int
     pod: str
@@ -95,7 +95,7 @@ class Place(Frozen):
     node_type: str | None
     """Its instance type; None: it has none, or we may not read nodes."""
     image: str
-    """As the container runtime resolved it, with its digest; empty: it did not say."""
+    """The image as the container runtime resolved it, with its digest; empty: it did not say."""
 
 
 class Node(Frozen):
@@ -133,7 +133,7 @@ def program_here(part: Part, package: Path = PACKAGE) -> Program:
 
 
 def difference(wanted: Program, here: Program) -> str:
-    """How the program here differs from the one that is wanted; empty: it does not.
+    """Say how the program here differs from the one that is wanted; empty: it does not.
 
     What is not installed here is not compared: the family that needs it says so.
     """

@@ -1,4 +1,4 @@
-"""What goes between a pod and its launcher through the object store, besides request and result.
+"""The objects between a pod and its launcher in the store, besides request and result.
 
 Below the store's address it lies as in a local object store; an attempt's own folder is
 ``sessions/<session>/attempts/<n>/``. An object is written whole or not at all, and no name is ever
@@ -23,13 +23,13 @@ PREDICTIONS = "predictions.npy"
 FILES = "files/"
 """Other files of the attempt that its events name: traces."""
 TRACE = "trace.json.gz"
-"""Beside the events: of ``training.profile``."""
+"""The trace of ``training.profile``, beside the events."""
 EVENTS = "events/"
 HEARTBEATS = "heartbeats/"
 EXIT = "exit/"
 
 SAVE_SECONDS = 20
-"""From the notice to stop to the end of a program that does not: time to save a checkpoint."""
+"""A program has so long from the notice to stop to its end: time to save a checkpoint."""
 UPLOAD_SECONDS = 25
 """After it: time to hand over the last events, the result and the termination message. A pod's own
 grace has to be longer than both together."""
@@ -61,12 +61,12 @@ class TerminationMessage(Frozen):
     log: str
     """The end of what it printed; empty where all went well."""
     staged_bytes: Annotated[int, Field(ge=0)] = 0
-    """That the pod fetched and handed over; its ranks' checkpoints are told by their events."""
+    """The bytes that the pod fetched and handed over, without its ranks' checkpoints."""
     time: Annotated[AwareDatetime, Field(strict=False)]
 
 
 def attempts_of(session: str) -> str:
-    """Where a session's attempts lie, from the address of the object store."""
+    """The folder of a session's attempts, from the address of the object store."""
     return f"{SESSIONS}/{session}/attempts"
 
 

@@ -1,4 +1,4 @@
-"""How the training program is started, wherever it is: plain Python for one process, else torchrun.
+"""Starts the training program, wherever it is: plain Python for one process, else torchrun.
 
 The launcher of a laptop and the program of a pod start it by the same flags.
 """
@@ -11,9 +11,9 @@ from ml_assets.spec.program import World
 
 TORCHRUN = ("-m", "torch.distributed.run")
 RESTARTS = 3
-"""How often torchrun starts the processes of one attempt again."""
+"""Torchrun starts the processes of one attempt again so often."""
 JOIN_SECONDS = 86_400
-"""How long a node waits for the others. Their images are pulled, they are queued: whoever launched
+"""A node waits so long for the others. Their images are pulled, they are queued: whoever launched
 them knows, and gives up before."""
 _KEPT_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(2**30), "MALLOC_TRIM_THRESHOLD_": str(2**32)}
 """Else glibc gives each freed tensor back to the kernel, and its pages are zeroed again in the next
@@ -22,12 +22,12 @@ step. Another C library ignores it."""
 
 @dataclass(frozen=True)
 class Rendezvous:
-    """Where the nodes of one attempt find each other."""
+    """The place where the nodes of one attempt find each other."""
 
     endpoint: str
     """host:port of the first node."""
     address: str
-    """Of this node; the nodes are ranked by these, as text."""
+    """The address of this node; the nodes are ranked by these, as text."""
     is_host: bool
     run: str
     """Names the attempt: others that come to the same endpoint do not meet it."""
@@ -35,7 +35,7 @@ class Rendezvous:
 
 @dataclass(frozen=True)
 class Start:
-    """How the program is started on one node."""
+    """The start of the program on one node."""
 
     program: Sequence[str]
     """The interpreter first."""
@@ -50,7 +50,7 @@ class Start:
 
     @property
     def workers(self) -> bool:
-        """Whether torchrun starts the program."""
+        """True where torchrun starts the program."""
         return self.world.procs > 1 or self.rendezvous is not None
 
     def command(self, arguments: Sequence[str]) -> list[str]:
@@ -58,7 +58,7 @@ class Start:
         if not self.workers:
             return [*self.program, *arguments]
         python, *program = self.program
-        torchrun = [python, *TORCHRUN, *self._meeting()]
+        torchrun = [python, *TORCHRUN, *self._rendezvous()]
         procs = f"--nproc-per-node={self.world.procs}"
         again = [
             f"--max-restarts={self.restarts}",
@@ -68,7 +68,7 @@ class Start:
         named = ["--role=rank", "--tee=3", f"--log-dir={self.logs}"]
         return [*torchrun, procs, *again, *named, *program, *arguments]
 
-    def _meeting(self) -> list[str]:
+    def _rendezvous(self) -> list[str]:
         if self.rendezvous is None:
             return ["--standalone"]
         nodes, met = self.world.nodes, self.rendezvous
@@ -83,7 +83,7 @@ class Start:
 
 
 def variables(threads: int) -> dict[str, str]:
-    """What the program's environment has to say, besides what it needs of ours."""
+    """The environment variables of the program, besides what it needs of ours."""
     return {
         "OMP_NUM_THREADS": str(threads),
         # without it a restarted worker reads a dead one's address (pytorch issue 135712)

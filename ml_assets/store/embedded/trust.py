@@ -16,7 +16,7 @@ _COMMIT = "application/vnd.ml_assets.commit"
 _REMEDY = (
     "Nothing is read from it, and nothing is built on it. Put the store back from a backup, or find"
     " out who wrote it. If a key that is named here is to count, add it to ML_ASSETS_TRUSTED_KEYS;"
-    " what was begun without a key stays without: start clean with one (ml-assets reset)."
+    " what was begun without a key stays without: start clean with one (ml-assets ops reset)."
 )
 
 

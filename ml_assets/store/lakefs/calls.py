@@ -2,18 +2,18 @@
 
 import contextlib
 import json
-import random
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ml_assets.errors import MlAssetsError, StorageError, StoreAway
 from ml_assets.settings import LakeFs
+from ml_assets.store.retries import again
 
 TRIES = 6
-"""Of one call; the waits between them double from a fifth of a second, six seconds in all."""
+"""Tries of one call; the waits between them double from a quarter of a second: six in all."""
 TIMEOUT = (10.0, 120.0)
 """Seconds to connect, and between two bytes of an answer."""
-_FIRST_WAIT = 0.2
+_FIRST_WAIT = 0.25
 _PAGE = 500
 _BUSY = {429, 500, 502, 503, 504}
 
@@ -88,22 +88,23 @@ class Calls:
         look: Callable[[], Any] | None = None,
     ) -> Any:
         """The same for any call of the client, or for several that are one try."""
-        tries, wait = 0, _FIRST_WAIT
-        while True:
+
+        def once() -> Any:
             try:
                 return self._told(doing, call, answers or {})
-            except Lost as error:
-                tries += 1
+            except Lost:
                 done = look() if look else None
-                if done is not None:
-                    return done
-                if tries == TRIES:
-                    raise StoreAway(
-                        f"{self.where} could not {doing}: {error}, {TRIES} times. See that it is"
-                        " up and that LAKEFS_ENDPOINT leads there."
-                    ) from error
-            self._pause(wait * random.uniform(0.75, 1.25))
-            wait *= 2
+                if done is None:
+                    raise
+                return done
+
+        try:
+            return again(once, passes=_is_lost, tries=TRIES, first=_FIRST_WAIT, pause=self._pause)
+        except Lost as error:
+            raise StoreAway(
+                f"{self.where} could not {doing}: {error}, {TRIES} times. See that it is"
+                " up and that LAKEFS_ENDPOINT leads there."
+            ) from error
 
     def pages(
         self, doing: str, method: Callable[..., Any], *which: Any, **asked: Any
@@ -134,6 +135,10 @@ class Calls:
         except (HTTPError, ConnectionError, TimeoutError) as error:
             # not its text: that may hold a presigned address
             raise Lost(f"no answer ({type(error).__name__})") from error
+
+
+def _is_lost(error: BaseException) -> bool:
+    return isinstance(error, Lost)
 
 
 def _said(body: Any) -> str:

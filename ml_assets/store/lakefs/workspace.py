@@ -4,7 +4,6 @@ Whatever answer is lost, the work is published once: it is looked for before any
 """
 
 import contextlib
-import random
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -19,6 +18,7 @@ from ml_assets.store.lakefs.api import Merged, Recorded, Unmerged
 from ml_assets.store.lakefs.manifest import MANIFEST, State, seal
 from ml_assets.store.lakefs.repository import LakeFsRepository
 from ml_assets.store.objects import file_digest
+from ml_assets.store.retries import again
 from ml_assets.store.snapshots import (
     MAIN,
     RUN_KEY,
@@ -36,14 +36,18 @@ TIME, BRANCH = "ml_assets_time", "ml_assets_branch"
 """Metadata of a commit: when it was made, to the microsecond, and the branch of its work."""
 _STAMP = "%Y%m%dT%H%M%SZ"
 _ATTEMPTS = 100
-"""Of one publish; every one that was lost is somebody else's that got in."""
-_FIRST_WAIT, _LONGEST_WAIT = 0.05, 5.0
-"""Seconds. Between attempts a random part of what doubles up to there: each attempt uploads the
-manifest, and writers that lost together would lose together again."""
+"""Attempts of one publish; every one that was lost is somebody else's that got in."""
+_FIRST_WAIT, _LONGEST_WAIT = 0.1, 5.0
+"""Seconds between attempts: each uploads the manifest, and writers that lost together would lose
+together again."""
+
+
+class _LostRace(Exception):
+    """Somebody else merged first."""
 
 
 class LakeFsWorkspace:
-    """A hidden branch. What a killed process leaves is collected by `ml-assets gc`."""
+    """A hidden branch. What a killed process leaves is collected by `ml-assets ops gc`."""
 
     def __init__(
         self,
@@ -114,29 +118,43 @@ class LakeFsWorkspace:
     def publish(self) -> Outcome:
         if not self._metadata:
             raise ValueError("commit before you publish")
-        for lost in range(_ATTEMPTS):
-            if lost:
-                longest = min(_FIRST_WAIT * 2**lost, _LONGEST_WAIT)
-                self._repository.pause(random.uniform(0, longest))
-            head = self._repository.resolve(MAIN)
-            done = self._repository.published_since(self.base, head, self._run_key)
-            if done:
-                return self._outcome(done)
-            current = self._repository.tree(head)
-            conflicts = trees.conflicts(self._staged, self._was, current, self._absent)
-            if conflicts:
-                return Conflict(conflicts)
-            merged = trees.applied(current, self._staged)
-            if merged == current:
-                return AlreadyPublished(head)
-            self._move_onto(head, merged)
-            outcome = self._merge()
-            if isinstance(outcome, Merged):
-                return Published(outcome.commit)
-        raise StorageError(
-            f"Nothing was published in {_ATTEMPTS} attempts: other writers were always first. Run"
-            " again when fewer runs are going on."
-        )
+        try:
+            return again(
+                self._publish,
+                passes=lambda error: isinstance(error, _LostRace),
+                tries=_ATTEMPTS,
+                first=_FIRST_WAIT,
+                longest=_LONGEST_WAIT,
+                pause=self._repository.pause,
+            )
+        except _LostRace as error:
+            raise StorageError(
+                f"Nothing was published in {_ATTEMPTS} attempts: other writers were always first."
+                " Run again when fewer runs are going on."
+            ) from error
+
+    def _publish(self) -> Outcome:
+        """Publish in one attempt.
+
+        Raises:
+            _LostRace: somebody else was first.
+        """
+        head = self._repository.resolve(MAIN)
+        done = self._repository.published_since(self.base, head, self._run_key)
+        if done:
+            return self._outcome(done)
+        current = self._repository.tree(head)
+        conflicts = trees.conflicts(self._staged, self._was, current, self._absent)
+        if conflicts:
+            return Conflict(conflicts)
+        merged = trees.applied(current, self._staged)
+        if merged == current:
+            return AlreadyPublished(head)
+        self._move_onto(head, merged)
+        outcome = self._merge()
+        if isinstance(outcome, Merged):
+            return Published(outcome.commit)
+        raise _LostRace
 
     @property
     def _was(self) -> Tree:

@@ -20,7 +20,7 @@ Rows = Iterable[tuple[str, str]]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY = date(1970, 1, 1)
 TYPES = ("Int64", "Float64", "String", "Boolean", "Date", "Datetime")
-"""Of a column, as they are stored; a time is in UTC with microseconds."""
+"""The types of a column, as they are stored; a time is in UTC with microseconds."""
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,7 @@ environment, and AWS_REGION. boto3 is loaded when the first client is made.
 """
 
 import os
-import random
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -18,16 +16,16 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from ml_assets.errors import SettingsError, StorageError, StoreAway, StoreRefuses
+from ml_assets.store.retries import again
 
 AskedT = TypeVar("AskedT")
 ToldT = TypeVar("ToldT")
-S3_SCHEME = "s3://"
 INSTALL_S3 = (
     "pip install -c requirements.lock -e '.[s3]' in the project's folder, or"
     " pip install 'ml_assets[s3]'"
 )
 TRIES = 6
-"""Of one request; boto3 waits longer after each (seconds, 20 at most) and in all about a minute."""
+"""Tries of one request; boto3 waits longer after each (20 s at most), in all about a minute."""
 PART_BYTES = 16 << 20
 """Larger files go up in parts of this size, each tried again by itself."""
 _STREAMS = 4
@@ -37,8 +35,8 @@ _MISSING = {"404", "NoSuchKey"}
 _THERE = {"412", "PreconditionFailed"}
 _UNDECIDED = {*_THERE, "ConditionalRequestConflict"}
 """It was there and is gone, or another write of it is under way."""
-_CONFLICT_SECONDS = 0.1
-"""To wait until that is decided; twice as long after each try."""
+_CONFLICT_SECONDS = 0.2
+"""To wait at first until that is decided."""
 _ADDRESS = "Create it, or correct the address (ML_ASSETS_OBJECTS or ML_ASSETS_CHECKPOINTS)."
 # what S3 answers -> what it means, and what to do; asking again would change none of it
 CREDENTIAL_REFUSALS = {
@@ -156,22 +154,23 @@ class S3Place:
         """
         from botocore.exceptions import ClientError
 
-        tries = 0
+        def put() -> bool:
+            try:
+                self._s3.put_object(
+                    Bucket=self._bucket, Key=self._prefix + name, Body=data, IfNoneMatch="*"
+                )
+            except ClientError as error:
+                if code_of(error) in _THERE and (there := self.read(name)) is not None:
+                    return there == data
+                raise
+            self.moved.add(len(data))
+            return True
+
+        def passes(error: BaseException) -> bool:
+            return isinstance(error, ClientError) and code_of(error) in _UNDECIDED
+
         with told(self.uri):
-            while True:
-                try:
-                    key = self._prefix + name
-                    self._s3.put_object(Bucket=self._bucket, Key=key, Body=data, IfNoneMatch="*")
-                    break
-                except ClientError as error:
-                    code, tries = code_of(error), tries + 1
-                    if code in _THERE and (there := self.read(name)) is not None:
-                        return there == data
-                    if code not in _UNDECIDED or tries == TRIES:
-                        raise
-                time.sleep(_CONFLICT_SECONDS * 2**tries * random.uniform(0.5, 1.0))
-        self.moved.add(len(data))
-        return True
+            return again(put, passes=passes, tries=TRIES, first=_CONFLICT_SECONDS)
 
     def upload(self, name: str, file: Path) -> None:
         """A file of this machine, in parts where it is large."""

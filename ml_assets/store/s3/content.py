@@ -43,7 +43,7 @@ def _weights(manifest: bytes) -> list[File]:
 
 SHARDS = Kind("schema.json", _arrays_and_rows)
 ARRAYS = Kind("schema.json", _arrays)
-"""Of a training set what the training program reads."""
+"""What the training program reads of a training set."""
 MODELS = Kind("model.json", _weights)
 
 

@@ -13,33 +13,31 @@ from ml_assets.errors import StorageError
 from ml_assets.spec.program import ShardSchema, TrainRequest
 from ml_assets.spec.training import LightGbm, TrainingSpec
 from ml_assets.training import calibration
-from ml_assets.training.boosting.library import require_lightgbm
-from ml_assets.training.boosting.matrix import (
+from ml_assets.training.boosting.inputs import (
     categorical,
+    draws,
     group_sizes,
     labels,
     matrix,
     names,
+    parameters,
     row_weights,
 )
-from ml_assets.training.boosting.parameters import draws, parameters
-from ml_assets.training.boosting.predict import load_predictor, trees_as_text
-from ml_assets.training.checkpoints.clock import CheckpointClock
+from ml_assets.training.boosting.trees import load_predictor, require_lightgbm, trees_as_text
 from ml_assets.training.checkpoints.files import (
-    Best,
+    CheckpointClock,
     CheckpointFiles,
-    TrainerState,
     Written,
     read_state,
 )
 from ml_assets.training.events import FIRST_ROWS, EventWriter
 from ml_assets.training.model_folder import write_model
-from ml_assets.training.recovery.heartbeat import Heart
-from ml_assets.training.result import StoppedBy, finish
+from ml_assets.training.recovery import HeartbeatWriter
+from ml_assets.training.retries import Patience
 from ml_assets.training.rows.arrays import SplitArrays, open_set
-from ml_assets.training.staging.persistence import Patience
 from ml_assets.training.stop import NonFinite, Notice, NotSaved, SavedAfterNotice
-from ml_assets.training.telemetry import memory_peak_mb, milliseconds_since, pace, told
+from ml_assets.training.telemetry import memory_peak_mb, milliseconds_since, pace, progress_line
+from ml_assets.training.trainer_state import Best, StoppedBy, TrainerState, finish
 
 if TYPE_CHECKING:
     from lightgbm import Booster, Dataset
@@ -105,7 +103,7 @@ class Grower:
         self.files = CheckpointFiles(self.request, self.events, world=1)
         self.clock = CheckpointClock(self.spec.checkpoint_minutes)
         self.unsaved: NotSaved | None = None
-        self.heart = Heart(self.request, 0, _LONGEST_ROUND)
+        self.heart = HeartbeatWriter(self.request, 0, _LONGEST_ROUND)
 
     def grow(self, folder: Path, schema: ShardSchema) -> StoppedBy:
         """Rounds until the last one, or until patience ends."""
@@ -155,7 +153,7 @@ class Grower:
                 name = self.files.name(self.state.step)
                 loss = metrics["validation_loss"]
                 self.state = self.state.judged(loss, name, self.spec.keep_best)
-            self._tell(metrics)
+            self._report(metrics)
             self._save(booster, metrics)
         elif self.clock.due or self._checkpoint_is_due:
             self._save(booster, {})
@@ -212,13 +210,13 @@ class Grower:
             )
         return metrics
 
-    def _tell(self, metrics: dict[str, float]) -> None:
+    def _report(self, metrics: dict[str, float]) -> None:
         step, rounds = self.state.step, self.model.rounds
         self.events.metrics(step, metrics)
-        self.events.progress(step, rounds, told("round", step, rounds, metrics))
+        self.events.progress(step, rounds, progress_line("round", step, rounds, metrics))
 
     def _save(self, booster: "Booster", metrics: dict[str, float]) -> None:
-        """Where it is the last one and the store is away, again until that answers."""
+        """Save; the last one again and again where the store is away, until that answers."""
         patience = Patience()
         self.unsaved = self._tried(booster, metrics)
         last = self.notice.given or self._lost_patience or self.state.step == self.model.rounds

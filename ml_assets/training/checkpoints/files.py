@@ -5,12 +5,12 @@ JSON beside the model's. Each lies in a folder of its own (step and attempt), ne
 """
 
 import shutil
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ml_assets.errors import StorageError, StoreAway, StoreRefuses
-from ml_assets.spec.base import Frozen
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.program import CheckpointManifest, File, Ref, TrainRequest
 from ml_assets.store.checkpoint_places import open_checkpoints
@@ -24,67 +24,18 @@ from ml_assets.store.checkpoints import (
     whole_checkpoints,
 )
 from ml_assets.store.objects import bytes_digest, describe
-from ml_assets.training.diagnosis import Evaluated
 from ml_assets.training.events import EventWriter
-from ml_assets.training.loss_scale import LossScale
-from ml_assets.training.staging.persistence import persist
+from ml_assets.training.retries import persist
 from ml_assets.training.stop import NotSaved, Superseded
+from ml_assets.training.trainer_state import TrainerState
 
 TRAINER = "trainer.json"
 _MB = 1e6
 
 
-class Best(Frozen):
-    """A checkpoint and the validation loss at it."""
-
-    step: int
-    validation_loss: float
-    name: str
-
-    @classmethod
-    def of(cls, found: Found) -> "Best":
-        """From a checkpoint that was judged."""
-        loss = found.manifest.validation_loss
-        assert loss is not None
-        return cls(step=found.manifest.step, validation_loss=loss, name=found.name)
-
-
-class TrainerState(Frozen):
-    """Everything that training needs to go on besides the model and its optimizer."""
-
-    step: int = 0
-    best: tuple[Best, ...] = ()
-    """The best ones so far, best first."""
-    evaluations_without_better: int = 0
-    loss_scale: LossScale | None = None
-    """Of fp16; the other precisions have none."""
-    judged_at: int | None = None
-    """Step of the last evaluation; a checkpoint between two, or after a notice, is not judged."""
-    history: tuple[Evaluated, ...] = ()
-    """Every evaluation so far, for the diagnosis at the end."""
-
-    def judged(self, loss: float, name: str, keep_best: int) -> "TrainerState":
-        """The state after an evaluation of the step that it is at.
-
-        Args:
-            name: of the checkpoint at this step.
-            keep_best: how many of the best to remember.
-        """
-        better = not self.best or loss < self.best[0].validation_loss
-        entry = Best(step=self.step, validation_loss=loss, name=name)
-        best = tuple(sorted((*self.best, entry), key=lambda b: (b.validation_loss, b.step)))
-        return self.model_copy(
-            update={
-                "best": best[:keep_best],
-                "evaluations_without_better": 0 if better else self.evaluations_without_better + 1,
-                "judged_at": self.step,
-            }
-        )
-
-
 @dataclass(frozen=True)
 class Written:
-    """What ranks put into a checkpoint before it is sealed."""
+    """The files that ranks put into a checkpoint before it is sealed."""
 
     files: tuple[File, ...]
     bf16_weights: str | None = None
@@ -142,7 +93,7 @@ class CheckpointFiles:
             )
 
     def best_first(self) -> list[Found]:
-        """What was judged and is whole, by validation loss; the earlier of two equal ones first.
+        """The whole ones that were judged, by validation loss; of equal ones the earlier first.
 
         Raises:
             Superseded: a newer attempt has the session.
@@ -194,7 +145,7 @@ class CheckpointFiles:
         return described
 
     def seal(self, state: TrainerState, metrics: dict[str, float], written: Written) -> None:
-        """What was put for this step is a checkpoint from here on; older ones may go."""
+        """Make what was put for this step a checkpoint; older ones may go."""
         name = self.name(state.step)
         (self.store.draft(name) / TRAINER).write_bytes(canonical_json(state))
         files = (*written.files, *self.put(state.step, [TRAINER]))
@@ -285,3 +236,23 @@ def _best_first(found: Iterable[Found]) -> list[Found]:
         return loss, one.manifest.step, -one.manifest.attempt
 
     return sorted((one for one in found if one.manifest.validation_loss is not None), key=order)
+
+
+class CheckpointClock:
+    """Counts the minutes since the last checkpoint; None: evaluations alone save.
+
+    A clock changes when training is saved and never what is trained. Of several ranks the first
+    one's clock counts; its flag rides on the step's sum as the notice to stop does.
+    """
+
+    def __init__(self, minutes: float | None) -> None:
+        self._seconds = None if minutes is None else 60 * minutes
+        self._since = time.monotonic()
+
+    @property
+    def due(self) -> bool:
+        return self._seconds is not None and time.monotonic() - self._since >= self._seconds
+
+    def saved(self) -> None:
+        """A checkpoint was saved, for whatever reason: count from here."""
+        self._since = time.monotonic()

@@ -2,7 +2,7 @@
 
 Training waits for the copy of its state to memory and for nothing else: writing, checksums, upload
 and manifest are the thread's, in the same order on all ranks. What makes a checkpoint whole, and
-which are kept, is in ``checkpoint_files``.
+which are kept, is in ``files``.
 """
 
 import io
@@ -26,24 +26,18 @@ from torch.optim import Optimizer
 
 from ml_assets.errors import StorageError, StoreAway
 from ml_assets.store.checkpoints import Found
-from ml_assets.training.checkpoints.agreement import agreed, of_first
-from ml_assets.training.checkpoints.files import (
-    Best,
-    CheckpointFiles,
-    TrainerState,
-    Written,
-    read_state,
-)
+from ml_assets.training.checkpoints.files import CheckpointFiles, Written, read_state
 from ml_assets.training.checkpoints.read import BF16_WEIGHTS, read_into, write_bf16
-from ml_assets.training.distributed.ranks import Ranks, total
+from ml_assets.training.distributed.ranks import Ranks, on_every_rank, on_first_rank, total
 from ml_assets.training.models import Network
-from ml_assets.training.staging.persistence import Patience
+from ml_assets.training.retries import Patience
 from ml_assets.training.stop import NotSaved, PeerLost, PeerSilent
 from ml_assets.training.telemetry import milliseconds_since
+from ml_assets.training.trainer_state import Best, TrainerState
 
 _BETWEEN_BEATS = 1.0
-_LAST_WORD_SECONDS = 30.0
-"""How long a save in flight may take to end when training ended in an error."""
+_LAST_SAVE_SECONDS = 30.0
+"""A save in flight may take so long to end when training ended in an error."""
 
 
 @dataclass
@@ -114,7 +108,7 @@ class Checkpoints:
         self.finish()
         patience = Patience()
         while (failed := self._unsaved) is not None and failed.passes and self._again is not None:
-            if not of_first(self.ranks, lambda failed=failed: patience.wait(failed)):
+            if not on_first_rank(self.ranks, lambda failed=failed: patience.wait(failed)):
                 break
             self._again()
             self.finish()
@@ -123,8 +117,8 @@ class Checkpoints:
             raise self._unsaved
 
     @contextmanager
-    def let_go_on_error(self) -> Iterator[None]:
-        """Where training ends in an error, what is in flight may still become whole, for a while.
+    def finish_save_on_error(self) -> Iterator[None]:
+        """Give a save that is in flight a while to become whole where training ends in an error.
 
         The groups are left only after it: a thread that still talks would end in native code. Where
         a rank is gone there is nothing to wait for: a save takes all of them.
@@ -135,23 +129,23 @@ class Checkpoints:
             raise
         except BaseException:
             if self._in_flight is not None:
-                wait([self._in_flight], _LAST_WORD_SECONDS)
+                wait([self._in_flight], _LAST_SAVE_SECONDS)
             raise
 
     def _save(self, staged: Any, state: TrainerState, metrics: dict[str, float]) -> NotSaved | None:
-        """In the thread: from memory to a whole checkpoint, or to one error on all ranks."""
+        """Write a whole checkpoint, or come to one error on all ranks; in the thread."""
         began, step = time.perf_counter(), state.step
         try:
-            of_first(self.ranks, lambda: self.files.draft(step))
-            agreed(self.ranks, lambda: self.files.store.draft(self.files.name(step)))
+            on_first_rank(self.ranks, lambda: self.files.draft(step))
+            on_every_rank(self.ranks, lambda: self.files.store.draft(self.files.name(step)))
             self._write(staged, step)
-            put = agreed(self.ranks, lambda: self.files.put(step, self._own(step)))
+            put = on_every_rank(self.ranks, lambda: self.files.put(step, self._own(step)))
             files = tuple(file for mine in put for file in mine)
             metrics = {**metrics, "checkpoint_background_ms": milliseconds_since(began)}
-            of_first(self.ranks, lambda: self._seal(state, metrics, Written(files)))
+            on_first_rank(self.ranks, lambda: self._seal(state, metrics, Written(files)))
         except (OSError, StorageError) as error:
             why, needed = error, whole_size(staged)
-            return of_first(self.ranks, lambda: self.files.not_saved(step, why, needed))
+            return on_first_rank(self.ranks, lambda: self.files.not_saved(step, why, needed))
         finally:
             self._release(self.files.name(step))
         return None
@@ -163,7 +157,7 @@ class Checkpoints:
 
     @property
     def _first_here(self) -> bool:
-        """Whether this rank is the first one of its machine."""
+        """True on the first rank of each machine."""
         return int(os.environ.get("LOCAL_RANK", "0")) == 0
 
     def _write(self, staged: Any, step: int) -> None:
@@ -201,7 +195,7 @@ class Checkpoints:
             Superseded: a newer attempt has the session.
             StoreAway: nobody can tell what is there.
         """
-        found = of_first(self.ranks, self.files.claim)
+        found = on_first_rank(self.ranks, self.files.claim)
         with self._first_whole(found, "checkpoint before it") as held:
             if held is None:
                 return None
@@ -224,7 +218,7 @@ class Checkpoints:
             Superseded: a newer attempt has the session.
             StorageError: none is whole.
         """
-        found = of_first(self.ranks, self.files.best_first)
+        found = on_first_rank(self.ranks, self.files.best_first)
         with self._first_whole(found, "next best one") as held:
             if held is None:
                 raise StorageError(f"{self.files.store.uri} has no whole checkpoint to choose.")
@@ -238,7 +232,7 @@ class Checkpoints:
         """The first one that is what its manifest says, on each machine; the others are told."""
         for one in found:
             try:
-                folder, *_ = agreed(
+                folder, *_ = on_every_rank(
                     self.ranks,
                     lambda one=one: self.files.fetch(one) if self._first_here else Path(),
                 )
@@ -248,7 +242,7 @@ class Checkpoints:
                 self.files.events.warning(f"{error} The {instead} is used.")
                 continue
             yield _Held(one, folder)
-            agreed(self.ranks, lambda: None)  # all have read it
+            on_every_rank(self.ranks, lambda: None)  # all have read it
             self._release(one.name)
             return
         yield None

@@ -1,20 +1,23 @@
-"""Processes as one trainer: the group, its device, and sums over all ranks."""
+"""Processes as one trainer: the group, its device, sums and agreements over all ranks."""
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import HashStore
 from torch.distributed import distributed_c10d
 
-from ml_assets.training.stop import PeerLost, peer_trouble
+from ml_assets.errors import MlAssetsError
+from ml_assets.training.stop import PeerLost, Stopped, peer_trouble
 
 JOIN_SECONDS = 300.0
-"""To find each other, and to take a first step."""
+"""The ranks have so long to find each other, and to take a first step."""
 SAVE_SECONDS = 7200.0
-"""How long all may wait in a save or a load for one rank's work: a terabyte takes a while."""
+"""All may wait so long in a save or a load for one rank's work: a terabyte takes a while."""
 _TIMEOUT = timedelta(seconds=JOIN_SECONDS)
 
 
@@ -27,7 +30,7 @@ class Ranks:
     side: dist.ProcessGroup
     """A group of its own for asynchronous checkpoints: their messages never mix with training's."""
     device: torch.device
-    """Where this rank computes."""
+    """The device that this rank computes on."""
 
 
 def join() -> Ranks:
@@ -56,7 +59,7 @@ def join() -> Ranks:
 
 
 def wait_at_most(seconds: float, ranks: Ranks) -> None:
-    """From here on a collective of training fails after so long without a peer.
+    """Let a collective of training fail after so long without a peer, from here on.
 
     The group of saves keeps its own: ranks write for different times. A hung peer is noticed by
     training, which goes on beside the save, or waits for it in step.
@@ -98,3 +101,53 @@ def total(values: list[float]) -> list[float]:
     tensor = torch.tensor(values, dtype=torch.float64)
     dist.all_reduce(tensor)
     return tensor.tolist()
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """A rank's answer, as the others hear it."""
+
+    value: Any = None
+    error: MlAssetsError | Stopped | OSError | None = None
+
+
+def on_every_rank(ranks: Ranks, work: Callable[[], T]) -> list[T]:
+    """Do the work on this rank and hear what the others came to, in the order of the ranks.
+
+    One message over the side group, which no other thread may use at the time. An error of the
+    program itself (any other exception) is raised on its rank alone, and ends the attempt.
+
+    Raises:
+        MlAssetsError, Stopped, OSError: the work failed on a rank: the first one's error, on all.
+    """
+    heard: list[_Answer | None] = [None] * ranks.world
+    dist.all_gather_object(heard, _answer(work), group=ranks.side)
+    answers = [one for one in heard if one is not None]
+    for one in answers:
+        if one.error is not None:
+            raise one.error
+    return [one.value for one in answers]
+
+
+def on_first_rank(ranks: Ranks, work: Callable[[], T]) -> T:
+    """Do the work on the first rank, and hear on all what it came to; see ``on_every_rank``.
+
+    Its words alone travel: gathered, they would be padded for every rank, on every rank.
+    """
+    heard = [_answer(work) if ranks.rank == 0 else None]
+    dist.broadcast_object_list(heard, src=0, group=ranks.side)
+    (said,) = heard
+    assert said is not None
+    if said.error is not None:
+        raise said.error
+    return said.value
+
+
+def _answer(work: Callable[[], Any]) -> _Answer:
+    try:
+        return _Answer(work())
+    except (MlAssetsError, Stopped, OSError) as error:
+        return _Answer(error=error)

@@ -6,7 +6,8 @@ one of any other.
 """
 
 import math
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -14,15 +15,16 @@ import torch.distributed as dist
 from torch import nn
 from torch._C._distributed_c10d import GradBucket
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp._fully_shard._fsdp_api import AllGather, ReduceScatter
 from torch.distributed.tensor import DTensor
+from torch.func import functional_call
 from torch.nn.parallel import DistributedDataParallel
 
-from ml_assets.spec.training import TrainingSpec, split_of
-from ml_assets.training.distributed.collectives import time_collectives
-from ml_assets.training.distributed.precision import fsdp_policy, lowered
+from ml_assets.spec.training import Precision, TrainingSpec, split_of
 from ml_assets.training.distributed.ranks import Ranks, processes_here
 from ml_assets.training.models import Network
+from ml_assets.training.models.layers import Masks
 from ml_assets.training.stop import BadRequest
 from ml_assets.training.telemetry import Stopwatch
 
@@ -79,7 +81,7 @@ def local_gradients(network: nn.Module) -> list[torch.Tensor]:
 
 
 def copies(network: nn.Module, world: int) -> int:
-    """How many ranks hold the same part of a gradient."""
+    """The number of ranks that hold the same part of a gradient."""
     first = next(iter(network.parameters()))
     if not isinstance(first, DTensor):
         return world
@@ -94,7 +96,7 @@ def _replica(forward: nn.Module, communication: Stopwatch) -> nn.Module:
 
 
 def _sum(communication: Stopwatch, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
-    """In place of torch's mean; after the last bucket, the backward pass has only to wait."""
+    """Sum a bucket, in place of torch's mean; after the last one the backward pass only waits."""
     communication.asked()
     work = dist.all_reduce(bucket.buffer(), async_op=True)
     assert work is not None
@@ -111,3 +113,113 @@ def _mesh(spec: TrainingSpec, ranks: Ranks) -> DeviceMesh:
             " two or more. Start 4, 6, 8 or 9, or set training.strategy to shard or replicate."
         )
     return init_device_mesh(ranks.device.type, split, mesh_dim_names=("nodes", "data"))
+
+
+_DTYPES: dict[Precision, torch.dtype] = {
+    "fp32": torch.float32,
+    "bf16": torch.bfloat16,
+    "fp16": torch.float16,
+}
+
+
+class Lowered(nn.Module):
+    """Calls a network with its weights and inputs rounded to ``dtype``; logits are fp32."""
+
+    def __init__(self, network: Network, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.network = network
+        self.dtype = dtype
+
+    def forward(
+        self, numeric: torch.Tensor, categorical: torch.Tensor, masks: Masks | None
+    ) -> torch.Tensor:
+        low = {name: weight.to(self.dtype) for name, weight in self.network.named_parameters()}
+        inputs = (numeric.to(self.dtype), categorical, masks)
+        return functional_call(self.network, low, inputs).float()
+
+
+def lowered(network: Network, precision: Precision) -> nn.Module:
+    """The module to call for logits: the network itself in fp32."""
+    return network if precision == "fp32" else Lowered(network, _DTYPES[precision])
+
+
+def fsdp_policy(precision: Precision, *, root: bool) -> MixedPrecisionPolicy:
+    """Weights are gathered and used in the precision; gradients are summed, and logits, fp32."""
+    if precision == "fp32":
+        return MixedPrecisionPolicy()
+    logits = torch.float32 if root else None
+    return MixedPrecisionPolicy(_DTYPES[precision], torch.float32, logits)
+
+
+def time_collectives(network: Network, communication: Stopwatch) -> None:
+    """Time the collectives of a sharded network; of another one, nothing.
+
+    On the CPU the caller waits for each, so this is the time that a step loses by them.
+    """
+    replicas = any(isinstance(p, DTensor) and p.device_mesh.ndim > 1 for p in network.parameters())
+    for module in network.modules():
+        if isinstance(module, FSDPModule):
+            scatter = TimedReduceScatter(communication)
+            module.set_custom_all_gather(TimedAllGather(communication))
+            module.set_custom_reduce_scatter(scatter)
+            if replicas:
+                module.set_all_reduce_hook(scatter.replicas_are_equal)
+
+
+class _Buffers:
+    """Memory for a collective: as FSDP gets it by itself."""
+
+    def allocate(
+        self, size: Sequence[int | torch.SymInt], *, dtype: torch.dtype, device: torch.device
+    ) -> torch.Tensor:
+        return torch.empty(*size, dtype=dtype, device=device)
+
+
+class TimedAllGather(_Buffers, AllGather):
+    """Parts of the weights become whole."""
+
+    def __init__(self, communication: Stopwatch) -> None:
+        self._communication = communication
+
+    def __call__(
+        self,
+        output_tensor: torch.Tensor,
+        input_tensor: torch.Tensor,
+        group: dist.ProcessGroup,
+        async_op: bool = False,
+    ) -> dist.Work | None:
+        with self._communication:
+            return dist.all_gather_single(
+                output_tensor, input_tensor, group=group, async_op=async_op
+            )
+
+
+class TimedReduceScatter(_Buffers, ReduceScatter):
+    """Gradients are summed, and each rank keeps its part."""
+
+    def __init__(self, communication: Stopwatch) -> None:
+        self._communication = communication
+        self._done = 0.0
+
+    def __call__(
+        self,
+        output_tensor: torch.Tensor,
+        input_tensor: torch.Tensor,
+        group: dist.ProcessGroup,
+        op: dist.ReduceOp | dist.ReduceOp.RedOpType,
+        async_op: bool = False,
+    ) -> dist.Work | None:
+        with self._communication:
+            work = dist.reduce_scatter_single(
+                output_tensor,
+                input_tensor,
+                op=op,  # pyright: ignore[reportArgumentType]  torch's own two types of it
+                group=group,
+                async_op=async_op,
+            )
+        self._done = time.perf_counter()
+        return work
+
+    def replicas_are_equal(self, _: torch.Tensor) -> None:
+        """FSDP calls it after the all-reduce between the replicas, which follows the scatter."""
+        self._communication.add(time.perf_counter() - self._done)

@@ -5,7 +5,7 @@ from typing import assert_never
 
 import torch
 
-from ml_assets.spec.program import Preprocessing
+from ml_assets.spec.program import Preprocessing, ShardSchema
 from ml_assets.spec.training import Mlp, ModelSpec, Task, outputs_of
 from ml_assets.training.models.mlp import MlpNetwork
 from ml_assets.training.models.tabm import TabMNetwork
@@ -22,6 +22,14 @@ def build(
     cardinalities = [len(column.vocabulary) + 1 for column in preprocessing.categorical]
     kind = MlpNetwork if isinstance(spec, Mlp) else TabMNetwork
     return kind(spec, numeric, cardinalities, outputs_of(task, classes))  # pyright: ignore[reportArgumentType]  the family decides both
+
+
+def fresh_network(spec: ModelSpec, seed: int, schema: ShardSchema) -> Network:
+    """The network before its first step: equal wherever spec, seed and schema are."""
+    torch.manual_seed(seed)
+    network = build(spec, schema.preprocessing, schema.task, schema.classes)
+    set_output_bias(network, schema.task, schema.label_rate)
+    return network
 
 
 def set_output_bias(network: Network, task: Task, label_rate: Sequence[float]) -> None:

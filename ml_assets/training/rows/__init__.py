@@ -1,1 +1,1 @@
-"""Which rows a step trains on: mapped arrays, and an order that knows no process."""
+"""The rows that a step trains on: mapped arrays, and an order that knows no process."""

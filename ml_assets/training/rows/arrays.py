@@ -85,7 +85,7 @@ class SplitArrays:
         return replace(rows, starts=starts)
 
     def rows_of(self, units: NDArray[np.int64]) -> NDArray[np.int64]:
-        """How many rows each of these units has."""
+        """The number of rows of each of these units."""
         if self._queries is None:
             return np.ones(len(units), np.int64)
         first, last = self._queries[units].T

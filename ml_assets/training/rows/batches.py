@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 
 from ml_assets.training.models.layers import Masks
 from ml_assets.training.rows.arrays import Rows, SplitArrays
-from ml_assets.training.rows.oversampling import Again, rows_drawn
-from ml_assets.training.rows.sampler import microbatch_seed, permuted
+from ml_assets.training.rows.order import OversampleIndex, drawn_rows, microbatch_seed, permuted
 
 
 @dataclass(frozen=True)
@@ -49,16 +48,16 @@ class Batches:
     seed: int
     batch_size: int
     microbatches: int
-    """Of a batch."""
+    """The microbatches of a batch."""
     accumulate: int = 1
     """Batches in a global step."""
-    again: tuple[Again, ...] = ()
-    """Oversampling: the rows of rare classes, drawn more than once."""
+    oversampled: tuple[OversampleIndex, ...] = ()
+    """The rows of rare classes, which are drawn more than once."""
 
     @property
     def draws(self) -> int:
-        """Of an epoch: every unit exactly once, but for those that are drawn again."""
-        return self.rows.units + sum(more.draws for more in self.again)
+        """The draws of an epoch: every unit exactly once, but for those that are drawn again."""
+        return self.rows.units + sum(more.draws for more in self.oversampled)
 
     @property
     def steps_per_epoch(self) -> int:
@@ -104,10 +103,10 @@ class Batches:
     def _drawn(self, places: NDArray[np.int64], epoch: int) -> NDArray[np.int64]:
         """The units at these places of the epoch's order."""
         order = permuted(places, self.draws, self.seed, epoch)
-        return rows_drawn(order, self.rows.units, self.again, epoch)
+        return drawn_rows(order, self.rows.units, self.oversampled, epoch)
 
 
-def lost_share(microbatches: int, world: int) -> float:
+def idle_share(microbatches: int, world: int) -> float:
     """Share of a step that ranks spend waiting where ``world`` does not divide ``microbatches``."""
     most = -(-microbatches // world)
     return 1 - microbatches / (most * world)

@@ -1,4 +1,4 @@
-"""Whether a network learns: a few rows by heart, and more from its inputs than from zeros."""
+"""Checks that a network learns: a few rows by heart, and more from its inputs than from zeros."""
 
 import itertools
 from typing import NamedTuple
@@ -17,7 +17,7 @@ from ml_assets.training.rows.batches import Tensors
 from ml_assets.training.sanity.subject import Subject, verdict
 
 _RATES: dict[OptimizerName, float] = {"adamw": 0.01, "nadam": 0.01, "adafactor": 0.03, "sgd": 0.03}
-"""Of both checks, whatever the spec's: it takes dozens of steps, not thousands."""
+"""The learning rates of both checks, whatever the spec's: they take dozens of steps."""
 _CLIP = 1.0
 
 _BY_HEART_ROWS, _FEWEST_ROWS, _CANDIDATES = 32, 8, 2048
@@ -31,13 +31,13 @@ _BETTER, _WORSE = 2.0, -3.0
 """Standard errors that a difference has to be, to count as one. Measured on 144 sets of 500 to
 20,000 rows with weak signals (AUC 0.5 to 0.64): none was worse by more than 2.5."""
 _NO_DIFFERENCE = 1e-6
-"""Between the predictions of any two rows: rounding alone."""
+"""Predictions of two rows that differ by less differ by rounding alone."""
 
 
 def overfits_one_batch(subject: Subject) -> SanityCheck:
     """Train a clone on a few rows until most of the loss that can go is gone.
 
-    The rows are few (at most 32), far from each other, and take turns in their classes. With one
+    The rows are few (at most 32), far from each other, and of the classes in round robin. With one
     more of them than there are inputs a plane could part them any way: labels that are pure noise
     are learned by heart as well. A narrow table gives few such rows, so more are tried first; where
     only the few are learned, nobody can tell, and it warns.
@@ -145,7 +145,7 @@ class Judged(NamedTuple):
     losses: NDArray[np.float64]
     """[units]: of each row or, of a ranking, each query."""
     spread: float
-    """Between the largest and the smallest of what it predicts."""
+    """The largest of what it predicts less the smallest."""
 
 
 def _best(subject: Subject, unseen: Tensors, *, blank: bool) -> Judged:
@@ -218,13 +218,13 @@ def _far_apart(
     classes: NDArray[np.generic] | None,
     count: int,
 ) -> NDArray[np.int64]:
-    """Numbers of rows, each as far as can be from those before it; the classes take turns."""
+    """Numbers of rows, each as far as can be from those before it; the classes round robin."""
     everyone = np.ones(len(numeric), bool)
-    turns = [everyone] if classes is None else [classes == value for value in np.unique(classes)]
+    masks = [everyone] if classes is None else [classes == value for value in np.unique(classes)]
     nearest = np.full(len(numeric), np.finfo(np.float64).max)
     chosen: list[int] = []
     while len(chosen) < count:
-        of_class = np.where(turns[len(chosen) % len(turns)], nearest, -1.0)
+        of_class = np.where(masks[len(chosen) % len(masks)], nearest, -1.0)
         row = int(of_class.argmax())
         if of_class[row] <= 0:
             break  # every other row of the class is one of those again

@@ -1,4 +1,4 @@
-"""What the checks look at: a network as training begins, and the rows it would see first."""
+"""The subject of the checks: a network as training begins, and the rows it would see first."""
 
 import copy
 from dataclasses import dataclass

@@ -6,22 +6,18 @@ the same answers.
 
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import torch
 
-from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.program import SanityRequest, SanityResult
 from ml_assets.spec.sanity import SanityCheck, SanityName, sanity_checks
 from ml_assets.spec.training import LightGbm
-from ml_assets.store.objects import write_whole
 from ml_assets.training.events import EventWriter
-from ml_assets.training.models import build, set_output_bias
+from ml_assets.training.models import fresh_network
 from ml_assets.training.rows.arrays import SplitArrays, open_set
-from ml_assets.training.sanity.beginning import loss_at_init, output_bias
 from ml_assets.training.sanity.learning import beats_zero_inputs, overfits_one_batch
 from ml_assets.training.sanity.subject import Subject
-from ml_assets.training.sanity.wiring import gradients, no_batch_leak
+from ml_assets.training.sanity.untrained import gradients, loss_at_init, no_batch_leak, output_bias
 from ml_assets.training.stop import BadRequest
 
 _ALONE: dict[SanityName, Callable[[Subject], SanityCheck]] = {
@@ -52,16 +48,13 @@ def sanity(request: SanityRequest, events: EventWriter) -> None:
         checks=checks,
         seconds=time.monotonic() - began,
     )
-    write_whole(Path(request.output.result), canonical_json(result))
-    events.finished(result)
+    events.finished(result, request.output.result)
 
 
 def admit(request: SanityRequest) -> Subject:
     """The network and the rows that the training of this request would begin with."""
     folder, schema = open_set(request.data)
-    torch.manual_seed(request.training.seed)
-    network = build(request.model, schema.preprocessing, schema.task, schema.classes)
-    set_output_bias(network, schema.task, schema.label_rate)
+    network = fresh_network(request.model, request.training.seed, schema)
     rows, held_out = (SplitArrays(folder, schema, name) for name in ("train", "validation"))
     return Subject(network, request.training, schema.task, rows, held_out)
 

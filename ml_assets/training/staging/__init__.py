@@ -1,1 +1,1 @@
-"""What a pod runs: it fetches what the program needs, runs it, and hands over what it made."""
+"""A pod's first process: it fetches what the program needs, runs it, hands over what it made."""

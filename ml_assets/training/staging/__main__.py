@@ -16,8 +16,7 @@ from typing import NoReturn
 from ml_assets.errors import SettingsError
 from ml_assets.spec.program.exit_codes import EXIT_BAD_REQUEST
 from ml_assets.spec.program.pod import SAVE_SECONDS, shell_code
-from ml_assets.training.staging.pod import Orders, Pod
-from ml_assets.training.staging.rendezvous import Meeting
+from ml_assets.training.staging.pod import NodeRendezvous, Pod, PodConfig
 from ml_assets.training.stop import BadRequest
 
 
@@ -35,9 +34,11 @@ def main() -> int:
     if (given.rendezvous is None) != (given.address is None):
         parser.error("--rendezvous and --address belong together")
     index = int(os.environ.get("JOB_COMPLETION_INDEX") or 0)
-    meeting = Meeting(given.rendezvous, given.address, index) if given.rendezvous else None
+    rendezvous = (
+        NodeRendezvous(given.rendezvous, given.address, index) if given.rendezvous else None
+    )
     try:
-        pod = Pod(Orders(given.request, given.scratch, index, meeting, given.grace))
+        pod = Pod(PodConfig(given.request, given.scratch, index, rendezvous, given.grace))
     except (SettingsError, BadRequest) as error:
         sys.stderr.write(f"[staging] {error}\n")
         return EXIT_BAD_REQUEST

@@ -1,24 +1,38 @@
-"""Carries the attempt's events and signs of life to the store while the program runs.
+"""Carries what a pod has to say to the store: events, heartbeats, and why it ended.
 
 S3 cannot append: new whole lines become an object of their own, named by the file and the byte that
 they begin at. What a pod of this attempt told before (a queue may suspend a Job and start its pods
-again) is brought here first, so that the stream goes on where it ended.
+again) is brought here first, so that the stream goes on where it ended. The termination message
+is an event of its own and an object beside the result.
 """
 
+import re
+import socket
 import sys
 import threading
 import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from pydantic import ValidationError
 
-from ml_assets.errors import StorageError
+from ml_assets.errors import StorageError, StoreAway
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.program.events import Failed, Heartbeat
-from ml_assets.spec.program.pod import EVENTS, PodHeartbeats, chunk_at, chunk_name, heartbeats_name
+from ml_assets.spec.program.exit_codes import EXIT_DONE
+from ml_assets.spec.program.pod import (
+    EVENTS,
+    PodHeartbeats,
+    TerminationMessage,
+    chunk_at,
+    chunk_name,
+    heartbeats_name,
+    termination_name,
+)
 from ml_assets.store.s3.client import S3Place
-from ml_assets.training.staging.persistence import Deadline, persist
-from ml_assets.training.stop import Superseded
+from ml_assets.training.retries import Deadline, persist
+from ml_assets.training.stop import BadRequest, Superseded
 
 _MOST_BYTES = 8 << 20
 _BETWEEN_BEATS = 5.0
@@ -55,7 +69,7 @@ class Outbox:
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._work, name="outbox", daemon=True)
         self.failed: list[Failed] = []
-        """What the ranks of this pod said of their failures, since it began."""
+        """The failures that the ranks of this pod reported, since it began."""
         self.superseded: Superseded | None = None
 
     def begin(self, deadline: Deadline) -> None:
@@ -64,7 +78,7 @@ class Outbox:
         self._thread.start()
 
     def end(self, deadline: Deadline) -> None:
-        """Carry the last words.
+        """Carry what is left.
 
         Raises:
             Superseded: another pod tells this attempt's story.
@@ -113,7 +127,7 @@ class Outbox:
                 sys.stderr.write(f"[staging] events wait: {error}\n")
 
     def _look(self) -> None:
-        """What went wrong is known here before it is carried."""
+        """Read what went wrong before it is carried."""
         for file in self._files():
             lines = _whole_lines(file, self._looked.get(file.name, 0))
             self._looked[file.name] = self._looked.get(file.name, 0) + len(lines)
@@ -173,3 +187,93 @@ def _beat(file: Path) -> Heartbeat | None:
         return Heartbeat.model_validate_json(file.read_bytes())
     except (OSError, ValidationError):
         return None
+
+
+POD_SEQ = 10**12
+"""Numbers of a pod's own events begin here, above those of every rank and of the launcher."""
+_OF_A_POD = 10**6
+_TAIL_LINES = 40
+_TAIL_CHARACTERS = 8_000
+_ATTEMPT = re.compile(r"s3://.+/sessions/([a-z0-9][a-z0-9_-]{0,127})/attempts/([1-9]\d{0,8})")
+_PATIENCE = 120.0
+"""Seconds to ask again: by then the work is handed over, or cannot be."""
+
+
+@dataclass(frozen=True)
+class PodEnd:
+    """The end of a pod: its code and the reason."""
+
+    code: int
+    """The true one; negative: a signal."""
+    reason: str
+    log: str = ""
+    own: bool = False
+    """No rank said it: the pod itself has to."""
+
+
+class TerminationReporter:
+    """Reports once why the pod ended, when nothing else is left to do.
+
+    Args:
+        folder: of the attempt, on this machine.
+        place: of the attempt, in the store.
+        index: of the pod.
+
+    Raises:
+        BadRequest: the place is no attempt's.
+    """
+
+    def __init__(self, folder: Path, place: S3Place, index: int) -> None:
+        found = _ATTEMPT.fullmatch(place.uri)
+        if found is None:
+            raise BadRequest(
+                f"{place.uri} is no place of an attempt; expected"
+                " s3://bucket/prefix/sessions/<session>/attempts/<n>/request.json"
+            )
+        self._session, self._attempt = found[1], int(found[2])
+        self._folder, self._place, self._index = folder, place, index
+
+    def report(self, end: PodEnd, outbox: Outbox, deadline: Deadline) -> None:
+        """Report to the launcher; where the store stays away, the exit code alone has to do."""
+        try:
+            if end.own and end.code != EXIT_DONE:
+                self._write_event(end)
+            outbox.end(deadline)
+            message = canonical_json(self._message(end))
+            name = termination_name(self._index)
+            persist(lambda: self._place.write(name, message), deadline, _PATIENCE)
+        except (StoreAway, Superseded, OSError) as error:
+            sys.stderr.write(f"[staging] the termination message was not delivered: {error}\n")
+
+    def _message(self, end: PodEnd) -> TerminationMessage:
+        log = "" if end.code == EXIT_DONE else "\n".join(end.log.splitlines()[-_TAIL_LINES:])
+        return TerminationMessage(
+            session=self._session,
+            attempt=self._attempt,
+            index=self._index,
+            host=socket.gethostname(),
+            code=end.code,
+            reason=end.reason,
+            log=log[-_TAIL_CHARACTERS:],
+            staged_bytes=self._place.moved.bytes,
+            time=datetime.now(UTC),
+        )
+
+    def _write_event(self, end: PodEnd) -> None:
+        """An event in a file of its own, beside those of the ranks."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        file = self._folder / f"events.pod{self._index}.jsonl"
+        said = len(file.read_bytes().splitlines()) if file.exists() else 0
+        event = Failed(
+            session=self._session,
+            attempt=self._attempt,
+            seq=POD_SEQ + self._index * _OF_A_POD + said,
+            time=datetime.now(UTC),
+            exit_code=end.code,
+            reason=end.reason,
+            rank=self._index,
+            step=None,
+            detail="",
+        )
+        with file.open("ab") as handle:
+            handle.write(event.model_dump_json().encode() + b"\n")

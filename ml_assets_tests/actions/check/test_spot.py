@@ -18,7 +18,8 @@ WORDS = [3, 40, 500]
 
 def spec_of(model: ModelSpec, **training: object) -> PipelineSpec:
     """Only what the arithmetic reads; the rest of a pipeline is not made up."""
-    from ml_assets.spec.pipeline import FeaturesSpec, LabelSpec
+    from ml_assets.spec.features import FeaturesSpec
+    from ml_assets.spec.pipeline import LabelSpec
 
     return PipelineSpec.model_construct(
         model=model,

@@ -8,7 +8,8 @@ import pytest
 
 from ml_assets.assets.feature_set.function import check_features, load_function
 from ml_assets.errors import SpecError
-from ml_assets.spec.pipeline import FeaturesSpec, LabelSpec
+from ml_assets.spec.features import FeaturesSpec
+from ml_assets.spec.pipeline import LabelSpec
 
 SPEC = FeaturesSpec(
     function="features.py:build",

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from ml_assets.assets.feature_set.future import Hidden, cannot_be_made, compare, moment_to_hide_from
-from ml_assets.spec.pipeline import FeaturesSpec
+from ml_assets.spec.features import FeaturesSpec
 
 SPEC = FeaturesSpec(
     function="f.py:b", key=("k",), decision_at="at", numeric=("x",), categorical=("c",)

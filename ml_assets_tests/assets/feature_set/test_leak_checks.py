@@ -13,8 +13,8 @@ from ml_assets.assets.training_set import shards
 from ml_assets.automation.planner.selection import Selection, leak_keys
 from ml_assets.definitions import build
 from ml_assets.errors import RunFailed
+from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.load import pipeline_folders
-from ml_assets.spec.pipeline import FeaturesSpec
 from ml_assets.spec.program import Preprocessing, Ref, Split
 from ml_assets.spec.records import StageRecord
 from ml_assets.store.layout import Address, published_partitions, read_record

@@ -17,7 +17,7 @@ from ml_assets.extras.demo.outside_world import WEEKS, lay_out
 from ml_assets.spec.load import load_spec
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.store.layout import Address, published_partitions
-from ml_assets.store.stores import open_snapshots
+from ml_assets.store.open import open_snapshots
 from ml_assets_tests.worlds import deliveries
 from ml_assets_tests.worlds.ui import ask, serving
 from ml_assets_tests.worlds.world import World

@@ -14,9 +14,10 @@ from ml_assets.assets.training_set.leaks import examine
 from ml_assets.assets.training_set.shards import load_schema, write_labelled
 from ml_assets.assets.training_set.target_proxy import find_proxies
 from ml_assets.errors import MlAssetsError, SpecError
+from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.leaks import LeakFinding
 from ml_assets.spec.load import load_spec
-from ml_assets.spec.pipeline import FeaturesSpec, LabelSpec, PipelineSpec
+from ml_assets.spec.pipeline import LabelSpec, PipelineSpec
 from ml_assets.spec.program import Split
 from ml_assets.spec.training import Task
 from ml_assets_tests.worlds import deliveries

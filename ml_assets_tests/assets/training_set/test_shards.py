@@ -15,7 +15,8 @@ from ml_assets.assets.training_set.shards import (
     write_shards,
 )
 from ml_assets.errors import SpecError, StorageError, WindowError
-from ml_assets.spec.pipeline import FeaturesSpec, LabelSpec
+from ml_assets.spec.features import FeaturesSpec
+from ml_assets.spec.pipeline import LabelSpec
 from ml_assets.spec.program import File, ModelManifest, Ref, ShardSchema
 from ml_assets.spec.training import Mlp
 

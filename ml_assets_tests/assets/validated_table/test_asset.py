@@ -19,17 +19,16 @@ from ml_assets.graph.pipeline_graph import PipelineGraph
 from ml_assets.graph.publish import Draft, Work
 from ml_assets.settings import read_settings
 from ml_assets.spec.load import load_spec
-from ml_assets.spec.quarantine import RELEASE_REASON, RELEASED_BY
-from ml_assets.spec.records import StageRecord
+from ml_assets.spec.records import RELEASE_REASON, RELEASED_BY, StageRecord
 from ml_assets.store.embedded.store import EmbeddedStore
 from ml_assets.store.layout import Address, published_partitions, read_record
-from ml_assets.store.stores import open_snapshots
+from ml_assets.store.open import open_snapshots
 from ml_assets_tests.worlds import deliveries
 from ml_assets_tests.worlds.world import World
 
 WEEK, NEXT = "2024-01-01", "2024-01-08"
 RUN = ("run", "deliveries", "--through", "validated_table")
-RELEASE = ("quarantine", "release", "deliveries", "orders")
+RELEASE = ("data", "quarantine", "release", "deliveries", "orders")
 BY = ("--author", "Ada", "--reason", "lorries are bigger now")
 
 
@@ -123,7 +122,7 @@ def test_rows_that_pass_after_a_fix_are_released_and_the_rest_stays(
     assert (said["author"], said["reason"]) == ("Ada", "lorries are bigger now")
     assert said["rows"] == 1
 
-    assert main(("quarantine", "show", "deliveries", "orders")) == 0
+    assert main(("data", "quarantine", "show", "deliveries", "orders")) == 0
     shown = capsys.readouterr().out
     assert "1 of 240" in shown
     assert "1 released by Ada on" in shown
@@ -143,13 +142,13 @@ def test_a_table_that_failed_as_a_whole_is_released_as_one(
     contract(world, max_value=50, mostly=0.9)
     assert main(RUN) == 1
     said = capsys.readouterr().err
-    assert "ml-assets quarantine show deliveries orders" in said
+    assert "ml-assets data quarantine show deliveries orders" in said
     store = open_snapshots(read_settings().snapshots)
     assert [(kept.partition, kept.published) for kept in kept_rows(store, "deliveries")] == [
         (WEEK, False),
         (NEXT, False),
     ]
-    assert main(("quarantine", "show", "deliveries")) == 0
+    assert main(("data", "quarantine", "show", "deliveries")) == 0
     assert "all 240, rejected" in capsys.readouterr().out
 
     contract(world)
@@ -181,18 +180,18 @@ def test_a_run_that_names_no_author_or_no_reason_is_told_so(
         )
     (said,) = [str(e.step_failure_data.error) for e in done.all_events if e.is_step_failure]
     missing = RELEASE_REASON if tags.get(RELEASED_BY) == "Ada" else RELEASED_BY
-    assert f"the run has no tag {missing}. Ask for it by ml-assets quarantine release" in said
+    assert f"the run has no tag {missing}. Ask for it by ml-assets data quarantine release" in said
     assert "KeyError" not in said
 
 
 def test_nothing_to_release_and_a_table_that_there_is_not_are_told(
     world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(("quarantine", "show", "deliveries", "--json")) == 0
+    assert main(("data", "quarantine", "show", "deliveries", "--json")) == 0
     assert json.loads(capsys.readouterr().out)["kept"] == []
     assert main((*RELEASE, *BY)) == 1
     assert "No rows of deliveries/orders are kept back" in capsys.readouterr().err
-    assert main(("quarantine", "show", "deliveries", "lorries")) == 1
+    assert main(("data", "quarantine", "show", "deliveries", "lorries")) == 1
     assert "'lorries'" in capsys.readouterr().err
 
 

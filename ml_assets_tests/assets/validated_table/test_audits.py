@@ -9,7 +9,7 @@ from ml_assets.assets.validated_table.contract.suite import Contract, Expectatio
 from ml_assets.graph.publish import Draft, Work, input_version
 from ml_assets.spec.records import InputVersion
 from ml_assets.store.layout import Address, read_record
-from ml_assets.store.stores import open_snapshots
+from ml_assets.store.open import open_snapshots
 
 RAW = Address("delays", "raw_snapshot", "flights", "2013-01-07")
 TABLE = Address("delays", "validated_table", "flights", "2013-01-07")

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from ml_assets.assets.validated_table.freshness import Newest, judge_freshness, newest_row
-from ml_assets.spec.bounds import FreshnessSpec
+from ml_assets.spec.sources import FreshnessSpec
 
 NOW = datetime(2024, 3, 1, 12, tzinfo=UTC)
 SPEC = FreshnessSpec(within=timedelta(days=2))

@@ -6,7 +6,7 @@ import pytest
 from ml_assets.assets.validated_table.contract.compiled import audit
 from ml_assets.assets.validated_table.contract.suite import Contract
 from ml_assets.assets.validated_table.volume import compared_with, judge_volume
-from ml_assets.spec.bounds import VolumeSpec
+from ml_assets.spec.sources import VolumeSpec
 
 DAYS = [f"2024-01-{day:02}" for day in range(1, 29)]
 

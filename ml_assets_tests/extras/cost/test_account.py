@@ -73,13 +73,13 @@ def world(lived: Lived) -> World:
 
 @pytest.fixture
 def cost(world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cost:
-    """What `ml-assets cost` prints."""
+    """What `ml-assets models cost` prints."""
     for name, value in world.environment.items():
         if name.startswith("ML_ASSETS_"):
             monkeypatch.setenv(name, value)
 
     def call(*arguments: str) -> str:
-        assert main(["cost", *arguments]) == 0
+        assert main(["models", "cost", *arguments]) == 0
         return capsys.readouterr().out
 
     return call
@@ -235,7 +235,7 @@ def test_without_a_price_hours_are_told_and_what_is_missing(
 
 
 def test_a_program_reads_one_document(world: World) -> None:
-    found = json.loads(world.cli("cost", "irises", "--json"))
+    found = json.loads(world.cli("models", "cost", "irises", "--json"))
     assert (found["schema"], found["by"], found["left_out"]) == (1, "pipeline", None)
     assert [line["name"] for line in found["lines"]] == ["irises"]
 

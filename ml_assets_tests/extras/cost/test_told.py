@@ -1,5 +1,5 @@
-"""What `ml-assets cost` and the page of the runs tell of records alone: hours, and money where a
-price is known."""
+"""What `ml-assets models cost` and the page of the runs tell of records alone: hours, and
+money where a price is known."""
 
 import re
 from collections.abc import Callable
@@ -44,7 +44,7 @@ def tell(
     def call(prices: Prices, *arguments: str) -> str:
         for number in range(4):
             ran(number, datetime.now(UTC) - (91 - 30 * number) * DAY, prices)
-        assert main(["cost", "irises", *arguments]) == 0
+        assert main(["models", "cost", "irises", *arguments]) == 0
         return capsys.readouterr().out
 
     return call

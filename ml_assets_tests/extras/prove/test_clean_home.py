@@ -10,7 +10,7 @@ from ml_assets.extras.prove.clean_home import CleanHome, clean_home
 from ml_assets.launch.kubernetes.launcher import KubernetesLauncher
 from ml_assets.resources.launcher import LauncherResource
 from ml_assets.settings import Settings, read_settings
-from ml_assets.store.stores import open_snapshots
+from ml_assets.store.open import open_snapshots
 from ml_assets_tests.servers.s3 import BUCKET, S3Server, s3_server
 
 URI = f"s3://{BUCKET}/state"

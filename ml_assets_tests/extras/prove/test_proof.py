@@ -21,7 +21,7 @@ from ml_assets.spec.canonical import digest_of
 from ml_assets.spec.records import StageRecord
 from ml_assets.store.embedded.store import EmbeddedStore
 from ml_assets.store.layout import Address
-from ml_assets.store.stores import open_snapshots
+from ml_assets.store.open import open_snapshots
 from ml_assets_tests.worlds import irises
 from ml_assets_tests.worlds.world import World
 
@@ -29,7 +29,7 @@ MODEL_STAGES = ["training_set", "trained_model", "evaluation_report", "gates"]
 
 
 class Prover:
-    """ml-assets prove in this process, on a world that other tests read, too."""
+    """ml-assets release prove in this process, on a world that other tests read, too."""
 
     def __init__(self, world: World, capsys: Any, monkeypatch: pytest.MonkeyPatch):
         self.capsys, self.environment = capsys, monkeypatch
@@ -38,13 +38,13 @@ class Prover:
 
     def say(self, *arguments: str, code: int = 0) -> str:
         self.capsys.readouterr()
-        assert main(["prove", *arguments]) == code
+        assert main(["release", "prove", *arguments]) == code
         said = self.capsys.readouterr()
         return said.out + said.err
 
     def json(self, *arguments: str, code: int = 0) -> dict[str, Any]:
         self.capsys.readouterr()
-        assert main(["prove", *arguments, "--json"]) == code
+        assert main(["release", "prove", *arguments, "--json"]) == code
         return json.loads(self.capsys.readouterr().out)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from ml_assets.extras.recall.recall import extent
 from ml_assets.store.layout import Address, read_record
-from ml_assets.store.stores import open_snapshots
+from ml_assets.store.open import open_snapshots
 from ml_assets_tests.worlds import irises
 from ml_assets_tests.worlds.world import World
 
@@ -60,16 +60,16 @@ def own(released: World, tmp_path: Path) -> World:
 @pytest.mark.timeout(600)
 def test_recalled_data_is_refused_everywhere_until_it_is_mended_and_made_again(own: World) -> None:
     bad = version_of(own, "irises", "raw_snapshot", "flowers")
-    said = own.cli("recall", bad[:10], "--dry-run")
+    said = own.cli("data", "recall", bad[:10], "--dry-run")
     assert "would reach" in said
     assert own.status("irises")["release"]["recalled"] is None
-    said = own.cli("recall", bad[:10], "--author", "ann", "--reason", "the scale was off")
+    said = own.cli("data", "recall", bad[:10], "--author", "ann", "--reason", "the scale was off")
     assert "production of irises is model" in said
     assert "mend the source first; then: ml-assets run irises" in said
     flowers = str(own.sources / "irises.csv")
     for refused in (
-        ("read", "irises/feature_set"),
-        ("read", "irises/training_set"),
+        ("data", "read", "irises/feature_set"),
+        ("data", "read", "irises/training_set"),
         ("predict", "irises", flowers),
         ("run", "irises"),
     ):
@@ -88,5 +88,8 @@ def test_recalled_data_is_refused_everywhere_until_it_is_mended_and_made_again(o
     status = own.status("irises")
     assert not any(stage["recalled"] for stage in status["stages"])
     assert status["release"]["recalled"] is None
-    assert json.loads(own.cli("history", "irises", "--json"))["history"][0]["kind"] == "stage"
+    assert (
+        json.loads(own.cli("release", "history", "irises", "--json"))["history"][0]["kind"]
+        == "stage"
+    )
     own.cli("predict", "irises", flowers)

@@ -57,7 +57,7 @@ class Lived:
     hits: Counter[str]
     server: ApiServer
     said: dict[str, Any]
-    """By `ml-assets reliability --json`."""
+    """By `ml-assets ops reliability --json`."""
 
     def ended(self, *ends: str) -> list[dict[str, Any]]:
         return [work for work in self.said["work"] if work["end"] in ends]
@@ -123,7 +123,7 @@ def _reliability(days: int) -> dict[str, Any]:
     with pytest.MonkeyPatch.context() as patched:
         said: list[str] = []
         patched.setattr("builtins.print", lambda text: said.append(text))
-        assert main(["reliability", "irises", "--days", str(days), "--json"]) == 0
+        assert main(["ops", "reliability", "irises", "--days", str(days), "--json"]) == 0
     (found,) = json.loads(said[0])
     return found
 

@@ -1,6 +1,6 @@
 """Objects in the API's own form, as a cluster answers them; each test changes what it is about."""
 
-from ml_assets.launch.kubernetes.observations import happening, job_state, pod_state
+from ml_assets.launch.kubernetes.observations import job_state, kubernetes_event, pod_state
 
 JOB = "flights-train-1a2b-a1"
 TIME = "2026-01-05T10:00:{second:02d}Z"
@@ -94,7 +94,7 @@ def a_pod(*arguments, **how):
 
 
 def an_event(reason, message, about=JOB, second=5):
-    return happening(
+    return kubernetes_event(
         {
             "reason": reason,
             "message": message,

@@ -12,7 +12,7 @@ from urllib3.exceptions import NewConnectionError, ProtocolError
 
 from ml_assets.launch.kubernetes.connection import Connections
 from ml_assets.launch.kubernetes.resources import Page
-from ml_assets.launch.kubernetes.retries import Calls, Silent, Trouble, broken_by
+from ml_assets.launch.kubernetes.retries import Calls, SilentStream, Trouble, broken_by
 
 HOUR = 3600.0
 RESET = ProtocolError("Connection aborted.", ConnectionResetError(104, "reset by peer"))
@@ -21,7 +21,7 @@ AWAY = NewConnectionError(None, "refused")  # pyright: ignore[reportArgumentType
 
 
 class Simulated:
-    """A source for a feed, with a clock of its own.
+    """A source for a reflector, with a clock of its own.
 
     Args:
         objects: what there is now.
@@ -48,7 +48,7 @@ class Simulated:
         configuration = SimpleNamespace(host="https://simulated:6443")
         return SimpleNamespace(configuration=configuration, read_at=self.now)
 
-    # --- what a feed asks -------------------------------------------------------------------------
+    # --- what a reflector asks --------------------------------------------------------------------
 
     def all_of(self, kind, selector):
         return self.calls.ask(f"list {kind}", lambda client: self._list(client, kind))
@@ -118,7 +118,7 @@ class Watch:
                 mark = {"metadata": {"resourceVersion": str(next(cluster.versions))}}
                 yield json.dumps({"type": "BOOKMARK", "object": mark}).encode()
             if cluster.now - said > self.silence:
-                raise Silent("nothing was said", Trouble("no answer"))
+                raise SilentStream("nothing was said", Trouble("no answer"))
 
     def close(self):
         pass

@@ -9,16 +9,20 @@ import yaml
 from kubernetes.config import incluster_config
 
 from ml_assets.errors import ClusterAway, ClusterRefused
-from ml_assets.launch.kubernetes import watch as watching
+from ml_assets.launch.failure import Ending
+from ml_assets.launch.kubernetes import informer
 from ml_assets.launch.kubernetes.api import AlreadyThere, Created, KubernetesApi
-from ml_assets.launch.kubernetes.causes import Verdict
+from ml_assets.launch.kubernetes.diagnosis import PodObservations, diagnose
+from ml_assets.launch.kubernetes.informer import JobInformer
 from ml_assets.launch.kubernetes.starting import StartUp, Stuck
-from ml_assets.launch.kubernetes.verdict import Scene, verdict
-from ml_assets.launch.kubernetes.watch import JobWatch
-from ml_assets_tests.servers.kubernetes.sample_jobs import OBEDIENT, SLEEP, job, until
+from ml_assets_tests.servers.kubernetes.sample_jobs import OBEDIENT, SLEEP, Namespace, job, until
 
 SELECTOR = "claim=claim"
 LABELS = {"claim": "claim"}
+CUT_OFF = "the answer is cut off behind a call that was done, or before one that was not"
+QUEUES = "it needs Kueue with a queue to give and take, which is of the whole cluster"
+WATCHES = "a watch is broken, or told too late, at a moment that the test chooses"
+NO_TOKEN = "a real token lasts ten minutes at least, and nobody can take it back"
 
 
 @pytest.fixture
@@ -52,19 +56,21 @@ def test_a_job_is_created_once_and_found_by_the_next(api, a_job):
 
 @pytest.mark.parametrize("code", [429, 500, 503])
 def test_a_create_gets_through_a_busy_server(cluster, api, a_job, code):
-    cluster.server.faults.refuse(code, times=2, verb="create", resource="jobs")
+    server = cluster.own_server("a real API server is not busy when a test wants it")
+    server.faults.refuse(code, times=2, verb="create", resource="jobs")
     assert isinstance(api.create_job(a_job()), Created)
 
 
 def test_a_create_whose_answer_was_cut_off_is_found_not_repeated(cluster, api, a_job):
-    cluster.server.faults.reset(verb="create", resource="jobs", after=True)
+    server = cluster.own_server(CUT_OFF)
+    server.faults.reset(verb="create", resource="jobs", after=True)
     assert isinstance(api.create_job(a_job()), Created)
-    calls = cluster.server.calls
+    calls = server.calls
     assert len(calls.of("create", "jobs")) == 1 and calls.of("get", "jobs")
 
 
 def test_a_create_that_was_cut_off_before_is_repeated(cluster, api, a_job):
-    cluster.server.faults.reset(verb="create", resource="jobs")
+    cluster.own_server(CUT_OFF).faults.reset(verb="create", resource="jobs")
     assert isinstance(api.create_job(a_job()), Created)
     assert len(api.jobs(SELECTOR)) == 1
 
@@ -85,14 +91,19 @@ def test_a_service_that_is_there_is_ours(api):
 
 
 def test_a_forbidden_verb_is_named_and_nothing_is_made(cluster, api, a_job, tmp_path):
-    server = cluster.server
     rules = [{"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["get", "list", "watch"]}]
-    token = server.access.token("reader", rules=rules)
-    file = server.write_kubeconfig(tmp_path / "reader", token=token)
-    reader = KubernetesApi(cluster.namespace, 30.0, {"KUBECONFIG": str(file)})
+    theirs, _ = cluster.account("reader", rules, tmp_path / "reader")
+    reader = KubernetesApi(cluster.namespace, 30.0, {"KUBECONFIG": str(theirs.kubeconfig)})
     with pytest.raises(ClusterRefused, match=r'reader.*cannot create resource "jobs".*Bind the'):
         reader.create_job(a_job())
     assert left(api) == []
+
+
+def test_a_refused_create_is_asked_once(cluster, api, a_job):
+    server = cluster.own_server("it counts the calls that reach the server")
+    server.faults.refuse(403, times=2, verb="create", resource="jobs")
+    with pytest.raises(ClusterRefused):
+        api.create_job(a_job())
     assert len(server.calls.of("create", "jobs")) == 1
 
 
@@ -112,7 +123,7 @@ def test_a_job_that_is_not_valid_is_told_with_the_field(api, a_job):
 
 
 def test_a_token_that_is_none_is_told(cluster, tmp_path):
-    file = cluster.server.write_kubeconfig(tmp_path / "wrong", token="guessed")
+    file = cluster.with_token("guessed", tmp_path / "wrong").kubeconfig
     with pytest.raises(ClusterRefused, match="does not know us"):
         KubernetesApi(cluster.namespace, 30.0, {"KUBECONFIG": str(file)}).jobs(SELECTOR)
 
@@ -145,14 +156,14 @@ def refused_start(api, manifest, patience=0.0):
     api.create_job(manifest)
     waited = Elapsed(patience)
     start = StartUp(api, 0.0, waited)
-    with JobWatch(api, SELECTOR) as watch:
+    with JobInformer(api, SELECTOR) as watch:
 
         def looked():
             seen = watch.now()
             waited.seconds += 10
             found = start.look(seen.jobs[0], seen.pods)
             # a real cluster pulls the image first, for as long as that takes
-            done = isinstance(found, Verdict) and found.cause != "NotStarted"
+            done = isinstance(found, Ending) and found.cause != "NotStarted"
             return found if done else watch.wait(0.05) and None
 
         found = until(looked)
@@ -171,11 +182,18 @@ class Elapsed:
         return self.seconds
 
 
-def test_an_image_that_cannot_be_pulled_is_told_with_the_registrys_words(cluster, api, a_job):
-    cluster.server.images.failing["registry.test/nope"] = "registry.test/nope: not found"
+def test_an_image_that_cannot_be_pulled_is_told_in_the_kubelets_words(api, a_job):
+    found = refused_start(api, a_job(container={"image": "registry.invalid/nope:1"}))
+    assert (found.cause, found.then) == ("ImagePull", "stop")
+    assert "registry.invalid/nope" in found.report("attempt 1")
+
+
+def test_an_image_that_the_registry_does_not_have_is_told_in_its_words(cluster, api, a_job):
+    server = cluster.own_server("it needs a registry that answers for an image of ours")
+    server.images.failing["registry.test/nope"] = "registry.test/nope: not found"
     found = refused_start(api, a_job(container={"image": "registry.test/nope"}))
     assert (found.cause, found.then) == ("ImagePull", "stop")
-    assert "registry.test/nope" in found.report("attempt 1")
+    assert "registry.test/nope: not found" in found.report("attempt 1")
 
 
 def test_a_missing_secret_is_named(api, a_job):
@@ -186,13 +204,10 @@ def test_a_missing_secret_is_named(api, a_job):
 
 
 def test_a_quota_that_is_too_small_is_told_with_its_numbers(cluster, api, a_job):
-    quota = {
-        "apiVersion": "v1",
-        "kind": "ResourceQuota",
-        "metadata": {"name": "team"},
-        "spec": {"hard": {"requests.cpu": "1"}},
-    }
-    cluster.server.apply(quota)
+    there = Namespace(cluster)
+    quota = {"metadata": {"name": "team"}, "spec": {"hard": {"requests.cpu": "1"}}}
+    there.core.create_namespaced_resource_quota(there.name, quota)
+    until(lambda: there.quota_is_counted("team"))
     asked = {"requests": {"cpu": "4"}, "limits": {"cpu": "4"}}
     found = refused_start(api, a_job(container={"resources": asked}))
     assert (found.cause, found.then) == ("QuotaTooSmall", "stop")
@@ -224,7 +239,7 @@ def a_queue(name, **spec):
 
 
 def test_a_queue_that_admits_nothing_now_is_waited_for_and_its_words_are_told(cluster, api, a_job):
-    cluster.server.apply(a_queue("flights", stopPolicy="Hold"))
+    cluster.own_server(QUEUES).apply(a_queue("flights", stopPolicy="Hold"))
     manifest = a_job(suspend=True)
     manifest["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = "flights"
     made = api.create_job(manifest).job
@@ -235,13 +250,14 @@ def test_a_queue_that_admits_nothing_now_is_waited_for_and_its_words_are_told(cl
 
 
 def test_a_job_whose_quota_kueue_takes_back_was_preempted(cluster, api, a_job):
-    cluster.server.apply(a_queue("flights"))
+    server = cluster.own_server(QUEUES)
+    server.apply(a_queue("flights"))
     manifest = a_job(suspend=True)
     manifest["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = "flights"
     api.create_job(manifest)
-    with JobWatch(api, SELECTOR) as watch:
+    with JobInformer(api, SELECTOR) as watch:
         until(lambda: any(pod.phase == "Running" for pod in watch.now().pods))
-        cluster.server.kueue_preempt("claim")
+        server.kueue_preempt("claim")
         lost(watch)
         until(lambda: watch.now().jobs[0].suspended)
         assert (ending(watch).cause, ending(watch).then) == ("PreemptedByQueue", "lost")
@@ -254,7 +270,7 @@ def test_a_job_whose_quota_kueue_takes_back_was_preempted(cluster, api, a_job):
 def running(api, a_job):
     """A Job of two pods that run, and the watch that sees it."""
     api.create_job(a_job(pods=2))
-    with JobWatch(api, SELECTOR) as watch:
+    with JobInformer(api, SELECTOR) as watch:
 
         def both():
             pods = watch.now().pods
@@ -270,7 +286,7 @@ def lost(watch):
 
 def ending(watch):
     seen = watch.now()
-    return verdict(Scene(next(iter(seen.jobs), None), seen.pods))
+    return diagnose(PodObservations(next(iter(seen.jobs), None), seen.pods))
 
 
 @pytest.mark.parametrize(
@@ -283,15 +299,24 @@ def ending(watch):
     ids=["preempted", "taint", "evicted"],
 )
 def test_a_pod_that_is_taken_away_is_seen_and_told(cluster, running, happens, cause):
-    happens(cluster.server, running.now().pods[1].name)
+    server = cluster.own_server("it takes a node's pods, which are of others, too")
+    happens(server, running.now().pods[1].name)
     assert [pod.index for pod in lost(running)][:1] == [1]
     assert (ending(running).cause, ending(running).then) == (cause, "lost")
 
 
-def test_a_pod_that_runs_out_of_memory_is_seen_and_told(cluster, running):
-    cluster.server.run_out_of_memory(running.now().pods[0].name)
-    until(lambda: any(pod.ended for pod in running.now().pods))
-    assert (ending(running).cause, ending(running).then) == ("OOMKilled", "again")
+def test_a_pod_that_is_evicted_is_seen_and_told(cluster, running):
+    Namespace(cluster).evict(running.now().pods[1].name)
+    assert [pod.index for pod in lost(running)][:1] == [1]
+    assert ending(running).then == "lost"
+
+
+def test_a_pod_that_runs_out_of_memory_is_seen_and_told(api, a_job):
+    script = "import time; held = b'x' * (400 << 20); time.sleep(600)"
+    api.create_job(a_job(script, container={"resources": {"limits": {"memory": "128Mi"}}}))
+    with JobInformer(api, SELECTOR) as watch:
+        until(lambda: any(pod.ended for pod in watch.now().pods))
+        assert (ending(watch).cause, ending(watch).then) == ("OOMKilled", "again")
 
 
 def test_a_plain_delete_is_seen_and_told(cluster, running):
@@ -305,9 +330,9 @@ def test_a_plain_delete_is_seen_and_told(cluster, running):
 
 
 def test_watches_that_end_and_versions_that_grow_old_hide_nothing(cluster, api, a_job):
-    server = cluster.server
+    server = cluster.own_server(WATCHES)
     api.create_job(a_job(SLEEP))  # a pod that takes its whole grace to end: the next look sees it
-    with JobWatch(api, SELECTOR) as watch:
+    with JobInformer(api, SELECTOR) as watch:
         until(lambda: any(pod.phase == "Running" for pod in watch.now().pods))
         server.faults.expire_watch(times=2)
         server.faults.drop_watches()
@@ -325,17 +350,18 @@ def test_watches_that_end_and_versions_that_grow_old_hide_nothing(cluster, api, 
     ids=["late", "stalled"],
 )
 def test_watches_that_come_late_or_say_nothing_hide_nothing(cluster, api, a_job, monkeypatch, slow):
-    monkeypatch.setattr(watching, "SILENCE_SECONDS", 0.5)
-    slow(cluster.server.faults)
+    monkeypatch.setattr(informer, "SILENCE_SECONDS", 0.5)
+    server = cluster.own_server(WATCHES)
+    slow(server.faults)
     api.create_job(a_job())
-    with JobWatch(api, SELECTOR) as watch:
+    with JobInformer(api, SELECTOR) as watch:
         until(lambda: any(pod.phase == "Running" for pod in watch.now().pods))
-        cluster.server.preempt(watch.now().pods[0].name)
+        server.preempt(watch.now().pods[0].name)
         assert lost(watch)[0].index == 0
 
 
 def test_an_api_that_is_down_for_a_while_hides_nothing(cluster, running):
-    server = cluster.server
+    server = cluster.own_server("its API is down for a while")
     with server.faults.api_down():
         server.preempt(running.now().pods[0].name)
         running.wait(0.5)  # what was on its way may still come; what happens now does not
@@ -345,12 +371,12 @@ def test_an_api_that_is_down_for_a_while_hides_nothing(cluster, running):
 
 
 def test_a_token_that_expires_is_read_again_and_nothing_is_lost(cluster, a_job, tmp_path):
-    server = cluster.server
+    server = cluster.own_server(NO_TOKEN)
     old, new = server.access.token("worker"), server.access.token("worker")
     file = server.write_kubeconfig(tmp_path / "worker", token=old)
     api = KubernetesApi(cluster.namespace, 30.0, {"KUBECONFIG": str(file)})
     api.create_job(a_job())
-    with JobWatch(api, SELECTOR) as watch:
+    with JobInformer(api, SELECTOR) as watch:
         server.write_kubeconfig(tmp_path / "worker", token=new)
         server.access.revoke(old)
         server.faults.drop_watches()
@@ -393,7 +419,7 @@ def with_a_plugin(cluster, file, _):
 def test_whoever_makes_tokens_is_asked_for_another_when_one_expires(
     cluster, tmp_path, monkeypatch, configured
 ):
-    access, file = cluster.server.access, tmp_path / "token"
+    access, file = cluster.own_server(NO_TOKEN).access, tmp_path / "token"
     old, new = access.token("worker"), access.token("worker")
     file.write_text(old)
     api = KubernetesApi(cluster.namespace, 30.0, configured(cluster, file, monkeypatch))
@@ -405,7 +431,7 @@ def test_whoever_makes_tokens_is_asked_for_another_when_one_expires(
 
 def test_a_watch_ends_at_once_when_nobody_follows_any_more(api, a_job):
     api.create_job(a_job())
-    with JobWatch(api, SELECTOR) as watch:
+    with JobInformer(api, SELECTOR) as watch:
         threads = list(watch._threads)
     assert not any(thread.is_alive() for thread in threads)
 
@@ -424,7 +450,7 @@ def test_a_delete_of_nothing_is_fine(api):
 
 
 def test_a_delete_whose_answer_was_cut_off_is_finished(cluster, api, running):
-    cluster.server.faults.reset(verb="delete", resource="jobs", after=True)
+    cluster.own_server(CUT_OFF).faults.reset(verb="delete", resource="jobs", after=True)
     api.delete(SELECTOR, 30)
     assert left(api) == []
 
@@ -438,19 +464,20 @@ def test_pods_that_will_not_end_are_deleted_by_force(api, a_job):
     assert left(api) == []
 
 
-def test_an_explanation_that_cannot_be_had_is_no_error(cluster, api, a_job, tmp_path):
-    server = cluster.server
+def test_an_explanation_that_we_may_not_read_is_no_error(cluster, a_job, tmp_path):
     rules = [{"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["get", "create"]}]
-    file = server.write_kubeconfig(tmp_path / "few", token=server.access.token("few", rules=rules))
-    few = KubernetesApi(cluster.namespace, 30.0, {"KUBECONFIG": str(file)})
+    theirs, _ = cluster.account("few", rules, tmp_path / "few")
+    few = KubernetesApi(cluster.namespace, 30.0, {"KUBECONFIG": str(theirs.kubeconfig)})
     made = few.create_job(a_job()).job
-    assert (few.tail("any", 5), few.happenings(made.uid), few.queue_word(made, "q")) == (
-        "",
-        (),
-        None,
-    )
+    assert (few.tail("any", 5), few.cluster_events(made.uid)) == ("", ())
+    assert few.queue_word(made, "q") is None
+
+
+def test_an_explanation_that_the_server_cannot_give_now_is_no_error(cluster, api, a_job):
+    server = cluster.own_server("a real API server is not busy when a test wants it")
+    made = api.create_job(a_job()).job
     server.faults.refuse(503, verb="list", resource="events")
-    assert api.happenings(made.uid) == ()
+    assert api.cluster_events(made.uid) == ()
 
 
 def test_the_end_of_a_log_is_read_and_none_is_none(api, a_job):

@@ -20,12 +20,12 @@ from ml_assets.spec.program.pod import REQUEST, PodHeartbeats, attempt_of, heart
 from ml_assets.store.s3.client import client
 from ml_assets_tests.launch.kubernetes.objects import a_job, a_pod, terminated
 from ml_assets_tests.launch.kubernetes.stage import IMAGE, ONE_NODE, URI, Stage
-from ml_assets_tests.launch.test_standstill import BEGAN
+from ml_assets_tests.launch.test_stall_detection import BEGAN
 from ml_assets_tests.servers.s3 import s3_server
 
 SESSION = "demo-train-0123456789abcdef0123"
 SILENT = 10 * 30.0
-"""Seconds without a sign of life that are a standstill."""
+"""Seconds without a sign of life that are a stall."""
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ def away(followed):
     yield followed.after(20)
 
 
-def test_a_store_that_is_away_is_no_standstill_nor_is_what_comes_late_after_it(followed):
+def test_a_store_that_is_away_is_no_stall_nor_is_what_comes_late_after_it(followed):
     """What stays silent then is one."""
 
     def turns():

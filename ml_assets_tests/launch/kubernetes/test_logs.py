@@ -7,11 +7,11 @@ import pytest
 from ml_assets.errors import ClusterRefused
 from ml_assets.launch.kubernetes.api import KubernetesApi
 from ml_assets.launch.kubernetes.logs import LogFollower, tails
-from ml_assets.launch.kubernetes.retries import Lost, Trouble
+from ml_assets.launch.kubernetes.retries import NoAnswer, Trouble
 from ml_assets_tests.launch.kubernetes.objects import a_pod
 from ml_assets_tests.servers.kubernetes.sample_jobs import SLEEP, job, until
 
-BROKEN = Lost("broke off", Trouble("reset", done=True))
+BROKEN = NoAnswer("broke off", Trouble("reset", done=True))
 
 
 def line(second, text, fraction="000000000"):

@@ -13,7 +13,7 @@ from ml_assets.launch.kubernetes.connection import Connections
 from ml_assets.launch.kubernetes.retries import (
     FIRST_CONTACT_SECONDS,
     Calls,
-    Lost,
+    NoAnswer,
     told_by,
     trouble_of,
 )
@@ -245,7 +245,7 @@ def test_a_create_that_was_surely_not_done_is_not_looked_for(error):
 
 def test_asked_once_is_asked_once():
     server = Server(answer(503, headers={"Retry-After": "9"}), "done")
-    with pytest.raises(Lost) as lost:
+    with pytest.raises(NoAnswer) as lost:
         server.calls.once("list pods", server)
     assert (server.asked, lost.value.trouble.wait, server.waits) == (1, 9.0, [])
 
@@ -256,6 +256,6 @@ def test_an_error_that_is_not_the_clusters_is_not_hidden():
         Server(KeyError("metadata")).ask()
 
 
-@pytest.mark.parametrize(("code", "kind"), [(410, ClusterRefused), (500, Lost), (0, Lost)])
+@pytest.mark.parametrize(("code", "kind"), [(410, ClusterRefused), (500, NoAnswer), (0, NoAnswer)])
 def test_a_status_in_the_midst_of_a_watch_is_what_it_would_be_as_an_answer(code, kind):
     assert isinstance(told_by({"code": code, "reason": "Expired", "message": "old"}), kind)

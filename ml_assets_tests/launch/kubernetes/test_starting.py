@@ -2,7 +2,8 @@
 
 import pytest
 
-from ml_assets.launch.kubernetes.causes import CAUSES, Verdict
+from ml_assets.launch.failure import Ending
+from ml_assets.launch.kubernetes.causes import CAUSES
 from ml_assets.launch.kubernetes.starting import PATIENCE, QueueWord, StartUp, Stuck
 from ml_assets_tests.launch.kubernetes.objects import (
     RUNNING,
@@ -24,10 +25,10 @@ QUEUE = (("kueue.x-k8s.io/queue-name", "flights"),)
 class Asked:
     """Answers as a cluster would, and counts the questions."""
 
-    def __init__(self, *happenings, queue=None):
-        self.events, self.queue, self.questions = happenings, queue, 0
+    def __init__(self, *cluster_events, queue=None):
+        self.events, self.queue, self.questions = cluster_events, queue, 0
 
-    def happenings(self, uid):
+    def cluster_events(self, uid):
         self.questions += 1
         return self.events
 
@@ -50,8 +51,8 @@ def clock():
 
 @pytest.fixture
 def start_up(clock):
-    def start_up(*happenings, queue=None, room=600.0):
-        return StartUp(Asked(*happenings, queue=queue), room, clock)
+    def start_up(*cluster_events, queue=None, room=600.0):
+        return StartUp(Asked(*cluster_events, queue=queue), room, clock)
 
     return start_up
 
@@ -70,7 +71,7 @@ def ended_after(start, clock, job, pods, most=2 * HOUR):
     """The verdict and after how many seconds it came, by the second."""
     while clock.now <= most:
         found = start.look(job, pods)
-        if isinstance(found, Verdict):
+        if isinstance(found, Ending):
             return found, clock.now
         clock.now += 1
     raise AssertionError(f"it still waits: {found}")

@@ -12,7 +12,7 @@ from ml_assets.records.ledger.chain import read, record_decision
 from ml_assets.records.ledger.stages import champion, stages
 from ml_assets.spec.gates import CanarySpec, ReleaseSpec
 from ml_assets.spec.records import CanaryPeriod
-from ml_assets.store.stores import open_snapshots
+from ml_assets.store.open import open_snapshots
 from ml_assets_tests.records.conftest import (
     PIPELINE,
     A,

@@ -19,6 +19,7 @@ server.faults                       .refuse(code, times=, verb=, resource=) .del
 server.store.compact()              every older resource version is 410 Gone
 server.images.failing[image] = why  it cannot be pulled; `.absent` for the pull policy Never;
                                     hosts that end in `.invalid` never can
+server.images.packages[image] = folder   its Python finds packages there first
 server.add_node(name, cpu=, memory=, gpus=, labels=, taints=) .remove_node(name) .cordon(name)
 server.apply(manifest), server.create_namespace(name), server.pods(), server.processes(pod)
 server.preempt(pod) .drain(pod) .evict_for_pressure(pod) .run_out_of_memory(pod)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from ml_assets_tests.servers.kubernetes import ApiServer
 
@@ -30,14 +31,38 @@ class TestCluster:
     @property
     def server(self) -> ApiServer:
         """Our server, for what only it can do: on a real cluster the test is skipped."""
+        return self.own_server("it plants a fault that only the tests' own server can plant")
+
+    def own_server(self, why: str) -> ApiServer:
+        """Our server; on a real cluster the test is skipped.
+
+        Args:
+            why: what a real cluster cannot show, or what it would cost others there.
+        """
         if self.own is None:
-            pytest.skip("a fault that only the tests' own server can plant")
+            pytest.skip(f"only on the tests' own server: {why}")
         return self.own
 
-    def as_user(self, token: str, kubeconfig: Path) -> "TestCluster":
-        """The same cluster for another bearer token of our server."""
-        written = self.server.write_kubeconfig(kubeconfig, token=token)
-        return replace(self, kubeconfig=written)
+    def with_token(self, token: str, kubeconfig: Path) -> "TestCluster":
+        """The same cluster for another bearer token, which is written into a kubeconfig."""
+        config = yaml.safe_load(self.kubeconfig.read_text())
+        config["users"] = [{"name": "given", "user": {"token": token}}]
+        for context in config["contexts"]:
+            context["context"]["user"] = "given"
+        kubeconfig.write_text(yaml.safe_dump(config))
+        kubeconfig.chmod(0o600)
+        return replace(self, kubeconfig=kubeconfig)
+
+    def account(
+        self, name: str, rules: list[dict[str, Any]], kubeconfig: Path
+    ) -> "tuple[TestCluster, str]":
+        """The cluster for an account that may do these things in our namespace, and its user."""
+        if self.own is not None:
+            token = self.own.access.token(name, rules=rules, namespace=self.namespace)
+            return self.with_token(token, kubeconfig), name
+        token = _service_account(self.client(), self.namespace, name, rules)
+        user = f"system:serviceaccount:{self.namespace}:{name}"
+        return self.with_token(token, kubeconfig), user
 
     def pass_time(self, seconds: float) -> None:
         """Move our cluster's time forwards; a real one takes the time that it takes."""
@@ -77,6 +102,27 @@ def _real(kubeconfig: Path, image: str) -> Iterator[TestCluster]:
     finally:
         _drop_finalizers(api, name)
         api.delete_namespace(name)
+
+
+def _service_account(api: Any, namespace: str, name: str, rules: list[dict[str, Any]]) -> str:
+    """Make an account with a Role of these rules; a token of it."""
+    from kubernetes import client
+
+    core, rbac = client.CoreV1Api(api), client.RbacAuthorizationV1Api(api)
+    meta = {"metadata": {"name": name}}
+    core.create_namespaced_service_account(namespace, meta)
+    rbac.create_namespaced_role(namespace, {**meta, "rules": rules})
+    rbac.create_namespaced_role_binding(
+        namespace,
+        {
+            **meta,
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
+            "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": namespace}],
+        },
+    )
+    asked = {"spec": {"expirationSeconds": 600}}
+    answer: Any = core.create_namespaced_service_account_token(name, namespace, asked)
+    return answer.status.token
 
 
 def _drop_finalizers(api: Any, namespace: str) -> None:

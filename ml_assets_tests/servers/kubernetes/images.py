@@ -3,6 +3,7 @@
 import hashlib
 import re
 from dataclasses import dataclass, field
+from pathlib import Path
 
 _REFERENCE = re.compile(
     r"[a-z0-9]+([._-]+[a-z0-9]+)*(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*"
@@ -26,6 +27,8 @@ class Images:
     absent: set[str] = field(default_factory=set)
     """Images that no node holds: with the policy Never they cannot start."""
     pulled: set[str] = field(default_factory=set)
+    packages: dict[str, Path] = field(default_factory=dict)
+    """Image -> the folder in which its Python finds its packages first; others have the tests'."""
 
     def problem(self, image: str, policy: str) -> tuple[str, str] | None:
         """(reason, message) of a container that waits for this image; None where it is there."""

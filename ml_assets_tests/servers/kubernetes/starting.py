@@ -159,6 +159,7 @@ class Starter:
         localise = self._localiser(run, mounts)
         variables = {
             **self._base(folder, run.pod),
+            **self._packages(spec["image"]),
             **variables_of(self._store, run.pod, spec, localise),
         }
         argv = [
@@ -178,6 +179,11 @@ class Starter:
         return Localiser(
             mounts, service, name, run.key[0], lambda port: self._ports.local(job, port)
         )
+
+    def _packages(self, image: str) -> dict[str, str]:
+        """Of an image that a test gave packages of its own."""
+        own = self.images.packages.get(image)
+        return {} if own is None else {"PYTHONPATH": str(own)}
 
     def _base(self, folder: Path, pod: Json) -> dict[str, str]:
         """What an image brings along: Python and our package; nothing of the test's own."""

@@ -325,8 +325,8 @@ def test_a_wrong_token_is_unauthorized(cluster, there):
 
 def test_who_may_not_is_told_what_and_where(cluster, there, tmp_path):
     rules = [{"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["get"]}]
-    token = cluster.server.access.token("trainer", rules=rules, namespace=there.name)
-    other = Namespace(cluster.as_user(token, tmp_path / "trainer"))
+    theirs, user = cluster.account("trainer", rules, tmp_path / "trainer")
+    other = Namespace(theirs)
     with pytest.raises(ApiException) as absent:
         other.batch.read_namespaced_job("claim", there.name)
     assert absent.value.status == 404
@@ -334,7 +334,7 @@ def test_who_may_not_is_told_what_and_where(cluster, there, tmp_path):
         other.batch.list_namespaced_job(there.name)
     assert refused.value.status == 403
     assert status_of(refused)["message"] == (
-        'jobs.batch is forbidden: User "trainer" cannot list resource "jobs" in API group "batch"'
+        f'jobs.batch is forbidden: User "{user}" cannot list resource "jobs" in API group "batch"'
         f' in the namespace "{there.name}"'
     )
 

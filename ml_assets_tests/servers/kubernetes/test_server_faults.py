@@ -188,7 +188,7 @@ def test_time_that_passes_ends_a_watch(server, there):
 
 def test_a_token_is_worth_nothing_after_its_time(server, cluster, tmp_path):
     token = server.access.token("trainer", seconds=3600)
-    other = Namespace(cluster.as_user(token, tmp_path / "trainer"))
+    other = Namespace(cluster.with_token(token, tmp_path / "trainer"))
     assert jobs(other).items == []
     server.clock.advance(3601)
     with pytest.raises(ApiException) as refused:
@@ -216,7 +216,7 @@ def test_every_call_is_recorded_as_a_role_would_grant_it(server, cluster, there)
 def test_an_access_review_answers_by_the_role(server, cluster, tmp_path):
     rules = [{"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["get"]}]
     token = server.access.token("trainer", rules=rules, namespace=server.namespace)
-    api = client.AuthorizationV1Api(cluster.as_user(token, tmp_path / "trainer").client())
+    api = client.AuthorizationV1Api(cluster.with_token(token, tmp_path / "trainer").client())
     for verb, granted in (("get", True), ("delete", False)):
         asked = {"namespace": server.namespace, "verb": verb, "group": "batch", "resource": "jobs"}
         review = api.create_self_subject_access_review({"spec": {"resourceAttributes": asked}})

@@ -1,12 +1,16 @@
-"""What a training cost, on the page of its model."""
+"""What a training cost, on the page of its model: numbers, and what its machines were used for."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import dagster as dg
 
-from ml_assets.assets.trained_model.cost.jobs import session_uses
-from ml_assets.assets.trained_model.cost.session import numbers, table
+from ml_assets.assets.trained_model.cost.jobs import Use, session_uses
+from ml_assets.assets.trained_model.cost.money import HOUR, added, in_words, of_time, rounded
+from ml_assets.assets.trained_model.cost.split import PARTS, Part, total
 from ml_assets.launch.folder import SessionFolder
+from ml_assets.reports.picture import Table
+from ml_assets.reports.run_rows import span
 from ml_assets.settings import read_settings
 from ml_assets.store.objects import LocalObjects
 
@@ -16,3 +20,34 @@ def costs(objects: LocalObjects, session: str) -> dict[str, Any]:
     uses = session_uses(SessionFolder(objects.path("sessions", session)), read_settings().prices)
     shown = {"machines": dg.MetadataValue.md(table(uses).markdown())} if uses else {}
     return {**numbers(uses), **shown}
+
+
+def numbers(uses: Sequence[Use]) -> dict[str, float]:
+    """``node_hours``, ``gpu_hours``, ``useful_share``, and ``cost`` where a price is known."""
+    parts = total([use.split for use in uses])
+    time = sum(parts.values())
+    cost = added(use.cost for use in uses)
+    return {
+        "node_hours": time / HOUR,
+        "gpu_hours": sum(use.paid * use.usage.held.gpus_per_node for use in uses) / HOUR,
+        "useful_share": parts["useful"] / time if time else 0.0,
+        **({} if cost is None else {"cost": float(rounded(cost, 6))}),
+    }
+
+
+def table(uses: Sequence[Use]) -> Table:
+    """Machine time and its cost, by what it was used for."""
+    parts = total([use.split for use in uses])
+    time = sum(parts.values())
+    rows = [_row(part, parts[part], time, uses) for part in PARTS if parts[part]]
+    words = (
+        "Time of machines from asking for them to their end, over all attempts of the session."
+        " Nobody pays for what is queued."
+    )
+    return Table("What the machines were used for", words, ["", "time", "share", "cost"], rows)
+
+
+def _row(part: Part, time: int, whole: int, uses: Sequence[Use]) -> list[str]:
+    cost = added(of_time(use.split[part], use.node_hour) for use in uses)
+    paid = "–" if part == "queued" else in_words(cost)
+    return [part, span(time / 1e6), f"{time / whole:.1%}", paid]

@@ -122,7 +122,7 @@ class Ground:
         return own
 
     def command(self, *arguments: str) -> Ran:
-        """Run ml-assets here, and tell what it says while it runs, but for what passed."""
+        """Run a command of ml-assets here, and tell all that it says meanwhile but what passed."""
         self.tell(f"$ ml-assets {' '.join(arguments)}")
         inherited = {
             name: value

@@ -9,7 +9,7 @@ def plant(ground: Ground) -> Outcome:
     ground.prepare(_unchanged)
     made = ground.command("run", ground.pipeline, "--through", "training_set")
     ground.tell("two short trainings follow, without words; a process of the second is killed")
-    drilled = ground.command("drill", ground.pipeline)
+    drilled = ground.command("ops", "drill", ground.pipeline)
     said = drilled.line(f"{CHECK}: ").partition(f"{CHECK}: ")[2]
     held = made.code == 0 and drilled.code == 0 and "bit for bit" in said
     return Outcome(

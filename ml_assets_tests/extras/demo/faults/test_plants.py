@@ -70,11 +70,9 @@ def test_without_its_expectation_the_contract_lets_broken_rows_through_and_that_
 @pytest.mark.parametrize("name", FAULTS)
 def test_each_fault_is_caught(tmp_path: Path, name: str) -> None:
     """The whole of it, through the command line; the demo's own state is not begun by it."""
-    world = World(tmp_path)
-    world.pipelines.mkdir()
-    state = world.root / "state"
-    here = World(tmp_path, {"ML_ASSETS_SOURCES": str(state / "demo")})
-    said = here.cli("demo", "--plant", name)
+    state = tmp_path / "state"
+    own = {"ML_ASSETS_SOURCES": str(state / "demo"), "ML_ASSETS_PIPELINES": "demo"}
+    said = World(tmp_path, own).cli("demo", "--plant", name)
     assert "THE GUARD HELD" in said
     assert not (state / "snapshots").exists()
 
@@ -181,4 +179,4 @@ def test_the_commands_to_look_can_be_pasted(ground: Callable[[str], Ground]) -> 
 def test_a_fault_that_is_none_is_wrong_usage(home: Path) -> None:
     world = World(home)
     (home / "pipelines").mkdir(exist_ok=True)
-    assert "invalid choice" in world.cli("demo", "--plant", "../leak", code=2)
+    assert "'../leak' is not one of" in world.cli("demo", "--plant", "../leak", code=2)

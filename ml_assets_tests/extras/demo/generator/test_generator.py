@@ -247,7 +247,7 @@ def test_a_folder_of_other_files_is_left_alone(tmp_path: Path):
 def test_the_command_makes_what_its_options_say(tmp_path: Path):
     options = ["--weeks", "1", "--start", str(WEEK), "--scale", "0.1", "--seed", "7"]
     knobs = ["--category", f"dest=XYZ:0.5@{BEFORE}..{WEEK}", "--label-delay", "36@2013-06-03"]
-    assert main(["generate", str(tmp_path / "one"), *options, *knobs]) == 0
+    assert main(["data", "generate", str(tmp_path / "one"), *options, *knobs]) == 0
     made = pl.read_csv(tmp_path / f"one/landing/flights/{WEEK}.csv")
     recipe = Recipe.model_validate_json((tmp_path / "one/recipe.json").read_bytes())
     assert made.equals(pl.read_csv(generate_week(recipe, WEEK).flights.write_csv().encode()))
@@ -273,7 +273,7 @@ def test_the_command_makes_what_its_options_say(tmp_path: Path):
 def test_a_wrong_option_is_one_message_and_makes_nothing(
     option: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    assert main(["generate", str(tmp_path / "one"), *option]) == 1
+    assert main(["data", "generate", str(tmp_path / "one"), *option]) == 1
     said = capsys.readouterr().err
     assert said.startswith("error: ")
     assert "Traceback" not in said

@@ -1,0 +1,305 @@
+"""Data that may not be used: what contracts keep back, and what is taken back later."""
+
+import json
+import sys
+from dataclasses import asdict
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ml_assets.cli import options
+from ml_assets.cli.groups import CommandGroup
+from ml_assets.cli.output import tell_page
+from ml_assets.cli.session import prepared_settings, working_session
+
+if TYPE_CHECKING:
+    from ml_assets.actions.quarantine import Kept
+    from ml_assets.extras.recall.recall import Extent, Way
+    from ml_assets.settings import Settings
+    from ml_assets.store.snapshots import SnapshotStore
+
+SCHEMA = 1
+_REASONS = 3
+
+
+@click.command
+@options.pipeline
+@click.argument("table")
+@options.partition
+@click.option("--out", type=options.FILE, metavar="FILE", help="[default: standard output]")
+@click.option("--force", is_flag=True, help="Write over a file that is there.")
+def propose(
+    pipeline: str, table: str, partition: str | None, out: Path | None, force: bool
+) -> None:
+    """Propose a first contract from what was read of a table.
+
+    Profiles the raw snapshots of TABLE, a source of the pipeline; the contract passes on them. What
+    identifies a row and what is never missing is proposed as critical, ranges and sets as warnings.
+    """
+    settings = prepared_settings()
+    from ml_assets.actions.contract import propose_contract, write_suite
+    from ml_assets.spec.load import find_pipeline, load_spec, pipeline_folders
+    from ml_assets.store.open import open_snapshots
+
+    spec = load_spec(find_pipeline(pipeline_folders(settings), pipeline))
+    suite = propose_contract(open_snapshots(settings.snapshots), spec, table, partition)
+    if out is None:
+        print(json.dumps(suite, indent=2, ensure_ascii=False))
+        return
+    write_suite(suite, out, force=force)
+    number = len(suite["expectations"])
+    print(f"{number} expectations to {out}: read them, and edit", file=sys.stderr)
+
+
+@click.command
+@options.pipeline
+@click.argument("table", required=False)
+@click.option("--partition", metavar="KEY", help="One partition.  [default: the newest]")
+@options.open_page
+def docs(pipeline: str, table: str | None, partition: str | None, open_page: bool) -> None:
+    """Write Great Expectations' Data Docs of a contract.
+
+    Judges the newest partition (or the one that is named) once more, by Great Expectations' own
+    engine: a minute for a million rows. Without TABLE: of every source. The pages load their styles
+    from the web.
+    """
+    settings = prepared_settings()
+    from ml_assets.actions.contract import write_docs
+    from ml_assets.spec.load import find_pipeline, load_spec, pipeline_folders
+    from ml_assets.store.open import open_snapshots
+
+    folder = find_pipeline(pipeline_folders(settings), pipeline)
+    spec = load_spec(folder)
+    store = open_snapshots(settings.snapshots)
+    for name in [table] if table else [*spec.sources]:
+        page = write_docs(store, spec, folder, name, partition, settings)
+        tell_page(page, open_page=open_page)
+
+
+contract = CommandGroup("contract", help="Propose a table's first contract; make Data Docs of one.")
+contract.subject("Commands", propose, docs)
+
+
+@click.command
+@options.pipeline
+@click.argument("table", required=False)
+@options.partition
+@options.as_json
+def show(pipeline: str, table: str | None, partition: str | None, as_json: bool) -> None:
+    """Show what is kept back, since when, for which reasons.
+
+    Without TABLE: of every source of the pipeline.
+    """
+    settings = prepared_settings()
+    from ml_assets.actions.contract import source_of
+    from ml_assets.actions.quarantine import kept_rows
+    from ml_assets.spec.load import find_pipeline, load_spec, pipeline_folders
+    from ml_assets.store.open import open_snapshots
+
+    spec = load_spec(find_pipeline(pipeline_folders(settings), pipeline))
+    if table:
+        source_of(spec, table)
+    found = kept_rows(open_snapshots(settings.snapshots), spec.name, table, partition)
+    if as_json:
+        kept = [_kept_document(one) for one in found]
+        document = {"schema": SCHEMA, "pipeline": spec.name, "kept": kept}
+        print(json.dumps(document, indent=2, default=str))
+        return
+    if not found:
+        print(f"no rows of {spec.name} are kept back")
+    for name, group in groupby(found, key=lambda kept: kept.table):
+        _print_table(spec.name, name, list(group))
+
+
+@click.command
+@options.pipeline
+@click.argument("table")
+@options.partition
+@options.author
+@options.reason
+def release(pipeline: str, table: str, partition: str | None, author: str, reason: str) -> None:
+    """Audit kept rows again, and publish those that pass now.
+
+    After a fix of the contract: rows are held to the present one. Each partition becomes a new
+    version; rows that still fail stay. Author and reason are written down with it.
+    """
+    with working_session("quarantine release", pipeline) as session:
+        from ml_assets.actions.contract import source_of
+        from ml_assets.actions.release_rows import present_answers, release_rows
+        from ml_assets.actions.run.run import pipeline_graph
+        from ml_assets.spec.load import pipeline_folders
+        from ml_assets.store.open import open_snapshots
+
+        graph = pipeline_graph(pipeline_folders(session.settings), pipeline)
+        source_of(graph.spec, table)
+        store = open_snapshots(session.settings.snapshots)
+        answers = present_answers(graph, store, table, partition)
+        released = release_rows(
+            graph,
+            session.defs,
+            session.instance,
+            answers,
+            author=author,
+            reason=reason,
+            tell=print,
+        )
+    stay = sum(answer.kept.rows - answer.passes for answer in answers)
+    print(f"{released:,} rows released, {stay:,} stay in quarantine")
+    print(f"what is made from them is due: ml-assets run {pipeline}")
+
+
+quarantine = CommandGroup(
+    "quarantine", help="Show the rows that are kept back; release those that pass now."
+)
+quarantine.subject("Commands", show, release)
+
+
+def _print_table(pipeline: str, table: str, kept: "list[Kept]") -> None:
+    rows = sum(one.rows for one in kept)
+    print(f"{pipeline}/{table}: {rows:,} rows kept back in {len(kept)} partitions")
+    widest = max(one.share for one in kept)
+    for one in kept:
+        name = one.partition or "all"
+        told = ", ".join(f"{check} ({n:,})" for check, n in [*one.reasons.items()][:_REASONS])
+        more = f" and {len(one.reasons) - _REASONS} more" if len(one.reasons) > _REASONS else ""
+        bar = "#" * round(10 * one.share / widest) if widest else ""
+        place = f"{one.rows:,} of {one.of:,}" if one.published else f"all {one.rows:,}, rejected"
+        print(f"  {name:16} {place:>20} {bar:10} {told}{more}".rstrip())
+        for release in one.released:
+            print(
+                f"  {'':16} {release.rows:,} released by {release.author}"
+                f" on {release.time:%Y-%m-%d}: {release.reason}"
+            )
+    if any(one.published and one.rows for one in kept):
+        print(f"  the rows: ml-assets data read {pipeline}/quarantine/{table} [--partition K]")
+    if any(not one.published for one in kept):
+        print(f"  the rows: ml-assets data read {pipeline}/rejected/{table} [--partition K]")
+
+
+def _kept_document(kept: "Kept") -> dict[str, object]:
+    released = [one.model_dump(mode="json") for one in kept.released]
+    return {**asdict(kept), "share": kept.share, "released": released}
+
+
+@click.command
+@click.argument("snapshot", required=False)
+@click.option("--lift", metavar="ID", help="Let what this recall reached be used again.")
+@click.option("--author", metavar="NAME", help="Who says so.")
+@click.option("--reason", metavar="TEXT", help="Why.")
+@click.option("--dry-run", is_flag=True, help="List what it reached; write nothing.")
+@options.as_json
+def recall(
+    snapshot: str | None,
+    lift: str | None,
+    author: str | None,
+    reason: str | None,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Take bad data back, with everything that it reached.
+
+    Lists every table, feature set, training set, checkpoint, model and stage that a snapshot
+    reached, in every pipeline; quarantines them, so that reading and loading refuse; and prints the
+    cheapest way to make them again. Recorded and signed; --lift undoes it, recorded too.
+
+    SNAPSHOT is a data version or a commit (six characters or more), or
+    pipeline/stage/name/partition@version.
+
+    \b
+      ml-assets data recall 5a1bec29 --dry-run
+    """
+    if (snapshot is None) == (lift is None):
+        raise click.UsageError("Name a SNAPSHOT to recall, or a recall to --lift.")
+    if not dry_run and not (author and reason):
+        raise click.UsageError("A recall is recorded: give --author and --reason (or --dry-run).")
+    settings = prepared_settings()
+    from ml_assets.extras.recall.recall import carry_out, extent
+    from ml_assets.store.open import open_snapshots
+
+    store = open_snapshots(settings.snapshots)
+    if snapshot is None:
+        _lift(lift or "", settings, store, (author or "", reason or ""), dry_run=dry_run)
+        return
+    given = {"author": author, "reason": reason}
+    found = extent(store, snapshot, **{name: said for name, said in given.items() if said})
+    kept = found.recall
+    if not dry_run:
+        kept = carry_out(store, found.recall)
+        _observe(settings, found, f"recalled (recall {kept.id}): {kept.reason}")
+    if as_json:
+        ways = [asdict(way) for way in found.ways]
+        recalled: dict[str, Any] = kept.model_dump(mode="json")
+        document = {"schema": SCHEMA, "dry_run": dry_run, "recall": recalled, "ways": ways}
+        print(json.dumps(document, indent=2))
+        return
+    _print_recall(found, "" if dry_run else kept.id)
+
+
+def _lift(
+    identity: str,
+    settings: "Settings",
+    store: "SnapshotStore",
+    by: tuple[str, str],
+    *,
+    dry_run: bool,
+) -> None:
+    """End a recall; ``by`` are author and reason."""
+    from ml_assets.extras.recall.recall import extent, lift
+    from ml_assets.records import recalls
+    from ml_assets.store.snapshots import MAIN
+
+    if dry_run:
+        recall = recalls.find(store, store.resolve(MAIN), identity)
+        print(f"would lift recall {recall.id} of {recall.snapshot} ({recall.reason})")
+        return
+    author, reason = by
+    recall = lift(store, identity, author, reason)
+    found = extent(store, recall.seeds[0].version)
+    _observe(settings, found, f"recall {recall.id} is lifted: {reason}")
+    print(f"recall {recall.id} of {recall.snapshot} holds no more; the ledger says so")
+
+
+def _observe(settings: "Settings", found: "Extent", text: str) -> None:
+    import dagster as dg
+
+    from ml_assets.extras.recall.recall import observe
+
+    with dg.DagsterInstance.get() as instance:
+        observe(instance, found, text)
+
+
+def _print_recall(found: "Extent", recall: str) -> None:
+    versions = (*found.recall.seeds, *found.recall.reached)
+    verb = "reached" if recall else "would reach"
+    print(f"{found.recall.snapshot} {verb} {len(versions)} versions:")
+    for key, group in groupby(versions, key=lambda version: version.key):
+        listed = list(group)
+        shown = ", ".join(
+            f"{v.partition} {v.version[:12]}" if v.partition else v.version[:12] for v in listed[:3]
+        )
+        more = f" and {len(listed) - 3} more" if len(listed) > 3 else ""
+        print(f"  {key:44} {shown}{more}")
+    for stage in found.recall.stages:
+        print(f"  {stage.stage} of {stage.pipeline} is model {stage.model[:12]}")
+    if recall:
+        print(f"recall {recall} holds: they are kept, and no longer read or loaded")
+    for way in found.ways:
+        _print_way(way)
+
+
+def _print_way(way: "Way") -> None:
+    if way.again:
+        print(f"\n{way.pipeline}: make again, in this order ({way.stays} others stay):")
+    for key, group in groupby(way.again, key=lambda node: node[0]):
+        partitions = [node[1] for node in group if node[1]]
+        span = f" [{partitions[0]}]" if len(partitions) == 1 else ""
+        if len(partitions) > 1:
+            span = f" [{partitions[0]} .. {partitions[-1]}: {len(partitions)} partitions]"
+        print(f"  {key}{span}")
+    if way.command:
+        print(f"mend the source first; then: {way.command}")
+    if way.back_to:
+        print("until then, back to the last sound release:")
+        print(f"  ml-assets release rollback {way.pipeline} --to {way.back_to[:12]}")

@@ -1,0 +1,156 @@
+"""ml-assets models: runs and models side by side, what was made of them, and what they cost."""
+
+import getpass
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ml_assets.cli import options
+from ml_assets.cli.cost import cost
+from ml_assets.cli.groups import CommandGroup
+from ml_assets.cli.output import aligned, hand_out, row_format, tell_page
+from ml_assets.cli.session import opened, prepared_settings
+from ml_assets.cli.tune_batch import tune_batch
+
+if TYPE_CHECKING:
+    from ml_assets.records.experiments import Verdict
+
+VERDICTS = ("confirmed", "rejected", "open")
+
+
+@click.command
+@options.pipeline
+@click.option(
+    "--last",
+    type=options.Whole(1, 1000),
+    default=20,
+    metavar="N",
+    show_default=True,
+    help="How many runs.",
+)
+@options.open_page
+@options.as_json
+def experiments(pipeline: str, last: int, open_page: bool, as_json: bool) -> None:
+    """Show the last runs side by side.
+
+    What was tried, why, and what came of it. Every run that trained or judged a model, refused and
+    failed too: metrics, losses, time, cost, data, decision, stage and its author's words. Writes a
+    page that sorts by any column, and prints the short form.
+    """
+    from ml_assets.extras.experiments import document, write_page
+    from ml_assets.records.run_lines import rows
+    from ml_assets.reports.run_rows import short_table
+
+    place = opened(pipeline)
+    if as_json:
+        print(json.dumps(document(place, last), indent=2))
+        return
+    found = rows(place, last)
+    if not found:
+        print(f"{place.name}: no run is written down yet; run: ml-assets run {place.name}")
+        return
+    shown = short_table(found, last)
+    for line in aligned([tuple(shown.head), *(tuple(row) for row in shown.rows)]):
+        print(line)
+    tell_page(write_page(place, last), open_page=open_page)
+
+
+@click.command
+@options.pipeline
+@click.argument("before", metavar="[A]", required=False)
+@click.argument("after", metavar="[B]", required=False)
+@options.as_json
+def compare(pipeline: str, before: str | None, after: str | None, as_json: bool) -> None:
+    """Show what differs between two runs, models or releases.
+
+    Spec, data, metrics and importance of A against B, each the beginning of a run's or model's id,
+    a stage, or latest. Without them: the last release against the one before it.
+
+    \b
+      ml-assets models compare flight_delays 3fb92832 latest
+    """
+    if (before is None) != (after is None):
+        raise click.UsageError("Name both A and B, or neither.")
+    from ml_assets.actions.compare import compare, said
+
+    found = compare(opened(pipeline), before, after)
+    if as_json:
+        print(json.dumps(found.document(), indent=2))
+        return
+    for name, side in (("A", found.before), ("B", found.after)):
+        model = f"model {side.digest[:12]}" if side.digest else "no model"
+        print(f"{name}: run {side.folder.run[:8]}, {side.folder.begun:%Y-%m-%d %H:%M} UTC, {model}")
+        for what, text in said(side):
+            print(f"   {what}: {text}")
+    lines = [(c.group, c.name, c.before or "–", c.after or "–") for c in found.changes]
+    for line in aligned([("part", "what", "A", "B"), *lines]) if lines else ["nothing differs"]:
+        print(line)
+
+
+@click.command
+@options.pipeline
+@click.argument("run", metavar="RUN|MODEL")
+@click.option("--verdict", type=click.Choice(VERDICTS), help="On the hypothesis.")
+@click.option("--note", "text", metavar="TEXT", help="What you make of it.")
+@click.option("--author", metavar="NAME", help="[default: the user of this machine]")
+def note(
+    pipeline: str, run: str, verdict: "Verdict | None", text: str | None, author: str | None
+) -> None:
+    """Write down what came of a run.
+
+    Adds a verdict on its hypothesis, or a note, to a run, with its author and the time. Notes are
+    only added; the newest is shown. No model, session or decision is changed by it. The run is
+    named by the beginning of its id or its model's, a stage, or latest.
+    """
+    if not verdict and not (text or "").strip():
+        raise click.UsageError("Say --verdict, --note, or both.")
+    settings = prepared_settings()
+    from ml_assets.actions.note import take_note, tell_mlflow
+
+    story, taken = take_note(opened(pipeline), run, verdict, text, author or getpass.getuser())
+    model = f", model {taken.model[:12]}" if taken.model else ""
+    print(f"noted by {taken.author} on run {taken.run[:8]}{model}")
+    behind = tell_mlflow(settings, story, taken)
+    if behind:
+        print(f"MLflow gets it with the next run: {behind}")
+
+
+@click.command
+@options.pipeline
+@options.open_page
+def report(pipeline: str, open_page: bool) -> None:
+    """Write the evaluation report and say where it is."""
+    settings = prepared_settings()
+
+    from ml_assets.actions.run.run import pipeline_graph
+    from ml_assets.assets.released_model.report import write_report
+    from ml_assets.spec.load import pipeline_folders
+    from ml_assets.store.open import open_objects, open_snapshots
+
+    graph = pipeline_graph(pipeline_folders(settings), pipeline)
+    objects = open_objects(settings.objects, settings.cache)
+    page = write_report(graph, open_snapshots(settings.snapshots), objects)
+    tell_page(page, open_page=open_page)
+
+
+@click.command
+@options.pipeline
+@options.rows_out(default="table")
+def suspects(pipeline: str, kind: str | None, target: Path | None) -> None:
+    """List rows whose label may be wrong.
+
+    Rows of validation and holdout that the newest model is most wrong about, the highest loss
+    first: their key, label, prediction and loss.
+    """
+    from ml_assets.assets.evaluation_report.label_suspects import suspects
+
+    kind = row_format(kind, target, "table")
+    hand_out(suspects(opened(pipeline)), target, kind)
+
+
+models = CommandGroup("models", help="Runs and models: compared, judged, noted, priced.")
+models.subject("What was tried", experiments, compare, note)
+models.subject("How good a model is", report, suspects)
+models.subject("What training takes", cost, tune_batch)

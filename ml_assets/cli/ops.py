@@ -1,0 +1,301 @@
+"""ml-assets ops: what went well or wrong, servers and the cluster, house-keeping, the settings."""
+
+import json
+import time
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ml_assets.cli import options
+from ml_assets.cli.exit_codes import DONE, ERROR
+from ml_assets.cli.groups import CommandGroup
+from ml_assets.cli.housekeeping import forget, gc, reset
+from ml_assets.cli.output import aligned, tell
+from ml_assets.cli.session import prepared_settings, working_session
+from ml_assets.cli.ui import serve_reports
+from ml_assets.settings import read_cluster, read_settings
+
+if TYPE_CHECKING:
+    from ml_assets.actions.render import Verb
+    from ml_assets.extras.reliability import Reliability
+
+_POLL_SECONDS = 0.5
+_TEST_SECONDS = 20.0
+_SHELLS = ("bash", "zsh", "fish")
+
+
+@click.command
+@click.argument("run")
+@click.option("--follow", is_flag=True, help="Go on until the run ends.")
+def logs(run: str, follow: bool) -> int:
+    """Print everything that a run said.
+
+    RUN is its id, a unique beginning of it, or latest. Events and messages of a Dagster run, what
+    its steps printed, and what every rank of the training program printed, in the order of time
+    (UTC). Exit code 1: the run failed.
+
+    \b
+      ml-assets ops logs latest --follow
+    """
+    settings = prepared_settings()
+    import dagster as dg
+
+    from ml_assets.actions.logs import RunLog, find_run
+
+    with dg.DagsterInstance.get() as instance:
+        found = find_run(instance, run)
+        log = RunLog(instance, found.run_id, settings.cache / "sessions")
+        while True:
+            ended = log.has_ended  # asked first: what was said before the end is then read
+            for line in log.new():
+                tell(f"{line.time:%H:%M:%S.%f}"[:-3] + f" {line.origin:28} {line.text}")
+            if ended or not follow:
+                break
+            time.sleep(_POLL_SECONDS)
+        status = log.run.status
+    print(f"run {found.run_id}: {status.value}")
+    return ERROR if status in (dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED) else DONE
+
+
+@click.command
+@options.any_pipeline
+@click.option(
+    "--days",
+    type=options.Whole(1, 3650),
+    default=30,
+    metavar="N",
+    show_default=True,
+    help="How far back.",
+)
+@options.as_json
+def reliability(pipeline: str | None, days: int, as_json: bool) -> None:
+    """Count what ran by itself, and how much of it ended well.
+
+    Counts what schedules and sensors asked for, of one pipeline or of every one, and says why the
+    rest did not end well. A success ends
+    well, and so does a model that a gate refused; a failure does not, nor does a tick that never
+    came. What was tried several times for one thing counts once.
+    """
+    settings = prepared_settings()
+    import dagster as dg
+
+    from ml_assets.extras.reliability import reliability
+    from ml_assets.spec.load import find_pipeline, load_spec, pipeline_folders
+
+    known = pipeline_folders(settings)
+    folders = [find_pipeline(known, pipeline)] if pipeline else [*known.values()]
+    now = datetime.now(UTC)
+    since = now - timedelta(days=days)
+    with dg.DagsterInstance.get() as instance:
+        found = [reliability(load_spec(folder), instance, since, now) for folder in folders]
+    if as_json:
+        print(json.dumps([_reliability_document(one) for one in found], indent=2))
+        return
+    for one in found:
+        _tell_reliability(one, days)
+
+
+def _tell_reliability(found: "Reliability", days: int) -> None:
+    if found.share is None:
+        waiting = f" {found.under_way} under way." if found.under_way else ""
+        print(f"{found.pipeline}: nothing has run by itself in the last {days} days.{waiting}")
+        return
+    print(
+        f"{found.pipeline}: {found.well} of {len(found.work)} ended well ({found.share:.1%}) in the"
+        f" last {days} days; {found.under_way} under way"
+    )
+    refused = sum(1 for work in found.work if work.end == "refused")
+    if refused:
+        print(f"  {refused} of them refused by a gate, which is a good end")
+    for cause, count in found.causes:
+        print(f"  {count} x {cause}")
+    rows = [
+        (f"{work.time:%Y-%m-%d %H:%M}", work.end, (work.runs or ("",))[-1][:8], work.what)
+        for work in found.work
+        if work.end in ("failed", "missed")
+    ]
+    for line in aligned(rows):
+        print(f"    {line}")
+
+
+def _reliability_document(found: "Reliability") -> dict[str, Any]:
+    return {
+        **found.model_dump(mode="json"),
+        "scheduled": len(found.work),
+        "well": found.well,
+        "share": found.share,
+        "causes": dict(found.causes),
+    }
+
+
+@click.command("test")
+def alerts_test() -> int:
+    """Send a test to each address of ML_ASSETS_ALERTS.
+
+    Exit code 1: one of them did not take it.
+    """
+    from ml_assets.automation.alerts.delivery import deliver
+    from ml_assets.automation.alerts.message import Cause, Message
+    from ml_assets.automation.alerts.recipients import recipients
+    from ml_assets.errors import SettingsError
+
+    settings = read_settings()
+    to = recipients(settings.alerts)
+    if not to:
+        raise SettingsError(
+            "ML_ASSETS_ALERTS is not set: nobody is told of anything. Set it to the address of a"
+            " webhook, of Slack or of a mail server; see docs/operate.md, Alerts."
+        )
+    said = "This is a test: alerts of ml-assets reach you."
+    cause = Cause("test", "test", "ml-assets", said, settings.ui_url)
+    message = Message((cause,), datetime.now(UTC))
+    failed = 0
+    for recipient in to:
+        reason = deliver(recipient, message, _TEST_SECONDS)
+        failed += reason is not None
+        print(f"{recipient.shown}: {'taken' if reason is None else f'FAILED, {reason}'}")
+    return ERROR if failed else DONE
+
+
+@click.command("list")
+def alerts_list() -> None:
+    """List what is wrong, since when, and who was told.
+
+    As the sensor `alerts` last saw it.
+    """
+    settings = prepared_settings()
+    import dagster as dg
+
+    from ml_assets.automation.alerts.recipients import recipients
+    from ml_assets.automation.alerts.reported import read_told
+
+    known = {recipient.id: recipient.shown for recipient in recipients(settings.alerts)}
+    with dg.DagsterInstance.get() as instance:
+        record = read_told(instance.daemon_cursor_storage)
+    for cause in record.open.values():
+        told = ", ".join(known.get(one, "an address of before") for one in cause.told) or "nobody"
+        print(f"{cause.since:%Y-%m-%d %H:%M} UTC  {' '.join(cause.what.split())}  (told {told})")
+    if not record.open:
+        print("nothing is wrong, as far as the sensor has looked")
+
+
+alerts = CommandGroup("alerts", help="Send a test alert, or list what is wrong and who was told.")
+alerts.subject("Commands", alerts_test, alerts_list)
+
+
+@click.command
+@options.pipeline
+def drill(pipeline: str) -> int:
+    """Kill a short training, and see it end in the same weights.
+
+    Trains the newest training set for a few steps, twice; one process of the second training is
+    killed at a random step. Both have to end in the same weights, bit for bit; exit code 1 if not.
+    The outcome is the check resume_drill on checkpoints. What is trained for it is deleted;
+    sessions and models of the pipeline are not touched.
+    """
+    with working_session(f"drill {pipeline}", pipeline) as session:
+        from ml_assets.actions.run.execute import execute
+        from ml_assets.actions.run.run import pipeline_graph
+        from ml_assets.automation.planner.selection import Selection
+        from ml_assets.automation.resume_drill import drilled, require_drill
+        from ml_assets.spec.load import pipeline_folders
+
+        graph = pipeline_graph(pipeline_folders(session.settings), pipeline)
+        selection = Selection(checks=(require_drill(graph),))
+        run = execute(session.defs, session.instance, pipeline, selection, tell)
+        return DONE if drilled(session.instance, run) else ERROR
+
+
+@click.command
+@options.pipeline
+@click.option(
+    "--verb",
+    type=click.Choice(["train", "score", "sanity"]),
+    default="train",
+    show_default=True,
+    help="What the Job does.",
+)
+@click.option("--nodes", type=int, metavar="N", help="Of a training that goes on with fewer nodes.")
+@click.option(
+    "--attempt", type=int, default=1, metavar="N", show_default=True, help="Which attempt."
+)
+@click.option("--json", "as_json", is_flag=True, help="One List instead of YAML documents.")
+def render(pipeline: str, verb: "Verb", nodes: int | None, attempt: int, as_json: bool) -> None:
+    """Print the Job that a training is on a cluster.
+
+    Nothing is created. Prints what the Kubernetes launcher would create, the Job and its Service as
+    YAML; no cluster is asked. The digest in the names stands for that of the data. Try it on a
+    cluster:
+
+    \b
+      ml-assets ops render PIPELINE | kubectl apply --dry-run=server -f -
+    """
+    from ml_assets.actions.render import as_list, as_yaml, job_order, rendered
+    from ml_assets.spec.load import find_pipeline, load_spec, pipeline_folders
+
+    folder = find_pipeline(pipeline_folders(read_settings()), pipeline)
+    spec, cluster = load_spec(folder), read_cluster()
+    said, made = rendered(job_order(spec, cluster, verb, nodes, attempt), cluster)
+    if as_json:
+        print(json.dumps(as_list(made), indent=2))
+    else:
+        print(f"# {said}")
+        print(as_yaml(made), end="")
+
+
+@click.command
+@click.argument("shell", type=click.Choice(_SHELLS))
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
+    """Print what makes a shell complete commands and pipelines.
+
+    \b
+      bash  eval "$(ml-assets ops completion bash)"            in ~/.bashrc
+      zsh   eval "$(ml-assets ops completion zsh)"             in ~/.zshrc
+      fish  ml-assets ops completion fish | source             in ~/.config/fish/config.fish
+    """
+    from click.shell_completion import get_completion_class
+
+    script = get_completion_class(shell)
+    assert script is not None
+    top = context.find_root()
+    assert top.info_name is not None
+    print(script(top.command, {}, top.info_name, "_ML_ASSETS_COMPLETE").source())
+
+
+_SETTINGS = """
+\b
+environment:
+  ML_ASSETS_HOME       state folder (default .ml_assets)
+  ML_ASSETS_SOURCES    root of relative source paths (default: the demo's outside world)
+  ML_ASSETS_SQL_<NAME> SQLAlchemy URL of the SQL connection <NAME>
+  ML_ASSETS_PIPELINES  folders that hold pipelines, separated like PATH (default: demo)
+  ML_ASSETS_UI_URL, ML_ASSETS_REPORTS_URL, ML_ASSETS_MLFLOW_URL
+                       where links lead to (default: what `ml-assets ui` serves)
+  ML_ASSETS_SNAPSHOTS  folder or lakefs://repository[/branch] of tables, records and the ledger
+  LAKEFS_ENDPOINT, LAKEFS_ACCESS_KEY_ID, LAKEFS_SECRET_ACCESS_KEY, LAKEFS_S3_ENDPOINT
+                       the lakeFS server, and the keys to it
+  ML_ASSETS_CHECKPOINTS  folder or s3://bucket/prefix of checkpoints (default: the state folder)
+  ML_ASSETS_ONLINE     file or redis:// URL of the online store (default: in the state folder)
+  ML_ASSETS_RETENTION  how long unused things are kept, e.g. "checkpoints=2d history=8w" (see gc)
+  ML_ASSETS_SIGNING_KEY, ML_ASSETS_TRUSTED_KEYS
+                       who signs what is written, and whose word counts (default: nobody)
+  ML_ASSETS_ALERTS     who is told of trouble: URLs of webhooks, Slack, mail servers (see alerts)
+  ML_ASSETS_LAUNCHER   local or kubernetes; of a cluster also (see docs/operate.md)
+  ML_ASSETS_OBJECTS, ML_ASSETS_TRAINING_IMAGE, ML_ASSETS_NAMESPACE, ML_ASSETS_TRAINING_SECRET,
+  ML_ASSETS_PULL_SECRET, ML_ASSETS_SPOT_SELECTOR, ML_ASSETS_SPOT_TOLERATION
+  ML_ASSETS_PRICES     what a GPU-hour costs, and more: "spot=1.10,on-demand=3.75,node=0.40"
+  ML_ASSETS_CAPACITY   how machines that are not spot are bought: on-demand or reserved
+  MLFLOW_TRACKING_URI  MLflow server (default: a database in the state folder)
+"""
+
+ops = CommandGroup(
+    "ops",
+    help="Operation: logs, alerts, servers, house-keeping, settings.",
+    epilog=_SETTINGS,
+)
+ops.subject("What goes on", logs, reliability, alerts)
+ops.subject("Machines", render, drill, serve_reports)
+ops.subject("House-keeping", gc, forget, reset)
+ops.subject("This command", completion)

@@ -1,0 +1,368 @@
+"""ml-assets release: the ledger of a pipeline, what moves its models, and what a release proves."""
+
+import json
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ml_assets.cli import options
+from ml_assets.cli.exit_codes import DONE, ERROR, REFUSED
+from ml_assets.cli.groups import CommandGroup
+from ml_assets.cli.output import aligned, tell
+from ml_assets.cli.prove import prove
+from ml_assets.cli.session import opened, prepared_settings, working_session
+from ml_assets.cli.status import print_release
+from ml_assets.errors import counted
+from ml_assets.settings import read_settings
+
+if TYPE_CHECKING:
+    from ml_assets.actions.history import Happened
+    from ml_assets.actions.verify import Verification
+    from ml_assets.records.ledger.replay import Replay, Replayed
+    from ml_assets.spec.records import LedgerEntry
+    from ml_assets.store.pipeline_context import Workplace
+
+SCHEMA = 1
+_HEAD = ("when (UTC)", "model", "what", "metric", "author", "why")
+
+
+@click.command
+@options.pipeline
+@options.as_json
+@click.option(
+    "--check",
+    is_flag=True,
+    help="Whether the ledger tells a possible story: one champion at every moment, each by a"
+    " decision or by somebody's word.  (exit code 1: it does not)",
+)
+def history(pipeline: str, as_json: bool, check: bool) -> int:
+    """List every decision and move of a pipeline's models.
+
+    The ledger of a pipeline, newest first: decisions, refusals, moves, overrides, rollbacks; what
+    happened to which model, on which metric, why, and by whom.
+    """
+    from ml_assets.actions.history import document, history
+    from ml_assets.actions.repair import repair_projection
+    from ml_assets.records.ledger.stages import stages
+
+    place = opened(pipeline)
+    if check:
+        return _check_ledger(place)
+    repaired = repair_projection(place.store, read_settings(), place.name)
+    if repaired:
+        print(repaired, file=sys.stderr)
+    if as_json:
+        print(json.dumps(document(place), indent=2))
+        return DONE
+    lines = history(place)
+    if not lines:
+        print(f"{place.name}: nothing was decided yet; run: ml-assets run {place.name}")
+    for line in aligned([_HEAD, *(_cells(one) for one in lines)]) if lines else []:
+        print(line)
+    for stage, model in stages([one.entry for one in reversed(lines)]).items():
+        print(f"in {stage} now: {model[:12]}")
+    return DONE
+
+
+def _check_ledger(place: "Workplace") -> int:
+    from ml_assets.records.ledger.audit import problems
+    from ml_assets.records.ledger.chain import read
+
+    entries = read(place.store, place.name)
+    found = problems(entries)
+    for problem in found:
+        print(problem)
+    if found:
+        return ERROR
+    print(f"{place.name}: {counted(len(entries), 'line')}; one champion at every moment")
+    return DONE
+
+
+def _cells(one: "Happened") -> tuple[str, ...]:
+    entry = one.entry
+    when = f"{entry.time:%Y-%m-%d %H:%M}"
+    return when, entry.model[:12], one.what, one.metric, entry.author, entry.reason
+
+
+@click.command
+@options.pipeline
+@click.option(
+    "--at",
+    required=True,
+    callback=options.moment,
+    metavar="TIME",
+    help="With a time zone: 2026-03-01T12:00Z, 2026-03-01T13:00+01:00; or a day: 2026-03-01 (its"
+    " beginning, UTC).",
+)
+@options.as_json
+def was_serving(pipeline: str, at: datetime, as_json: bool) -> None:
+    """Tell which model was in production at a time.
+
+    Asks the ledger which model was in the stage that the pipeline releases to, and by whose word.
+    """
+    from ml_assets.actions.history import was_serving
+
+    found = was_serving(opened(pipeline), at)
+    if as_json:
+        document = {
+            "at": found.at.isoformat(),
+            "model": found.entry.model,
+            "stage": found.entry.stage,
+            "since": found.entry.model_dump(mode="json"),
+            "until": found.until.model_dump(mode="json") if found.until else None,
+        }
+        print(json.dumps(document, indent=2))
+        return
+    print(f"{pipeline}: model {found.entry.model} was in {found.entry.stage}")
+    print(f"  since {_said(found.entry)}")
+    print(f"  until {_said(found.until)}" if found.until else "  and is there still")
+
+
+def _said(entry: "LedgerEntry") -> str:
+    when = f"{entry.time.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+    return f"{when}, line {entry.seq} of {entry.author}: {entry.reason}"
+
+
+@click.command
+@options.pipeline
+@click.option("--gate", required=True, metavar="NAME", help="As the spec names it.")
+@click.option("--bound", required=True, type=float, metavar="X", help="To hold it to.")
+@options.as_json
+def what_if(pipeline: str, gate: str, bound: float, as_json: bool) -> None:
+    """Tell what would have been released under another bound.
+
+    Repeats the decisions of the ledger with the values that were measured and another bound of one
+    gate. Where another model would have been champion, a comparison with the one that was is taken
+    as it was, and marked. Nothing is changed.
+
+    \b
+      ml-assets release what-if flight_delays --gate floor --bound 0.7
+    """
+    from ml_assets.records.ledger.chain import read
+    from ml_assets.records.ledger.replay import what_if
+
+    place = opened(pipeline)
+    found = what_if(read(place.store, place.name), place.spec.release.to, gate, bound)
+    if as_json:
+        print(json.dumps(_replay_document(found), indent=2))
+        return
+    for one in found.decisions:
+        print(_replayed_line(one))
+    changed = sum(one.changed for one in found.decisions)
+    would = found.champion[:12] if found.champion else "none"
+    now = found.is_champion[:12] if found.is_champion else "none"
+    print(f"{changed} of {len(found.decisions)} decisions would have been others")
+    print(f"the champion would be {would}; it is {now}")
+
+
+def _replayed_line(one: "Replayed") -> str:
+    verdict = _word(one.passed)
+    mark = f"{verdict} (was {_word(not one.passed)})" if one.changed else verdict
+    note = f"  [{one.note}]" if one.note else ""
+    then = one.champion[:12] if one.champion else "none"
+    when = f"{one.entry.time:%Y-%m-%d %H:%M}"
+    said = f"line {one.entry.seq}  {when}  {one.entry.model[:12]}  {mark:21}"
+    return f"{said}  champion then: {then}{note}"
+
+
+def _word(passed: bool) -> str:
+    return "passed" if passed else "refused"
+
+
+def _replay_document(found: "Replay") -> dict[str, object]:
+    def row(one: "Replayed") -> dict[str, object]:
+        return {
+            "seq": one.entry.seq,
+            "model": one.entry.model,
+            "passed": one.passed,
+            "changed": one.changed,
+            "champion": one.champion,
+            "note": one.note,
+        }
+
+    return {
+        "decisions": [row(one) for one in found.decisions],
+        "champion": found.champion,
+        "is_champion": found.is_champion,
+    }
+
+
+@click.command
+@options.pipeline
+def promote(pipeline: str) -> None:
+    """Judge the model in canary, and move it up if it passes.
+
+    For pipelines whose spec asks for it (release.canary): scores the model in canary and the
+    champion on the first partitions behind the holdout, decides by the declared gate, and moves the
+    model to production if it passes. `ml-assets run` does it, too. Exit code 3: the rows are not
+    there yet, or the model did not pass.
+    """
+    with working_session(f"promote {pipeline}", pipeline) as session:
+        from ml_assets.actions.run.run import PipelineRun, pipeline_graph
+        from ml_assets.spec.load import pipeline_folders
+
+        graph = pipeline_graph(pipeline_folders(session.settings), pipeline)
+        PipelineRun(graph, session.settings, session.defs, session.instance, tell).promote()
+        print_release(graph, session.settings)
+
+
+@click.command
+@options.pipeline
+@click.option(
+    "--model",
+    metavar="DIGEST",
+    help="The model: its digest, or six characters of its beginning or more.  [default: the one"
+    " that was decided on last]",
+)
+@options.author
+@options.reason
+@options.as_json
+def override(pipeline: str, model: str | None, author: str, reason: str, as_json: bool) -> None:
+    """Answer, by name and reason, for a model that the gates refused.
+
+    Writes a line into the ledger against the newest decision on a model, where that refused it; the
+    next `ml-assets run` releases it. The line says who and why, shows in red wherever the release
+    does, and counts for exactly that decision: another one makes it void. Exit code 3: there is no
+    refusal to override.
+    """
+    from ml_assets.actions.override import override_refusal
+
+    made = override_refusal(pipeline, model, author, reason, prepared_settings())
+    if as_json:
+        print(json.dumps(made.model_dump(mode="json"), indent=2))
+        return
+    failed = ", ".join(made.gates) or "no gate was evaluated"
+    print(
+        f"{pipeline}: {made.author} overrides the decision in line {made.overrides} on model"
+        f" {made.model[:12]} ({failed}), in line {made.seq}"
+    )
+    print(f"release it: ml-assets run {pipeline}")
+
+
+@click.command
+@options.pipeline
+@click.option(
+    "--to",
+    metavar="VERSION",
+    help="The model: its digest, or six characters of its beginning or more.  [default: the one"
+    " that was there before]",
+)
+@options.author
+@options.reason
+@options.as_json
+def rollback(pipeline: str, to: str | None, author: str, reason: str, as_json: bool) -> None:
+    """Put a model back that was released before.
+
+    Puts a model back in its stage that was there before. Its files are held to its digest and it
+    predicts a few rows first; then one line of the ledger moves it. The model that it takes the
+    place of comes back by another rollback only. Exit code 3: there is nothing to go back to, or
+    somebody else was first.
+
+    \b
+      ml-assets release rollback flight_delays --author ada --reason "complaints from Denver"
+    """
+    started = time.monotonic()
+    settings = prepared_settings()
+
+    from ml_assets.actions.rollback import roll_back
+    from ml_assets.assets.released_model.whole_rollback import Asked
+
+    def quiet(_line: str) -> None:
+        """A program reads the JSON alone."""
+
+    said = quiet if as_json else tell
+    returned = roll_back(pipeline, Asked(author, reason, to), settings, said)
+    entry = returned.entry
+    if as_json:
+        print(json.dumps(entry.model_dump(mode="json"), indent=2))
+        return
+    verb = "was in" if returned.was_there else "is back in"
+    away = f" in place of {entry.replaced[:12]}" if entry.replaced else ""
+    print(
+        f"{pipeline}: model {entry.model[:12]} {verb} {entry.stage}{away}"
+        f" (ledger line {entry.seq}), in {time.monotonic() - started:.1f} s"
+    )
+
+
+@click.command
+@options.pipeline
+@click.option(
+    "--to",
+    type=options.FILE,
+    metavar="FOLDER",
+    help="Where to.  [default: ./PIPELINE-MODEL]",
+)
+def export(pipeline: str, to: Path | None) -> None:
+    """Write the released model to a folder that proves itself.
+
+    Weights, configuration and preprocessing, the certificate of the decision that released it, the
+    ledger line that it is about, the public key, a model card. `ml-assets release verify FOLDER`
+    holds all of it to the certificate, on any machine, without a store.
+    """
+    from ml_assets.actions.export import export_release
+    from ml_assets.assets.released_model.released import refusal_since
+
+    done = export_release(opened(pipeline), to)
+    since = refusal_since(done.release)
+    if since:
+        print(f"note: {since}", file=sys.stderr)
+    print(done.folder if done.new else f"{done.folder} (it was there already, whole)")
+
+
+@click.command
+@click.argument("subject", metavar="[PIPELINE|FOLDER]", required=False)
+@click.option("--key", metavar="PUBLIC", help="Of a folder: base64, or a file with it.")
+@click.option("--head", metavar="SEQ:SHA256", help="Of a pipeline: a head that was noted before.")
+@options.as_json
+def verify(subject: str | None, key: str | None, head: str | None, as_json: bool) -> int:
+    """Hold releases to their certificates; works offline.
+
+    \b
+      PIPELINE  its ledger, every certificate, and the model in each of its stages
+      FOLDER    what `ml-assets release export` wrote; no store is needed
+      (none)    every pipeline that has a ledger
+
+    A signature counts if its key does: --key, ML_ASSETS_TRUSTED_KEYS, or that of
+    ML_ASSETS_SIGNING_KEY. Without any of these digests and the chain are verified, not who wrote
+    them. Exit code 0: everything holds; 3: something was refused, each with its reason.
+    """
+    from ml_assets.actions.verify import verify_folder, verify_pipelines
+    from ml_assets.spec.load import pipeline_folders
+
+    settings = read_settings()
+    if subject is None or subject in pipeline_folders(settings):
+        found = verify_pipelines(settings, subject, head)
+    else:
+        found = [verify_folder(Path(subject), key)]
+    if as_json:
+        print(json.dumps(_verified_document(found), indent=2))
+    for one in [] if as_json else found:
+        print(f"{one.subject}: {'verified' if one.holds else 'REFUSED'}")
+        for check in one.checks:
+            print(f"  {check.outcome:<8} {check.name}: {check.reason}")
+    return DONE if all(one.holds for one in found) else REFUSED
+
+
+def _verified_document(found: "list[Verification]") -> dict[str, object]:
+    return {
+        "schema": SCHEMA,
+        "verified": all(one.holds for one in found),
+        "subjects": [
+            {
+                "subject": one.subject,
+                "verified": one.holds,
+                "checks": [vars(check) for check in one.checks],
+            }
+            for one in found
+        ],
+    }
+
+
+release = CommandGroup("release", help="Releases: their ledger, moves, exports and proofs.")
+release.subject("The ledger", history, was_serving, what_if)
+release.subject("Move a model", promote, rollback, override)
+release.subject("Hold it to its word", verify, prove, export)

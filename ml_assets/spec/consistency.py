@@ -1,0 +1,202 @@
+"""Whether loss, weights, baselines and gates of a spec fit its task and each other."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from ml_assets.spec.base import Misfit
+from ml_assets.spec.gates import (
+    METRICS_OF,
+    BaselineSpec,
+    BeatsBaseline,
+    Bound,
+    Calibrated,
+    Gap,
+    GateSpec,
+    Robustness,
+    Slices,
+    ValueBaseline,
+)
+from ml_assets.spec.training import Task, TrainingSpec
+
+CLASSES: tuple[Task, ...] = ("binary", "multiclass")
+
+
+@dataclass(frozen=True)
+class Declared:
+    """What of a spec its gates speak of."""
+
+    task: Task
+    baselines: Sequence[BaselineSpec]
+    slices: Sequence[str]
+    numbers: bool
+    """Whether it has numeric features."""
+
+
+def baseline_problems(declared: Declared) -> list[Misfit]:
+    """Every baseline that has no metric of the task, or the name of another one."""
+    problems: list[Misfit] = []
+    names = [one.name for one in declared.baselines]
+    measured = METRICS_OF[declared.task]
+    for number, baseline in enumerate(declared.baselines):
+        at = ("evaluation", "baselines", number)
+        if baseline.name in names[:number]:
+            said = f"baseline name {baseline.name!r} is used twice: give each a 'name' of its own"
+            problems.append(Misfit((*at, "name"), said))
+        if isinstance(baseline, ValueBaseline):
+            problems += [
+                Misfit(
+                    (*at, "metrics", metric),
+                    f"baseline {baseline.name!r} declares {metric}, which a {declared.task} task"
+                    f" does not have; it has {', '.join(measured)}",
+                )
+                for metric in baseline.metrics
+                if metric not in measured
+            ]
+    return problems
+
+
+def gate_problems(gates: Sequence[GateSpec], declared: Declared) -> list[Misfit]:
+    """Every gate that cannot be decided on, with what to change."""
+    problems: list[Misfit] = []
+    names = [gate.name for gate in gates]
+    for number, gate in enumerate(gates):
+        at = ("gates", number)
+        if gate.name in names[:number]:
+            problems.append(Misfit((*at, "name"), f"gate name {gate.name!r} is used twice"))
+        for rule in (_metric, _baseline, _bound, _columns, _calibration, _shift):
+            problems += [Misfit((*at, *path), said) for path, said in rule(gate, declared)]
+    return problems
+
+
+_Found = Iterator[tuple[tuple[str, ...], str]]
+_Rule = Callable[[GateSpec, Declared], _Found]
+
+
+def _metric(gate: GateSpec, declared: Declared) -> _Found:
+    metric, measured = getattr(gate, "metric", None), METRICS_OF[declared.task]
+    if metric is not None and metric not in measured:
+        yield (
+            ("metric",),
+            f"gate {gate.name!r} asks for metric {metric!r}, which a {declared.task} task"
+            f" does not have; it has {', '.join(measured)}",
+        )
+
+
+def _baseline(gate: GateSpec, declared: Declared) -> _Found:
+    if not isinstance(gate, BeatsBaseline):
+        return
+    known = {one.name: one for one in declared.baselines}
+    baseline = known.get(gate.baseline)
+    if baseline is None:
+        yield (
+            ("baseline",),
+            f"gate {gate.name!r} names baseline {gate.baseline!r};"
+            f" evaluation.baselines has {sorted(known)}",
+        )
+    if isinstance(baseline, ValueBaseline) and gate.metric not in baseline.metrics:
+        yield (
+            ("metric",),
+            f"gate {gate.name!r} asks for the {gate.metric} of baseline {gate.baseline!r}, which"
+            f" declares {', '.join(baseline.metrics)}: declare it there, or ask for one of these",
+        )
+
+
+def _bound(gate: GateSpec, declared: Declared) -> _Found:
+    if isinstance(gate, Bound) and gate.at_least is None and gate.at_most is None:
+        yield (), f"gate {gate.name!r} needs 'at_least' or 'at_most'"
+
+
+def _columns(gate: GateSpec, declared: Declared) -> _Found:
+    asked = (
+        gate.columns
+        if isinstance(gate, Slices)
+        else (gate.column,)
+        if isinstance(gate, Gap)
+        else ()
+    )
+    unknown = [column for column in asked if column not in declared.slices]
+    if unknown:
+        yield (
+            ("columns" if isinstance(gate, Slices) else "column",),
+            f"gate {gate.name!r} asks for {', '.join(unknown)}; evaluation.slices has"
+            f" {list(declared.slices)}: add it there",
+        )
+
+
+def _calibration(gate: GateSpec, declared: Declared) -> _Found:
+    if isinstance(gate, Calibrated) and declared.task not in CLASSES:
+        said = "which predicts no probabilities: remove the gate"
+        yield (
+            (),
+            f"gate {gate.name!r} is about probabilities, not for a {declared.task} task, {said}",
+        )
+
+
+def _shift(gate: GateSpec, declared: Declared) -> _Found:
+    if isinstance(gate, Robustness) and gate.shift is not None and not declared.numbers:
+        yield (
+            ("shift",),
+            f"gate {gate.name!r} shifts numbers, and features.numeric is empty: set shift to null",
+        )
+
+
+def objective_problems(training: TrainingSpec, task: Task, classes: Sequence[str]) -> list[Misfit]:
+    """What does not go together, each with what to set instead.
+
+    Args:
+        classes: of a multiclass label, else empty.
+    """
+    found = [*_weights(training, task, classes), *_draws(training, task, classes)]
+    if task not in CLASSES:
+        if training.loss == "focal":
+            found.append(_misfit("loss", f"focal is for classes, this label is {task}: remove it"))
+        if training.recalibrate:
+            said = f"{task} predicts no probabilities, there is nothing to calibrate: remove it"
+            found.append(_misfit("recalibrate", said))
+    default = type(training).model_fields["focal_gamma"].default
+    if training.loss != "focal" and training.focal_gamma != default:
+        said = "it is of the focal loss: set training.loss: focal, or remove it"
+        found.append(_misfit("focal_gamma", said))
+    return found
+
+
+def _weights(training: TrainingSpec, task: Task, classes: Sequence[str]) -> Iterator[Misfit]:
+    weighed, given = training.positive_weight != 1, len(training.class_weights)
+    if weighed and task != "binary":
+        instead = "set training.class_weights" if task == "multiclass" else "remove it"
+        said = f"training.positive_weight is for a binary label, this one is {task}: {instead}"
+        yield Misfit(("training", "positive_weight"), said)
+    if given and task != "multiclass":
+        instead = "set training.positive_weight" if task == "binary" else "remove it"
+        said = f"it is for a multiclass label, this one is {task}: {instead}"
+        yield _misfit("class_weights", said)
+    elif given and given != len(classes):
+        said = (
+            f"it has {given} weights, label.classes has {len(classes)}: give one for each of"
+            f" {list(classes)}, in this order"
+        )
+        yield _misfit("class_weights", said)
+
+
+def _draws(training: TrainingSpec, task: Task, classes: Sequence[str]) -> Iterator[Misfit]:
+    share = training.oversample
+    if share is None:
+        return
+    if task not in CLASSES:
+        yield _misfit("oversample", f"it is for classes, this label is {task}: remove it")
+        return
+    number = len(classes) if task == "multiclass" else 2
+    if share * number > 1:
+        said = (
+            f"each of {number} classes cannot be at least {share:g} of the draws: set at most"
+            f" {1 / number:.3g}"
+        )
+        yield _misfit("oversample", said)
+    weights = "positive_weight" if task == "binary" else "class_weights"
+    if training.positive_weight != 1 or training.class_weights:
+        said = f"with training.{weights} a rare class is lifted twice: keep one of the two"
+        yield _misfit("oversample", said)
+
+
+def _misfit(name: str, said: str) -> Misfit:
+    return Misfit(("training", name), f"training.{name}: {said}")

@@ -1,0 +1,108 @@
+"""What a team's functions make: tables of its own, the features, what is served of them."""
+
+from collections.abc import Sequence
+from typing import Annotated, Self
+
+from pydantic import Field, StringConstraints, field_validator, model_validator
+
+from ml_assets.spec.base import Frozen, Misfit, Name
+from ml_assets.spec.paths import inside
+
+FunctionPath = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_./-]+\.py:[a-z_][a-z0-9_]*$")]
+"""``file.py:name``, the file relative to the pipeline's folder."""
+
+
+class TableSpec(Frozen):
+    """An asset that a function of the team makes from published tables, as it makes features."""
+
+    function: FunctionPath
+    """(Mapping[str, LazyFrame], Window) -> LazyFrame, as for the features."""
+    reads: tuple[Name, ...] = Field(strict=False, min_length=1)
+    """Sources, and tables declared above this one."""
+    key: tuple[str, ...] = Field(strict=False, min_length=1)
+    """Columns that identify a row; the table is sorted by it."""
+    look_back: Annotated[int, Field(ge=0)] = 0
+    """Earlier partitions that the function reads to make one partition."""
+
+    @field_validator("function")
+    @classmethod
+    def _function_is_inside(cls, value: str) -> str:
+        return inside(value)
+
+
+class SubjectSpec(Frozen):
+    """The source whose rows are predicted: ``ml-assets predict`` takes new rows of it as they are.
+
+    The feature function is called on the published tables with the new rows among them.
+    """
+
+    source: Name
+    time: str | None = None
+    """Its datetime column that says which partition a row is in; needed where there are any."""
+
+
+class FeaturesSpec(Frozen):
+    """The feature function and the columns it must return."""
+
+    function: FunctionPath
+    """(Mapping[str, LazyFrame], Window) -> LazyFrame."""
+    key: tuple[str, ...] = Field(strict=False, min_length=1)
+    decision_at: str
+    """UTC datetime column: when the prediction is made. Nothing later may be used."""
+    numeric: tuple[str, ...] = Field(default=(), strict=False)
+    categorical: tuple[str, ...] = Field(default=(), strict=False)
+    look_back: Annotated[int, Field(ge=0)] = 0
+    """Earlier partitions that the function reads to make one partition."""
+    subject: SubjectSpec | None = None
+    """What is predicted; None: only whole feature rows can be."""
+
+    @field_validator("function")
+    @classmethod
+    def _function_is_inside(cls, value: str) -> str:
+        return inside(value)
+
+    @model_validator(mode="after")
+    def _has_columns(self) -> Self:
+        columns = [*self.numeric, *self.categorical]
+        if not columns:
+            raise ValueError("declare at least one 'numeric' or 'categorical' feature")
+        twice = sorted({c for c in columns if columns.count(c) > 1})
+        if twice:
+            raise ValueError(f"features {twice} are declared twice")
+        return self
+
+
+class OnlineSpec(Frozen):
+    """The newest feature row of each entity is served for look-ups, after every publication."""
+
+    entity: tuple[str, ...] = Field(strict=False, min_length=1)
+    """Columns of the feature set's key, or categorical features, that name an entity."""
+    features: tuple[str, ...] = Field(default=(), strict=False)
+    """Those to serve; empty: all."""
+    look_back: Annotated[int, Field(ge=0)] = 0
+    """Earlier partitions in which the newest row of an entity may be; older ones are not served."""
+
+
+def online_problems(
+    spec: OnlineSpec | None,
+    key: Sequence[str],
+    numeric: Sequence[str],
+    categorical: Sequence[str],
+    *,
+    partitioned: bool,
+) -> list[Misfit]:
+    """What does not go with the features and the partitions of the pipeline."""
+    if spec is None:
+        return []
+    problems: list[Misfit] = []
+    unknown = [name for name in spec.entity if name not in (*key, *categorical)]
+    if unknown:
+        said = f"online.entity {unknown} are neither in features.key nor categorical features"
+        problems.append(Misfit(("online", "entity"), said))
+    unknown = [name for name in spec.features if name not in (*numeric, *categorical)]
+    if unknown:
+        said = f"online.features {unknown} are no features"
+        problems.append(Misfit(("online", "features"), said))
+    if spec.look_back and not partitioned:
+        problems.append(Misfit(("online", "look_back"), "online.look_back needs partitions"))
+    return problems

@@ -1,0 +1,73 @@
+"""From a location to its adapter: the snapshot store and the object store, here or on a server.
+
+What a location does not ask for is not imported.
+"""
+
+import re
+import uuid
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+
+from ml_assets.settings import is_lakefs, is_s3
+from ml_assets.store.objects import LocalObjects
+from ml_assets.store.snapshots import SnapshotStore, utc_now
+
+PASSING = "scratch"
+"""Top folder of a store on S3 that holds stores which a command makes for itself, and deletes."""
+_PASSING = re.compile(rf"/{PASSING}/[a-z]+-([0-9a-f]{{8}})")
+
+
+def open_snapshots(location: str, clock: Callable[[], datetime] = utc_now) -> SnapshotStore:
+    """The store at a location; a local one is made at first use.
+
+    Args:
+        location: a folder, or ``lakefs://repository[/branch]``.
+        clock: gives the time of a commit.
+
+    Raises:
+        SettingsError: what reaches the lakeFS server is not set, or its client not installed.
+    """
+    if is_lakefs(location):
+        from ml_assets.store.lakefs.store import LakeFsStore
+
+        return LakeFsStore(location, clock)
+    from ml_assets.store.embedded.store import EmbeddedStore
+
+    return EmbeddedStore(Path(location), clock)
+
+
+def has_snapshots(location: str) -> bool:
+    """Whether a store is there: a question makes none. A server is asked when it is opened."""
+    return is_lakefs(location) or (Path(location) / "refs.db").is_file()
+
+
+def passing_place(objects: str, purpose: str) -> str:
+    """An address in a store on S3 that nobody else has.
+
+    Args:
+        purpose: a word.
+    """
+    return f"{objects}/{PASSING}/{purpose}-{uuid.uuid4().hex[:8]}"
+
+
+def mark_of(address: str) -> str:
+    """What tells a passing store from all others; empty for a store that stays."""
+    found = _PASSING.search(address)
+    return found[1] if found else ""
+
+
+def open_objects(location: str, cache: Path) -> LocalObjects:
+    """The object store that a folder or ``s3://bucket/prefix`` names.
+
+    Args:
+        cache: folder for what was fetched of S3; a local store needs none.
+
+    Raises:
+        SettingsError: S3 is asked for, and boto3 is not installed.
+    """
+    if is_s3(location):
+        from ml_assets.store.s3.objects import S3Objects
+
+        return S3Objects(cache, location)
+    return LocalObjects(Path(location))

@@ -1,1 +1,0 @@
-"""What a process does about the death of others, and about its own."""

@@ -1,0 +1,217 @@
+"""The checks of a network before its first step: where it begins, and how it is wired.
+
+It begins at the base rate of its labels, with the loss that theory gives; rows stay apart; the
+gradient reaches every parameter.
+"""
+
+import math
+from typing import assert_never
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ml_assets.spec.sanity import SanityCheck
+from ml_assets.training.models import Network
+from ml_assets.training.models.layers import Masks
+from ml_assets.training.rows.batches import Tensors
+from ml_assets.training.sanity.subject import Subject, verdict
+
+_ROWS = 2048
+_SLACK, _SHARE = 0.05, 0.1
+"""A network of small random weights is near a constant, not quite one. Measured on both families,
+widths of 8 to 256, depths of 1 to 4: at most 0.06 over theory for classes, 0.17 (of 1.6) for a
+ranking, 0.27 for a number, most of it chance; 0.4 and more where the last weights are 40 times too
+large."""
+_ERRORS = 4.0
+"""Standard errors that chance is allowed: once in 16,000 sets."""
+
+
+def loss_at_init(subject: Subject) -> SanityCheck:
+    """The loss of the network, its output bias put where theory has it, against theory's loss.
+
+    The bias is put there so that a wrong one is told by ``output_bias`` alone.
+    """
+    rows = subject.batch(_ROWS)
+    network = subject.clone()
+    with torch.no_grad():
+        network.output_bias.copy_(_theory_bias(subject, rows).expand_as(network.output_bias))
+        seen = float(subject.loss(network, rows))
+    expected, chance, what = _theory_loss(subject, rows)
+    bound = _SLACK + _SHARE * expected + _ERRORS * chance
+    saw = f"The first loss is {seen:.3f}; expected {expected:.3f}, {what}, to within {bound:.2f}."
+    remedy = (
+        "Lower the values that the weights begin with, or scale the features: training would begin"
+        " by unlearning them. A loss below theory means that the loss or the labels are wrong."
+    )
+    return verdict("loss_at_init", abs(seen - expected), bound, saw, remedy)
+
+
+def output_bias(subject: Subject) -> SanityCheck:
+    """Compare what the output bias alone predicts with the labels of the first rows."""
+    rows = subject.batch(_ROWS)
+    bias = subject.network.output_bias.detach().double()
+    label = rows.label.double()
+    match subject.task:
+        case "binary":
+            predicted, rates, unit = torch.sigmoid(bias), label.mean()[None], "the base rate"
+        case "multiclass":
+            rates = torch.bincount(rows.label.long(), minlength=bias.shape[-1]).double() / len(
+                label
+            )
+            predicted, unit = torch.softmax(bias, dim=-1), "the base rates of the classes"
+        case "regression" | "ranking":
+            predicted, rates, unit = bias, label.mean()[None], "the mean of the scaled labels"
+        case _:
+            assert_never(subject.task)
+    spread = (rates * (1 - rates)).clamp(min=0) if subject.task != "regression" else label.var()
+    away = (predicted - rates).abs().amax(0)
+    worst = int((away - _ERRORS * (spread / len(label)).sqrt()).argmax())
+    bound = 0.01 + _ERRORS * math.sqrt(float(spread.expand_as(rates)[worst]) / len(label))
+    saw = (
+        f"The output bias predicts {float(predicted[0, worst]):.3f}; expected"
+        f" {float(rates[worst]):.3f}, {unit}, to within {bound:.3f}."
+    )
+    remedy = (
+        "Let set_output_bias begin there (or look at label_rate of the training set): the first"
+        " epochs would be spent on learning a constant."
+    )
+    return verdict("output_bias", float(away[worst]), bound, saw, remedy)
+
+
+def _theory_bias(subject: Subject, rows: Tensors) -> torch.Tensor:
+    """The output bias of the best constant prediction: [outputs]."""
+    bias = torch.zeros(subject.network.output_bias.shape[-1])
+    match subject.task:
+        case "binary":
+            return torch.logit(rows.label.mean(), eps=1e-6)[None]
+        case "multiclass":
+            counts = torch.bincount(rows.label.long(), minlength=len(bias))
+            return torch.log((counts / counts.sum()).clamp(min=1e-6))
+        case "regression" | "ranking":
+            return bias
+        case _:
+            assert_never(subject.task)
+
+
+def _theory_loss(subject: Subject, rows: Tensors) -> tuple[float, float, str]:
+    """The loss of the best constant prediction, its standard error, and what it is called."""
+    label = rows.label.double().numpy()
+    match subject.task:
+        case "binary":
+            p = np.clip(label.mean(), 1e-6, 1 - 1e-6)
+            own = np.where(label > 0.5, p, 1 - p)
+            return _of_classes(own, subject, rows), 0.0, "the entropy of the labels"
+        case "multiclass":
+            shares = np.bincount(label.astype(np.int64)) / len(label)
+            own = shares[label.astype(np.int64)]
+            return _of_classes(own, subject, rows), 0.0, "the entropy of the labels"
+        case "regression":
+            chance = float(np.std(label**2) / math.sqrt(len(label)))
+            return 1.0, chance, "the variance of the scaled labels"
+        case "ranking":
+            assert rows.starts is not None
+            logs = np.log(np.diff(rows.starts.numpy()))
+            return float(logs.mean()), 0.0, "the mean of log(rows of a query)"
+        case _:
+            assert_never(subject.task)
+
+
+def _of_classes(own: NDArray[np.float64], subject: Subject, rows: Tensors) -> float:
+    """The mean loss of rows whose own class is predicted with these probabilities [n].
+
+    The entropy where each row weighs the same; weights and a focal loss as the spec has them.
+    """
+    gamma = subject.spec.focal_gamma if subject.spec.loss == "focal" else 0.0
+    weights = subject.weights(rows).double().numpy()
+    return float((-np.log(own) * (1 - own) ** gamma * weights).sum() / weights.sum())
+
+
+_LEAK_ROWS = 16
+_GRADIENT_ROWS = 512
+
+
+def no_batch_leak(subject: Subject) -> SanityCheck:
+    """d(output of a row) / d(inputs of the others) is exactly zero, as trained and as scored.
+
+    A leak may run one way only, so a first, a middle and a last row are asked. A ranking's rows are
+    scored apart too: only its loss compares them.
+    """
+    rows = subject.batch(_LEAK_ROWS)
+    network = subject.clone()
+    few = min(_LEAK_ROWS, len(rows.label))
+    worst, where = 0.0, "as trained and as scored"
+    for mode, training in (("as it is trained", True), ("as it scores", False)):
+        network.train(training)
+        masks = Masks((subject.spec.seed,), (few,)) if training else None
+        found = _largest_leak(network, rows, few, masks)
+        if not found <= worst:  # not a number is worst of all
+            worst, where = found, mode
+    saw = (
+        f"The largest gradient from a row's output to another row's inputs is {worst:g} ({where});"
+        " expected exactly 0."
+    )
+    remedy = (
+        "Look in the network for a mean, a norm, a sort or a shift over the rows (dimension 0),"
+        " batch normalization too: a prediction would depend on which rows come with it."
+    )
+    return verdict("no_batch_leak", worst, 0.0, saw, remedy)
+
+
+def _largest_leak(network: Network, rows: Tensors, few: int, masks: Masks | None) -> float:
+    numeric = rows.numeric[:few].clone().requires_grad_()
+    entered: list[torch.Tensor] = [numeric]
+
+    def enter(_module: object, _inputs: object, output: torch.Tensor) -> torch.Tensor:
+        """Codes have no gradient: what they are embedded as stands for them."""
+        entered.append(output.detach().requires_grad_())
+        return entered[-1]
+
+    hook = network.embeddings.register_forward_hook(enter)
+    try:
+        logits = network(numeric, rows.categorical[:few], masks)
+    finally:
+        hook.remove()
+    worst = torch.zeros(())
+    for row in sorted({0, few // 2, few - 1}):
+        found = torch.autograd.grad(
+            logits[row].sum(), entered, retain_graph=True, allow_unused=True
+        )
+        for gradient in found:
+            if gradient is not None and gradient.numel():
+                others = gradient.abs().index_fill(0, torch.tensor([row]), 0.0)
+                worst = torch.maximum(worst, others.max())  # hands a NaN on
+    return float(worst)
+
+
+def gradients(subject: Subject) -> SanityCheck:
+    """One backward pass over real rows: which parameters get no gradient, or none that is finite.
+
+    Rows of an embedding whose words are not in the batch have none, and need none.
+    """
+    network = subject.clone()
+    subject.loss(network, subject.batch(_GRADIENT_ROWS)).backward()
+    bad: list[str] = []
+    for name, parameter in network.named_parameters():
+        if parameter.numel() == 0 or (subject.task == "ranking" and name == "output_bias"):
+            continue  # a bias moves all scores of a query alike: no order changes
+        if not parameter.requires_grad:
+            bad.append(f"{name} (frozen)")
+        elif parameter.grad is None:
+            bad.append(f"{name} (not used)")
+        elif not bool(torch.isfinite(parameter.grad).all()):
+            bad.append(f"{name} (not finite)")
+        elif not bool(parameter.grad.any()):
+            bad.append(f"{name} (all zero)")
+    count = sum(1 for _ in network.parameters())
+    saw = f"All {count} parameters get a finite gradient that is not zero."
+    if bad:
+        saw = (
+            f"{len(bad)} of {count} parameters get no gradient to learn by: {', '.join(bad[:8])}"
+            f"{', ...' if len(bad) > 8 else ''}; expected none such."
+        )
+    remedy = (
+        "Look where the forward pass goes round them, or whether the features that they read are"
+        " constant or not finite."
+    )
+    return verdict("gradients", float(len(bad)), 0.0, saw, remedy)

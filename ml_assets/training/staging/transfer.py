@@ -1,0 +1,172 @@
+"""Fetches what a pod reads and hands over what it made, both held to digests.
+
+First a request on S3 becomes one whose data, model and weights lie here. At the end model or
+predictions go up, then the result, which makes them count.
+"""
+
+import shutil
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from ml_assets.errors import StorageError, StoreAway
+from ml_assets.spec.program import (
+    Ref,
+    Request,
+    Result,
+    ScoreRequest,
+    TrainRequest,
+)
+from ml_assets.spec.program.pod import FILES, MODEL, PREDICTIONS, RESULT, TRACE
+from ml_assets.store.objects import file_digest
+from ml_assets.store.s3.client import S3Place
+from ml_assets.store.s3.content import ARRAYS, MODELS, Kind, fetch_folder
+from ml_assets.store.s3.handover import put_made, put_result
+from ml_assets.training.retries import Deadline, persist
+from ml_assets.training.stop import BadData, BadRequest, NotSaved, Superseded
+
+EVENTS_FILE = "events.jsonl"
+_REQUEST: TypeAdapter[Request] = TypeAdapter(Request)
+
+
+def read_request(place: S3Place, name: str, deadline: Deadline) -> Request:
+    """The request of an attempt.
+
+    Raises:
+        BadRequest: it is not there, or is no request.
+        StoreAway: nobody can tell.
+    """
+    data = persist(lambda: place.read(name), deadline)
+    if data is None:
+        raise BadRequest(f"{place.uri}/{name} is not there: a request was to be read.")
+    try:
+        return _REQUEST.validate_json(data)
+    except ValidationError as error:
+        raise BadRequest(f"{place.uri}/{name} is no request of this version: {error}") from error
+
+
+def stage(request: Request, place: S3Place, scratch: Path, deadline: Deadline) -> Request:
+    """The same request with what it reads and writes below ``scratch``; checkpoints stay on S3.
+
+    Args:
+        place: of the object store that the request is of: a client to share.
+
+    Raises:
+        BadData: something is lost, or is not what its digest names.
+        NotSaved: there is no room for it.
+        StoreAway: the store did not answer in time.
+    """
+
+    def brought(ref: Ref, kind: Kind, name: str) -> Ref:
+        target = scratch / name
+        persist(lambda: _bring(place.elsewhere(ref.uri), ref, kind, target), deadline)
+        return Ref(uri=str(target), digest=ref.digest)
+
+    folder = scratch / "attempt"
+    folder.mkdir(parents=True, exist_ok=True)
+    changed: dict[str, object] = {"data": brought(request.data, ARRAYS, "data")}
+    if isinstance(request, ScoreRequest):
+        changed["model"] = brought(request.model, MODELS, "model")
+    if isinstance(request, TrainRequest) and request.init is not None:
+        changed["init"] = _weights(request.init, place, scratch, deadline)
+    output: dict[str, object] = {
+        "events": str(folder / EVENTS_FILE),
+        "result": str(folder / RESULT),
+    }
+    if isinstance(request, TrainRequest):
+        output["model"] = str(folder / MODEL)
+    if isinstance(request, ScoreRequest):
+        output["predictions"] = str(folder / PREDICTIONS)
+    changed["output"] = request.output.model_copy(update=output)
+    return request.model_copy(update=changed)
+
+
+def _bring(place: S3Place, ref: Ref, kind: Kind, target: Path) -> None:
+    try:
+        fetch_folder(place, ref.digest, kind, target)
+    except StoreAway:
+        raise
+    except StorageError as error:
+        raise BadData(str(error)) from error
+    except OSError as error:
+        raise _no_room(ref, target, error) from error
+
+
+def _weights(init: Ref, place: S3Place, scratch: Path, deadline: Deadline) -> Ref:
+    """The folder of a model, or one file."""
+    if not init.uri.endswith(".safetensors"):
+        target = scratch / "init"
+        persist(lambda: _bring(place.elsewhere(init.uri), init, MODELS, target), deadline)
+        return Ref(uri=str(target), digest=init.digest)
+    file = scratch / "init.safetensors"
+    folder, _, name = init.uri.rpartition("/")
+
+    def download() -> None:
+        try:
+            place.elsewhere(folder).download(name, file)
+        except StoreAway:
+            raise
+        except StorageError as error:
+            raise BadData(str(error)) from error
+        except OSError as error:
+            raise _no_room(init, file, error) from error
+
+    persist(download, deadline)
+    if file_digest(file) != init.digest:
+        raise BadData(f"{init.uri} is damaged: its checksum is not {init.digest[:12]}.")
+    return Ref(uri=str(file), digest=init.digest)
+
+
+def _no_room(ref: Ref, target: Path, error: OSError) -> NotSaved:
+    free = shutil.disk_usage(next(p for p in target.parents if p.exists())).free
+    return NotSaved(
+        f"{ref.uri} could not be written to {target}: {error}. {free / 1e6:,.0f} MB are free there:"
+        " raise cluster.scratch."
+    )
+
+
+_RESULT: TypeAdapter[Result] = TypeAdapter(Result)
+
+
+def deliver(request: Request, place: S3Place, deadline: Deadline) -> bool:
+    """Upload what the program left here; False: it left no result. Safe to repeat.
+
+    Args:
+        request: with the paths of this machine.
+        place: of the attempt, in the store.
+
+    Raises:
+        Superseded: a newer attempt began: this one is an orphan, and nothing is uploaded.
+        NotSaved: what is here is not what the result says.
+        StoreAway: the store did not answer in time: nothing counts.
+    """
+    file = Path(request.output.result)
+    trace = file.parent / TRACE
+    if trace.is_file():
+        persist(lambda: place.upload(FILES + TRACE, trace), deadline)
+    if not file.is_file():
+        return False
+    persist(lambda: require_newest(place, request.attempt), deadline)
+    result = _RESULT.validate_json(file.read_bytes())
+    try:
+        moved = persist(lambda: put_made(result, place), deadline)
+    except StorageError as error:
+        if type(error) is not StorageError:
+            raise
+        raise NotSaved(f"what was made was not handed over: {error}") from error
+    persist(lambda: put_result(moved, place), deadline)
+    return True
+
+
+def require_newest(place: S3Place, attempt: int) -> None:
+    """Nothing of an older attempt counts once a newer one has begun.
+
+    Raises:
+        Superseded: one has.
+    """
+    begun = place.elsewhere(place.uri.rpartition("/")[0]).folders()
+    newest = max((int(name) for name in begun if name.isdigit()), default=0)
+    if newest > attempt:
+        raise Superseded(
+            f"attempt {newest} began: attempt {attempt} is superseded, and hands nothing over"
+        )

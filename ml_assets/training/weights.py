@@ -1,0 +1,240 @@
+"""A network's weights as safetensors: exported, loaded for scoring, or what a training begins with.
+
+At a warm start inputs and words are matched by name, so that a model of another day's vocabulary
+fits; every other tensor has to have its shape. Numbers are encoded with the mean and width of now.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
+
+from ml_assets.errors import StorageError
+from ml_assets.spec.program import (
+    Calibration,
+    ModelManifest,
+    Preprocessing,
+    Ref,
+    ShardSchema,
+    TrainRequest,
+)
+from ml_assets.spec.training import LightGbm
+from ml_assets.store.objects import file_digest
+from ml_assets.store.safetensors_file import check_safetensors
+from ml_assets.training.calibration import Calibrator
+from ml_assets.training.distributed.ranks import Ranks
+from ml_assets.training.model_folder import open_model, write_model
+from ml_assets.training.models import Network, build, predictions
+from ml_assets.training.rows.arrays import Predict, Rows
+from ml_assets.training.rows.batches import tensors
+from ml_assets.training.stop import BadData, BadRequest
+
+WEIGHTS = "weights.safetensors"
+
+
+def export(
+    network: Network,
+    request: TrainRequest,
+    schema: ShardSchema,
+    step: int,
+    ranks: Ranks,
+    calibrate: Calibrator,
+) -> Ref | None:
+    """Write the whole model from rank 0; None on the others. All ranks must call it."""
+    options = StateDictOptions(full_state_dict=True, cpu_offload=True)
+    state = get_model_state_dict(network, options=options)
+    if ranks.rank != 0:
+        return None
+    found = {n: t.contiguous() for n, t in sorted(state.items()) if isinstance(t, torch.Tensor)}
+
+    def calibration(folder: Path, manifest: ModelManifest) -> Calibration | None:
+        return calibrate(lambda: load_predictor(folder, manifest, request.world.threads))
+
+    write = partial(save_file, found)
+    return write_model(request, schema, step, WEIGHTS, write, calibration)
+
+
+def load_predictor(folder: Path, manifest: ModelManifest, threads: int) -> Predict:
+    """The network of a verified folder, ready to score."""
+    torch.set_num_threads(threads)
+    torch.set_deterministic_debug_mode("error")
+    network = build(manifest.model, manifest.preprocessing, manifest.task, manifest.classes)
+    state: dict[str, torch.Tensor] = load_file(folder / manifest.weights.path)
+    network.load_state_dict(state)
+    network.eval()
+
+    @torch.no_grad()
+    def predict(rows: Rows) -> NDArray[np.float64]:
+        taken = tensors(rows)
+        return predictions(network(taken.numeric, taken.categorical, None), manifest.task).numpy()
+
+    return predict
+
+
+State = Mapping[str, torch.Tensor]
+
+_FIRST = "layers.0.weight"
+"""[width, inputs]: an input that the weights do not know begins at zero, and says nothing yet."""
+_OF_INPUTS = (_FIRST, "layers.0.r")
+"""Tensors whose last axis is the inputs."""
+_SHOWN = 5
+
+
+def warm_start(network: Network, init: Ref, schema: ShardSchema) -> str:
+    """Give a whole network (before it is sharded) the weights of ``init``; what was done, in words.
+
+    Args:
+        init: the folder of a model, or a .safetensors file; see ``TrainRequest.init``.
+
+    Raises:
+        BadData: they are damaged, or no safetensors.
+        BadRequest: they are of another model; the message names every tensor that does not fit.
+    """
+    file = Path(init.uri)
+    fresh = network.state_dict()
+    if file.suffix == ".safetensors":
+        found, said = _read(file, init.digest), "its words and columns are taken as they are"
+        fitted = dict(found)
+    else:
+        manifest = open_model(init)
+        _check_kind(init, manifest, schema)
+        weights = manifest.weights
+        found = _read(file / weights.path, weights.sha256)
+        match = _Match(manifest.preprocessing, schema.preprocessing, found, fresh)
+        fitted, said = match.state(), match.said()
+    _check_shapes(init, fitted, fresh)
+    network.load_state_dict(fitted)
+    return f"training begins with the weights of {init.uri} ({init.digest[:12]}): {said}"
+
+
+def _read(file: Path, sha256: str) -> dict[str, torch.Tensor]:
+    try:
+        if file_digest(file) != sha256:
+            raise BadData(f"training.init_from: {file} has changed: it is not {sha256[:12]} now.")
+        check_safetensors(file)
+        return load_file(file)
+    except (OSError, SafetensorError, StorageError) as error:
+        raise BadData(
+            f"training.init_from: {file} is no whole safetensors file ({error}). Nothing of it was"
+            " used; write it again with safetensors, or remove init_from."
+        ) from error
+
+
+def _check_kind(init: Ref, manifest: ModelManifest, schema: ShardSchema) -> None:
+    if isinstance(manifest.model, LightGbm):
+        raise BadRequest(
+            f"training.init_from: the model {init.uri} is of trees, a network cannot begin with"
+            " them. Remove init_from until a network is released."
+        )
+    was, now = (manifest.task, manifest.classes), (schema.task, schema.classes)
+    if was != now:
+        raise BadRequest(
+            f"training.init_from: the model {init.uri} predicts {was[0]} {list(was[1])}, this one"
+            f" {now[0]} {list(now[1])}: its outputs mean something else. Remove init_from."
+        )
+
+
+def _check_shapes(init: Ref, fitted: State, fresh: State) -> None:
+    """The first tensors that do not fit, each with the shape found and the one expected."""
+    wrong = [
+        f"{name} is {_shape(fitted.get(name))}, expected {_shape(fresh.get(name))}"
+        for name in sorted({*fitted, *fresh})
+        if _shape(fitted.get(name)) != _shape(fresh.get(name))
+    ]
+    if wrong:
+        more = f" and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
+        raise BadRequest(
+            f"training.init_from: {init.uri} does not fit: {'; '.join(wrong[:_SHOWN])}{more}. Set"
+            " model.family, width, depth and members to what they were there, or remove init_from."
+        )
+
+
+def _shape(tensor: torch.Tensor | None) -> str:
+    return "absent" if tensor is None else "x".join(map(str, tensor.shape))
+
+
+@dataclass
+class _Match:
+    """Weights of one preprocessing, for another."""
+
+    was: Preprocessing
+    now: Preprocessing
+    found: State
+    fresh: State
+    _new_words: dict[str, int] = field(default_factory=dict)
+    """Column -> words that the weights have no row for."""
+
+    def state(self) -> dict[str, torch.Tensor]:
+        """The tensors, with those that know columns and words in the order of now."""
+        state = {name: t for name, t in self.found.items() if not name.startswith("embeddings.")}
+        for place, column in enumerate(self.now.categorical):
+            state[_table(place)] = self._embedding(column.name, column.vocabulary, place)
+        before, after = _inputs(self.was, self.found), _inputs(self.now, self.fresh)
+        known = [(before.index(name), n) for n, name in enumerate(after) if name in before]
+        source, target = [pair[0] for pair in known], [pair[1] for pair in known]
+        for name in set(_OF_INPUTS) & state.keys() & self.fresh.keys():
+            old, new = state[name], self.fresh[name].clone()
+            if old.shape[0] != new.shape[0]:
+                continue  # it is told as a shape that does not fit
+            if name == _FIRST:
+                new.zero_()
+            new[:, target] = old[:, source]
+            state[name] = new
+        return state
+
+    def said(self) -> str:
+        """A sentence on what is new and what is gone."""
+        before, after = _names(self.was), _names(self.now)
+        parts = [
+            ("new inputs, silent at first", [name for name in after if name not in before]),
+            ("inputs that are gone", [name for name in before if name not in after]),
+            ("words it never saw", [f"{n} of {c}" for c, n in self._new_words.items() if n]),
+        ]
+        told = [f"{what}: {', '.join(names[:_SHOWN])}" for what, names in parts if names]
+        return "; ".join(told) or "every input and every word is known to it"
+
+    def _embedding(self, column: str, words: Sequence[str], place: int) -> torch.Tensor:
+        """[words + 1, width], row 0 for what is unknown; fresh values where there were none."""
+        table = self.fresh[_table(place)].clone()
+        names = [c.name for c in self.was.categorical]
+        if column not in names:
+            return table
+        before = names.index(column)
+        old = self.found[_table(before)]
+        row_of = {w: n for n, w in enumerate(self.was.categorical[before].vocabulary, start=1)}
+        rows = [0, *(row_of.get(word, -1) for word in words)]
+        target = [n for n, row in enumerate(rows) if row >= 0]
+        source = [row for row in rows if row >= 0]
+        width = min(old.shape[1], table.shape[1])
+        table[target, :width] = old[source, :width]
+        self._new_words[column] = len(rows) - len(target)
+        return table
+
+
+def _inputs(preprocessing: Preprocessing, state: State) -> list[tuple[str, int]]:
+    """A name for each input of the first layer: a column, and the place in its embedding."""
+    numbers = len(preprocessing.numeric) + len(preprocessing.null_flags)
+    named = [(name, 0) for name in _names(preprocessing)[:numbers]]
+    for place, column in enumerate(preprocessing.categorical):
+        named += [(column.name, n) for n in range(state[_table(place)].shape[1])]
+    return named
+
+
+def _names(preprocessing: Preprocessing) -> list[str]:
+    """The columns of the input, in order: numbers, whether they are null, categories."""
+    return [
+        *(column.name for column in preprocessing.numeric),
+        *(f"{name} is null" for name in preprocessing.null_flags),
+        *(column.name for column in preprocessing.categorical),
+    ]
+
+
+def _table(place: int) -> str:
+    return f"embeddings.tables.{place}.weight"
