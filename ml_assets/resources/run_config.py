@@ -5,7 +5,7 @@ environment: there lie the keys and passwords of whoever runs it.
 """
 
 from collections.abc import Iterator
-from types import NoneType
+from types import NoneType, UnionType
 from typing import Any, Self, get_args
 
 import dagster as dg
@@ -40,10 +40,12 @@ class RunConfig(BaseModel):
 
 def _plain(annotation: Any) -> Any:
     """``str``, ``int``, ``float``, ``bool``, or one of them or none."""
-    wanted = [one for one in get_args(annotation) or (annotation,) if one is not NoneType]
-    if len(wanted) != 1 or wanted[0] not in (str, int, float, bool):
+    optional = isinstance(annotation, UnionType) and NoneType in get_args(annotation)
+    wanted = [one for one in get_args(annotation) if one is not NoneType]
+    plain = wanted[0] if optional and len(wanted) == 1 else annotation
+    if plain not in (str, int, float, bool):
         raise TypeError(f"{annotation} is no plain value: a run's configuration is of those alone.")
-    return dg.Noneable(wanted[0]) if NoneType in get_args(annotation) else wanted[0]
+    return dg.Noneable(plain) if optional else plain
 
 
 def environment_fields(schema: Any, name: str = "config") -> Iterator[str]:

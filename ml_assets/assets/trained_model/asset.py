@@ -31,7 +31,6 @@ from ml_assets.resources.run_config import RunConfig
 from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.resources.tracking import TrackingResource
 from ml_assets.settings import read_settings
-from ml_assets.spec.canonical import digest_of
 from ml_assets.spec.program import Ref, TrainResult, World
 from ml_assets.spec.program.events import Lost
 from ml_assets.spec.program.identity import Node
@@ -96,7 +95,7 @@ def trained_model(graph: PipelineGraph) -> dg.AssetsDefinition:
 
         trained = _older(context, runner, job, train) or train(job)
         result, begun, sinks = trained.result, trained.begun, trained.sinks
-        code_version = _code_version(asked, trained.job)
+        code_version = asked.trained_by(trained.job.program)
         model = adopt_model(objects.store(), result.model)
         attributes = _attributes(result, model, data, init, sinks.mlflow_run)
         inputs = (input_version(data, base),)
@@ -152,12 +151,6 @@ def _older(
     except TrainingFailed as error:
         context.log.warning(f"{error}\n  It is trained by the program that is here instead.")
         return None
-
-
-def _code_version(graph: PipelineGraph, job: TrainJob) -> str:
-    """The stage's own; a model of an older program has another one, and is due again."""
-    here = graph.code_version(STAGE)
-    return here if job.program is None else digest_of([here, job.program.digest])[: len(here)]
 
 
 def _specs(graph: PipelineGraph) -> list[dg.AssetSpec]:
