@@ -27,10 +27,8 @@ demo: $(VENV)/.installed ## train, evaluate, gate and release a model from real 
 ui: $(VENV)/.installed ## open the asset graph in the browser
 	@$(BIN)/ml-assets ui $(ARGS)
 
-test: $(VENV)/.installed-test ## run the tests, two files at a time; what fails, once more alone
-	@$(BIN)/python -m pytest -q -n 2 --dist loadfile $(ARGS) || { test $$? -eq 1 && \
-		echo "Once more, one after the other: a machine at its limit must not decide." && \
-		$(BIN)/python -m pytest -q --last-failed --last-failed-no-failures none $(ARGS); }
+test: $(VENV)/.installed-test ## run the tests, two files at a time
+	@$(BIN)/python -m pytest -q -n 2 --dist loadfile $(ARGS)
 
 test-servers: $(VENV)/.installed-test ## run the tests of the tests' own servers: Kubernetes' API, lakeFS
 	@$(BIN)/python -m pytest -q -n 2 --dist loadfile -m servers $(ARGS) ml_assets_tests/servers

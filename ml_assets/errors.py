@@ -130,7 +130,7 @@ class ClusterRefused(MlAssetsError):
     def __init__(self, message: str, status: int = 0) -> None:
         super().__init__(message)
         self.status = status
-        """Of its answer; 0: it never came to one."""
+        """The status of its answer; 0: it never came to one."""
 
 
 class DoesNotFit(MlAssetsError):

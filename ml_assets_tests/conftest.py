@@ -1,4 +1,4 @@
-"""What tests of several rooms use: two small pipelines, released, to read and never to change."""
+"""What tests of several rooms use: an S3 server, and two released pipelines to read, not change."""
 
 import signal
 from collections.abc import Iterator
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from ml_assets_tests.servers.s3 import S3Server, s3_server
 from ml_assets_tests.worlds import deliveries, irises
 from ml_assets_tests.worlds.world import World, free_ports
 
@@ -45,6 +46,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.daemon)
         if "released" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.timeout(600))
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
+    """An S3 server with one empty bucket; the environment leads boto3 to it."""
+    with s3_server(monkeypatch) as server:
+        yield server
 
 
 @pytest.fixture

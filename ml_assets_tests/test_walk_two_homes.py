@@ -1,27 +1,20 @@
 """Two homes with disks of their own that share an object store on S3 and the snapshot store."""
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ml_assets_tests.servers.s3 import BUCKET, SECRET, S3Server, s3_server
+from ml_assets_tests.servers.s3 import BUCKET, SECRET, S3Server
 from ml_assets_tests.worlds import irises
 from ml_assets_tests.worlds.world import World
 
 pytestmark = [pytest.mark.daemon, pytest.mark.timeout(900)]  # two walks
 
 
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
-    with s3_server(monkeypatch) as server:
-        yield server
-
-
 def test_a_second_home_has_what_the_first_one_made_and_goes_on_with_it(
-    server: S3Server, tmp_path: Path
+    bucket: S3Server, tmp_path: Path
 ) -> None:
     stores = {
         "ML_ASSETS_OBJECTS": f"s3://{BUCKET}/state",

@@ -51,7 +51,7 @@ class Table:
     rows: int | None
     time: datetime
     bytes: int
-    """Of its files in the snapshot store; shards and models lie elsewhere."""
+    """Bytes of its files in the snapshot store; shards and models lie elsewhere."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from ml_assets.records.experiments import (
 )
 from ml_assets.records.run_stories import find
 from ml_assets.records.tracking.mlflow import Tracking, Unavailable
-from ml_assets.records.tracking.outbox import Debt, Debts
+from ml_assets.records.tracking.outbox import Outbox, OutboxEntry
 from ml_assets.settings import Settings
 from ml_assets.store.pipeline_context import Workplace
 
@@ -43,7 +43,7 @@ def take_note(
 
 
 def tell_mlflow(settings: Settings, story: RunStory, note: Note) -> str:
-    """Copy a note to the MLflow run of its session; why it is only owed, else empty."""
+    """Copy a note to the MLflow run of its session; why it only waits in the outbox, else empty."""
     tags = tracking_tags(Words(), note)
     session = story.spent.session if story.spent else None
     if story.model is not None:
@@ -55,8 +55,8 @@ def tell_mlflow(settings: Settings, story: RunStory, note: Note) -> str:
     said = tracking.set_tags(run, tags) if run else Unavailable("its MLflow run is not known yet")
     if not isinstance(said, Unavailable):
         return ""
-    debts = Debts(settings.home, settings.cache / "sessions")
+    outbox = Outbox(settings.home, settings.cache / "sessions")
     status = "FINISHED" if story.model else "FAILED"
     pipeline = story.folder.pipeline
-    debts.owe(Debt(pipeline=pipeline, session=session, status=status, tags=tags, params={}))
+    outbox.add(OutboxEntry(pipeline=pipeline, session=session, status=status, tags=tags, params={}))
     return said.reason

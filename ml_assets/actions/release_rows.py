@@ -31,7 +31,7 @@ class Answer:
     passes: int
     """Rows that would be published now."""
     why_not: str
-    """Of the rest: the checks that they break, or what fails as a whole."""
+    """Why the rest cannot be: the checks that they break, or what fails as a whole."""
 
 
 def present_answers(

@@ -85,6 +85,6 @@ def refusal(
 
 
 def _same(origin: str, host: str) -> bool:
-    """Of the same host and port; a proxy that ends TLS changes the scheme, and no default port."""
+    """Whether host and port are the same; a proxy that ends TLS changes the scheme."""
     parts = urlsplit(origin)
     return parts.scheme in ("http", "https") and parts.netloc.lower() == host.lower()

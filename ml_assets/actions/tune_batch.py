@@ -22,7 +22,7 @@ from ml_assets.store.pipeline_context import Workplace
 STEPS = 8
 """Measured in each cell, by default."""
 _SAME_SPEED = 0.97
-"""Of the fastest: what measuring again may turn round."""
+"""The share of the fastest pace that counts as the same: what measuring again may turn round."""
 # what a process that had no memory says or is ended by, in the words of torch, C++ and the launcher
 _OUT_OF_MEMORY = ("can't allocate memory", "out of memory", "OutOfMemoryError", "bad_alloc")
 

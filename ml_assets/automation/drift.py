@@ -1,6 +1,6 @@
 """The drift sensor: has each new period judged, and trains again where drift stands.
 
-What it asks for is decided by ``monitoring.policy``; a training that would change nothing is not
+What it asks for is decided by ``drift_report.verdict``; a training that would change nothing is not
 asked for, whatever the alarm.
 """
 
@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import dagster as dg
 
 from ml_assets.assets.drift_report.last_report import last_report
-from ml_assets.assets.drift_report.policy import DAY, Wait, decide
+from ml_assets.assets.drift_report.verdict import DAY, Wait, decide
 from ml_assets.automation.jobs import PipelineJobs
 from ml_assets.automation.planner.candidate_runs import DRIFT, MODEL, Wish, drift_wish, model_wish
 from ml_assets.automation.planner.due import calendar, records_by_address

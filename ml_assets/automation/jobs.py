@@ -22,9 +22,9 @@ class PipelineJobs:
     data: tuple[tuple[DataStep, AssetJob], ...]
     refresh: AssetJob
     promote: AssetJob | None
-    """Of pipelines that ask for canary evidence."""
+    """The job of pipelines that ask for canary evidence."""
     drift: AssetJob | None
-    """Of pipelines that watch for drift."""
+    """The job of pipelines that watch for drift."""
 
     @property
     def all(self) -> tuple[AssetJob, ...]:

@@ -10,7 +10,7 @@ from ml_assets.errors import MlAssetsError, WindowError
 
 COULD_NOT = "could not look: "
 COULD_NOT_TELL = "could not tell all: "
-"""Of the ticks of alerts: whoever can be told is told of it."""
+"""How a failure of the alerts' ticks begins: whoever can be told is told of it."""
 _IN_A_ROW = 2
 """Ticks of a sensor: what one alone could not see, the next may."""
 

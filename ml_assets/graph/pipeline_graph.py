@@ -282,7 +282,7 @@ def file_digest(path: Path) -> str:
 
 
 def contract_digest(file: Path) -> str:
-    """Of what a contract says, however it is laid out; of its bytes where it is no JSON."""
+    """The digest of what a contract says, in any layout; of its bytes where it is no JSON."""
     try:
         return digest_of(json.loads(file.read_bytes()))
     except (OSError, ValueError):  # reading it says why

@@ -36,7 +36,7 @@ class Work:
     seen: tuple[InputVersion, ...] = ()
     """Read and written down, but no part of the key: the champion at the time."""
     begun: datetime | None = None
-    """Of a data step: its machine's time until it is published goes onto the bill."""
+    """When a data step began: its machine's time until it is published goes onto the bill."""
 
     @property
     def run_key(self) -> str:
@@ -65,7 +65,7 @@ class Draft:
     missing: dict[str, float] | None = None
     """Column of the stage's table -> share of its values that are missing."""
     statistics: TableStatistics | None = None
-    """Of the stage's table, where it has a data card."""
+    """The statistics of the stage's table, where it has a data card."""
     _files: dict[str, Path | bytes] = field(default_factory=dict)
     _removed: list[str] = field(default_factory=list)
     _scratch: tempfile.TemporaryDirectory[str] | None = None

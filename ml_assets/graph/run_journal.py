@@ -170,7 +170,7 @@ class _Chronicle:
         return {**files, **(self._cost() if self.stage == "trained_model" else {})}
 
     def _cost(self) -> dict[str, bytes]:
-        """Of the training session that the run asked for, if it came so far."""
+        """The cost of the training session that the run asked for, if it came so far."""
         own = [name for name in self._sessions() if name.startswith(f"{self.graph.name}-train-")]
         if not own or self.objects is None:
             return {}
@@ -183,7 +183,7 @@ class _Chronicle:
         return {SPENT: canonical_json(spent(events, own[-1], world, self.since, price))}
 
     def _usage(self) -> dict[str, bytes]:
-        """Of every session that the run asked for so far."""
+        """The usage of every session that the run asked for so far."""
         if self.objects is None:
             return {}
         whose = Whose(

@@ -19,7 +19,7 @@ from ml_assets.spec.program import Ref
 from ml_assets.spec.program.start import RESTARTS
 from ml_assets.store.disk import scratch_in
 from ml_assets.store.objects import LocalObjects
-from ml_assets.store.open import open_objects, passing_place
+from ml_assets.store.open import ephemeral_place, open_objects
 from ml_assets.store.s3.objects import S3Objects
 from ml_assets.store.signing import Keys
 
@@ -69,7 +69,7 @@ def ephemeral_launcher(
             launcher = LocalLauncher(here, retries=retries, restarts=restarts, keys=Keys)
             yield EphemeralSession(launcher, LocalObjects(here), house)
             return
-        there = S3Objects(here, passing_place(settings.objects, purpose))
+        there = S3Objects(here, ephemeral_place(settings.objects, purpose))
         budgets = Budgets(errors=retries)
         try:
             launcher = KubernetesLauncher(there, read_cluster(), Keys, budgets=budgets)

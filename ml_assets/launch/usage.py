@@ -22,7 +22,7 @@ from ml_assets.store.objects import write_whole
 
 USAGE_FILE = "usage.json"
 MOST_MARKS = 200
-"""Of one attempt: days of steps are told every ten seconds."""
+"""Marks of one attempt: days of steps are told every ten seconds."""
 _ON_A_GPU = "gpu_memory_peak_mb"
 """Told only where the network lies on a GPU."""
 _WAITED = "data_wait_share"
@@ -156,7 +156,7 @@ def _kept(folder: SessionFolder, number: int) -> AttemptUsage | None:
 
 
 def _from_events(folder: SessionFolder, number: int) -> AttemptUsage | None:
-    """Of an attempt that nobody saw end: from its request to the last that it told of."""
+    """The usage of an attempt that nobody saw end: from its request to the last that it told of."""
     file = folder.attempt(number) / "request.json"
     try:
         request, asked = _REQUEST.validate_json(file.read_bytes()), _written(file)

@@ -3,13 +3,11 @@
 from pydantic import ValidationError
 
 from ml_assets.errors import EvidenceError
-from ml_assets.records.run_record import RunRecord, contradiction
+from ml_assets.records.run_record import RUN_FILE, RunRecord, contradiction
 from ml_assets.spec.certificate import Provenance
 from ml_assets.spec.records import Evidence, StageRecord
 from ml_assets.store.layout import Address, read_record
 from ml_assets.store.snapshots import CommitId, SnapshotStore
-
-RUN_FILE = "run.json"
 
 
 def provenance_of(

@@ -12,12 +12,10 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from ml_assets.errors import StorageError
-from ml_assets.records.run_record import RunRecord, record_bytes
+from ml_assets.records.run_record import RUN_FILE, RunRecord, record_bytes
 from ml_assets.spec.records import InputVersion, StageRecord
 from ml_assets.store.snapshots import MAIN, CommitId, SnapshotStore
 
-RUN_FILE = "run.json"
-"""The run record beside a model, and beside the report on it."""
 _BEGUN = "runs/"
 
 RecordT = TypeVar("RecordT", StageRecord, RunRecord)

@@ -32,6 +32,8 @@ from ml_assets.spec.program.identity import (
 from ml_assets.spec.records import InputVersion, StageRecord, Time
 from ml_assets.store.layout import Address
 
+RUN_FILE = "run.json"
+"""The run record beside a model, and beside the report on it."""
 MAIN_PACKAGES = (
     "dagster",
     "lightgbm",

@@ -35,7 +35,7 @@ class Card:
     """Which partitions, in words."""
     statistics: TableStatistics
     label: LabelSpec | None = None
-    """Of a table that has labels."""
+    """The label of a table that has labels."""
     time_columns: Sequence[str] = ()
     """Groupings that are moments in time, drawn as a line."""
 

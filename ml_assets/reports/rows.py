@@ -35,7 +35,7 @@ class Bullet:
     passed: bool
     higher: bool
     interval: Interval | None = None
-    """Of what was estimated; drawn where there is a bound."""
+    """The interval of what was estimated; drawn where there is a bound."""
 
 
 @dataclass(frozen=True)

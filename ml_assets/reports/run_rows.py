@@ -39,7 +39,7 @@ class Row:
     verdict: str | None
     note: str | None
     author: str | None
-    """Of the note."""
+    """The author of the note."""
     metrics: Mapping[str, Interval]
     train_loss: float | None
     validation_loss: float | None

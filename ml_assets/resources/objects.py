@@ -9,7 +9,7 @@ from ml_assets.settings import read_settings
 from ml_assets.store.objects import LocalObjects
 from ml_assets.store.open import open_objects
 from ml_assets.store.s3.objects import S3Objects
-from ml_assets.store.store_registry import enroll
+from ml_assets.store.store_registry import register_store
 
 
 class ObjectsResource(dg.ConfigurableResource):
@@ -21,5 +21,5 @@ class ObjectsResource(dg.ConfigurableResource):
         objects = open_objects(settings.objects, settings.cache)
         if isinstance(objects, S3Objects):
             with suppress(StoreAway):  # then nothing is put there either
-                enroll(objects, settings.snapshots)
+                register_store(objects, settings.snapshots)
         return objects

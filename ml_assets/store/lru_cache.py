@@ -4,7 +4,7 @@ from collections import OrderedDict
 from threading import Lock
 
 
-class Remembered:
+class LruCache:
     """Up to so many bytes in all; what was not used for longest goes first. Threads may share it.
 
     Args:

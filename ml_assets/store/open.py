@@ -13,9 +13,9 @@ from ml_assets.settings import is_lakefs, is_s3
 from ml_assets.store.objects import LocalObjects
 from ml_assets.store.snapshots import SnapshotStore, utc_now
 
-PASSING = "scratch"
+EPHEMERAL = "scratch"
 """Top folder of a store on S3 that holds stores which a command makes for itself, and deletes."""
-_PASSING = re.compile(rf"/{PASSING}/[a-z]+-([0-9a-f]{{8}})")
+_EPHEMERAL = re.compile(rf"/{EPHEMERAL}/[a-z]+-([0-9a-f]{{8}})")
 
 
 def open_snapshots(location: str, clock: Callable[[], datetime] = utc_now) -> SnapshotStore:
@@ -42,18 +42,18 @@ def has_snapshots(location: str) -> bool:
     return is_lakefs(location) or (Path(location) / "refs.db").is_file()
 
 
-def passing_place(objects: str, purpose: str) -> str:
+def ephemeral_place(objects: str, purpose: str) -> str:
     """An address in a store on S3 that nobody else has.
 
     Args:
         purpose: a word.
     """
-    return f"{objects}/{PASSING}/{purpose}-{uuid.uuid4().hex[:8]}"
+    return f"{objects}/{EPHEMERAL}/{purpose}-{uuid.uuid4().hex[:8]}"
 
 
 def mark_of(address: str) -> str:
     """What tells a passing store from all others; empty for a store that stays."""
-    found = _PASSING.search(address)
+    found = _EPHEMERAL.search(address)
     return found[1] if found else ""
 
 

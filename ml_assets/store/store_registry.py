@@ -15,10 +15,10 @@ from ml_assets.spec.canonical import canonical_json, digest_of
 from ml_assets.store.objects import LocalObjects, write_whole
 from ml_assets.store.s3.objects import S3Objects
 
-TENANTS = "tenants"
+REGISTRY = "stores"
 _IDENTITY = "identity"
-_TOLD = ".tenant"
-"""In the cache: what this home has said there."""
+_REGISTERED = ".registered"
+"""File in the cache: what this home has registered."""
 
 
 def identity_of(snapshots: str) -> str:
@@ -37,7 +37,7 @@ def identity_of(snapshots: str) -> str:
     return file.read_text().strip()
 
 
-def enroll(objects: LocalObjects, snapshots: str, *, again: bool = False) -> None:
+def register_store(objects: LocalObjects, snapshots: str, *, again: bool = False) -> None:
     """Say in a store on S3 that a snapshot store reaches what lies there; a local one has no other.
 
     Args:
@@ -48,23 +48,23 @@ def enroll(objects: LocalObjects, snapshots: str, *, again: bool = False) -> Non
     """
     if not isinstance(objects, S3Objects):
         return
-    identity, told = identity_of(snapshots), objects.root / _TOLD
+    identity, told = identity_of(snapshots), objects.root / _REGISTERED
     if not again and told.is_file() and told.read_text() == identity:
         return
-    name = f"{TENANTS}/{identity}.json"
+    name = f"{REGISTRY}/{identity}.json"
     objects.place.write(name, canonical_json({"snapshots": snapshots}))
     told.parent.mkdir(parents=True, exist_ok=True)
     write_whole(told, identity.encode())
 
 
-def told_of_others(objects: S3Objects, snapshots: str) -> str:
+def other_stores(objects: S3Objects, snapshots: str) -> str:
     """Which other snapshot stores use a store on S3, and what to do; empty where none does.
 
     Raises:
         StoreAway: nobody can tell.
     """
-    own = f"{TENANTS}/{identity_of(snapshots)}.json"
-    others = [item for item in objects.place.items(f"{TENANTS}/") if item.name != own]
+    own = f"{REGISTRY}/{identity_of(snapshots)}.json"
+    others = [item for item in objects.place.items(f"{REGISTRY}/") if item.name != own]
     if not others:
         return ""
     uri = objects.place.uri

@@ -2,7 +2,6 @@
 
 import dataclasses
 import shutil
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -12,15 +11,9 @@ from ml_assets.settings import Settings
 from ml_assets.store.s3 import client as s3
 from ml_assets.store.s3.objects import S3Objects
 from ml_assets_tests.actions.house import House
-from ml_assets_tests.servers.s3 import BUCKET, S3Server, s3_server
+from ml_assets_tests.servers.s3 import BUCKET, S3Server
 
 URI = f"s3://{BUCKET}/state"
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
-    with s3_server(monkeypatch) as server:
-        yield server
 
 
 class HouseOnS3(House):
@@ -31,22 +24,22 @@ class HouseOnS3(House):
         place = f"{URI}/sessions/{{session}}/checkpoints"
         return dataclasses.replace(super().settings, objects=URI, checkpoints=place)
 
-    def upload(self, server: S3Server) -> None:
+    def upload(self, bucket: S3Server) -> None:
         for file in self.objects.root.rglob("*"):
             if file.is_file() and file.name != "lock":
                 key = f"state/{file.relative_to(self.objects.root).as_posix()}"
-                server.client.put_object(Bucket=BUCKET, Key=key, Body=file.read_bytes())
+                bucket.client.put_object(Bucket=BUCKET, Key=key, Body=file.read_bytes())
         shutil.rmtree(self.objects.root)
 
 
-def there(server: S3Server, kind: str) -> set[str]:
+def there(bucket: S3Server, kind: str) -> set[str]:
     place = 3 if kind == "shards" else 2
-    keys = [key.split("/") for key in server.everything()]
+    keys = [key.split("/") for key in bucket.everything()]
     return {key[place] for key in keys if key[1] == kind}
 
 
 def test_what_nothing_reaches_goes_in_its_time_whoever_put_it_there(
-    tmp_path: Path, server: S3Server
+    tmp_path: Path, bucket: S3Server
 ) -> None:
     house = HouseOnS3(tmp_path, now=datetime.now(UTC))  # the times on S3 are the server's
     old = house.train()
@@ -54,58 +47,58 @@ def test_what_nothing_reaches_goes_in_its_time_whoever_put_it_there(
     new = house.train()
     house.decide(passes=True)
     interrupted = house.begin_session(house.lay_out()).session
-    house.upload(server)
+    house.upload(bucket)
     house.collect()
-    assert there(server, "models") == {old.model, new.model}
-    assert there(server, "sessions") == {old.session, new.session, interrupted}
+    assert there(bucket, "models") == {old.model, new.model}
+    assert there(bucket, "sessions") == {old.session, new.session, interrupted}
     house.pass_days(100)
     outcome = house.collect()
     assert outcome.freed_bytes > 0
-    assert new.model in there(server, "models") and new.data in there(server, "shards")
-    assert interrupted not in there(server, "sessions")
+    assert new.model in there(bucket, "models") and new.data in there(bucket, "shards")
+    assert interrupted not in there(bucket, "sessions")
     assert house.collect().freed_bytes == 0
 
 
 def test_an_interrupted_session_keeps_its_checkpoints_and_its_data(
-    tmp_path: Path, server: S3Server
+    tmp_path: Path, bucket: S3Server
 ) -> None:
     house = HouseOnS3(tmp_path, now=datetime.now(UTC))
     data = house.lay_out()
     interrupted = house.begin_session(data).session
-    house.upload(server)
+    house.upload(bucket)
     house.pass_days(20)
     house.collect()
-    assert there(server, "sessions") == {interrupted} and there(server, "shards") == {data}
-    assert any("/checkpoints/" in key for key in server.everything())
+    assert there(bucket, "sessions") == {interrupted} and there(bucket, "shards") == {data}
+    assert any("/checkpoints/" in key for key in bucket.everything())
 
 
 def test_the_cache_of_what_is_there_goes_when_nobody_asks_for_it(
-    tmp_path: Path, server: S3Server
+    tmp_path: Path, bucket: S3Server
 ) -> None:
     house = HouseOnS3(tmp_path, now=datetime.now(UTC))
     trained = house.train()
     house.decide(passes=True)
-    house.upload(server)
+    house.upload(bucket)
     objects = S3Objects(house.settings.cache, URI)
     model = objects.here("models", trained.model)
     house.collect()
     assert model.is_dir()
     house.pass_days(2)
     house.collect()
-    assert not model.exists() and trained.model in there(server, "models")
+    assert not model.exists() and trained.model in there(bucket, "models")
     assert objects.here("models", trained.model).is_dir()
 
 
 def test_a_store_that_is_away_costs_nothing_and_is_told(
-    tmp_path: Path, server: S3Server, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, bucket: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(s3, "TRIES", 1)
     house = HouseOnS3(tmp_path, now=datetime.now(UTC))
     house.train()
-    house.upload(server)
+    house.upload(bucket)
     house.now += timedelta(days=100)
-    server.faults.failing = -1
+    bucket.faults.failing = -1
     outcome = house.collect()
     assert any(left.startswith("objects: ") for left in outcome.left)
-    server.faults.failing = 0
-    assert there(server, "models")
+    bucket.faults.failing = 0
+    assert there(bucket, "models")

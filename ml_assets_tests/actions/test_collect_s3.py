@@ -1,7 +1,6 @@
 """House-keeping of checkpoints that lie on S3: the same retention, and never what it must not."""
 
 import dataclasses
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -10,15 +9,9 @@ import pytest
 from ml_assets.settings import Settings
 from ml_assets.store.s3 import client as s3
 from ml_assets_tests.actions.house import House
-from ml_assets_tests.servers.s3 import BUCKET, S3Server, s3_server
+from ml_assets_tests.servers.s3 import BUCKET, S3Server
 
 FILES = ("step-000010.a1/manifest.json", "step-000010.a1/__0_0.distcp", "attempt-000001.json")
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
-    with s3_server(monkeypatch) as server:
-        yield server
 
 
 class HouseOnS3(House):
@@ -29,17 +22,17 @@ class HouseOnS3(House):
         return dataclasses.replace(super().settings, checkpoints=f"s3://{BUCKET}/all")
 
 
-def put(server: S3Server, session: str) -> None:
+def put(bucket: S3Server, session: str) -> None:
     for name in FILES:
-        server.client.put_object(Bucket=BUCKET, Key=f"all/{session}/{name}", Body=b"x")
+        bucket.client.put_object(Bucket=BUCKET, Key=f"all/{session}/{name}", Body=b"x")
 
 
-def sessions_on(server: S3Server) -> set[str]:
-    return {key.split("/")[1] for key in server.everything()}
+def sessions_on(bucket: S3Server) -> set[str]:
+    return {key.split("/")[1] for key in bucket.everything()}
 
 
 def test_those_of_finished_sessions_go_in_their_time_and_of_others_never(
-    tmp_path: Path, server: S3Server
+    tmp_path: Path, bucket: S3Server
 ) -> None:
     house = HouseOnS3(tmp_path, now=datetime.now(UTC))  # the times on S3 are the server's
     old = house.train()
@@ -48,26 +41,26 @@ def test_those_of_finished_sessions_go_in_their_time_and_of_others_never(
     house.decide(passes=True)
     interrupted = house.begin_session(house.lay_out()).session
     for session in (old.session, new.session, interrupted, "of-another-home"):
-        put(server, session)
+        put(bucket, session)
     house.collect()
-    assert len(sessions_on(server)) == 4
+    assert len(sessions_on(bucket)) == 4
     house.pass_days(20)
     house.collect()
-    assert sessions_on(server) == {new.session, interrupted, "of-another-home"}
+    assert sessions_on(bucket) == {new.session, interrupted, "of-another-home"}
     house.pass_days(20)
     house.collect()  # the interrupted session is given up, and its checkpoints with it
-    assert sessions_on(server) == {new.session, "of-another-home"}
+    assert sessions_on(bucket) == {new.session, "of-another-home"}
 
 
 def test_a_store_that_is_away_costs_no_session_and_is_told(
-    tmp_path: Path, server: S3Server, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, bucket: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(s3, "TRIES", 1)
     house = HouseOnS3(tmp_path, now=datetime.now(UTC))
     interrupted = house.begin_session(house.lay_out())
-    put(server, interrupted.session)
+    put(bucket, interrupted.session)
     house.pass_days(100)
-    server.faults.failing = -1
+    bucket.faults.failing = -1
     outcome = house.collect()
     assert any("sessions and their checkpoints" in left for left in outcome.left)
     assert interrupted.root.is_dir()

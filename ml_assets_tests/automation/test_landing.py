@@ -187,7 +187,7 @@ def test_a_file_that_is_still_being_written_holds_up_its_partition_only(
     plant: Plant, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(
-        "ml_assets.assets.raw_snapshot.readers.whole.QUIET", timedelta(days=1)
+        "ml_assets.assets.raw_snapshot.readers.look.QUIET", timedelta(days=1)
     )  # of a slow machine
     world = plant(2, LANDING)
     world.settle()

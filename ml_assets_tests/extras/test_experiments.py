@@ -17,7 +17,7 @@ from ml_assets.graph.run_journal import word_tags, words_of
 from ml_assets.records.experiments import Words
 from ml_assets.records.run_lines import rows
 from ml_assets.records.run_stories import find
-from ml_assets.records.tracking.outbox import Debts
+from ml_assets.records.tracking.outbox import Outbox
 from ml_assets.store.pipeline_context import Workplace, open_pipeline
 from ml_assets_tests.worlds import irises
 from ml_assets_tests.worlds.world import World
@@ -142,8 +142,8 @@ def test_a_note_that_mlflow_did_not_take_is_owed_to_it(world: World) -> None:
         "models", "note", "irises", "production", "--verdict", "rejected", "--author", "ada"
     )
     assert "MLflow gets it with the next run" in said
-    (debt,) = Debts(away.settings.home, away.root).all()
-    assert debt.tags["ml_assets.verdict"] == "rejected"
+    (entry,) = Outbox(away.settings.home, away.root).all()
+    assert entry.tags["ml_assets.verdict"] == "rejected"
 
 
 def test_two_runs_are_compared_by_what_differs(world: World, place: Workplace) -> None:

@@ -12,7 +12,7 @@ from ml_assets.actions.logs import RunLog
 from ml_assets.actions.read_table import read_table
 from ml_assets.assets.trained_model.asset import data_ref
 from ml_assets.errors import MlAssetsError, SourceError, SpecError, StorageError
-from ml_assets.records.tracking.outbox import Debt
+from ml_assets.records.tracking.outbox import OutboxEntry
 from ml_assets.spec.load import load_spec
 from ml_assets.spec.paths import inside as inside_spec
 from ml_assets.store.embedded.blobs import Blobs
@@ -148,7 +148,7 @@ def test_a_session_that_dagsters_tags_or_a_note_name(released: Scene) -> None:
         with pytest.raises(StorageError, match="leads out"):
             list(RunLog(instance, run.run_id, released.objects.path("sessions")).new())
     with pytest.raises(ValidationError, match="session"):
-        Debt(pipeline=NAME, session="../../x", status="FAILED", tags={}, params={})
+        OutboxEntry(pipeline=NAME, session="../../x", status="FAILED", tags={}, params={})
 
 
 def test_a_name_that_is_markup_is_text_on_every_page(released: Scene) -> None:

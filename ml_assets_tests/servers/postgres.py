@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -9,8 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-
-from ml_assets_tests.worlds.world import free_ports
 
 PASSWORD = "hush-this-is-no-key"
 
@@ -37,7 +36,8 @@ def postgres() -> Iterator[str]:
         if user:
             shutil.chown(place, user)
             shutil.chown(secret, user)
-        (port,) = free_ports(1)
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
         _run(
             programs / "initdb",
             *("--pgdata", folder, "--username", "me", "--auth", "scram-sha-256"),

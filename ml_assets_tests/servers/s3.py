@@ -6,15 +6,19 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import boto3
 import pytest
 
-from ml_assets_tests.store.s3_rights import Rights
-
 SECRET = "hush-this-is-no-key"
 BUCKET = "bucket"
+
+
+class Rights(Protocol):
+    """What one access key may do."""
+
+    def may(self, method: str, path: str, query: str) -> bool: ...
 
 
 @dataclass

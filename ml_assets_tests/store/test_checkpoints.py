@@ -1,7 +1,6 @@
 """One contract for both places of checkpoints; S3 is a real server over HTTP, and it fails."""
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,22 +17,16 @@ from ml_assets.store.checkpoints import (
 )
 from ml_assets.store.objects import describe
 from ml_assets.store.s3 import client as s3
-from ml_assets_tests.servers.s3 import BUCKET, S3Server, s3_server
+from ml_assets_tests.servers.s3 import BUCKET, S3Server
 
 NAME = "step-000010.a1"
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
-    with s3_server(monkeypatch) as server:
-        yield server
 
 
 @pytest.fixture(params=["folder", "s3"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> CheckpointStore:
     if request.param == "folder":
         return open_checkpoints(str(tmp_path / "checkpoints"), tmp_path / "scratch")
-    request.getfixturevalue("server")
+    request.getfixturevalue("bucket")
     return open_checkpoints(f"s3://{BUCKET}/some/session", tmp_path / "scratch")
 
 
@@ -112,20 +105,20 @@ def test_house_keeping_counts_and_deletes_all_of_a_session(store: CheckpointStor
 
 
 def test_a_big_file_goes_up_in_parts_and_comes_back_the_same(
-    server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bucket: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(s3, "PART_BYTES", 5 << 20)  # the least that S3 takes
     store = open_checkpoints(f"s3://{BUCKET}/big", tmp_path)
     content = bytes(range(256)) * (11 << 12)
     files = write(store, content=content)
-    assert sum("partNumber=" in path for method, path in server.faults.requests) == 3
+    assert sum("partNumber=" in path for method, path in bucket.faults.requests) == 3
     store.release(NAME)
     assert (store.fetch(NAME, files) / "data").read_bytes() == content
 
 
-def test_an_answer_that_passes_is_asked_again(server: S3Server, tmp_path: Path) -> None:
+def test_an_answer_that_passes_is_asked_again(bucket: S3Server, tmp_path: Path) -> None:
     store = open_checkpoints(f"s3://{BUCKET}/flaky", tmp_path)
-    server.faults.failing = 2
+    bucket.faults.failing = 2
     save(store, 10)
     assert len(whole_checkpoints(store, "s")) == 1
 
@@ -140,7 +133,7 @@ def test_an_answer_that_passes_is_asked_again(server: S3Server, tmp_path: Path) 
     ],
 )
 def test_a_store_that_is_away_says_what_where_and_what_to_do(
-    server: S3Server,
+    bucket: S3Server,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     change: dict[str, str | int | None],
@@ -149,7 +142,7 @@ def test_a_store_that_is_away_says_what_where_and_what_to_do(
     monkeypatch.setattr(s3, "TRIES", 2)
     monkeypatch.setenv("HOME", str(tmp_path))
     uri = str(change.pop("uri", f"s3://{BUCKET}/x"))
-    server.faults.failing = int(change.pop("failing", 0) or 0)
+    bucket.faults.failing = int(change.pop("failing", 0) or 0)
     for name, value in change.items():
         monkeypatch.delenv(name) if value is None else monkeypatch.setenv(name, str(value))
     store = open_checkpoints(uri, tmp_path)
@@ -166,7 +159,7 @@ def test_a_machine_without_boto3_is_told_how_to_get_it(monkeypatch: pytest.Monke
 
 
 def test_a_fetch_that_was_broken_off_brings_only_what_is_not_here_yet(
-    server: S3Server, tmp_path: Path
+    bucket: S3Server, tmp_path: Path
 ) -> None:
     store = open_checkpoints(f"s3://{BUCKET}/some/session", tmp_path / "scratch")
     folder = store.draft(NAME)
@@ -180,7 +173,7 @@ def test_a_fetch_that_was_broken_off_brings_only_what_is_not_here_yet(
     (folder / "second").write_text("second")
     store.put(NAME, ["second"])
     (folder / "second").write_text("damage")
-    server.faults.requests.clear()
+    bucket.faults.requests.clear()
     assert (store.fetch(NAME, files) / "second").read_text() == "second"
-    brought = {path.rpartition("/")[2] for _, path in server.faults.requests}
+    brought = {path.rpartition("/")[2] for _, path in bucket.faults.requests}
     assert brought == {"second?"}

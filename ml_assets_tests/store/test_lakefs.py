@@ -27,8 +27,8 @@ from ml_assets.store.signing import Keys
 from ml_assets.store.snapshots import AlreadyPublished, ByServer, Conflict, Outcome, Published
 from ml_assets.store.table_files import write_table
 from ml_assets_tests.servers.lakefs import Fault, LakeFSServer, Setup, lakefs_server
+from ml_assets_tests.servers.lakefs.clients import rest_client, s3_client
 from ml_assets_tests.store.conftest import OpenLakeFs
-from ml_assets_tests.store.lakefs_clients import rest_client, s3_client
 
 THEIRS = Keys.of(base64.b64encode(b"the key of somebody else, really").decode())
 

@@ -6,8 +6,8 @@ from lakefs_client import models
 from ml_assets.errors import StorageError
 from ml_assets.store.snapshots import Published
 from ml_assets_tests.servers.lakefs import LakeFSServer
+from ml_assets_tests.servers.lakefs.clients import rest_client
 from ml_assets_tests.store.conftest import OpenLakeFs
-from ml_assets_tests.store.lakefs_clients import rest_client
 
 
 def test_a_tagged_commit_outlives_the_retention_of_its_branch(

@@ -1,68 +1,60 @@
 """What is written once on S3 is decided once: by whoever came first, and by nobody's haste."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from ml_assets.errors import StoreAway
 from ml_assets.store.s3 import client as s3
 from ml_assets.store.s3.client import S3Place
-from ml_assets_tests.servers.s3 import BUCKET, S3Server, s3_server
+from ml_assets_tests.servers.s3 import BUCKET, S3Server
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
-    with s3_server(monkeypatch) as server:
-        yield server
-
-
-@pytest.fixture
-def place(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Place:
+def place(bucket: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Place:
     monkeypatch.setattr(s3, "_CONFLICT_SECONDS", 0.001)
     return S3Place(f"s3://{BUCKET}/place")
 
 
-def conflicts(server: S3Server, times: int) -> None:
-    server.faults.status, server.faults.code = "409 Conflict", "ConditionalRequestConflict"
-    server.faults.failing = times
+def conflicts(bucket: S3Server, times: int) -> None:
+    bucket.faults.status, bucket.faults.code = "409 Conflict", "ConditionalRequestConflict"
+    bucket.faults.failing = times
 
 
 def test_a_write_that_meets_another_one_under_way_is_tried_again(
-    server: S3Server, place: S3Place
+    bucket: S3Server, place: S3Place
 ) -> None:
-    conflicts(server, 2)
+    conflicts(bucket, 2)
     assert place.write_new("once", b"mine")
     assert place.read("once") == b"mine" and place.moved.bytes == 2 * len(b"mine")
 
 
 def test_if_the_other_write_was_our_own_whose_answer_was_lost_it_is_ours(
-    server: S3Server, place: S3Place
+    bucket: S3Server, place: S3Place
 ) -> None:
     place.write("once", b"mine")
-    conflicts(server, 1)
+    conflicts(bucket, 1)
     assert place.write_new("once", b"mine")
 
 
-def test_if_it_was_anothers_that_one_stays(server: S3Server, place: S3Place) -> None:
+def test_if_it_was_anothers_that_one_stays(bucket: S3Server, place: S3Place) -> None:
     place.write("once", b"another's")
-    conflicts(server, 1)
+    conflicts(bucket, 1)
     assert not place.write_new("once", b"mine")
     assert place.read("once") == b"another's"
 
 
 def test_a_conflict_that_never_ends_is_a_store_that_is_away(
-    server: S3Server, place: S3Place, monkeypatch: pytest.MonkeyPatch
+    bucket: S3Server, place: S3Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(s3, "TRIES", 3)
-    conflicts(server, -1)
+    conflicts(bucket, -1)
     with pytest.raises(StoreAway, match="answered ConditionalRequestConflict again and again"):
         place.write_new("once", b"mine")
-    assert [method for method, _ in server.faults.requests].count("PUT") == 1 + 3  # the bucket's
+    assert [method for method, _ in bucket.faults.requests].count("PUT") == 1 + 3  # the bucket's
 
 
 def test_what_was_there_and_is_gone_when_it_is_looked_at_is_written(
-    server: S3Server, place: S3Place
+    bucket: S3Server, place: S3Place
 ) -> None:
-    server.faults.status, server.faults.code = "412 Precondition Failed", "PreconditionFailed"
-    server.faults.failing = 1
+    bucket.faults.status, bucket.faults.code = "412 Precondition Failed", "PreconditionFailed"
+    bucket.faults.failing = 1
     assert place.write_new("once", b"mine")

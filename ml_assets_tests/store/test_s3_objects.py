@@ -1,7 +1,6 @@
 """The object store on S3: two homes with empty disks that share a bucket have the same objects."""
 
 import shutil
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -16,15 +15,9 @@ from ml_assets.store.s3 import client as s3
 from ml_assets.store.s3 import objects as s3_objects
 from ml_assets.store.s3.objects import S3Objects
 from ml_assets_tests.launch.real import write_set
-from ml_assets_tests.servers.s3 import BUCKET, S3Server, s3_server
+from ml_assets_tests.servers.s3 import BUCKET, S3Server
 
 URI = f"s3://{BUCKET}/state"
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
-    with s3_server(monkeypatch) as server:
-        yield server
 
 
 def home(folder: Path) -> S3Objects:
@@ -34,12 +27,12 @@ def home(folder: Path) -> S3Objects:
 
 
 @pytest.fixture
-def first(server: S3Server, tmp_path: Path) -> S3Objects:
+def first(bucket: S3Server, tmp_path: Path) -> S3Objects:
     return home(tmp_path / "first")
 
 
 @pytest.fixture
-def second(server: S3Server, tmp_path: Path) -> S3Objects:
+def second(bucket: S3Server, tmp_path: Path) -> S3Objects:
     return home(tmp_path / "second")
 
 
@@ -65,25 +58,25 @@ def test_a_training_set_of_one_home_is_read_by_another(
 
 
 def test_the_manifest_comes_last_and_without_it_nothing_counts(
-    first: S3Objects, second: S3Objects, data: Ref, server: S3Server
+    first: S3Objects, second: S3Objects, data: Ref, bucket: S3Server
 ) -> None:
-    server.faults.at, server.faults.failing = "holdout/label.npy", -1
+    bucket.faults.at, bucket.faults.failing = "holdout/label.npy", -1
     with pytest.raises(StoreAway):
         first.publish(data)
-    assert not [key for key in server.everything() if key.endswith("schema.json")]
+    assert not [key for key in bucket.everything() if key.endswith("schema.json")]
     with pytest.raises(StorageError, match="is lost"):
         second.own(data, "shards", "demo")
-    server.faults.failing = 0
+    bucket.faults.failing = 0
     first.publish(data)
     assert second.here("shards", "demo", data.digest).is_dir()
 
 
 @pytest.mark.parametrize("file", ["train/numeric.npy", "schema.json"])
 def test_a_flipped_byte_is_refused_and_leaves_nothing_behind(
-    first: S3Objects, second: S3Objects, data: Ref, server: S3Server, file: str
+    first: S3Objects, second: S3Objects, data: Ref, bucket: S3Server, file: str
 ) -> None:
     first.publish(data)
-    server.flip(f"state/shards/demo/{data.digest}/{file}")
+    bucket.flip(f"state/shards/demo/{data.digest}/{file}")
     with pytest.raises(StorageError, match="is damaged"):
         second.own(data, "shards", "demo")
     assert files(second.root) == {}
@@ -118,11 +111,11 @@ def test_a_page_is_read_as_it_is_there_now(first: S3Objects, second: S3Objects) 
 
 
 def test_where_the_store_is_away_pages_that_are_here_are_shown(
-    first: S3Objects, server: S3Server, monkeypatch: pytest.MonkeyPatch
+    first: S3Objects, bucket: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(s3, "TRIES", 1)
     first.write_bytes(b"page", "reports", "demo", "a.html")
-    server.faults.failing = -1
+    bucket.faults.failing = -1
     home(first.root).refresh("reports")
     assert first.path("reports", "demo", "a.html").read_bytes() == b"page"
 

@@ -5,10 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from ml_assets.launch.launcher import TrainJob
 from ml_assets.launch.local.launcher import LocalLauncher
@@ -17,17 +14,11 @@ from ml_assets.spec.program import Ref, World
 from ml_assets.spec.program.events import Checkpoint, Event, Progress
 from ml_assets.store.checkpoint_places import open_checkpoints
 from ml_assets.store.checkpoints import checkpoint_name, whole_checkpoints
-from ml_assets_tests.servers.s3 import BUCKET, SECRET, S3Server, s3_server
+from ml_assets_tests.servers.s3 import BUCKET, SECRET, S3Server
 from ml_assets_tests.training.conftest import MODEL, SPEC, Attempt, Sessions
 from ml_assets_tests.training.test_checkpoints import warnings
 from ml_assets_tests.training.test_exactness import wait_for_step
 from ml_assets_tests.worlds.world import free_ports
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
-    with s3_server(monkeypatch) as server:
-        yield server
 
 
 def on_s3(attempt: Attempt) -> Attempt:
@@ -48,21 +39,21 @@ def as_node(machine: Attempt, rank: int, port: int) -> list[str]:
 
 
 def test_a_kill_in_mid_upload_and_a_flipped_bit_on_s3_do_not_show(
-    sessions: Sessions, whole: Attempt, server: S3Server
+    sessions: Sessions, whole: Attempt, bucket: S3Server
 ) -> None:
     spec = SPEC.model_copy(update={"keep_last": 3})
     first = on_s3(sessions.attempt("uploading", spec=spec))
     process = first.start()
     wait_for_step(first, 15)
-    server.faults.at, server.faults.failing = "__1_", -1  # the second rank's share stays away
-    stuck = wait_for_strikes(server)
+    bucket.faults.at, bucket.faults.failing = "__1_", -1  # the second rank's share stays away
+    stuck = wait_for_strikes(bucket)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-    server.faults.failing = 0
+    bucket.faults.failing = 0
     store = open_checkpoints(first.request.output.checkpoints)
     assert stuck not in {found.name for found in whole_checkpoints(store, "session")}
     newest = whole_checkpoints(store, "session")[-1]
-    server.flip(f"checkpoints/session/{newest.name}/__0_0.distcp")
+    bucket.flip(f"checkpoints/session/{newest.name}/__0_0.distcp")
 
     resume = Ref(uri=f"{store.uri}/{newest.name}", digest=newest.digest)
     again = on_s3(sessions.attempt("uploading", number=2, spec=spec, resume=resume))
@@ -77,7 +68,7 @@ def test_a_kill_in_mid_upload_and_a_flipped_bit_on_s3_do_not_show(
 
 
 def test_nothing_of_a_checkpoint_stays_on_any_of_two_machines(
-    sessions: Sessions, whole: Attempt, server: S3Server
+    sessions: Sessions, whole: Attempt, bucket: S3Server
 ) -> None:
     machines = [on_s3(sessions.attempt(name, procs=1)) for name in ("first", "second")]
     (port,) = free_ports(1)
@@ -94,7 +85,7 @@ def test_nothing_of_a_checkpoint_stays_on_any_of_two_machines(
 
 
 def test_what_a_killed_attempt_had_not_begun_to_upload_is_cleared_away(
-    sessions: Sessions, server: S3Server
+    sessions: Sessions, bucket: S3Server
 ) -> None:
     once = SPEC.model_copy(update={"epochs": 1})
     attempt = on_s3(sessions.attempt("cleared", number=2, spec=once))
@@ -105,11 +96,11 @@ def test_what_a_killed_attempt_had_not_begun_to_upload_is_cleared_away(
     assert not list(draft.parent.glob("*"))
 
 
-def wait_for_strikes(server: S3Server) -> str:
+def wait_for_strikes(bucket: S3Server) -> str:
     """The name of a checkpoint whose upload was refused."""
-    deadline, seen = time.monotonic() + 60, len(server.faults.requests)
+    deadline, seen = time.monotonic() + 60, len(bucket.faults.requests)
     while time.monotonic() < deadline:
-        for method, path in server.faults.requests[seen:]:
+        for method, path in bucket.faults.requests[seen:]:
             if method == "PUT" and "__1_" in path:
                 return path.split("/")[-2]
         time.sleep(0.02)
@@ -117,7 +108,7 @@ def wait_for_strikes(server: S3Server) -> str:
 
 
 def test_another_machine_goes_on_from_s3_where_the_first_one_ended(
-    tmp_path: Path, data: Ref, server: S3Server
+    tmp_path: Path, data: Ref, bucket: S3Server
 ) -> None:
     spec = SPEC.model_copy(update={"processes": 1, "epochs": 1})
     job = TrainJob("demo", MODEL, spec, data)

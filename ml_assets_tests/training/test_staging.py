@@ -2,7 +2,6 @@
 
 import json
 import time
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -18,19 +17,13 @@ from ml_assets.training.retries import Deadline, persist
 from ml_assets.training.staging.outbox import Outbox, pause
 from ml_assets.training.staging.transfer import deliver
 from ml_assets.training.stop import Superseded
-from ml_assets_tests.servers.s3 import BUCKET, S3Server, s3_server
+from ml_assets_tests.servers.s3 import BUCKET, S3Server
 
 URI = f"s3://{BUCKET}/p/sessions/demo-score-1/attempts/1"
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
-    with s3_server(monkeypatch) as server:
-        yield server
-
-
-@pytest.fixture
-def place(server: S3Server) -> S3Place:
+def place(bucket: S3Server) -> S3Place:
     return S3Place(URI, client(tries=1))
 
 
@@ -146,11 +139,11 @@ def scored(folder: Path) -> ScoreRequest:
 
 
 def test_the_result_comes_last_and_names_what_lies_beside_it(
-    tmp_path: Path, place: S3Place, server: S3Server
+    tmp_path: Path, place: S3Place, bucket: S3Server
 ) -> None:
     request = scored(tmp_path)
     assert deliver(request, place, Deadline()) and deliver(request, place, Deadline())
-    puts = [path for method, path in server.faults.requests if method == "PUT" and "/p/" in path]
+    puts = [path for method, path in bucket.faults.requests if method == "PUT" and "/p/" in path]
     assert "predictions.npy" in puts[0] and "result.json" in puts[1]
     told = json.loads(place.read("result.json") or b"")
     assert told["predictions"]["path"] == "predictions.npy"
@@ -164,9 +157,9 @@ def test_nothing_is_handed_over_once_a_newer_attempt_began(tmp_path: Path, place
 
 
 def test_a_store_that_comes_back_is_asked_until_then_and_one_that_refuses_only_once(
-    tmp_path: Path, place: S3Place, server: S3Server
+    tmp_path: Path, place: S3Place, bucket: S3Server
 ) -> None:
-    server.faults.failing = 3
+    bucket.faults.failing = 3
     assert deliver(scored(tmp_path), place, Deadline())
     asked = []
 
@@ -179,8 +172,8 @@ def test_a_store_that_comes_back_is_asked_until_then_and_one_that_refuses_only_o
     assert len(asked) == 1
 
 
-def test_a_deadline_ends_the_asking(server: S3Server, place: S3Place) -> None:
-    server.faults.failing = -1
+def test_a_deadline_ends_the_asking(bucket: S3Server, place: S3Place) -> None:
+    bucket.faults.failing = -1
     deadline = Deadline()
     deadline.within(0.5)
     with pytest.raises(StoreAway):

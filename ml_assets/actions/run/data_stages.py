@@ -65,7 +65,7 @@ class DataStages:
         return plan
 
     def _set_apart(self, tried: Sequence[Item], plan: Plan, steps: Collection[str]) -> None:
-        """Of what was tried and is still due: what a failed step was to make, else all of it."""
+        """Set apart what was tried and is still due: a failed step's part of it, else all."""
         still = {item.node.address for item in tried} & {i.node.address for i in plan.due}
         own = {address for address in still if address.key.replace("/", "__") in steps} or still
         self._apart |= own

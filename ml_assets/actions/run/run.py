@@ -25,7 +25,7 @@ from ml_assets.graph.pipeline_graph import PipelineGraph
 from ml_assets.graph.run_journal import word_tags
 from ml_assets.records.experiments import Words
 from ml_assets.records.tracking.mlflow import Tracking
-from ml_assets.records.tracking.outbox import Debts, sentences
+from ml_assets.records.tracking.outbox import Outbox, sentences
 from ml_assets.settings import Settings
 from ml_assets.spec.load import find_pipeline, load_spec
 from ml_assets.spec.stages import STAGES
@@ -204,8 +204,8 @@ class PipelineRun:
     def _pay_debts(self) -> None:
         """Tell MLflow what it could not take before; it is not even loaded where it has all."""
         settings = self.settings
-        debts = Debts(settings.home, settings.cache / "sessions")
-        for line in sentences(debts.deliver(Tracking(settings.tracking_uri, settings.home))):
+        outbox = Outbox(settings.home, settings.cache / "sessions")
+        for line in sentences(outbox.deliver(Tracking(settings.tracking_uri, settings.home))):
             self.tell(line)
         repaired = repair_projection(self.store, settings, self.graph.name)
         if repaired:

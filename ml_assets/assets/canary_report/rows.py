@@ -38,8 +38,8 @@ class CanaryRows:
 
     model: Origin
     partitions: tuple[StageRecord, ...]
-    """Of feature_set, oldest first: always the first ones behind the holdout, so that nobody
-    chooses the week that suits."""
+    """Records of feature_set, oldest first: always the first ones behind the holdout, so that
+    nobody chooses the week that suits."""
     commit: CommitId
 
     @property
@@ -49,7 +49,7 @@ class CanaryRows:
 
     @property
     def digest(self) -> str:
-        """Of which partitions they are, and of what is in them."""
+        """The digest of which partitions they are, and of what is in them."""
         return digest_of([[record.partition, record.data_version] for record in self.partitions])
 
     @property

@@ -27,7 +27,7 @@ _OF_FEATURES: tuple[tuple[DriftKind, tuple[Statistic, ...]], ...] = (
     ("categories", ("new_share",)),
 )
 FEWEST_PERIODS = 4
-"""Of fewer, nobody can tell how much they differ by themselves."""
+"""The fewest periods; of fewer, nobody can tell how much they differ by themselves."""
 SPREADS = 5.0
 """Most standard deviations that a back-tested bound lies above the mean of the periods."""
 SMALLEST_RISE = 0.005
@@ -204,7 +204,7 @@ def judge_columns(
     alpha: float,
     kind: DriftKind,
 ) -> list[Finding]:
-    """What each column of a period shows; of features, nulls and new categories apart.
+    """The findings of each column of a period; features have nulls and new categories apart.
 
     Args:
         alpha: the chance that one statistic of one column may be beyond its bound.

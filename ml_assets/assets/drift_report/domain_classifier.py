@@ -183,7 +183,7 @@ def _auc(scores: Floats, is_new: NDArray[np.bool_]) -> float:
 
 
 def _deviation(new: int, reference: int) -> float:
-    """Of the AUC of equal distributions."""
+    """The standard deviation of the AUC of equal distributions."""
     return sqrt((new + reference + 1) / (12 * new * reference))
 
 

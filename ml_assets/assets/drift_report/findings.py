@@ -61,7 +61,7 @@ class Outcome(Frozen):
     kind: DriftKind
     alarm: bool
     value: float | None
-    """Of the column that is furthest beyond its bound; None: nothing could be judged."""
+    """The value of the column that is furthest beyond its bound; None: nothing could be judged."""
     bound: float | None
     column: str
     windows: tuple[str, ...] = Field(strict=False)
@@ -116,7 +116,7 @@ class DriftReport(Frozen):
     """What could not be judged, and why."""
     alarm: Alarm | None
     shapes: tuple[Shape, ...] = Field(default=(), strict=False)
-    """Of the newest period: the columns that are furthest beyond their bounds."""
+    """The shapes of the newest period: the columns that are furthest beyond their bounds."""
     history: tuple[Judged, ...] = Field(default=(), strict=False)
     time: Time
 

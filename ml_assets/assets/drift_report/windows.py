@@ -32,7 +32,7 @@ class DriftWindows:
     release: Origin
     baseline: Baseline
     periods: tuple[StageRecord, ...]
-    """Of feature_set, oldest first: the newest ones behind the training split. At least one is
+    """Records of feature_set, oldest first: the newest behind the training split. At least one is
     behind the holdout: neither training nor judging has seen it."""
     matured: tuple[StageRecord, ...]
     """The newest ones behind the holdout whose labels are there."""

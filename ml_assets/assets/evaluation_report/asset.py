@@ -35,8 +35,14 @@ from ml_assets.launch.launcher import Launcher
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.loading import held_manifest, held_weights, load_release, open_files
 from ml_assets.records.recalls import sound_champion
-from ml_assets.records.run_history import RUN_FILE
-from ml_assets.records.run_record import RunRecord, environment, record_bytes, run_input, run_record
+from ml_assets.records.run_record import (
+    RUN_FILE,
+    RunRecord,
+    environment,
+    record_bytes,
+    run_input,
+    run_record,
+)
 from ml_assets.reports.picture import Picture, Table
 from ml_assets.reports.tables import changes_table
 from ml_assets.reports.wording import plain_markdown
@@ -208,7 +214,7 @@ class Bench:
         return Scored(own, scored.result, kept), found, perturbed
 
     def predictions(self, model: Ref) -> np.ndarray:
-        """Of a model trained on this very set, on the holdout as it is."""
+        """The predictions of a model trained on this very set, on the holdout as it is."""
         folder = Path(model.uri)  # its session's: it is compared and forgotten, never kept
         manifest = held_manifest(folder, model.digest)
         held_weights(folder, manifest)

@@ -150,7 +150,7 @@ def student(
 
 
 def _skewness(draws: np.ndarray, blocks: int) -> float:
-    """Of the draws; of few blocks it is seen too small (Fisher's G1 over g1 mends that)."""
+    """The skewness of the draws; few blocks show it too small (Fisher's G1 over g1 mends that)."""
     deviation = draws.std()
     if deviation == 0 or blocks < 3:
         return 0.0

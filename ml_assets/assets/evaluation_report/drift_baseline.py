@@ -20,15 +20,15 @@ class Baseline(Frozen):
     data: Digest
     """The training set."""
     features: Profile
-    """Of the training split, by period."""
+    """The profile of the training split, by period."""
     labels: Profile
-    """Of its labels."""
+    """The profile of its labels."""
     unlabelled: float
     """The highest share of rows without a label in any training period."""
     predictions: Profile
-    """Of the model on its holdout, which it never saw, by period."""
+    """The profile of the predictions on the holdout, which it never saw, by period."""
     losses: tuple[PeriodLoss, ...] = Field(strict=False)
-    """Of the holdout's periods."""
+    """The losses of the holdout's periods."""
 
     @property
     def trained_on(self) -> tuple[str, str]:

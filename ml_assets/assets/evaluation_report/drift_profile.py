@@ -67,9 +67,9 @@ class Period(Frozen):
     period: str | None
     rows: int
     counts: tuple[tuple[int, ...], ...] = Field(strict=False)
-    """Of each column, in the order of the bins."""
+    """The counts of each column, in the order of the bins."""
     alone: tuple[int, ...] = Field(default=(), strict=False)
-    """Of each column: rows whose word is in no other period of the profile."""
+    """Counts of each column: rows whose word is in no other period of the profile."""
 
 
 class Profile(Frozen):

@@ -34,9 +34,9 @@ class Seeds:
     known: SeedSpread | None
     """Measured for an earlier report."""
     model: StageRecord
-    """Of the model that is judged."""
+    """The record of the model that is judged."""
     data: StageRecord
-    """Of the training set."""
+    """The record of the training set."""
 
     def spread(self, holdout: Holdout, score: Score) -> SeedSpread | None:
         """As it was measured once; None where no gate asks for it.

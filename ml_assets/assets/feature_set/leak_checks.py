@@ -11,11 +11,11 @@ from ml_assets.spec.leaks import LEAK_CHECKS, LeakCheckName, LeakFinding, traini
 from ml_assets.spec.pipeline import PipelineSpec
 
 ROWS_CHECKS: tuple[LeakCheckName, ...] = ("no_future_events",)
-"""Of feature_set."""
+"""The checks of feature_set."""
 
 
 def set_checks(graph: PipelineGraph) -> tuple[LeakCheckName, ...]:
-    """Of training_set."""
+    """The checks of training_set."""
     return training_set_checks(graph.spec.split)
 
 

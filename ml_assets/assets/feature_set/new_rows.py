@@ -35,7 +35,7 @@ class Sound:
 
     rows: pl.DataFrame
     refused: pl.DataFrame
-    """With ``_reason``."""
+    """The other rows, with ``_reason``."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class Tables:
     subject: SubjectSpec | None
     """None: there are no new rows."""
     new: pl.DataFrame
-    """Of the subject; without one, the keys of the rows that are asked for."""
+    """The new rows of the subject; without one, the keys of the rows that are asked for."""
     known: Sequence[PartitionWindow]
     current: int | None
     """The partition of the new rows, by its number; None for a pipeline without partitions."""

@@ -20,7 +20,7 @@ from ml_assets.store.snapshots import CommitId, SnapshotStore
 
 CHECK_NAME = "parity"
 PARTITIONS = 3
-"""Of a step that are replayed: the newest, and others by draw. Each costs what making it costs."""
+"""Partitions of a step that are replayed: the newest, and others by draw. Each is made again."""
 
 
 def parity_spec(graph: PipelineGraph) -> dg.AssetCheckSpec:

@@ -86,7 +86,7 @@ class Reads:
         return keys[-self.look_back - 1 :]
 
     def _keys_of(self, name: str, keys: Sequence[str | None]) -> Sequence[str | None]:
-        """Of a table that changes slowly, only what was known when the reader's partition began."""
+        """The keys to read; of a slowly changing table, what was known when the partition began."""
         if not self.graph.is_partitioned(name):
             return [None]
         return keys[-1:] if self.graph.is_versioned(name) else keys

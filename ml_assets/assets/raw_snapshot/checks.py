@@ -15,13 +15,13 @@ KINDS = ("added", "removed", "retyped", "reordered")
 
 
 def schema_check_spec(key: dg.AssetKey) -> dg.AssetCheckSpec:
-    """Not blocking by itself: of a source with other columns nothing is published anyway."""
+    """Declare the check; it need not block: a source with other columns is never published."""
     words = "Whether the source has the columns that it declares, of these types, in this order"
     return dg.AssetCheckSpec(CHECK, asset=key, description=words)
 
 
 def as_declared(noted: Sequence[Sequence[str]], source: SourceSpec) -> CheckOutcome:
-    """Of a source that could be read: its columns are those declared, in any order.
+    """The check of a source that could be read: its columns are those declared, in any order.
 
     Args:
         noted: the names of each file of it, in its own order.
@@ -43,7 +43,7 @@ def as_declared(noted: Sequence[Sequence[str]], source: SourceSpec) -> CheckOutc
 
 
 def changed(changes: Mapping[str, Sequence[str]]) -> CheckOutcome:
-    """Of a source that could not be read as declared."""
+    """The check of a source that could not be read as declared."""
     said = f"{changes_in_words(changes)}. Nothing was published."
     return CheckOutcome(CHECK, False, dg.AssetCheckSeverity.ERROR, _named(changes), said)
 

@@ -36,7 +36,7 @@ _OPTIONAL = {OVERRIDDEN, BASELINE_FILE, KEY}
 AUTHORSHIP = "integrity and authorship"
 UNSIGNED = "integrity: digests and chain; authorship: not claimed, no signing key is set"
 _MOST_BYTES = 16 << 20
-"""Of any file but the weights and the baseline, which are not read whole."""
+"""The most bytes of any file but the weights and the baseline, which are not read whole."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Evidence:
     """What is stored about a release besides its model, byte for byte."""
 
     envelope: bytes
-    """Of the certificate."""
+    """The envelope of the certificate."""
     line: bytes
     """The ledger line that it is about."""
     overridden: bytes | None

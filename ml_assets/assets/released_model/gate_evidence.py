@@ -6,7 +6,7 @@ from ml_assets.assets.validated_table.audits import audits
 from ml_assets.graph.inputs import require_record
 from ml_assets.graph.pipeline_graph import PipelineGraph
 from ml_assets.records.ledger.chain import read
-from ml_assets.records.ledger.holdout import holdout_use
+from ml_assets.records.ledger.stages import holdout_use
 from ml_assets.spec.gates import DataEvidence
 from ml_assets.spec.records import (
     Audited,
@@ -56,7 +56,7 @@ def held_out(report: EvaluationReport) -> HoldoutRows | None:
 def _audits(
     graph: PipelineGraph, store: SnapshotStore, base: CommitId, report: StageRecord
 ) -> tuple[Audited, ...]:
-    """Of the tables that the report's own training set goes back to, if a gate asks."""
+    """The audits of the tables that the report's own training set goes back to, if a gate asks."""
     if not any(isinstance(gate, DataEvidence) for gate in graph.spec.gates):
         return ()
     address = Address(graph.name, "training_set")

@@ -19,7 +19,7 @@ from ml_assets.records.ledger.stages import latest_decision, standing_override
 from ml_assets.records.recalls import sound_champion
 from ml_assets.records.tracking.links import NOTE_TAG, REPORT_TAG, Links, report_name, run_note
 from ml_assets.records.tracking.mlflow import Tracking, Unavailable
-from ml_assets.records.tracking.outbox import Debt, Debts, tell_whole
+from ml_assets.records.tracking.outbox import Outbox, OutboxEntry, tell_whole
 from ml_assets.settings import read_settings
 from ml_assets.spec.program import ModelManifest, Preprocessing
 from ml_assets.spec.records import Decision, EvaluationReport, Measured, StageRecord
@@ -38,18 +38,18 @@ def publish_report(
 ) -> Path:
     """Write the page with its decision; tell the session's MLflow run both, and the numbers."""
     page = write_report(graph, store, objects, decision)
-    debts = Debts(read_settings().home, objects.path("sessions"))
-    debt = debts.owe(_debt(graph, store, objects, decision))
-    run = tell_whole(tracking, debt, training_story(objects, debt.session))
+    outbox = Outbox(read_settings().home, objects.path("sessions"))
+    entry = outbox.add(_entry(graph, store, objects, decision))
+    run = tell_whole(tracking, entry, training_story(objects, entry.session))
     if not isinstance(run, Unavailable):
         tracking.log_artifact(run, page)
-        debts.forget(debt.session)
+        outbox.forget(entry.session)
     return page
 
 
-def _debt(
+def _entry(
     graph: PipelineGraph, store: SnapshotStore, objects: LocalObjects, decision: Decision
-) -> Debt:
+) -> OutboxEntry:
     """What MLflow is told of a decision: of each on the same model one step more."""
     base = store.resolve("main")
     model = require_record(store, base, Address(graph.name, "trained_model"))
@@ -60,7 +60,7 @@ def _debt(
     step = sum(entry.model == decision.evidence.model for entry in made)
     uses = session_uses(SessionFolder(objects.path("sessions", session)), read_settings().prices)
     found = decision_numbers(read_report(store, base, graph.name), decision)
-    return Debt(
+    return OutboxEntry(
         pipeline=graph.name,
         session=session,
         status="FINISHED",

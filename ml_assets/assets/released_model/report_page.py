@@ -61,7 +61,7 @@ class Background:
     story: TrainingStory
     preprocessing: Preprocessing
     features: Sequence[StageRecord]
-    """Of feature_set, one of each partition, oldest first."""
+    """Records of feature_set, one of each partition, oldest first."""
     changes: ReleaseChanges | None
     ledger: Sequence[LedgerEntry]
     lineage: Sequence[InputVersion]

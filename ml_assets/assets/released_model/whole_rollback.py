@@ -27,7 +27,7 @@ from ml_assets.store.layout import Address, read_record, recent_records
 from ml_assets.store.pipeline_context import Workplace
 
 ROWS = 16
-"""Of the newest features: the model has to give a number for each."""
+"""Rows of the newest features: the model has to give a number for each."""
 Tell = Callable[[str], None]
 
 

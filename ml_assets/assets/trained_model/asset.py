@@ -23,7 +23,7 @@ from ml_assets.launch.session import program_of, train_session
 from ml_assets.records.ledger.chain import register
 from ml_assets.records.run_history import keep_run_record
 from ml_assets.records.run_record import RunRecord, environment, record_bytes, run_input, run_record
-from ml_assets.records.tracking.outbox import Debts
+from ml_assets.records.tracking.outbox import Outbox
 from ml_assets.reports.wording import plain_markdown
 from ml_assets.resources.launcher import LauncherResource
 from ml_assets.resources.objects import ObjectsResource
@@ -85,12 +85,12 @@ def trained_model(graph: PipelineGraph) -> dg.AssetsDefinition:
         runner = launcher.launcher()
         world = runner.world(job)
         require_sane(context, asked, runner, data_ref(data))
-        debts = Debts(read_settings().home, objects.store().path("sessions"))
+        outbox = Outbox(read_settings().home, objects.store().path("sessions"))
 
         def train(job: TrainJob) -> Trained:
             record = begun_record(asked, context.run_id, job, data, base, init, world)
             begun = keep_run_record(store, record)
-            with EventSinks.open(context, graph, tracking.tracking(), job, debts) as sinks:
+            with EventSinks.open(context, graph, tracking.tracking(), job, outbox) as sinks:
                 return Trained(job, runner.train(job, sinks.receive), begun, sinks)
 
         trained = _older(context, runner, job, train) or train(job)

@@ -26,7 +26,7 @@ from ml_assets.records.run_record import RunRecord, record_bytes, run_tags
 from ml_assets.records.tracking.curves import LiveCurves
 from ml_assets.records.tracking.links import NOTE_TAG, RUN_TAG, Links, run_note
 from ml_assets.records.tracking.mlflow import Logged, Tracking, Unavailable
-from ml_assets.records.tracking.outbox import Debt, Debts, tell_whole
+from ml_assets.records.tracking.outbox import Outbox, OutboxEntry, tell_whole
 from ml_assets.spec.program import TrainResult, World
 from ml_assets.spec.program.events import (
     Began,
@@ -54,7 +54,7 @@ class EventSinks:
     graph: PipelineGraph
     tracking: Tracking
     job: TrainJob
-    debts: Debts
+    outbox: Outbox
     mlflow_run: str | None = None
     """Known when it is closed; None where MLflow was not reachable."""
     last_checkpoint_digest: str | None = None
@@ -75,11 +75,11 @@ class EventSinks:
         graph: PipelineGraph,
         tracking: Tracking,
         job: TrainJob,
-        debts: Debts,
+        outbox: Outbox,
     ) -> Iterator["EventSinks"]:
         """One MLflow run for the session; closed with the outcome, whatever it is."""
         remember_session(context.instance, context.run_id, train_session(job))
-        sinks = cls(context, graph, tracking, job, debts)
+        sinks = cls(context, graph, tracking, job, outbox)
         try:
             yield sinks
         except BaseException:
@@ -118,7 +118,7 @@ class EventSinks:
         """Tell MLflow everything it missed; where it is away, note that it lacks it."""
         self._curves.close()
         self._reachable = True  # it may be back: one more try
-        self._tell_whole(self._debt(status))
+        self._tell_whole(self._entry(status))
 
     def attach(self, record: RunRecord) -> None:
         """Put the run's record where people look for it."""
@@ -127,17 +127,17 @@ class EventSinks:
             RUN_TAG: links.run(self.context.run_id),
             NOTE_TAG: run_note(links, self.job.pipeline, self.context.run_id, None),
         }
-        debt = self._debt("FINISHED")
-        tags = {**debt.tags, **run_tags(record), **ways}
+        entry = self._entry("FINISHED")
+        tags = {**entry.tags, **run_tags(record), **ways}
         text = record_bytes(record).decode()
-        self._tell_whole(debt.model_copy(update={"tags": tags, "record": text}))
+        self._tell_whole(entry.model_copy(update={"tags": tags, "record": text}))
 
-    def _tell_whole(self, debt: Debt) -> None:
+    def _tell_whole(self, entry: OutboxEntry) -> None:
         """Once it did not answer, it is not asked again: the next run delivers what is noted."""
-        debt = self.debts.owe(debt)  # first: a kill on the way loses nothing
+        entry = self.outbox.add(entry)  # first: a kill on the way loses nothing
         if not self._reachable:
             return
-        told = tell_whole(self.tracking, debt, self.story)
+        told = tell_whole(self.tracking, entry, self.story)
         if isinstance(told, Unavailable):
             self._reachable = False
             self.context.log.warning(
@@ -145,7 +145,7 @@ class EventSinks:
             )
             return
         self.mlflow_run = told
-        self.debts.forget(debt.session)
+        self.outbox.forget(entry.session)
 
     def _say(self, sent: Logged | Unavailable | None) -> None:
         """A warning when MLflow goes away, not at each message."""
@@ -164,10 +164,10 @@ class EventSinks:
         return pictures([*shown, decoded_rows(first, preprocessing, label.classes)])
 
     def _open_run(self) -> str | Unavailable:
-        """The session's run; also the moment to tell what is owed of other sessions."""
-        self.debts.deliver(self.tracking)
-        debt = self._debt("FINISHED")
-        return self.tracking.open_run(debt.pipeline, debt.session, debt.tags, debt.params)
+        """The session's run; also the moment to deliver what waits of other sessions."""
+        self.outbox.deliver(self.tracking)
+        entry = self._entry("FINISHED")
+        return self.tracking.open_run(entry.pipeline, entry.session, entry.tags, entry.params)
 
     def measurements(self, result: TrainResult, world: World) -> dict[str, Any]:
         """The pace of the whole training, in numbers, what it recovered from, and its trace.
@@ -187,11 +187,11 @@ class EventSinks:
         best = {"best_checkpoint": self.best_checkpoint} if self.best_checkpoint else {}
         return {"seconds": result.seconds, **best, **pace, **recovered, **there}
 
-    def _debt(self, status: Literal["FINISHED", "FAILED"]) -> Debt:
+    def _entry(self, status: Literal["FINISHED", "FAILED"]) -> OutboxEntry:
         left_out = set(without_meaning(self.job.model))
         training = self.job.training.model_dump(exclude=left_out)
         params = {**self.job.model.model_dump(), **training}
-        return Debt(
+        return OutboxEntry(
             pipeline=self.job.pipeline,
             session=train_session(self.job),
             status=status,

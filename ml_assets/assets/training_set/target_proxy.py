@@ -20,7 +20,7 @@ from ml_assets.spec.training import Task
 BINS = 256
 """At most; of fewer training rows one for every ten."""
 ROWS = 50_000
-"""Of a split, evenly spread: the error of an area from so many is 0.003."""
+"""Rows of a split, evenly spread: the error of an area from so many is 0.003."""
 FEWEST = 20
 """Rows of each side of a label below which an area says more about chance."""
 Measure = Literal["auc", "r2"]

@@ -17,7 +17,7 @@ class Newest:
     """The end of a table by its time column, as of a moment."""
 
     time: datetime | None
-    """Of the newest row that is not from the future; None: there is none."""
+    """The time of the newest row that is not from the future; None: there is none."""
     partition: str | None
     """Where that row lies."""
     future: int = 0

@@ -19,7 +19,7 @@ from ml_assets.records.tracking.links import Links
 from ml_assets.spec.automation import duration_text
 
 LAST_EVALUATIONS = 120
-"""Of one check: a partition that failed before them and was left so is not told of any more."""
+"""Evaluations of one check that are read: what failed before them is not told of any more."""
 DRIFT = "drift_report"
 """Its warnings are alerts too, as are those of freshness: nothing else would act on them."""
 _ANSWERED = ("SUCCEEDED", "FAILED")
@@ -53,7 +53,7 @@ def causes_now(
 def _failed(
     instance: dg.DagsterInstance, history: Sequence[Evaluated], *, partitioned: bool
 ) -> Iterator[Evaluated]:
-    """Of each partition the newest evaluation, where that is one to tell of."""
+    """The newest evaluation of each partition, where that is one to tell of."""
     if not any(map(_is_told, history)):
         return
     newer: list[Span] = []

@@ -39,7 +39,7 @@ from ml_assets.store.open import open_objects, open_snapshots
 from ml_assets.store.s3.client import S3Place
 from ml_assets.store.s3.objects import S3Objects
 from ml_assets.store.snapshots import MAIN, Busy, ByServer, Conflict, SnapshotStore, utc_now
-from ml_assets.store.store_registry import enroll, told_of_others
+from ml_assets.store.store_registry import other_stores, register_store
 
 QUARANTINE = "quarantine/"
 MANIFESTS = ("/schema.json", "/model.json", "/manifest.json", "/result.json", "/request.json")
@@ -122,7 +122,7 @@ class Housekeeping:
             if not dry_run:
                 self._tag_releases()
                 with suppress(StoreAway):  # told below, where the objects are judged
-                    enroll(self.objects, self.settings.snapshots, again=True)
+                    register_store(self.objects, self.settings.snapshots, again=True)
             plan = self.plan()
             tallies: dict[Kind, Tally] = {}
             for kind in KINDS:
@@ -183,7 +183,7 @@ class Housekeeping:
     def _judged_here(self, store: S3Objects) -> list[Thing]:
         """What lies on S3, as far as this house can tell whether anybody needs it."""
         found = objects_on_s3(store)
-        told = told_of_others(store, self.settings.snapshots)
+        told = other_stores(store, self.settings.snapshots)
         if not told:
             return found
         self._left.append(f"objects: {told}")

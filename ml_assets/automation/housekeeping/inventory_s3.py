@@ -11,12 +11,12 @@ from ml_assets.automation.housekeeping.retention import Kind, Thing, checkpoints
 from ml_assets.launch.folder import SessionFolder
 from ml_assets.spec.program import Request
 from ml_assets.spec.program.pod import REQUEST, RESULT
-from ml_assets.store.open import PASSING
+from ml_assets.store.open import EPHEMERAL
 from ml_assets.store.s3.client import Item
 from ml_assets.store.s3.objects import S3Objects
 
 _REQUEST: TypeAdapter[Request] = TypeAdapter(Request)
-_DEPTH = {"shards": 3, "models": 2, "reports": 3, "sessions": 2, PASSING: 2}
+_DEPTH = {"shards": 3, "models": 2, "reports": 3, "sessions": 2, EPHEMERAL: 2}
 """How many names lead to a thing."""
 _CHECKPOINTS = "checkpoints/"
 Items = Sequence[Item]

@@ -23,7 +23,7 @@ class Node:
     """Inputs whose version is known without a record: the receipt of a source."""
     salt: str | None = None
     columns: Mapping[str, str] = field(default_factory=dict)
-    """Of a source's stages: column -> type, as it is declared now."""
+    """The columns of a source's stages: column -> type, as it is declared now."""
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ class Outlook:
     stored: Mapping[str, int]
     """Bytes by kind."""
     storage: Fraction | None
-    """Of those for a month."""
+    """The price of those for a month."""
     next: Estimate | None
     """The next training by the present spec; None: none has come to a result yet."""
     next_cost: Fraction | None

@@ -53,7 +53,7 @@ class Line:
     attempts: int
     split: Split
     costs: Mapping[Part, Fraction | None]
-    """Of what was held, by what it was used for."""
+    """The cost of what was held, by what it was used for."""
     bought: Mapping[PriceClass, Bought]
     """Those that there are."""
     unpriced: int
@@ -82,7 +82,7 @@ class Line:
 
     @property
     def cost(self) -> Fraction | None:
-        """Of machines and transfer."""
+        """The cost of machines and transfer."""
         return added([self.machines, self.transfer if self.moved_bytes else None])
 
 
@@ -165,6 +165,6 @@ def _expected(
 
 
 def share(split: Split, part: Part) -> float:
-    """Of all node-time; 0 where there is none."""
+    """The share of all node-time; 0 where there is none."""
     time = sum(split[one] for one in PARTS)
     return split[part] / time if time else 0.0

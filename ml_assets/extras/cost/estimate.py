@@ -26,7 +26,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class _Pace:
-    """Of one training, in microseconds of machines."""
+    """The pace of one training, in microseconds of machines."""
 
     step: int
     """A step, those that were done again counted each time."""

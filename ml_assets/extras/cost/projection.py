@@ -28,7 +28,7 @@ class Projection:
     node_time: int
     """Microseconds of machines that a run held, mean."""
     cost: Fraction | None
-    """Of a run, mean; None: no price is known."""
+    """The cost of a run, mean; None: no price is known."""
 
     @property
     def node_time_a_year(self) -> int:

@@ -16,13 +16,13 @@ NO_JOB = "no job yet"
 
 @dataclass(frozen=True)
 class Share:
-    """Of one job, or of some together."""
+    """The share of one job, or of some together."""
 
     steps: int = 0
     time: int = 0
     """Microseconds of the machine that made them."""
     cost: Fraction | None = None
-    """Of that time; None: no price is known."""
+    """The cost of that time; None: no price is known."""
     stored: Fraction = Fraction()
     """Bytes that lie in the stores now."""
 

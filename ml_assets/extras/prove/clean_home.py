@@ -22,7 +22,7 @@ from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.program import Ref
 from ml_assets.store.layout import Address
 from ml_assets.store.objects import LocalObjects
-from ml_assets.store.open import open_objects, open_snapshots, passing_place
+from ml_assets.store.open import ephemeral_place, open_objects, open_snapshots
 from ml_assets.store.s3.client import S3Place
 from ml_assets.store.snapshots import MAIN, CommitId, SnapshotStore
 
@@ -144,7 +144,7 @@ def clean_home(settings: Settings, keep: Path | None) -> Iterator[CleanHome]:
 @contextmanager
 def _place_of_pods(settings: Settings, keep: Path | None) -> Iterator[str]:
     """The clean home's objects where its pods reach them, too; kept ones stay a day."""
-    address = passing_place(settings.objects, "prove")
+    address = ephemeral_place(settings.objects, "prove")
     try:
         yield address
     finally:

@@ -15,7 +15,7 @@ from ml_assets.spec.records import Decision
 Outcome = Literal["equal", "tolerated", "differs", "not compared"]
 """``tolerated``: other bits, and every metric within the tolerance."""
 TOLERANCE = 0.005
-"""Of a metric, relative, where training ran on another kind of device: 0.5 %."""
+"""The relative tolerance of a metric where training ran on another kind of device: 0.5 %."""
 _SHOWN = 3
 
 
@@ -71,7 +71,7 @@ class MetricGap:
 
     @property
     def share(self) -> float:
-        """Of the larger of the two; 0 where both are."""
+        """The difference as a share of the larger of the two; 0 where both are."""
         return abs(self.now - self.then) / (max(abs(self.then), abs(self.now)) or 1.0)
 
     def __str__(self) -> str:

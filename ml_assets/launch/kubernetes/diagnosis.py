@@ -47,7 +47,7 @@ _OWN = {
 }
 """Ends that nothing outside explains: the program says what is wrong with what it was given."""
 _LIMITS = re.compile(r"exceed(?:s|ed) (?:the (?:total )?limit|its local ephemeral storage limit)")
-"""Of an eviction for the pod's own use, not for the node's need."""
+"""The words of an eviction for the pod's own use, not for the node's need."""
 _PRESSURE = re.compile(r"node was low on resource|node had condition: ")
 _TAKEN = {
     "PreemptionByScheduler": "Preempted",

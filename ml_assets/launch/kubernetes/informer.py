@@ -199,7 +199,7 @@ class Reflector:
         self._clock = clock
         self._pause = pause
         self._version: str | None = None
-        """Of the last change that is known; None: a look is due."""
+        """The version of the last change that is known; None: a look is due."""
         self._silence = SILENCE_SECONDS
         self._was_silent = False
         self._broken = 0

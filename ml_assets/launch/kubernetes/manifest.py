@@ -38,7 +38,7 @@ CONTAINER = "training"
 USER = 10001
 """User, group and owner of the volumes; the training image has no other."""
 PORT = 29500
-"""Of the first pod, where the nodes find each other."""
+"""The port of the first pod, where the nodes find each other."""
 SCRATCH = "/scratch"
 SHARED_MEMORY = "/dev/shm"
 TTL_SECONDS = 24 * 3600
@@ -46,7 +46,7 @@ TTL_SECONDS = 24 * 3600
 HAND_OVER_SECONDS = UPLOAD_SECONDS + 5
 """After the program; longer than the pod itself takes for it."""
 HOST_LABEL = "kubernetes.io/hostname"
-"""Of a node: its name, which the kubelet sets."""
+"""The label of a node: its name, which the kubelet sets."""
 QUEUE_PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
 SESSION_ANNOTATION = "ml-assets.io/session"
 
@@ -78,7 +78,7 @@ class JobOrder:
     grace_seconds: int
     """From the notice to the end of the program: see ``save_seconds``."""
     mark: str = ""
-    """Of an ephemeral store: see ``names.slug_of``."""
+    """The mark of an ephemeral store: see ``names.slug_of``."""
     avoid: tuple[str, ...] = ()
     """Nodes that failed an attempt before."""
     asked: str = ""
@@ -86,7 +86,7 @@ class JobOrder:
 
     @property
     def name(self) -> str:
-        """Of the Job and of the Service."""
+        """The name of the Job and of the Service."""
         return job_name(self.session, self.attempt, self.mark)
 
 
@@ -296,7 +296,7 @@ def _container(order: JobOrder, settings: Cluster) -> Manifest:
 
 
 def _arguments(order: JobOrder) -> list[str]:
-    """Of ``ml_assets.training.staging``; Kubernetes puts the pod's own index in."""
+    """The arguments of ``ml_assets.training.staging``; Kubernetes puts the pod's own index in."""
     arguments = ["--request", order.request, "--scratch", SCRATCH]
     arguments += ["--grace", str(order.grace_seconds)]
     if order.world.nodes == 1:

@@ -102,7 +102,7 @@ def selector_of(session: str | None = None, mark: str = "") -> str:
 def labels(
     pipeline: str, session: str, attempt: int, verb: str, price_class: str, mark: str = ""
 ) -> dict[str, str]:
-    """Of the Job, its pods and its Service alike."""
+    """The labels of the Job, its pods and its Service alike."""
     return {
         NAME_LABEL: APPLICATION,
         MANAGED_BY_LABEL: MANAGED_BY,

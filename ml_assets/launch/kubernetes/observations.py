@@ -97,7 +97,7 @@ class PodState:
     phase: str
     """``Pending``, ``Running``, ``Succeeded``, ``Failed`` or ``Unknown``."""
     reason: str
-    """Of the pod itself: ``Evicted``, ``NodeLost``, ``OutOfcpu``, ...; mostly empty."""
+    """The reason of the pod itself: ``Evicted``, ``NodeLost``, ``OutOfcpu``, ...; mostly empty."""
     message: str
     node: str | None
     ready: bool
@@ -116,7 +116,7 @@ class PodState:
     started: datetime | None
     """When its first container began to run."""
     image: str = ""
-    """Of its first container, with its digest, as the runtime resolved it; empty: not yet."""
+    """The image of its first container, with the digest, as it was resolved; empty: not yet."""
     deleted: datetime | None = None
     """When its deletion was asked for."""
     gone: bool = False

@@ -47,7 +47,7 @@ def amount(quantity: str) -> Decimal | None:
 
 
 def _amounts(listed: str) -> dict[str, Decimal]:
-    """Of ``pods=1,requests.cpu=2``."""
+    """The amounts of ``pods=1,requests.cpu=2``."""
     pairs = [part.partition("=") for part in listed.split(",")]
     found = {name.strip(): amount(value) for name, _, value in pairs}
     return {name: value for name, value in found.items() if value is not None}

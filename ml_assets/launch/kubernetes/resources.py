@@ -16,7 +16,7 @@ LOG_SILENCE_SECONDS = 600.0
 TIMEOUT = (10.0, 60.0)
 """Seconds to connect, and between two bytes of an answer."""
 RAW = {"_preload_content": False, "_request_timeout": TIMEOUT}
-"""Of each call: its JSON, not the client's models."""
+"""Options of each call: its JSON, not the client's models."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def decoded(answer: Any) -> Any:
 
 
 def streaming(silence: float) -> dict[str, Any]:
-    """Of a call whose answer goes on, with pauses of so many seconds at most."""
+    """Options of a call whose answer goes on, with pauses of so many seconds at most."""
     return {"_preload_content": False, "_request_timeout": (TIMEOUT[0], silence)}
 
 

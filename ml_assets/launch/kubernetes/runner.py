@@ -71,8 +71,8 @@ _MADE_AGAIN = {"lost", "unstarted", "no_room"}
 """Ends of an attempt that the next one need not wait for: what is left of it can write nothing that
 counts."""
 _HASTY_TRIES, _HASTY_SECONDS = 2, 15.0
-"""Of a request to the store while an attempt is followed: it is asked again soon anyway, and who
-waits for its answer hears neither of a lost pod nor that it is told to stop."""
+"""Tries and seconds of a request to the store while an attempt is followed: the next is soon,
+and who waits for its answer hears neither of a lost pod nor that it is told to stop."""
 _LEAVE_SECONDS = 120.0
 """For what the last attempts left to be gone; each has had its own time before."""
 
@@ -248,7 +248,7 @@ class KubernetesRunner:
             self._api.create_service(service_manifest(order, self._settings, job.uid))
 
     def _tell_of_others(self, work: Work[Any], order: JobOrder) -> None:
-        """Of Jobs that train for the same pipeline beside this one: who asked may not know."""
+        """Tell of Jobs that train for the same pipeline beside this one: who asked may not know."""
         if order.verb != "train":
             return
         alike = {PIPELINE_LABEL: pipeline_label(order.pipeline), VERB_LABEL: order.verb}

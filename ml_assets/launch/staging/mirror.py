@@ -204,7 +204,7 @@ class SessionMirror:
             self._at(attempt).write(file.name, file.read_bytes())
 
     def _take_signature(self, attempt: int) -> None:
-        """Of the home that saw it end; a forged one is worth nothing."""
+        """Take the signature of the home that saw it end; a forged one is worth nothing."""
         file = signature_of(self.folder.result(attempt))
         data = None if file.exists() else self._at(attempt).read(file.name)
         if data is not None:

@@ -1,4 +1,4 @@
-"""What the lines of a ledger say: which model is in which stage, since when, and who decided so.
+"""What the lines of a ledger say: which model is in which stage, since when, by whose decision.
 
 All are pure questions to the lines of one pipeline, oldest first.
 """
@@ -9,7 +9,7 @@ from typing import get_args
 
 from ml_assets.errors import UnknownModel
 from ml_assets.spec.gates import Stage, Target
-from ml_assets.spec.records import Decision, LedgerEntry
+from ml_assets.spec.records import Decision, HoldoutRows, HoldoutUse, LedgerEntry
 
 ORDER: tuple[Target, ...] = get_args(Target)
 """The stages that hold a model, each with those before it on its way."""
@@ -146,3 +146,40 @@ def serving_at(
     """The move by which a model was in a stage at a time; None before the first one."""
     then = [entry for entry in entries if entry.time <= time]
     return stage_line(then, stage)
+
+
+def holdout_use(entries: Sequence[LedgerEntry], model: str, rows: HoldoutRows) -> HoldoutUse:
+    """The other models that were decided on with rows of this holdout, before this one was.
+
+    A refusal counts as a release does: both tell whoever tries again. Windows that share a
+    partition share rows, and a canary was looked at on the rows of its period; where the data is
+    not cut in time, holdouts are the same or are taken for different ones. A report that no gate
+    judged is not in the ledger and not counted.
+
+    Args:
+        entries: the ledger of the pipeline, oldest first.
+    """
+    sharing: set[str] = set()
+    unknown: set[str] = set()
+    for entry in entries:
+        decision = entry.decision
+        if decision is None:
+            continue
+        if entry.model == model:
+            break
+        shared = _share(decision, rows)
+        if shared is None:
+            unknown.add(entry.model)
+        elif shared:
+            sharing.add(entry.model)
+    return HoldoutUse(models=len(sharing), unknown=len(unknown - sharing))
+
+
+def _share(decision: Decision, rows: HoldoutRows) -> bool | None:
+    """Whether a decision rests on some of the rows; None where it does not say what it rests on."""
+    if decision.holdout is not None and decision.holdout.digest == rows.digest:
+        return True
+    seen = decision.canary or decision.holdout
+    if seen is None:
+        return None
+    return bool(seen.first and rows.first) and seen.first <= rows.last and rows.first <= seen.last

@@ -19,7 +19,7 @@ from ml_assets.spec.training_story import TrainingStory
 from ml_assets.store.objects import write_whole
 
 
-class Debt(Frozen):
+class OutboxEntry(Frozen):
     """A session whose MLflow run is not whole."""
 
     schema_version: Literal[1] = 1
@@ -46,7 +46,7 @@ class Delivered:
 
 
 @dataclass(frozen=True)
-class Debts:
+class Outbox:
     """The notes of one state folder.
 
     Args:
@@ -57,98 +57,98 @@ class Debts:
     home: Path
     sessions: Path
 
-    def note(self, debt: Debt) -> None:
+    def note(self, entry: OutboxEntry) -> None:
         """Write a note, in place of one about the same session."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        write_whole(self._file(debt.session), canonical_json(debt))
+        write_whole(self._file(entry.session), canonical_json(entry))
 
-    def owe(self, debt: Debt) -> Debt:
+    def add(self, entry: OutboxEntry) -> OutboxEntry:
         """Note what MLflow is to be told, beside what it lacks of the session already."""
-        known = next((one for one in self.all() if one.session == debt.session), None)
+        known = next((one for one in self.all() if one.session == entry.session), None)
         if known is not None:
             more = {
-                "tags": {**known.tags, **debt.tags},
-                "params": {**known.params, **debt.params},
-                "numbers": {**known.numbers, **debt.numbers},
-                "record": debt.record or known.record,
+                "tags": {**known.tags, **entry.tags},
+                "params": {**known.params, **entry.params},
+                "numbers": {**known.numbers, **entry.numbers},
+                "record": entry.record or known.record,
             }
-            debt = debt.model_copy(update=more)
-        self.note(debt)
-        return debt
+            entry = entry.model_copy(update=more)
+        self.note(entry)
+        return entry
 
     def forget(self, session: str) -> None:
         self._file(session).unlink(missing_ok=True)
 
-    def all(self) -> list[Debt]:
+    def all(self) -> list[OutboxEntry]:
         """Notes that can be read; another one is of another version, and left alone."""
-        found: list[Debt] = []
+        found: list[OutboxEntry] = []
         for file in sorted(self._folder.glob("*.json")):
             try:
-                found.append(Debt.model_validate_json(file.read_bytes()))
+                found.append(OutboxEntry.model_validate_json(file.read_bytes()))
             except (OSError, ValidationError):
                 continue
         return found
 
     def deliver(self, tracking: Tracking) -> Delivered:
         """Tell MLflow what it lacks; the first call that it does not take ends the attempt."""
-        debts, done = self.all(), list[str]()
-        for debt in debts:
-            folder = self.sessions / debt.session
+        outbox, done = self.all(), list[str]()
+        for entry in outbox:
+            folder = self.sessions / entry.session
             if not folder.is_dir():  # collected: nothing is left to tell
-                self.forget(debt.session)
+                self.forget(entry.session)
                 continue
             story = TrainingStory()
             for event in session_events(folder):
                 story.take(event)
-            said = tell_whole(tracking, debt, story)
+            said = tell_whole(tracking, entry, story)
             if isinstance(said, Unavailable):
-                return Delivered(tuple(done), len(debts) - len(done), said.reason)
-            self.forget(debt.session)
-            done.append(debt.session)
+                return Delivered(tuple(done), len(outbox) - len(done), said.reason)
+            self.forget(entry.session)
+            done.append(entry.session)
         return Delivered(tuple(done), 0, "")
 
     @property
     def _folder(self) -> Path:
-        return self.home / "owed_to_mlflow"
+        return self.home / "mlflow_outbox"
 
     def _file(self, session: str) -> Path:
         return self._folder / f"{session}.json"
 
 
-def tell_whole(tracking: Tracking, debt: Debt, story: TrainingStory) -> str | Unavailable:
+def tell_whole(tracking: Tracking, entry: OutboxEntry, story: TrainingStory) -> str | Unavailable:
     """Make the MLflow run of a session whole; what it has already is not told twice.
 
     Returns:
         The run's id.
     """
-    run = tracking.open_run(debt.pipeline, debt.session, debt.tags, debt.params)
+    run = tracking.open_run(entry.pipeline, entry.session, entry.tags, entry.params)
     if isinstance(run, Unavailable):
         return run
-    for said in _calls(tracking, run, debt, story):
+    for said in _calls(tracking, run, entry, story):
         if isinstance(said, Unavailable):
             return said
     return run
 
 
 def _calls(
-    tracking: Tracking, run: str, debt: Debt, story: TrainingStory
+    tracking: Tracking, run: str, entry: OutboxEntry, story: TrainingStory
 ) -> Iterator[Logged | Unavailable]:
     """One call after the other, each when it is asked for."""
     yield tracking.log_metrics(run, story.metrics, story.times, now=True)
-    if debt.numbers:
-        steps = {int(step): values for step, values in debt.numbers.items()}
+    if entry.numbers:
+        steps = {int(step): values for step, values in entry.numbers.items()}
         yield tracking.log_metrics(run, steps, now=True)
-    yield tracking.set_tags(run, debt.tags)
-    if debt.record is not None:
-        yield tracking.log_text(run, debt.record, "run.json")
+    yield tracking.set_tags(run, entry.tags)
+    if entry.record is not None:
+        yield tracking.log_text(run, entry.record, "run.json")
     trace = Path(story.trace.uri).resolve() if story.trace is not None else None
-    if trace is not None and trace.is_file() and debt.session in trace.parent.parts:
+    if trace is not None and trace.is_file() and entry.session in trace.parent.parts:
         yield tracking.log_artifact(run, trace)  # an event may name any file: only its session's
-    yield tracking.close(run, debt.status)
+    yield tracking.close(run, entry.status)
 
 
 def sentences(delivered: Delivered) -> Sequence[str]:
-    """What a person is told of a delivery; nothing where nothing was owed."""
+    """What a person is told of a delivery; nothing where the outbox was empty."""
     lines = [f"MLflow was told what it lacked of {session}" for session in delivered.sessions]
     if delivered.left:
         lines.append(f"MLflow still lacks {delivered.left} sessions: {delivered.reason}")

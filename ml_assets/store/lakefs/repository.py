@@ -16,7 +16,7 @@ from ml_assets.store.embedded.trust import given_keys
 from ml_assets.store.lakefs.api import LakeFsApi, Pause, Recorded
 from ml_assets.store.lakefs.gateway import S3Gateway
 from ml_assets.store.lakefs.manifest import MANIFEST, State, unseal
-from ml_assets.store.lru_cache import Remembered
+from ml_assets.store.lru_cache import LruCache
 from ml_assets.store.snapshots import MAIN, RUN_KEY, CommitId
 
 PRESIGNED_BYTES = 5 << 30
@@ -47,7 +47,7 @@ class LakeFsRepository:
         self._gateway = S3Gateway(server, name)
         self.state = lru_cache(maxsize=_STATES)(self._read_state)
         self._verify = lru_cache(maxsize=4096)(self._verified)
-        self._small = Remembered(_REMEMBERED)
+        self._small = LruCache(_REMEMBERED)
 
     def resolve(self, ref: str) -> CommitId:
         """The commit of ``main`` (our branch), a tag or a commit id, held to its signature."""

@@ -1,7 +1,6 @@
 """What lies in the stores: on S3 every byte of the bucket is somebody's, whatever a cache has."""
 
 from collections import Counter
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,24 +13,18 @@ from ml_assets.store.s3 import client as s3
 from ml_assets.store.s3.objects import S3Objects
 from ml_assets_tests.actions.house import PIPELINE
 from ml_assets_tests.actions.test_collect_objects_s3 import URI, HouseOnS3
-from ml_assets_tests.servers.s3 import BUCKET, S3Server, s3_server
+from ml_assets_tests.servers.s3 import BUCKET, S3Server
 from ml_assets_tests.worlds import irises
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
-    with s3_server(monkeypatch) as server:
-        yield server
-
-
-@pytest.fixture
-def house(tmp_path: Path, server: S3Server) -> HouseOnS3:
+def house(tmp_path: Path, bucket: S3Server) -> HouseOnS3:
     """A released model, and a training that goes on, in a bucket."""
     house = HouseOnS3(tmp_path, now=datetime.now(UTC))
     house.train()
     house.decide(passes=True)
     house.begin_session(house.lay_out())
-    house.upload(server)
+    house.upload(bucket)
     return house
 
 
@@ -43,18 +36,18 @@ def place(house: HouseOnS3) -> Workplace:
     return Workplace(load_spec(folder), folder, house.store, objects, house.settings.scratch)
 
 
-def in_the_bucket(server: S3Server) -> dict[str, int]:
+def in_the_bucket(bucket: S3Server) -> dict[str, int]:
     """Bytes by the kind that a key begins with, checkpoints among their sessions."""
     found = Counter[str]()
-    for key in server.everything():
-        found[key.split("/")[1]] += server.client.head_object(Bucket=BUCKET, Key=key)[
+    for key in bucket.everything():
+        found[key.split("/")[1]] += bucket.client.head_object(Bucket=BUCKET, Key=key)[
             "ContentLength"
         ]
     return dict(found)
 
 
-def test_every_byte_of_the_bucket_is_counted_once(house: HouseOnS3, server: S3Server) -> None:
-    there = in_the_bucket(server)
+def test_every_byte_of_the_bucket_is_counted_once(house: HouseOnS3, bucket: S3Server) -> None:
+    there = in_the_bucket(bucket)
     found = stored(place(house), house.settings.checkpoints)
     kinds = dict(found.by_pipeline[PIPELINE])
     assert kinds.pop("checkpoints") > 0
@@ -77,10 +70,10 @@ def test_what_this_machine_has_fetched_is_not_counted_again(house: HouseOnS3) ->
 
 
 def test_a_store_that_is_away_is_told_and_nothing_is_made_up(
-    house: HouseOnS3, server: S3Server, monkeypatch: pytest.MonkeyPatch
+    house: HouseOnS3, bucket: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(s3, "TRIES", 1)
-    server.faults.failing = -1
+    bucket.faults.failing = -1
     found = stored(place(house), house.settings.checkpoints)
     assert found.left_out.startswith("objects: ")
     assert found.by_job == {}

@@ -1,6 +1,5 @@
 """A clean home whose programs are pods: what it shares with them is its own, and goes with it."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,19 +10,13 @@ from ml_assets.launch.kubernetes.launcher import KubernetesLauncher
 from ml_assets.resources.launcher import LauncherResource
 from ml_assets.settings import Settings, read_settings
 from ml_assets.store.open import open_snapshots
-from ml_assets_tests.servers.s3 import BUCKET, S3Server, s3_server
+from ml_assets_tests.servers.s3 import BUCKET, S3Server
 
 URI = f"s3://{BUCKET}/state"
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
-    with s3_server(monkeypatch) as server:
-        yield server
-
-
-@pytest.fixture
-def settings(server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+def settings(bucket: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     for name, value in {
         "ML_ASSETS_HOME": str(tmp_path / "state"),
         "ML_ASSETS_LAUNCHER": "kubernetes",
@@ -39,7 +32,7 @@ def publish(home: CleanHome) -> None:
 
 
 def test_its_pods_have_a_place_of_their_own_that_goes_when_it_is_left(
-    server: S3Server, settings: Settings
+    bucket: S3Server, settings: Settings
 ) -> None:
     with clean_home(settings, None) as home:
         place = home.settings.objects
@@ -47,16 +40,16 @@ def test_its_pods_have_a_place_of_their_own_that_goes_when_it_is_left(
         assert home.settings.checkpoints == f"{place}/sessions/{{session}}/checkpoints"
         assert isinstance(LauncherResource().launcher(), KubernetesLauncher)
         publish(home)
-        assert [key for key in server.everything() if "/scratch/prove-" in key]
-    assert server.everything() == []
+        assert [key for key in bucket.everything() if "/scratch/prove-" in key]
+    assert bucket.everything() == []
 
 
 def test_a_home_that_is_kept_keeps_what_lies_there(
-    server: S3Server, settings: Settings, tmp_path: Path
+    bucket: S3Server, settings: Settings, tmp_path: Path
 ) -> None:
     with clean_home(settings, tmp_path / "kept") as home:
         publish(home)
-    assert [key for key in server.everything() if key.endswith("reports/demo/page.html")]
+    assert [key for key in bucket.everything() if key.endswith("reports/demo/page.html")]
 
 
 def test_a_state_that_was_collected_is_named_with_what_would_have_kept_it(

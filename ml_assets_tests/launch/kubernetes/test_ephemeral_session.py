@@ -12,16 +12,9 @@ from ml_assets.launch.launcher import ScoreJob
 from ml_assets.launch.local.launcher import LocalLauncher
 from ml_assets.settings import read_settings
 from ml_assets_tests.launch.kubernetes.stage import IMAGE, ONE_NODE, URI, Stage
-from ml_assets_tests.servers.s3 import s3_server
 from ml_assets_tests.store.s3_rights import PODS
 
 pytestmark = [pytest.mark.daemon, pytest.mark.timeout(900)]
-
-
-@pytest.fixture
-def store(monkeypatch):
-    with s3_server(monkeypatch) as found:
-        yield found
 
 
 @pytest.fixture

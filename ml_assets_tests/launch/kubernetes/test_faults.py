@@ -27,13 +27,6 @@ from ml_assets.spec.training_story import TrainingStory
 from ml_assets_tests.launch.kubernetes.stage import IMAGE, ONE_NODE, TWO_NODES, Stage, weights
 from ml_assets_tests.launch.real import STEPS, by_number, named
 from ml_assets_tests.servers.kubernetes.sample_jobs import until
-from ml_assets_tests.servers.s3 import s3_server
-
-
-@pytest.fixture
-def store(monkeypatch):
-    with s3_server(monkeypatch) as found:
-        yield found
 
 
 @pytest.fixture

@@ -10,15 +10,8 @@ from ml_assets.launch.local.launcher import LocalLauncher
 from ml_assets.spec.program import Ref
 from ml_assets_tests.launch.kubernetes.stage import ONE_NODE, Stage, weights
 from ml_assets_tests.launch.real import named
-from ml_assets_tests.servers.s3 import s3_server
 
 pytestmark = [pytest.mark.daemon, pytest.mark.timeout(900)]
-
-
-@pytest.fixture
-def store(monkeypatch):
-    with s3_server(monkeypatch) as found:
-        yield found
 
 
 @pytest.fixture

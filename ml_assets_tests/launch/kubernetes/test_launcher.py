@@ -11,14 +11,7 @@ from ml_assets.launch.usage import session_usages
 from ml_assets.store.open import mark_of
 from ml_assets_tests.launch.kubernetes.stage import IMAGE, ONE_NODE, URI, Stage, weights
 from ml_assets_tests.launch.real import STEPS, by_number, named
-from ml_assets_tests.servers.s3 import s3_server
 from ml_assets_tests.store.s3_rights import PODS
-
-
-@pytest.fixture
-def store(monkeypatch):
-    with s3_server(monkeypatch) as found:
-        yield found
 
 
 @pytest.fixture

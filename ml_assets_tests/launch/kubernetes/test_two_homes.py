@@ -7,16 +7,9 @@ import pytest
 from ml_assets.launch.launcher import ScoreJob
 from ml_assets.store.signing import Keys
 from ml_assets_tests.launch.kubernetes.stage import ONE_NODE, Stage
-from ml_assets_tests.servers.s3 import s3_server
 
 OURS, THEIRS = (base64.b64encode(bytes([n]) * 32).decode() for n in (1, 2))
 pytestmark = [pytest.mark.daemon, pytest.mark.timeout(900)]
-
-
-@pytest.fixture
-def store(monkeypatch):
-    with s3_server(monkeypatch) as found:
-        yield found
 
 
 def test_a_score_counts_in_a_home_that_trusts_its_key_and_in_no_other(

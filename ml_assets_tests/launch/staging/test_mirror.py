@@ -101,9 +101,9 @@ def say(place, index, code):
     place.write(termination_name(index), canonical_json(word))
 
 
-def read_at(server, folder, since=0):
+def read_at(bucket, folder, since=0):
     """Objects that were asked for, each by itself, since so many requests."""
-    asked = server.faults.requests[since:]
+    asked = bucket.faults.requests[since:]
     return [path for method, path in asked if method == "GET" and f"/1/{folder}" in path]
 
 
@@ -123,31 +123,31 @@ def test_streams_of_many_ranks_are_fetched_side_by_side(place, mirror, together)
     assert [events(mirror, f"events.rank{rank}.jsonl") for rank in range(PODS)] == LINES
 
 
-def test_what_breaks_off_is_a_beginning_and_goes_on_from_there(place, objects, mirror, server):
+def test_what_breaks_off_is_a_beginning_and_goes_on_from_there(place, objects, mirror, bucket):
     tell(place)
     whole, third = b"".join(LINES), chunk_name("events.jsonl", len(LINES[0]) * 2)
     hasty = SessionMirror(mirror.folder, objects, client(tries=1))
-    server.faults.at, server.faults.failing = third, -1
+    bucket.faults.at, bucket.faults.failing = third, -1
     with pytest.raises(StoreAway):
         hasty.pull(1)
     assert events(mirror) == whole[: len(LINES[0]) * 2]
-    server.faults.failing = 0
+    bucket.faults.failing = 0
     mirror.folder.attempt(1).joinpath("events.jsonl").write_bytes(whole[:20])  # a kill cut it
     assert hasty.pull(1) == len(whole) - 20
     assert events(mirror) == whole
 
 
 def test_signs_of_life_are_read_side_by_side_and_those_alone_that_are_new(
-    place, mirror, server, together, monkeypatch
+    place, mirror, bucket, together, monkeypatch
 ):
     read = S3Place.read
     for index in range(PODS):
         beat(place, index, 1)
     together("heartbeats/")
     mirror.pull(1)
-    began = len(server.faults.requests)
+    began = len(bucket.faults.requests)
     mirror.pull(1)
-    assert read_at(server, "heartbeats/", began) == []
+    assert read_at(bucket, "heartbeats/", began) == []
     assert step_of(mirror, PODS - 1) == 1
     monkeypatch.setattr(S3Place, "read", read)
     for step in (2, 3):  # within the same second
@@ -157,7 +157,7 @@ def test_signs_of_life_are_read_side_by_side_and_those_alone_that_are_new(
 
 
 def test_last_words_are_read_side_by_side_and_again_only_where_they_changed(
-    place, mirror, server, together, monkeypatch
+    place, mirror, bucket, together, monkeypatch
 ):
     for index in range(PODS):
         say(place, index, 75)
@@ -166,6 +166,6 @@ def test_last_words_are_read_side_by_side_and_again_only_where_they_changed(
     assert len(mirror.exits(1)) == PODS
     monkeypatch.setattr(S3Place, "read", read)
     say(place, 3, 0)  # its Job was suspended and resumed
-    began = len(server.faults.requests)
+    began = len(bucket.faults.requests)
     assert {index for index, word in mirror.exits(1).items() if word.code == 0} == {3}
-    assert len(read_at(server, "exit/", began)) == 1
+    assert len(read_at(bucket, "exit/", began)) == 1

@@ -18,14 +18,14 @@ LONG = {"epochs": 2000, "evaluate_every": 50}
 
 @pytest.mark.daemon
 def test_two_pods_train_the_weights_of_two_local_processes_bit_for_bit(
-    home, data, undisturbed, server, tmp_path
+    home, data, undisturbed, bucket, tmp_path
 ):
     """And their store is away for a while."""
     mirror, uri = home.train(train_job(data))
-    server.faults.at, server.faults.failing = "/attempts/1/events/", 12  # requests
+    bucket.faults.at, bucket.faults.failing = "/attempts/1/events/", 12  # requests
     home.start(uri)
     assert [pod.code() for pod in home.pods] == [0, 0], home.pods[0].said()[-3000:]
-    assert server.faults.failing == 0 and "events wait" in home.pods[0].said()
+    assert bucket.faults.failing == 0 and "events wait" in home.pods[0].said()
     elsewhere = Home(tmp_path / "elsewhere").mirror(mirror.folder.session)
     for one in (mirror, elsewhere):
         assert one.adopt() == (1,)
@@ -83,10 +83,10 @@ def test_attempts_that_end_early_leave_what_they_saved_and_nothing_else_that_cou
     assert mirror.adopt() == (1, 2, 3) and mirror.folder.finished_training() is None
 
 
-def test_a_flipped_byte_of_the_data_is_refused_before_the_program_is_started(home, data, server):
+def test_a_flipped_byte_of_the_data_is_refused_before_the_program_is_started(home, data, bucket):
     mirror, uri = home.train(train_job(data, processes=1), nodes=1)
-    (key,) = [k for k in server.everything() if k.endswith("/train/numeric.npy")]
-    server.flip(key)
+    (key,) = [k for k in bucket.everything() if k.endswith("/train/numeric.npy")]
+    bucket.flip(key)
     (pod,) = home.start(uri, nodes=1)
     assert pod.code() == 65, pod.said()
     assert mirror.exits(1)[0].code == 65 and "is damaged" in mirror.exits(1)[0].reason

@@ -1,7 +1,7 @@
 """How often a holdout was used: other models, before this one, on rows of the same weeks."""
 
 from ml_assets.records.ledger.chain import read, record_decision
-from ml_assets.records.ledger.holdout import holdout_use
+from ml_assets.records.ledger.stages import holdout_use
 from ml_assets.spec.records import CanaryPeriod, HoldoutRows
 from ml_assets_tests.records.conftest import PIPELINE, A, B, C, decision, evidence, gate
 

@@ -1,7 +1,7 @@
 """An API server for tests: a small Kubernetes whose pods are local processes.
 
 The official client, and kubectl, talk real HTTP to it. It behaves as a v1.36 cluster does in all
-that a client of batch/v1 Jobs can see; what it leaves out is listed in docs/cluster.md.
+that a client of batch/v1 Jobs can see; what it leaves out is listed in README.md.
 
     with ApiServer() as server:
         kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")

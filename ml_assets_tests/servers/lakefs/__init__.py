@@ -2,7 +2,7 @@
 
 Written from lakeFS's published API (api/swagger.yml) and from how its server answers; it keeps its
 semantics (staging areas, optimistic branch updates, three-way merges by path, hooks, error bodies)
-and leaves out users, policies, imports and pull requests.
+and leaves out users, policies and pull requests; README.md says what it is checked against.
 
     with lakefs_server() as lakefs:
         lakefs.create_repository("demo")

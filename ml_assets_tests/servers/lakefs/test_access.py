@@ -2,7 +2,6 @@
 
 import json
 import urllib.request
-from collections.abc import Iterator
 from typing import Any
 from urllib.error import HTTPError
 
@@ -10,14 +9,8 @@ import lakefs_sdk
 import pytest
 from lakefs_sdk import exceptions
 
-from ml_assets_tests.servers.lakefs import LakeFSServer, lakefs_server
-from ml_assets_tests.store.lakefs_clients import sdk_client
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[LakeFSServer]:
-    with lakefs_server() as server:
-        yield server
+from ml_assets_tests.servers.lakefs import LakeFSServer
+from ml_assets_tests.servers.lakefs.clients import sdk_client
 
 
 def login(server: LakeFSServer, secret: str) -> lakefs_sdk.AuthenticationToken:

@@ -2,7 +2,6 @@
 
 import socket
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,14 +10,8 @@ from botocore.exceptions import ClientError
 from lakefs_client import models
 from urllib3.exceptions import HTTPError
 
-from ml_assets_tests.servers.lakefs import Fault, LakeFSServer, lakefs_server
-from ml_assets_tests.store.lakefs_clients import Content, Demo, s3_client
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[LakeFSServer]:
-    with lakefs_server() as server:
-        yield server
+from ml_assets_tests.servers.lakefs import Fault, LakeFSServer
+from ml_assets_tests.servers.lakefs.clients import Content, Demo, s3_client
 
 
 @pytest.fixture

@@ -1,21 +1,14 @@
 """The tests' lakeFS keeps history as lakeFS does: commits, merges, logs, differences, races."""
 
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import lakefs_sdk
 import pytest
 from lakefs_client import models
 
-from ml_assets_tests.servers.lakefs import Fault, LakeFSServer, lakefs_server
-from ml_assets_tests.store.lakefs_clients import Demo, rest_client, sdk_client
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[LakeFSServer]:
-    with lakefs_server() as server:
-        yield server
+from ml_assets_tests.servers.lakefs import Fault, LakeFSServer
+from ml_assets_tests.servers.lakefs.clients import Demo, rest_client, sdk_client
 
 
 @pytest.fixture

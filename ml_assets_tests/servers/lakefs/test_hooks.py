@@ -8,8 +8,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from lakefs_client import models
 
-from ml_assets_tests.servers.lakefs import HookFailed, LakeFSServer, lakefs_server
-from ml_assets_tests.store.lakefs_clients import Demo
+from ml_assets_tests.servers.lakefs import HookFailed, LakeFSServer
+from ml_assets_tests.servers.lakefs.clients import Demo
 
 
 class Listener(ThreadingHTTPServer):
@@ -36,12 +36,6 @@ class Told(BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         """Quiet."""
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[LakeFSServer]:
-    with lakefs_server() as server:
-        yield server
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from lakefs.exceptions import ConflictException, ForbiddenException, ImportManag
 from lakefs_client import models
 
 from ml_assets_tests.servers.lakefs import LakeFSServer, Setup, lakefs_server
-from ml_assets_tests.store.lakefs_clients import Demo
+from ml_assets_tests.servers.lakefs.clients import Demo
 
 BUCKET = "s3://elsewhere/"
 SOON = timedelta(milliseconds=20)

@@ -1,7 +1,6 @@
 """The tests' lakeFS as lakefs-client sees it: objects, ranges, listings, presigned URLs."""
 
 import time
-from collections.abc import Iterator
 
 import lakefs_sdk
 import pytest
@@ -9,13 +8,7 @@ import urllib3
 from lakefs_client import models
 
 from ml_assets_tests.servers.lakefs import LakeFSServer, lakefs_server
-from ml_assets_tests.store.lakefs_clients import Content, Demo, sdk_client
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[LakeFSServer]:
-    with lakefs_server() as server:
-        yield server
+from ml_assets_tests.servers.lakefs.clients import Content, Demo, sdk_client
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import hmac
 import io
 import time
 import zlib
-from collections.abc import Iterator
 from typing import Any
 
 import polars as pl
@@ -18,15 +17,9 @@ from botocore.credentials import Credentials
 from botocore.exceptions import ClientError
 
 from ml_assets_tests.servers.lakefs import LakeFSServer, lakefs_server
-from ml_assets_tests.store.lakefs_clients import Demo, polars_options, s3_client
+from ml_assets_tests.servers.lakefs.clients import Demo, polars_options, s3_client
 
 PART = 5 * 2**20
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[LakeFSServer]:
-    with lakefs_server() as server:
-        yield server
 
 
 @pytest.fixture

@@ -1,19 +1,12 @@
 """The tests' lakeFS as lakefs-client sees it: repositories, references, objects, settings."""
 
 import urllib.request
-from collections.abc import Iterator
 
 import pytest
 from lakefs_client import models
 
 from ml_assets_tests.servers.lakefs import LakeFSServer, Setup, lakefs_server
-from ml_assets_tests.store.lakefs_clients import Content, Demo, rest_client
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[LakeFSServer]:
-    with lakefs_server() as server:
-        yield server
+from ml_assets_tests.servers.lakefs.clients import Content, Demo, rest_client
 
 
 @pytest.fixture

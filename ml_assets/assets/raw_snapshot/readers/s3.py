@@ -44,7 +44,7 @@ class Bucket:
     """A bucket, read only."""
 
     name: str
-    """Of the source; messages begin with it."""
+    """The name of the source; messages begin with it."""
     bucket: str
 
     def list(self, pattern: Pattern) -> Iterator[Found | Refusal]:

@@ -41,7 +41,7 @@ class Beside:
     report that compares with no model or with another one fails the champion gate; without it the
     report's word is taken."""
     audits: Sequence[Audited] | None = None
-    """Of the tables that the training set was made from."""
+    """The audits of the tables that the training set was made from."""
     holdout_use: HoldoutUse | None = None
 
 

@@ -27,7 +27,7 @@ class Use:
     usage: AttemptUsage
     split: Split
     node_hour: Decimal | None
-    """Of one of its machines; None: not known."""
+    """The price of an hour of one of its machines; None: not known."""
     transfer: Fraction | None
     """What the bytes that it moved cost; None: not known."""
 
@@ -110,7 +110,7 @@ def session_uses(folder: SessionFolder, now: Prices) -> list[Use]:
 
 
 def _on_disk(place: Workplace) -> list[AttemptUsage]:
-    """Of the sessions of this pipeline whose folders are there."""
+    """The usage of the sessions of this pipeline whose folders are there."""
     folders = place.objects.path("sessions").glob(f"{place.name}-*-*")
     own = [one for one in folders if one.name.rsplit("-", 2)[0] == place.name and one.is_dir()]
     return [usage for one in sorted(own) for usage in session_usages(SessionFolder(one))]

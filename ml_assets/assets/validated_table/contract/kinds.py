@@ -134,7 +134,7 @@ IGNORE_ROW_IF = (
     "either_value_is_missing",
     "neither",
 )
-"""Of several columns the first three, of a pair the others."""
+"""The kinds for several columns are the first three, of a pair the others."""
 
 
 def about(kind: str) -> About:
@@ -143,5 +143,5 @@ def about(kind: str) -> About:
 
 
 def short_name(kind: str) -> str:
-    """What its checks are called."""
+    """The name of its checks."""
     return COMPILED[kind].short if kind in COMPILED else kind.removeprefix("expect_")

@@ -78,7 +78,7 @@ def load_contract(path: Path) -> Contract:
 
 
 def read_contract(suite: Mapping[str, Any], where: Path | str) -> Contract:
-    """The same of a suite that is read already.
+    """The contract of a suite that is read already.
 
     Args:
         where: it came from, for the message.
@@ -163,7 +163,7 @@ def _entry_mistakes(entry: object) -> list[str]:
 
 
 def _kwarg_mistakes(kind: str, kwargs: Mapping[str, Any]) -> list[str]:
-    """Of what only its own engine judges, the rest is found by that (``ml-assets check``)."""
+    """Mistakes in the arguments; what only its engine judges, `ml-assets check` asks of that."""
     mistakes: list[str] = []
     if kind in COMPILED:
         rule = COMPILED[kind]

@@ -26,7 +26,7 @@ from ml_assets.store.pipeline_context import Workplace, open_pipeline
 Change = Callable[[dict[str, Any]], None]
 """Changes a pipeline's attributes, as its YAML has them."""
 WEEKS = 14
-"""Of the year: four to look back at, ten to learn from and to be judged on."""
+"""Weeks of the year: four to look back at, ten to learn from and to be judged on."""
 _LAST = "2013-04-08"
 """The Monday after them."""
 
@@ -84,7 +84,7 @@ class Ground:
 
     @property
     def sources(self) -> Path:
-        """Of its own where there are any: see ``own_sources``."""
+        """The sandbox's own sources where there are any: see ``own_sources``."""
         own = self.folder / "sources"
         return own if own.is_dir() else self.world
 

@@ -9,7 +9,7 @@ from ml_assets.spec.program import ModelManifest
 
 _MANIFEST = "model.json"
 _FLOOR = 0.55
-"""Of AUC: what a network learns of five weeks in one epoch is enough."""
+"""The lowest AUC: what a network learns of five weeks in one epoch is enough."""
 
 
 def plant(ground: Ground) -> Outcome:

@@ -13,7 +13,7 @@ from mlflow import MlflowClient
 from ml_assets.launch.events import session_events
 from ml_assets.records.tracking.curves import LiveCurves
 from ml_assets.records.tracking.mlflow import Logged, Tracking, Unavailable
-from ml_assets.records.tracking.outbox import Debt, Debts, tell_whole
+from ml_assets.records.tracking.outbox import Outbox, OutboxEntry, tell_whole
 from ml_assets.spec.training_story import TrainingStory
 from ml_assets_tests.worlds import irises
 from ml_assets_tests.worlds.mlflow_process import MlflowProcess
@@ -77,15 +77,15 @@ def expected(told: TrainingStory) -> dict[str, list[int]]:
     return {name: [int(step) for step, _ in told.curve(name)] for name in names}
 
 
-def debt(pipeline: str, session: str = "5e" * 32) -> Debt:
-    return Debt(pipeline=pipeline, session=session, status="FINISHED", tags={}, params={})
+def entry(pipeline: str, session: str = "5e" * 32) -> OutboxEntry:
+    return OutboxEntry(pipeline=pipeline, session=session, status="FINISHED", tags={}, params={})
 
 
 def test_training_ends_well_though_mlflow_died_and_the_next_run_delivers_every_point_once(
     world: World, server: MlflowProcess, bereft: str
 ) -> None:
     assert "MLflow lacks what this training told; the next run delivers it" in bereft
-    assert (world.root / "state" / "owed_to_mlflow").is_dir()
+    assert (world.root / "state" / "mlflow_outbox").is_dir()
     server.start()
     again = world.cli(*THROUGH)
     assert "MLflow was told what it lacked of irises-train-" in again
@@ -107,7 +107,7 @@ def test_a_server_that_comes_back_while_training_runs_has_every_point_once(
 ) -> None:
     if server.process is None:
         server.start()
-    told, about = story(world), debt("comes_back")
+    told, about = story(world), entry("comes_back")
     steps = sorted(told.metrics)
     tracking = Tracking(server.uri, tmp_path, pause=0.1)
     curves = LiveCurves(tracking, lambda: tracking.open_run("comes_back", about.session, {}, {}))
@@ -152,18 +152,18 @@ def test_a_server_that_never_answers_makes_nobody_wait_while_training_runs(
 
 
 def test_what_is_owed_of_a_session_that_was_collected_is_forgotten(tmp_path: Path) -> None:
-    debts = Debts(tmp_path, tmp_path / "sessions")
-    debts.note(debt("gone"))
-    delivered = debts.deliver(Tracking("http://127.0.0.1:9", tmp_path))
-    assert (delivered.left, debts.all()) == (0, [])
+    outbox = Outbox(tmp_path, tmp_path / "sessions")
+    outbox.note(entry("gone"))
+    delivered = outbox.deliver(Tracking("http://127.0.0.1:9", tmp_path))
+    assert (delivered.left, outbox.all()) == (0, [])
 
 
 def test_what_is_still_owed_is_counted_with_the_reason(tmp_path: Path) -> None:
-    debts = Debts(tmp_path, tmp_path / "sessions")
+    outbox = Outbox(tmp_path, tmp_path / "sessions")
     for session in ("a", "b"):
         (tmp_path / "sessions" / session).mkdir(parents=True)
-        debts.note(debt("away", session))
-    delivered = debts.deliver(Tracking("http://127.0.0.1:9", tmp_path))
+        outbox.note(entry("away", session))
+    delivered = outbox.deliver(Tracking("http://127.0.0.1:9", tmp_path))
     assert delivered.left == 2
     assert "127.0.0.1:9" in delivered.reason
-    assert len(debts.all()) == 2
+    assert len(outbox.all()) == 2

@@ -1,22 +1,15 @@
 """Two snapshot stores on one object store: neither deletes what it cannot see the need of."""
 
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from ml_assets.resources.objects import ObjectsResource
-from ml_assets.store.open import mark_of, passing_place
+from ml_assets.store.open import ephemeral_place, mark_of
 from ml_assets.store.store_registry import identity_of
 from ml_assets_tests.actions.test_collect_objects_s3 import URI, HouseOnS3, there
-from ml_assets_tests.servers.s3 import BUCKET, S3Server, s3_server
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
-    with s3_server(monkeypatch) as server:
-        yield server
+from ml_assets_tests.servers.s3 import BUCKET, S3Server
 
 
 def at_work(house: HouseOnS3, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -27,53 +20,53 @@ def at_work(house: HouseOnS3, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_only_another_homes_ledger_needs_is_not_deleted(
-    tmp_path: Path, server: S3Server, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, bucket: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = HouseOnS3(tmp_path / "one", now=datetime.now(UTC))
     other = HouseOnS3(tmp_path / "other", now=datetime.now(UTC))
     released = one.train()
     one.decide(passes=True)
-    one.upload(server)
+    one.upload(bucket)
     at_work(one, monkeypatch)
     other.pass_days(100)  # nothing that it knows of reaches any of it
     [told] = [line for line in other.collect().left if line.startswith("objects: ")]
-    assert there(server, "models") == {released.model}
-    assert f"tenants/{identity_of(one.settings.snapshots)}.json" in told
+    assert there(bucket, "models") == {released.model}
+    assert f"stores/{identity_of(one.settings.snapshots)}.json" in told
     assert "ML_ASSETS_SNAPSHOTS" in told
     one.pass_days(100)
     assert any("1 other snapshot store" in line for line in one.collect().left)
-    server.client.delete_object(
-        Bucket=BUCKET, Key=f"state/tenants/{identity_of(one.settings.snapshots)}.json"
+    bucket.client.delete_object(
+        Bucket=BUCKET, Key=f"state/stores/{identity_of(one.settings.snapshots)}.json"
     )
     assert other.collect().freed_bytes > 0  # as the message says, where the first one is no more
-    assert there(server, "models") == set()
+    assert there(bucket, "models") == set()
 
 
-def test_homes_of_one_snapshot_store_are_one_tenant(
-    tmp_path: Path, server: S3Server, monkeypatch: pytest.MonkeyPatch
+def test_homes_of_one_snapshot_store_are_one_entry(
+    tmp_path: Path, bucket: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     house = HouseOnS3(tmp_path, now=datetime.now(UTC))
     for _ in range(2):
         at_work(house, monkeypatch)
     house.collect()
-    assert len(there_below(server, "tenants")) == 1
+    assert len(there_below(bucket, "stores")) == 1
     assert house.collect().left == ()
 
 
 def test_what_a_killed_command_left_in_a_store_of_its_own_goes_in_its_time(
-    tmp_path: Path, server: S3Server
+    tmp_path: Path, bucket: S3Server
 ) -> None:
     house = HouseOnS3(tmp_path, now=datetime.now(UTC))
-    place = passing_place(URI, "predict")
+    place = ephemeral_place(URI, "predict")
     assert mark_of(place) and not mark_of(URI)
     key = f"{place.removeprefix(f's3://{BUCKET}/')}/shards/irises/{'0' * 64}/schema.json"
-    server.client.put_object(Bucket=BUCKET, Key=key, Body=b"{}")
+    bucket.client.put_object(Bucket=BUCKET, Key=key, Body=b"{}")
     house.collect()
-    assert key in [one.removeprefix(f"{BUCKET}/") for one in there_below(server, "scratch")]
+    assert key in [one.removeprefix(f"{BUCKET}/") for one in there_below(bucket, "scratch")]
     house.pass_days(2)
     house.collect()
-    assert there_below(server, "scratch") == []
+    assert there_below(bucket, "scratch") == []
 
 
-def there_below(server: S3Server, top: str) -> list[str]:
-    return [key for key in server.everything() if f"state/{top}/" in key]
+def there_below(bucket: S3Server, top: str) -> list[str]:
+    return [key for key in bucket.everything() if f"state/{top}/" in key]
