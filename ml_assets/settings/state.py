@@ -87,7 +87,7 @@ class Settings:
     home: Path
     sources: Path
     pipelines: tuple[Path, ...]
-    """Folders that hold a folder for each pipeline; of two of one name the later one counts."""
+    """Folders that hold a folder for each pipeline; no name may be there twice."""
     snapshots: str
     """A folder, or ``lakefs://repository[/branch]``."""
     objects: str

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 
 from ml_assets.assets.released_model.promote import Refused
 from ml_assets.assets.released_model.tags import append_move
+from ml_assets.errors import one_line
 from ml_assets.records.ledger.chain import Appended, Declined, Head
 from ml_assets.records.ledger.stages import (
     champion,
@@ -116,8 +117,8 @@ def roll_back(
             stage=release.to,
             replaced=way.away,
             because="rollback",
-            author=author,
-            reason=reason,
+            author=one_line(author),
+            reason=one_line(reason),
             run=run,
             time=datetime.now(UTC),
         )
