@@ -313,7 +313,7 @@ def test_what_is_served_no_more_is_served_again_and_a_store_that_is_away_keeps_n
 
     first = served()
     assert first
-    file.unlink()  # before a tick has seen that the wish came true
+    file.unlink()  # before a tick has seen that the candidate came true
     (request,) = world.asks_for()
     assert request.tags["why"] == "online: the online store serves something else"
     assert world.execute(request)
