@@ -98,14 +98,15 @@ def other_code(
     made = [_as_it_is(store, now, record) for record in judged]
     run = run_record_at(store, origin, name)
     trained = graph.with_asked_epochs(run.config["training"]["epochs"])
-    by_hand = {f"{name}/trained_model": _trained_by(trained, run.program)}
+    here = {f"{name}/trained_model": _trained_by(trained, run.program)}
     found: dict[str, None] = {}
     for record in (*behind, *made):
         address = Address.of(record.key)
         if address.stage == "raw_snapshot":
             continue
-        here = by_hand.get(record.key) or (graph.code_version(address.stage, address.source),)
-        if record.code_version not in here:
+        if record.key not in here:
+            here[record.key] = (graph.code_version(address.stage, address.source),)
+        if record.code_version not in here[record.key]:
             found.setdefault(record.key)
     return [*found]
 
