@@ -201,6 +201,7 @@ ASKED = {
     ),
 }
 """Job -> its op, and all that a run may say to it."""
+TRAINED = ("raw_snapshot/raw_flowers", "training_set", "checkpoints", "trained_model")
 
 
 def test_no_run_reads_the_orchestrators_key_by_the_name_of_its_variable(released: Scene) -> None:
@@ -211,7 +212,7 @@ def test_no_run_reads_the_orchestrators_key_by_the_name_of_its_variable(released
         for job, (op, fields) in ASKED.items():
             for field in fields:
                 said = {**(words if job == "irises__rollback" else {}), field: key}
-                asked = params("trained_model", config={"ops": {op: {"config": said}}})
+                asked = params(*TRAINED, config={"ops": {op: {"config": said}}})
                 selector = {**asked["selector"], "pipelineName": job}
                 if job != "__ASSET_JOB":
                     selector |= {"assetSelection": None, "assetCheckSelection": None}
