@@ -52,8 +52,7 @@ def ledger(world: World) -> tuple[LedgerEntry, ...]:
 def alone(world: World, *stages: str) -> str:
     """Materialize assets as a click does, without checks; what the failure says."""
     with world.instance() as instance, pytest.MonkeyPatch.context() as environment:
-        for name, value in world.environment.items():
-            environment.setenv(name, value)
+        world.enter(environment)
         defs = build(world.settings, only="deliveries")
         keys = {dg.AssetKey(["deliveries", stage]) for stage in stages}
         job = defs.resolve_implicit_global_asset_job_def().get_subset(
@@ -66,8 +65,7 @@ def alone(world: World, *stages: str) -> str:
 def landing(world: World) -> dg.SensorResult:
     """One tick of the landing sensor."""
     with world.instance() as instance, pytest.MonkeyPatch.context() as environment:
-        for name, value in world.environment.items():
-            environment.setenv(name, value)
+        world.enter(environment)
         sensor = build(world.settings, only="deliveries").resolve_sensor_def("deliveries__landing")
         with dg.build_sensor_context(instance, resources=asked_for(sensor)) as context:
             found = sensor.evaluate_tick(context)

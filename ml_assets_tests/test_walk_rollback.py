@@ -3,7 +3,6 @@ agree about what serves, whatever was killed in between.
 """
 
 import json
-import os
 
 import dagster as dg
 import pytest
@@ -41,12 +40,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 @pytest.fixture(autouse=True)
 def here(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The command line in this process: it is loaded once."""
-    for name in [name for name in os.environ if name.startswith("ML_ASSETS_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    for name, value in world.environment.items():
-        if name.startswith("ML_ASSETS_"):
-            monkeypatch.setenv(name, value)
+    world.enter(monkeypatch)
     monkeypatch.setenv("DAGSTER_HOME", str(world.settings.dagster_home))
 
 

@@ -103,9 +103,7 @@ def test_the_asset_page_has_the_pictures_and_a_link_for_each_partition(released:
 def test_the_link_is_served_and_nothing_but_tables(
     released: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in released.environment.items():
-        if name.startswith("ML_ASSETS_"):
-            monkeypatch.setenv(name, value)
+    released.enter(monkeypatch)
     (port,) = free_ports(1)
     url = f"http://127.0.0.1:{port}"
     with serving_reports(tmp_path, url, card=served_card):

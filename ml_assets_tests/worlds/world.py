@@ -55,6 +55,14 @@ class World:
     def pipelines(self) -> Path:
         return self.root / "pipelines"
 
+    def enter(self, patch: pytest.MonkeyPatch) -> None:
+        """Give this process the environment of the world's commands."""
+        environment = self.environment
+        for name in {*os.environ} - {*environment}:
+            patch.delenv(name)
+        for name, value in environment.items():
+            patch.setenv(name, value)
+
     def cli(self, *arguments: str, code: int = 0) -> str:
         """Run ml-assets, hold it to an exit code, and return all it printed.
 
@@ -72,10 +80,7 @@ class World:
             redirect_stdout(out),
             redirect_stderr(err),
         ):
-            for name in {*os.environ} - {*self.environment}:
-                patch.delenv(name)
-            for name, value in self.environment.items():
-                patch.setenv(name, value)
+            self.enter(patch)
             patch.setenv("DAGSTER_HOME", "")  # the command sets its own
             patch.chdir(self.root)
             ended = main(arguments)
