@@ -128,19 +128,18 @@ def test_the_report_is_one_file_with_pictures(world: World, walked: str) -> None
 
 
 def test_the_asset_pages_carry_pictures_that_fit_an_event(world: World, walked: str) -> None:
-    with world.instance() as instance:
-        pages = {
-            stage: latest_pictures(instance, "deliveries", *stage.split("/"))
-            for stage in (
-                "raw_snapshot/raw_orders",
-                "validated_table/orders",
-                "feature_set",
-                "checkpoints",
-                "trained_model",
-                "evaluation_report",
-                "released_model",
-            )
-        }
+    pages = {
+        stage: world.page("deliveries", *stage.split("/"))["pictures"]
+        for stage in (
+            "raw_snapshot/raw_orders",
+            "validated_table/orders",
+            "feature_set",
+            "checkpoints",
+            "trained_model",
+            "evaluation_report",
+            "released_model",
+        )
+    }
     assert all(1_000 < len(page) < 60_000 for page in pages.values())
     assert f"{deliveries.BAD_ROWS} are in quarantine" in pages["validated_table/orders"]
     assert "Label rate" in pages["feature_set"]
@@ -163,12 +162,6 @@ def test_each_checkpoint_shows_the_curves_so_far(world: World, walked: str) -> N
     points = [b64decode(re.findall(IMAGE, one)[0]).count(b",") for one in curves]
     assert points == sorted(points), "none has fewer points than the one before"
     assert points[0] < points[-1]
-
-
-def latest_pictures(instance: dg.DagsterInstance, *key: str) -> str:
-    event = instance.get_latest_materialization_event(dg.AssetKey(list(key)))
-    assert event is not None and event.asset_materialization is not None
-    return str(event.asset_materialization.metadata["pictures"].value)
 
 
 def test_a_second_pipeline_needs_nothing_but_its_folder(world: World) -> None:

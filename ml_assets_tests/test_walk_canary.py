@@ -100,11 +100,7 @@ def test_the_next_run_judges_it_on_exactly_that_week_and_then_trains_another(wor
     assert judged.evidence.champion is None
     release = world.status("deliveries")["release"]
     assert (release["version"], release["stage"]) == (model, "production")
-    with world.instance() as instance:
-        key = dg.AssetKey(["deliveries", "promoted_model"])
-        event = instance.get_latest_materialization_event(key)
-    assert event and event.asset_materialization
-    assert (event.asset_materialization.tags or {})["dagster/data_version"] == model
+    assert world.data_version("deliveries", "promoted_model") == model
 
 
 def test_a_canary_that_does_not_pass_stays_and_the_champion_too(world: World) -> None:

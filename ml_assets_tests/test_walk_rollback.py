@@ -67,15 +67,12 @@ def serving(world: World) -> dict[str, str]:
     record = read_record(store, store.resolve(), Address("irises", "released_model"))
     client = MlflowClient(world.settings.tracking_uri)
     version = client.get_model_version_by_alias("irises", "production")
-    with world.instance() as instance:
-        event = instance.get_latest_materialization_event(RELEASED)
-    assert record and event and event.asset_materialization
-    tags = event.asset_materialization.tags or {}
+    assert record
     return {
         "ledger": champion(read(store, "irises")) or "",
         "predict": find_release(found).model.digest,
         "record": record.data_version,
-        "Dagster": tags["dagster/data_version"],
+        "Dagster": world.data_version("irises", "released_model"),
         "MLflow": version.tags["ml_assets.model"],
     }
 
@@ -212,11 +209,7 @@ def test_an_override_releases_the_refused_model_and_shows_red(world: World) -> N
 
     world.cli("run", "irises")
     assert all_say(world, third)
-    with world.instance() as instance:
-        event = instance.get_latest_materialization_event(RELEASED)
-    assert event and event.asset_materialization
-    shown = event.asset_materialization.metadata
-    assert "accuracy_floor failed" in str(shown["OVERRIDE"].value)
+    assert "accuracy_floor failed" in str(world.page("irises", "released_model")["OVERRIDE"])
     assert "OVERRIDE by ada" in world.cli("status", "irises")
     assert "one champion at every moment" in world.cli("release", "history", "irises", "--check")
 

@@ -130,6 +130,29 @@ class World:
             with dg.DagsterInstance.from_config(home) as instance:
                 yield instance
 
+    def page(self, *asset: str) -> dict[str, Any]:
+        """What the page of an asset shows: the metadata of its newest materialization."""
+        found = self._newest(*asset).metadata
+        return {name: value.value for name, value in found.items()}
+
+    def data_version(self, *asset: str) -> str:
+        """The data version of an asset's newest materialization."""
+        return (self._newest(*asset).tags or {})["dagster/data_version"]
+
+    def _newest(self, *asset: str) -> dg.AssetMaterialization:
+        with self.instance() as instance:
+            event = instance.get_latest_materialization_event(dg.AssetKey([*asset]))
+        assert event is not None and event.asset_materialization is not None
+        return event.asset_materialization
+
+    def evaluations(self) -> list[dg.AssetCheckEvaluation]:
+        """All that checks of assets said, oldest first."""
+        kind = dg.EventRecordsFilter(dg.DagsterEventType.ASSET_CHECK_EVALUATION)
+        with self.instance() as instance:
+            records = instance.event_log_storage.get_event_records(kind, ascending=True)
+        events = [record.event_log_entry.get_dagster_event() for record in records]
+        return [event.asset_check_evaluation_data for event in events]
+
     def status(self, pipeline: str) -> dict[str, Any]:
         return json.loads(self.cli("status", pipeline, "--json"))
 

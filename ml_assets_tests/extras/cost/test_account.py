@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 
-import dagster as dg
 import pytest
 
 from ml_assets.assets.trained_model.cost.jobs import jobs_of
@@ -214,10 +213,7 @@ def test_a_program_reads_one_document(world: World) -> None:
 
 
 def test_the_page_of_the_model_has_its_hours_and_its_cost(world: World) -> None:
-    with world.instance() as instance:
-        event = instance.get_latest_materialization_event(dg.AssetKey(["irises", "trained_model"]))
-    assert event is not None and event.asset_materialization is not None
-    shown = {k: v.value for k, v in event.asset_materialization.metadata.items()}
+    shown = world.page("irises", "trained_model")
     assert shown["cost"] == pytest.approx(shown["node_hours"] * 36, abs=1e-5)
     assert shown["gpu_hours"] == 0
     assert 0 < shown["useful_share"] < 1
