@@ -56,7 +56,6 @@ BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 DAY = timedelta(days=1)
 MODEL = Mlp(family="mlp", width=4, depth=1)
 NO_PREPROCESSING = Preprocessing(numeric=(), null_flags=(), categorical=())
-NOTHING = File(path="nothing", size=0, sha256=hashlib.sha256(b"").hexdigest())
 
 
 @dataclass(frozen=True)

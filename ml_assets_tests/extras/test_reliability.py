@@ -154,9 +154,6 @@ def test_a_run_that_died_says_so_and_one_at_work_is_not_counted(
     assert found.under_way == 1
 
 
-NOW = datetime(2024, 3, 1, 12, 0, tzinfo=UTC)
-
-
 @pytest.mark.parametrize(
     ("ticks", "ends"),
     [
