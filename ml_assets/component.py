@@ -30,7 +30,7 @@ from ml_assets.assets.validated_table.asset import validated_table
 from ml_assets.automation.drift import drift_sensors
 from ml_assets.automation.freshness import bounded_sources, freshness_checks, freshness_sensor
 from ml_assets.automation.jobs import pipeline_jobs
-from ml_assets.automation.late_runs import beginnings_check, beginnings_sensor, runs_by_itself
+from ml_assets.automation.late_runs import late_runs_check, late_runs_sensor, runs_by_itself
 from ml_assets.automation.resume_drill import drill_check, drill_job, drill_schedules
 from ml_assets.automation.rollback import rollback_job
 from ml_assets.automation.schedules import schedules
@@ -107,7 +107,7 @@ def build_pipeline(graph: PipelineGraph) -> dg.Definitions:
     """The assets, checks, jobs, schedules and sensors of one pipeline's graph."""
     spec = graph.spec
     jobs = pipeline_jobs(graph)
-    watched = [beginnings_sensor(graph)] if runs_by_itself(spec.automation) else []
+    watched = [late_runs_sensor(graph)] if runs_by_itself(spec.automation) else []
     drilled = [drill_check(graph)] if spec.automation.resume_drill else []
     dated = [freshness_sensor(graph)] if bounded_sources(graph) else []
     asks_canary = spec.release.canary != "none"
@@ -130,7 +130,7 @@ def build_pipeline(graph: PipelineGraph) -> dg.Definitions:
             *sanity(graph),
             gates(graph),
             *([canary(graph)] if asks_canary else []),
-            *([beginnings_check(graph)] if watched else []),
+            *([late_runs_check(graph)] if watched else []),
             *drilled,
             *freshness_checks(graph),
         ],

@@ -1,6 +1,6 @@
 """The drift sensor: has each new period judged, and trains again where drift stands.
 
-What it asks for is decided by ``monitoring.policy``; a training that would change nothing is not
+What it asks for is decided by ``drift_report.verdict``; a training that would change nothing is not
 asked for, whatever the alarm.
 """
 
@@ -10,9 +10,15 @@ from datetime import UTC, datetime
 import dagster as dg
 
 from ml_assets.assets.drift_report.last_report import last_report
-from ml_assets.assets.drift_report.policy import DAY, Wait, decide
+from ml_assets.assets.drift_report.verdict import DAY, Wait, decide
 from ml_assets.automation.jobs import PipelineJobs
-from ml_assets.automation.planner.candidate_runs import DRIFT, MODEL, Wish, drift_wish, model_wish
+from ml_assets.automation.planner.candidate_runs import (
+    DRIFT,
+    MODEL,
+    CandidateRun,
+    drift_candidate,
+    model_candidate,
+)
 from ml_assets.automation.planner.due import calendar, records_by_address
 from ml_assets.automation.planner.in_flight import PIPELINE_TAG, TRIGGER_TAG
 from ml_assets.automation.run_requests import Cursor, requests, sort_out
@@ -75,7 +81,7 @@ def drift_tick(
         return skip(busy, text)
     cursor = Cursor.read(text).keep({DRIFT, MODEL})
     try:
-        due = drift_wish(graph, store)
+        due = drift_candidate(graph, store)
         held = ""
         if not isinstance(due, str):
             asked = _ask(graph, jobs.drift, due, instance, cursor)
@@ -115,22 +121,22 @@ def trainings(
     return [record.create_timestamp for record in instance.get_run_records(filters=filters)]
 
 
-def _model(graph: PipelineGraph, store: SnapshotStore, reason: str) -> Wish | str:
+def _model(graph: PipelineGraph, store: SnapshotStore, reason: str) -> CandidateRun | str:
     """The model of the newest window, where other data makes it due; else why it is not."""
     records = records_by_address(store, graph.name)
-    wish = model_wish(graph, store, records, as_of=None, data_only=True)
-    return wish if isinstance(wish, str) else replace(wish, because=reason)
+    candidate = model_candidate(graph, store, records, as_of=None, data_only=True)
+    return candidate if isinstance(candidate, str) else replace(candidate, because=reason)
 
 
 def _ask(
     graph: PipelineGraph,
     job: object,
-    wish: Wish,
+    candidate: CandidateRun,
     instance: dg.DagsterInstance,
     cursor: Cursor,
 ) -> dg.SensorResult | str:
-    """The run of a wish; else why it was asked for before and is not again."""
-    found = sort_out(instance, [wish], cursor)
+    """The run of a candidate; else why it was asked for before and is not again."""
+    found = sort_out(instance, [candidate], cursor)
     if not found.fresh:
         return "; ".join(found.held)
     asked, cursor = requests(graph, job, TRIGGER, found.fresh, calendar(graph), cursor)

@@ -23,18 +23,18 @@ def runs_by_itself(declared: AutomationSpec) -> bool:
     return bool(declared.refresh or declared.landing or declared.on_code_change)
 
 
-def never_begun(graph: PipelineGraph, instance: dg.DagsterInstance, now: datetime) -> list[str]:
+def late_runs(graph: PipelineGraph, instance: dg.DagsterInstance, now: datetime) -> list[str]:
     """One sentence for each run that waits too long, and for a refresh that was not evaluated."""
     bound = graph.spec.automation.start_within
     records = runs_on(instance, graph.name, (*AT_WORK, *WAITING))
     gone = mark_dead(instance, records)
     records = [record for record in records if record.dagster_run.run_id not in gone]
-    found = _late_runs(records, bound, now)
+    found = _waiting_too_long(records, bound, now)
     missed = _missed_refresh(graph, instance, bound, now)
     return [*found, *([missed] if missed else [])]
 
 
-def beginnings_check(graph: PipelineGraph) -> dg.AssetChecksDefinition:
+def late_runs_check(graph: PipelineGraph) -> dg.AssetChecksDefinition:
     """The check, as one runs it by hand; the sensor below keeps it up to date."""
 
     @dg.asset_check(
@@ -44,7 +44,7 @@ def beginnings_check(graph: PipelineGraph) -> dg.AssetChecksDefinition:
         f" {duration_text(graph.spec.automation.start_within)}.",
     )
     def check(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
-        found = never_begun(graph, context.instance, datetime.now(UTC))
+        found = late_runs(graph, context.instance, datetime.now(UTC))
         return dg.AssetCheckResult(
             passed=not found, severity=dg.AssetCheckSeverity.ERROR, description=_told(found)
         )
@@ -52,7 +52,7 @@ def beginnings_check(graph: PipelineGraph) -> dg.AssetChecksDefinition:
     return check
 
 
-def beginnings_sensor(graph: PipelineGraph) -> dg.SensorDefinition:
+def late_runs_sensor(graph: PipelineGraph) -> dg.SensorDefinition:
     """Reports the check whenever its answer changes: it turns red, and green again, by itself."""
 
     @dg.sensor(
@@ -63,12 +63,12 @@ def beginnings_sensor(graph: PipelineGraph) -> dg.SensorDefinition:
         tags={"pipeline": graph.name},
     )
     def evaluate(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        return beginnings_tick(graph, context.instance, context.cursor, datetime.now(UTC))
+        return late_runs_tick(graph, context.instance, context.cursor, datetime.now(UTC))
 
     return evaluate
 
 
-def beginnings_tick(
+def late_runs_tick(
     graph: PipelineGraph, instance: dg.DagsterInstance, cursor: str | None, now: datetime
 ) -> dg.SensorResult:
     """One look: an evaluation of the check where the answer is another than in ``cursor``.
@@ -77,7 +77,7 @@ def beginnings_tick(
     answer is given again after each.
     """
     key = graph.key("released_model")
-    found = never_begun(graph, instance, now)
+    found = late_runs(graph, instance, now)
     told, release = _told(found), instance.get_latest_materialization_event(key)
     seen = f"{told} Release: {release.run_id if release else 'none'}"
     if seen == cursor:
@@ -97,7 +97,9 @@ def _told(found: Sequence[str]) -> str:
     return " ".join(found) or "Everything that was to run has begun."
 
 
-def _late_runs(records: Sequence[dg.RunRecord], bound: timedelta, now: datetime) -> list[str]:
+def _waiting_too_long(
+    records: Sequence[dg.RunRecord], bound: timedelta, now: datetime
+) -> list[str]:
     """A run in the queue behind another of the pipeline is not late: it waits for its turn."""
     working = any(r.dagster_run.status in AT_WORK[1:] for r in records)
     late: list[str] = []

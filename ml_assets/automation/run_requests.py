@@ -1,6 +1,6 @@
-"""From wishes to run requests: each wish is asked for once, and what failed waits for a change.
+"""From candidate runs to run requests: each is asked for once; what failed waits for a change.
 
-The cursor holds what was asked for and is still due; a wish that came true is forgotten, so that
+The cursor holds what was asked for and is still due; one that came true is forgotten, so that
 the same one may be asked for again. Losing the cursor costs one repeated attempt, no more.
 """
 
@@ -11,7 +11,7 @@ import dagster as dg
 from pydantic import Field, ValidationError
 
 from ml_assets.automation.jobs import AssetJob, run_tags
-from ml_assets.automation.planner.candidate_runs import Wish
+from ml_assets.automation.planner.candidate_runs import CandidateRun
 from ml_assets.automation.planner.in_flight import name_of
 from ml_assets.automation.planner.plan import contiguous
 from ml_assets.automation.planner.selection import Selection, data_runs
@@ -25,7 +25,7 @@ ATTEMPTS = 3
 
 
 class Asked(Frozen):
-    """A wish that was asked for and is still due."""
+    """A candidate that was asked for and is still due."""
 
     wanted: str
     run_key: str
@@ -33,7 +33,7 @@ class Asked(Frozen):
 
 
 class Cursor(Frozen):
-    """Place of a wish -> what was asked for."""
+    """Place of a candidate -> what was asked for."""
 
     asked: dict[str, Asked] = Field(default_factory=dict)
 
@@ -57,28 +57,32 @@ class Cursor(Frozen):
 
 @dataclass(frozen=True)
 class Sorted:
-    """Wishes to ask for now (with the number of the attempt), and why others are not."""
+    """Candidate runs to ask for now (with the number of the attempt), and why others are not."""
 
-    fresh: tuple[tuple[Wish, int], ...]
+    fresh: tuple[tuple[CandidateRun, int], ...]
     held: tuple[str, ...]
 
 
-def sort_out(instance: dg.DagsterInstance, wishes: Sequence[Wish], cursor: Cursor) -> Sorted:
-    """Which wishes are new, changed, or lost with the process that worked on them."""
-    fresh: list[tuple[Wish, int]] = []
+def sort_out(
+    instance: dg.DagsterInstance, candidates: Sequence[CandidateRun], cursor: Cursor
+) -> Sorted:
+    """Which candidates are new, changed, or lost with the process that worked on them."""
+    fresh: list[tuple[CandidateRun, int]] = []
     held: dict[str, list[str]] = {}
-    for wish in wishes:
-        asked = cursor.asked.get(wish.place)
-        if asked is None or asked.wanted != wish.wanted:
-            fresh.append((wish, 1))
+    for candidate in candidates:
+        asked = cursor.asked.get(candidate.place)
+        if asked is None or asked.wanted != candidate.wanted:
+            fresh.append((candidate, 1))
             continue
         run = _run_of(instance, asked.run_key)
         if run is None:
-            fresh.append((wish, asked.attempt))
-        elif asked.attempt < ATTEMPTS and (_died(instance, run) or _spared(instance, run, wish)):
-            fresh.append((wish, asked.attempt + 1))
+            fresh.append((candidate, asked.attempt))
+        elif asked.attempt < ATTEMPTS and (
+            _died(instance, run) or _spared(instance, run, candidate)
+        ):
+            fresh.append((candidate, asked.attempt + 1))
         else:
-            held.setdefault(_why_held(run), []).append(wish.place)
+            held.setdefault(_why_held(run), []).append(candidate.place)
     return Sorted(tuple(fresh), tuple(f"{', '.join(places)} {why}" for why, places in held.items()))
 
 
@@ -86,7 +90,7 @@ def requests(
     graph: PipelineGraph,
     job: AssetJob,
     trigger: str,
-    fresh: Sequence[tuple[Wish, int]],
+    fresh: Sequence[tuple[CandidateRun, int]],
     order: Sequence[str],
     cursor: Cursor,
 ) -> tuple[list[dg.RunRequest], Cursor]:
@@ -97,13 +101,15 @@ def requests(
     asked = dict(cursor.asked)
     found: list[dg.RunRequest] = []
     for group in _groups(fresh, order, apart=graph.on_cluster):
-        wishes = [wish for wish, _ in group]
+        candidates = [candidate for candidate, _ in group]
         attempt = max(number for _, number in group)
-        run_key = digest_of([[w.place, w.wanted, w.replaces] for w in wishes] + [attempt])[:32]
-        for selection in _selections(graph, wishes, order):
-            found.append(_request(graph, job, trigger, wishes, selection, run_key))
-        for wish in wishes:
-            asked[wish.place] = Asked(wanted=wish.wanted, run_key=run_key, attempt=attempt)
+        run_key = digest_of([[w.place, w.wanted, w.replaces] for w in candidates] + [attempt])[:32]
+        for selection in _selections(graph, candidates, order):
+            found.append(_request(graph, job, trigger, candidates, selection, run_key))
+        for candidate in candidates:
+            asked[candidate.place] = Asked(
+                wanted=candidate.wanted, run_key=run_key, attempt=attempt
+            )
     return found, Cursor(asked=asked)
 
 
@@ -111,12 +117,12 @@ def _request(
     graph: PipelineGraph,
     job: AssetJob,
     trigger: str,
-    wishes: Sequence[Wish],
+    candidates: Sequence[CandidateRun],
     selection: Selection,
     run_key: str,
 ) -> dg.RunRequest:
-    model = wishes[0].model
-    why = f"{span(wishes)}: {wishes[0].reason}"
+    model = candidates[0].model
+    why = f"{span(candidates)}: {candidates[0].reason}"
     return dg.RunRequest(
         run_key=run_key,
         job_name=job.name,
@@ -127,20 +133,22 @@ def _request(
     )
 
 
-def span(wishes: Sequence[Wish]) -> str:
-    """The places of the wishes, as one: ``sources [a .. b: 3 partitions]``, ``model [b]``."""
-    first, last, model = wishes[0].place, wishes[-1].partition, wishes[0].model
+def span(candidates: Sequence[CandidateRun]) -> str:
+    """The places of the candidates, as one: ``sources [a .. b: 3 partitions]``, ``model [b]``."""
+    first, last, model = candidates[0].place, candidates[-1].partition, candidates[0].model
     if model is not None:
         return f"{first} [{model.as_of or 'all rows'}]"
-    if len(wishes) == 1:
+    if len(candidates) == 1:
         return first
-    return f"{first.rstrip(']')} .. {last}: {len(wishes)} partitions]"
+    return f"{first.rstrip(']')} .. {last}: {len(candidates)} partitions]"
 
 
 def _groups(
-    fresh: Sequence[tuple[Wish, int]], order: Sequence[str], *, apart: bool
-) -> list[list[tuple[Wish, int]]]:
-    groups = [[(wish, n)] for wish, n in fresh if wish.model or not wish.partition]
+    fresh: Sequence[tuple[CandidateRun, int]], order: Sequence[str], *, apart: bool
+) -> list[list[tuple[CandidateRun, int]]]:
+    groups = [
+        [(candidate, n)] for candidate, n in fresh if candidate.model or not candidate.partition
+    ]
     place = {key: number for number, key in enumerate(order)}
     for by_key in _alike(fresh):
         keys = sorted(by_key)
@@ -150,23 +158,25 @@ def _groups(
     return groups
 
 
-def _alike(fresh: Sequence[tuple[Wish, int]]) -> Iterable[Mapping[str, tuple[Wish, int]]]:
-    """Wishes for partitions by what is due of each: one range makes the same of all of them."""
-    found: dict[frozenset[str], dict[str, tuple[Wish, int]]] = {}
-    for wish, attempt in fresh:
-        if wish.partition and not wish.model:
-            assets = frozenset(item.node.address.key for item in wish.items)
-            found.setdefault(assets, {})[wish.partition] = (wish, attempt)
+def _alike(
+    fresh: Sequence[tuple[CandidateRun, int]],
+) -> Iterable[Mapping[str, tuple[CandidateRun, int]]]:
+    """Candidates for partitions by what is due of each: one range makes the same of all of them."""
+    found: dict[frozenset[str], dict[str, tuple[CandidateRun, int]]] = {}
+    for candidate, attempt in fresh:
+        if candidate.partition and not candidate.model:
+            assets = frozenset(item.node.address.key for item in candidate.items)
+            found.setdefault(assets, {})[candidate.partition] = (candidate, attempt)
     return found.values()
 
 
 def _selections(
-    graph: PipelineGraph, wishes: Sequence[Wish], order: Sequence[str]
+    graph: PipelineGraph, candidates: Sequence[CandidateRun], order: Sequence[str]
 ) -> list[Selection]:
-    model = wishes[0].model
+    model = candidates[0].model
     if model is not None:
         return [model.selection] if model.selection else []
-    return data_runs(graph, [item for wish in wishes for item in wish.items], order)
+    return data_runs(graph, [item for candidate in candidates for item in candidate.items], order)
 
 
 def _run_of(instance: dg.DagsterInstance, run_key: str) -> dg.DagsterRun | None:
@@ -181,13 +191,13 @@ def _died(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
     return not instance.all_logs(run.run_id, of_type=dg.DagsterEventType.STEP_FAILURE)
 
 
-def _spared(instance: dg.DagsterInstance, run: dg.DagsterRun, wish: Wish) -> bool:
+def _spared(instance: dg.DagsterInstance, run: dg.DagsterRun, candidate: CandidateRun) -> bool:
     """Other partitions made the run fail: what is still due of this one was never begun."""
-    if run.status != dg.DagsterRunStatus.FAILURE or wish.model is not None:
+    if run.status != dg.DagsterRunStatus.FAILURE or candidate.model is not None:
         return False
     entries = instance.all_logs(run.run_id, of_type=dg.DagsterEventType.STEP_FAILURE)
     failed = {entry.step_key for entry in entries}
-    due = {item.node.address.key.replace("/", "__") for item in wish.items if item.due}
+    due = {item.node.address.key.replace("/", "__") for item in candidate.items if item.due}
     return not due & failed
 
 

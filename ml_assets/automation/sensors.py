@@ -16,12 +16,12 @@ from ml_assets.automation.planner.candidate_runs import (
     CANARY,
     DRIFT,
     MODEL,
+    CandidateRun,
     Records,
-    Wish,
-    canary_wish,
-    data_wishes,
-    drift_wish,
-    model_wish,
+    canary_candidate,
+    data_candidates,
+    drift_candidate,
+    model_candidate,
 )
 from ml_assets.automation.planner.due import (
     Landed,
@@ -58,7 +58,7 @@ class Watch:
     seen: str
     """What it looked at, in words: the beginning of every reason to skip."""
     data: Plan
-    model: Callable[[], Wish | str]
+    model: Callable[[], CandidateRun | str]
     """The model where it is due, else why not; asked only when no data is to be made first."""
     away: StoreAway | None = None
     """The online store does not answer: it keeps nothing back, and is told."""
@@ -93,12 +93,12 @@ def landing(
     nodes = under_published_code(landed_nodes(graph, arrived, records), records)
     declared = graph.spec.automation.landing
 
-    def model() -> Wish | str:
+    def model() -> CandidateRun | str:
         if not declared or not declared.retrain:
             return ""
         if not arrived.is_all:
             return "the model waits until each partition has been looked at"
-        return model_wish(graph, store, records, as_of=None, data_only=True)
+        return model_candidate(graph, store, records, as_of=None, data_only=True)
 
     found, away = plan(nodes, records), None
     try:
@@ -117,11 +117,11 @@ def code_change(
     made = [node for node in nodes if node.address in records or node.address.source in new]
     training_set = records.get(Address(graph.name, "training_set"))
 
-    def model() -> Wish | str:
+    def model() -> CandidateRun | str:
         if training_set is None:
             return "no model is made yet"
         as_of = training_set.attributes["as_of"]
-        return model_wish(graph, store, records, as_of=as_of, data_only=False)
+        return model_candidate(graph, store, records, as_of=as_of, data_only=False)
 
     seen = f"{len(made)} published tables of {graph.name} compared with the present code and spec"
     found = plan(made, records)
@@ -167,8 +167,8 @@ def at_work(instance: dg.DagsterInstance, graph: PipelineGraph) -> str:
     return f"{name_of(busy[0])} is at work on {graph.name}" if busy else ""
 
 
-Step = tuple[AssetJob, Wish | str]
-"""A job, and what it is wished for; else why it is not, in words."""
+Step = tuple[AssetJob, CandidateRun | str]
+"""A job, and the candidate that it is for; else why there is none, in words."""
 
 
 def _between(graph: PipelineGraph, jobs: PipelineJobs, store: SnapshotStore) -> list[Step]:
@@ -176,9 +176,9 @@ def _between(graph: PipelineGraph, jobs: PipelineJobs, store: SnapshotStore) -> 
     are held to the release, and the model in canary is judged, before another takes its place."""
     found: list[Step] = []
     if jobs.drift:
-        found.append((jobs.drift, drift_wish(graph, store)))
+        found.append((jobs.drift, drift_candidate(graph, store)))
     if jobs.promote:
-        found.append((jobs.promote, canary_wish(graph, store)))
+        found.append((jobs.promote, canary_candidate(graph, store)))
     return found
 
 
@@ -191,12 +191,14 @@ def _ask(
     between: Sequence[Step],
     text: str | None,
 ) -> dg.SensorResult:
-    steps = [(job, data_wishes(step, watch.data, records)) for step, job in jobs.data]
-    data = [wish for _, wishes in steps for wish in wishes]
-    cursor = Cursor.read(text).keep({MODEL, CANARY, DRIFT, *(wish.place for wish in data)})
+    steps = [(job, data_candidates(step, watch.data, records)) for step, job in jobs.data]
+    data = [candidate for _, candidates in steps for candidate in candidates]
+    cursor = Cursor.read(text).keep(
+        {MODEL, CANARY, DRIFT, *(candidate.place for candidate in data)}
+    )
     held: list[str] = []
-    for job, wishes in steps:
-        found = sort_out(instance, wishes, cursor)
+    for job, candidates in steps:
+        found = sort_out(instance, candidates, cursor)
         held += found.held
         if found.fresh:
             return _request(graph, job, watch, found.fresh, cursor)
@@ -205,12 +207,12 @@ def _ask(
         held += [step] if isinstance(step, str) else found.held
         if found.fresh:
             return _request(graph, job, watch, found.fresh, cursor)
-    wish = watch.model()
-    if isinstance(wish, str):
-        cursor = cursor.keep({CANARY, DRIFT, *(wish.place for wish in data)})
+    candidate = watch.model()
+    if isinstance(candidate, str):
+        cursor = cursor.keep({CANARY, DRIFT, *(candidate.place for candidate in data)})
         settled = "" if data else "all is published as it is there"
-        return skip("; ".join(filter(None, [watch.seen, *held, settled, wish])), cursor.text)
-    found = sort_out(instance, [wish], cursor)
+        return skip("; ".join(filter(None, [watch.seen, *held, settled, candidate])), cursor.text)
+    found = sort_out(instance, [candidate], cursor)
     if found.fresh:
         return _request(graph, jobs.refresh, watch, found.fresh, cursor)
     return skip("; ".join([watch.seen, *held, *found.held]), cursor.text)
@@ -220,7 +222,7 @@ def _request(
     graph: PipelineGraph,
     job: AssetJob,
     watch: Watch,
-    fresh: tuple[tuple[Wish, int], ...],
+    fresh: tuple[tuple[CandidateRun, int], ...],
     cursor: Cursor,
 ) -> dg.SensorResult:
     found, cursor = requests(graph, job, watch.trigger, fresh, calendar(graph), cursor)

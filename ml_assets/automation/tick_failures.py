@@ -24,10 +24,10 @@ def why_not(error: MlAssetsError) -> str:
     return said if isinstance(error, WindowError) else f"{COULD_NOT}{said}"
 
 
-def blind(
+def tick_failures(
     instance: dg.DagsterInstance, repository: dg.RepositoryDefinition
 ) -> Iterator[tuple[str, str]]:
-    """The sensors and schedules whose last ticks could not look or tell, or broke; their words."""
+    """Sensors and schedules whose last ticks could not look or tell, or broke; and their words."""
     for state in instance.all_instigator_state():
         name = state.instigator_name
         known = repository.has_sensor_def(name) or repository.has_schedule_def(name)

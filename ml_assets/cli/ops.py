@@ -145,7 +145,7 @@ def alerts_test() -> int:
     if not to:
         raise SettingsError(
             "ML_ASSETS_ALERTS is not set: nobody is told of anything. Set it to the address of a"
-            " webhook, of Slack or of a mail server; see docs/operate.md, Alerts."
+            " webhook, or of mail, Slack and more by apprise; see docs/operate.md, Alerts."
         )
     said = "This is a test: alerts of ml-assets reach you."
     cause = Cause("test", "test", "ml-assets", said, settings.ui_url)

@@ -119,7 +119,7 @@ def _pieces(
 
 
 _WHAT = r"[^:\[]*(\[[^\]]*\])?"
-"""``sources [2024-01-15]``: of a wish without its reason, which one try may change for the next."""
+"""``sources [2024-01-15]``: a candidate run without its reason, which may change between tries."""
 
 
 def _asked(run: dg.DagsterRun) -> _Asked:

@@ -104,6 +104,7 @@ NOT_DECIDING: Mapping[str, str] = MappingProxyType(
         "ml_assets.actions.tune_batch": _SAID,
         "ml_assets.actions.verify": _SAID,
         "ml_assets.automation.alerts.delivery": _SAID,
+        "ml_assets.automation.alerts.media": _SAID,
         "ml_assets.automation.alerts.message": _SAID,
         "ml_assets.automation.alerts.recipients": _SAID,
         "ml_assets.automation.alerts.reported": _SAID,

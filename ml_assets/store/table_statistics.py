@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from itertools import accumulate
-from math import frexp, log2, sqrt
+from math import frexp, inf, isfinite, log2, sqrt
 from typing import Literal
 
 import numpy as np
@@ -234,6 +234,18 @@ def _merged(left: Column | None, right: Column | None, before: int, after: int) 
     )
 
 
+def bounded(value: float) -> float:
+    """The value; 0 where it is infinite: sums of the greatest floats are, and no JSON holds it."""
+    return value if isfinite(value) else 0.0
+
+
+def _squared(value: float) -> float:
+    try:
+        return value**2
+    except OverflowError:
+        return inf
+
+
 def _numbers(left: Numbers | None, right: Numbers | None) -> Numbers | None:
     if left is None or right is None:
         return left or right
@@ -247,8 +259,10 @@ def _numbers(left: Numbers | None, right: Numbers | None) -> Numbers | None:
         rows=rows,
         low=low,
         high=high,
-        mean=left.mean + apart * (right.rows / rows),
-        squares=left.squares + right.squares + apart**2 * (left.rows * right.rows / rows),
+        mean=bounded(left.mean + apart * (right.rows / rows)),
+        squares=bounded(
+            left.squares + right.squares + _squared(apart) * (left.rows * right.rows / rows)
+        ),
         histogram=Histogram.of(places, counts, level),
     )
 

@@ -5,7 +5,6 @@ The first tells counts, ranges and the sample, the second counts the bins that t
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite
 from typing import Any
 
 import polars as pl
@@ -21,6 +20,7 @@ from ml_assets.store.table_statistics import (
     SampledRow,
     TableStatistics,
     Texts,
+    bounded,
     finest_level,
     largest,
 )
@@ -213,19 +213,14 @@ def _numbers(
         rows=rows,
         low=low,
         high=high,
-        mean=_bounded(first[_named(name, "mean")]),
-        squares=_bounded(squares),
+        mean=bounded(first[_named(name, "mean")]),
+        squares=bounded(squares),
         histogram=Histogram.of(
             bins["value"].to_numpy(),
             bins["count"].cast(pl.Int64).to_numpy(),
             finest_level(low, high),
         ),
     )
-
-
-def _bounded(value: float) -> float:
-    """Sums of the greatest floats are infinite, which no JSON holds."""
-    return value if isfinite(value) else 0.0
 
 
 def _repeated(rows: pl.LazyFrame, count: int) -> int:
@@ -262,7 +257,7 @@ def _sums(schema: pl.Schema, labels: LabelColumns) -> list[pl.Expr]:
 
 def _group(frame: pl.DataFrame) -> tuple[Labels, ...]:
     return largest(
-        Labels(value=value, rows=rows, labelled=labelled, sums=tuple(map(_bounded, sums)))
+        Labels(value=value, rows=rows, labelled=labelled, sums=tuple(map(bounded, sums)))
         for value, rows, labelled, *sums in frame.iter_rows()
     )
 

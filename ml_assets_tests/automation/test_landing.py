@@ -187,7 +187,7 @@ def test_a_file_that_is_still_being_written_holds_up_its_partition_only(
     plant: Plant, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(
-        "ml_assets.assets.raw_snapshot.readers.whole.QUIET", timedelta(days=1)
+        "ml_assets.assets.raw_snapshot.readers.look.QUIET", timedelta(days=1)
     )  # of a slow machine
     world = plant(2, LANDING)
     world.settle()
@@ -313,7 +313,7 @@ def test_what_is_served_no_more_is_served_again_and_a_store_that_is_away_keeps_n
 
     first = served()
     assert first
-    file.unlink()  # before a tick has seen that the wish came true
+    file.unlink()  # before a tick has seen that the candidate came true
     (request,) = world.asks_for()
     assert request.tags["why"] == "online: the online store serves something else"
     assert world.execute(request)

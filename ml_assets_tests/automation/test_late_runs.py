@@ -21,7 +21,7 @@ from dagster._core.storage.asset_check_execution_record import (
     AssetCheckExecutionRecordStatus,
 )
 
-from ml_assets.automation.late_runs import beginnings_tick, never_begun
+from ml_assets.automation.late_runs import late_runs, late_runs_tick
 from ml_assets_tests.automation.conftest import World
 
 Plant = Callable[[int, str], World]
@@ -39,30 +39,30 @@ def later() -> datetime:
 
 def test_a_run_that_stays_in_the_queue_is_noticed_and_forgotten_when_it_ran(plant: Plant):
     world = plant(2, "{landing: {}, start_within: 20 minutes}")
-    assert never_begun(world.graph, world.instance, later()) == []
+    assert late_runs(world.graph, world.instance, later()) == []
     run = queued(world)
-    assert never_begun(world.graph, world.instance, now() + timedelta(minutes=10)) == []
-    (said,) = never_begun(world.graph, world.instance, later())
+    assert late_runs(world.graph, world.instance, now() + timedelta(minutes=10)) == []
+    (said,) = late_runs(world.graph, world.instance, later())
     assert run.run_id[:8] in said
     assert "has not begun" in said
 
-    red = beginnings_tick(world.graph, world.instance, None, later())
+    red = late_runs_tick(world.graph, world.instance, None, later())
     assert shown(world, red) == AssetCheckExecutionRecordStatus.FAILED
-    again = beginnings_tick(world.graph, world.instance, red.cursor, later())
+    again = late_runs_tick(world.graph, world.instance, red.cursor, later())
     assert again.asset_events == []  # the event log holds changes, not ticks
     world.instance.report_run_failed(run)
-    green = beginnings_tick(world.graph, world.instance, again.cursor, later())
+    green = late_runs_tick(world.graph, world.instance, again.cursor, later())
     assert shown(world, green) == AssetCheckExecutionRecordStatus.SUCCEEDED
 
 
 def test_it_is_said_again_after_a_release_which_would_outdate_it(plant: Plant):
     world = plant(2, "{landing: {}}")
-    first = beginnings_tick(world.graph, world.instance, None, now())
+    first = late_runs_tick(world.graph, world.instance, None, now())
     release = dg.AssetMaterialization(RELEASE)
     world.instance.report_runless_asset_event(release)
-    second = beginnings_tick(world.graph, world.instance, first.cursor, now())
+    second = late_runs_tick(world.graph, world.instance, first.cursor, now())
     assert shown(world, second) == AssetCheckExecutionRecordStatus.SUCCEEDED
-    third = beginnings_tick(world.graph, world.instance, second.cursor, now())
+    third = late_runs_tick(world.graph, world.instance, second.cursor, now())
     assert third.asset_events == []
 
 
@@ -70,9 +70,9 @@ def test_a_run_that_waits_for_its_turn_is_not_late(plant: Plant):
     world = plant(2, "{landing: {}}")
     queued(world)
     working = run_of(world, dg.DagsterRunStatus.STARTED)
-    assert never_begun(world.graph, world.instance, later()) == []
+    assert late_runs(world.graph, world.instance, later()) == []
     world.instance.report_run_failed(working)
-    assert never_begun(world.graph, world.instance, later()) != []
+    assert late_runs(world.graph, world.instance, later()) != []
 
 
 def test_a_refresh_that_was_due_while_the_daemon_was_down_is_noticed(plant: Plant):
@@ -81,7 +81,7 @@ def test_a_refresh_that_was_due_while_the_daemon_was_down_is_noticed(plant: Plan
         _origin(), InstigatorType.SCHEDULE, InstigatorStatus.RUNNING, _since(hours=5)
     )
     world.instance.add_instigator_state(state)
-    (said,) = never_begun(world.graph, world.instance, now())
+    (said,) = late_runs(world.graph, world.instance, now())
     assert "refresh of deliveries was due at" in said
     assert "daemon" in said
     tick = TickData(
@@ -93,7 +93,7 @@ def test_a_refresh_that_was_due_while_the_daemon_was_down_is_noticed(plant: Plan
         selector_id=state.selector_id,
     )
     world.instance.create_tick(tick)
-    assert never_begun(world.graph, world.instance, now()) == []
+    assert late_runs(world.graph, world.instance, now()) == []
 
 
 def test_a_schedule_that_was_just_switched_on_has_missed_nothing(plant: Plant):
@@ -102,7 +102,7 @@ def test_a_schedule_that_was_just_switched_on_has_missed_nothing(plant: Plant):
         _origin(), InstigatorType.SCHEDULE, InstigatorStatus.RUNNING, _since(hours=0)
     )
     world.instance.add_instigator_state(state)
-    assert never_begun(world.graph, world.instance, now()) == []
+    assert late_runs(world.graph, world.instance, now()) == []
 
 
 def test_the_check_is_on_the_release_and_can_be_run_by_hand(plant: Plant):

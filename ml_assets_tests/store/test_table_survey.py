@@ -6,7 +6,7 @@ from decimal import Decimal
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from ml_assets.spec.canonical import canonical_json
@@ -92,6 +92,8 @@ def test_repeated_keys_and_repeated_rows_are_told_apart() -> None:
     ),
     st.integers(0, 400),
 )
+@example([0.0, 1.4e154], 1)
+@example([-1.7e308, 1.7e308], 1)
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_histograms_of_two_parts_add_up_to_that_of_the_whole(
     values: list[float | None], cut: int

@@ -46,11 +46,13 @@ class _Hook(BaseHTTPRequestHandler):
             return
         if fault is None:
             hook.bodies.append(json.loads(body))
-        self.send_response({"500": 500, "403": 403, "redirect": 307}.get(fault or "", 204))
+        self.send_response({"500": 500, "403": 403, "redirect": 307}.get(fault or "", 200))
         if fault == "redirect":
             self.send_header("Location", f"{hook.url}/elsewhere")
-        self.send_header("Content-Length", "0")
+        answer = b"" if fault else b"ok"  # as Slack answers
+        self.send_header("Content-Length", str(len(answer)))
         self.end_headers()
+        self.wfile.write(answer)
 
     def _drip(self, hook: Webhook) -> None:
         """One byte of a header after another: no single read ever waits long."""

@@ -204,7 +204,7 @@ def judge_columns(
     alpha: float,
     kind: DriftKind,
 ) -> list[Finding]:
-    """What each column of a period shows; of features, nulls and new categories apart.
+    """The findings of each column of a period; features have nulls and new categories apart.
 
     Args:
         alpha: the chance that one statistic of one column may be beyond its bound.

@@ -75,7 +75,7 @@ def _cumulated(counts: NDArray[np.int64], values: Mask) -> Floats:
 
 
 def noise(rows: Rows, reference: Rows, bins: NDArray[np.int64]) -> Distances:
-    """What the squared distances of equal distributions are on the mean (``psi`` as it is).
+    """The mean of the squared distances of equal distributions (``psi`` as it is).
 
     Args:
         rows: [...] of the new rows.

@@ -1,6 +1,12 @@
-"""From findings to a verdict: k of the last n periods, in words, and an alarm that stands."""
+"""From findings to a verdict: k of the last n periods, in words; and whether to train for it.
+
+An alarm stands in the report until another model is released: a cooldown or a daily budget holds a
+training back, and loses no alarm.
+"""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import get_args
 
 from ml_assets.assets.drift_report.findings import (
@@ -13,7 +19,8 @@ from ml_assets.assets.drift_report.findings import (
     Statistic,
     Window,
 )
-from ml_assets.spec.drift import DriftKind, DriftSpec
+from ml_assets.spec.automation import duration_text
+from ml_assets.spec.drift import DriftKind, DriftSpec, RetrainSpec
 
 KINDS: tuple[DriftKind, ...] = get_args(DriftKind)
 HISTORY = 104
@@ -36,6 +43,7 @@ STATISTICS: dict[Statistic, str] = {
     "auc": "AUC of new against training rows",
     "loss_rise": "rise of the mean loss",
 }
+DAY = timedelta(days=1)
 _SHARES: tuple[Statistic, ...] = ("null_share", "new_share", "loss_rise")
 
 
@@ -87,6 +95,62 @@ def said(report: DriftReport) -> str:
     if report.alarm:
         return f"{span}: drift in {', '.join(drifting)}. {report.alarm.reason}"
     return f"{span}: as the release was trained on, within its bounds"
+
+
+@dataclass(frozen=True)
+class Retrain:
+    """Train now, for this reason."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Do not train now, for this reason."""
+
+    reason: str
+
+
+def decide(
+    report: DriftReport | None,
+    release: str | None,
+    spec: RetrainSpec,
+    begun: Sequence[datetime],
+    now: datetime,
+) -> Retrain | Wait:
+    """Decide whether the newest report asks for a training.
+
+    Args:
+        release: digest of the model that is released now.
+        begun: when the trainings of the last day (and of the cooldown) began that drift asked for.
+    """
+    if report is None:
+        return Wait("no period has been judged yet")
+    if report.model != release:
+        return Wait(
+            f"the last report is about model {report.model[:12]}, which is not the release any more"
+        )
+    alarm = report.alarm
+    if alarm is None:
+        return Wait(said(report))
+    if not set(alarm.kinds) & set(spec.on):
+        kinds = ", ".join(alarm.kinds)
+        return Wait(f"an alarm in {kinds} asks for no training ({alarm.reason}): mend the source")
+    kept = f"the alarm of {alarm.period} is kept ({alarm.reason})"
+    ends = max(begun) + spec.cooldown if begun else now
+    if now < ends:
+        return Wait(
+            f"{kept}: drift asked for a training at {max(begun):%Y-%m-%d %H:%M} UTC, and the"
+            f" cooldown of {duration_text(spec.cooldown)} ends at {ends:%Y-%m-%d %H:%M} UTC"
+        )
+    today = [at for at in begun if at > now - DAY]
+    if len(today) >= spec.runs_per_day:
+        again = min(today) + DAY
+        return Wait(
+            f"{kept}: drift may ask for {spec.runs_per_day} in a day, and has; again at"
+            f" {again:%Y-%m-%d %H:%M} UTC"
+        )
+    return Retrain(f"drift in {', '.join(alarm.kinds)} since {alarm.period}: {alarm.reason}")
 
 
 def measured(measure: Measure) -> str:

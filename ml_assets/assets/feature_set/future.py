@@ -99,12 +99,12 @@ def compare(
 
 
 def nothing_to_hide(reason: str) -> LeakFinding:
-    """Where there is no future in the tables that a row could have seen."""
+    """The finding where the tables hold no future that a row could have seen."""
     return _finding(True, None, reason, ())
 
 
 def cannot_be_made(error: Exception, hidden: Hidden) -> LeakFinding:
-    """Where the function fails without the future: on the day of the decision it would as well."""
+    """The finding where the function fails without the future: on the day it would have as well."""
     said = (
         f"the feature function fails without {hidden}, and would have on the day of the decision:"
         f" {type(error).__name__}: {quoted(error)}"

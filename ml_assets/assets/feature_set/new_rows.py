@@ -35,7 +35,7 @@ class Sound:
 
     rows: pl.DataFrame
     refused: pl.DataFrame
-    """With ``_reason``."""
+    """The other rows, with ``_reason``."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ KINDS = ("added", "removed", "retyped", "reordered")
 
 
 def schema_check_spec(key: dg.AssetKey) -> dg.AssetCheckSpec:
-    """Not blocking by itself: of a source with other columns nothing is published anyway."""
+    """Declare the check; it need not block: a source with other columns is never published."""
     words = "Whether the source has the columns that it declares, of these types, in this order"
     return dg.AssetCheckSpec(CHECK, asset=key, description=words)
 

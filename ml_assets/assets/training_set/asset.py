@@ -10,8 +10,7 @@ import polars as pl
 
 from ml_assets.assets.feature_set.leak_checks import check_result, leak_specs, refusal, set_checks
 from ml_assets.assets.training_set.entities import keep_entities_apart, stratified_group_split
-from ml_assets.assets.training_set.fitted import find_foreign_fit
-from ml_assets.assets.training_set.leaks import examine
+from ml_assets.assets.training_set.leaks import examine, find_foreign_fit
 from ml_assets.assets.training_set.shards import (
     SCHEMA_FILE,
     labelled_rows,

@@ -3,6 +3,7 @@
 Each guard is a function of the rows that will be trained and judged on, and ends in a finding.
 """
 
+import math
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from itertools import pairwise
@@ -10,19 +11,30 @@ from typing import assert_never
 
 import polars as pl
 
-from ml_assets.assets.training_set.shared_rows import find_shared_rows
 from ml_assets.assets.training_set.split_bias import find_bias
 from ml_assets.assets.training_set.target_proxy import find_proxies
 from ml_assets.errors import quoted
+from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.gates import LeakAlarm
-from ml_assets.spec.leaks import LeakFinding, training_set_checks
-from ml_assets.spec.pipeline import PipelineSpec
-from ml_assets.spec.program import Split
+from ml_assets.spec.leaks import LeakFinding, SharedRows, training_set_checks
+from ml_assets.spec.pipeline import LabelSpec, PipelineSpec
+from ml_assets.spec.program import ShardSchema, Split
 from ml_assets.spec.split import WindowSplit, groups_of
 
 ORDER: tuple[Split, ...] = ("train", "validation", "holdout")
 Rows = Mapping[Split, pl.DataFrame]
 """Labelled rows, before they are encoded."""
+_PAIRS: tuple[tuple[Split, Split], ...] = (
+    ("train", "validation"),
+    ("train", "holdout"),
+    ("validation", "holdout"),
+)
+_CHANCE_ERRORS = 3.0
+"""Standard errors that chance may be off by."""
+_FEWEST_EQUAL = 5
+"""So many equal rows prove nothing: Fisher's irises have two."""
+_FIT_TOLERANCE = 1e-6
+"""Relative: sums in another order differ by less, a mean of other rows by more."""
 
 
 def examine(rows: Rows, spec: PipelineSpec, embargo: timedelta) -> tuple[LeakFinding, ...]:
@@ -125,9 +137,158 @@ def find_disorder(rows: Rows, column: str, embargo: timedelta) -> LeakFinding:
     )
 
 
+def find_shared_rows(
+    rows: Mapping[Split, pl.DataFrame], features: FeaturesSpec, label: LabelSpec, guard: SharedRows
+) -> LeakFinding:
+    """Rows whose features and label are those of a row of an earlier split, under another key.
+
+    Where few columns have few values, rows are equal by chance: what chance explains, as if the
+    columns were independent of each other, is not counted.
+    """
+    columns = [*features.numeric, *features.categorical, label.column]
+    hashes = {name: frame.select(columns).hash_rows() for name, frame in rows.items()}
+    worst, where, named = 0.0, "", ()
+    for early, late in _PAIRS:
+        equal = hashes[late].is_in(hashes[early].unique().implode())
+        count, total = int(equal.sum()), len(rows[late])
+        share = count / total
+        if count <= _FEWEST_EQUAL or share <= max(worst, guard.at_most):
+            continue  # chance can only lessen it
+        share -= _by_chance(rows[early], rows[late], columns)
+        if share > worst:
+            keys = rows[late].filter(equal).select(features.key).head(10)
+            worst, where = share, f"{count:,} of the {total:,} rows of {late} are in {early}"
+            named = tuple(str(key) for key in keys.rows())
+    passed = worst <= guard.at_most
+    said = f"{worst:.2%} of the rows of a split are in an earlier one, beyond chance"
+    if not passed:
+        said = (
+            f"{where} with the same features and label, under other keys: {worst:.1%} more than"
+            f" chance would make equal, and {guard.at_most:.1%} are allowed. Take copies out before"
+            " the split, or keep them together (split.groups); where the columns are few and"
+            " depend on each other, set leaks.shared_rows.at_most"
+        )
+    return LeakFinding(
+        name="no_shared_rows",
+        passed=passed,
+        value=max(0.0, worst),
+        bound=guard.at_most,
+        reason=said,
+        named=() if passed else named,
+    )
+
+
 def _alarm(spec: PipelineSpec) -> float | None:
-    """What is too good of a whole model is too good of one feature: the bound on ``auc``."""
+    """The bound on ``auc``: what is too good for a whole model is too good for one feature."""
     if spec.label.task != "binary":
         return None
     alarms = [g.bound for g in spec.gates if isinstance(g, LeakAlarm) and g.metric == "auc"]
     return min(alarms, default=None)
+
+
+def _by_chance(early: pl.DataFrame, late: pl.DataFrame, columns: list[str]) -> float:
+    """The largest share of ``late`` with an equal row in ``early``, were the columns independent.
+
+    A row has none with probability exp(-n prod_j p_j), p_j the frequency of its value in ``early``.
+    """
+    expected = pl.repeat(float(len(early)), len(late), eager=True)
+    for column in columns:
+        counts = early.group_by(column).agg((pl.len() / len(early)).alias("__p"))
+        found = late.select(column).join(
+            counts, on=column, how="left", maintain_order="left", nulls_equal=True
+        )
+        expected = expected * found["__p"].fill_null(0.0)
+    chance = float(1 - (-expected).exp().mean())  # pyright: ignore[reportOperatorIssue]  a float column's mean is a float
+    fewest = min(len(early), len(late))
+    return chance + _CHANCE_ERRORS * math.sqrt(chance * (1 - chance) / fewest)
+
+
+def find_foreign_fit(schema: ShardSchema, train: pl.DataFrame, label: LabelSpec) -> LeakFinding:
+    """Every statistic of a set is what its training rows say, counted here a second time.
+
+    Args:
+        schema: of the set as it was written.
+        train: its labelled training rows.
+    """
+    wrong = {
+        **_foreign_numbers(schema, train),
+        **_foreign_words(schema, train),
+        **_foreign_label(schema, train, label),
+    }
+    count = len(schema.preprocessing.numeric) + len(schema.preprocessing.categorical)
+    said = f"the statistics of {count} features and of the label are those of {len(train):,} rows"
+    if wrong:
+        told = "; ".join(f"{name}: {words}" for name, words in list(wrong.items())[:5])
+        said = (
+            f"{len(wrong)} columns were not fitted on the training rows alone: {told}. Fit on train"
+            " and apply to the others"
+        )
+    return LeakFinding(
+        name="fitted_on_train",
+        passed=not wrong,
+        value=float(len(wrong)),
+        bound=0.0,
+        reason=said,
+        named=tuple(wrong),
+    )
+
+
+def _foreign_numbers(schema: ShardSchema, train: pl.DataFrame) -> dict[str, str]:
+    fitted = schema.preprocessing.numeric
+    if not fitted:
+        return {}
+    finite = [pl.col(c.name).cast(pl.Float64).fill_nan(None) for c in fitted]
+    means = train.lazy().select(c.mean() for c in finite)
+    deviations = train.lazy().select(c.std() for c in finite)
+    nulls = train.lazy().select(pl.col(c.name).null_count() for c in fitted)
+    mean, deviation, null = (
+        f.row(0, named=True) for f in pl.collect_all([means, deviations, nulls])
+    )
+    flagged = set(schema.preprocessing.null_flags)
+    wrong: dict[str, str] = {}
+    for column in fitted:
+        own = mean[column.name] or 0.0, deviation[column.name] or 1.0
+        size = abs(own[0])  # a deviation is exact to the digits that its numbers have
+        if not (_close(own[0], column.mean) and _close(own[1], column.std, size)):
+            wrong[column.name] = (
+                f"mean {column.mean:.6g} and deviation {column.std:.6g}, of the training rows"
+                f" {own[0]:.6g} and {own[1]:.6g}"
+            )
+        elif bool(null[column.name]) != (column.name in flagged):
+            wrong[column.name] = f"{null[column.name]} nulls in the training rows"
+    return wrong
+
+
+def _foreign_words(schema: ShardSchema, train: pl.DataFrame) -> dict[str, str]:
+    wrong: dict[str, str] = {}
+    for column in schema.preprocessing.categorical:
+        foreign = set(column.vocabulary) ^ set(train[column.name].drop_nulls().unique())
+        if foreign:
+            wrong[column.name] = f"{sorted(foreign)[:5]} not in both vocabulary and training rows"
+    return wrong
+
+
+def _foreign_label(schema: ShardSchema, train: pl.DataFrame, label: LabelSpec) -> dict[str, str]:
+    values = train[label.column]
+    own: tuple[float, ...] = ()
+    fitted: tuple[float, ...] = schema.label_rate
+    match label.task:
+        case "binary":
+            own = (float(values.cast(pl.Float64).mean()),)  # pyright: ignore[reportArgumentType]  a float column's mean is a float
+        case "multiclass":
+            words = values.cast(pl.String)
+            own = tuple(int((words == name).sum()) / len(words) for name in label.classes)
+        case "regression":
+            numbers = values.cast(pl.Float64)
+            scale = schema.label_scale
+            own = (float(numbers.mean()), float(numbers.std(ddof=0)) or 1.0)  # pyright: ignore[reportArgumentType]  likewise
+            fitted = (scale.mean, scale.std) if scale else ()
+        case "ranking":
+            pass
+    if len(own) == len(fitted) and all(_close(*pair) for pair in zip(own, fitted, strict=True)):
+        return {}
+    return {label.column: f"{fitted}, of the training rows {own}"}
+
+
+def _close(one: float, other: float, size: float = 1.0) -> bool:
+    return math.isclose(one, other, rel_tol=_FIT_TOLERANCE, abs_tol=1e-9 * max(1.0, size))

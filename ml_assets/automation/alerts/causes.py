@@ -1,20 +1,20 @@
 """What is wrong now, from Dagster's storage: failed checks and runs, and data that is too old.
 
 A cause is seen as long as it lasts, whoever looks and however often: to tell it once is the
-record's business (``operations.alerts.told``).
+record's business (``alerts.reported``).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import dagster as dg
 
-from ml_assets.automation.alerts.failed_runs import Span, failed_runs, span_of, within
 from ml_assets.automation.alerts.message import Cause, Kind
 from ml_assets.automation.freshness import CHECK as FRESHNESS
-from ml_assets.automation.late_runs import CHECK as BEGINNINGS
-from ml_assets.automation.tick_failures import blind
+from ml_assets.automation.late_runs import CHECK as LATE_RUNS
+from ml_assets.automation.planner.in_flight import PIPELINE_TAG, name_of
+from ml_assets.automation.tick_failures import error_words, tick_failures
 from ml_assets.records.tracking.links import Links
 from ml_assets.spec.automation import duration_text
 
@@ -22,6 +22,13 @@ LAST_EVALUATIONS = 120
 """Evaluations of one check that are read: what failed before them is not told of any more."""
 DRIFT = "drift_report"
 """Its warnings are alerts too, as are those of freshness: nothing else would act on them."""
+LAST_RUNS = 200
+Span = tuple[str, str]
+"""The first and the last of some partitions."""
+_PLANNED = dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED
+_MADE = dg.DagsterEventType.ASSET_MATERIALIZATION
+_PARTITION = "dagster/partition"
+_RANGE = ("dagster/asset_partition_range_start", "dagster/asset_partition_range_end")
 _ANSWERED = ("SUCCEEDED", "FAILED")
 Evaluated = Any
 """Dagster's record of one evaluation of a check, whose type it does not export."""
@@ -44,8 +51,8 @@ def causes_now(
         failed += _failed(instance, history, partitioned=partitioned)
     return [
         *(_check_cause(record, links) for record in failed),
-        *failed_runs(instance, repository, explained, links),
-        *_blind_causes(instance, repository, links),
+        *_failed_runs(instance, repository, explained, links),
+        *_tick_failure_causes(instance, repository, links),
         *_stale_causes(instance, repository, links, now),
     ]
 
@@ -59,7 +66,7 @@ def _failed(
     newer: list[Span] = []
     for record in history:  # newest first
         span = _span(instance, record, partitioned=partitioned)
-        if _is_told(record) and not any(within(span, other) for other in newer):
+        if _is_told(record) and not any(_within(span, other) for other in newer):
             yield record
         newer.append(span)
 
@@ -72,7 +79,7 @@ def _span(instance: dg.DagsterInstance, record: Evaluated, *, partitioned: bool)
     if record.partition is not None:
         return record.partition, record.partition
     run = instance.get_run_by_id(record.run_id) if partitioned else None
-    return span_of(run.tags) if run else ("", "")
+    return _span_of(run.tags) if run else ("", "")
 
 
 def _is_told(record: Evaluated) -> bool:
@@ -98,7 +105,7 @@ def _check_cause(record: Evaluated, links: Links) -> Cause:
 
 
 def _kind(key: dg.AssetCheckKey) -> Kind:
-    if key.name == BEGINNINGS:
+    if key.name == LATE_RUNS:
         return "run that never started"
     if key.name == FRESHNESS:
         return "stale data"
@@ -114,11 +121,11 @@ def _stage(key: dg.AssetCheckKey) -> str:
     return key.asset_key.path[min(1, len(key.asset_key.path) - 1)]
 
 
-def _blind_causes(
+def _tick_failure_causes(
     instance: dg.DagsterInstance, repository: dg.RepositoryDefinition, links: Links
 ) -> Iterator[Cause]:
     """Sensors and schedules that cannot see what is to be run."""
-    for name, said in blind(instance, repository):
+    for name, said in tick_failures(instance, repository):
         yield Cause(
             id=f"tick {name}",
             kind="run that never started",
@@ -152,3 +159,94 @@ def _stale_causes(
                 f" {duration_text(bound)}.",
                 link=links.asset(asset),
             )
+
+
+def _failed_runs(
+    instance: dg.DagsterInstance,
+    repository: dg.RepositoryDefinition,
+    explained: Collection[str],
+    links: Links,
+) -> Iterator[Cause]:
+    """Runs that failed, of each partition the newest.
+
+    Args:
+        explained: ids of runs that failed by a check that is told already.
+    """
+    ended = [dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.SUCCESS]
+    newer: dict[str, list[Span]] = {}
+    for run in instance.get_runs(filters=dg.RunsFilter(statuses=ended), limit=LAST_RUNS):
+        span, answered = _span_of(run.tags), newer.setdefault(_work(run), [])
+        failed = run.status is dg.DagsterRunStatus.FAILURE and run.run_id not in explained
+        if failed and not all(
+            any(_within((key, key), other) for other in answered)
+            for key in _undone(instance, repository, run)
+        ):
+            yield Cause(
+                id=" ".join(filter(None, ["run", run.job_name, span[1], *_asked(run)])),
+                kind="failed run",
+                pipeline=_pipeline(run),
+                what=f"{name_of(run)} of {run.job_name} failed: {_reason(instance, run)}",
+                link=links.run(run.run_id),
+            )
+        answered.append(span)
+
+
+def _span_of(tags: Mapping[str, str]) -> Span:
+    """The partitions of a run; empty keys where it has none."""
+    first, last = (tags.get(name) or tags.get(_PARTITION, "") for name in _RANGE)
+    return first, last
+
+
+def _within(span: Span, other: Span) -> bool:
+    """Whether all of a span is in another one: keys sort by time."""
+    return other[0] <= span[0] and span[1] <= other[1]
+
+
+def _undone(
+    instance: dg.DagsterInstance, repository: dg.RepositoryDefinition, run: dg.DagsterRun
+) -> Collection[str]:
+    """The partitions of a failed run of which it did not make all that it was to make."""
+    span, graph = _span_of(run.tags), repository.asset_graph
+    if span[0] == span[1]:
+        return set(span)
+    made: dict[dg.AssetKey, set[str]] = {}
+    for entry in instance.all_logs(run.run_id, of_type={_PLANNED, _MADE}):
+        event = entry.dagster_event
+        if event and event.asset_key and graph.has(event.asset_key):
+            keys = made.setdefault(event.asset_key, set())
+            keys |= {event.partition or ""} if event.event_type is _MADE else set()
+    calendars = {key: graph.get(key).partitions_def for key in made}
+    days = [one.get_partition_keys() for one in set(calendars.values()) if one]
+    known = {*span, *(key for keys in days for key in keys), *set().union(*made.values())}
+    asked = {key for key in known if _within((key, key), span)}
+    whole = [keys for asset, keys in made.items() if calendars[asset]]
+    return asked.difference(set.intersection(*whole) if whole else ()) or asked
+
+
+def _work(run: dg.DagsterRun) -> str:
+    """Names what a run was to do, but for which partitions: the same for the run that does it
+    again, or what is left of it.
+
+    That is its job; in the asset graph, where all is one job, its assets too.
+    """
+    return " ".join([run.job_name, *_asked(run)])
+
+
+def _asked(run: dg.DagsterRun) -> list[str]:
+    assets = sorted(key.to_user_string() for key in run.asset_selection or ())
+    return assets if run.job_name.startswith("__") else []
+
+
+def _pipeline(run: dg.DagsterRun) -> str:
+    assets = sorted(key.path[0] for key in run.asset_selection or ())
+    return run.tags.get(PIPELINE_TAG) or (assets[0] if assets else run.job_name)
+
+
+def _reason(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str:
+    """Our own error's words, which hold no secret; of any other error its name alone."""
+    for entry in instance.all_logs(run.run_id, of_type=dg.DagsterEventType.STEP_FAILURE):
+        event = entry.dagster_event
+        error = event.step_failure_data.error if event else None
+        if error:
+            return error_words(error, f"step {event.step_key if event else ''}")
+    return "no step of it did; its process was ended, or never began"

@@ -1,29 +1,28 @@
-"""Handing a message to a recipient: a few attempts within a bound of time; a failure is a value."""
+"""Handing a message to a recipient: a few attempts within a bound of time; a failure is a value.
+
+Apprise sends to every medium but the webhook: that gets a document of ours, with its causes as a
+list, which apprise cannot send.
+"""
 
 import json
-import smtplib
 import ssl
 import time
 import urllib.error
 import urllib.request
 from base64 import b64encode
 from collections.abc import Callable
-from email.message import EmailMessage
-from email.utils import format_datetime, make_msgid
 from threading import Thread
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from ml_assets.automation.alerts.media import PAUSE_SECONDS, THREAD, send
 from ml_assets.automation.alerts.message import Message
-from ml_assets.automation.alerts.recipients import Mailbox, Recipient
+from ml_assets.automation.alerts.recipients import WEBHOOK, Recipient
 
 ATTEMPTS = 3
 ATTEMPT_SECONDS = 5.0
-_PAUSE_SECONDS = 0.5
-"""Before the second attempt; twice that before the third."""
 _RETRIED = {408, 425, 429}
 """Answers of the 4xx that may be another the next time."""
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 Deliver = Callable[[Recipient, Message, float], str | None]
 """(to whom, what, seconds at most) -> why it failed; None: it was taken."""
@@ -45,49 +44,53 @@ def deliver(recipient: Recipient, message: Message, seconds: float) -> str | Non
     Args:
         seconds: for all attempts together.
     """
+    if seconds <= 0:
+        return _NO_TIME
+    if recipient.medium == WEBHOOK:
+        return _to_webhook(recipient.url, message, seconds)
+    bound = min(seconds, ATTEMPTS * ATTEMPT_SECONDS)
+    found = _bounded(lambda: send(recipient.url, message), bound)
+    return str(found) if found is not None else None
+
+
+_NO_TIME = "there was no time left"
+
+
+def _to_webhook(url: str, message: Message, seconds: float) -> str | None:
     end = time.monotonic() + seconds
-    said = "there was no time left"
+    said = _NO_TIME
     for attempt in range(ATTEMPTS):
         if attempt:
-            time.sleep(max(0.0, min(_PAUSE_SECONDS * 2 ** (attempt - 1), end - time.monotonic())))
+            pause = PAUSE_SECONDS * 2 ** (attempt - 1)
+            time.sleep(max(0.0, min(pause, end - time.monotonic())))
         left = min(ATTEMPT_SECONDS, end - time.monotonic())
         if left <= 0:
             return said
-        found = _attempt(recipient, message, left)
+        found = _bounded(lambda left=left: _post(url, message.document(), left), left)
         if found is None:
             return None
         said = str(found)
-        if not found.again:
+        if isinstance(found, _Refused) and not found.again:
             return said
     return f"{said} ({ATTEMPTS} attempts)"
 
 
-def _attempt(recipient: Recipient, message: Message, seconds: float) -> _Refused | None:
-    """One attempt in a thread of its own: a socket's timeout bounds one read, not all of them."""
-    outcome: list[_Refused | None] = []
+def _bounded(work: Callable[[], str | None], seconds: float) -> str | _Refused | None:
+    """Why work failed; in a thread of its own: a socket's timeout bounds one read, not all."""
+    outcome: list[str | _Refused | None] = []
 
-    def send() -> None:
+    def run() -> None:
         try:
-            _send(recipient, message, seconds)
+            outcome.append(work())
         except _Refused as refused:
             outcome.append(refused)
         except Exception as error:  # whatever it is, the tick goes on
-            outcome.append(_Refused(_plain(error), again=True))
-        else:
-            outcome.append(None)
+            outcome.append(_plain(error))
 
-    thread = Thread(target=send, name="alert", daemon=True)
+    thread = Thread(target=run, name=THREAD, daemon=True)
     thread.start()
     thread.join(seconds)
-    return outcome[0] if outcome else _Refused(f"no answer within {seconds:.0f} s", again=True)
-
-
-def _send(recipient: Recipient, message: Message, seconds: float) -> None:
-    if recipient.mailbox is not None:
-        _mail(recipient.mailbox, message, seconds)
-    else:
-        slack = recipient.medium == "slack"
-        _post(recipient.url, message.slack() if slack else message.document(), seconds)
+    return outcome[0] if outcome else f"no answer within {seconds:.0f} s"
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -114,44 +117,11 @@ def _post(url: str, document: dict[str, Any], seconds: float) -> None:
         raise _Refused(f"it answered {answer.code}", again=again) from None
 
 
-def _mail(box: Mailbox, message: Message, seconds: float) -> None:
-    mail = EmailMessage()
-    mail["Subject"] = f"[ml-assets] {message.title}"
-    mail["From"], mail["To"] = box.sender, ", ".join(box.to)
-    mail["Date"], mail["Message-ID"] = format_datetime(message.time), make_msgid(domain="ml-assets")
-    mail.set_content(message.text)
-    trusted = ssl.create_default_context()
-    if box.encrypted:
-        server = smtplib.SMTP_SSL(box.host, box.port, timeout=seconds, context=trusted)
-    else:
-        server = smtplib.SMTP(box.host, box.port, timeout=seconds)
-    with server:
-        if not box.encrypted:
-            _encrypt(server, box, trusted)
-        if box.user:
-            server.login(box.user, box.password)
-        server.send_message(mail, box.sender, box.to)
-
-
-def _encrypt(server: smtplib.SMTP, box: Mailbox, trusted: ssl.SSLContext) -> None:
-    """STARTTLS where it is offered; no password goes in the clear over a network."""
-    server.ehlo()
-    if server.has_extn("starttls"):
-        server.starttls(context=trusted)
-        server.ehlo()
-    elif box.user and box.host not in _LOOPBACK:
-        raise _Refused("it offers no encryption for the password", again=False)
-
-
 def _plain(error: Exception) -> str:
     """What happened, in words that hold nothing of the address: an error's own text may."""
     found = error.reason if isinstance(error, urllib.error.URLError) else error
     if isinstance(found, ssl.SSLError):
         return "its certificate or its encryption cannot be used"
-    if isinstance(found, smtplib.SMTPAuthenticationError):
-        return "it refused the user or the password"
-    if isinstance(found, smtplib.SMTPResponseException):
-        return f"it answered {found.smtp_code}"
     if isinstance(found, TimeoutError):
         return "no answer in time"
     if isinstance(found, ConnectionRefusedError):

@@ -1,4 +1,4 @@
-"""What an alert says: causes of one kind and pipeline put into one message, for each medium."""
+"""What an alert says: causes of one kind and pipeline put into one message."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -75,14 +75,6 @@ class Message:
             "time": self.time.astimezone(UTC).isoformat(timespec="seconds"),
         }
 
-    def slack(self) -> dict[str, Any]:
-        """The JSON of a Slack incoming webhook; nothing in it calls a channel or hides a link."""
-        parts = [
-            f"• {_slack(_line(cause.what))} <{_slack(cause.link)}|open>"
-            for cause in self.causes[:SHOWN]
-        ]
-        return {"text": "\n".join([f"*{_slack(self.title)}*", *parts, *self._left_out()])}
-
     def _left_out(self) -> list[str]:
         left = len(self.causes) - SHOWN
         return [f"and {left:,} more."] if left > 0 else []
@@ -102,8 +94,3 @@ def _line(text: str) -> str:
     """On one line, no longer than a message bears."""
     words = " ".join(text.split())
     return words if len(words) <= LINE else f"{words[: LINE - 1]}…"
-
-
-def _slack(text: str) -> str:
-    """Slack's own three characters, so that text is text (api.slack.com, formatting)."""
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

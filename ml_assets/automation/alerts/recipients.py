@@ -1,44 +1,33 @@
 """Who is told: the addresses of ML_ASSETS_ALERTS. They hold secrets: none is shown whole."""
 
 import hashlib
+import importlib.util
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
-from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
+from urllib.parse import urlsplit
 
 from ml_assets.errors import SettingsError
 
-Medium = Literal["webhook", "slack", "e-mail"]
+WEBHOOK = "webhook"
 _SLACK_HOST = "hooks.slack.com"
+_SCHEME = re.compile(r"([a-z][a-z0-9.+-]*)://.")
 _RULE = (
-    "expected https://..., an incoming webhook of Slack (slack+https://... for what speaks like"
-    " it), or smtps://user:password@host/?to=a@b.org&from=c@d.org"
+    "expected https://... of a webhook, or an address of apprise, such as"
+    " mailtos://user:password@host/?to=a@b.org or slack://..."
 )
 
 
 @dataclass(frozen=True)
-class Mailbox:
-    """A mail server, and whose mail it takes."""
-
-    host: str
-    port: int
-    encrypted: bool
-    """TLS from the first byte; else STARTTLS where the server offers it."""
-    sender: str
-    to: tuple[str, ...]
-    user: str
-    password: str = field(repr=False)
-
-
-@dataclass(frozen=True)
 class Recipient:
-    """One address."""
+    """One address: a webhook, which gets our JSON, or one that apprise knows how to send to."""
 
-    medium: Medium
+    medium: str
+    """``webhook``, or the name that apprise gives the medium: ``slack``, ``mailtos``."""
     shown: str
-    """What may be shown of it: the medium and the host."""
+    """What may be shown of it: the host of a webhook, else the medium and the place in the list:
+    the host of an address of apprise may be a token."""
     url: str = field(repr=False)
-    mailbox: Mailbox | None = None
 
     @property
     def id(self) -> str:
@@ -47,58 +36,45 @@ class Recipient:
 
 
 def recipients(addresses: Sequence[str]) -> tuple[Recipient, ...]:
-    """The recipients of the addresses, each once.
+    """The recipients of the addresses, each once. Apprise is not loaded for it.
 
     Raises:
-        SettingsError: an address cannot be used; the message holds its place, not the address.
+        SettingsError: an address cannot be used, or apprise is needed and not installed; the
+            message holds the address's place, not the address.
     """
     found = [_recipient(address, place) for place, address in enumerate(addresses, start=1)]
     return tuple({one.id: one for one in found}.values())
 
 
 def _recipient(address: str, place: int) -> Recipient:
+    scheme = _SCHEME.match(address)
+    if scheme is None:
+        raise _wrong(place, f"is no URL; {_RULE}")
+    medium = scheme[1]
+    if medium in ("http", "https"):
+        host = _host_of(address, place)
+        if host != _SLACK_HOST:
+            return Recipient(WEBHOOK, f"{WEBHOOK} {host}", address)
+        medium = "slack"
+    if importlib.util.find_spec("apprise") is None:
+        raise _wrong(
+            place,
+            f"is one of {medium}, which apprise sends to, and apprise is not installed:"
+            " pip install 'ml_assets[alerts]'",
+        )
+    return Recipient(medium, f"{medium} (address {place})", address)
+
+
+def _host_of(address: str, place: int) -> str:
     try:
         parts = urlsplit(address)
-        host, port = parts.hostname, parts.port
+        host, _ = parts.hostname, parts.port
     except ValueError:
-        raise _wrong(place, "is no URL") from None
+        raise _wrong(place, f"is no URL; {_RULE}") from None
     if not host:
-        raise _wrong(place, "names no host")
-    match parts.scheme:
-        case "http" | "https":
-            medium: Medium = "slack" if host == _SLACK_HOST else "webhook"
-            return Recipient(medium, f"{medium} {host}", address)
-        case "slack+http" | "slack+https":
-            return Recipient("slack", f"slack {host}", address.removeprefix("slack+"))
-        case "smtp" | "smtps":
-            box = _mailbox(parts, host, port, place)
-            return Recipient("e-mail", f"e-mail by {host}", address, box)
-        case _:
-            raise _wrong(place, "has a scheme that is not known")
-
-
-def _mailbox(parts: SplitResult, host: str, port: int | None, place: int) -> Mailbox:
-    query = parse_qs(parts.query)
-    to = tuple(one.strip() for given in query.get("to", []) for one in given.split(",") if one)
-    sender = query.get("from", to[:1] or [""])[0]
-    if not to or not all(_is_mail(one) for one in (*to, sender)):
-        raise _wrong(place, "says not to whom (?to=a@b.org), or from whom (&from=c@d.org)")
-    encrypted = parts.scheme == "smtps"
-    return Mailbox(
-        host=host,
-        port=port or (465 if encrypted else 587),
-        encrypted=encrypted,
-        sender=sender,
-        to=to,
-        user=unquote(parts.username or ""),
-        password=unquote(parts.password or ""),
-    )
-
-
-def _is_mail(text: str) -> bool:
-    name, at, domain = text.partition("@")
-    return bool(name and at and domain) and text.isprintable() and not set(text) & set(' <>,;:"')
+        raise _wrong(place, f"names no host; {_RULE}")
+    return host
 
 
 def _wrong(place: int, what: str) -> SettingsError:
-    return SettingsError(f"ML_ASSETS_ALERTS: address {place} {what}; {_RULE}.")
+    return SettingsError(f"ML_ASSETS_ALERTS: address {place} {what}.")

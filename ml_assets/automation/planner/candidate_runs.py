@@ -1,4 +1,4 @@
-"""What a pipeline could make now, one wish per partition, and what each would be made from.
+"""What a pipeline could make now, one run per partition, and what each would be made from.
 
 Level-triggered: everything is read from the store at every tick, nothing hangs on remembering.
 """
@@ -27,7 +27,7 @@ Records = Mapping[Address, StageRecord]
 
 
 @dataclass(frozen=True)
-class Wish:
+class CandidateRun:
     """One thing that is due: the sources or features of a partition, or the model."""
 
     place: str
@@ -36,10 +36,10 @@ class Wish:
     wanted: str
     """Digest of what it would be made from: the same until its sources or its code change."""
     replaces: str
-    """Digest of what is there now: it tells a second wish for the same from the first."""
+    """Digest of what is there now: it tells a second candidate for the same from the first."""
     model: ModelRun | None = None
     because: str = ""
-    """Why it is wished for, where that is not why it is due."""
+    """Why it is a candidate, where that is not why it is due."""
 
     @property
     def partition(self) -> str | None:
@@ -54,20 +54,20 @@ class Wish:
         return self.model.gates if self.model else ""
 
 
-def data_wishes(step: DataStep, plan: Plan, records: Records) -> list[Wish]:
+def data_candidates(step: DataStep, plan: Plan, records: Records) -> list[CandidateRun]:
     """What one step could make now."""
     if step.name == "sources":
-        return _source_wishes(step, plan, records)
-    return _function_wishes(step, plan, records)
+        return _source_candidates(step, plan, records)
+    return _function_candidates(step, plan, records)
 
 
-def _source_wishes(step: DataStep, plan: Plan, records: Records) -> list[Wish]:
+def _source_candidates(step: DataStep, plan: Plan, records: Records) -> list[CandidateRun]:
     """The partitions whose snapshot or validated table is due.
 
     ``wanted`` covers the partition whole, whatever part of it is published already: an attempt
-    that got half-way and failed is not a new wish.
+    that got half-way and failed is not a new candidate.
     """
-    wishes: list[Wish] = []
+    candidates: list[CandidateRun] = []
     for partition, items in _by_partition(step.of(plan.items)).items():
         due = tuple(item for item in items if item.due)
         if due:
@@ -76,16 +76,18 @@ def _source_wishes(step: DataStep, plan: Plan, records: Records) -> list[Wish]:
                 [str(n.address), n.code_version, [version.version for version in n.fixed]]
                 for n in nodes
             ]
-            wishes.append(
-                Wish(_place(step.name, partition), due, digest_of(made_from), _now(nodes, records))
+            candidates.append(
+                CandidateRun(
+                    _place(step.name, partition), due, digest_of(made_from), _now(nodes, records)
+                )
             )
-    return wishes
+    return candidates
 
 
-def _function_wishes(step: DataStep, plan: Plan, records: Records) -> list[Wish]:
+def _function_candidates(step: DataStep, plan: Plan, records: Records) -> list[CandidateRun]:
     """The partitions that are due and whose tables are all published as they are."""
     unmade = {item.node.address for item in plan.due}
-    wishes: list[Wish] = []
+    candidates: list[CandidateRun] = []
     for partition, items in _by_partition(step.of(plan.items)).items():
         for item in items:
             node = item.node
@@ -93,25 +95,25 @@ def _function_wishes(step: DataStep, plan: Plan, records: Records) -> list[Wish]
                 continue
             made_from = [node.code_version, _versions(node.inputs, records)]
             made_from += [node.salt] if node.salt else []
-            wishes.append(
-                Wish(
+            candidates.append(
+                CandidateRun(
                     _place(step.name, partition),
                     (item,),
                     digest_of(made_from),
                     _now([node], records),
                 )
             )
-    return wishes
+    return candidates
 
 
-def model_wish(
+def model_candidate(
     graph: PipelineGraph,
     store: SnapshotStore,
     records: Records,
     *,
     as_of: str | None,
     data_only: bool,
-) -> Wish | str:
+) -> CandidateRun | str:
     """The model's stages, where they are due; else why not, in words.
 
     Args:
@@ -138,7 +140,7 @@ def model_wish(
     if not data_only:
         policy = [gate.model_dump(mode="json") for gate in graph.spec.gates]
         made_from += [[node.code_version for node in nodes], policy]
-    return Wish(
+    return CandidateRun(
         MODEL,
         due,
         digest_of(made_from),
@@ -147,7 +149,7 @@ def model_wish(
     )
 
 
-def canary_wish(graph: PipelineGraph, store: SnapshotStore) -> Wish | str:
+def canary_candidate(graph: PipelineGraph, store: SnapshotStore) -> CandidateRun | str:
     """The step from canary to production, where it is due; else why not, in words.
 
     Raises:
@@ -157,10 +159,10 @@ def canary_wish(graph: PipelineGraph, store: SnapshotStore) -> Wish | str:
     if isinstance(step, str):
         return step
     made = ModelRun(Plan(()), "", step.reason, step.selection, step.partition)
-    return Wish(CANARY, (), step.wanted, "", made)
+    return CandidateRun(CANARY, (), step.wanted, "", made)
 
 
-def drift_wish(graph: PipelineGraph, store: SnapshotStore) -> Wish | str:
+def drift_candidate(graph: PipelineGraph, store: SnapshotStore) -> CandidateRun | str:
     """A report on the newest period, where it is due; else why not, in words.
 
     Raises:
@@ -170,7 +172,7 @@ def drift_wish(graph: PipelineGraph, store: SnapshotStore) -> Wish | str:
     if isinstance(step, str):
         return step
     made = ModelRun(Plan(()), "", step.reason, step.selection, step.partition)
-    return Wish(DRIFT, (), step.wanted, "", made)
+    return CandidateRun(DRIFT, (), step.wanted, "", made)
 
 
 def _by_partition(items: Sequence[Item]) -> dict[str | None, list[Item]]:

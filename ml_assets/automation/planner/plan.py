@@ -58,7 +58,7 @@ class Plan:
         """The same, but that one thing is made in any case.
 
         Args:
-            salt: tells this wish for it from another one, of the same inputs.
+            salt: tells this request for it from another one, of the same inputs.
         """
 
         def wanted(item: Item) -> Item:

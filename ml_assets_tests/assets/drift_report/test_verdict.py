@@ -3,8 +3,15 @@
 from datetime import UTC, datetime, timedelta
 
 from ml_assets.assets.drift_report.findings import Alarm, DriftReport, Finding, Measure, Window
-from ml_assets.assets.drift_report.policy import Retrain, Wait, decide
-from ml_assets.assets.drift_report.verdict import conclude, raise_alarm, remember, said
+from ml_assets.assets.drift_report.verdict import (
+    Retrain,
+    Wait,
+    conclude,
+    decide,
+    raise_alarm,
+    remember,
+    said,
+)
 from ml_assets.spec.drift import DriftKind, DriftSpec, RetrainSpec
 
 MODEL, OTHER = "a" * 64, "b" * 64

@@ -9,8 +9,7 @@ import polars as pl
 import pytest
 
 from ml_assets.assets.feature_set.leak_checks import refusal
-from ml_assets.assets.training_set.fitted import find_foreign_fit
-from ml_assets.assets.training_set.leaks import examine
+from ml_assets.assets.training_set.leaks import examine, find_foreign_fit
 from ml_assets.assets.training_set.shards import load_schema, write_labelled
 from ml_assets.assets.training_set.target_proxy import find_proxies
 from ml_assets.errors import MlAssetsError, SpecError

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from ml_assets.assets.validated_table.contract.compiled import audit
 from ml_assets.assets.validated_table.contract.kinds import BY_ENGINE, COMPILED, SUPPORTED
-from ml_assets.assets.validated_table.contract.patterns import translated
-from ml_assets.assets.validated_table.contract.row_rules import row_rule
+from ml_assets.assets.validated_table.contract.row_rules import row_rule, translated
 from ml_assets.assets.validated_table.contract.suite import Contract, Expectation
 from ml_assets.assets.validated_table.contract.whole_rules import whole_rule
 from ml_assets_tests.assets.validated_table.conftest import Answer, Statement

@@ -16,7 +16,7 @@ from ml_assets.automation.alerts.recipients import recipients
 from ml_assets.automation.alerts.reported import KEY
 from ml_assets.automation.alerts.sensor import alerts_tick
 from ml_assets.automation.freshness import CHECK as FRESHNESS
-from ml_assets.automation.late_runs import beginnings_tick
+from ml_assets.automation.late_runs import late_runs_tick
 from ml_assets.definitions import build
 from ml_assets.records.tracking.links import Links
 from ml_assets.settings import read_settings
@@ -128,7 +128,7 @@ def test_a_run_that_never_started_is_told(plant: Plant, hook: Webhook) -> None:
     job = world.defs.resolve_job_def("deliveries__sources")
     world.instance.create_run_for_job(job, tags=dict(job.run_tags))
     late = now() + timedelta(minutes=30)
-    (event,) = beginnings_tick(world.graph, world.instance, None, late).asset_events
+    (event,) = late_runs_tick(world.graph, world.instance, None, late).asset_events
     assert isinstance(event, dg.AssetCheckEvaluation)
     world.instance.report_runless_asset_event(event)
     look(world)

@@ -57,7 +57,7 @@ def test_what_was_read_stands_for_what_a_source_has_no_more_but_not_where_it_was
 ) -> None:
     """Week 1 is delivered again, of week 2 the orders are gone, and those of week 3, recalled."""
     monkeypatch.setattr(
-        "ml_assets.assets.raw_snapshot.readers.whole.QUIET", timedelta(days=1)
+        "ml_assets.assets.raw_snapshot.readers.look.QUIET", timedelta(days=1)
     )  # of a slow machine
     sources = tmp_path / "sources"
     sources.mkdir()

@@ -22,7 +22,7 @@ class Batch:
     """Events that came together."""
 
     frame: pl.DataFrame
-    """With the column that numbers them."""
+    """The rows, with the column that numbers them."""
     title: str
     """Where they are."""
 

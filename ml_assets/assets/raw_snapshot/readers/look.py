@@ -1,11 +1,13 @@
 """What a source holds now: which partitions are there and whole, and what each would be read as.
 
 A look lists files and asks a database for counts; it reads again only what changed since the last.
+A file that is still being written is left alone until it is whole.
 """
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +15,19 @@ from ml_assets.assets.raw_snapshot.readers.files import PathSource, delivery, re
 from ml_assets.assets.raw_snapshot.readers.listing import Found, Listing, Refusal
 from ml_assets.assets.raw_snapshot.readers.pattern import Pattern, pattern_of
 from ml_assets.assets.raw_snapshot.readers.places import Folder, place_of
+from ml_assets.assets.raw_snapshot.readers.places import content as content_of
 from ml_assets.assets.raw_snapshot.readers.seen import Seen
+from ml_assets.assets.raw_snapshot.readers.unpack import unpacked
 from ml_assets.assets.raw_snapshot.readers.versions import known_at, version_of
-from ml_assets.assets.raw_snapshot.readers.whole import why_not_whole
 from ml_assets.errors import SourceError
 from ml_assets.spec.partitions import PartitionWindow
 from ml_assets.spec.paths import PARTITION_FIELD
+from ml_assets.spec.sources import EventsSource, FilesSource
 
 Key = str | None
+QUIET = timedelta(minutes=1)
+"""A file that nobody touched for so long is taken as it is, and refused if it is not sound."""
+_PARQUET_END = b"PAR1"
 _RACY_NS = 2_000_000_000
 """A file that changed so shortly before it was read may change again and show the same time."""
 
@@ -64,7 +71,7 @@ def look_at_files(
     if not pattern.is_s3:  # an object appears whole
         for key, part in parts.items():
             known = since.get(_place(root, part.pattern))
-            said = why_not_whole(Folder(name, root), source, part.listing, now, known)
+            said = _why_not_whole(Folder(name, root), source, part.listing, now, known)
             if said:
                 waiting[key] = said
 
@@ -133,3 +140,69 @@ def _cut(name: str, source: PathSource, pattern: Pattern, found: Found | Refusal
 
 def _place(root: Path, pattern: Pattern) -> str:
     return pattern.path if pattern.is_s3 else str(root / pattern.path)
+
+
+def _why_not_whole(
+    folder: Folder,
+    source: FilesSource | EventsSource,
+    listing: Listing,
+    now: datetime,
+    since: datetime | None,
+) -> str:
+    """Why the files of a partition are left alone for now; empty where they may be read.
+
+    Args:
+        now: of this look.
+        since: when these very sizes and times were seen first; None: nobody looks again.
+    """
+    if listing.refused or now - _time(listing.newest_ns) >= QUIET:
+        return ""
+    if since is not None and now - since >= QUIET:
+        return ""
+    if since is not None and since >= now:
+        return (
+            f"{_newest(listing)} changed less than a minute ago and was not like this at the last"
+            " look; the next look tells whether it is still being written"
+        )
+    fresh = [f for f in listing.files if now - _time(f.modified_ns) < QUIET]
+    return next(filter(None, (_unfinished(folder, source, found) for found in fresh)), "")
+
+
+def _newest(listing: Listing) -> str:
+    return next((f.path for f in listing.files if f.modified_ns == listing.newest_ns), "a file")
+
+
+def _time(nanoseconds: int) -> datetime:
+    return datetime.fromtimestamp(nanoseconds / 1e9, UTC)
+
+
+def _unfinished(folder: Folder, source: FilesSource | EventsSource, found: Found) -> str:
+    kind = "jsonl" if isinstance(source, EventsSource) else source.format
+    if kind == "binary":
+        return ""
+    if found.path.endswith(".gz"):
+        return _cut_gzip(folder, found)
+    end = _tail(folder.root / found.path, len(_PARQUET_END))
+    if kind == "parquet" and end != _PARQUET_END:
+        return f"{found.path} has no footer yet"
+    if kind != "parquet" and end[-1:] != b"\n":
+        return f"{found.path} does not end with a line break yet"
+    return ""
+
+
+def _cut_gzip(folder: Folder, found: Found) -> str:
+    try:
+        unpacked(content_of(folder, found), found.path, found.path)
+    except SourceError as error:
+        cut = isinstance(error.__cause__, EOFError)
+        return f"{found.path} is gzip that does not end yet" if cut else ""
+    return ""
+
+
+def _tail(file: Path, size: int) -> bytes:
+    try:
+        with file.open("rb") as content:
+            content.seek(max(0, content.seek(0, os.SEEK_END) - size))
+            return content.read()
+    except OSError:
+        return b""

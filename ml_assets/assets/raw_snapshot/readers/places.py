@@ -16,7 +16,7 @@ MOST_BYTES = 2 << 30
 
 
 class Place(Protocol):
-    """What a source asks of it."""
+    """A folder or a bucket, as far as a source reads it."""
 
     def list(self, pattern: Pattern) -> Iterator[Found | Refusal]: ...
 
@@ -25,7 +25,7 @@ class Place(Protocol):
         ...
 
     def title(self, path: str) -> str:
-        """As a person finds it."""
+        """The path as a person finds it."""
         ...
 
 

@@ -55,7 +55,7 @@ def receipt_of(
 
 
 def origin_of(source: SourceSpec, root: Path, sql_url: SqlUrl) -> str:
-    """Where a source lies, absolute; of a URL no user, password or option."""
+    """Where a source lies, absolute; a URL is without user, password and options."""
     if source.kind == "sql":
         return f"{without_secrets(sql_url(source.connection))} {source.table}"
     return source.path if source.path.startswith(S3) else str(root / source.path)

@@ -30,7 +30,7 @@ def look_in_turn(
     seen: Seen,
     now: datetime,
 ) -> Looked:
-    """What is known of all partitions, after a look at those whose turn it is.
+    """Look at the partitions whose turn it is; return what is known of all.
 
     Args:
         places: what each is remembered by, the oldest first.

@@ -1,4 +1,4 @@
-"""What was looked at before, so that a look does not read again what nobody touched.
+"""A cache of earlier looks: what nobody touched since is not read again.
 
 It may be lost at any time: then everything is read once more, and nothing else changes.
 """

@@ -5,10 +5,11 @@ A URL may hold a password, so no message holds a URL: a database is named by its
 
 import difflib
 import hashlib
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, quote_plus
@@ -18,7 +19,6 @@ import polars as pl
 from ml_assets.assets.raw_snapshot.readers.look import Key, Looked
 from ml_assets.assets.raw_snapshot.readers.round_robin import look_in_turn
 from ml_assets.assets.raw_snapshot.readers.seen import Seen
-from ml_assets.assets.raw_snapshot.readers.sql_stamp import day_of, stamp
 from ml_assets.assets.raw_snapshot.schema import SQL_VALUES, Reading, check_names, from_values
 from ml_assets.errors import SourceError, counted, quoted
 from ml_assets.spec.partitions import PartitionWindow
@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 
 SqlUrl = Callable[[str], str]
 """Connection name -> URL."""
+_HASHING = ("postgresql",)
+"""Databases that hash rows themselves."""
+_PRIME = 1_000_003
+"""Whole numbers are summed by their remainder: a sum of large ones would overflow or round."""
 
 
 @dataclass(frozen=True)
@@ -85,8 +89,8 @@ def look_at_sql(
 ) -> Looked:
     """Ask the database how much there is of each partition; rows are read where that changed.
 
-    Where counts may not tell all (see ``sql_stamp``), they are read once a day as well. With a
-    memory, partitions are looked at in turn (see ``turns``); without one all are, at once.
+    Where counts may not tell all (see ``_stamp``), they are read once a day as well. With a
+    memory, partitions are looked at in turn (see ``round_robin``); without one all are, at once.
 
     Raises:
         SourceError: the database cannot be used, or the table has other columns than declared.
@@ -102,7 +106,7 @@ def look_at_sql(
         _check_placed(database, table, source)
 
         def stamp_of(key: Key) -> str | None:
-            found = stamp(connection, table, source, _in_window(table, source, spans[key]))
+            found = _stamp(connection, table, source, _in_window(table, source, spans[key]))
             return "no rows" if key is None and not found else found
 
         if seen is None:
@@ -113,7 +117,7 @@ def look_at_sql(
 
         def look(key: Key) -> str | None:
             found = stamp_of(key)
-            return found and f"{found}{day_of(places[key], connection, now)}"
+            return found and f"{found}{_day_of(places[key], connection, now)}"
 
         return look_in_turn(places, look, read, seen, now)
 
@@ -290,3 +294,59 @@ def _receipt(
 
 def _range(window: PartitionWindow | None) -> list[str] | None:
     return [window.start.isoformat(), window.end.isoformat()] if window else None
+
+
+def _stamp(
+    connection: "sa.Connection",
+    table: "sa.Table",
+    source: SqlSource,
+    conditions: "Sequence[sa.ColumnElement[bool]]",
+) -> str | None:
+    """A stamp of the rows that meet the conditions: it changes when they do. None: there are none.
+
+    Counts, ends and sums cross the wire, no row. They are blind to a change that leaves every one
+    of them as it was, such as two values that change places. Postgres hashes the rows, and sees
+    that too; of any other database the rows are read again once a day. ``ml-assets run`` always
+    reads them.
+    """
+    import sqlalchemy as sa
+
+    columns = [table.c[name] for name in source.columns]
+    if connection.dialect.name in _HASHING:
+        text = sa.cast(sa.func.row(*columns), sa.Text)
+        measures = [sa.func.sum(sa.func.hashtextextended(text, 0))]
+    else:
+        measures = [m for column in columns for m in _measures(column)]
+    query = sa.select(sa.func.count(), *measures).select_from(table).where(*conditions)
+    count, *rest = connection.execute(query).one()
+    return str([count, *map(str, rest)]) if count else None
+
+
+def _day_of(place: str, connection: "sa.Connection", now: datetime) -> str:
+    """Another text once a day where the database does not hash its rows; else always empty.
+
+    The day of each place begins at a time of its own, so that not all are read at once.
+    """
+    if connection.dialect.name in _HASHING:
+        return ""
+    begins = timedelta(seconds=zlib.crc32(place.encode()) % 86_400)
+    return f"{(now - begins).date()}"
+
+
+def _measures(column: "sa.Column[Any]") -> "list[sa.ColumnElement[Any]]":
+    """The number of values, and what tells most about them for their type."""
+    import sqlalchemy as sa
+
+    kind, count = column.type, sa.func.count(column)
+    if isinstance(kind, sa.Boolean):
+        return [count, sa.func.sum(sa.case((column, 1), else_=0))]
+    if isinstance(kind, sa.Integer):
+        return [count, sa.func.max(column), sa.func.sum(column % _PRIME)]
+    if isinstance(kind, sa.Numeric | sa.Float):
+        return [count, sa.func.max(column), sa.func.sum(column)]
+    if isinstance(kind, sa.String):
+        length = sa.func.sum(sa.func.length(column))
+        return [count, sa.func.min(column), sa.func.max(column), length]
+    if isinstance(kind, sa.Date | sa.DateTime):
+        return [count, sa.func.min(column), sa.func.max(column)]
+    return [count]  # of a type that may have no order

@@ -143,5 +143,5 @@ def about(kind: str) -> About:
 
 
 def short_name(kind: str) -> str:
-    """What its checks are called."""
+    """The name of its checks."""
     return COMPILED[kind].short if kind in COMPILED else kind.removeprefix("expect_")

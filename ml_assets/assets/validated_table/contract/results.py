@@ -26,7 +26,7 @@ class ExpectationResult:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is said of a table as a whole, or of a column of it."""
+    """A statement about a table as a whole, or about a column of it."""
 
     passed: bool
     observed: int | float | str

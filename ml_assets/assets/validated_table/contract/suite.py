@@ -78,7 +78,7 @@ def load_contract(path: Path) -> Contract:
 
 
 def read_contract(suite: Mapping[str, Any], where: Path | str) -> Contract:
-    """The same of a suite that is read already.
+    """The contract of a suite that is read already.
 
     Args:
         where: it came from, for the message.

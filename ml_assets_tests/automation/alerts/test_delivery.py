@@ -2,13 +2,20 @@
 of their addresses."""
 
 import base64
+import io
+import json
+import logging
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from types import SimpleNamespace
 
 import pytest
+from apprise.plugins.email import NotifyEmail
+from apprise.plugins.slack import NotifySlack
 
-from ml_assets.automation.alerts import delivery
+from ml_assets.automation.alerts import delivery, media
 from ml_assets.automation.alerts import reported as told
 from ml_assets.automation.alerts.delivery import ATTEMPT_SECONDS, ATTEMPTS, deliver
 from ml_assets.automation.alerts.message import LINE, SHOWN, Cause, Kind, Message, messages
@@ -16,11 +23,12 @@ from ml_assets.automation.alerts.recipients import Recipient, recipients
 from ml_assets.automation.alerts.reported import KEY, read_told, tell
 from ml_assets.errors import SettingsError, StorageError
 from ml_assets.settings import read_settings
-from ml_assets_tests.worlds.listeners import Webhook, mailserver, webhook
+from ml_assets_tests.worlds.listeners import Fault, Webhook, mailserver, webhook
 from ml_assets_tests.worlds.world import free_ports
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 SECRET = "s3cr3t-t0ken"
+TOKEN = "3ccdd113474722377935511f"
 
 
 class Notebook:
@@ -39,13 +47,24 @@ class Notebook:
 @pytest.fixture(autouse=True)
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    monkeypatch.setattr(delivery, "_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(delivery, "PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(media, "PAUSE_SECONDS", 0.01)
 
 
 @pytest.fixture
 def hook() -> Iterator[Webhook]:
     with webhook() as found:
         yield found
+
+
+@pytest.fixture
+def root_log() -> Iterator[io.StringIO]:
+    """What reaches the process's log. Pytest's own capture listens to loggers that are cut off."""
+    written = io.StringIO()
+    handler = logging.StreamHandler(written)
+    logging.getLogger().addHandler(handler)
+    yield written
+    logging.getLogger().removeHandler(handler)
 
 
 def cause(name: str = "a", kind: Kind = "failed contract", what: str = "12 rows fail") -> Cause:
@@ -59,6 +78,11 @@ def message(*causes: Cause) -> Message:
 def to(url: str) -> Recipient:
     (found,) = recipients([url])
     return found
+
+
+def chat(server: str) -> str:
+    """An address of apprise, of a medium that a server on this machine can stand for."""
+    return f"{server.replace('http://', 'mmost://')}/{TOKEN}"
 
 
 def round_of(causes: list[Cause], book: Notebook, *urls: str) -> str:
@@ -91,12 +115,18 @@ def test_a_user_and_password_of_a_webhook_are_a_header(hook: Webhook) -> None:
     assert hook.headers[0]["Authorization"] == f"Basic {word}"
 
 
-def test_slack_gets_text_in_which_nothing_calls_a_channel(hook: Webhook) -> None:
+def test_slack_gets_text_in_which_nothing_calls_a_channel(
+    hook: Webhook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(NotifySlack, "webhook_url", hook.url)
     hostile = cause(what="<!channel> 1 < 2 & <http://evil|click>")
-    assert deliver(to(f"slack+{hook.url}"), message(hostile), 20.0) is None
-    text = hook.bodies[0]["text"]
-    assert "&lt;!channel&gt; 1 &lt; 2 &amp; &lt;http://evil|click&gt;" in text
-    assert "<http://ui/assets/x|open>" in text
+    url = f"https://hooks.slack.com/services/T1JJ3T3L2/A1BRTD4JD/{TOKEN}"
+    assert deliver(to(url), message(hostile), 20.0) is None
+    assert hook.paths == [f"/T1JJ3T3L2/A1BRTD4JD/{TOKEN}"]
+    sent = json.dumps(hook.bodies[0])
+    assert "&lt;!channel&gt; 1 &lt; 2 &amp; &lt;http://evil|click&gt;" in sent
+    assert "[ml-assets] flights: failed contract" in sent
+    assert "http://ui/assets/x" in sent
 
 
 def test_an_address_of_slack_is_known_by_its_host() -> None:
@@ -104,33 +134,50 @@ def test_an_address_of_slack_is_known_by_its_host() -> None:
     assert to("https://hooks.slack.com.evil.org/x").medium == "webhook"
 
 
+def test_a_medium_of_apprise_gets_title_and_text(hook: Webhook) -> None:
+    assert deliver(to(chat(hook.url)), message(), 20.0) is None
+    (body,) = hook.bodies
+    assert hook.paths == [f"/hooks/{TOKEN}"]
+    assert body["username"] == "ml-assets"
+    lines = ["[ml-assets] flights: failed contract", "12 rows fail", "http://ui/assets/x"]
+    assert body["text"].splitlines() == lines
+    assert "icon_url" not in body, "no picture from somebody else's server"
+
+
 def test_a_mail_has_a_subject_of_one_line_whatever_a_name_holds() -> None:
     with mailserver() as box:
-        url = f"smtp://127.0.0.1:{box.port}/?to=ops@b.org,dev@b.org&from=ml@b.org"
+        url = f"mailto://127.0.0.1:{box.port}/?to=ops@b.org,dev@b.org&from=ml@b.org"
         nasty = Cause("a", "failed run", "fl\r\nBcc: evil@x.org", "späte Züge", "http://ui/runs/1")
         assert deliver(to(url), message(nasty), 20.0) is None
-    (mail,) = box.mails
     assert box.recipients == ["ops@b.org", "dev@b.org"]
-    assert mail["Subject"] == "[ml-assets] fl Bcc: evil@x.org: failed run"
-    assert mail["Bcc"] is None
-    payload = mail.get_payload(decode=True)
-    assert isinstance(payload, bytes)
-    assert payload.decode().splitlines() == ["späte Züge", "http://ui/runs/1"]
+    for mail in box.mails:
+        assert mail["Subject"] == "[ml-assets] fl Bcc: evil@x.org: failed run"
+        assert mail["From"] == "ml@b.org"
+        assert mail["Bcc"] is None
+        payload = mail.get_payload(decode=True)
+        assert isinstance(payload, bytes)
+        assert payload.decode().splitlines() == ["späte Züge", "http://ui/runs/1"]
 
 
 def test_a_mail_server_is_logged_in_to_with_what_the_url_says() -> None:
     with mailserver() as box:
-        url = f"smtp://ann:p%40ss@127.0.0.1:{box.port}/?to=ops@b.org"
+        url = f"mailto://ann:p%40ss@127.0.0.1:{box.port}/?to=ops@b.org&from=ml@b.org"
         assert deliver(to(url), message(), 20.0) is None
     assert base64.b64decode(box.logins[0].removeprefix("PLAIN ")) == b"\0ann\0p@ss"
     assert len(box.mails) == 1
 
 
 def test_no_password_goes_to_another_machine_in_the_clear(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delivery, "_LOOPBACK", ())
+    monkeypatch.setattr(media, "_LOOPBACK", ())
     with mailserver() as box:
-        url = f"smtp://ann:{SECRET}@127.0.0.1:{box.port}/?to=ops@b.org"
-        assert deliver(to(url), message(), 20.0) == "it offers no encryption for the password"
+        at = f"ann:{SECRET}@127.0.0.1:{box.port}/?to=ops@b.org&from=ml@b.org"
+        refused = deliver(to(f"mailto://{at}"), message(), 20.0)
+        assert refused is not None
+        assert refused.startswith("it offers no encryption for the password")
+        monkeypatch.setattr(media, "RETRIES", 0)
+        refused = deliver(to(f"mailtos://{at}"), message(), 20.0)
+        assert refused is not None
+        assert refused.startswith("it offers no encryption")
     assert box.logins == []
 
 
@@ -173,10 +220,10 @@ def test_a_closed_port_is_said_to_refuse() -> None:
 
 @pytest.mark.parametrize("fault", ["silence", "drip"])
 def test_a_server_that_never_ends_its_answer_is_left_behind(
-    hook: Webhook, fault: str, monkeypatch: pytest.MonkeyPatch
+    hook: Webhook, fault: Fault, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(delivery, "ATTEMPT_SECONDS", 0.3)
-    hook.faults += [fault] * 3  # pyright: ignore[reportArgumentType]
+    hook.faults += [fault] * 3
     failed = deliver(to(hook.url), message(), 20.0)
     assert failed is not None
     assert failed.startswith("no answer")
@@ -188,11 +235,33 @@ def test_with_no_time_left_nothing_is_sent(hook: Webhook) -> None:
     assert hook.paths == []
 
 
-def test_a_mail_server_that_says_later_is_tried_again() -> None:
+def test_a_mail_server_that_says_later_is_tried_again_and_nobody_gets_it_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(NotifyEmail, "request_rate_per_sec", 0)
     with mailserver() as box:
         box.refuses = 1
-        assert deliver(to(f"smtp://127.0.0.1:{box.port}/?to=a@b.org"), message(), 20.0) is None
-    assert len(box.mails) == 1
+        url = f"mailto://127.0.0.1:{box.port}/?to=a@b.org,c@b.org&from=ml@b.org"
+        assert deliver(to(url), message(), 20.0) is None
+    assert sorted(str(mail["To"]) for mail in box.mails) == ["a@b.org", "c@b.org"]
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"), [("500", "it answered 500"), ("redirect", "it answered 307")]
+)
+def test_a_medium_of_apprise_that_does_not_take_it_says_why(
+    hook: Webhook, fault: Fault, said: str
+) -> None:
+    hook.faults += [fault] * 3
+    assert deliver(to(chat(hook.url)), message(), 20.0) == f"{said} (3 attempts)"
+    assert hook.paths == [f"/hooks/{TOKEN}"] * 3, "and no redirect is followed"
+
+
+@pytest.mark.parametrize("fault", ["silence", "drip"])
+def test_a_medium_of_apprise_that_hangs_is_left_behind(hook: Webhook, fault: Fault) -> None:
+    hook.faults += [fault] * 3
+    assert deliver(to(chat(hook.url)), message(), 0.3) == "no answer within 0 s"
+    assert hook.bodies == []
 
 
 # --- once -----------------------------------------------------------------------------------------
@@ -274,34 +343,84 @@ def test_a_record_of_another_version_is_an_error_and_nothing_is_sent(hook: Webho
 # --- secrets --------------------------------------------------------------------------------------
 
 
-def test_nothing_of_an_address_but_medium_and_host_is_in_record_words_or_repr() -> None:
+def test_no_secret_of_an_address_is_in_record_words_repr_or_log(
+    caplog: pytest.LogCaptureFixture, root_log: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(NotifyEmail, "request_rate_per_sec", 0)
+    caplog.set_level(logging.DEBUG)
+    logging.getLogger("ours").info("it is written down")
     (port,) = free_ports(1)
     urls = [
         f"http://ann:{SECRET}@127.0.0.1:{port}/{SECRET}?k={SECRET}",
-        f"slack+http://127.0.0.1:{port}/services/{SECRET}",
-        f"smtp://ann:{SECRET}@127.0.0.1:{port}/?to=ops@b.org",
+        chat(f"http://127.0.0.1:{port}"),
+        f"mailto://ann:{SECRET}@127.0.0.1:{port}/?to=ops@b.org&from=ml@b.org",
     ]
     book = Notebook()
     said = round_of([cause()], book, *urls)
     assert said.count("refused the connection") == 3
+    unread = deliver(to(f"slack://{SECRET}/{TOKEN}"), message(), 20.0)
+    assert unread is not None
+    assert unread.startswith("apprise cannot use its address")
     settings = read_settings({"ML_ASSETS_ALERTS": " ".join(urls)})
     assert settings.alerts == tuple(urls)
-    for text in (said, str(book.values), repr(recipients(urls)), repr(settings)):
+    kept = (
+        said,
+        unread,
+        str(book.values),
+        repr(recipients(urls)),
+        repr(settings),
+        root_log.getvalue(),
+    )
+    assert "it is written down" in root_log.getvalue()
+    for text in kept:
         assert SECRET not in text
+        assert TOKEN not in text
+
+
+def test_apprise_is_loaded_when_an_alert_goes_out_and_not_before() -> None:
+    program = (
+        "import sys; from ml_assets.automation.alerts import sensor; from"
+        " ml_assets.automation.alerts.recipients import recipients;"
+        " assert recipients(['mailtos://a:b@host']); print('apprise' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.strip() == "False", done.stderr
+
+
+def test_without_apprise_a_webhook_works_and_other_media_name_the_extra(
+    hook: Webhook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "apprise", None)
+    assert deliver(to(hook.url), message(), 20.0) is None
+    with pytest.raises(SettingsError, match=r"address 2 is one of slack, .*ml_assets\[alerts\]"):
+        recipients([hook.url, f"slack://{SECRET}"])
 
 
 @pytest.mark.parametrize(
     ("url", "said"),
     [
-        (f"ftp://{SECRET}@host/x", "scheme that is not known"),
-        (f"{SECRET}", "names no host"),
+        (f"{SECRET}", "is no URL"),
         (f"https://[{SECRET}/", "is no URL"),
         (f"https://host:{SECRET}/", "is no URL"),
-        (f"smtps://ann:{SECRET}@host/", "says not to whom"),
-        (f"smtps://ann:{SECRET}@host/?to=a@b.org%0aBcc:c@d.org", "says not to whom"),
+        (f"https://ann:{SECRET}@", "names no host"),
     ],
 )
 def test_an_address_that_cannot_be_used_is_named_by_its_place(url: str, said: str) -> None:
     with pytest.raises(SettingsError, match=f"address 2 .*{said}") as error:
         recipients(["https://host/x", url])
     assert SECRET not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"ftp://{SECRET}@host/x",
+        f"mailtos://ann:{SECRET}@host/?to=a@b.org%0aBcc:c@d.org",
+        f"slack://{SECRET}",
+    ],
+)
+def test_an_address_that_apprise_cannot_read_is_told_when_it_is_used(url: str) -> None:
+    said = deliver(to(url), message(), 20.0)
+    assert said is not None
+    assert said.startswith("apprise cannot use its address")
+    assert SECRET not in said
