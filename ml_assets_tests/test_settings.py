@@ -285,6 +285,9 @@ def test_the_digest_is_of_every_place_and_of_no_secret(tmp_path: Path) -> None:
         "ML_ASSETS_ONLINE": "redis://mine:6379/0",
         "ML_ASSETS_SQL_WAREHOUSE": "postgresql://mine/db",
         "MLFLOW_TRACKING_URI": "https://mine",
+        "AWS_ENDPOINT_URL": "https://mine",
+        "AWS_REGION": "mine",
+        "LAKEFS_ENDPOINT": "https://mine",
     }
     found = {digest(**{name: value}) for name, value in other.items()}
     assert len(found | {digest()}) == 1 + len(other)
@@ -292,3 +295,5 @@ def test_the_digest_is_of_every_place_and_of_no_secret(tmp_path: Path) -> None:
     for name in ("ML_ASSETS_SQL_WAREHOUSE", "MLFLOW_TRACKING_URI"):
         secret = other[name].replace("//", "//ann:secret@") + "?password=secret"
         assert digest(**{name: secret}) == digest(**{name: other[name]})
+    elsewhere = f"{other['ML_ASSETS_SQL_WAREHOUSE']}?host=evil"
+    assert digest(ML_ASSETS_SQL_WAREHOUSE=elsewhere) not in found

@@ -109,6 +109,15 @@ def test_a_canary_that_does_not_pass_stays_and_the_champion_too(world: World) ->
     deliveries.land(world.sources, 14)
     world.cli("run", "deliveries", "--through", "feature_set")
     assert "no canary decision on model" in alone(world, "canary_report", "promoted_model")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(world.extra, "ML_ASSETS_SOURCES", str(world.root / "elsewhere"))
+        assert "was read from" in alone(world, "promoted_model"), "its sources are asked for"
+    features = world.pipelines / "deliveries" / "features.py"
+    honest = features.read_text()
+    features.write_text(honest.replace("return ", "pl.col('x')\n    return ", 1))
+    said = alone(world, "promoted_model")
+    features.write_text(honest)
+    assert "deliveries/feature_set: made by other code" in said, "and the code"
     (request,) = landing(world).run_requests or ()
     assert request.job_name == "deliveries__promote", "before the model that would replace it"
     assert request.tags["why"].startswith(f"canary [2024-04-01]: model {before['canary'][:12]}")
