@@ -2,6 +2,7 @@
 
 import dagster as dg
 
+from ml_assets.adapters.run_config import RunConfig
 from ml_assets.adapters.stores import StoresResource
 from ml_assets.assets.released_model.rolled_back import rolled_back
 from ml_assets.assets.released_model.whole_rollback import Asked, return_to
@@ -10,7 +11,7 @@ from ml_assets.records.tracking.mlflow import Tracking
 from ml_assets.store.pipeline_context import Pipeline
 
 
-class RollbackConfig(dg.Config):
+class RollbackConfig(RunConfig):
     """Who asks for it, and why; both are written into the ledger."""
 
     author: str
@@ -27,10 +28,13 @@ def rollback_job(declared: Pipeline) -> dg.JobDefinition:
         " switched and recorded. Say who asks for it and why; see `ml-assets release history`."
     )
 
-    @dg.op(name=f"{declared.name}__roll_back", description=about)
-    def roll_back(
-        context: dg.OpExecutionContext, config: RollbackConfig, stores: StoresResource
-    ) -> None:
+    @dg.op(
+        name=f"{declared.name}__roll_back",
+        description=about,
+        config_schema=RollbackConfig.form(),
+    )
+    def roll_back(context: dg.OpExecutionContext, stores: StoresResource) -> None:
+        config = RollbackConfig.of(context)
         pipeline = stores.open(declared)
         asked = Asked(config.author, config.reason, config.to)
         returned = return_to(

@@ -11,6 +11,7 @@ from ml_assets.graph.stage_code import function_code, stage_code
 from ml_assets.spec.canonical import digest_of
 from ml_assets.spec.gates import FunctionBaseline
 from ml_assets.spec.leaks import FutureEvents
+from ml_assets.spec.program.identity import Program
 from ml_assets.spec.split import groups_of
 from ml_assets.spec.stages import DRIFT_STAGE
 from ml_assets.spec.training import RELEASE
@@ -27,6 +28,12 @@ def code_version_of(pipeline: Pipeline, stage: str, source: str | None = None) -
             "files": _file_digests(pipeline, stage, source),
         }
     )[:16]
+
+
+def trained_by(pipeline: Pipeline, program: Program | None) -> str:
+    """The code version of a model; of an older program (None: that of here) it is another."""
+    here = code_version_of(pipeline, "trained_model")
+    return here if program is None else digest_of([here, program.digest])[: len(here)]
 
 
 def _spec_part(pipeline: Pipeline, stage: str, source: str | None) -> object:
@@ -94,7 +101,7 @@ def file_digest(path: Path) -> str:
 
 
 def contract_digest(file: Path) -> str:
-    """Of what a contract says, however it is laid out; of its bytes where it is no JSON."""
+    """The digest of what a contract says, in any layout; of its bytes where it is no JSON."""
     try:
         return digest_of(json.loads(file.read_bytes()))
     except (OSError, ValueError):  # reading it says why

@@ -6,12 +6,14 @@ from ml_assets.adapters.declared import asset_key, stage_asset
 from ml_assets.adapters.stores import StoresResource
 from ml_assets.assets.canary_report.evidence import CANARY_REPORT, canary_evidence, require_rows
 from ml_assets.assets.released_model.asset import project
+from ml_assets.assets.released_model.origins import require_made_here
 from ml_assets.assets.released_model.page import show_release
 from ml_assets.assets.released_model.promote import Refused, promote
 from ml_assets.errors import EvidenceError
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.origin import Origin, find_origin
 from ml_assets.records.ledger.stages import champion, stage_line
+from ml_assets.records.loading import open_files
 from ml_assets.records.tracking.mlflow import Tracking
 from ml_assets.spec.records import LedgerEntry
 from ml_assets.store.pipeline_context import Pipeline, PipelineState
@@ -53,7 +55,9 @@ def move_on(state: PipelineState, run: str) -> tuple[LedgerEntry, Origin]:
     A promotion that was killed behind its line is there already, and only has to be shown.
 
     Raises:
-        EvidenceError: no model is in canary, or its evidence does not hold.
+        EvidenceError: no model is in canary, or its evidence does not hold, or what is behind it
+            was read elsewhere or made by other code.
+        StorageError: a file of the model was changed or lost since.
     """
     entries = read(state.store, state.name, state.commit)
     there = stage_line(entries, state.spec.release.to)
@@ -62,6 +66,8 @@ def move_on(state: PipelineState, run: str) -> tuple[LedgerEntry, Origin]:
         if origin is not None:
             return there, origin
     rows = require_rows(state)
+    require_made_here(state.at(rows.model.commit))
+    open_files(state.objects, state.name, rows.model.model.data_version)
     outcome = promote(
         state.store,
         state.name,

@@ -8,7 +8,7 @@ from ml_assets.adapters.declared import asset_key, stage_asset
 from ml_assets.adapters.run_journal import chronicled
 from ml_assets.adapters.stores import StoresResource
 from ml_assets.assets.released_model.gates.decide import policy_digest
-from ml_assets.assets.released_model.origins import require_own_sources
+from ml_assets.assets.released_model.origins import require_made_here
 from ml_assets.assets.released_model.page import STAGE, show_release
 from ml_assets.assets.released_model.promote import AlreadyReleased, Refused, release
 from ml_assets.errors import EvidenceError
@@ -103,14 +103,12 @@ def evidence_to_release(
 
     Raises:
         StorageError: a file of the model was changed or lost since.
-        EvidenceError: see ``current_evidence``; or what is behind it was read elsewhere than spec
-            and settings say.
+        EvidenceError: see ``current_evidence``; or what is behind it was read elsewhere, or made by
+            other code, than spec, code and settings of here say.
     """
     evidence = current_evidence(state, entries)
-    made_from = provenance_of(state.store, state.commit, state.name, evidence).inputs
-    require_own_sources(
-        state.store, state.commit, made_from, state.spec.sources, state.pipeline.settings
-    )
+    provenance_of(state.store, state.commit, state.name, evidence)
+    require_made_here(state)
     open_files(state.objects, state.name, evidence.model)
     return evidence
 

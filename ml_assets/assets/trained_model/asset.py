@@ -10,6 +10,7 @@ import dagster as dg
 from ml_assets.adapters.declared import asset_key, attributes, pool
 from ml_assets.adapters.launcher import LauncherResource
 from ml_assets.adapters.metadata import numbers, record_metadata, tracking_link
+from ml_assets.adapters.run_config import RunConfig
 from ml_assets.adapters.run_journal import chronicled
 from ml_assets.adapters.step_failure import reported
 from ml_assets.adapters.stores import StoresResource
@@ -18,7 +19,7 @@ from ml_assets.assets.trained_model.initial_weights import KEY, InitialWeights, 
 from ml_assets.assets.trained_model.live_events import EventSinks
 from ml_assets.assets.trained_model.sanity import require_sane
 from ml_assets.errors import TrainingFailed
-from ml_assets.graph.code_version import code_version_of
+from ml_assets.graph.code_version import trained_by
 from ml_assets.graph.inputs import require_record
 from ml_assets.graph.publish import Draft, Published, Work, input_version
 from ml_assets.launch.launcher import Launcher, TrainJob
@@ -29,7 +30,6 @@ from ml_assets.records.run_record import RunRecord, environment, record_bytes, r
 from ml_assets.records.tracking.mlflow import Tracking
 from ml_assets.records.tracking.outbox import Outbox
 from ml_assets.reports.wording import plain_markdown
-from ml_assets.spec.canonical import digest_of
 from ml_assets.spec.program import Ref, TrainResult, World
 from ml_assets.spec.program.events import Lost
 from ml_assets.spec.program.identity import Node
@@ -42,7 +42,7 @@ from ml_assets.store.pipeline_context import Pipeline
 STAGE = "trained_model"
 
 
-class TrainingConfig(dg.Config):
+class TrainingConfig(RunConfig):
     """What this run trains other than the spec says."""
 
     fresh: str | None = None
@@ -63,15 +63,16 @@ def trained_model(declared: Pipeline) -> dg.AssetsDefinition:
         specs=_specs(declared),
         can_subset=False,
         pool=pool(declared, STAGE),
+        config_schema=TrainingConfig.form(),
     )
     @reported
     @chronicled(declared, STAGE)
     def materialize(
         context: dg.AssetExecutionContext,
-        config: TrainingConfig,
         stores: StoresResource,
         launcher: LauncherResource,
     ) -> Iterator[dg.MaterializeResult]:
+        config = TrainingConfig.of(context)
         pipeline = stores.open(declared, keeps_objects=True)
         asked = pipeline.with_epochs(config.epochs)
         base = pipeline.store.resolve("main")
@@ -93,12 +94,11 @@ def trained_model(declared: Pipeline) -> dg.AssetsDefinition:
 
         trained = _older(context, runner, job, train) or train(job)
         result, begun, sinks = trained.result, trained.begun, trained.sinks
-        code_version = _code_version(asked, trained.job)
+        code_version = trained_by(asked, trained.job.program)
         model = adopt_model(pipeline.objects, result.model)
         attributes = _attributes(pipeline, result, model, data, init, sinks.mlflow_run)
-        inputs = (input_version(data, base),)
         saved = sinks.last_checkpoint_digest or model.digest
-        versions = {"checkpoints": saved, STAGE: model.digest}
+        versions, inputs = {"checkpoints": saved, STAGE: model.digest}, (input_version(data, base),)
         seen = (init.as_input(),) if init else ()
         record = finished_record(begun, result, sinks.story.lost, sinks.story.nodes)
         measured = sinks.measurements(result, world) | costs(pipeline, result.session)
@@ -149,12 +149,6 @@ def _older(
     except TrainingFailed as error:
         context.log.warning(f"{error}\n  It is trained by the program that is here instead.")
         return None
-
-
-def _code_version(pipeline: Pipeline, job: TrainJob) -> str:
-    """The stage's own; a model of an older program has another one, and is due again."""
-    here = code_version_of(pipeline, STAGE)
-    return here if job.program is None else digest_of([here, job.program.digest])[: len(here)]
 
 
 def _specs(pipeline: Pipeline) -> list[dg.AssetSpec]:

@@ -11,6 +11,7 @@ import polars as pl
 from ml_assets.adapters.declared import asset_key, stage_asset
 from ml_assets.adapters.metadata import card_link, data_card, numbers, record_metadata
 from ml_assets.adapters.partitioned import whole_check
+from ml_assets.adapters.run_config import RunConfig
 from ml_assets.adapters.run_journal import chronicled
 from ml_assets.adapters.stores import StoresResource
 from ml_assets.assets.feature_set.leak_checks import leak_specs, outcome, refusal, set_checks
@@ -42,7 +43,7 @@ from ml_assets.store.pipeline_context import Pipeline, PipelineState
 STAGE = "training_set"
 
 
-class TrainingSetConfig(dg.Config):
+class TrainingSetConfig(RunConfig):
     """Which window to train on."""
 
     as_of: str | None = None
@@ -60,18 +61,18 @@ def training_set(declared: Pipeline) -> dg.AssetsDefinition:
         " the training split only, and the split is checked for leaks.",
         kinds={"polars", "numpy"},
         deps=[asset_key(declared, "feature_set")],
+        config_schema=TrainingSetConfig.form(),
         check_specs=leak_specs(declared, STAGE, set_checks(declared)),
     )
     @chronicled(declared, STAGE)
     def materialize(
         context: dg.AssetExecutionContext,
-        config: TrainingSetConfig,
         stores: StoresResource,
     ) -> Iterator[dg.MaterializeResult | dg.AssetCheckResult]:
         begun = datetime.now(UTC)
         pipeline = stores.open(declared, keeps_objects=True)
         base = pipeline.store.resolve("main")
-        window = resolve_window(pipeline.at(base), config.as_of)
+        window = resolve_window(pipeline.at(base), TrainingSetConfig.of(context).as_of)
         inputs = window_inputs(pipeline.at(base), window)
         frames = keep_apart(context, pipeline, read_splits(pipeline.at(base), window))
         folder = pipeline.objects.folder("shards", pipeline.name)

@@ -21,6 +21,7 @@ from ml_assets.assets.raw_snapshot.readers.round_robin import look_in_turn
 from ml_assets.assets.raw_snapshot.readers.seen import Seen
 from ml_assets.assets.raw_snapshot.schema import SQL_VALUES, Reading, check_names, from_values
 from ml_assets.errors import SourceError, counted, quoted
+from ml_assets.settings.database_place import database_place
 from ml_assets.spec.partitions import PartitionWindow
 from ml_assets.spec.sources import SqlSource
 
@@ -72,13 +73,6 @@ def read_sql(
     return Reading(frame, _receipt(frame, source, window))
 
 
-def sql_receipt(
-    name: str, source: SqlSource, sql_url: SqlUrl, window: PartitionWindow | None
-) -> dict[str, Any]:
-    """Row count, last watermark and content hash of the rows in the range."""
-    return read_sql(name, source, sql_url, window).receipt
-
-
 def look_at_sql(
     name: str,
     source: SqlSource,
@@ -99,7 +93,7 @@ def look_at_sql(
     spans = {window.key if window else None: window for window in windows}
 
     def read(key: Key) -> dict[str, Any]:
-        return sql_receipt(name, source, sql_url, spans[key])
+        return read_sql(name, source, sql_url, spans[key]).receipt
 
     with _open(name, source, sql_url) as database:
         table, connection = _reflect(database, source), database.connection
@@ -111,7 +105,7 @@ def look_at_sql(
 
         if seen is None:
             return Looked(tuple(key for key in spans if stamp_of(key)), {}, read)
-        place = f"{connection.engine.url.set(password=None, query={})} {source.table}"
+        place = f"{database_place(sql_url(source.connection))} {source.table}"
         columns = sorted(source.columns)
         places = {key: f"{place} {_range(span)} {columns}" for key, span in spans.items()}
 
