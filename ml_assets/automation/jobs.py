@@ -7,7 +7,7 @@ from typing import Any
 import dagster as dg
 
 from ml_assets.automation.planner.in_flight import PIPELINE_TAG, TRIGGER_TAG
-from ml_assets.automation.planner.steps import DataStep, data_steps
+from ml_assets.automation.planner.selection import DataStep, data_steps
 from ml_assets.graph.pipeline_graph import PipelineGraph
 from ml_assets.spec.stages import CANARY_STAGES, DRIFT_STAGE, MODEL_STAGES
 

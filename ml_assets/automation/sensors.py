@@ -18,9 +18,8 @@ from ml_assets.automation.planner.candidate_runs import (
     MODEL,
     CandidateRun,
     Records,
-    canary_candidate,
+    before_the_model,
     data_candidates,
-    drift_candidate,
     model_candidate,
 )
 from ml_assets.automation.planner.due import (
@@ -172,14 +171,10 @@ Step = tuple[AssetJob, CandidateRun | str]
 
 
 def _between(graph: PipelineGraph, jobs: PipelineJobs, store: SnapshotStore) -> list[Step]:
-    """What is asked for when the data is made, and before the model is made again: new periods
-    are held to the release, and the model in canary is judged, before another takes its place."""
-    found: list[Step] = []
-    if jobs.drift:
-        found.append((jobs.drift, drift_candidate(graph, store)))
-    if jobs.promote:
-        found.append((jobs.promote, canary_candidate(graph, store)))
-    return found
+    """What is asked for when the data is made, and before the model is made again."""
+    job_of = {DRIFT: jobs.drift, CANARY: jobs.promote}
+    found = before_the_model(graph, store)
+    return [(job, step) for place, step in found if (job := job_of[place])]
 
 
 def _ask(

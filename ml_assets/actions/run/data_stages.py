@@ -4,8 +4,13 @@ from collections.abc import Callable, Collection, Sequence
 
 from ml_assets.automation.planner.due import calendar
 from ml_assets.automation.planner.plan import Item, Plan
-from ml_assets.automation.planner.selection import Selection, alike, data_runs
-from ml_assets.automation.planner.steps import DataStep, data_steps
+from ml_assets.automation.planner.selection import (
+    DataStep,
+    Selection,
+    alike,
+    data_runs,
+    data_steps,
+)
 from ml_assets.errors import RunFailed
 from ml_assets.graph.pipeline_graph import PipelineGraph
 from ml_assets.store.layout import Address
