@@ -27,13 +27,11 @@ from ml_assets.automation.planner.due import (
     calendar,
     data_nodes,
     landed,
-    landed_nodes,
     left_as_read,
+    plan_data,
     published,
     receipts_published,
     records_by_address,
-    under_published_code,
-    with_lost_service,
 )
 from ml_assets.automation.planner.in_flight import AT_WORK, WAITING, mark_dead, name_of, runs_on
 from ml_assets.automation.planner.plan import Plan, plan
@@ -89,7 +87,6 @@ def landing(
         SourceError: a source cannot be read.
     """
     arrived = landed(graph, sources, records)
-    nodes = under_published_code(landed_nodes(graph, arrived, records), records)
     declared = graph.spec.automation.landing
 
     def model() -> CandidateRun | str:
@@ -99,11 +96,7 @@ def landing(
             return "the model waits until each partition has been looked at"
         return model_candidate(graph, store, records, as_of=None, data_only=True)
 
-    found, away = plan(nodes, records), None
-    try:
-        found = with_lost_service(graph, found, records)
-    except StoreAway as error:
-        away = error
+    found, away = plan_data(graph, arrived, records, data_only=True)
     return Watch("landing", _in_words(graph, arrived), found, model, away)
 
 

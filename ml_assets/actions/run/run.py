@@ -113,7 +113,11 @@ class PipelineRun:
 
     def _make_data(self, wanted: tuple[str, ...], arrived: Landed) -> None:
         def look() -> Plan:
-            return plan_data(self.graph, self.store, arrived)
+            records = records_by_address(self.store, self.graph.name)
+            found, away = plan_data(self.graph, arrived, records)
+            if away:
+                raise away
+            return found
 
         plan = look()
         self._tell_plan(plan, wanted)

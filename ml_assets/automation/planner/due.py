@@ -10,7 +10,7 @@ from ml_assets.assets.raw_snapshot.asset import receipt_version
 from ml_assets.assets.raw_snapshot.readers.look import Looked
 from ml_assets.assets.raw_snapshot.resource import Sources
 from ml_assets.automation.planner.plan import RECALLED, Node, Plan, column_changes, plan
-from ml_assets.errors import SourceError, counted
+from ml_assets.errors import SourceError, StoreAway, counted
 from ml_assets.graph.pipeline_graph import PipelineGraph
 from ml_assets.records.recalls import Quarantine, quarantine
 from ml_assets.settings import read_settings
@@ -142,10 +142,32 @@ def calendar(graph: PipelineGraph) -> tuple[str, ...]:
     return tuple(w.key for w in windows(graph.spec.partitions, Sources.now()))
 
 
-def plan_data(graph: PipelineGraph, store: SnapshotStore, arrived: Landed) -> Plan:
-    """The plan of the data stages, from the sources to what is served online."""
-    records = records_by_address(store, graph.name)
-    return with_lost_service(graph, plan(_nodes(graph, arrived, records), records), records)
+def plan_data(
+    graph: PipelineGraph,
+    arrived: Landed,
+    records: Mapping[Address, StageRecord],
+    *,
+    data_only: bool = False,
+) -> tuple[Plan, StoreAway | None]:
+    """The plan of the data stages, from the sources to what is served online.
+
+    Args:
+        data_only: due because data changed: code that changed is not looked at, and a table that is
+            still being written is not waited for.
+
+    Returns:
+        The plan, and why nobody can tell what is served, where the online store is away: what was
+        served then counts as served.
+    """
+    if data_only:
+        nodes = under_published_code(_landed_nodes(graph, arrived, records), records)
+    else:
+        nodes = _nodes(graph, arrived, records)
+    found = plan(nodes, records)
+    try:
+        return _with_lost_service(graph, found, records), None
+    except StoreAway as away:
+        return found, away
 
 
 Receipt = Callable[[str, PartitionWindow | None], InputVersion]
@@ -173,7 +195,7 @@ def receipts_now(arrived: Landed) -> Receipt:
     return receipt
 
 
-def landed_nodes(
+def _landed_nodes(
     graph: PipelineGraph, arrived: Landed, records: Mapping[Address, StageRecord]
 ) -> list[Node]:
     """The data stages of what has landed; a table that is still being written counts as it was."""
@@ -352,7 +374,7 @@ def _online_nodes(graph: PipelineGraph, arrived: Landed) -> list[Node]:
     return [Node(Address(graph.name, name), graph.code_version(name), features)]
 
 
-def with_lost_service(
+def _with_lost_service(
     graph: PipelineGraph, found: Plan, records: Mapping[Address, StageRecord]
 ) -> Plan:
     """What was served and is not any more is due: the online store is no snapshot store.

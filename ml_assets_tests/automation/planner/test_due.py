@@ -117,7 +117,7 @@ def _raw(week: str) -> Address:
 
 
 def _record(address: Address) -> StageRecord:
-    """Of other code than the present, read from another delivery."""
+    """A record that other code made than the present, from another delivery."""
     inputs = (InputVersion(key="source:orders", partition=None, version="a" * 64, commit=None),)
     return StageRecord(
         key=address.key,
