@@ -165,7 +165,7 @@ def plan_data(
         nodes = _nodes(graph, arrived, records)
     found = plan(nodes, records)
     try:
-        return _with_lost_service(graph, found, records), None
+        return with_lost_service(graph, found, records), None
     except StoreAway as away:
         return found, away
 
@@ -374,7 +374,7 @@ def _online_nodes(graph: PipelineGraph, arrived: Landed) -> list[Node]:
     return [Node(Address(graph.name, name), graph.code_version(name), features)]
 
 
-def _with_lost_service(
+def with_lost_service(
     graph: PipelineGraph, found: Plan, records: Mapping[Address, StageRecord]
 ) -> Plan:
     """What was served and is not any more is due: the online store is no snapshot store.

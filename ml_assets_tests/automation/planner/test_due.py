@@ -12,7 +12,7 @@ from ml_assets.automation.planner.due import (
     Landed,
     data_nodes,
     landed,
-    landed_nodes,
+    plan_data,
     with_lost_service,
 )
 from ml_assets.automation.planner.plan import RECALLED, Item, Node, Plan, plan
@@ -76,7 +76,7 @@ def test_what_was_read_stands_for_what_a_source_has_no_more_but_not_where_it_was
     assert found.as_read == (WEEKS[0], WEEKS[1])
     assert "2024-01-15 is left: recalled" in found.waiting[-1]
 
-    planned = plan(landed_nodes(graph, found, records), records)
+    planned, _ = plan_data(graph, found, records)
     features = [i.node.address.partition for i in planned.items if "feature" in str(i.node.address)]
     assert features == [WEEKS[1]]  # which looks back at week 1; week 4 would look at week 3
     due = {item.node.address for item in planned.due}
