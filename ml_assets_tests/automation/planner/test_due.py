@@ -15,7 +15,7 @@ from ml_assets.automation.planner.due import (
     plan_data,
     with_lost_service,
 )
-from ml_assets.automation.planner.plan import RECALLED, Item, Node, Plan, plan
+from ml_assets.automation.planner.plan import RECALLED, Item, Node, Plan
 from ml_assets.errors import StoreAway
 from ml_assets.graph.pipeline_graph import PipelineGraph
 from ml_assets.settings import DEMO_PIPELINES, read_settings
