@@ -35,7 +35,9 @@ from ml_assets.automation.resume_drill import drill_check, drill_job, drill_sche
 from ml_assets.automation.rollback import rollback_job
 from ml_assets.automation.schedules import schedules
 from ml_assets.automation.sensors import sensors
+from ml_assets.errors import SpecError
 from ml_assets.graph.pipeline_graph import PipelineGraph
+from ml_assets.resources.run_config import environment_fields
 from ml_assets.settings import read_settings
 from ml_assets.spec.pipeline import PipelineSpec
 
@@ -97,10 +99,24 @@ def own_assets(folder: Path, pipeline: str) -> dg.Definitions:
     if not (folder / "assets.py").is_file():
         return dg.Definitions()
     module = import_file(folder, "assets.py", pipeline)
-    return dg.Definitions(
-        assets=dg.load_assets_from_modules([module]),
-        asset_checks=dg.load_asset_checks_from_modules([module]),
-    )
+    assets = dg.load_assets_from_modules([module])
+    checks = dg.load_asset_checks_from_modules([module])
+    for one in (*assets, *checks):
+        if isinstance(one, dg.AssetsDefinition) and one.is_executable:
+            _require_plain_config(one.op)
+    return dg.Definitions(assets=assets, asset_checks=checks)
+
+
+def _require_plain_config(op: dg.OpDefinition) -> None:
+    """Whoever launches a run would read the orchestrator's keys through a team's field as well."""
+    found = list(environment_fields(op.config_schema.config_type))
+    if found:
+        raise SpecError(
+            f"assets.py: {op.name} takes {', '.join(found)} from a run, and with it {{env: NAME}}:"
+            " any variable of the process. Derive its configuration from"
+            " ml_assets.resources.run_config.RunConfig: `config_schema=Mine.form()`, and"
+            " `Mine.of(context)` where it is read."
+        )
 
 
 def build_pipeline(graph: PipelineGraph) -> dg.Definitions:

@@ -38,6 +38,11 @@ def visible(text: str) -> str:
     return _UNSEEN.sub(lambda one: one[0].encode("unicode_escape").decode(), text)
 
 
+def one_line(text: str) -> str:
+    """Somebody's words on one line: they forge no line of ours."""
+    return visible(" ".join(text.split()))
+
+
 def outside(message: str) -> str:
     """A message for people outside: without what is quoted in it, and without all that may be
     quoted where an end of a quotation was cut off."""

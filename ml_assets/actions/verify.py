@@ -7,15 +7,22 @@ from hashlib import sha256
 from pathlib import Path
 
 from ml_assets.assets.released_model.bundle import AUTHORSHIP, UNSIGNED, Check, check_bundle
-from ml_assets.assets.released_model.origins import require_own_sources
+from ml_assets.assets.released_model.origins import (
+    other_code,
+    records_behind,
+    require_own_sources,
+)
 from ml_assets.errors import EvidenceError, MlAssetsError, SettingsError, StorageError
+from ml_assets.graph.pipeline_graph import PipelineGraph
 from ml_assets.records.ledger.certificate import certificate_path
 from ml_assets.records.ledger.chain import path_of, read
+from ml_assets.records.ledger.origin import Origin, find_origin
 from ml_assets.records.ledger.stages import stages
 from ml_assets.records.loading import LoadedRelease, certificate_of, load_release
 from ml_assets.settings import Settings
+from ml_assets.spec.certificate import Provenance
 from ml_assets.spec.load import load_spec, pipeline_folders
-from ml_assets.spec.records import LedgerEntry
+from ml_assets.spec.records import LedgerEntry, StageRecord
 from ml_assets.store.embedded.trust import given_keys
 from ml_assets.store.objects import LocalObjects
 from ml_assets.store.open import has_snapshots, open_objects, open_snapshots
@@ -112,34 +119,61 @@ def _checks(
             found = load_release(store, objects, pipeline, stage, commit)
             said = f"model {found.model.digest[:12]}, by the decision in line {found.line.seq}"
             yield Check(stage, "ok", said)
-            yield _sources(settings, store, commit, found)
+            yield from _behind(settings, store, found)
         except MlAssetsError as error:
             yield Check(stage, "refused", str(error))
     yield Check("proves", "note", _proves(store.keys))
     yield Check("head", "note", f"{head} (note it elsewhere: --head holds a later state to it)")
 
 
-def _sources(
-    settings: Settings, store: SnapshotStore, commit: CommitId, found: LoadedRelease
-) -> Check:
-    """Whether the rows behind a release were read where spec and settings of now say."""
+def _behind(settings: Settings, store: SnapshotStore, found: LoadedRelease) -> Iterator[Check]:
+    """Whether what is behind a release was read where spec and settings of now say, and whether the
+    code of now made it: a spec that was edited since makes nothing of a release wrong."""
     pipeline, made_from = found.certificate.pipeline, found.certificate.provenance
     folder = pipeline_folders(settings).get(pipeline)
     if folder is None or made_from is None:
-        return Check("sources", "note", f"no spec of {pipeline} is here to hold them to")
-    spec = load_spec(folder)
+        yield Check("sources", "note", f"no spec of {pipeline} is here to hold them to")
+        return
+    graph = PipelineGraph(load_spec(folder), folder)
     try:
-        named = require_own_sources(store, commit, made_from.inputs, spec.sources, settings)
+        origin = find_origin(store, pipeline, found.model.digest)
+        if origin is None:
+            yield Check("sources", "note", "the records of its training are not kept any more")
+            return
+        behind = records_behind(store, origin.commit, pipeline)
+    except StorageError as error:
+        yield Check("sources", "note", str(error))
+        return
+    yield _sources(settings, made_from, graph, behind)
+    yield _code(store, origin, graph, behind)
+
+
+def _sources(
+    settings: Settings, made_from: Provenance, graph: PipelineGraph, behind: Sequence[StageRecord]
+) -> Check:
+    try:
+        named = require_own_sources(behind, graph.spec.sources, settings)
     except EvidenceError as error:
         return Check("sources", "refused", str(error))
-    except StorageError as error:
-        return Check("sources", "note", str(error))
     here, there = settings.digest[:12], made_from.settings[:12]
     under = (
         f"settings {there}, those of here" if here == there else f"settings {there}, here {here}"
     )
     places = "; ".join(f"{name}: {place}" for name, place in named.items())
     return Check("sources", "ok", f"{places}; trained under {under}")
+
+
+def _code(
+    store: SnapshotStore, origin: Origin, graph: PipelineGraph, behind: Sequence[StageRecord]
+) -> Check:
+    try:
+        other = other_code(graph, store, origin.commit, behind)
+    except MlAssetsError as error:
+        return Check("code", "note", str(error))
+    if other:
+        said = f"made by other code, or by another spec, than lies here now: {', '.join(other)}"
+        return Check("code", "note", said)
+    return Check("code", "ok", "made by the spec and the code that lie here now")
 
 
 def _certificates(

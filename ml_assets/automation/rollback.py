@@ -6,11 +6,12 @@ from ml_assets.assets.released_model.rolled_back import rolled_back
 from ml_assets.assets.released_model.whole_rollback import Asked, return_to
 from ml_assets.automation.jobs import run_tags
 from ml_assets.graph.pipeline_graph import PipelineGraph
+from ml_assets.resources.run_config import RunConfig
 from ml_assets.resources.tracking import TrackingResource
 from ml_assets.store.pipeline_context import open_pipeline
 
 
-class RollbackConfig(dg.Config):
+class RollbackConfig(RunConfig):
     """Who asks for it, and why; both are written into the ledger."""
 
     author: str
@@ -27,10 +28,13 @@ def rollback_job(graph: PipelineGraph) -> dg.JobDefinition:
         " switched and recorded. Say who asks for it and why; see `ml-assets release history`."
     )
 
-    @dg.op(name=f"{graph.name}__roll_back", description=about)
-    def roll_back(
-        context: dg.OpExecutionContext, config: RollbackConfig, tracking: TrackingResource
-    ) -> None:
+    @dg.op(
+        name=f"{graph.name}__roll_back",
+        description=about,
+        config_schema=RollbackConfig.form(),
+    )
+    def roll_back(context: dg.OpExecutionContext, tracking: TrackingResource) -> None:
+        config = RollbackConfig.of(context)
         place = open_pipeline(graph.name)
         asked = Asked(config.author, config.reason, config.to)
         returned = return_to(

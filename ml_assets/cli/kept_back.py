@@ -13,6 +13,7 @@ from ml_assets.cli import options
 from ml_assets.cli.groups import CommandGroup
 from ml_assets.cli.output import tell_page
 from ml_assets.cli.session import prepared_settings, working_session
+from ml_assets.errors import one_line
 
 if TYPE_CHECKING:
     from ml_assets.actions.quarantine import Kept
@@ -169,8 +170,8 @@ def _print_table(pipeline: str, table: str, kept: "list[Kept]") -> None:
         print(f"  {name:16} {place:>20} {bar:10} {told}{more}".rstrip())
         for release in one.released:
             print(
-                f"  {'':16} {release.rows:,} released by {release.author}"
-                f" on {release.time:%Y-%m-%d}: {release.reason}"
+                f"  {'':16} {release.rows:,} released by {one_line(release.author)}"
+                f" on {release.time:%Y-%m-%d}: {one_line(release.reason)}"
             )
     if any(one.published and one.rows for one in kept):
         print(f"  the rows: ml-assets data read {pipeline}/quarantine/{table} [--partition K]")

@@ -7,7 +7,7 @@ import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ml_assets.errors import SettingsError
+from ml_assets.errors import SettingsError, one_line
 
 if TYPE_CHECKING:
     import polars as pl
@@ -29,7 +29,8 @@ def tell_page(page: Path, *, open_page: bool) -> None:
 
 
 def aligned(rows: list[tuple[str, ...]]) -> list[str]:
-    """Columns as wide as their widest cell; the last one is as long as it is."""
+    """Columns as wide as their widest cell; the last one is as long as it is. A row is a line."""
+    rows = [tuple(one_line(cell) for cell in row) for row in rows]
     widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)][:-1]
     return [
         "  ".join([*(cell.ljust(w) for cell, w in zip(row, widths, strict=False)), row[-1]])

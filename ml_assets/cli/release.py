@@ -16,7 +16,7 @@ from ml_assets.cli.output import aligned, tell
 from ml_assets.cli.prove import prove
 from ml_assets.cli.session import opened, prepared_settings, working_session
 from ml_assets.cli.status import print_release
-from ml_assets.errors import counted
+from ml_assets.errors import counted, one_line
 from ml_assets.settings import read_settings
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def was_serving(pipeline: str, at: datetime, as_json: bool) -> None:
 
 def _said(entry: "LedgerEntry") -> str:
     when = f"{entry.time.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
-    return f"{when}, line {entry.seq} of {entry.author}: {entry.reason}"
+    return f"{when}, line {entry.seq} of {one_line(entry.author)}: {one_line(entry.reason)}"
 
 
 @click.command
@@ -334,6 +334,8 @@ def verify(subject: str | None, key: str | None, head: str | None, as_json: bool
     from ml_assets.spec.load import pipeline_folders
 
     settings = read_settings()
+    if subject is not None and not subject.strip():
+        raise click.UsageError("The pipeline or folder is empty. Leave it out to verify all.")
     if subject is None or subject in pipeline_folders(settings):
         found = verify_pipelines(settings, subject, head)
     else:

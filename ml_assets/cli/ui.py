@@ -21,7 +21,12 @@ _PORT = options.Whole(1, 65535)
 
 
 @click.command
-@click.option("--port", type=_PORT, help="Dagster's port.  [default: that of ML_ASSETS_UI_URL]")
+@click.option(
+    "--port",
+    type=_PORT,
+    help="Dagster's port alone: MLflow and the reports stay at ML_ASSETS_MLFLOW_URL and"
+    " ML_ASSETS_REPORTS_URL.  [default: that of ML_ASSETS_UI_URL]",
+)
 @click.option(
     "--host",
     default="127.0.0.1",

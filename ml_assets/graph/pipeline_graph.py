@@ -20,6 +20,7 @@ from ml_assets.spec.gates import FunctionBaseline
 from ml_assets.spec.leaks import FutureEvents
 from ml_assets.spec.partitions import windows
 from ml_assets.spec.pipeline import PartitionsSpec, PipelineSpec
+from ml_assets.spec.program.identity import Program
 from ml_assets.spec.sources import SourceSpec
 from ml_assets.spec.split import groups_of
 from ml_assets.spec.stages import DRIFT_STAGE
@@ -188,6 +189,16 @@ class PipelineGraph:
             raise SpecError(f"{self.name}: epochs is {epochs}; it takes at least one to train.")
         changed = training.model_copy(update={"epochs": epochs})
         return replace(self, spec=self.spec.model_copy(update={"training": changed}))
+
+    def with_asked_epochs(self, epochs: int) -> "PipelineGraph":
+        """The graph of a training that was recorded with so many, where its family has any."""
+        mine = "epochs" in without_meaning(self.spec.model) or epochs == self.spec.training.epochs
+        return self if mine else self.with_epochs(epochs)
+
+    def trained_by(self, program: Program | None) -> str:
+        """The code version of a model; of an older program (None: that of here) it is another."""
+        here = self.code_version("trained_model")
+        return here if program is None else digest_of([here, program.digest])[: len(here)]
 
     def _spec_part(self, stage: str, source: str | None) -> object:
         spec = self.spec

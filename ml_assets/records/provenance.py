@@ -20,7 +20,7 @@ def provenance_of(
     """
     model = _record(store, commit, Address(pipeline, "trained_model"))
     report = _record(store, commit, Address(pipeline, "evaluation_report"))
-    run = _run_record(store, commit, pipeline)
+    run = run_record_at(store, commit, pipeline)
     data = _training_set(store, run)
     judged_on = next((i.version for i in report.inputs if i.key == data.key), None)
     held = (
@@ -77,7 +77,12 @@ def _training_set(store: SnapshotStore, run: RunRecord) -> StageRecord:
     return _record(store, commit, address)
 
 
-def _run_record(store: SnapshotStore, commit: CommitId, pipeline: str) -> RunRecord:
+def run_record_at(store: SnapshotStore, commit: CommitId, pipeline: str) -> RunRecord:
+    """The run record of the training whose model is the pipeline's at a commit.
+
+    Raises:
+        EvidenceError: it is not there, or cannot be read.
+    """
     path = Address(pipeline, "trained_model").file(RUN_FILE)
     if not store.exists(commit, path):
         raise EvidenceError(f"{pipeline}: the run record {path} is not there. Train again.")

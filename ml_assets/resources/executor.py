@@ -4,7 +4,7 @@ import dagster as dg
 
 MOST_STEPS = 4
 """Steps of one run that have a pod at the same time."""
-STEPS = {"max_concurrent": dg.Field(dg.IntSource, is_required=False, default_value=MOST_STEPS)}
+STEPS = {"max_concurrent": dg.Field(int, is_required=False, default_value=MOST_STEPS)}
 
 
 def executor(launcher: str) -> dg.ExecutorDefinition:

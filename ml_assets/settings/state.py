@@ -23,11 +23,16 @@ from ml_assets.settings.addresses import (
     without_secrets,
 )
 from ml_assets.settings.cluster import read_cluster
+from ml_assets.settings.database_place import database_place
 from ml_assets.settings.prices import Prices, read_prices
 
 Launcher = Literal["local", "kubernetes"]
 
 SQL_PREFIX = "ML_ASSETS_SQL_"
+_SERVERS = (
+    *("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_REGION", "AWS_DEFAULT_REGION"),
+    *("LAKEFS_ENDPOINT", "LAKEFS_S3_ENDPOINT"),
+)
 
 
 @dataclass(frozen=True)
@@ -82,7 +87,7 @@ class Settings:
     home: Path
     sources: Path
     pipelines: tuple[Path, ...]
-    """Folders that hold a folder for each pipeline; of two of one name the later one counts."""
+    """Folders that hold a folder for each pipeline; no name may be there twice."""
     snapshots: str
     """A folder, or ``lakefs://repository[/branch]``."""
     objects: str
@@ -106,6 +111,8 @@ class Settings:
     """URLs of whom to tell of trouble; they are checked where they are used, and hold secrets."""
     sql: Mapping[str, str] = field(repr=False)
     """Connection name -> SQLAlchemy URL. Not in repr: a URL may hold a password."""
+    servers: Mapping[str, str]
+    """Of S3 and lakeFS, as far as the environment names them: variable -> address or region."""
 
     @property
     def dagster_home(self) -> Path:
@@ -128,8 +135,9 @@ class Settings:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of all places that are read and written; of URLs no user, password or option."""
-        urls = {"online": self.online, "tracking": self.tracking_uri, **self.sql}
+        """SHA-256 of all places that are read and written; of URLs no user and no password."""
+        urls = {"online": self.online, "tracking": self.tracking_uri}
+        databases = {name: database_place(url) for name, url in self.sql.items()}
         places = {
             "sources": str(self.sources),
             "pipelines": [str(folder) for folder in self.pipelines],
@@ -137,7 +145,8 @@ class Settings:
             "objects": self.objects,
             "checkpoints": self.checkpoints,
             "launcher": self.launcher,
-            "urls": {name: without_secrets(url) for name, url in urls.items()},
+            "urls": {name: without_secrets(url) for name, url in urls.items()} | databases,
+            "servers": self.servers,
         }
         return sha256(json.dumps(places, sort_keys=True).encode()).hexdigest()
 
@@ -191,6 +200,7 @@ def read_settings(
         sql={
             k.removeprefix(SQL_PREFIX): v for k, v in env.items() if k.startswith(SQL_PREFIX) and v
         },
+        servers={name: without_secrets(env[name]) for name in _SERVERS if env.get(name)},
     )
 
 

@@ -3,6 +3,7 @@
 import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +46,21 @@ def folders(room: Path) -> list[Path]:
 
 
 def pipeline_folders(settings: Settings) -> dict[str, Path]:
-    """Pipeline folder name -> folder, of every room."""
-    return {folder.name: folder for room in settings.pipelines for folder in folders(room)}
+    """Pipeline folder name -> folder, of every room.
+
+    Raises:
+        SpecError: two rooms have a folder of one name: nobody could tell which one is meant.
+    """
+    found: dict[str, Path] = {}
+    for folder in (folder for room in settings.pipelines for folder in folders(room)):
+        first = found.setdefault(folder.name, folder)
+        if first != folder:
+            raise SpecError(
+                f"Two folders of ML_ASSETS_PIPELINES are called {folder.name!r}: {first} and"
+                f" {folder}. Their pipelines would share tables and ledger: rename one, and its"
+                " 'name' with it, or take a folder out of ML_ASSETS_PIPELINES."
+            )
+    return found
 
 
 def find_pipeline(known: Mapping[str, Path], name: str) -> Path:
@@ -159,10 +173,22 @@ def _remedy(details: ErrorDetails) -> str:
             return f"use one of {context.get('expected') or context.get('expected_tags')}"
         case "union_tag_not_found":
             return "add the key 'kind' (or 'family' for a model) that says which it is"
+        case "float_type" if _is_number(details["input"]):
+            return (
+                f"write {float(details['input']):.1e}, or in full: YAML takes {details['input']}"
+                " for text (a number with an exponent has a dot and a sign there)"
+            )
         case kind if kind.endswith("_type"):
             return f"write a {kind.removesuffix('_type')}"
         case _:
             return _CHANGE
+
+
+def _is_number(value: object) -> bool:
+    try:
+        return isinstance(value, str) and isfinite(float(value))
+    except ValueError:
+        return False
 
 
 def _unknown_remedy(location: Sequence[str | int]) -> str:

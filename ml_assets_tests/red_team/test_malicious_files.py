@@ -187,6 +187,8 @@ def test_verify_says_what_each_key_proves(
 ) -> None:
     own = (exported / "signer.pub").read_text().strip()
     by_own_key = verify_folder(exported, None)
+    [release] = [check for check in by_own_key.checks if check.name == "release"]
+    assert release.outcome == "note" and "not that the model went to a stage" in release.reason
     assert by_own_key.checks[-1].reason == "integrity and authorship"
     assert verify_folder(exported, own).holds
     assert verify_folder(exported, str(exported / "signer.pub")).holds

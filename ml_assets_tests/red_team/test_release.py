@@ -32,7 +32,7 @@ from ml_assets.settings import read_settings
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.store.embedded.blobs import Blobs
 from ml_assets.store.layout import Address
-from ml_assets_tests.red_team.conftest import NAME, Scene
+from ml_assets_tests.red_team.conftest import NAME, SIGNING_KEY, Scene
 from ml_assets_tests.red_team.forging import (
     as_if_passed,
     flip_a_byte,
@@ -128,7 +128,7 @@ CONFIGURED = {
 """Resource -> what somebody would have it read or write elsewhere by."""
 
 
-def params(*stages: str, config: object = None, tags: Mapping[str, str] = {}) -> dict[str, object]:
+def params(*stages: str, config: object = None, tags: Mapping[str, str] = {}) -> dict[str, Any]:
     """What the UI sends to launch some assets; without checks where they can be left out."""
     whole = any(stage.startswith("raw_snapshot") for stage in stages)
     return {
@@ -191,6 +191,36 @@ def test_no_resource_takes_configuration_from_a_run(refused: Scene, tmp_path) ->
         taken = getattr(resource.config_schema.config_type, "fields", "anything")
         assert taken == {}, f"{name} can be configured by a run"
     assert {*CONFIGURED} <= {*known}
+
+
+ASKED = {
+    "irises__rollback": ("irises__roll_back", ("author", "reason", "to")),
+    "__ASSET_JOB": (
+        "irises__train",
+        ("fresh", "epochs", "experiment", "hypothesis", "goal"),
+    ),
+}
+"""Job -> its op, and all that a run may say to it."""
+TRAINED = ("raw_snapshot/raw_flowers", "training_set", "checkpoints", "trained_model")
+
+
+def test_no_run_reads_the_orchestrators_key_by_the_name_of_its_variable(released: Scene) -> None:
+    """The message of a failed rollback would quote it, and a page would show a hypothesis."""
+    key = {"env": "ML_ASSETS_SIGNING_KEY"}
+    words = {"author": "eve", "reason": "x"}
+    with served(released) as ask:
+        for job, (op, fields) in ASKED.items():
+            for field in fields:
+                said = {**(words if job == "irises__rollback" else {}), field: key}
+                asked = params(*TRAINED, config={"ops": {op: {"config": said}}})
+                selector = {**asked["selector"], "pipelineName": job}
+                if job != "__ASSET_JOB":
+                    selector |= {"assetSelection": None, "assetCheckSelection": None}
+                answer = ask(LAUNCH, {"params": {**asked, "selector": selector}})
+                answer = answer["launchPipelineExecution"]
+                assert answer["__typename"] == "RunConfigValidationInvalid", (field, answer)
+                assert field in answer["errors"][0]["message"]
+                assert SIGNING_KEY not in json.dumps(answer)
 
 
 def test_a_model_from_rows_that_were_read_elsewhere_is_not_released(

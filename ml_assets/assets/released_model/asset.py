@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import dagster as dg
 
 from ml_assets.assets.released_model.gates.decide import policy_digest
-from ml_assets.assets.released_model.origins import require_own_sources
+from ml_assets.assets.released_model.origins import require_made_here
 from ml_assets.assets.released_model.page import STAGE, show_release
 from ml_assets.assets.released_model.promote import AlreadyReleased, Refused, release
 from ml_assets.errors import EvidenceError
@@ -20,7 +20,6 @@ from ml_assets.records.tracking.projection import project_stages
 from ml_assets.resources.objects import ObjectsResource
 from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.resources.tracking import TrackingResource
-from ml_assets.settings import read_settings
 from ml_assets.spec.records import Evidence, LedgerEntry
 from ml_assets.store.layout import Address
 from ml_assets.store.objects import LocalObjects
@@ -109,12 +108,12 @@ def evidence_to_release(
 
     Raises:
         StorageError: a file of the model was changed or lost since.
-        EvidenceError: see ``current_evidence``; or what is behind it was read elsewhere than spec
-            and settings say.
+        EvidenceError: see ``current_evidence``; or what is behind it was read elsewhere, or made by
+            other code, than spec, code and settings of here say.
     """
     evidence = current_evidence(graph, store, base, entries)
-    made_from = provenance_of(store, base, graph.name, evidence).inputs
-    require_own_sources(store, base, made_from, graph.spec.sources, read_settings())
+    provenance_of(store, base, graph.name, evidence)
+    require_made_here(graph, store, base)
     open_files(objects, graph.name, evidence.model)
     return evidence
 

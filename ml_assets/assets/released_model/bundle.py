@@ -35,6 +35,10 @@ OVERRIDDEN = "overridden_line.json"
 _OPTIONAL = {OVERRIDDEN, BASELINE_FILE, KEY}
 AUTHORSHIP = "integrity and authorship"
 UNSIGNED = "integrity: digests and chain; authorship: not claimed, no signing key is set"
+PASSED_ALONE = (
+    "a decision is proved, not that the model went to a stage: moves are not in a folder. Ask the"
+    " ledger: ml-assets release verify PIPELINE"
+)
 _MOST_BYTES = 16 << 20
 """The most bytes of any file but the weights and the baseline, which are not read whole."""
 
@@ -141,6 +145,7 @@ class _Bundle:
             except (OSError, ValidationError, MlAssetsError) as error:
                 yield Check(name, "refused", str(error))
                 return
+        yield Check("release", "note", PASSED_ALONE)
         yield self._authorship()
 
     def _only_files(self) -> str:

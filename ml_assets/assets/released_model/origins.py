@@ -1,44 +1,73 @@
-"""Where the rows behind a model were read from, held to what spec and settings name."""
+"""What lies behind a model, held to what spec, code and settings of here say.
 
-from collections.abc import Iterable, Mapping
+Every move into a stage asks where its rows were read from; a model that was never there is also
+asked for the code that made it.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from ml_assets.assets.raw_snapshot.readers.read import origin_of
 from ml_assets.errors import EvidenceError, StorageError
+from ml_assets.graph.pipeline_graph import PipelineGraph
+from ml_assets.records.provenance import run_record_at
 from ml_assets.records.recalls import derived_from
-from ml_assets.settings import Settings
+from ml_assets.settings import Settings, read_settings
+from ml_assets.spec.program.identity import Program
 from ml_assets.spec.records import InputVersion, StageRecord
 from ml_assets.spec.sources import SourceSpec
 from ml_assets.store.layout import Address, read_record
-from ml_assets.store.snapshots import CommitId, SnapshotStore
+from ml_assets.store.snapshots import MAIN, CommitId, SnapshotStore
+
+
+def require_made_here(graph: PipelineGraph, store: SnapshotStore, origin: CommitId) -> None:
+    """Hold all that lies behind a model to sources and code of here.
+
+    Args:
+        origin: the model and the report on it are the pipeline's at this commit.
+
+    Raises:
+        EvidenceError: something was read elsewhere, or made by other code or another spec.
+        StorageError: nothing says where or by what.
+    """
+    records = records_behind(store, origin, graph.name)
+    require_own_sources(records, graph.spec.sources, read_settings())
+    other = other_code(graph, store, origin, records)
+    if other:
+        raise EvidenceError(
+            f"{', '.join(other)}: made by other code, or by another spec, than lies here now"
+            " (functions, contracts, split, label, evaluation, the package's own). Make them by"
+            f" what lies here: ml-assets run {graph.name}"
+        )
 
 
 def require_own_sources(
-    store: SnapshotStore,
-    commit: CommitId,
-    inputs: Iterable[InputVersion],
-    sources: Mapping[str, SourceSpec],
-    settings: Settings,
+    records: Iterable[StageRecord], sources: Mapping[str, SourceSpec], settings: Settings
 ) -> Mapping[str, str]:
     """Source -> where it was read, once all behind a model was read where it should be.
 
     Args:
-        inputs: what the training set was made from.
+        records: of all that lies behind it.
 
     Raises:
         EvidenceError: something was read elsewhere.
-        StorageError: nothing says where.
     """
     named = {
         name: origin_of(source, Path(settings.sources), settings.sql_url)
         for name, source in sources.items()
     }
-    wrong = {
-        f"{record.key}{f' [{record.partition}]' if record.partition else ''} was read from"
-        f" {read or 'nobody knows where'}, the spec and the settings name {named.get(name)}"
-        for name, read, record in _read_from(store, commit, inputs)
-        if read is None or read != named.get(name)
-    }
+    wrong = set[str]()
+    for record in records:
+        address = Address.of(record.key)
+        read = record.attributes.get("receipt", {}).get("source")
+        if address.stage != "raw_snapshot" or not address.source:
+            continue
+        if read is None or read != named.get(address.source):
+            wrong.add(
+                f"{record.key}{f' [{record.partition}]' if record.partition else ''} was read from"
+                f" {read or 'nobody knows where'}, the spec and the settings name"
+                f" {named.get(address.source)}"
+            )
     if wrong:
         some, more = sorted(wrong)[:3], len(wrong) - 3
         raise EvidenceError(
@@ -49,30 +78,88 @@ def require_own_sources(
     return named
 
 
-def _read_from(
-    store: SnapshotStore, commit: CommitId, inputs: Iterable[InputVersion]
-) -> Iterable[tuple[str, str | None, StageRecord]]:
-    """Each raw snapshot behind these inputs: its source, and where that was read."""
-    todo, seen = list(inputs), set[tuple[str, str | None, str]]()
+def other_code(
+    graph: PipelineGraph, store: SnapshotStore, origin: CommitId, behind: Iterable[StageRecord]
+) -> Sequence[str]:
+    """What other code, or another part of the spec, made than lies here: a key for each.
+
+    A raw snapshot is what was read, whatever would read it now. A run may ask for other epochs: the
+    gates judge that model as any other.
+
+    Args:
+        origin: the model and the report on it are the pipeline's at this commit.
+        behind: the records of what they were made from.
+
+    Raises:
+        EvidenceError: the run record of the training is not there.
+    """
+    name, now = graph.name, store.resolve(MAIN)
+    judged = [_made(store, origin, Address(name, stage)) for stage in _JUDGED]
+    made = [_as_it_is(store, now, record) for record in judged]
+    run = run_record_at(store, origin, name)
+    trained = graph.with_asked_epochs(run.config["training"]["epochs"])
+    here = {f"{name}/trained_model": _trained_by(trained, run.program)}
+    found: dict[str, None] = {}
+    for record in (*behind, *made):
+        address = Address.of(record.key)
+        if address.stage == "raw_snapshot":
+            continue
+        if record.key not in here:
+            here[record.key] = (graph.code_version(address.stage, address.source),)
+        if record.code_version not in here[record.key]:
+            found.setdefault(record.key)
+    return [*found]
+
+
+_JUDGED = ("trained_model", "evaluation_report")
+
+
+def _trained_by(graph: PipelineGraph, program: Program | None) -> tuple[str, ...]:
+    """The code versions of a training that counts: by what lies here, or the program it names."""
+    return (graph.trained_by(None), *((graph.trained_by(program),) if program else ()))
+
+
+def records_behind(store: SnapshotStore, origin: CommitId, pipeline: str) -> Sequence[StageRecord]:
+    """The records of the training set of a commit's model, and of all that it was made from.
+
+    Each as it is now, where that has the same content: other code may have come to the same.
+
+    Raises:
+        StorageError: one is not kept.
+    """
+    now, of_set = store.resolve(MAIN), Address(pipeline, "training_set").key
+    model = _made(store, origin, Address(pipeline, "trained_model"))
+    todo = [i for i in model.inputs if i.key == of_set]
+    seen = dict[tuple[str, str | None, str], StageRecord]()
     while todo:
         version = todo.pop()
         node = version.key, version.partition, version.version
         if version.commit is None or node in seen:
             continue
-        seen.add(node)
-        record = _record(store, commit, version)
-        address = Address.of(version.key)
-        if address.stage == "raw_snapshot" and address.source:
-            yield address.source, record.attributes.get("receipt", {}).get("source"), record
-        else:
-            todo.extend(derived_from(record))
+        seen[node] = _version(store, now, version.commit, version)
+        todo.extend(derived_from(seen[node]))
+    return [*seen.values()]
 
 
-def _record(store: SnapshotStore, commit: CommitId, version: InputVersion) -> StageRecord:
+def _made(store: SnapshotStore, commit: CommitId, address: Address) -> StageRecord:
+    record = read_record(store, commit, address)
+    if record is None:
+        raise StorageError(f"Nothing says what made {address}: its record is not kept.")
+    return record
+
+
+def _as_it_is(store: SnapshotStore, now: CommitId, record: StageRecord) -> StageRecord:
+    found = read_record(store, now, Address.of(record.key, record.partition))
+    return found if found and found.data_version == record.data_version else record
+
+
+def _version(
+    store: SnapshotStore, now: CommitId, then: CommitId, version: InputVersion
+) -> StageRecord:
     """As it is now, where that has the same content, else as it was."""
     address = Address.of(version.key, version.partition)
-    for at in (commit, version.commit or commit):
-        record = read_record(store, at, address)
+    for commit in (now, then):
+        record = read_record(store, commit, address)
         if record is not None and record.data_version == version.version:
             return record
     raise StorageError(f"Nothing says where {address} was read from: its record is not kept.")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from ml_assets.assets.released_model.promote import Refused
+from ml_assets.errors import one_line
 from ml_assets.records.ledger.certificate import certificate_path, seal
 from ml_assets.records.ledger.chain import Appended, Declined, Head, append, read
 from ml_assets.records.ledger.stages import find_model, override_line
@@ -37,7 +38,7 @@ def override(
         CertificateRefused: the decision's certificate does not hold: there is nothing to sign.
         StorageError: the ledger is broken.
     """
-    author, reason = author.strip(), reason.strip()
+    author, reason = one_line(author), one_line(reason)
     if not author or not reason:
         return Refused(("An override is by somebody, for a reason: give an author and a reason.",))
 

@@ -10,10 +10,11 @@ from datetime import UTC, datetime
 
 from ml_assets.assets.released_model.promote import Refused
 from ml_assets.assets.released_model.tags import append_move
+from ml_assets.errors import one_line
 from ml_assets.records.ledger.chain import Appended, Declined, Head
 from ml_assets.records.ledger.stages import (
     champion,
-    decision_line,
+    decided_move,
     find_model,
     moves,
     rolled_back_line,
@@ -61,15 +62,14 @@ def way_back(
     away = champion(entries, release.to)
     if away is None:
         return Refused((f"No model is in {release.to}: there is nothing to roll back from.",))
-    before = dict.fromkeys(e.model for e in reversed(moves(entries, release.to)))
     if to is not None:
         back = find_model(entries, to)
-        fit = back in before or _passed(entries, back, release)
         why = (
-            f"Model {back[:12]} was never in {release.to}, and its newest decision did not let it"
-            " pass: there is nothing to go back to."
+            f"Model {back[:12]} was never released to {release.to}: there is nothing to go back to."
+            " What passes its gates is released by a run, which asks for more."
         )
-        return Way(away, back) if fit else Refused((why,))
+        return Way(away, back) if decided_move(entries, back, release.to) else Refused((why,))
+    before = dict.fromkeys(e.model for e in reversed(moves(entries, release.to)))
     for model in before:
         if model != away and rolled_back_line(entries, model) is None:
             return Way(away, model)
@@ -117,20 +117,14 @@ def roll_back(
             stage=release.to,
             replaced=way.away,
             because="rollback",
-            author=author,
-            reason=reason,
+            author=one_line(author),
+            reason=one_line(reason),
             run=run,
             time=datetime.now(UTC),
         )
 
     outcome = append_move(store, pipeline, make)
     return RolledBack(outcome.entry) if isinstance(outcome, Appended) else outcome.outcome
-
-
-def _passed(entries: Sequence[LedgerEntry], model: str, release: ReleaseSpec) -> bool:
-    """Whether the newest decision let a model pass to its stage, by way of canary or without."""
-    line = decision_line(entries, model, canary=release.canary != "none")
-    return line is not None and line.decision is not None and line.decision.passed
 
 
 def _overtaken(there: LedgerEntry | None, way: Way, release: ReleaseSpec) -> Refused:

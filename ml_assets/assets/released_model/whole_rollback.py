@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from ml_assets.assets.released_model.origins import records_behind, require_own_sources
 from ml_assets.assets.released_model.predict import score
 from ml_assets.assets.released_model.promote import Refused
 from ml_assets.assets.released_model.rollback import AlreadyBack, Way, roll_back, way_back
@@ -72,8 +73,7 @@ def return_to(
             " nobody can tell what it was made from. Name another model: ml-assets release history"
             f" {place.name}"
         )
-    led = decided_move(read(place.store, place.name), way.back)
-    model = load_model(place.store, place.objects, place.name, way.back, moved=led)
+    model = _verified(place, way.back, origin)
     tell(f"verified: model {way.back[:12]} is what its certificate and its digest name")
     with ThreadPoolExecutor(1) as beside:  # MLflow takes seconds to load
         beside.submit(tracking.ensure_database)
@@ -87,6 +87,15 @@ def return_to(
     if isinstance(told, Unavailable):
         tell(f"MLflow is behind, the next command repairs it: {told.reason}")
     return Returned(moved.entry, origin, isinstance(moved, AlreadyBack))
+
+
+def _verified(place: Workplace, back: str, origin: Origin) -> LoadedModel:
+    """Its decision of then, its certificate, its files and its sources; code may have moved on."""
+    led = decided_move(read(place.store, place.name), back, place.spec.release.to)
+    model = load_model(place.store, place.objects, place.name, back, moved=led)
+    behind = records_behind(place.store, origin.commit, place.name)
+    require_own_sources(behind, place.spec.sources, place.settings)
+    return model
 
 
 def try_out(place: Workplace, model: LoadedModel) -> int:

@@ -27,10 +27,10 @@ from ml_assets.records.tracking.outbox import Outbox
 from ml_assets.reports.wording import plain_markdown
 from ml_assets.resources.launcher import LauncherResource
 from ml_assets.resources.objects import ObjectsResource
+from ml_assets.resources.run_config import RunConfig
 from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.resources.tracking import TrackingResource
 from ml_assets.settings import read_settings
-from ml_assets.spec.canonical import digest_of
 from ml_assets.spec.program import Ref, TrainResult, World
 from ml_assets.spec.program.events import Lost
 from ml_assets.spec.program.identity import Node
@@ -43,7 +43,7 @@ from ml_assets.store.open import open_objects
 STAGE = "trained_model"
 
 
-class TrainingConfig(dg.Config):
+class TrainingConfig(RunConfig):
     """What this run trains other than the spec says."""
 
     fresh: str | None = None
@@ -64,17 +64,18 @@ def trained_model(graph: PipelineGraph) -> dg.AssetsDefinition:
         specs=_specs(graph),
         can_subset=False,
         pool=graph.pool(STAGE),
+        config_schema=TrainingConfig.form(),
     )
     @reported
     @chronicled(graph, STAGE)
     def materialize(
         context: dg.AssetExecutionContext,
-        config: TrainingConfig,
         snapshots: SnapshotsResource,
         objects: ObjectsResource,
         launcher: LauncherResource,
         tracking: TrackingResource,
     ) -> Iterator[dg.MaterializeResult]:
+        config = TrainingConfig.of(context)
         asked = graph.with_epochs(config.epochs)
         store = snapshots.store()
         base = resolve_base(context, store)
@@ -94,7 +95,7 @@ def trained_model(graph: PipelineGraph) -> dg.AssetsDefinition:
 
         trained = _older(context, runner, job, train) or train(job)
         result, begun, sinks = trained.result, trained.begun, trained.sinks
-        code_version = _code_version(asked, trained.job)
+        code_version = asked.trained_by(trained.job.program)
         model = adopt_model(objects.store(), result.model)
         attributes = _attributes(result, model, data, init, sinks.mlflow_run)
         inputs = (input_version(data, base),)
@@ -150,12 +151,6 @@ def _older(
     except TrainingFailed as error:
         context.log.warning(f"{error}\n  It is trained by the program that is here instead.")
         return None
-
-
-def _code_version(graph: PipelineGraph, job: TrainJob) -> str:
-    """The stage's own; a model of an older program has another one, and is due again."""
-    here = graph.code_version(STAGE)
-    return here if job.program is None else digest_of([here, job.program.digest])[: len(here)]
 
 
 def _specs(graph: PipelineGraph) -> list[dg.AssetSpec]:

@@ -28,6 +28,7 @@ from ml_assets.graph.publish import Draft, Work, input_version
 from ml_assets.graph.run_journal import chronicled
 from ml_assets.records.recalls import require_sound
 from ml_assets.resources.objects import ObjectsResource
+from ml_assets.resources.run_config import RunConfig
 from ml_assets.resources.snapshots import SnapshotsResource
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.leaks import LeakFinding
@@ -41,7 +42,7 @@ from ml_assets.store.snapshots import CommitId, SnapshotStore
 STAGE = "training_set"
 
 
-class TrainingSetConfig(dg.Config):
+class TrainingSetConfig(RunConfig):
     """Which window to train on."""
 
     as_of: str | None = None
@@ -58,19 +59,19 @@ def training_set(graph: PipelineGraph) -> dg.AssetsDefinition:
         " the training split only, and the split is checked for leaks.",
         kinds={"polars", "numpy"},
         deps=[graph.key("feature_set")],
+        config_schema=TrainingSetConfig.form(),
         check_specs=leak_specs(graph, STAGE, set_checks(graph)),
     )
     @chronicled(graph, STAGE)
     def materialize(
         context: dg.AssetExecutionContext,
-        config: TrainingSetConfig,
         snapshots: SnapshotsResource,
         objects: ObjectsResource,
     ) -> Iterator[dg.MaterializeResult | dg.AssetCheckResult]:
         begun = datetime.now(UTC)
         store = snapshots.store()
         base = resolve_base(context, store)
-        window = resolve_window(graph, store, base, config.as_of)
+        window = resolve_window(graph, store, base, TrainingSetConfig.of(context).as_of)
         inputs = window_inputs(graph, store, base, window)
         frames = keep_apart(context, graph, read_splits(graph, store, base, window))
         folder = objects.store().folder("shards", graph.name)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import dagster as dg
 
-from ml_assets.errors import StorageError
+from ml_assets.errors import StorageError, one_line
 from ml_assets.extras.recall.downstream import Derivation, remake, spread
 from ml_assets.records import recalls
 from ml_assets.records.ledger import chain as ledger
@@ -68,8 +68,8 @@ def extent(
         seeds=tuple(_version(made) for made in seeds),
         reached=tuple(_reached(history, bad - planted)),
         stages=tuple(_stages(store, head, bad)),
-        author=author,
-        reason=reason,
+        author=one_line(author),
+        reason=one_line(reason),
         time=datetime.now(UTC),
     )
     return Extent(recall, tuple(_ways(store, head, bad)))
@@ -98,6 +98,7 @@ def lift(store: SnapshotStore, wanted: str, author: str, reason: str) -> Recall:
         StorageError: no such recall holds.
     """
     recall = recalls.find(store, store.resolve(MAIN), wanted)
+    author, reason = one_line(author), one_line(reason)
     said = Lift(id=recall.id, author=author, reason=reason, time=datetime.now(UTC))
     recalls.lift(store, said)
     _tell_ledgers(store, recall, author, f"recall {recall.id} lifted: {reason}")

@@ -6,7 +6,12 @@ say. It decides nothing: it finds what ``promote`` and ``rollback`` should never
 
 from collections.abc import Iterator, Sequence
 
-from ml_assets.records.ledger.stages import decision_line, override_line, stages
+from ml_assets.records.ledger.stages import (
+    decided_move,
+    decision_line,
+    override_line,
+    stages,
+)
 from ml_assets.spec.records import LedgerEntry
 
 
@@ -45,10 +50,8 @@ def _move(entry: LedgerEntry, before: Sequence[LedgerEntry]) -> Iterator[str]:
 
 
 def _return(entry: LedgerEntry, before: Sequence[LedgerEntry]) -> Iterator[str]:
-    was_there = any(e.model == entry.model and e.stage == entry.stage for e in before)
-    passed = any(e.model == entry.model and e.decision and e.decision.passed for e in before)
-    if not was_there and not passed:
-        yield f"it goes back to {_short(entry.model)}, which never was in {entry.stage} nor passed"
+    if decided_move(before, entry.model, entry.stage) is None:
+        yield f"it goes back to {_short(entry.model)}, which never was released to {entry.stage}"
 
 
 def _evidence(entry: LedgerEntry, before: Sequence[LedgerEntry]) -> Iterator[str]:

@@ -56,9 +56,12 @@ def stage_line(entries: Sequence[LedgerEntry], stage: Target) -> LedgerEntry | N
     return line if line and champion(entries, stage) == line.model else None
 
 
-def decided_move(entries: Sequence[LedgerEntry], model: str) -> LedgerEntry | None:
-    """The newest move of a model by a decision or an override: what a rollback goes back to."""
-    found = (e for e in reversed(moves(entries)) if e.model == model and e.because is None)
+def decided_move(
+    entries: Sequence[LedgerEntry], model: str, stage: Target | None = None
+) -> LedgerEntry | None:
+    """The newest move of a model by a decision or an override, to any stage or to one: what a
+    rollback goes back to."""
+    found = (e for e in reversed(moves(entries, stage)) if e.model == model and e.because is None)
     return next(found, None)
 
 

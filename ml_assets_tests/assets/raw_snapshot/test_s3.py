@@ -5,7 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from ml_assets.assets.raw_snapshot.readers.read import Seen, read_source, receipt_of
+from ml_assets.assets.raw_snapshot.readers.read import (
+    Seen,
+    origin_of,
+    read_source,
+    receipt_of,
+)
 from ml_assets.errors import SourceError
 from ml_assets_tests.assets.raw_snapshot.delivering import (
     COLUMNS,
@@ -76,6 +81,21 @@ def test_a_receipt_is_taken_without_reading_an_object(server: S3Server, tmp_path
     assert first == read_source("orders", ORDERS, NOWHERE, no_sql, FIRST).receipt
     put_all(server, {"orders/2024-01-01/a.csv": "order,shop\n1,south\n"})
     assert looked(NOWHERE, ORDERS, seen=seen).receipt("2024-01-01") != first
+
+
+def test_a_receipt_names_the_server_and_the_region_as_boto3_finds_them(
+    server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    put_all(server, {"orders/2024-01-01/a.csv": "order,shop\n1,north\n"})
+    said = receipt_of("orders", ORDERS, NOWHERE, no_sql, WEEKS[0])["source"]
+    assert said.startswith(f"{BASE}/orders/{{partition}}/*.csv at http://127.0.0.1:")
+    monkeypatch.setenv("AWS_REGION", "eu-north-1")
+    assert origin_of(ORDERS, NOWHERE, no_sql).endswith(" (eu-north-1)")
+    monkeypatch.delenv("AWS_ENDPOINT_URL")
+    config = tmp_path / "config"
+    config.write_text("[default]\nendpoint_url = http://ann:hush@evil.example:9000\n")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(config))
+    assert origin_of(ORDERS, NOWHERE, no_sql).endswith(" at http://evil.example:9000 (eu-north-1)")
 
 
 def test_a_stream_and_references_lie_in_a_bucket_as_well(server: S3Server):

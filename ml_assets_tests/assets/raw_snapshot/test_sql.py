@@ -84,6 +84,16 @@ def test_the_receipt_follows_the_rows_of_its_range_only_and_not_their_order(tmp_
     assert first["rows"] == 2
 
 
+def test_a_receipt_names_the_database_that_was_read_and_no_other(tmp_path: Path):
+    """``#x`` is a part of the name of a file: the driver opens that one."""
+    honest = fill(tmp_path / "honest.db")
+    other = fill(tmp_path / "honest.db#x", ROWS[:2])
+    first, second = (read(url, source()).receipt["source"] for url in (honest, other))
+    assert first == f"sqlite:///{tmp_path / 'honest.db'} weather"
+    assert second == f"{honest}#x weather"
+    assert receipt_of("weather", source(), Path("/"), lambda _: other, WEEKS[0])["source"] == second
+
+
 def test_available_are_the_partitions_with_rows(tmp_path: Path):
     url = fill(tmp_path / "w.db")
     found = available("weather", source(), Path("/nowhere"), lambda _: url, WEEKS)

@@ -39,7 +39,6 @@ def test_a_refused_model_is_released_by_an_override_and_the_line_says_whose(stor
     said = ask(store)
     assert isinstance(said, Overridden)
     assert (said.entry.kind, said.entry.overrides, said.entry.gates) == (
-        "release",
         "override",
         line.seq,
         ("floor",),

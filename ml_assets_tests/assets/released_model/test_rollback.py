@@ -87,14 +87,17 @@ def test_a_person_puts_the_model_back_that_another_rolled_back_from(store):
     assert not isinstance(again, Refused | Released), "it is there already"
 
 
-def test_a_model_that_never_was_there_needs_a_decision_that_passed(store, decide):
+def test_a_model_that_never_was_there_does_not_come_back_whatever_was_decided_on_it(store, decide):
+    """A release asks more of it: the newest evidence, the sources, the code."""
     released(store, A)
     decide(B, champion=A)
     refused(store, C, champion=A)
-    assert isinstance(ask(store, to=B), RolledBack)
-    assert "never in production, and its newest decision did not let it pass" in refusal(store, C)
+    assert "bbbbbbbbbbbb was never released to production" in refusal(store, B)
+    assert "cccccccccccc was never released to production" in refusal(store, C)
     override(store, PIPELINE, C, "ada", "because")
-    assert "did not let it pass" in refusal(store, C), "an override is for a release"
+    assert "never released to production" in refusal(store, C), "an override is for a release"
+    assert isinstance(ask(store, way=Way(A, B)), Refused)
+    assert champion(read(store, PIPELINE)) == A
     with pytest.raises(UnknownModel):
         way_back(read(store, PIPELINE), SPEC, "dddddd")
 

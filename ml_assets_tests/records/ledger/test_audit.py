@@ -54,7 +54,7 @@ def test_what_the_commands_wrote_is_a_possible_story(story):
         (4, {"model": C}, "line 4: no decision on model cccccccccccc comes before it"),
         (4, {"model": A}, "line 4: model aaaaaaaaaaaa is moved to production, where it was"),
         (4, {"decided_by": 1}, "line 4: it rests on line 1; what counted then was line 3"),
-        (5, {"model": C}, "line 5: it goes back to cccccccccccc, which never was in production"),
+        (5, {"model": C}, "line 5: it goes back to cccccccccccc, which never was released to"),
         (7, {"overrides": 3}, "line 7: line 3, which it overrides, is no decision on its model"),
         (8, {"decided_by": 6}, "line 8: it rests on line 6; what counted then was line 7"),
         (4, {"seq": 9}, "line 9: it is the 4. line: a line is lost, or there twice"),
@@ -64,6 +64,17 @@ def test_a_planted_fault_is_named_with_its_line(story, line, change, said):
     spoiled = [e.model_copy(update=change) if e.seq == line else e for e in story]
     found = problems(spoiled)
     assert any(one.startswith(said) for one in found), found
+
+
+def test_a_return_to_a_model_that_passed_and_was_never_released_is_found(store):
+    released(store, A)
+    record_decision(store, decision(evidence(B, A)), "me")
+    line = read(store, PIPELINE)[1]
+    back = line.model_copy(update={"seq": 4, "model": B, "replaced": A, "because": "rollback"})
+    entries = [*read(store, PIPELINE), back]
+    assert problems(entries) == (
+        "line 4: it goes back to bbbbbbbbbbbb, which never was released to production",
+    )
 
 
 @pytest.mark.parametrize("lost", range(1, 8))

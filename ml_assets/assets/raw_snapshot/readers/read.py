@@ -11,7 +11,7 @@ from ml_assets.assets.raw_snapshot.readers.look import Looked, look_at_files
 from ml_assets.assets.raw_snapshot.readers.seen import Seen
 from ml_assets.assets.raw_snapshot.readers.sql import look_at_sql, read_sql, sql_receipt
 from ml_assets.assets.raw_snapshot.schema import Reading
-from ml_assets.settings.addresses import without_secrets
+from ml_assets.settings.database_place import database_place
 from ml_assets.spec.partitions import PartitionWindow
 from ml_assets.spec.paths import S3
 from ml_assets.spec.sources import SourceSpec
@@ -55,10 +55,15 @@ def receipt_of(
 
 
 def origin_of(source: SourceSpec, root: Path, sql_url: SqlUrl) -> str:
-    """Where a source lies, absolute; a URL is without user, password and options."""
+    """Where a source lies, absolute, without user and password: of a database with what leads its
+    driver elsewhere, of a bucket with server and region."""
     if source.kind == "sql":
-        return f"{without_secrets(sql_url(source.connection))} {source.table}"
-    return source.path if source.path.startswith(S3) else str(root / source.path)
+        return f"{database_place(sql_url(source.connection))} {source.table}"
+    if source.path.startswith(S3):
+        from ml_assets.assets.raw_snapshot.readers.s3 import server
+
+        return f"{source.path} at {server()}"
+    return str(root / source.path)
 
 
 def _from(

@@ -4,15 +4,17 @@ The endpoint and the credentials are boto3's own: AWS_ENDPOINT_URL, AWS_ACCESS_K
 environment. boto3 is loaded when the first bucket is opened.
 """
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 from ml_assets.assets.raw_snapshot.readers.listing import Found, Refusal, odd_key
 from ml_assets.assets.raw_snapshot.readers.pattern import Pattern
 from ml_assets.errors import MlAssetsError, SettingsError, SourceError
+from ml_assets.settings.addresses import without_secrets
 from ml_assets.store.s3.client import (
     CREDENTIAL_REFUSALS,
     NO_CREDENTIALS,
@@ -22,6 +24,11 @@ from ml_assets.store.s3.client import (
 )
 
 CHUNK = 1 << 20
+_LEADING = (
+    *("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_REGION", "AWS_DEFAULT_REGION"),
+    *("AWS_PROFILE", "AWS_CONFIG_FILE", "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS"),
+)
+"""Variables that choose the server."""
 # what S3 answers -> what it means, and what to do
 _REFUSALS = CREDENTIAL_REFUSALS | {
     "NoSuchBucket": ("there is no such bucket", "Correct 'path' of this source in defs.yaml."),
@@ -87,6 +94,21 @@ class Bucket:
             raise
         except Exception as error:
             raise SourceError(f"{self.name}: {uri} cannot be read: {_said(error)}") from error
+
+
+def server() -> str:
+    """Address and region of the server that buckets are read from, as boto3 finds them: from the
+    environment or its own file; without user and password."""
+    return _server(tuple(os.environ.get(name) for name in _LEADING))
+
+
+@cache
+def _server(_by: tuple[str | None, ...]) -> str:
+    try:
+        found = client().meta
+    except SettingsError:
+        return "no server: boto3 is not installed here"
+    return f"{without_secrets(found.endpoint_url)} ({found.region_name})"
 
 
 def _said(error: Exception) -> str:

@@ -21,6 +21,7 @@ from ml_assets.assets.raw_snapshot.readers.round_robin import look_in_turn
 from ml_assets.assets.raw_snapshot.readers.seen import Seen
 from ml_assets.assets.raw_snapshot.schema import SQL_VALUES, Reading, check_names, from_values
 from ml_assets.errors import SourceError, counted, quoted
+from ml_assets.settings.database_place import database_place
 from ml_assets.spec.partitions import PartitionWindow
 from ml_assets.spec.sources import SqlSource
 
@@ -111,7 +112,7 @@ def look_at_sql(
 
         if seen is None:
             return Looked(tuple(key for key in spans if stamp_of(key)), {}, read)
-        place = f"{connection.engine.url.set(password=None, query={})} {source.table}"
+        place = f"{database_place(sql_url(source.connection))} {source.table}"
         columns = sorted(source.columns)
         places = {key: f"{place} {_range(span)} {columns}" for key, span in spans.items()}
 
