@@ -86,15 +86,6 @@ def test_objects_on_s3_have_a_cache_here_and_take_the_checkpoints_along(tmp_path
     assert read_settings({**there, "ML_ASSETS_CHECKPOINTS": "s3://b/c"}).checkpoints == "s3://b/c"
 
 
-@pytest.mark.parametrize("value", ["gs://bucket/prefix", "s3:///prefix", "s3://key:hush@bucket/x"])
-def test_another_place_for_objects_is_refused_and_no_secret_told(
-    tmp_path: Path, value: str
-) -> None:
-    with pytest.raises(SettingsError, match="ML_ASSETS_OBJECTS") as caught:
-        read_settings({"ML_ASSETS_HOME": str(tmp_path), "ML_ASSETS_OBJECTS": value})
-    assert "hush" not in str(caught.value)
-
-
 def test_checkpoints_lie_beside_their_session_in_a_folder_or_on_s3(tmp_path: Path) -> None:
     home = {"ML_ASSETS_HOME": str(tmp_path)}
     assert read_settings(home).checkpoints is None
@@ -104,12 +95,11 @@ def test_checkpoints_lie_beside_their_session_in_a_folder_or_on_s3(tmp_path: Pat
     assert bucket.checkpoints == "s3://bucket/prefix"
 
 
+@pytest.mark.parametrize("name", ["ML_ASSETS_OBJECTS", "ML_ASSETS_CHECKPOINTS"])
 @pytest.mark.parametrize("value", ["gs://bucket/prefix", "s3:///prefix", "s3://key:hush@bucket/x"])
-def test_another_place_for_checkpoints_is_refused_and_no_secret_told(
-    tmp_path: Path, value: str
-) -> None:
-    with pytest.raises(SettingsError, match="ML_ASSETS_CHECKPOINTS") as caught:
-        read_settings({"ML_ASSETS_HOME": str(tmp_path), "ML_ASSETS_CHECKPOINTS": value})
+def test_another_place_is_refused_and_no_secret_told(tmp_path: Path, name: str, value: str) -> None:
+    with pytest.raises(SettingsError, match=name) as caught:
+        read_settings({"ML_ASSETS_HOME": str(tmp_path), name: value})
     assert "hush" not in str(caught.value)
 
 

@@ -52,8 +52,7 @@ def ledger(world: World) -> tuple[LedgerEntry, ...]:
 def alone(world: World, *stages: str) -> str:
     """Materialize assets as a click does, without checks; what the failure says."""
     with world.instance() as instance, pytest.MonkeyPatch.context() as environment:
-        for name, value in world.environment.items():
-            environment.setenv(name, value)
+        world.enter(environment)
         defs = build(world.settings, only="deliveries")
         keys = {dg.AssetKey(["deliveries", stage]) for stage in stages}
         job = defs.resolve_implicit_global_asset_job_def().get_subset(
@@ -66,8 +65,7 @@ def alone(world: World, *stages: str) -> str:
 def landing(world: World) -> dg.SensorResult:
     """One tick of the landing sensor."""
     with world.instance() as instance, pytest.MonkeyPatch.context() as environment:
-        for name, value in world.environment.items():
-            environment.setenv(name, value)
+        world.enter(environment)
         sensor = build(world.settings, only="deliveries").resolve_sensor_def("deliveries__landing")
         with dg.build_sensor_context(instance, resources=asked_for(sensor)) as context:
             found = sensor.evaluate_tick(context)
@@ -102,11 +100,7 @@ def test_the_next_run_judges_it_on_exactly_that_week_and_then_trains_another(wor
     assert judged.evidence.champion is None
     release = world.status("deliveries")["release"]
     assert (release["version"], release["stage"]) == (model, "production")
-    with world.instance() as instance:
-        key = dg.AssetKey(["deliveries", "promoted_model"])
-        event = instance.get_latest_materialization_event(key)
-    assert event and event.asset_materialization
-    assert (event.asset_materialization.tags or {})["dagster/data_version"] == model
+    assert world.data_version("deliveries", "promoted_model") == model
 
 
 def test_a_canary_that_does_not_pass_stays_and_the_champion_too(world: World) -> None:

@@ -2,7 +2,6 @@
 
 import json
 
-import dagster as dg
 import polars as pl
 import pytest
 
@@ -42,13 +41,7 @@ def rows_of(world: World) -> dict[str, pl.DataFrame]:
 
 def outcomes(world: World) -> dict[str, bool]:
     """Name of each check -> whether it passed."""
-    with world.instance() as instance:
-        records = instance.event_log_storage.get_event_records(
-            dg.EventRecordsFilter(dg.DagsterEventType.ASSET_CHECK_EVALUATION)
-        )
-    events = [record.event_log_entry.dagster_event for record in records]
-    found = [event.asset_check_evaluation_data for event in events if event is not None]
-    return {check.check_name: check.passed for check in found}
+    return {check.check_name: check.passed for check in world.evaluations()}
 
 
 def test_a_split_by_entity_ends_in_a_release(world: World, walked: str) -> None:

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator
 
-import dagster as dg
 import pytest
 
 from ml_assets.actions.read_table import read_table
@@ -86,15 +85,8 @@ def versions_of(world: World) -> dict[str, str]:
 
 def checks_of(world: World) -> dict[str, str]:
     """Partition -> what became of the newest parity check of it."""
-    with world.instance() as instance:
-        events = instance.event_log_storage.get_event_records(
-            dg.EventRecordsFilter(dg.DagsterEventType.ASSET_CHECK_EVALUATION)
-        )
-    found: dict[str, str] = {}
-    for record in reversed(events):
-        event = record.event_log_entry.dagster_event
-        assert event is not None
-        outcome = event.asset_check_evaluation_data
-        if outcome.check_name == "parity" and outcome.partition:
-            found[outcome.partition] = "passed" if outcome.passed else "failed"
-    return found
+    return {
+        check.partition: "passed" if check.passed else "failed"
+        for check in world.evaluations()
+        if check.check_name == "parity" and check.partition
+    }

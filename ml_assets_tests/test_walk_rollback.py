@@ -3,7 +3,6 @@ agree about what serves, whatever was killed in between.
 """
 
 import json
-import os
 
 import dagster as dg
 import pytest
@@ -41,12 +40,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 @pytest.fixture(autouse=True)
 def here(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The command line in this process: it is loaded once."""
-    for name in [name for name in os.environ if name.startswith("ML_ASSETS_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    for name, value in world.environment.items():
-        if name.startswith("ML_ASSETS_"):
-            monkeypatch.setenv(name, value)
+    world.enter(monkeypatch)
     monkeypatch.setenv("DAGSTER_HOME", str(world.settings.dagster_home))
 
 
@@ -73,15 +67,12 @@ def serving(world: World) -> dict[str, str]:
     record = read_record(store, store.resolve(), Address("irises", "released_model"))
     client = MlflowClient(world.settings.tracking_uri)
     version = client.get_model_version_by_alias("irises", "production")
-    with world.instance() as instance:
-        event = instance.get_latest_materialization_event(RELEASED)
-    assert record and event and event.asset_materialization
-    tags = event.asset_materialization.tags or {}
+    assert record
     return {
         "ledger": champion(read(store, "irises")) or "",
         "predict": find_release(found).model.digest,
         "record": record.data_version,
-        "Dagster": tags["dagster/data_version"],
+        "Dagster": world.data_version("irises", "released_model"),
         "MLflow": version.tags["ml_assets.model"],
     }
 
@@ -218,11 +209,7 @@ def test_an_override_releases_the_refused_model_and_shows_red(world: World) -> N
 
     world.cli("run", "irises")
     assert all_say(world, third)
-    with world.instance() as instance:
-        event = instance.get_latest_materialization_event(RELEASED)
-    assert event and event.asset_materialization
-    shown = event.asset_materialization.metadata
-    assert "accuracy_floor failed" in str(shown["OVERRIDE"].value)
+    assert "accuracy_floor failed" in str(world.page("irises", "released_model")["OVERRIDE"])
     assert "OVERRIDE by ada" in world.cli("status", "irises")
     assert "one champion at every moment" in world.cli("release", "history", "irises", "--check")
 

@@ -5,9 +5,10 @@ ledger, real files of sessions, models and training sets; only the arithmetic is
 import fcntl
 import hashlib
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -47,13 +48,14 @@ from ml_assets.spec.training import Mlp, TrainingSpec
 from ml_assets.store.embedded.store import EmbeddedStore
 from ml_assets.store.layout import Address
 from ml_assets.store.objects import LocalObjects, describe
+from ml_assets_tests.servers.s3 import BUCKET, S3Server
 
 PIPELINE = "irises"
+URI = f"s3://{BUCKET}/state"
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 DAY = timedelta(days=1)
 MODEL = Mlp(family="mlp", width=4, depth=1)
 NO_PREPROCESSING = Preprocessing(numeric=(), null_flags=(), categorical=())
-NOTHING = File(path="nothing", size=0, sha256=hashlib.sha256(b"").hexdigest())
 
 
 @dataclass(frozen=True)
@@ -288,6 +290,35 @@ class House:
         """Files are as old as the house's clock says."""
         for file in (*path.rglob("*"), path):
             os.utime(file, (self.now.timestamp(), self.now.timestamp()))
+
+
+@dataclass
+class HouseOnS3(House):
+    """Its objects lie in a bucket, as they came out of a local house; all times are those of now.
+
+    The times of what lies on S3 are the server's.
+    """
+
+    now: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+    @property
+    def settings(self) -> Settings:
+        place = f"{URI}/sessions/{{session}}/checkpoints"
+        return replace(super().settings, objects=URI, checkpoints=place)
+
+    def upload(self, bucket: S3Server) -> None:
+        for file in self.objects.root.rglob("*"):
+            if file.is_file() and file.name != "lock":
+                key = f"state/{file.relative_to(self.objects.root).as_posix()}"
+                bucket.client.put_object(Bucket=BUCKET, Key=key, Body=file.read_bytes())
+        shutil.rmtree(self.objects.root)
+
+
+def there(bucket: S3Server, kind: str) -> set[str]:
+    """The names of what of a kind lies in the bucket."""
+    place = 3 if kind == "shards" else 2
+    keys = [key.split("/") for key in bucket.everything()]
+    return {key[place] for key in keys if key[1] == kind}
 
 
 @contextmanager

@@ -4,7 +4,6 @@ import http.client
 import shutil
 from pathlib import Path
 
-import dagster as dg
 import polars as pl
 import pytest
 
@@ -87,25 +86,16 @@ def test_a_table_of_an_older_version_has_the_same_card_from_its_rows(
 
 
 def test_the_asset_page_has_the_pictures_and_a_link_for_each_partition(released: World) -> None:
-    with released.instance() as instance:
-        for stage, partitioned in (("feature_set", True), ("training_set", False)):
-            key = dg.AssetKey(["deliveries", stage])
-            found = instance.get_latest_materialization_event(key)
-            assert found is not None
-            assert found.asset_materialization is not None
-            shown = found.asset_materialization.metadata
-            assert "Distributions" in str(shown["data_card"].value)
-            url = str(shown["card"].value)
-            end = "2024-03-18" if partitioned else "all"
-            assert url == f"{released.settings.reports_url}/deliveries/card/{stage}/{end}"
+    for stage, end in (("feature_set", "2024-03-18"), ("training_set", "all")):
+        shown = released.page("deliveries", stage)
+        assert "Distributions" in shown["data_card"]
+        assert shown["card"] == f"{released.settings.reports_url}/deliveries/card/{stage}/{end}"
 
 
 def test_the_link_is_served_and_nothing_but_tables(
     released: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in released.environment.items():
-        if name.startswith("ML_ASSETS_"):
-            monkeypatch.setenv(name, value)
+    released.enter(monkeypatch)
     (port,) = free_ports(1)
     url = f"http://127.0.0.1:{port}"
     with serving_reports(tmp_path, url, card=served_card):

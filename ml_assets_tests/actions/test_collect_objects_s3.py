@@ -1,47 +1,20 @@
 """House-keeping of an object store on S3 that several homes share: the same retention."""
 
-import dataclasses
-import shutil
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from ml_assets.settings import Settings
 from ml_assets.store.s3 import client as s3
 from ml_assets.store.s3.objects import S3Objects
-from ml_assets_tests.actions.house import House
-from ml_assets_tests.servers.s3 import BUCKET, S3Server
-
-URI = f"s3://{BUCKET}/state"
-
-
-class HouseOnS3(House):
-    """Its objects lie in a bucket, as they came out of a local house."""
-
-    @property
-    def settings(self) -> Settings:
-        place = f"{URI}/sessions/{{session}}/checkpoints"
-        return dataclasses.replace(super().settings, objects=URI, checkpoints=place)
-
-    def upload(self, bucket: S3Server) -> None:
-        for file in self.objects.root.rglob("*"):
-            if file.is_file() and file.name != "lock":
-                key = f"state/{file.relative_to(self.objects.root).as_posix()}"
-                bucket.client.put_object(Bucket=BUCKET, Key=key, Body=file.read_bytes())
-        shutil.rmtree(self.objects.root)
-
-
-def there(bucket: S3Server, kind: str) -> set[str]:
-    place = 3 if kind == "shards" else 2
-    keys = [key.split("/") for key in bucket.everything()]
-    return {key[place] for key in keys if key[1] == kind}
+from ml_assets_tests.actions.house import URI, HouseOnS3, there
+from ml_assets_tests.servers.s3 import S3Server
 
 
 def test_what_nothing_reaches_goes_in_its_time_whoever_put_it_there(
     tmp_path: Path, bucket: S3Server
 ) -> None:
-    house = HouseOnS3(tmp_path, now=datetime.now(UTC))  # the times on S3 are the server's
+    house = HouseOnS3(tmp_path)
     old = house.train()
     house.decide(passes=True)
     new = house.train()
@@ -62,7 +35,7 @@ def test_what_nothing_reaches_goes_in_its_time_whoever_put_it_there(
 def test_an_interrupted_session_keeps_its_checkpoints_and_its_data(
     tmp_path: Path, bucket: S3Server
 ) -> None:
-    house = HouseOnS3(tmp_path, now=datetime.now(UTC))
+    house = HouseOnS3(tmp_path)
     data = house.lay_out()
     interrupted = house.begin_session(data).session
     house.upload(bucket)
@@ -75,7 +48,7 @@ def test_an_interrupted_session_keeps_its_checkpoints_and_its_data(
 def test_the_cache_of_what_is_there_goes_when_nobody_asks_for_it(
     tmp_path: Path, bucket: S3Server
 ) -> None:
-    house = HouseOnS3(tmp_path, now=datetime.now(UTC))
+    house = HouseOnS3(tmp_path)
     trained = house.train()
     house.decide(passes=True)
     house.upload(bucket)
@@ -93,7 +66,7 @@ def test_a_store_that_is_away_costs_nothing_and_is_told(
     tmp_path: Path, bucket: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(s3, "TRIES", 1)
-    house = HouseOnS3(tmp_path, now=datetime.now(UTC))
+    house = HouseOnS3(tmp_path)
     house.train()
     house.upload(bucket)
     house.now += timedelta(days=100)

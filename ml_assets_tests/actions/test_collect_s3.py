@@ -14,8 +14,12 @@ from ml_assets_tests.servers.s3 import BUCKET, S3Server
 FILES = ("step-000010.a1/manifest.json", "step-000010.a1/__0_0.distcp", "attempt-000001.json")
 
 
-class HouseOnS3(House):
+@dataclasses.dataclass
+class CheckpointsOnS3(House):
     """Its checkpoints lie in a bucket that others use too."""
+
+    now: datetime = dataclasses.field(default_factory=lambda: datetime.now(UTC))
+    """The times on S3 are the server's."""
 
     @property
     def settings(self) -> Settings:
@@ -34,7 +38,7 @@ def sessions_on(bucket: S3Server) -> set[str]:
 def test_those_of_finished_sessions_go_in_their_time_and_of_others_never(
     tmp_path: Path, bucket: S3Server
 ) -> None:
-    house = HouseOnS3(tmp_path, now=datetime.now(UTC))  # the times on S3 are the server's
+    house = CheckpointsOnS3(tmp_path)
     old = house.train()
     house.decide(passes=True)
     new = house.train()
@@ -56,7 +60,7 @@ def test_a_store_that_is_away_costs_no_session_and_is_told(
     tmp_path: Path, bucket: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(s3, "TRIES", 1)
-    house = HouseOnS3(tmp_path, now=datetime.now(UTC))
+    house = CheckpointsOnS3(tmp_path)
     interrupted = house.begin_session(house.lay_out())
     put(bucket, interrupted.session)
     house.pass_days(100)

@@ -67,12 +67,6 @@ def test_a_state_of_any_other_format_is_refused_and_left_as_it_is(
     home.prepare(settings)
 
 
-def test_a_regular_file_in_the_place_of_the_folder_is_named(tmp_path: Path) -> None:
-    (tmp_path / "state").write_text("")
-    with pytest.raises(SettingsError, match=r"is a regular file; a folder is expected"):
-        read_settings({"ML_ASSETS_HOME": str(tmp_path / "state")})
-
-
 def test_reset_deletes_the_state_and_nothing_that_is_not_ours(
     settings: Settings, tmp_path: Path
 ) -> None:

@@ -15,6 +15,7 @@ from ml_assets.spec.load import load_spec
 from ml_assets.store.layout import Address, published_partitions, read_record
 from ml_assets.store.open import open_snapshots
 from ml_assets_tests.worlds import deliveries
+from ml_assets_tests.worlds.world import World as Folders
 
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
@@ -132,10 +133,7 @@ class World:
 @pytest.fixture
 def plant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[object]:
     """``plant(weeks, automation)`` -> a World."""
-    monkeypatch.setenv("ML_ASSETS_HOME", str(tmp_path / "state"))
-    monkeypatch.setenv("ML_ASSETS_SOURCES", str(tmp_path / "sources"))
-    monkeypatch.setenv("ML_ASSETS_PIPELINES", str(tmp_path / "pipelines"))
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    Folders(tmp_path).enter(monkeypatch)
     (tmp_path / "sources").mkdir()
     with dg.instance_for_test(temp_dir=str(tmp_path)) as instance:
 

@@ -32,6 +32,7 @@ from ml_assets.store.layout import Address
 from ml_assets.store.open import open_snapshots
 from ml_assets_tests.automation.conftest import World
 from ml_assets_tests.worlds import deliveries
+from ml_assets_tests.worlds.world import World as Folders
 
 SENSOR = "drift"
 LANDING = "landing"
@@ -45,10 +46,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """Fourteen weeks are in, and a model is released. The tests are one story, in their order."""
     root = tmp_path_factory.mktemp("drift")
     with pytest.MonkeyPatch.context() as environment, dg.instance_for_test() as instance:
-        for name in ("HOME", "SOURCES", "PIPELINES"):
-            folder = "state" if name == "HOME" else name.lower()
-            environment.setenv(f"ML_ASSETS_{name}", str(root / folder))
-        environment.delenv("MLFLOW_TRACKING_URI", raising=False)
+        Folders(root).enter(environment)
         deliveries.plant(
             root / "pipelines",
             root / "sources",

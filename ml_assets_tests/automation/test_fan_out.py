@@ -21,6 +21,7 @@ from ml_assets.spec.cluster import ClusterSpec
 from ml_assets.spec.load import load_spec
 from ml_assets_tests.automation.conftest import World
 from ml_assets_tests.worlds import deliveries
+from ml_assets_tests.worlds.world import World as Folders
 
 WEEKS = ["2024-01-01", "2024-01-08", "2024-01-15"]
 AT_ONCE = {
@@ -31,10 +32,7 @@ AT_ONCE = {
 
 @pytest.fixture
 def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("ML_ASSETS_HOME", str(tmp_path / "state"))
-    monkeypatch.setenv("ML_ASSETS_SOURCES", str(tmp_path / "sources"))
-    monkeypatch.setenv("ML_ASSETS_PIPELINES", str(tmp_path / "pipelines"))
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    Folders(tmp_path).enter(monkeypatch)
     (tmp_path / "sources").mkdir()
     deliveries.plant(tmp_path / "pipelines", tmp_path / "sources", weeks=3, automation="{}")
     return tmp_path

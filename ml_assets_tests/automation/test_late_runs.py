@@ -4,28 +4,17 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import dagster as dg
-from dagster._core.definitions.run_request import InstigatorType
-from dagster._core.remote_origin import (
-    RegisteredCodeLocationOrigin,
-    RemoteInstigatorOrigin,
-    RemoteRepositoryOrigin,
-)
-from dagster._core.scheduler.instigation import (
-    InstigatorState,
-    InstigatorStatus,
-    ScheduleInstigatorData,
-    TickData,
-    TickStatus,
-)
 from dagster._core.storage.asset_check_execution_record import (
     AssetCheckExecutionRecordStatus,
 )
 
 from ml_assets.automation.late_runs import late_runs, late_runs_tick
 from ml_assets_tests.automation.conftest import World
+from ml_assets_tests.worlds.ticks import switch, tick
 
 Plant = Callable[[int, str], World]
 RELEASE = dg.AssetKey(["deliveries", "released_model"])
+REFRESH = "deliveries__refresh_schedule"
 
 
 def now() -> datetime:
@@ -77,31 +66,18 @@ def test_a_run_that_waits_for_its_turn_is_not_late(plant: Plant):
 
 def test_a_refresh_that_was_due_while_the_daemon_was_down_is_noticed(plant: Plant):
     world = plant(2, "{refresh: {every: hour}}")
-    state = InstigatorState(
-        _origin(), InstigatorType.SCHEDULE, InstigatorStatus.RUNNING, _since(hours=5)
-    )
-    world.instance.add_instigator_state(state)
+    since = now() - timedelta(hours=5)
+    state = switch(world.instance, REFRESH, "0 * * * *", since=since)
     (said,) = late_runs(world.graph, world.instance, now())
     assert "refresh of deliveries was due at" in said
     assert "daemon" in said
-    tick = TickData(
-        state.instigator_origin_id,
-        "deliveries__refresh_schedule",
-        InstigatorType.SCHEDULE,
-        TickStatus.SKIPPED,
-        now().timestamp(),
-        selector_id=state.selector_id,
-    )
-    world.instance.create_tick(tick)
+    tick(world.instance, state)
     assert late_runs(world.graph, world.instance, now()) == []
 
 
 def test_a_schedule_that_was_just_switched_on_has_missed_nothing(plant: Plant):
     world = plant(2, "{refresh: {every: hour}}")
-    state = InstigatorState(
-        _origin(), InstigatorType.SCHEDULE, InstigatorStatus.RUNNING, _since(hours=0)
-    )
-    world.instance.add_instigator_state(state)
+    switch(world.instance, REFRESH, "0 * * * *")
     assert late_runs(world.graph, world.instance, now()) == []
 
 
@@ -135,15 +111,3 @@ def queued(world: World) -> dg.DagsterRun:
 def run_of(world: World, status: dg.DagsterRunStatus) -> dg.DagsterRun:
     job = world.defs.resolve_job_def("deliveries__sources")
     return world.instance.create_run_for_job(job, status=status, tags=dict(job.run_tags))
-
-
-def _origin() -> RemoteInstigatorOrigin:
-    location = RegisteredCodeLocationOrigin("here")
-    return RemoteInstigatorOrigin(
-        RemoteRepositoryOrigin(location, "__repository__"), "deliveries__refresh_schedule"
-    )
-
-
-def _since(hours: int) -> ScheduleInstigatorData:
-    start = (now() - timedelta(hours=hours)).timestamp()
-    return ScheduleInstigatorData("0 * * * *", start_timestamp=start)

@@ -5,27 +5,15 @@ from datetime import UTC, datetime
 
 import dagster as dg
 import pytest
-from dagster._core.definitions.run_request import InstigatorType
-from dagster._core.remote_origin import (
-    RegisteredCodeLocationOrigin,
-    RemoteInstigatorOrigin,
-    RemoteRepositoryOrigin,
-)
-from dagster._core.scheduler.instigation import (
-    InstigatorState,
-    InstigatorStatus,
-    ScheduleInstigatorData,
-    TickData,
-    TickStatus,
-)
+from dagster._core.scheduler.instigation import InstigatorState
 from dagster_shared.error import SerializableErrorInfo
 
 from ml_assets.automation.alerts.causes import causes_now
 from ml_assets.automation.tick_failures import COULD_NOT, COULD_NOT_TELL, why_not
 from ml_assets.errors import SourceError, WindowError
 from ml_assets.records.tracking.links import Links
+from ml_assets_tests.worlds.ticks import switch, tick
 
-SENSOR, SCHEDULE = InstigatorType.SENSOR, InstigatorType.SCHEDULE
 GONE = why_not(SourceError("orders: there is no landing folder /data/orders"))
 FINE = "12 partitions landed; all is published as it is there."
 BROKE = SerializableErrorInfo("postgres://ann:s3cr3t@host", [], "OperationalError")
@@ -50,29 +38,12 @@ class Automation:
         self.instance = instance
         self._states: dict[str, InstigatorState] = {}
 
-    def runs(self, name: str, kind: InstigatorType, status: InstigatorStatus) -> None:
-        origin = RemoteRepositoryOrigin(RegisteredCodeLocationOrigin("here"), "__repository__")
-        since = datetime.now(UTC).timestamp()
-        data = ScheduleInstigatorData("@daily", since) if kind is SCHEDULE else None
-        state = InstigatorState(RemoteInstigatorOrigin(origin, name), kind, status, data)
-        self.instance.add_instigator_state(state)
-        self._states[name] = state
+    def has(self, name: str, cron: str = "", *, on: bool = True) -> None:
+        """Switch a sensor, or with ``cron`` a schedule, on or off."""
+        self._states[name] = switch(self.instance, name, cron, on=on)
 
     def tick(self, name: str, said: str = "", error: SerializableErrorInfo | None = None) -> None:
-        state = self._states[name]
-        status = TickStatus.FAILURE if error else TickStatus.SKIPPED
-        self.instance.create_tick(
-            TickData(
-                state.instigator_origin_id,
-                name,
-                state.instigator_type,
-                status,
-                datetime.now(UTC).timestamp(),
-                error=error,
-                skip_reason=said or None,
-                selector_id=state.selector_id,
-            )
-        )
+        tick(self.instance, self._states[name], said=said, error=error)
 
     def told(self) -> list[str]:
         links = Links("https://d", "r", "m")
@@ -90,7 +61,7 @@ def automation() -> Iterator[Automation]:
 
 
 def test_a_sensor_that_cannot_look_twice_is_told_until_it_can(automation: Automation) -> None:
-    automation.runs("p__landing", SENSOR, InstigatorStatus.RUNNING)
+    automation.has("p__landing")
     automation.tick("p__landing", FINE)
     automation.tick("p__landing", GONE)
     assert automation.told() == [], "the next look may be better"
@@ -105,7 +76,7 @@ def test_a_recipient_that_takes_nothing_twice_is_told_of_to_the_others(
     automation: Automation,
 ) -> None:
     mute = f"{COULD_NOT_TELL}1 open; webhook hooks.example.org: it answered 404."
-    automation.runs("p__landing", SENSOR, InstigatorStatus.RUNNING)
+    automation.has("p__landing")
     automation.tick("p__landing", "0 open.")
     automation.tick("p__landing", mute)
     assert automation.told() == []
@@ -118,14 +89,14 @@ def test_a_recipient_that_takes_nothing_twice_is_told_of_to_the_others(
 def test_a_tick_that_broke_is_told_without_what_a_foreign_error_says(
     automation: Automation,
 ) -> None:
-    automation.runs("p__refresh_schedule", SCHEDULE, InstigatorStatus.RUNNING)
+    automation.has("p__refresh_schedule", "@daily")
     automation.tick("p__refresh_schedule", error=BROKE)
     (said,) = automation.told()
     assert said == f"p__refresh_schedule {COULD_NOT}OperationalError in its tick"
 
 
 def test_what_was_switched_off_is_not_told(automation: Automation) -> None:
-    automation.runs("p__refresh_schedule", SCHEDULE, InstigatorStatus.STOPPED)
+    automation.has("p__refresh_schedule", "@daily", on=False)
     automation.tick("p__refresh_schedule", error=BROKE)
     assert automation.told() == []
 

@@ -25,6 +25,7 @@ from ml_assets.settings import read_settings
 from ml_assets.store.open import open_snapshots
 from ml_assets_tests.automation.conftest import QUIET, World
 from ml_assets_tests.worlds import flight_year
+from ml_assets_tests.worlds.world import World as Folders
 
 REPLAYED = int(os.environ.get("ML_ASSETS_TEST_YEAR", "8"))
 WHOLE = pytest.mark.skipif(REPLAYED < WEEKS, reason="in the whole year: ML_ASSETS_TEST_YEAR=53")
@@ -72,11 +73,9 @@ class Year:
 def year(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Year]:
     root = tmp_path_factory.mktemp("year")
     with pytest.MonkeyPatch.context() as environment:
-        for name in ("HOME", "SOURCES", "PIPELINES"):
-            folder = root / {"HOME": "state"}.get(name, name.lower())
-            environment.setenv(f"ML_ASSETS_{name}", str(folder))
-            folder.mkdir()
-        environment.delenv("MLFLOW_TRACKING_URI", raising=False)
+        Folders(root).enter(environment)
+        for folder in ("state", "sources", "pipelines"):
+            (root / folder).mkdir()
         flight_year.plant(root / "pipelines", root / "sources", _declare)
         with dg.instance_for_test(temp_dir=str(root)) as instance:
             year = Year(World(root, instance, name=flight_year.NAME))

@@ -266,20 +266,6 @@ def test_an_unknown_pipeline_names_the_known_ones(
     assert "irises" in said
 
 
-def test_check_lists_three_mistakes_with_their_remedies_and_exits_1(
-    home: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    irises.plant(home, home / "sources")
-    spec = home / "irises" / "defs.yaml"
-    text = spec.read_text().replace("epochs: 30", "epochs: many").replace("width: 32", "witdh: 32")
-    spec.write_text(text.replace("at_least: 0.8", "at_least: high"))
-    assert main(["check", "irises"]) == 1
-    said = capsys.readouterr().out
-    assert "irises: 3 mistakes" in said
-    assert said.count("remedy:") == 3
-    assert "did you mean 'width'?" in said
-
-
 def test_one_mistake_is_not_mistakes(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     irises.plant(home, home / "sources")
     spec = home / "irises" / "defs.yaml"
@@ -354,14 +340,6 @@ def test_a_report_before_there_is_one_says_what_to_make(
     irises.plant(home, home / "sources")
     assert main(["models", "report", "irises"]) == 1
     assert "was never materialized" in capsys.readouterr().err
-
-
-def test_a_state_folder_that_is_a_file_is_an_error_that_names_it(
-    home: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (home / "state").write_text("")
-    assert main(["status", "flight_delays"]) == 1
-    assert "is a regular file; a folder is expected" in capsys.readouterr().err
 
 
 def test_reset_asks_first(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

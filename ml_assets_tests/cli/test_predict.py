@@ -58,9 +58,3 @@ def test_every_mistake_is_an_error_and_exits_1_without_output(
     assert unknown.stderr.startswith(
         "error: --output x.xlsx: the extension '.xlsx' names no format"
     )
-
-
-def test_a_pipeline_without_a_release_is_refused(released: World) -> None:
-    done = released.streams("predict", "flight_delays", "-", code=1)
-    assert "no model in production" in done.stderr
-    assert "ml-assets run flight_delays" in done.stderr

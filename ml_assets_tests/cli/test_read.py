@@ -48,4 +48,6 @@ def test_what_cannot_be_read_or_written_exits_1_and_says_why(
     assert "names no format; use .csv, .jsonl" in said
     lost = str(tmp_path / "no folder" / "rows.csv")
     assert "cannot be written" in released.cli("data", "read", KEY, "--output", lost, code=1)
-    assert "rows" in released.cli("data", "read", KEY, "--limit", "0", code=2)
+    assert "'0' is not a number from 1 up" in released.cli(
+        "data", "read", KEY, "--limit", "0", code=2
+    )

@@ -184,19 +184,6 @@ def test_the_log_says_where_each_is_served(served: Served, released: World) -> N
     assert f"Reports: {served.reports}" in said
 
 
-def test_a_port_that_is_taken_is_an_error_that_names_the_setting(
-    served: Served, tmp_path: Path
-) -> None:
-    """By the servers of another state folder: a second one of the same is refused before."""
-    taken = {"UI": served.dagster, "REPORTS": served.reports, "MLFLOW": served.mlflow}
-    for name, url in taken.items():
-        (root := tmp_path / name).mkdir()
-        world = empty_world(root, **{f"ML_ASSETS_{name}_URL": url})
-        error = world.cli("ui", code=1).splitlines()[-1]
-        assert error.startswith("error: ")
-        assert f"ML_ASSETS_{name}_URL" in error
-
-
 def empty_world(root: Path, **urls: str) -> World:
     ports = dict(zip(("UI", "REPORTS", "MLFLOW"), free_ports(3), strict=True))
     free = {f"ML_ASSETS_{name}_URL": f"http://127.0.0.1:{port}" for name, port in ports.items()}

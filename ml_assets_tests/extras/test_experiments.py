@@ -12,7 +12,7 @@ from ml_assets.actions.note import take_note
 from ml_assets.assets.released_model.override import Overridden, override
 from ml_assets.definitions import build
 from ml_assets.errors import UnknownRun
-from ml_assets.extras.experiments import page, page_of
+from ml_assets.extras.experiments import page
 from ml_assets.graph.run_journal import word_tags, words_of
 from ml_assets.records.experiments import Words
 from ml_assets.records.run_lines import rows
@@ -50,9 +50,7 @@ def place(world: World) -> Workplace:
 @pytest.fixture
 def refresh(world: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[dg.JobDefinition]:
     """The job that the UI launches, in this process."""
-    for name, value in world.environment.items():
-        if name.startswith("ML_ASSETS_"):
-            monkeypatch.setenv(name, value)
+    world.enter(monkeypatch)
     yield build(world.settings, only="irises").resolve_job_def("irises__refresh")
 
 
@@ -196,16 +194,10 @@ def test_the_command_prints_the_runs_and_where_the_page_is(world: World) -> None
 
 
 def test_the_newest_runs_are_on_the_asset_page_with_a_link_to_all(released: World) -> None:
-    with released.instance() as instance:
-        event = instance.get_latest_materialization_event(
-            dg.AssetKey(["irises", "evaluation_report"])
-        )
-    assert event is not None
-    shown = event.asset_materialization.metadata
-    assert "The last runs" in shown["last_runs"].value
-    assert shown["experiments"].value == (
-        f"{released.extra['ML_ASSETS_REPORTS_URL']}/irises/experiments.html"
-    )
+    shown = released.page("irises", "evaluation_report")
+    assert "The last runs" in shown["last_runs"]
+    where = f"{released.extra['ML_ASSETS_REPORTS_URL']}/irises/experiments.html"
+    assert shown["experiments"] == where
 
 
 def test_a_refusal_that_somebody_overrode_says_so(released: World, tmp_path: Path) -> None:
@@ -217,13 +209,3 @@ def test_a_refusal_that_somebody_overrode_says_so(released: World, tmp_path: Pat
     assert refused.outcome.why.endswith("Overridden: for the show")
     assert refused.outcome.tone == "bad"
     assert passed.outcome.said == "passed", "that decision was another one"
-
-
-def test_the_ui_serves_the_page_of_a_pipeline_and_of_no_other_name(
-    released: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, value in released.environment.items():
-        if name.startswith("ML_ASSETS_"):
-            monkeypatch.setenv(name, value)
-    assert "refused by accuracy_floor" in (page_of("irises") or "")
-    assert page_of("tulips") is None

@@ -3,22 +3,10 @@
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
-from dagster._core.definitions.run_request import InstigatorType
-from dagster._core.remote_origin import (
-    RegisteredCodeLocationOrigin,
-    RemoteInstigatorOrigin,
-    RemoteRepositoryOrigin,
-)
-from dagster._core.scheduler.instigation import (
-    InstigatorState,
-    InstigatorStatus,
-    ScheduleInstigatorData,
-    TickData,
-    TickStatus,
-)
 from dagster._core.storage.tags import SCHEDULED_EXECUTION_TIME_TAG
 from dagster_shared.error import SerializableErrorInfo
 
@@ -27,9 +15,12 @@ from ml_assets.extras.reliability import Reliability, reliability
 from ml_assets.spec.load import load_spec
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets_tests.worlds import irises
+from ml_assets_tests.worlds.ticks import switch, tick
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
-SENSOR = "irises__landing"
+SENSOR, REFRESH = "irises__landing", "irises__refresh_schedule"
+RAN = {"run": "a run"}
+BROKE = SerializableErrorInfo("no store\n", [], "StoreAway")
 
 
 @pytest.fixture
@@ -130,7 +121,7 @@ def test_what_is_asked_for_after_a_refusal_is_another_thing(
 def test_every_tick_of_a_schedule_counts_though_it_asks_for_the_same(
     spec: PipelineSpec, instance: dg.DagsterInstance
 ):
-    by = {"dagster/sensor_name": "", "dagster/schedule_name": "irises__refresh_schedule"}
+    by = {"dagster/sensor_name": "", "dagster/schedule_name": REFRESH}
     for day, error in (("02-28", SourceError("away")), ("02-29", None)):
         due = {SCHEDULED_EXECUTION_TIME_TAG: f"2024-{day}T06:00:00+00:00"}
         _run(instance, error, why="model [all rows]: an input changed", **by, **due)
@@ -154,28 +145,25 @@ def test_a_run_that_died_says_so_and_one_at_work_is_not_counted(
     assert found.under_way == 1
 
 
-NOW = datetime(2024, 3, 1, 12, 0, tzinfo=UTC)
-
-
 @pytest.mark.parametrize(
     ("ticks", "ends"),
     [
-        ({0: TickStatus.SUCCESS, 1: TickStatus.SKIPPED}, []),
-        ({0: TickStatus.SUCCESS}, [(1, "its tick never came")]),
-        ({0: TickStatus.FAILURE, 1: TickStatus.SUCCESS}, [(0, "it could not be evaluated")]),
+        ([RAN, {"said": "nothing is due"}], []),
+        ([RAN], [(1, "its tick never came")]),
+        ([{"error": BROKE}, RAN], [(0, "it could not be evaluated")]),
     ],
 )
 def test_a_refresh_that_was_due_and_did_not_come_is_a_miss(
     spec: PipelineSpec,
     instance: dg.DagsterInstance,
-    ticks: dict[int, TickStatus],
+    ticks: list[dict[str, Any]],
     ends: list[tuple[int, str]],
 ):
     daily = _refreshed_daily(spec)
     due = [datetime(2024, 2, day, 6, 0, tzinfo=UTC) for day in (28, 29)]
-    state = _switched_on(instance, since=due[0] - timedelta(hours=1))
-    for number, status in ticks.items():
-        _tick(instance, state, due[number], status)
+    state = switch(instance, REFRESH, "0 6 * * *", since=due[0] - timedelta(hours=1))
+    for at, happened in zip(due, ticks, strict=False):
+        tick(instance, state, at, **happened)
     found = reliability(daily, instance, LONG_AGO, datetime(2024, 2, 29, 7, 0, tzinfo=UTC))
     assert [(work.end, work.time) for work in found.work] == [("missed", due[n]) for n, _ in ends]
     for work, (_, said) in zip(found.work, ends, strict=True):
@@ -186,8 +174,8 @@ def test_a_tick_whose_record_is_purged_by_now_was_not_missed(spec: PipelineSpec)
     kept = {"retention": {"schedule": {"purge_after_days": 2}}}
     due = datetime(2024, 2, 29, 6, 0, tzinfo=UTC)
     with dg.instance_for_test(overrides=kept) as instance:
-        state = _switched_on(instance, since=due - timedelta(days=10))
-        _tick(instance, state, due, TickStatus.SUCCESS)
+        state = switch(instance, REFRESH, "0 6 * * *", since=due - timedelta(days=10))
+        tick(instance, state, due, **RAN)
         found = reliability(_refreshed_daily(spec), instance, LONG_AGO, due + timedelta(hours=1))
     assert [work.time for work in found.work] == [due - timedelta(days=1)]
 
@@ -196,35 +184,3 @@ def _refreshed_daily(spec: PipelineSpec) -> PipelineSpec:
     document = spec.model_dump(mode="json", by_alias=True)
     document["automation"]["refresh"] = {"every": "day", "at": "06:00", "timezone": "UTC"}
     return PipelineSpec.model_validate(document)
-
-
-def _switched_on(instance: dg.DagsterInstance, since: datetime) -> InstigatorState:
-    location = RegisteredCodeLocationOrigin("ml_assets")
-    origin = RemoteInstigatorOrigin(
-        RemoteRepositoryOrigin(location, "__repository__"), "irises__refresh_schedule"
-    )
-    state = InstigatorState(
-        origin,
-        InstigatorType.SCHEDULE,
-        InstigatorStatus.RUNNING,
-        ScheduleInstigatorData("0 6 * * *", start_timestamp=since.timestamp()),
-    )
-    return instance.add_instigator_state(state)
-
-
-def _tick(
-    instance: dg.DagsterInstance, state: InstigatorState, at: datetime, status: TickStatus
-) -> None:
-    failed = SerializableErrorInfo("no store\n", [], "StoreAway")
-    data = TickData(
-        state.instigator_origin_id,
-        "irises__refresh_schedule",
-        InstigatorType.SCHEDULE,
-        status,
-        at.timestamp(),
-        selector_id=state.selector_id,
-        run_ids=["a run"] if status is TickStatus.SUCCESS else [],
-        skip_reason="nothing is due" if status is TickStatus.SKIPPED else None,
-        error=failed if status is TickStatus.FAILURE else None,
-    )
-    instance.create_tick(data)

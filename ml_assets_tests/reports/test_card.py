@@ -1,74 +1,17 @@
-"""The data card: whatever the data is called or holds, it is text on a page that loads nothing."""
-
-import re
-from html.parser import HTMLParser
-from xml.etree import ElementTree
+"""The data card: what it counts, and that it stays small (hostile text: test_hostile_text.py)."""
 
 import polars as pl
 import pytest
 
 from ml_assets.reports.card import STRIPS, Card, card_page, card_pictures, distributions
-from ml_assets.reports.picture import IMAGE_BYTES, Picture, album, svg_file
+from ml_assets.reports.picture import IMAGE_BYTES, Picture, svg_file
 from ml_assets.spec.pipeline import LabelSpec
 from ml_assets.store.table_survey import LabelColumns, survey
-
-NASTY = "<script>alert('x')</script>"
-SVG = re.compile(r"<svg.*?</svg>", re.DOTALL)
-VOID = {"meta", "br"}
-
-
-class Tags(HTMLParser):
-    """Names of the tags, and whether each is closed."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.opened: list[str] = []
-        self.seen: set[str] = set()
-
-    def handle_starttag(self, tag, attrs):
-        self.seen.add(tag)
-        if tag not in VOID:
-            self.opened.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.opened.pop() == tag
-
-
-def nasty_card() -> Card:
-    rows = pl.DataFrame(
-        {
-            NASTY: [1.0, 2.0, None, 4.0],
-            "depot": [NASTY, NASTY, 'a"b', None],
-            "late": [True, False, True, None],
-            "note": ["| a | b |\n# c", "\x00\x0b", "![x](http://evil)", "é"],
-        }
-    )
-    labels = LabelColumns("late", by=("depot", NASTY))
-    seen = survey(rows, [NASTY], labels)
-    return Card("p", "t", "all", seen, LabelSpec(column="late", task="binary"))
 
 
 def wide_card(columns: int) -> Card:
     frame = pl.DataFrame({f"column_{n}": range(n, n + 500) for n in range(columns)})
     return Card("p", "t", "2024-01-01", survey(frame, ["column_0"]))
-
-
-def test_hostile_names_and_values_are_text_on_the_page_and_in_the_ui() -> None:
-    card = nasty_card()
-    page = card_page(card, {NASTY: f"http://x/{NASTY}"})
-    reader = Tags()
-    reader.feed(page)
-    assert reader.opened == []
-    assert not reader.seen & {"script", "img", "iframe", "link"}
-    assert "&lt;script&gt;" in page
-    for drawing in SVG.findall(page):
-        ElementTree.fromstring(drawing)
-    markdown = album(card_pictures(card))
-    assert re.search(r"(?<!\\)<", markdown) is None
-    assert "![x]" not in markdown
-    for one in card_pictures(card):
-        if isinstance(one, Picture):
-            ElementTree.fromstring(svg_file(one.svg))
 
 
 def test_the_page_says_what_is_missing_repeated_and_labelled() -> None:

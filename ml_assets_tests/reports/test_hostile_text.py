@@ -69,7 +69,6 @@ OVERRIDE = LedgerEntry(
     time=datetime(2024, 1, 1, tzinfo=UTC),
 )
 ROWS = 400
-PACKAGE = Path(__file__).parents[2] / "ml_assets"
 
 
 def table(seed: int, moved: float = 0.0) -> pl.DataFrame:

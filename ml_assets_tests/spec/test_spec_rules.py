@@ -472,18 +472,10 @@ def test_a_number_or_a_grade_is_declared_like_a_class(label: Raw, metric: str) -
 
 
 @pytest.mark.parametrize(("label", "metric"), NUMBERS)
-def test_only_a_binary_label_has_positives_to_weigh(label: Raw, metric: str) -> None:
-    bound = {"kind": "bound", "name": "floor", "metric": metric, "at_least": 0.0}
-    raw = changed(changed(SPEC, "label", label), "gates", [bound])
-    raw = changed(raw, "training.positive_weight", 2.0)
-    said = refusal(lambda: PipelineSpec.model_validate(raw))
-    assert "training.positive_weight is for a binary label" in said
-
-
-@pytest.mark.parametrize(("label", "metric"), NUMBERS)
 @pytest.mark.parametrize(
     ("field", "value", "said"),
     [
+        ("positive_weight", 2.0, "training.positive_weight is for a binary label"),
         ("loss", "focal", "training.loss: focal is for classes"),
         ("oversample", 0.1, "training.oversample: it is for classes"),
         ("class_weights", [1.0, 2.0], "training.class_weights: it is for a multiclass label"),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ml_assets.errors import SettingsError, StorageError, StoreAway
+from ml_assets.errors import StorageError, StoreAway
 from ml_assets.settings import read_cluster
 from ml_assets.spec.program import Ref
 from ml_assets.store.objects import file_digest
@@ -125,16 +125,6 @@ def test_what_lies_outside_of_the_cache_is_no_object(first: S3Objects, tmp_path:
         first.publish(Ref(uri=str(tmp_path / "models" / "x"), digest="0" * 64))
     with pytest.raises(StorageError, match="no name of an object"):
         first.here("reports", "../x")
-
-
-def test_a_machine_without_boto3_is_told_how_to_get_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import sys
-
-    monkeypatch.setitem(sys.modules, "boto3", None)
-    with pytest.raises(SettingsError, match=r"ML_ASSETS_OBJECTS.*pip install 'ml_assets\[s3\]'"):
-        home(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Two snapshot stores on one object store: neither deletes what it cannot see the need of."""
 
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -8,7 +7,7 @@ import pytest
 from ml_assets.resources.objects import ObjectsResource
 from ml_assets.store.open import ephemeral_place, mark_of
 from ml_assets.store.store_registry import identity_of
-from ml_assets_tests.actions.test_collect_objects_s3 import URI, HouseOnS3, there
+from ml_assets_tests.actions.house import URI, HouseOnS3, there
 from ml_assets_tests.servers.s3 import BUCKET, S3Server
 
 
@@ -22,8 +21,8 @@ def at_work(house: HouseOnS3, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_only_another_homes_ledger_needs_is_not_deleted(
     tmp_path: Path, bucket: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = HouseOnS3(tmp_path / "one", now=datetime.now(UTC))
-    other = HouseOnS3(tmp_path / "other", now=datetime.now(UTC))
+    one = HouseOnS3(tmp_path / "one")
+    other = HouseOnS3(tmp_path / "other")
     released = one.train()
     one.decide(passes=True)
     one.upload(bucket)
@@ -45,7 +44,7 @@ def test_what_only_another_homes_ledger_needs_is_not_deleted(
 def test_homes_of_one_snapshot_store_are_one_entry(
     tmp_path: Path, bucket: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    house = HouseOnS3(tmp_path, now=datetime.now(UTC))
+    house = HouseOnS3(tmp_path)
     for _ in range(2):
         at_work(house, monkeypatch)
     house.collect()
@@ -56,7 +55,7 @@ def test_homes_of_one_snapshot_store_are_one_entry(
 def test_what_a_killed_command_left_in_a_store_of_its_own_goes_in_its_time(
     tmp_path: Path, bucket: S3Server
 ) -> None:
-    house = HouseOnS3(tmp_path, now=datetime.now(UTC))
+    house = HouseOnS3(tmp_path)
     place = ephemeral_place(URI, "predict")
     assert mark_of(place) and not mark_of(URI)
     key = f"{place.removeprefix(f's3://{BUCKET}/')}/shards/irises/{'0' * 64}/schema.json"

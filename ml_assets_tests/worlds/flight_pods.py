@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-import dagster as dg
 import yaml
 
 import ml_assets.pipelines
@@ -238,10 +237,7 @@ class Pods:
 
     def page(self) -> dict[str, Any]:
         """What the page of the model shows in the UI."""
-        with self.world.instance() as instance:
-            event = instance.get_latest_materialization_event(dg.AssetKey([NAME, "trained_model"]))
-            assert event is not None and event.asset_materialization is not None
-            return {k: v.value for k, v in event.asset_materialization.metadata.items()}
+        return self.world.page(NAME, "trained_model")
 
 
 @contextmanager

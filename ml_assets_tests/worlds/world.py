@@ -55,6 +55,14 @@ class World:
     def pipelines(self) -> Path:
         return self.root / "pipelines"
 
+    def enter(self, patch: pytest.MonkeyPatch) -> None:
+        """Give this process the environment of the world's commands."""
+        environment = self.environment
+        for name in {*os.environ} - {*environment}:
+            patch.delenv(name)
+        for name, value in environment.items():
+            patch.setenv(name, value)
+
     def cli(self, *arguments: str, code: int = 0) -> str:
         """Run ml-assets, hold it to an exit code, and return all it printed.
 
@@ -72,10 +80,7 @@ class World:
             redirect_stdout(out),
             redirect_stderr(err),
         ):
-            for name in {*os.environ} - {*self.environment}:
-                patch.delenv(name)
-            for name, value in self.environment.items():
-                patch.setenv(name, value)
+            self.enter(patch)
             patch.setenv("DAGSTER_HOME", "")  # the command sets its own
             patch.chdir(self.root)
             ended = main(arguments)
@@ -124,6 +129,29 @@ class World:
             environment.setenv("DAGSTER_HOME", home)  # dagster.yaml reads it
             with dg.DagsterInstance.from_config(home) as instance:
                 yield instance
+
+    def page(self, *asset: str) -> dict[str, Any]:
+        """What the page of an asset shows: the metadata of its newest materialization."""
+        found = self._newest(*asset).metadata
+        return {name: value.value for name, value in found.items()}
+
+    def data_version(self, *asset: str) -> str:
+        """The data version of an asset's newest materialization."""
+        return (self._newest(*asset).tags or {})["dagster/data_version"]
+
+    def _newest(self, *asset: str) -> dg.AssetMaterialization:
+        with self.instance() as instance:
+            event = instance.get_latest_materialization_event(dg.AssetKey([*asset]))
+        assert event is not None and event.asset_materialization is not None
+        return event.asset_materialization
+
+    def evaluations(self) -> list[dg.AssetCheckEvaluation]:
+        """All that checks of assets said, oldest first."""
+        kind = dg.EventRecordsFilter(dg.DagsterEventType.ASSET_CHECK_EVALUATION)
+        with self.instance() as instance:
+            records = instance.event_log_storage.get_event_records(kind, ascending=True)
+        events = [record.event_log_entry.get_dagster_event() for record in records]
+        return [event.asset_check_evaluation_data for event in events]
 
     def status(self, pipeline: str) -> dict[str, Any]:
         return json.loads(self.cli("status", pipeline, "--json"))

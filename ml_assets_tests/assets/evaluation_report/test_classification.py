@@ -1,7 +1,5 @@
 """The metrics are scikit-learn's, the intervals cover, and what is undefined is left out."""
 
-import time
-
 import numpy as np
 import polars as pl
 import pytest
@@ -130,13 +128,6 @@ def test_a_single_block_does_not_pass_for_certainty():
     labels, score = binary_rows(rows=500)
     found = evaluate(Truth("binary", labels), score, np.zeros(500), 100, 0)
     assert found["auc"].high - found["auc"].low > 0.01
-
-
-def test_a_thousand_samples_of_a_real_holdout_take_seconds():
-    labels, score = binary_rows(rows=55_000)
-    began = time.monotonic()
-    evaluate(Truth("binary", labels), score[:, None], np.arange(55_000) // 1000, 1000, 0)
-    assert time.monotonic() - began < 5
 
 
 def test_ranking_metrics_are_absent_where_only_one_class_is_present():

@@ -1,8 +1,6 @@
 """Release: refused without whole, fresh, passing evidence, whatever else happens at the time."""
 
-import multiprocessing
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
@@ -21,10 +19,7 @@ from ml_assets.records.ledger.chain import read, record_decision
 from ml_assets.records.ledger.stages import champion, stages
 from ml_assets.spec.gates import CanarySpec, ReleaseSpec
 from ml_assets.spec.records import CanaryPeriod
-from ml_assets.store.open import open_snapshots
 from ml_assets_tests.records.conftest import PIPELINE, A, B, C, decision, evidence, gate
-
-SPAWN = multiprocessing.get_context("spawn")
 
 
 def ask(store, about, to="production"):
@@ -84,19 +79,18 @@ def test_a_failed_decision_is_refused_with_the_gate_that_failed(store):
     assert "floor: auc 0.6 against 0.7" in reasons(verify(read(store, PIPELINE), evidence(A)))
 
 
-def test_a_decision_that_says_passed_over_a_failed_gate_is_refused(store):
-    record_decision(store, decision(gates=(gate(passed=False),), passed=True), "me")
-    assert "refused the model" in reasons(verify(read(store, PIPELINE), evidence(A)))
-
-
-def test_a_decision_that_says_refused_over_passing_gates_is_refused(store):
-    record_decision(store, decision(passed=False), "me")
-    assert "refused the model" in reasons(verify(read(store, PIPELINE), evidence(A)))
-
-
-def test_a_decision_without_gates_is_refused(store):
-    record_decision(store, decision(gates=(), passed=True), "me")
-    assert "no gate" in reasons(verify(read(store, PIPELINE), evidence(A)))
+@pytest.mark.parametrize(
+    ("gates", "passed", "said"),
+    [
+        ((gate(passed=False),), True, "refused the model"),
+        ((gate(),), False, "refused the model"),
+        ((), True, "no gate"),
+    ],
+    ids=["passed over a failed gate", "refused over passing gates", "passed without gates"],
+)
+def test_a_decision_that_contradicts_its_gates_is_refused(store, gates, passed, said):
+    record_decision(store, decision(gates=gates, passed=passed), "me")
+    assert said in reasons(verify(read(store, PIPELINE), evidence(A)))
 
 
 def test_only_the_newest_decision_counts(store):
@@ -193,6 +187,19 @@ def test_evidence_that_cannot_be_put_together_stops_the_release(store, decide):
     assert stages(read(store, PIPELINE)) == {}
 
 
+def meanwhile(happens, about):
+    """Evidence about a model; the first time that it is asked for, something else happens."""
+    asked = []
+
+    def put_together(entries):
+        asked.append(entries)
+        if len(asked) == 1:
+            happens()
+        return about
+
+    return put_together
+
+
 def test_a_release_overtaken_by_another_is_decided_again_and_refused(store, decide):
     decide(A)
     decide(B)
@@ -211,30 +218,18 @@ def test_a_release_overtaken_by_another_is_decided_again_and_refused(store, deci
 
 def test_a_release_overtaken_by_a_decision_still_moves(store, decide):
     decide(A)
-    asked = []
-
-    def overtaken(entries):
-        asked.append(len(entries))
-        if len(asked) == 1:
-            decide(C)
-        return evidence(A)
-
-    outcome = ask(store, overtaken)
+    outcome = ask(store, meanwhile(lambda: decide(C), evidence(A)))
     assert isinstance(outcome, Released)
     assert outcome.entry.seq == 3
 
 
 def test_a_release_overtaken_by_a_refusal_of_its_model_is_refused(store, decide):
     decide(A)
-    asked = []
 
-    def overtaken(entries):
-        asked.append(len(entries))
-        if len(asked) == 1:
-            record_decision(store, decision(gates=(gate(passed=False),)), "me")
-        return evidence(A)
+    def refuse():
+        record_decision(store, decision(gates=(gate(passed=False),)), "me")
 
-    assert "refused the model" in reasons(ask(store, overtaken))
+    assert "refused the model" in reasons(ask(store, meanwhile(refuse, evidence(A))))
 
 
 def test_of_releases_in_many_threads_one_wins_and_the_others_are_told_who(store, decide):
@@ -248,27 +243,6 @@ def test_of_releases_in_many_threads_one_wins_and_the_others_are_told_who(store,
     losers = [reasons(o) for o in outcomes if o is not winners[0]]
     assert all(f"it is {winners[0].entry.model[:12]} now" in text for text in losers)
     assert champion(read(store, PIPELINE)) == winners[0].entry.model
-
-
-def test_of_releases_in_two_processes_one_wins(store, decide, tmp_path):
-    decide(A)
-    decide(B)
-    queue, barrier = SPAWN.Queue(), SPAWN.Barrier(2)
-    args = (tmp_path / "snapshots", queue, barrier)
-    runners = [SPAWN.Process(target=release_in_process, args=(m, *args)) for m in (A, B)]
-    for runner in runners:
-        runner.start()
-    told = sorted(queue.get(timeout=60) for _ in runners)
-    for runner in runners:
-        runner.join(30)
-    assert told == ["Refused", "Released"]
-    assert len(read(store, PIPELINE)) == 3
-
-
-def release_in_process(model: str, folder: Path, queue, barrier) -> None:
-    store = open_snapshots(str(folder))
-    barrier.wait(60)
-    queue.put(type(ask(store, evidence(model))).__name__)
 
 
 # --- from canary to production --------------------------------------------------------------------

@@ -157,13 +157,6 @@ def test_every_picture_is_well_formed_and_named(page):
         assert "nan" not in picture and "inf" not in picture
 
 
-def test_text_from_outside_is_escaped(page):
-    assert "Late &lt;b&gt;or&lt;/b&gt; not?" in page
-    assert "&lt;UA&gt;" in page and "<UA>" not in page
-    assert "&lt;seats&gt;" in page and "<seats>" not in page
-    assert "&lt;4&gt;" in page
-
-
 def test_it_reads_in_light_and_dark_and_without_colour(page):
     assert "prefers-color-scheme:dark" in page
     assert page.count("✓ pass") == 6

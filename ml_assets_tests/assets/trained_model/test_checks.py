@@ -60,8 +60,7 @@ def test_status_says_it_too(world: World, refused: str) -> None:
 def test_the_model_materialized_alone_is_refused_as_well(
     world: World, refused: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in world.environment.items():
-        monkeypatch.setenv(name, value)
+    world.enter(monkeypatch)
     graph = pipeline_graph(pipeline_folders(world.settings), "irises")
     alone = Selection((graph.key("checkpoints"), graph.key("trained_model")), ())
     with world.instance() as instance, pytest.raises(RunFailed) as caught:

@@ -1,7 +1,6 @@
 """What lies in the stores: on S3 every byte of the bucket is somebody's, whatever a cache has."""
 
 from collections import Counter
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -11,8 +10,7 @@ from ml_assets.spec.load import load_spec
 from ml_assets.store.pipeline_context import Workplace
 from ml_assets.store.s3 import client as s3
 from ml_assets.store.s3.objects import S3Objects
-from ml_assets_tests.actions.house import PIPELINE
-from ml_assets_tests.actions.test_collect_objects_s3 import URI, HouseOnS3
+from ml_assets_tests.actions.house import PIPELINE, URI, HouseOnS3
 from ml_assets_tests.servers.s3 import BUCKET, S3Server
 from ml_assets_tests.worlds import irises
 
@@ -20,7 +18,7 @@ from ml_assets_tests.worlds import irises
 @pytest.fixture
 def house(tmp_path: Path, bucket: S3Server) -> HouseOnS3:
     """A released model, and a training that goes on, in a bucket."""
-    house = HouseOnS3(tmp_path, now=datetime.now(UTC))
+    house = HouseOnS3(tmp_path)
     house.train()
     house.decide(passes=True)
     house.begin_session(house.lay_out())

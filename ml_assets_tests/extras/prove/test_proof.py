@@ -33,8 +33,7 @@ class Prover:
 
     def __init__(self, world: World, capsys: Any, monkeypatch: pytest.MonkeyPatch):
         self.capsys, self.environment = capsys, monkeypatch
-        for name, value in world.environment.items():
-            monkeypatch.setenv(name, value)
+        world.enter(monkeypatch)
 
     def say(self, *arguments: str, code: int = 0) -> str:
         self.capsys.readouterr()

@@ -251,14 +251,6 @@ def line_of(head, model):
     )
 
 
-def move(store, model, stage):
-    def make(head: ledger.Head):
-        fields = line_of(head, model).model_dump() | {"kind": "stage", "decision": None}
-        return LedgerEntry.model_validate({**fields, "stage": stage})
-
-    ledger.append(store, PIPELINE, make)
-
-
 def overwrite(store, lines, pipeline=PIPELINE):
     with store.open(store.resolve(), f"fault-{sorted(lines)}") as work:
         for seq, content in lines.items():

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -345,7 +346,6 @@ def aliased(client) -> dict[str, str]:
 
 
 def test_a_dead_server_is_an_outcome_of_every_call_and_its_password_is_in_none(dead, tmp_path):
-    started = time.monotonic()
     outcomes = [
         dead.open_run("delays", SESSION, {}, {}),
         dead.log_metrics("run", {1: {"loss": 0.5}}, now=True),
@@ -359,16 +359,15 @@ def test_a_dead_server_is_an_outcome_of_every_call_and_its_password_is_in_none(d
     assert "http://127.0.0.1" in said
     assert "hunter2" not in said
     assert "somebody" not in said
-    assert time.monotonic() - started < 30
 
 
 def test_metrics_do_not_wait_for_a_dead_server_again_and_again(dead):
-    assert isinstance(dead.log_metrics("run", {1: {"loss": 0.5}}), Unavailable)
-    started = time.monotonic()
+    tracking = replace(dead, pause=3600.0)
+    assert isinstance(tracking.log_metrics("run", {1: {"loss": 0.5}}), Unavailable)
     for step in range(100):
-        outcome = dead.log_metrics("run", {step: {"loss": 0.5}})
+        outcome = tracking.log_metrics("run", {step: {"loss": 0.5}})
         assert isinstance(outcome, Unavailable)
-    assert time.monotonic() - started < 1
+        assert outcome.reason.startswith("the server did not answer; next try in 3")
 
 
 def test_a_run_that_is_gone_is_an_outcome(tracking):

@@ -92,12 +92,6 @@ def unsupported_media(got: str) -> ApiError:
     return ApiError(415, "UnsupportedMediaType", message)
 
 
-def too_many_requests(message: str, wait: int = 1) -> ApiError:
-    return ApiError(
-        429, "TooManyRequests", message, {"retryAfterSeconds": wait} if wait else None, wait
-    )
-
-
 Cause = tuple[str, str, str]
 """(reason, field, message), as `StatusCause` has them."""
 

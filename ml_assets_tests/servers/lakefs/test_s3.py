@@ -19,8 +19,6 @@ from botocore.exceptions import ClientError
 from ml_assets_tests.servers.lakefs import LakeFSServer, lakefs_server
 from ml_assets_tests.servers.lakefs.clients import Demo, polars_options, s3_client
 
-PART = 5 * 2**20
-
 
 @pytest.fixture
 def demo(server: LakeFSServer) -> Demo:
