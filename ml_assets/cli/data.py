@@ -153,11 +153,11 @@ def drift(pipeline: str, as_json: bool) -> None:
 
 
 def _print_drift(report: "DriftReport") -> None:
-    from ml_assets.assets.drift_report.verdict import TITLES, said
+    from ml_assets.assets.drift_report.verdict import TITLES, summary
 
     first, last = report.trained_on
     judged = ", ".join(window.period for window in report.windows)
-    print(f"{report.pipeline}: {said(report)}")
+    print(f"{report.pipeline}: {summary(report)}")
     print(
         f"  {judged} against model {report.model[:12]}, trained on {report.training_rows:,} rows of"
         f" {first} to {last}; bounds back-tested on {report.back_tested} periods"

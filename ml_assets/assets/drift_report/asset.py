@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from ml_assets.assets.drift_report.compare import Comparison, NewPeriod
-from ml_assets.assets.drift_report.findings import REPORT_FILE, DriftReport, Judged, Outcome
+from ml_assets.assets.drift_report.findings import REPORT_FILE, DriftReport, KindVerdict, PastPeriod
 from ml_assets.assets.drift_report.last_report import last_report
 from ml_assets.assets.drift_report.pictures import drift_pictures
 from ml_assets.assets.drift_report.verdict import (
@@ -18,7 +18,7 @@ from ml_assets.assets.drift_report.verdict import (
     conclude,
     raise_alarm,
     remember,
-    said,
+    summary,
 )
 from ml_assets.assets.drift_report.windows import DriftWindows, drift_windows
 from ml_assets.assets.evaluation_report.drift_baseline_rows import (
@@ -87,11 +87,11 @@ def drift_report(graph: PipelineGraph) -> dg.AssetsDefinition:
                 },
                 data_version=digest_of(report.model_copy(update={"time": _NO_TIME})),
             )
-        context.log.info(said(report))
+        context.log.info(summary(report))
         yield dg.MaterializeResult(
             metadata={
                 **pictures(drift_pictures(report)),
-                "said": said(report),
+                "said": summary(report),
                 "release": report.model,
                 "periods": ", ".join(window.period for window in report.windows),
                 **_ratios(report),
@@ -148,7 +148,7 @@ def _declared(graph: PipelineGraph) -> DriftSpec:
     return graph.spec.drift
 
 
-def _history(before: DriftReport | None) -> Sequence[Judged]:
+def _history(before: DriftReport | None) -> Sequence[PastPeriod]:
     return before.history if before else ()
 
 
@@ -237,7 +237,7 @@ def _ratios(report: DriftReport) -> dict[str, Any]:
     return numbers({f"{kind}_over_bound": ratio for kind, ratio in newest.items()})
 
 
-def _check(key: dg.AssetKey, outcome: Outcome) -> dg.AssetCheckResult:
+def _check(key: dg.AssetKey, outcome: KindVerdict) -> dg.AssetCheckResult:
     value = {"value": outcome.value, "bound": outcome.bound}
     return dg.AssetCheckResult(
         asset_key=key,

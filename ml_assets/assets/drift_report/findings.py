@@ -55,7 +55,7 @@ class Window(Frozen):
     findings: tuple[Finding, ...] = Field(strict=False)
 
 
-class Outcome(Frozen):
+class KindVerdict(Frozen):
     """What the windows say of one kind of drift, all together."""
 
     kind: DriftKind
@@ -78,7 +78,7 @@ class Alarm(Frozen):
     reason: str
 
 
-class Judged(Frozen):
+class PastPeriod(Frozen):
     """A period that was judged: one point of the picture over time."""
 
     period: str
@@ -111,13 +111,13 @@ class DriftReport(Frozen):
     """Training periods that the bounds were held to; 0: too few, and features are not judged."""
     windows: tuple[Window, ...] = Field(strict=False, min_length=1)
     """Oldest first."""
-    outcomes: tuple[Outcome, ...] = Field(strict=False)
+    outcomes: tuple[KindVerdict, ...] = Field(strict=False)
     notes: tuple[str, ...] = Field(strict=False)
     """What could not be judged, and why."""
     alarm: Alarm | None
     shapes: tuple[Shape, ...] = Field(default=(), strict=False)
     """The shapes of the newest period: the columns that are furthest beyond their bounds."""
-    history: tuple[Judged, ...] = Field(default=(), strict=False)
+    history: tuple[PastPeriod, ...] = Field(default=(), strict=False)
     time: Time
 
     @property

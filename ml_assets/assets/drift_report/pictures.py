@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from ml_assets.assets.drift_report.findings import DriftReport, Outcome, Shape
-from ml_assets.assets.drift_report.verdict import TITLES, measured, said
+from ml_assets.assets.drift_report.findings import DriftReport, KindVerdict, Shape
+from ml_assets.assets.drift_report.verdict import TITLES, measured, summary
 from ml_assets.reports.drawing import Axis, Bar, Reference, Series, Tone, bar_chart, line_chart
 from ml_assets.reports.picture import Picture, Table
 from ml_assets.spec.drift import DriftKind
@@ -30,13 +30,13 @@ def drift_pictures(report: DriftReport) -> list[Picture | Table]:
 
 def outcomes_table(report: DriftReport) -> Table:
     """A line for each kind of drift, and what could not be judged."""
-    sentences = [said(report), *report.notes]
+    sentences = [summary(report), *report.notes]
     words = " ".join(f"{sentence[:1].upper()}{sentence[1:]}." for sentence in sentences)
     rows = [[TITLES[one.kind], _word(one), one.reason] for one in report.outcomes]
     return Table("Drift", words, ["kind", "", "why"], rows)
 
 
-def _word(outcome: Outcome) -> str:
+def _word(outcome: KindVerdict) -> str:
     if outcome.alarm:
         return "ALARM"
     return "not judged" if outcome.value is None else "ok"

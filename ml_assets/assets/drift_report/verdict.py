@@ -13,9 +13,9 @@ from ml_assets.assets.drift_report.findings import (
     Alarm,
     DriftReport,
     Finding,
-    Judged,
+    KindVerdict,
     Measure,
-    Outcome,
+    PastPeriod,
     Statistic,
     Window,
 )
@@ -49,7 +49,7 @@ _SHARES: tuple[Statistic, ...] = ("null_share", "new_share", "loss_rise")
 
 def conclude(
     windows: Sequence[Window], spec: DriftSpec, waiting: dict[DriftKind, str]
-) -> tuple[Outcome, ...]:
+) -> tuple[KindVerdict, ...]:
     """What the windows say of each kind.
 
     Args:
@@ -59,7 +59,7 @@ def conclude(
     return tuple(_outcome(kind, windows, spec, waiting.get(kind, "")) for kind in KINDS)
 
 
-def raise_alarm(outcomes: Sequence[Outcome], newest: str, before: Alarm | None) -> Alarm | None:
+def raise_alarm(outcomes: Sequence[KindVerdict], newest: str, before: Alarm | None) -> Alarm | None:
     """The alarm that stands now: one that was raised stays until another model is released.
 
     Args:
@@ -75,15 +75,17 @@ def raise_alarm(outcomes: Sequence[Outcome], newest: str, before: Alarm | None) 
     return Alarm(period=before.period, kinds=together, reason=reason)
 
 
-def remember(before: Sequence[Judged], windows: Sequence[Window], model: str) -> tuple[Judged, ...]:
+def remember(
+    before: Sequence[PastPeriod], windows: Sequence[Window], model: str
+) -> tuple[PastPeriod, ...]:
     """The history with these windows in it; a period judged again takes its old place."""
-    now = [Judged(period=w.period, model=model, ratios=_ratios(w)) for w in windows]
+    now = [PastPeriod(period=w.period, model=model, ratios=_ratios(w)) for w in windows]
     again = {one.period for one in now}
     kept = [one for one in before if one.period not in again]
     return tuple(sorted([*kept, *now], key=lambda one: one.period)[-HISTORY:])
 
 
-def said(report: DriftReport) -> str:
+def summary(report: DriftReport) -> str:
     """The report in a sentence."""
     drifting = [one.kind for one in report.outcomes if one.alarm]
     span = report.newest.period
@@ -132,7 +134,7 @@ def decide(
         )
     alarm = report.alarm
     if alarm is None:
-        return Wait(said(report))
+        return Wait(summary(report))
     if not set(alarm.kinds) & set(spec.on):
         kinds = ", ".join(alarm.kinds)
         return Wait(f"an alarm in {kinds} asks for no training ({alarm.reason}): mend the source")
@@ -169,11 +171,11 @@ def _number(measure: Measure, value: float) -> str:
     return f"{value:.3g}"
 
 
-def _outcome(kind: DriftKind, windows: Sequence[Window], spec: DriftSpec, why: str) -> Outcome:
+def _outcome(kind: DriftKind, windows: Sequence[Window], spec: DriftSpec, why: str) -> KindVerdict:
     judged = [(w, _of(w, kind)) for w in windows]
     judged = [(w, findings) for w, findings in judged if findings][-spec.windows :]
     if not judged:
-        return Outcome(
+        return KindVerdict(
             kind=kind,
             alarm=False,
             value=None,
@@ -191,7 +193,7 @@ def _outcome(kind: DriftKind, windows: Sequence[Window], spec: DriftSpec, why: s
     drifted = tuple(w.period for w, finding in by_column[worst] if finding.drifted)
     others = sum(_times(found) >= spec.alarm_at for found in by_column.values()) - 1
     alarm = len(drifted) >= spec.alarm_at
-    return Outcome(
+    return KindVerdict(
         kind=kind,
         alarm=alarm,
         value=shown.value,

@@ -98,9 +98,8 @@ def trained_model(graph: PipelineGraph) -> dg.AssetsDefinition:
         code_version = asked.trained_by(trained.job.program)
         model = adopt_model(objects.store(), result.model)
         attributes = _attributes(result, model, data, init, sinks.mlflow_run)
-        inputs = (input_version(data, base),)
         saved = sinks.last_checkpoint_digest or model.digest
-        versions = {"checkpoints": saved, STAGE: model.digest}
+        versions, inputs = {"checkpoints": saved, STAGE: model.digest}, (input_version(data, base),)
         seen = (init.as_input(),) if init else ()
         record = finished_record(begun, result, sinks.story.lost, sinks.story.nodes)
         measured = sinks.measurements(result, world) | costs(objects.store(), result.session)

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from ml_assets.assets.drift_report.columns import Reference, judge_columns
-from ml_assets.assets.drift_report.findings import Finding, Outcome, Window
+from ml_assets.assets.drift_report.findings import Finding, KindVerdict, Window
 from ml_assets.assets.drift_report.verdict import KINDS, conclude
 from ml_assets.assets.evaluation_report.drift_profile import Period, Profile, count, make_profile
 from ml_assets.spec.drift import DriftBounds, DriftSpec
@@ -109,7 +109,7 @@ def drifted(window: Window) -> set[tuple[str, str]]:
     return {(one.kind, one.column) for one in window.findings if one.drifted}
 
 
-def alarms(windows: Sequence[Window], spec: DriftSpec) -> list[tuple[Outcome, ...]]:
+def alarms(windows: Sequence[Window], spec: DriftSpec) -> list[tuple[KindVerdict, ...]]:
     """After each window, the kinds that alarm then: by the rule that a pipeline declares."""
     ends = range(1, len(windows) + 1)
     told = (conclude(windows[max(end - spec.windows, 0) : end], spec, {}) for end in ends)

@@ -10,7 +10,7 @@ from ml_assets.assets.drift_report.verdict import (
     decide,
     raise_alarm,
     remember,
-    said,
+    summary,
 )
 from ml_assets.spec.drift import DriftKind, DriftSpec, RetrainSpec
 
@@ -87,7 +87,7 @@ def test_an_alarm_stands_until_another_model_is_released() -> None:
     first = report(window("1", 0.3), window("2", 0.3))
     later = report(window("3"), window("4"), window("5"), alarm=first.alarm)
     assert later.alarm == first.alarm
-    assert "no drift now; the alarm of 2 stands" in said(later)
+    assert "no drift now; the alarm of 2 stands" in summary(later)
 
 
 def test_a_period_judged_again_takes_its_old_place_in_the_history() -> None:

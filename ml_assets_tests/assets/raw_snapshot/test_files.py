@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from ml_assets.assets.raw_snapshot.readers.read import available, read_source, receipt_of
+from ml_assets.assets.raw_snapshot.readers.read import look, read_source, receipt_of
 from ml_assets.errors import SourceError
 from ml_assets.spec.partitions import PartitionWindow
 from ml_assets.spec.sources import EventsSource, FilesSource
@@ -262,7 +262,7 @@ def test_a_receipt_is_the_same_with_and_without_parsing_and_follows_place_and_co
 def test_available_are_the_partitions_that_have_landed(tmp_path: Path):
     land(tmp_path, CSV, "2013-01-21.csv")
     land(tmp_path, CSV, "2013-01-07.csv")
-    found = available("orders", csv_source(), tmp_path, no_sql, WEEKS)
+    found = look("orders", csv_source(), tmp_path, no_sql, WEEKS).keys
     assert found == ("2013-01-07", "2013-01-21")
 
 

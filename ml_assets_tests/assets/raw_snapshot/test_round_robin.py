@@ -140,7 +140,7 @@ def test_a_partition_whose_reading_ends_the_process_does_not_keep_the_others_fro
     memory = tmp_path / "seen.db"
     glance(table, memory)
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("ml_assets.assets.raw_snapshot.readers.sql.sql_receipt", killed)
+        patch.setattr("ml_assets.assets.raw_snapshot.readers.sql.read_sql", killed)
         glance(table, memory)
     found, _ = glance(table, memory)
     assert found.keys == ("2024-01-04", *KEYS[-3:])

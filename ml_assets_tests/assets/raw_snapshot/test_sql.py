@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ml_assets.assets.raw_snapshot.readers.read import available, read_source, receipt_of
+from ml_assets.assets.raw_snapshot.readers.read import look, read_source, receipt_of
 from ml_assets.errors import SourceError
 from ml_assets.spec.partitions import PartitionWindow
 from ml_assets.spec.sources import SqlSource
@@ -96,7 +96,7 @@ def test_a_receipt_names_the_database_that_was_read_and_no_other(tmp_path: Path)
 
 def test_available_are_the_partitions_with_rows(tmp_path: Path):
     url = fill(tmp_path / "w.db")
-    found = available("weather", source(), Path("/nowhere"), lambda _: url, WEEKS)
+    found = look("weather", source(), Path("/nowhere"), lambda _: url, WEEKS).keys
     assert found == ("2013-01-07", "2013-01-14")
 
 
@@ -137,7 +137,7 @@ def test_rows_without_a_watermark_are_refused_with_their_number_unless_told_to_l
     said = "table weather: 2 rows without 'select': of no partition"
     assert said in refusal(url, source())
     with pytest.raises(SourceError, match=said):
-        available("weather", source(), Path("/nowhere"), lambda _: url, WEEKS)
+        look("weather", source(), Path("/nowhere"), lambda _: url, WEEKS)
     leaving = source(ignore_null_watermark=True)
     assert read(url, leaving).frame.height == 2
     whole = source(partitioned=False, watermark=None)

@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from ml_assets.assets.raw_snapshot.readers.read import available, read_source
+from ml_assets.assets.raw_snapshot.readers.read import look, read_source
 from ml_assets.assets.validated_table.contract.compiled import audit
 from ml_assets.assets.validated_table.contract.suite import load_contract
 from ml_assets.errors import SourceError
@@ -168,7 +168,7 @@ def test_the_default_pipeline_reads_it_and_its_contracts_find_the_two_bad_rows(w
         contract = load_contract(PIPELINE / source.contract)
         urls = {source.connection: f"sqlite:///{world}/weather.db"} if source.kind == "sql" else {}
         if source.partitioned:
-            landed = available(name, source, world, urls.__getitem__, WEEKS)
+            landed = look(name, source, world, urls.__getitem__, WEEKS).keys
             assert landed == tuple(w.key for w in WEEKS[:51])
         chosen = [w for w in WEEKS if w.key in ("2012-12-31", "2013-02-11", "2013-10-28")]
         for window in chosen if source.partitioned else [None]:

@@ -6,7 +6,6 @@ import stat
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,10 +25,6 @@ class Found(NamedTuple):
     modified_ns: int
     etag: str
     """Changes with the content. Here: size and times, as web servers make it; on S3 its own."""
-
-    @property
-    def modified(self) -> datetime:
-        return datetime.fromtimestamp(self.modified_ns / 1e9, UTC)
 
 
 class Refusal(NamedTuple):

@@ -1,6 +1,6 @@
 """The door of this room: read a source, look what it holds, or take its fingerprint."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,16 +9,14 @@ from typing import Any
 from ml_assets.assets.raw_snapshot.readers.files import file_receipt, read_file
 from ml_assets.assets.raw_snapshot.readers.look import Looked, look_at_files
 from ml_assets.assets.raw_snapshot.readers.seen import Seen
-from ml_assets.assets.raw_snapshot.readers.sql import look_at_sql, read_sql, sql_receipt
+from ml_assets.assets.raw_snapshot.readers.sql import SqlUrl, look_at_sql, read_sql
 from ml_assets.assets.raw_snapshot.schema import Reading
 from ml_assets.settings.database_place import database_place
 from ml_assets.spec.partitions import PartitionWindow
 from ml_assets.spec.paths import S3
 from ml_assets.spec.sources import SourceSpec
 
-__all__ = ["Looked", "Reading", "Seen", "available", "look", "read_source", "receipt_of"]
-
-SqlUrl = Callable[[str], str]
+__all__ = ["Looked", "Reading", "Seen", "look", "read_source", "receipt_of"]
 
 
 def read_source(
@@ -48,7 +46,7 @@ def receipt_of(
 ) -> dict[str, Any]:
     """The receipt that ``read_source`` would give now; files are hashed, not parsed."""
     if source.kind == "sql":
-        found = sql_receipt(name, source, sql_url, window)
+        found = read_sql(name, source, sql_url, window).receipt
     else:
         found = file_receipt(name, source, root, window)
     return _from(found, source, root, sql_url)
@@ -99,20 +97,3 @@ def look(
     else:
         found = look_at_files(name, source, root, partitions, seen, now or datetime.now(UTC))
     return replace(found, receipt=lambda key: _from(found.receipt(key), source, root, sql_url))
-
-
-def available(
-    name: str,
-    source: SourceSpec,
-    root: Path,
-    sql_url: SqlUrl,
-    partitions: Sequence[PartitionWindow],
-) -> tuple[str, ...]:
-    """Keys of those ``partitions`` that have landed and are whole, in their order.
-
-    Raises:
-        SourceError: the landing folder or the database is missing.
-        ValueError: the source is not partitioned.
-    """
-    keys = look(name, source, root, sql_url, partitions).keys
-    return tuple(key for key in keys if key is not None)

@@ -73,13 +73,6 @@ def read_sql(
     return Reading(frame, _receipt(frame, source, window))
 
 
-def sql_receipt(
-    name: str, source: SqlSource, sql_url: SqlUrl, window: PartitionWindow | None
-) -> dict[str, Any]:
-    """Row count, last watermark and content hash of the rows in the range."""
-    return read_sql(name, source, sql_url, window).receipt
-
-
 def look_at_sql(
     name: str,
     source: SqlSource,
@@ -100,7 +93,7 @@ def look_at_sql(
     spans = {window.key if window else None: window for window in windows}
 
     def read(key: Key) -> dict[str, Any]:
-        return sql_receipt(name, source, sql_url, spans[key])
+        return read_sql(name, source, sql_url, spans[key]).receipt
 
     with _open(name, source, sql_url) as database:
         table, connection = _reflect(database, source), database.connection

@@ -12,7 +12,7 @@ from typing import Any
 
 import polars as pl
 
-from ml_assets.assets.validated_table.contract.expectations import Judged, judge
+from ml_assets.assets.validated_table.contract.expectations import EngineFinding, judge
 from ml_assets.assets.validated_table.contract.kinds import COMPILED
 from ml_assets.assets.validated_table.contract.results import (
     ExpectationResult,
@@ -108,7 +108,7 @@ def audit(frame: pl.LazyFrame | pl.DataFrame, contract: Contract) -> Audit:
     schema = lazy.collect_schema()
     _check_columns(contract, schema)
     rules, others = _compile(contract, schema)
-    judged: tuple[Judged, ...] = ()
+    judged: tuple[EngineFinding, ...] = ()
     if others:
         table = lazy.collect(engine="streaming")
         judged, lazy = judge(table, others), table.lazy()

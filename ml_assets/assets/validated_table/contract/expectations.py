@@ -20,7 +20,7 @@ from ml_assets.assets.validated_table.contract.conditions import where
 from ml_assets.assets.validated_table.contract.kinds import COMPILED
 from ml_assets.assets.validated_table.contract.results import (
     ExpectationResult,
-    Verdict,
+    WholeFinding,
     share_result,
     whole_result,
 )
@@ -44,7 +44,7 @@ _COMPLETE = {"result_format": "COMPLETE"}
 
 
 @dataclass(frozen=True)
-class Judged:
+class EngineFinding:
     """What the engine says, and which rows it is about."""
 
     result: ExpectationResult
@@ -76,7 +76,7 @@ def check_expectations(contract: Contract) -> None:
 
 def judge(
     table: pl.DataFrame, expectations: Sequence[Expectation], limit: int = ROW_LIMIT
-) -> tuple[Judged, ...]:
+) -> tuple[EngineFinding, ...]:
     """Judge a whole partition, in the order of the expectations.
 
     Raises:
@@ -95,13 +95,13 @@ def judge(
         by_numpy = expectation.type in _BY_NUMPY
         meant = canonical_json([expectation.kwargs.get("row_condition"), by_numpy])
         groups.setdefault(meant, []).append(expectation)
-    found: dict[str, Judged] = {}
+    found: dict[str, EngineFinding] = {}
     for group in groups.values():
         found |= _judge_group(table, group)
     return tuple(found[expectation.check_name] for expectation in expectations)
 
 
-def _judge_group(table: pl.DataFrame, group: Sequence[Expectation]) -> dict[str, Judged]:
+def _judge_group(table: pl.DataFrame, group: Sequence[Expectation]) -> dict[str, EngineFinding]:
     """Those that speak of the same rows, on one frame that holds these rows."""
     first = group[0]
     columns = list(dict.fromkeys(name for e in group for name in columns_of(e)))
@@ -118,19 +118,19 @@ def _judge_group(table: pl.DataFrame, group: Sequence[Expectation]) -> dict[str,
     }
 
 
-def _judged(expectation: Expectation, found: Any, rows: pl.Series, height: int) -> Judged:
+def _judged(expectation: Expectation, found: Any, rows: pl.Series, height: int) -> EngineFinding:
     _refuse_errors(expectation, found)
     passed, result = bool(found.success), found.result  # success may be one of numpy's
     indices = result.get("unexpected_index_list")
     if indices is None:
         observed = _plain(result.get("observed_value"))
         said = f"{_title(expectation)}; observed: {quoted(observed)}"
-        return Judged(whole_result(expectation, Verdict(passed, observed, said)), None)
+        return EngineFinding(whole_result(expectation, WholeFinding(passed, observed, said)), None)
     broken = rows.gather(indices) if indices else rows.clear()
     mask = pl.Series("broken", [False]).new_from_index(0, height).scatter(broken, True)
     judged = int(result["element_count"]) - int(result.get("missing_count") or 0)
     words = f"{_title(expectation)}: rows must meet it"
-    return Judged(share_result(expectation, words, len(indices), judged, passed), mask)
+    return EngineFinding(share_result(expectation, words, len(indices), judged, passed), mask)
 
 
 def _title(expectation: Expectation) -> str:

@@ -25,7 +25,7 @@ class ExpectationResult:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class WholeFinding:
     """A statement about a table as a whole, or about a column of it."""
 
     passed: bool
@@ -33,7 +33,7 @@ class Verdict:
     reason: str
 
 
-def whole_result(expectation: Expectation, verdict: Verdict) -> ExpectationResult:
+def whole_result(expectation: Expectation, verdict: WholeFinding) -> ExpectationResult:
     """The result of a statement that no single row breaks."""
     return ExpectationResult(
         check_name=expectation.check_name,

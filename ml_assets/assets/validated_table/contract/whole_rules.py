@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from ml_assets.assets.validated_table.contract.conditions import where
-from ml_assets.assets.validated_table.contract.results import Verdict
+from ml_assets.assets.validated_table.contract.results import WholeFinding
 from ml_assets.assets.validated_table.contract.suite import Expectation
 from ml_assets.assets.validated_table.contract.values import (
     bounds,
@@ -30,7 +30,7 @@ class WholeRule:
     expectation: Expectation
     observed: tuple[pl.Expr, ...]
     """Each one value of the table; found in the one pass."""
-    judge: Callable[..., Verdict]
+    judge: Callable[..., WholeFinding]
     """Called with those values."""
 
 
@@ -104,14 +104,14 @@ def _aggregate(expectation: Expectation, schema: pl.Schema) -> WholeRule | None:
     edges = bounds(kwargs, of, expectation.check_name, name)
     words, observe = _OBSERVED[expectation.type]
 
-    def judge(value: Any) -> Verdict:
+    def judge(value: Any) -> WholeFinding:
         there = value is not None and value == value  # NaN is unlike itself
         passed = bool(there and within(value, kwargs, edges))
         seen = (float(f"{value:.10g}") if isinstance(value, float) else value) if there else "none"
         shown = seen if isinstance(seen, int | float) else str(seen)
         told = quoted(shown) if expectation.type in _ONE_VALUE else shown
         said = f"the {words} of {name} must be {span_words(kwargs)}; it is {told}"
-        return Verdict(passed, shown, said)
+        return WholeFinding(passed, shown, said)
 
     return WholeRule(expectation, (observe(_column(expectation, schema)),), judge)
 
@@ -128,7 +128,7 @@ def _distinct(expectation: Expectation, schema: pl.Schema) -> WholeRule:
     inside = not expectation.type.endswith("_contain_set")
     whole = not expectation.type.endswith("_in_set")
 
-    def judge(of_set: list[Any], more: list[Any], number: int) -> Verdict:
+    def judge(of_set: list[Any], more: list[Any], number: int) -> WholeFinding:
         missing = sorted(str(value) for value in values - set(of_set)) if whole else []
         extra = [quoted(value) for value in more] if inside else []
         passed = not missing and not extra
@@ -143,7 +143,7 @@ def _distinct(expectation: Expectation, schema: pl.Schema) -> WholeRule:
         )
         must = "be all of" if whole and inside else "contain all of" if whole else "be among"
         rule = f"the distinct values of {name} must {must} a set of {len(values)}"
-        return Verdict(passed, said or "as expected", f"{rule}; {said or 'they do'}")
+        return WholeFinding(passed, said or "as expected", f"{rule}; {said or 'they do'}")
 
     observed = (
         column.filter(member).unique().implode(),
@@ -153,17 +153,17 @@ def _distinct(expectation: Expectation, schema: pl.Schema) -> WholeRule:
     return WholeRule(expectation, observed, judge)
 
 
-def _row_count(expectation: Expectation, rows: int) -> Verdict:
+def _row_count(expectation: Expectation, rows: int) -> WholeFinding:
     kwargs = expectation.kwargs
     if "value" in kwargs:
         expected = f"{kwargs['value']:,} are expected"
-        return Verdict(rows == kwargs["value"], rows, f"{rows:,} rows; {expected}")
+        return WholeFinding(rows == kwargs["value"], rows, f"{rows:,} rows; {expected}")
     low, high = kwargs.get("min_value"), kwargs.get("max_value")
     span = f"{'0' if low is None else low} to {'any number' if high is None else high}"
-    return Verdict(within(rows, kwargs, kwargs), rows, f"{rows:,} rows; {span} are expected")
+    return WholeFinding(within(rows, kwargs, kwargs), rows, f"{rows:,} rows; {span} are expected")
 
 
-def _columns(expectation: Expectation, schema: pl.Schema) -> Verdict:
+def _columns(expectation: Expectation, schema: pl.Schema) -> WholeFinding:
     kwargs, names = expectation.kwargs, schema.names()
     match expectation.type:
         case "expect_table_columns_to_match_set":
@@ -173,17 +173,19 @@ def _columns(expectation: Expectation, schema: pl.Schema) -> Verdict:
         case "expect_column_to_exist":
             there = kwargs["column"] in names
             said = "there" if there else "not there"
-            return Verdict(there, said, f"column {kwargs['column']!r} must be there; it is {said}")
+            return WholeFinding(
+                there, said, f"column {kwargs['column']!r} must be there; it is {said}"
+            )
         case "expect_table_column_count_to_be_between":
             said = f"{span_words(kwargs)} are expected"
         case _:
             kwargs = {"min_value": kwargs["value"], "max_value": kwargs["value"]}
             said = f"{kwargs['min_value']} are expected"
     passed = bool(within(len(names), kwargs, kwargs))
-    return Verdict(passed, len(names), f"{len(names)} columns; {said}")
+    return WholeFinding(passed, len(names), f"{len(names)} columns; {said}")
 
 
-def _column_set(kwargs: Mapping[str, Any], names: list[str]) -> Verdict:
+def _column_set(kwargs: Mapping[str, Any], names: list[str]) -> WholeFinding:
     expected, found = set(kwargs["column_set"]), set(names)
     missing, extra = sorted(expected - found), sorted(found - expected)
     exact = kwargs.get("exact_match", True)
@@ -193,7 +195,7 @@ def _column_set(kwargs: Mapping[str, Any], names: list[str]) -> Verdict:
         if columns
     )
     rule = "exactly these" if exact else "at least these"
-    return Verdict(
+    return WholeFinding(
         not missing and not (extra and exact),
         differs or "as expected",
         f"{len(found)} columns, {differs or 'as expected'}; {rule} are expected:"
@@ -201,11 +203,11 @@ def _column_set(kwargs: Mapping[str, Any], names: list[str]) -> Verdict:
     )
 
 
-def _column_order(expected: list[str], names: list[str]) -> Verdict:
+def _column_order(expected: list[str], names: list[str]) -> WholeFinding:
     passed = names == expected
     same = sum(
         1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(names, expected, strict=False))
     )
     said = "as expected" if passed else f"they differ from place {same + 1} on"
     rule = f"in this order are expected: {', '.join(expected)}"
-    return Verdict(passed, said, f"{len(names)} columns, {said}; {rule}")
+    return WholeFinding(passed, said, f"{len(names)} columns, {said}; {rule}")
