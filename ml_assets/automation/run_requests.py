@@ -4,7 +4,7 @@ The cursor holds what was asked for and is still due; one that came true is forg
 the same one may be asked for again. Losing the cursor costs one repeated attempt, no more.
 """
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 
 import dagster as dg
@@ -13,7 +13,6 @@ from pydantic import Field, ValidationError
 from ml_assets.adapters.runs import Selection, name_of
 from ml_assets.automation.jobs import AssetJob, run_tags
 from ml_assets.automation.planner.candidate_runs import CandidateRun
-from ml_assets.automation.planner.plan import contiguous
 from ml_assets.automation.planner.selection import data_runs
 from ml_assets.spec.base import Frozen
 from ml_assets.spec.canonical import digest_of
@@ -100,12 +99,11 @@ def requests(
     """
     asked = dict(cursor.asked)
     found: list[dg.RunRequest] = []
-    for group in _groups(fresh, order, apart=pipeline.on_cluster):
+    for selection, group in _runs(pipeline, fresh, order):
         candidates = [candidate for candidate, _ in group]
         attempt = max(number for _, number in group)
-        run_key = digest_of([[w.place, w.wanted, w.replaces] for w in candidates] + [attempt])[:32]
-        for selection in _selections(pipeline, candidates, order):
-            found.append(_request(pipeline, job, trigger, candidates, selection, run_key))
+        run_key = digest_of([[c.place, c.wanted, c.replaces] for c in candidates] + [attempt])[:32]
+        found.append(run_request(pipeline, trigger, candidates, selection, job.name, run_key))
         for candidate in candidates:
             asked[candidate.place] = Asked(
                 wanted=candidate.wanted, run_key=run_key, attempt=attempt
@@ -113,19 +111,25 @@ def requests(
     return found, Cursor(asked=asked)
 
 
-def _request(
+def run_request(
     pipeline: Pipeline,
-    job: AssetJob,
     trigger: str,
     candidates: Sequence[CandidateRun],
     selection: Selection,
-    run_key: str,
+    job_name: str | None = None,
+    run_key: str | None = None,
 ) -> dg.RunRequest:
+    """One run that makes a selection for candidates; its tags tell why.
+
+    Args:
+        job_name: None: the one job of a schedule.
+        run_key: what Dagster starts once; None: each time that it is asked for.
+    """
     model = candidates[0].model
     why = f"{span(candidates)}: {candidates[0].reason}"
     return dg.RunRequest(
         run_key=run_key,
-        job_name=job.name,
+        job_name=job_name,
         asset_selection=list(selection.assets),
         asset_check_keys=None if selection.checks is None else list(selection.checks),
         run_config=dict(model.config) if model else {},
@@ -143,42 +147,25 @@ def span(candidates: Sequence[CandidateRun]) -> str:
     return f"{first.rstrip(']')} .. {last}: {len(candidates)} partitions]"
 
 
-def _groups(
-    fresh: Sequence[tuple[CandidateRun, int]], order: Sequence[str], *, apart: bool
-) -> list[list[tuple[CandidateRun, int]]]:
-    groups = [
-        [(candidate, n)] for candidate, n in fresh if candidate.model or not candidate.partition
-    ]
-    place = {key: number for number, key in enumerate(order)}
-    for by_key in _alike(fresh):
-        keys = sorted(by_key)
-        ranges = [(key, key) for key in keys] if apart else contiguous(keys, order)
-        for first, last in ranges:
-            groups.append([by_key[key] for key in order[place[first] : place[last] + 1]])
-    return groups
+def _runs(
+    pipeline: Pipeline, fresh: Sequence[tuple[CandidateRun, int]], order: Sequence[str]
+) -> Iterator[tuple[Selection, list[tuple[CandidateRun, int]]]]:
+    """Each run, and the candidates that it is for: the model, or those of its partitions."""
+    for one in fresh:
+        if one[0].model is not None and one[0].model.selection is not None:
+            yield one[0].model.selection, [one]
+    data = {one[0].partition: one for one in fresh if one[0].model is None}
+    items = [item for candidate, _ in data.values() for item in candidate.items]
+    for selection in data_runs(pipeline, items, order, apart=pipeline.on_cluster):
+        yield selection, [data[key] for key in _partitions(selection, order)]
 
 
-def _alike(
-    fresh: Sequence[tuple[CandidateRun, int]],
-) -> Iterable[Mapping[str, tuple[CandidateRun, int]]]:
-    """Candidates for partitions by what is due of each: one range makes the same of all of them."""
-    found: dict[frozenset[str], dict[str, tuple[CandidateRun, int]]] = {}
-    for candidate, attempt in fresh:
-        if candidate.partition and not candidate.model:
-            assets = frozenset(item.node.address.key for item in candidate.items)
-            found.setdefault(assets, {})[candidate.partition] = (candidate, attempt)
-    return found.values()
-
-
-def _selections(
-    pipeline: Pipeline, candidates: Sequence[CandidateRun], order: Sequence[str]
-) -> list[Selection]:
-    model = candidates[0].model
-    if model is not None:
-        return [model.selection] if model.selection else []
-    return data_runs(
-        pipeline, [item for candidate in candidates for item in candidate.items], order
-    )
+def _partitions(selection: Selection, order: Sequence[str]) -> Sequence[str | None]:
+    """The partition keys of a selection; None alone where it has no partitions."""
+    if selection.partitions is None:
+        return [None]
+    first, last = selection.partitions
+    return order[order.index(first) : order.index(last) + 1]
 
 
 def _run_of(instance: dg.DagsterInstance, run_key: str) -> dg.DagsterRun | None:

@@ -2,11 +2,11 @@
 
 import dagster as dg
 
-from ml_assets.adapters.declared import asset_key
 from ml_assets.adapters.stores import StoresResource
-from ml_assets.automation.jobs import AssetJob, run_tags
-from ml_assets.automation.planner.decided import standing_refusal
-from ml_assets.automation.planner.selection import model_run
+from ml_assets.automation.jobs import AssetJob
+from ml_assets.automation.planner.candidate_runs import model_candidate
+from ml_assets.automation.planner.due import records_by_address
+from ml_assets.automation.run_requests import run_request
 from ml_assets.automation.tick_failures import why_not
 from ml_assets.errors import MlAssetsError
 from ml_assets.spec.automation import Timed, cron_expression
@@ -48,21 +48,10 @@ def refresh_tick(pipeline: Pipeline) -> dg.RunRequest | dg.SkipReason:
     made what the other has made.
     """
     try:
-        found = model_run(pipeline)
-        selection = found.selection
-        window = found.as_of or "all rows"
-        if selection is None:
-            return dg.SkipReason(f"The model of {window} is made from what is published.")
-        released = asset_key(pipeline, "released_model")
-        refusal = standing_refusal(pipeline) if selection.assets == (released,) else ""
-        if refusal:
-            return dg.SkipReason(f"The model of {window} stands refused: {refusal}.")
+        records = records_by_address(pipeline.store, pipeline.name)
+        found = model_candidate(pipeline, records, as_of=None, data_only=False)
     except MlAssetsError as error:
         return dg.SkipReason(why_not(error))
-    reason = found.plan.due[0].reason if found.plan.due else found.gates
-    return dg.RunRequest(
-        asset_selection=list(selection.assets),
-        asset_check_keys=list(selection.checks or ()),
-        run_config=dict(found.config),
-        tags=run_tags(pipeline, "schedule", {"why": f"model [{window}]: {reason}"}),
-    )
+    if isinstance(found, str):
+        return dg.SkipReason(f"{found[0].upper()}{found[1:]}.")
+    return run_request(pipeline, "schedule", [found], found.selection)

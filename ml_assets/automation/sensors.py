@@ -20,9 +20,8 @@ from ml_assets.automation.planner.candidate_runs import (
     MODEL,
     CandidateRun,
     Records,
-    canary_candidate,
+    before_the_model,
     data_candidates,
-    drift_candidate,
     model_candidate,
 )
 from ml_assets.automation.planner.due import (
@@ -30,13 +29,11 @@ from ml_assets.automation.planner.due import (
     calendar,
     data_nodes,
     landed,
-    landed_nodes,
     left_as_read,
+    plan_data,
     published,
     receipts_published,
     records_by_address,
-    under_published_code,
-    with_lost_service,
 )
 from ml_assets.automation.planner.plan import Plan, plan
 from ml_assets.automation.run_requests import Cursor, requests, sort_out
@@ -87,7 +84,6 @@ def landing(pipeline: Pipeline, sources: Sources, records: Records) -> Watch:
         SourceError: a source cannot be read.
     """
     arrived = landed(pipeline, sources, records)
-    nodes = under_published_code(landed_nodes(pipeline, arrived, records), records)
     declared = pipeline.spec.automation.landing
 
     def model() -> CandidateRun | str:
@@ -97,11 +93,7 @@ def landing(pipeline: Pipeline, sources: Sources, records: Records) -> Watch:
             return "the model waits until each partition has been looked at"
         return model_candidate(pipeline, records, as_of=None, data_only=True)
 
-    found, away = plan(nodes, records), None
-    try:
-        found = with_lost_service(pipeline, found, records)
-    except StoreAway as error:
-        away = error
+    found, away = plan_data(pipeline, arrived, records, data_only=True)
     return Watch("landing", _in_words(pipeline, arrived), found, model, away)
 
 
@@ -170,14 +162,10 @@ Step = tuple[AssetJob, CandidateRun | str]
 
 
 def _between(pipeline: Pipeline, jobs: PipelineJobs) -> list[Step]:
-    """What is asked for when the data is made, and before the model is made again: new periods
-    are held to the release, and the model in canary is judged, before another takes its place."""
-    found: list[Step] = []
-    if jobs.drift:
-        found.append((jobs.drift, drift_candidate(pipeline)))
-    if jobs.promote:
-        found.append((jobs.promote, canary_candidate(pipeline)))
-    return found
+    """What is asked for when the data is made, and before the model is made again."""
+    job_of = {DRIFT: jobs.drift, CANARY: jobs.promote}
+    found = before_the_model(pipeline)
+    return [(job, step) for place, step in found if (job := job_of[place])]
 
 
 def _ask(

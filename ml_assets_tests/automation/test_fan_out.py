@@ -116,7 +116,7 @@ def steps(defs: dg.Definitions) -> list[dg.AssetsDefinition]:
 
 
 def pools(defs: dg.Definitions) -> dict[str, set[str]]:
-    """Of each stage, what its steps hold."""
+    """Which pools the steps of each stage hold."""
     found: dict[str, set[str]] = {}
     for asset in steps(defs):
         for key in asset.keys:

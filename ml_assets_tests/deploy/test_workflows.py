@@ -61,7 +61,7 @@ def test_a_workflow_keeps_the_rules(name: str) -> None:
         ("permissions: {} # each", "permissions: write-all # each"),
         (f"actions/checkout@{CHECKOUT}", "actions/checkout@v4.2.2"),
         ("  pull_request:", "  pull_request_target:"),
-        ("run: make test check", "run: make test ${{ github.head_ref }}"),
+        ("run: .ci/run", "run: make test ${{ github.head_ref }}"),
         ("    permissions:\n      contents: read\n    steps", "    steps"),
         ("      contents: read\n    steps", "      contents: write\n    steps"),
         ("&& github.ref || github.sha }}", "}} ${{ github.ref }}"),

@@ -15,8 +15,12 @@ from ml_assets.adapters.step import Instance
 from ml_assets.assets.raw_snapshot.outside import Sources
 from ml_assets.assets.trained_model.sanity import checks_of
 from ml_assets.assets.training_set.asset import require_as_of
-from ml_assets.automation.planner.canary import canary_step
-from ml_assets.automation.planner.drift import drift_step
+from ml_assets.automation.planner.candidate_runs import (
+    CANARY,
+    DRIFT,
+    before_the_model,
+    canary_candidate,
+)
 from ml_assets.automation.planner.due import Landed, landed, plan_data, records_by_address
 from ml_assets.automation.planner.plan import Plan, retyped
 from ml_assets.automation.planner.selection import model_run
@@ -24,7 +28,7 @@ from ml_assets.errors import EvidenceError, SpecError
 from ml_assets.records.experiments import Words
 from ml_assets.records.tracking.mlflow import Tracking
 from ml_assets.records.tracking.outbox import Outbox, sentences
-from ml_assets.spec.stages import STAGES
+from ml_assets.spec.stages import DRIFT_STAGE, STAGES
 from ml_assets.store.layout import Address
 from ml_assets.store.pipeline_context import Pipeline
 
@@ -85,8 +89,7 @@ class PipelineRun:
             self.tell(f"wait  {said}")
         self._make_data(wanted, arrived)
         if request.through is None:
-            self._look_for_drift()
-            self._move_canary()
+            self._make_before_the_model()
         if "training_set" in wanted:
             self._wait_for_others()
             self._make_model(wanted, request)
@@ -94,7 +97,11 @@ class PipelineRun:
 
     def _make_data(self, wanted: tuple[str, ...], arrived: Landed) -> None:
         def look() -> Plan:
-            return plan_data(self.pipeline, arrived)
+            records = records_by_address(self.store, self.pipeline.name)
+            found, away = plan_data(self.pipeline, arrived, records)
+            if away:
+                raise away
+            return found
 
         plan = look()
         self._tell_plan(plan, wanted)
@@ -123,34 +130,28 @@ class PipelineRun:
             )
         mark_dead_runs(self.instance)
         self._wait_for_others()
-        step = canary_step(self.pipeline)
+        step = canary_candidate(self.pipeline)
         if isinstance(step, str):
             raise EvidenceError(f"{self.pipeline.name}: {step}")
         self._execute(step.selection)
         self._pay_debts()
 
-    def _look_for_drift(self) -> None:
-        """New periods against the release of now, before another takes its place."""
-        step = drift_step(self.pipeline)
-        if isinstance(step, str):
-            if step:
-                self.tell(f"skip  drift_report: {step}")
-            return
-        self.tell(f"make  drift_report: {step.reason}")
-        self._execute(step.selection)
-
-    def _move_canary(self) -> None:
-        """Before the next model takes its place. One that does not pass stops nothing."""
-        step = canary_step(self.pipeline)
-        if isinstance(step, str):
-            if step:
-                self.tell(f"skip  canary: {step}")
-            return
-        self.tell(f"make  canary: {step.reason}")
-        try:
-            self._execute(step.selection)
-        except EvidenceError as error:
-            self.tell(str(error))
+    def _make_before_the_model(self) -> None:
+        """New periods against the release of now, then the model in canary, before another takes
+        its place. A canary that does not pass stops nothing."""
+        for place, step in before_the_model(self.pipeline):
+            asset = DRIFT_STAGE if place == DRIFT else place
+            if isinstance(step, str):
+                if step:
+                    self.tell(f"skip  {asset}: {step}")
+                continue
+            self.tell(f"make  {asset}: {step.reason}")
+            try:
+                self._execute(step.selection)
+            except EvidenceError as error:
+                if place != CANARY:
+                    raise
+                self.tell(str(error))
 
     def _make_model(self, wanted: tuple[str, ...], request: Request) -> None:
         salt = None

@@ -91,9 +91,7 @@ def _reason(logged: list[str]) -> str:
 def _keep_quiet() -> None:
     """Keep addresses out of the process's log: apprise's own, and urllib3's paths of requests."""
     own = logging.getLogger("apprise")
-    own.setLevel(
-        logging.DEBUG
-    )  # apprise keeps the reasons of this call for us; nobody else sees them
+    own.setLevel(logging.DEBUG)  # the reasons are read from what it keeps of a call
     own.propagate = False
     if not own.handlers:
         own.addHandler(logging.NullHandler())

@@ -10,7 +10,7 @@ from ml_assets.assets.raw_snapshot.asset import receipt_version
 from ml_assets.assets.raw_snapshot.outside import Sources
 from ml_assets.assets.raw_snapshot.readers.look import Looked
 from ml_assets.automation.planner.plan import RECALLED, Node, Plan, column_changes, plan
-from ml_assets.errors import SourceError, counted
+from ml_assets.errors import SourceError, StoreAway, counted
 from ml_assets.graph.code_version import code_version_of
 from ml_assets.records.recalls import Quarantine, quarantine
 from ml_assets.spec.partitions import PartitionWindow, windows
@@ -142,10 +142,32 @@ def calendar(pipeline: Pipeline) -> tuple[str, ...]:
     return tuple(w.key for w in windows(pipeline.spec.partitions, Sources.now()))
 
 
-def plan_data(pipeline: Pipeline, arrived: Landed) -> Plan:
-    """The plan of the data stages, from the sources to what is served online."""
-    records = records_by_address(pipeline.store, pipeline.name)
-    return with_lost_service(pipeline, plan(_nodes(pipeline, arrived, records), records), records)
+def plan_data(
+    pipeline: Pipeline,
+    arrived: Landed,
+    records: Mapping[Address, StageRecord],
+    *,
+    data_only: bool = False,
+) -> tuple[Plan, StoreAway | None]:
+    """The plan of the data stages, from the sources to what is served online.
+
+    Args:
+        data_only: due because data changed: code that changed is not looked at, and a table that is
+            still being written is not waited for.
+
+    Returns:
+        The plan, and why nobody can tell what is served, where the online store is away: what was
+        served then counts as served.
+    """
+    if data_only:
+        nodes = under_published_code(_landed_nodes(pipeline, arrived, records), records)
+    else:
+        nodes = _nodes(pipeline, arrived, records)
+    found = plan(nodes, records)
+    try:
+        return with_lost_service(pipeline, found, records), None
+    except StoreAway as away:
+        return found, away
 
 
 Receipt = Callable[[str, PartitionWindow | None], InputVersion]
@@ -173,7 +195,7 @@ def receipts_now(arrived: Landed) -> Receipt:
     return receipt
 
 
-def landed_nodes(
+def _landed_nodes(
     pipeline: Pipeline, arrived: Landed, records: Mapping[Address, StageRecord]
 ) -> list[Node]:
     """The data stages of what has landed; a table that is still being written counts as it was."""

@@ -194,20 +194,20 @@ def test_a_storm_is_one_message_a_kind_and_a_long_text_is_cut() -> None:
 
 
 def test_an_answer_of_500_is_tried_again_and_taken(hook: Webhook) -> None:
-    hook.faults += ["500", "500"]
+    hook.faults.extend(["500", "500"])
     assert deliver(to(hook.url), message(), 20.0) is None
     assert len(hook.paths) == 3
     assert len(hook.bodies) == 1
 
 
 def test_an_answer_of_403_is_not_tried_again(hook: Webhook) -> None:
-    hook.faults += ["403"]
+    hook.faults.extend(["403"])
     assert deliver(to(hook.url), message(), 20.0) == "it answered 403"
     assert len(hook.paths) == 1
 
 
 def test_a_redirect_is_not_followed(hook: Webhook) -> None:
-    hook.faults += ["redirect"]
+    hook.faults.extend(["redirect"])
     assert deliver(to(hook.url), message(), 20.0) == "it answered 307"
     assert hook.paths == ["/"] or hook.paths == [""]
 
@@ -223,7 +223,7 @@ def test_a_server_that_never_ends_its_answer_is_left_behind(
     hook: Webhook, fault: Fault, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(delivery, "ATTEMPT_SECONDS", 0.3)
-    hook.faults += [fault] * 3
+    hook.faults.extend([fault] * 3)
     failed = deliver(to(hook.url), message(), 20.0)
     assert failed is not None
     assert failed.startswith("no answer")
@@ -252,14 +252,14 @@ def test_a_mail_server_that_says_later_is_tried_again_and_nobody_gets_it_twice(
 def test_a_medium_of_apprise_that_does_not_take_it_says_why(
     hook: Webhook, fault: Fault, said: str
 ) -> None:
-    hook.faults += [fault] * 3
+    hook.faults.extend([fault] * 3)
     assert deliver(to(chat(hook.url)), message(), 20.0) == f"{said} (3 attempts)"
     assert hook.paths == [f"/hooks/{TOKEN}"] * 3, "and no redirect is followed"
 
 
 @pytest.mark.parametrize("fault", ["silence", "drip"])
 def test_a_medium_of_apprise_that_hangs_is_left_behind(hook: Webhook, fault: Fault) -> None:
-    hook.faults += [fault] * 3
+    hook.faults.extend([fault] * 3)
     assert deliver(to(chat(hook.url)), message(), 0.3) == "no answer within 0 s"
     assert hook.bodies == []
 
@@ -280,7 +280,7 @@ def test_a_cause_is_told_once_and_again_when_it_was_gone(hook: Webhook) -> None:
 
 def test_what_a_recipient_did_not_take_is_owed_to_it_alone(hook: Webhook) -> None:
     with webhook() as other:
-        other.faults += ["500"] * 3
+        other.faults.extend(["500"] * 3)
         book = Notebook()
         said = round_of([cause()], book, other.url + "/o", hook.url)
         assert "webhook 127.0.0.1: it answered 500 (3 attempts)" in said
@@ -289,7 +289,7 @@ def test_what_a_recipient_did_not_take_is_owed_to_it_alone(hook: Webhook) -> Non
 
 
 def test_a_message_that_is_refused_keeps_no_other_from_being_sent(hook: Webhook) -> None:
-    hook.faults += ["403"]
+    hook.faults.extend(["403"])
     book, two = Notebook(), [cause(), cause("b", "failed run")]
     said = round_of(two, book, hook.url)
     assert "webhook 127.0.0.1: it answered 403" in said

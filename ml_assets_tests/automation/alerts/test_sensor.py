@@ -270,7 +270,7 @@ def test_a_tick_ends_well_when_nobody_listens_and_tells_it_at_the_next(
     world = plant(2, "{landing: {}}")
     spoil(world, WEEK, "north", "")
     world.settle()
-    hook.faults += ["500"] * 3
+    hook.faults.extend(["500"] * 3)
     said = "could not tell all: 1 open; webhook 127.0.0.1: it answered 500 (3 attempts)."
     assert look(world) == said
     look(world)

@@ -51,7 +51,7 @@ class Diary:
         self.tagged: dict[str, dict[str, bytes]] = {}
         self.open: list[tuple[SessionFolder, str, bool]] = []
         self.sets: set[str] = set()
-        """Of the released model, of the one before it, and of what was decided since."""
+        """Training sets of the released model, the one before it, and what was decided since."""
         self._released: list[tuple[str, str]] = []
 
     def trained(self, trained: Trained) -> None:

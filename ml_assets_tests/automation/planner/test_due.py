@@ -12,10 +12,10 @@ from ml_assets.automation.planner.due import (
     Landed,
     data_nodes,
     landed,
-    landed_nodes,
+    plan_data,
     with_lost_service,
 )
-from ml_assets.automation.planner.plan import RECALLED, Item, Node, Plan, plan
+from ml_assets.automation.planner.plan import RECALLED, Item, Node, Plan
 from ml_assets.errors import StoreAway
 from ml_assets.settings import DEMO_PIPELINES, read_settings
 from ml_assets.spec.partitions import windows
@@ -75,7 +75,7 @@ def test_what_was_read_stands_for_what_a_source_has_no_more_but_not_where_it_was
     assert found.as_read == (WEEKS[0], WEEKS[1])
     assert "2024-01-15 is left: recalled" in found.waiting[-1]
 
-    planned = plan(landed_nodes(graph, found, records), records)
+    planned, _ = plan_data(graph, found, records)
     features = [i.node.address.partition for i in planned.items if "feature" in str(i.node.address)]
     assert features == [WEEKS[1]]  # which looks back at week 1; week 4 would look at week 3
     due = {item.node.address for item in planned.due}
@@ -115,7 +115,7 @@ def _raw(week: str) -> Address:
 
 
 def _record(address: Address) -> StageRecord:
-    """Of other code than the present, read from another delivery."""
+    """A record that other code made than the present, from another delivery."""
     inputs = (InputVersion(key="source:orders", partition=None, version="a" * 64, commit=None),)
     return StageRecord(
         key=address.key,
