@@ -138,3 +138,9 @@ def numbers(values: Mapping[str, float | int | None]) -> dict[str, Any]:
 _INPUT_SCHEMA = dg.TableSchema(
     [dg.TableColumn("key"), dg.TableColumn("partition"), dg.TableColumn("version")]
 )
+
+
+def carded_table(pipeline: Pipeline, published: Published, address: Address) -> dict[str, Any]:
+    """What the page of a table shows that has a data card."""
+    shown = table_metadata(pipeline.store, published, address)
+    return {**shown, **card_link(pipeline, address)}

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import dagster as dg
 
 from ml_assets.adapters.declared import asset_deps, stage_asset, table_partitions
-from ml_assets.adapters.metadata import card_link, history, table_metadata
+from ml_assets.adapters.metadata import carded_table, history
 from ml_assets.adapters.partitioned import Events, Made, make_partitions
 from ml_assets.adapters.stores import StoresResource
 from ml_assets.assets.feature_set.function import check_keys, load_function
@@ -53,10 +53,7 @@ def derived_table(declared: Pipeline, table: str) -> dg.AssetsDefinition:
                 draft.table(rows, spec.key)
                 draft.card(rows, spec.key)
                 published = draft.publish(attributes={})
-            metadata = {
-                **table_metadata(pipeline.store, published, address),
-                **card_link(pipeline, address),
-            }
+            metadata = carded_table(pipeline, published, address)
             return Made(published, metadata, card=card_of(address, draft.statistics))
 
         whole = Address(pipeline.name, STAGE, table)

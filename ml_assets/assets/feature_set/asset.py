@@ -7,7 +7,7 @@ import dagster as dg
 import polars as pl
 
 from ml_assets.adapters.declared import asset_deps, feature_partitions, stage_asset
-from ml_assets.adapters.metadata import card_link, history, table_metadata
+from ml_assets.adapters.metadata import carded_table, history
 from ml_assets.adapters.partitioned import Events, Made, make_partitions, step_partitions
 from ml_assets.adapters.stores import StoresResource
 from ml_assets.assets.feature_set.function import FeatureFunction, build_features, load_function
@@ -83,10 +83,7 @@ def feature_set(declared: Pipeline) -> dg.AssetsDefinition:
                     "class_shares": class_shares(rows, pipeline),
                 }
                 published = draft.publish(attributes=attributes)
-            metadata = {
-                **table_metadata(pipeline.store, published, address),
-                **card_link(pipeline, address),
-            }
+            metadata = carded_table(pipeline, published, address)
             rates, card = attributes["label_rate"], card_of(address, draft.statistics, spec)
             return Made(published, {**metadata, **rates}, checks, card=card)
 

@@ -143,7 +143,7 @@ def _card(pipeline: Pipeline, draft: Draft) -> dict[str, Any]:
     """The data card of the set, and where the whole of it is."""
     address = draft.work.address
     return {
-        **card_link(address),
+        **card_link(pipeline, address),
         **data_card(card_of(address, draft.statistics, pipeline.spec)),
     }
 

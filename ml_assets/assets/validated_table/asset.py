@@ -9,7 +9,7 @@ import dagster as dg
 import polars as pl
 
 from ml_assets.adapters.declared import asset_key, source_partitions, stage_asset
-from ml_assets.adapters.metadata import card_link, history, numbers, table_metadata
+from ml_assets.adapters.metadata import carded_table, history, numbers
 from ml_assets.adapters.partitioned import CheckOutcome, Events, Made, make_partitions
 from ml_assets.adapters.stores import StoresResource
 from ml_assets.assets.raw_snapshot.schema import from_typed
@@ -224,10 +224,7 @@ def publish_audited(
         published = draft.publish(
             attributes={**_attributes(found, released), COLUMNS: dict(source.columns)}
         )
-    metadata = {
-        **table_metadata(state.store, published, work.address),
-        **card_link(state.pipeline, work.address),
-    }
+    metadata = carded_table(state.pipeline, published, work.address)
     if source.known_at and len(found.clean):
         metadata["known_until"] = str(found.clean[source.known_at].max())
     reasons = reason_counts(found.quarantined)
