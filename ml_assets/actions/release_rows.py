@@ -13,7 +13,7 @@ from ml_assets.actions.quarantine import Kept, kept_rows
 from ml_assets.actions.run.execute import Tell, execute, mark_dead_runs, wait_for_others
 from ml_assets.assets.validated_table.asset import STAGE, audit_snapshot
 from ml_assets.assets.validated_table.contract.suite import load_contract
-from ml_assets.automation.planner.due import calendar
+from ml_assets.automation.planner.landed import calendar
 from ml_assets.automation.planner.plan import contiguous
 from ml_assets.automation.planner.selection import Selection
 from ml_assets.errors import DataRejected, MlAssetsError, StorageError, counted

@@ -23,10 +23,7 @@ from ml_assets.automation.planner.candidate_runs import (
     model_candidate,
 )
 from ml_assets.automation.planner.due import (
-    Landed,
-    calendar,
     data_nodes,
-    landed,
     left_as_read,
     plan_data,
     published,
@@ -34,6 +31,7 @@ from ml_assets.automation.planner.due import (
     records_by_address,
 )
 from ml_assets.automation.planner.in_flight import AT_WORK, WAITING, mark_dead, name_of, runs_on
+from ml_assets.automation.planner.landed import Landed, calendar, landed
 from ml_assets.automation.planner.plan import Plan, plan
 from ml_assets.automation.run_requests import Cursor, requests, sort_out
 from ml_assets.automation.tick_failures import why_not

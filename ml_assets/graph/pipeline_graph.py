@@ -190,10 +190,9 @@ class PipelineGraph:
         changed = training.model_copy(update={"epochs": epochs})
         return replace(self, spec=self.spec.model_copy(update={"training": changed}))
 
-    def with_asked_epochs(self, epochs: int) -> "PipelineGraph":
-        """The graph of a training that was recorded with so many, where its family has any."""
-        mine = "epochs" in without_meaning(self.spec.model) or epochs == self.spec.training.epochs
-        return self if mine else self.with_epochs(epochs)
+    def with_asked_epochs(self, epochs: int | None) -> "PipelineGraph":
+        """The graph of a training that was recorded with so many; None: its family has none."""
+        return self.with_epochs(None if epochs == self.spec.training.epochs else epochs)
 
     def trained_by(self, program: Program | None) -> str:
         """The code version of a model; of an older program (None: that of here) it is another."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Sequence
 
-from ml_assets.automation.planner.due import calendar
+from ml_assets.automation.planner.landed import calendar
 from ml_assets.automation.planner.plan import Item, Plan
 from ml_assets.automation.planner.selection import (
     DataStep,

@@ -10,7 +10,7 @@ import polars as pl
 from ml_assets.actions.run.execute import Tell, execute
 from ml_assets.assets.raw_snapshot.asset import window_of
 from ml_assets.assets.raw_snapshot.resource import Sources
-from ml_assets.automation.planner.due import calendar
+from ml_assets.automation.planner.landed import calendar
 from ml_assets.automation.planner.plan import contiguous
 from ml_assets.automation.planner.selection import Selection
 from ml_assets.errors import Interrupted, MlAssetsError, SourceError, StorageError
