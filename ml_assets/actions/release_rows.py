@@ -14,7 +14,7 @@ from ml_assets.adapters.runs import Definitions, Selection
 from ml_assets.adapters.step import Instance
 from ml_assets.assets.validated_table.asset import STAGE, audit_snapshot
 from ml_assets.assets.validated_table.contract.suite import load_contract
-from ml_assets.automation.planner.due import calendar
+from ml_assets.automation.planner.landed import calendar
 from ml_assets.automation.planner.plan import contiguous
 from ml_assets.errors import DataRejected, MlAssetsError, StorageError, counted
 from ml_assets.spec.records import RELEASE_REASON, RELEASED_BY

@@ -21,7 +21,8 @@ from ml_assets.automation.planner.candidate_runs import (
     drift_candidate,
     model_candidate,
 )
-from ml_assets.automation.planner.due import calendar, records_by_address
+from ml_assets.automation.planner.due import records_by_address
+from ml_assets.automation.planner.landed import calendar
 from ml_assets.automation.run_requests import Cursor, requests, sort_out
 from ml_assets.automation.sensors import SECONDS_BETWEEN_TICKS, at_work, skip
 from ml_assets.automation.tick_failures import why_not

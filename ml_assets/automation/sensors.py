@@ -25,16 +25,14 @@ from ml_assets.automation.planner.candidate_runs import (
     model_candidate,
 )
 from ml_assets.automation.planner.due import (
-    Landed,
-    calendar,
     data_nodes,
-    landed,
     left_as_read,
     plan_data,
     published,
     receipts_published,
     records_by_address,
 )
+from ml_assets.automation.planner.landed import Landed, calendar, landed
 from ml_assets.automation.planner.plan import Plan, plan
 from ml_assets.automation.run_requests import Cursor, requests, sort_out
 from ml_assets.automation.tick_failures import why_not

@@ -106,10 +106,9 @@ class Pipeline:
         changed = training.model_copy(update={"epochs": epochs})
         return replace(self, spec=self.spec.model_copy(update={"training": changed}))
 
-    def with_asked_epochs(self, epochs: int) -> "Pipeline":
-        """The pipeline of a training that was recorded with so many, where its family has any."""
-        mine = "epochs" in without_meaning(self.spec.model) or epochs == self.spec.training.epochs
-        return self if mine else self.with_epochs(epochs)
+    def with_asked_epochs(self, epochs: int | None) -> "Pipeline":
+        """The pipeline of a training that was recorded with so many; None: its family has none."""
+        return self.with_epochs(None if epochs == self.spec.training.epochs else epochs)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from ml_assets.assets.raw_snapshot.asset import receipt_version
-from ml_assets.automation.planner.due import Landed, data_nodes, model_nodes
+from ml_assets.automation.planner.due import data_nodes, model_nodes
+from ml_assets.automation.planner.landed import Landed
 from ml_assets.automation.planner.plan import Node, plan
 from ml_assets.graph import code_version as graphs
 from ml_assets.graph.code_version import code_version_of

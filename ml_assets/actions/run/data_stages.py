@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Sequence
 
 from ml_assets.adapters.runs import Selection
-from ml_assets.automation.planner.due import calendar
+from ml_assets.automation.planner.landed import calendar
 from ml_assets.automation.planner.plan import Item, Plan
 from ml_assets.automation.planner.selection import DataStep, alike, data_runs, data_steps
 from ml_assets.errors import RunFailed

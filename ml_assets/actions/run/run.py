@@ -21,7 +21,8 @@ from ml_assets.automation.planner.candidate_runs import (
     before_the_model,
     canary_candidate,
 )
-from ml_assets.automation.planner.due import Landed, landed, plan_data, records_by_address
+from ml_assets.automation.planner.due import plan_data, records_by_address
+from ml_assets.automation.planner.landed import Landed, landed
 from ml_assets.automation.planner.plan import Plan, retyped
 from ml_assets.automation.planner.selection import model_run
 from ml_assets.errors import EvidenceError, SpecError

@@ -99,7 +99,7 @@ def other_code(
     judged = [_made(store, origin, Address(name, stage)) for stage in _JUDGED]
     made = [_as_it_is(store, now, record) for record in judged]
     run = run_record_at(store, origin, name)
-    trained = pipeline.with_asked_epochs(run.config["training"]["epochs"])
+    trained = pipeline.with_asked_epochs(run.config["training"].get("epochs"))
     here = {f"{name}/trained_model": _trained_by(trained, run.program)}
     found: dict[str, None] = {}
     for record in (*behind, *made):

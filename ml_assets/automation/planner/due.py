@@ -1,16 +1,15 @@
 """From a pipeline's graph and the store to the planner's nodes: what each asset is made from."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import replace
 
 from ml_assets.assets.feature_set.reads import Reads, feature_reads, table_reads
 from ml_assets.assets.raw_snapshot.asset import STAGE as RAW
 from ml_assets.assets.raw_snapshot.asset import receipt_version
 from ml_assets.assets.raw_snapshot.outside import Sources
-from ml_assets.assets.raw_snapshot.readers.look import Looked
+from ml_assets.automation.planner.landed import Landed, raw_address
 from ml_assets.automation.planner.plan import RECALLED, Node, Plan, column_changes, plan
-from ml_assets.errors import SourceError, StoreAway, counted
+from ml_assets.errors import SourceError, StoreAway
 from ml_assets.graph.code_version import code_version_of
 from ml_assets.records.recalls import Quarantine, quarantine
 from ml_assets.spec.partitions import PartitionWindow, windows
@@ -20,126 +19,6 @@ from ml_assets.store.layout import Address, read_records
 from ml_assets.store.online import open_online
 from ml_assets.store.pipeline_context import Pipeline
 from ml_assets.store.snapshots import SnapshotStore
-
-
-@dataclass(frozen=True)
-class Landed:
-    """The partitions that each partitioned source has, or had when they were read.
-
-    Gaps are kept as gaps. A source that cleans up takes nothing away: what was read is published.
-    """
-
-    windows: tuple[PartitionWindow, ...]
-    looks: Mapping[str, Looked] = field(default_factory=dict)
-    """Source -> what it holds at this moment."""
-    recalled: tuple[str, ...] = ()
-    """Partitions that were bad and are in a source no more: nothing is made of them."""
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        return tuple(window.key for window in self.windows)
-
-    def holds(self, source: str, partition: str | None) -> bool:
-        """Whether a source has a partition now, and whole."""
-        return partition in self._held[source]
-
-    @property
-    def as_read(self) -> tuple[str, ...]:
-        """Partitions that a source does not have, or not whole, or that are settled there."""
-        cut = [
-            held
-            for name, held in self._held.items()
-            if None not in held and None not in self.looks[name].waiting
-        ]
-        return tuple(key for key in self.keys if not all(key in held for held in cut))
-
-    @cached_property
-    def _held(self) -> Mapping[str, frozenset[str | None]]:
-        return {name: frozenset(looked.keys) for name, looked in self.looks.items()}
-
-    @property
-    def waiting(self) -> list[str]:
-        """What is there and still being written, and what was not looked at, a sentence each."""
-        found = [
-            f"{name} [{key}] is left for now: {said}" if key else f"{name} is left for now: {said}"
-            for name, looked in self.looks.items()
-            for key, said in looked.waiting.items()
-        ]
-        found += [
-            f"{counted(len(looked.later), 'partition')} of {name} not looked at yet"
-            for name, looked in self.looks.items()
-            if looked.later
-        ]
-        if self.recalled:
-            said = "recalled and not whole in all sources: deliver again, or lift the recall"
-            found.append(f"{', '.join(self.recalled)} is left: {said}")
-        return found
-
-    @property
-    def is_all(self) -> bool:
-        """Whether no partition is unknown: looked at, or published as it was read."""
-        return not any({*looked.later}.difference(self.keys) for looked in self.looks.values())
-
-
-def landed(pipeline: Pipeline, sources: Sources, records: Mapping[Address, StageRecord]) -> Landed:
-    """The partitions of which every partitioned source has data, or a snapshot is published.
-
-    Raises:
-        SourceError: there is none.
-    """
-    known = windows(pipeline.spec.partitions, sources.now())
-    looks = {
-        name: sources.look(name, source, _asked(pipeline, name, known, records))
-        for name, source in pipeline.spec.sources.items()
-    }
-    every = Landed(known, looks)
-    cut = [name for name, source in pipeline.spec.sources.items() if source.partitioned]
-
-    def gone(window: PartitionWindow) -> list[Address]:
-        return [
-            _raw(pipeline, name, window.key) for name in cut if not every.holds(name, window.key)
-        ]
-
-    ever = [window for window in known if all(raw in records for raw in gone(window))]
-    bad = [w for w in ever if any(RECALLED in records[raw].attributes for raw in gone(w))]
-    found = replace(
-        every,
-        windows=tuple(window for window in ever if window not in bad),
-        recalled=tuple(window.key for window in bad),
-    )
-    if known and not found.windows:
-        raise SourceError(
-            f"{pipeline.name}: no partition has data in all of its sources below"
-            f" {sources.settings.sources}. {'; '.join([*found.waiting, ''])}Check"
-            " ML_ASSETS_SOURCES, or lay out the demo's world: ml-assets demo"
-        )
-    return found
-
-
-def _asked(
-    pipeline: Pipeline,
-    name: str,
-    known: Sequence[PartitionWindow],
-    records: Mapping[Address, StageRecord],
-) -> Sequence[PartitionWindow] | None:
-    """The partitions that a source is looked at for: not what was read, is sound, and settled."""
-    source = pipeline.spec.sources[name]
-    if not source.partitioned:
-        return None
-    if source.settled is None:
-        return known
-    since = Sources.now() - source.settled
-
-    def is_settled(window: PartitionWindow) -> bool:
-        record = records.get(_raw(pipeline, name, window.key))
-        return window.end <= since and record is not None and RECALLED not in record.attributes
-
-    return [window for window in known if not is_settled(window)]
-
-
-def calendar(pipeline: Pipeline) -> tuple[str, ...]:
-    """Every partition key that has passed by now, landed or not, oldest first."""
-    return tuple(w.key for w in windows(pipeline.spec.partitions, Sources.now()))
 
 
 def plan_data(
@@ -200,7 +79,7 @@ def _landed_nodes(
 ) -> list[Node]:
     """The data stages of what has landed; a table that is still being written counts as it was."""
     left = {name for name in pipeline.spec.sources if None in arrived.looks[name].waiting}
-    never_made = {name for name in left if _raw(pipeline, name, None) not in records}
+    never_made = {name for name in left if raw_address(pipeline, name, None) not in records}
     return [
         node
         for node in _nodes(pipeline, arrived, records)
@@ -238,7 +117,9 @@ def published(pipeline: Pipeline, records: Mapping[Address, StageRecord]) -> Lan
     known = windows(pipeline.spec.partitions, Sources.now())
     cut = [name for name, source in pipeline.spec.sources.items() if source.partitioned]
     return Landed(
-        tuple(w for w in known if all(_raw(pipeline, name, w.key) in records for name in cut))
+        tuple(
+            w for w in known if all(raw_address(pipeline, name, w.key) in records for name in cut)
+        )
     )
 
 
@@ -246,16 +127,12 @@ def receipts_published(pipeline: Pipeline, records: Mapping[Address, StageRecord
     """What each published snapshot was made from; the source itself is not looked at."""
 
     def receipt(name: str, span: PartitionWindow | None) -> InputVersion:
-        record = records.get(_raw(pipeline, name, span.key if span else None))
+        record = records.get(raw_address(pipeline, name, span.key if span else None))
         if record is None:
             return receipt_version(name, None, {})
         return record.inputs[0]
 
     return receipt
-
-
-def _raw(pipeline: Pipeline, source: str, partition: str | None) -> Address:
-    return Address(pipeline.name, RAW, source, partition)
 
 
 def data_nodes(pipeline: Pipeline, arrived: Landed, receipt: Receipt) -> list[Node]:

@@ -11,7 +11,7 @@ from ml_assets.adapters.execute import Tell, execute
 from ml_assets.adapters.runs import Definitions, Selection
 from ml_assets.assets.raw_snapshot.asset import window_of
 from ml_assets.assets.raw_snapshot.outside import Sources
-from ml_assets.automation.planner.due import calendar
+from ml_assets.automation.planner.landed import calendar
 from ml_assets.automation.planner.plan import contiguous
 from ml_assets.errors import Interrupted, MlAssetsError, SourceError, StorageError
 from ml_assets.extras.prove.claim import address_of

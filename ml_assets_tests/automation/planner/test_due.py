@@ -8,13 +8,8 @@ import pytest
 
 from ml_assets.assets.raw_snapshot.asset import receipt_version
 from ml_assets.assets.raw_snapshot.outside import Sources
-from ml_assets.automation.planner.due import (
-    Landed,
-    data_nodes,
-    landed,
-    plan_data,
-    with_lost_service,
-)
+from ml_assets.automation.planner.due import data_nodes, plan_data, with_lost_service
+from ml_assets.automation.planner.landed import Landed, landed
 from ml_assets.automation.planner.plan import RECALLED, Item, Node, Plan
 from ml_assets.errors import StoreAway
 from ml_assets.settings import DEMO_PIPELINES, read_settings
