@@ -7,20 +7,20 @@ from ml_assets.records.run_record import RUN_FILE, RunRecord, contradiction
 from ml_assets.spec.certificate import Provenance
 from ml_assets.spec.records import Evidence, StageRecord
 from ml_assets.store.layout import Address, read_record
+from ml_assets.store.pipeline_context import PipelineState
 from ml_assets.store.snapshots import CommitId, SnapshotStore
 
 
-def provenance_of(
-    store: SnapshotStore, commit: CommitId, pipeline: str, evidence: Evidence
-) -> Provenance:
-    """The provenance of a model as of a commit.
+def provenance_of(state: PipelineState, evidence: Evidence) -> Provenance:
+    """The provenance of a model as of a state of its pipeline.
 
     Raises:
         EvidenceError: the records there are about another model, training set or report.
     """
-    model = _record(store, commit, Address(pipeline, "trained_model"))
-    report = _record(store, commit, Address(pipeline, "evaluation_report"))
-    run = run_record_at(store, commit, pipeline)
+    pipeline, store = state.name, state.store
+    model = _record(store, state.commit, state.address("trained_model"))
+    report = _record(store, state.commit, state.address("evaluation_report"))
+    run = run_record_at(store, state.commit, pipeline)
     data = _training_set(store, run)
     judged_on = next((i.version for i in report.inputs if i.key == data.key), None)
     held = (

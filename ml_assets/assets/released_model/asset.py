@@ -107,7 +107,7 @@ def evidence_to_release(
             other code, than spec, code and settings of here say.
     """
     evidence = current_evidence(state, entries)
-    provenance_of(state.store, state.commit, state.name, evidence)
+    provenance_of(state, evidence)
     require_made_here(state)
     open_files(state.objects, state.name, evidence.model)
     return evidence

@@ -64,7 +64,7 @@ def gates(declared: Pipeline) -> dg.AssetChecksDefinition:
         register(
             pipeline.store, pipeline.name, evidence.model, pipeline.spec.owner, context.run.run_id
         )
-        provenance = provenance_of(pipeline.store, base, pipeline.name, evidence)
+        provenance = provenance_of(pipeline.at(base), evidence)
         record_decision(pipeline.store, decision, pipeline.spec.owner, provenance)
         publish_report(pipeline, Tracking.of(pipeline.settings), decision)
         for result in results:

@@ -59,4 +59,4 @@ def _audits(state: PipelineState, report: StageRecord) -> tuple[Audited, ...]:
     data = read_record(state.store, state.commit, address)
     if data is None or used != [data.data_version]:
         return ()
-    return audits(state.store, state.commit, data)
+    return audits(state, data)

@@ -12,8 +12,8 @@ from ml_assets.assets.validated_table.contract.compiled import Audit
 from ml_assets.errors import StorageError
 from ml_assets.spec.base import Frozen
 from ml_assets.spec.records import Audited, InputVersion, StageRecord
-from ml_assets.store.layout import Address, read_record
-from ml_assets.store.snapshots import CommitId, SnapshotStore
+from ml_assets.store.layout import Address
+from ml_assets.store.pipeline_context import PipelineState
 
 TABLE = "validated_table"
 BETWEEN = ("training_set", "feature_set", "derived_table")
@@ -39,11 +39,11 @@ def audit_outcome(found: Audit) -> AuditOutcome:
     )
 
 
-def audits(store: SnapshotStore, base: CommitId, training_set: StageRecord) -> tuple[Audited, ...]:
+def audits(state: PipelineState, training_set: StageRecord) -> tuple[Audited, ...]:
     """One for each audited table that the training set goes back to, by key and partition.
 
     Each record is read at the commit that its reader read it at and has to be of that version; of
-    a commit that house-keeping took, the one at ``base`` counts if it is of the same version.
+    a commit that house-keeping took, the one of the state counts if it is of the same version.
     """
     found: dict[tuple[str, str, str], Audited] = {}
     seen: set[tuple[str, str | None, str]] = set()
@@ -54,7 +54,7 @@ def audits(store: SnapshotStore, base: CommitId, training_set: StageRecord) -> t
         if name in seen:
             continue
         seen.add(name)
-        record = _record(store, base, version)
+        record = _record(state, version)
         if record is None or _stage(version) == TABLE:
             place = (version.key, version.partition or "", version.version)
             found[place] = _audited(version, record)
@@ -71,12 +71,12 @@ def _stage(version: InputVersion) -> str:
     return version.key.split("/")[1] if "/" in version.key else ""
 
 
-def _record(store: SnapshotStore, base: CommitId, version: InputVersion) -> StageRecord | None:
+def _record(state: PipelineState, version: InputVersion) -> StageRecord | None:
     """The record of exactly this version; None where it is not there, or cannot be read."""
     address = Address.of(version.key, version.partition)
-    for commit in (version.commit, base):
+    for commit in (version.commit, state.commit):
         try:
-            record = read_record(store, commit, address) if commit else None
+            record = state.at(commit).record(address) if commit else None
         except StorageError:
             continue
         if record is not None and record.data_version == version.version:

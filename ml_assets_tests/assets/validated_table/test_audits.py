@@ -48,7 +48,7 @@ def green(**more):
 
 
 def test_the_way_back_goes_through_tables_in_between_and_names_each_audit_once(store):
-    (found,) = audits(store, store.resolve(), whole(store, green(warned=("volume",))))
+    (found,) = audits(pipeline_of(store=store).now(), whole(store, green(warned=("volume",))))
     assert (found.key, found.partition) == (TABLE.key, TABLE.partition)
     assert found.found and found.failed == () and found.warned == ("volume",)
 
@@ -56,12 +56,12 @@ def test_the_way_back_goes_through_tables_in_between_and_names_each_audit_once(s
 def test_another_version_published_since_does_not_hide_the_one_that_was_read(store):
     record = whole(store, green())
     published(store, TABLE, attributes=green(failed=("id_not_null",)), value=2)
-    (found,) = audits(store, store.resolve(), record)
+    (found,) = audits(pipeline_of(store=store).now(), record)
     assert found.found and found.failed == ()
 
 
 def test_a_broken_contract_is_told_whoever_published_it(store):
-    (found,) = audits(store, store.resolve(), whole(store, green(failed=("id_not_null",))))
+    (found,) = audits(pipeline_of(store=store).now(), whole(store, green(failed=("id_not_null",))))
     assert found.failed == ("id_not_null",)
 
 
@@ -69,26 +69,32 @@ def test_a_record_that_is_not_there_is_not_found(store):
     record = whole(store, green())
     gone = InputVersion(key=TABLE.key, partition="2013-01-14", version="9" * 64, commit=None)
     lost = record.model_copy(update={"inputs": (*record.inputs, gone)})
-    assert [one.found for one in audits(store, store.resolve(), lost)] == [True, False]
+    assert [one.found for one in audits(pipeline_of(store=store).now(), lost)] == [True, False]
     nowhere = record.inputs[0].model_copy(update={"commit": "f" * 64, "version": "8" * 64})
-    (found,) = audits(store, store.resolve(), record.model_copy(update={"inputs": (nowhere,)}))
+    (found,) = audits(
+        pipeline_of(store=store).now(), record.model_copy(update={"inputs": (nowhere,)})
+    )
     assert not found.found and found.key == FEATURES.key
 
 
 def test_of_a_commit_that_house_keeping_took_the_same_version_counts_where_it_is_now(store):
     record = whole(store, green())
     moved = record.inputs[0].model_copy(update={"commit": "f" * 64})
-    (found,) = audits(store, store.resolve(), record.model_copy(update={"inputs": (moved,)}))
+    (found,) = audits(
+        pipeline_of(store=store).now(), record.model_copy(update={"inputs": (moved,)})
+    )
     assert found.found
 
 
 def test_a_record_from_before_was_published_so_its_contract_was_met(store):
-    (found,) = audits(store, store.resolve(), whole(store, {"warnings": ["2 rows are odd"]}))
+    (found,) = audits(
+        pipeline_of(store=store).now(), whole(store, {"warnings": ["2 rows are odd"]})
+    )
     assert found.found and found.failed == () and found.warned == ("2 rows are odd",)
 
 
 def test_a_record_that_says_nothing_of_an_audit_is_not_green(store):
-    (found,) = audits(store, store.resolve(), whole(store, {}))
+    (found,) = audits(pipeline_of(store=store).now(), whole(store, {}))
     assert found.failed
 
 
