@@ -32,6 +32,7 @@ GATES = """\
 SPEC = irises.SPEC.replace("    - {kind: champion}\n", GATES).replace(
     "    block: row\n", "    block: row\n    slices: [species]\n"
 )
+OTHER = SPEC.replace("epochs: 30", "epochs: 32")
 
 
 @pytest.fixture(scope="module")
@@ -122,23 +123,24 @@ def test_a_second_model_is_past_the_budget_and_the_spread_between_seeds_is_measu
     world: World,
 ) -> None:
     assert trainings(world) == 1 and spreads(world) == []
-    said = world.cli("run", "irises", "--fresh", code=3)
+    declare(world, OTHER)
+    said = world.cli("run", "irises", code=3)
     assert "the spread over 2 seeds is measured, once for this spec" in said
     (spread,) = spreads(world)
     assert spread.seeds == (0, 1) and spread.loss > 0
-    assert trainings(world) == 3, "the first model, its like, and the one of another seed"
+    assert trainings(world) == 3, "the first model, the second, and that of another seed"
     refused = [gate for gate in decision(world).gates if not gate.passed]
     assert [gate.name for gate in refused] == ["holdout_budget"]
     assert "model 2 that is judged by rows of this holdout, past the budget of 1" in said
 
-    declare(world, SPEC.replace("holdout_budget, at_most: 1", "holdout_budget, at_most: 2"))
+    declare(world, OTHER.replace("holdout_budget, at_most: 1", "holdout_budget, at_most: 2"))
     again = world.cli("run", "irises")
     assert "spread over" not in again and trainings(world) == 3
     assert spreads(world) == [spread]
     passed = {gate.name: gate for gate in decision(world).gates}
     gap = passed["champion"].interval
-    assert gap is not None and gap.value == 0, "the same weights again: they differ by nothing"
-    assert gap.high > spread.loss, "and yet another seed would differ"
+    assert gap is not None and gap.low < gap.value < gap.high
+    assert gap.high - gap.value > spread.loss, "another seed would differ by as much"
     assert passed["slices_against"].interval is not None
     assert released(world) == decision(world).evidence.model
 
