@@ -47,6 +47,16 @@ _TAG = re.compile(
 )
 _DAGSTER_ROOMS = ("adapters/", "automation/", "component.py", "definitions.py", "pipelines/")
 _DECLARES = ("/asset.py", "/checks.py")
+_READS_SETTINGS = (
+    "cli/",
+    "adapters/",
+    "component.py",
+    "definitions.py",
+    "actions/read_table.py",
+    "assets/online_features/features.py",
+    "assets/released_model/predict.py",
+)
+"""Where a process begins, and what a notebook or a service calls with a pipeline's name alone."""
 _NAIVE = {"utcnow", "utcfromtimestamp", "today"}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -266,6 +276,18 @@ def dagster_elsewhere(package: Path) -> list[str]:
         for node in ast.walk(module.tree)
         for name in _imported(node)
         if re.match(r"dagster\w*(\.|$)", name)
+    ]
+
+
+def settings_elsewhere(package: Path) -> list[str]:
+    """The environment is read where a process begins, and handed down as settings from there."""
+    return [
+        f"{module.path}:{node.lineno} reads the settings of the environment"
+        for module in modules(package)
+        if not module.path.startswith(_READS_SETTINGS)
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Call) and not node.args and not node.keywords
+        if isinstance(node.func, ast.Name) and node.func.id == "read_settings"
     ]
 
 

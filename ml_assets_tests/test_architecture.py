@@ -220,6 +220,8 @@ FAULTS = [
     (guards.dagster_elsewhere, "actions/a.py", "import dagster as dg"),
     (guards.dagster_elsewhere, "cli/a.py", "from dagster import DagsterInstance"),
     (guards.dagster_elsewhere, "extras/cost/a.py", "import dagster as dg"),
+    (guards.settings_elsewhere, "records/a.py", "read_settings().home"),
+    (guards.settings_elsewhere, "extras/cost/a.py", "found = given or read_settings()"),
     (guards.pickles, "actions/a.py", "import pickle"),
     (guards.pickles, "actions/a.py", "from joblib import load"),
     (guards.pickles, "actions/a.py", "torch.load(f)"),
