@@ -209,7 +209,7 @@ def test_an_override_releases_the_refused_model_and_shows_red(world: World) -> N
 
     world.cli("run", "irises")
     assert all_say(world, third)
-    assert "accuracy_floor failed" in str(world.page("irises", "released_model")["OVERRIDE"])
+    assert r"accuracy\_floor failed" in str(world.page("irises", "released_model")["OVERRIDE"])
     assert "OVERRIDE by ada" in world.cli("status", "irises")
     assert "one champion at every moment" in world.cli("release", "history", "irises", "--check")
 
