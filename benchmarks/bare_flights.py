@@ -29,7 +29,7 @@ from ml_assets.assets.training_set.shards import load_schema, write_shards
 from ml_assets.launch.local.process import environment
 from ml_assets.spec.load import load_spec
 from ml_assets.spec.pipeline import PipelineSpec
-from ml_assets.spec.program import Output, Ref, Split, TrainRequest, World
+from ml_assets.spec.program import Ref, Split, TrainOutput, TrainRequest, World
 from ml_assets.spec.records import EvaluationReport
 from ml_assets.spec.window import Window
 
@@ -144,7 +144,7 @@ def train(spec: PipelineSpec, data: Ref, scratch: Path) -> Ref:
         training=training,
         data=data,
         resume=None,
-        output=Output(**output),
+        output=TrainOutput(**output),
         world=World(procs=training.processes, threads=training.threads),
     )
     file = scratch / "request.json"

@@ -9,7 +9,7 @@ import polars as pl
 from ml_assets.assets.training_set.shards import write_shards
 from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.pipeline import LabelSpec
-from ml_assets.spec.program import Output, Ref, TrainRequest, World
+from ml_assets.spec.program import Ref, TrainOutput, TrainRequest, World
 from ml_assets.spec.training import ModelSpec, TrainingSpec
 
 NUMERIC = tuple(f"x{number}" for number in range(35))
@@ -49,7 +49,7 @@ def train_request(
     folder: Path, data: Ref, model: ModelSpec, training: TrainingSpec
 ) -> TrainRequest:
     """What the launcher would ask of the program, with everything it writes below ``folder``."""
-    output = Output(
+    output = TrainOutput(
         checkpoints=str(folder / "checkpoints"),
         model=str(folder / "model"),
         events=str(folder / "events.jsonl"),

@@ -21,7 +21,7 @@ from ml_assets.assets.evaluation_report.rows import Truth
 from ml_assets.assets.training_set.shards import load_schema, write_shards
 from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.pipeline import LabelSpec
-from ml_assets.spec.program import ModelManifest, Output, Ref, TrainRequest, TrainResult, World
+from ml_assets.spec.program import ModelManifest, Ref, TrainOutput, TrainRequest, TrainResult, World
 from ml_assets.spec.training import Mlp, TrainingSpec
 from ml_assets.training.calibration import calibrated
 from ml_assets.training.events import EventWriter
@@ -117,7 +117,7 @@ def world(rows: int, seed: int) -> pl.LazyFrame:
 
 def trained(folder: Path, data: Ref, spec: TrainingSpec) -> tuple[Predict, ModelManifest]:
     """A model by the training program, as it predicts without its calibration."""
-    output = Output(
+    output = TrainOutput(
         checkpoints=str(folder / "checkpoints"),
         model=str(folder / "model"),
         events=str(folder / "events.jsonl"),

@@ -4,7 +4,7 @@ Policy: an error is a small report - what happened, which object, the value seen
 broke, and what to change. Foreign errors stop at the adapter that met them and become one of
 these, cause chained. A message never holds a secret. What it holds of a row, or of somebody else's
 words, is ``quoted``: people ``outside`` get the message without it. If callers branch on an
-outcome, return a type instead of raising (see ``storage.snapshots.Published``).
+outcome, return a type instead of raising (see ``store.snapshots.Published``).
 """
 
 import re
@@ -18,6 +18,14 @@ _UNSEEN = re.compile(
 )
 """What acts instead of being seen: control characters (the escape of terminals is one), marks that
 turn the direction of reading, characters without width."""
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """A question to put behind "there is no …", with a space before it; empty: nothing is near."""
+    from difflib import get_close_matches
+
+    close = get_close_matches(word, sorted(known), n=1)
+    return f" Did you mean {close[0]!r}?" if close else ""
 
 
 def counted(number: int, noun: str) -> str:

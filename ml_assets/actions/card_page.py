@@ -1,12 +1,11 @@
 """Data cards on demand: the statistics of a table from the store, and the page that shows them."""
 
-import difflib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from ml_assets.assets.training_set.shards import load_schema, scan_rows
-from ml_assets.errors import MlAssetsError, StorageError
+from ml_assets.errors import MlAssetsError, StorageError, did_you_mean
 from ml_assets.graph.data_card import card_of, label_columns, split_labels
 from ml_assets.records.recalls import require_sound
 from ml_assets.records.tracking.links import Links
@@ -82,9 +81,10 @@ def address_of_table(spec: PipelineSpec, table: str) -> Address:
     if table in (FEATURE_SET, TRAINING_SET):
         return Address(spec.name, table)
     known = [*spec.sources, *spec.tables, FEATURE_SET, TRAINING_SET]
-    close = difflib.get_close_matches(table, known, n=1)
-    hint = f" Did you mean {close[0]!r}?" if close else ""
-    raise StorageError(f"{spec.name} has no table {table!r}.{hint} It has {', '.join(known)}.")
+    raise StorageError(
+        f"{spec.name} has no table {table!r}.{did_you_mean(table, known)}"
+        f" It has {', '.join(known)}."
+    )
 
 
 def _records(state: PipelineState, address: Address, partition: str | None) -> list[StageRecord]:

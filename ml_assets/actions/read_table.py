@@ -7,14 +7,13 @@ In a notebook::
     read_table("flight_delays/feature_set").collect()
 """
 
-import difflib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import polars as pl
 
 from ml_assets.assets.training_set.shards import load_schema, scan_rows
-from ml_assets.errors import StorageError
+from ml_assets.errors import StorageError, did_you_mean
 from ml_assets.records.recalls import require_sound
 from ml_assets.settings import Settings, read_settings
 from ml_assets.spec.program import Ref
@@ -163,7 +162,5 @@ def _at(store: SnapshotStore, key: str, version: str) -> tuple[CommitId, str | N
 def _no_such_key(key: str, known: set[str]) -> str:
     if not known:
         return f"There is no table {key!r}: nothing is made yet. Run: ml-assets run PIPELINE"
-    close = difflib.get_close_matches(key, known, n=1)
-    hint = f" Did you mean {close[0]!r}?" if close else ""
     there = "".join(f"\n  {one}" for one in sorted(known))
-    return f"There is no table {key!r}.{hint} There are:{there}"
+    return f"There is no table {key!r}.{did_you_mean(key, known)} There are:{there}"

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ml_assets.cli import options
+from ml_assets.cli.data_quality import contract, quarantine, recall
 from ml_assets.cli.demo import generate, land_week
 from ml_assets.cli.groups import CommandGroup
-from ml_assets.cli.kept_back import contract, quarantine, recall
 from ml_assets.cli.output import hand_out, row_format, tell_page
 from ml_assets.cli.session import opened, prepared_settings
 from ml_assets.errors import SpecError

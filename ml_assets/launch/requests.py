@@ -5,13 +5,12 @@ from ml_assets.launch.launcher import MeasureJob, SanityJob, ScoreJob, TrainJob
 from ml_assets.launch.recovery import spread_over
 from ml_assets.launch.session import program_of
 from ml_assets.spec.program import (
-    MeasureOutput,
     MeasureRequest,
-    Output,
-    SanityOutput,
+    Reports,
     SanityRequest,
     ScoreOutput,
     ScoreRequest,
+    TrainOutput,
     TrainRequest,
     World,
 )
@@ -32,7 +31,7 @@ def train_request(job: TrainJob, folder: SessionFolder, number: int, world: Worl
         init=job.init,
         resume=folder.newest_checkpoint(),
         steps=job.steps,
-        output=Output(
+        output=TrainOutput(
             checkpoints=folder.checkpoints,
             model=str(folder.model),
             events=str(folder.events(number)),
@@ -72,7 +71,7 @@ def measure_request(
         training=job.training,
         data=job.data,
         steps=job.steps,
-        output=MeasureOutput(events=str(folder.events(number)), result=str(folder.result(number))),
+        output=Reports(events=str(folder.events(number)), result=str(folder.result(number))),
         world=world,
         program=program_of(job),
     )
@@ -88,7 +87,7 @@ def sanity_request(
         model=job.model,
         training=job.training,
         data=job.data,
-        output=SanityOutput(events=str(folder.events(number)), result=str(folder.result(number))),
+        output=Reports(events=str(folder.events(number)), result=str(folder.result(number))),
         world=world,
         program=program_of(job),
     )

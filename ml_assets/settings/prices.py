@@ -5,10 +5,9 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from difflib import get_close_matches
 from typing import Literal, get_args
 
-from ml_assets.errors import SettingsError
+from ml_assets.errors import SettingsError, did_you_mean
 
 PriceClass = Literal["on-demand", "spot", "reserved"]
 PRICE_CLASSES: tuple[PriceClass, ...] = get_args(PriceClass)
@@ -75,9 +74,10 @@ def prices_of(said: Iterable[tuple[str, str]]) -> Prices:
     found: dict[str, Decimal] = {}
     for name, price in said:
         if name not in _NAMES:
-            near = get_close_matches(name, _NAMES, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"expected such as {_EXAMPLE}"
-            raise SettingsError(f"ML_ASSETS_PRICES names {name!r}, which has no price: {hint}")
+            raise SettingsError(
+                f"ML_ASSETS_PRICES names {name!r}, which has no price.{did_you_mean(name, _NAMES)}"
+                f" Expected such as {_EXAMPLE}"
+            )
         if name in found:
             raise SettingsError(f"ML_ASSETS_PRICES gives {name} twice; give it once.")
         if not re.fullmatch(r"\d{1,9}(\.\d{1,6})?", price, re.ASCII):

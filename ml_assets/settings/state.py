@@ -7,13 +7,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
-from difflib import get_close_matches
 from hashlib import sha256
 from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
-from ml_assets.errors import SettingsError
+from ml_assets.errors import SettingsError, did_you_mean
 from ml_assets.settings.addresses import (
     is_lakefs,
     is_s3,
@@ -327,9 +326,10 @@ def _retention(value: str) -> Retention:
     for part in re.split(r"[,\s]+", value.strip(", \n")) if value.strip() else []:
         kind, _, time = part.partition("=")
         if kind not in known:
-            near = get_close_matches(kind, known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"expected one of {known}."
-            raise SettingsError(f"ML_ASSETS_RETENTION names {kind!r}, which is no kind: {hint}")
+            raise SettingsError(
+                f"ML_ASSETS_RETENTION names {kind!r}, which is no kind."
+                f"{did_you_mean(kind, known)} Expected one of {', '.join(known)}."
+            )
         if kind in found:
             raise SettingsError(f"ML_ASSETS_RETENTION gives {kind} twice; give it once.")
         amount = re.fullmatch(r"(\d{1,5})([hdw])", time)

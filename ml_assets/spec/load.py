@@ -11,7 +11,7 @@ import yaml
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from ml_assets.errors import SpecError, counted
+from ml_assets.errors import SpecError, counted, did_you_mean
 from ml_assets.settings import Settings
 from ml_assets.spec.base import Misfit, Misfits
 from ml_assets.spec.documents import YAML_LOADER, DocumentError, read_yaml
@@ -71,9 +71,10 @@ def find_pipeline(known: Mapping[str, Path], name: str) -> Path:
     """
     if name not in known:
         raise SpecError(
-            f"There is no pipeline {name!r}; found {sorted(known)}."
-            " Check the name, or add the folder that holds it to ML_ASSETS_PIPELINES, a list like"
-            " PATH (demo: the demo's)."
+            f"There is no pipeline {name!r}.{did_you_mean(name, known)}"
+            f" Known: {', '.join(sorted(known)) or 'none'}. A pipeline is named by its folder's"
+            " name alone; the folder that holds it stands in ML_ASSETS_PIPELINES, a list like PATH"
+            " (demo: the demo's)."
         )
     return known[name]
 
@@ -178,10 +179,24 @@ def _remedy(details: ErrorDetails) -> str:
                 f"write {float(details['input']):.1e}, or in full: YAML takes {details['input']}"
                 " for text (a number with an exponent has a dot and a sign there)"
             )
-        case kind if kind.endswith("_type"):
-            return f"write a {kind.removesuffix('_type')}"
+        case kind if kind in _WANTED:
+            return f"write {_WANTED[kind]}"
         case _:
             return _CHANGE
+
+
+_WANTED = {
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "string_type": "text, in quotes where YAML would take it for something else",
+    "list_type": "a list: [one, two]",
+    "tuple_type": "a list: [one, two]",
+    "dict_type": "keys with values",
+    "model_type": "keys with values",
+    "model_attributes_type": "keys with values",
+}
 
 
 def _is_number(value: object) -> bool:

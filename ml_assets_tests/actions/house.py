@@ -27,10 +27,10 @@ from ml_assets.spec.gates import ReleaseSpec
 from ml_assets.spec.program import (
     File,
     ModelManifest,
-    Output,
     Preprocessing,
     Ref,
     ShardSchema,
+    TrainOutput,
     TrainRequest,
     TrainResult,
     World,
@@ -233,7 +233,7 @@ class House:
             training=TrainingSpec(),
             data=Ref(uri="somewhere", digest=data),
             resume=None,
-            output=Output(checkpoints="x", model="x", events="x", result="x"),
+            output=TrainOutput(checkpoints="x", model="x", events="x", result="x"),
             world=World(),
         )
 

@@ -101,5 +101,5 @@ def test_a_retention_that_cannot_be_used_is_named_before_anything_is_touched(
 ) -> None:
     wrong = World(tmp_path, {"ML_ASSETS_RETENTION": "modles=2d"})
     wrong.pipelines.mkdir()
-    assert "did you mean 'models'?" in wrong.cli("ops", "gc", code=1)
+    assert "Did you mean 'models'?" in wrong.cli("ops", "gc", code=1)
     assert not (tmp_path / "state").exists()

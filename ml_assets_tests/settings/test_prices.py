@@ -44,7 +44,7 @@ def test_a_record_of_prices_is_read_as_they_were_said() -> None:
         ("spot=3 EUR", "'EUR', which has no price"),
         ("=3", "'', which has no price"),
         ("spot=1,spot=2", "gives spot twice"),
-        ("ondemand=1", "did you mean 'on-demand'"),
+        ("ondemand=1", "Did you mean 'on-demand'"),
         ("spot=٣", "a plain number"),
     ],
 )

@@ -18,7 +18,7 @@ from ml_assets.assets.training_set.shards import write_shards
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.pipeline import LabelSpec
-from ml_assets.spec.program import Output, Ref, TrainRequest, TrainResult, World
+from ml_assets.spec.program import Ref, TrainOutput, TrainRequest, TrainResult, World
 from ml_assets.spec.program.events import Event, Metrics
 from ml_assets.spec.training import ModelSpec, TabM, TrainingSpec
 
@@ -133,7 +133,7 @@ class Sessions:
     ) -> Attempt:
         folder = self.root / name
         folder.mkdir(exist_ok=True)
-        output = Output(
+        output = TrainOutput(
             checkpoints=str(folder / "checkpoints"),
             model=str(folder / "model"),
             events=str(folder / f"events-{number}.jsonl"),

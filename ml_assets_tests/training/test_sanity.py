@@ -11,7 +11,7 @@ import torch
 from ml_assets.assets.training_set.shards import write_shards
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.pipeline import LabelSpec
-from ml_assets.spec.program import Ref, SanityOutput, SanityRequest, SanityResult, World
+from ml_assets.spec.program import Ref, Reports, SanityRequest, SanityResult, World
 from ml_assets.spec.training import LightGbm, Mlp, ModelSpec, TabM, TrainingSpec
 from ml_assets.training.sanity import learning
 from ml_assets.training.sanity.subject import Subject
@@ -75,9 +75,7 @@ def request(
         model=model,
         training=spec,
         data=data,
-        output=SanityOutput(
-            events=str(folder / "events.jsonl"), result=str(folder / "result.json")
-        ),
+        output=Reports(events=str(folder / "events.jsonl"), result=str(folder / "result.json")),
         world=World(),
     )
 

@@ -5,7 +5,6 @@ Every state of a folder is a package of its own: ``import helpers`` in one pipel
 """
 
 import builtins
-import difflib
 import importlib
 import sys
 import traceback
@@ -15,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ml_assets.errors import SpecError, quoted
+from ml_assets.errors import SpecError, did_you_mean, quoted
 from ml_assets.spec.canonical import digest_of
 from ml_assets.spec.closure import closure
 
@@ -123,11 +122,10 @@ def _missing(folder: Path, name: str) -> str:
         {one.stem for one in folder.glob("*.py")}
         | {one.parent.name for one in folder.glob("*/__init__.py")}
     )
-    close = difflib.get_close_matches(name, there, n=1)
-    meant = f" Did you mean {close[0]!r}?" if close else ""
     return (
         f"{name!r} is neither a file in {folder} (there is {', '.join(there)}) nor an installed"
-        f" package.{meant} Create {name}.py there, correct the name, or install the package."
+        f" package.{did_you_mean(name, there)} Create {name}.py there, correct the name, or install"
+        " the package."
     )
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from difflib import get_close_matches
 from typing import Any
 
 import dagster as dg
@@ -25,7 +24,7 @@ from ml_assets.assets.training_set.shards import (
     write_labelled,
 )
 from ml_assets.assets.training_set.split import SplitPlan, plan_time_split, random_split
-from ml_assets.errors import LeakError, WindowError
+from ml_assets.errors import LeakError, WindowError, did_you_mean
 from ml_assets.graph.code_version import code_version_of
 from ml_assets.graph.data_card import card_of, split_labels
 from ml_assets.graph.inputs import require_record, scan_together
@@ -195,11 +194,9 @@ def require_as_of(pipeline: Pipeline, as_of: str) -> None:
         )
     order = feature_order(pipeline)
     if as_of not in order:
-        near = get_close_matches(as_of, order, n=1)
-        hint = f" Did you mean {near[0]}?" if near else ""
         raise WindowError(
             f"--as-of {as_of!r} is no partition of {pipeline.name}/feature_set, which has"
-            f" {order[0]} to {order[-1]}.{hint}"
+            f" {order[0]} to {order[-1]}.{did_you_mean(as_of, order)}"
         )
 
 

@@ -1,6 +1,6 @@
 """What is due: a pure comparison of records with what they would be made from now."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ml_assets.errors import counted
@@ -68,16 +68,6 @@ class Plan:
         return Plan(
             tuple(wanted(item) if item.node.address == address else item for item in self.items)
         )
-
-    def due_partitions(self, stages: Iterable[str]) -> tuple[str, ...]:
-        """Partition keys that are due in any of the stages, oldest first."""
-        wanted = set(stages)
-        keys = {
-            item.node.address.partition
-            for item in self.due
-            if item.node.address.stage in wanted and item.node.address.partition
-        }
-        return tuple(sorted(keys))
 
     def summary(self) -> list[str]:
         """One line per asset: what is due and why, what is skipped and why."""

@@ -183,97 +183,82 @@ def training_world(model: ModelSpec, training: TrainingSpec) -> World:
     return World(procs=procs, threads=training.threads)
 
 
-class Output(Frozen):
-    """Folders and files of one attempt; ``checkpoints`` and ``model`` are the session's."""
+class Reports(Frozen):
+    """Files of one attempt: its events, and how it ended."""
 
-    checkpoints: str
-    model: str
-    """Folder for ``model.json`` and the weights that it names; written whole, by rename."""
     events: str
     result: str
 
 
-class TrainRequest(Frozen):
+class TrainOutput(Reports):
+    """``checkpoints`` and ``model`` are the session's."""
+
+    checkpoints: str
+    model: str
+    """Folder for ``model.json`` and the weights that it names; written whole, by rename."""
+
+
+class ScoreOutput(Reports):
+    """Where the predictions go."""
+
+    predictions: str
+    """``.npy`` [rows, outputs] float64 in the order of the rows: probabilities, values in the
+    label's unit (regression), or scores that order the rows of a query (ranking)."""
+
+
+class _Asked(Frozen):
+    """What every request says."""
+
     schema_version: Literal[1] = 1
-    verb: Literal["train"] = "train"
     session: str
     attempt: Positive
+    data: Ref
+    world: World
+    program: Program | None = Field(default=None, exclude_if=unset)
+    """The program that is asked for; another one refuses. None: whichever is there."""
+
+
+class TrainRequest(_Asked):
+    """Train a model, or go on with it."""
+
+    verb: Literal["train"] = "train"
     model: ModelSpec
     training: TrainingSpec
-    data: Ref
     init: Ref | None = Field(default=None, exclude_if=unset)
     """Weights to begin with: the folder of a model, or a .safetensors file and its SHA-256."""
     resume: Ref | None
     steps: Positive | None = Field(default=None, exclude_if=unset)
     """Most steps: a drill takes a few; None: as many as the spec says."""
-    output: Output
-    world: World
-    program: Program | None = Field(default=None, exclude_if=unset)
-    """The program that is asked for; another one refuses. None: whichever is there."""
+    output: TrainOutput
 
 
-class ScoreOutput(Frozen):
-    predictions: str
-    """``.npy`` [rows, outputs] float64 in the order of the rows: probabilities, values in the
-    label's unit (regression), or scores that order the rows of a query (ranking)."""
-    events: str
-    result: str
+class ScoreRequest(_Asked):
+    """Predict the rows of a split."""
 
-
-class ScoreRequest(Frozen):
-    schema_version: Literal[1] = 1
     verb: Literal["score"] = "score"
-    session: str
-    attempt: Positive
     model: Ref
-    data: Ref
     split: Split
     output: ScoreOutput
-    world: World
-    program: Program | None = Field(default=None, exclude_if=unset)
-    """The program that is asked for; another one refuses. None: whichever is there."""
 
 
-class MeasureOutput(Frozen):
-    events: str
-    result: str
-
-
-class MeasureRequest(Frozen):
+class MeasureRequest(_Asked):
     """Take a few steps of a training and say how fast they are; nothing is kept of them."""
 
-    schema_version: Literal[1] = 1
     verb: Literal["measure"] = "measure"
-    session: str
-    attempt: Positive
     model: ModelSpec
     training: TrainingSpec
-    data: Ref
     steps: Positive
     """Measured; a few before them are not."""
-    output: MeasureOutput
-    world: World
-    program: Program | None = Field(default=None, exclude_if=unset)
-    """The program that is asked for; another one refuses. None: whichever is there."""
+    output: Reports
 
 
-class SanityOutput(Frozen):
-    events: str
-    result: str
+class SanityRequest(_Asked):
+    """Try whether a network can learn from these rows at all."""
 
-
-class SanityRequest(Frozen):
-    schema_version: Literal[1] = 1
     verb: Literal["sanity"] = "sanity"
-    session: str
-    attempt: Positive
     model: ModelSpec
     training: TrainingSpec
-    data: Ref
-    output: SanityOutput
-    world: World
-    program: Program | None = Field(default=None, exclude_if=unset)
-    """The program that is asked for; another one refuses. None: whichever is there."""
+    output: Reports
 
 
 Request = Annotated[

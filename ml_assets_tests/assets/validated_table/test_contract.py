@@ -58,7 +58,7 @@ def test_a_check_name_is_safe_for_dagster_and_follows_the_kwargs(tmp_path: Path)
 def test_an_unknown_type_names_the_supported_ones(tmp_path: Path):
     entry = {"type": "expect_column_values_to_be_nul", "kwargs": {"column": "a"}}
     message = refusal(write(tmp_path, entry))
-    assert "did you mean expect_column_values_to_be_null?" in message
+    assert "Did you mean 'expect_column_values_to_be_null'?" in message
     assert all(supported in message for supported in SUPPORTED)
 
 

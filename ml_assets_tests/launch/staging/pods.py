@@ -13,7 +13,7 @@ from ml_assets.launch.folder import SessionFolder
 from ml_assets.launch.launcher import TrainJob
 from ml_assets.launch.session import train_session
 from ml_assets.launch.staging.mirror import SessionMirror
-from ml_assets.spec.program import Output, TrainRequest, World
+from ml_assets.spec.program import TrainOutput, TrainRequest, World
 from ml_assets.store.s3.objects import S3Objects
 from ml_assets_tests.servers.s3 import BUCKET
 
@@ -66,7 +66,7 @@ class Home:
             training=job.training,
             data=job.data,
             resume=folder.newest_checkpoint(),
-            output=Output(
+            output=TrainOutput(
                 checkpoints=folder.checkpoints,
                 model=str(folder.model),
                 events=str(folder.events(number)),

@@ -3,7 +3,6 @@
 A URL may hold a password, so no message holds a URL: a database is named by its connection.
 """
 
-import difflib
 import hashlib
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +19,7 @@ from ml_assets.assets.raw_snapshot.readers.look import Key, Looked
 from ml_assets.assets.raw_snapshot.readers.round_robin import look_in_turn
 from ml_assets.assets.raw_snapshot.readers.seen import Seen
 from ml_assets.assets.raw_snapshot.schema import SQL_VALUES, Reading, check_names, from_values
-from ml_assets.errors import SourceError, counted, quoted
+from ml_assets.errors import SourceError, counted, did_you_mean, quoted
 from ml_assets.settings.database_place import database_place
 from ml_assets.spec.partitions import PartitionWindow
 from ml_assets.spec.sources import SqlSource
@@ -186,10 +185,9 @@ def _reflect(database: _Database, source: SqlSource) -> "sa.Table":
         )
     except exc.NoSuchTableError as error:
         names = sa.inspect(database.connection).get_table_names(schema=schema or None)
-        close = difflib.get_close_matches(table_name, names, n=1)
-        hint = f" Did you mean {close[0]!r}?" if close else ""
         raise SourceError(
-            f"{database.title} has no table {source.table!r}; it has {sorted(names)[:10]}.{hint}"
+            f"{database.title} has no table {source.table!r}; it has {sorted(names)[:10]}."
+            f"{did_you_mean(table_name, names)}"
             " Correct 'table' of this source in defs.yaml."
         ) from error
     check_names(list(table.c.keys()), source.columns, f"{database.title}, table {source.table}")

@@ -3,7 +3,6 @@
 What is read is checked whole: a misspelt key would otherwise weaken a contract without a word.
 """
 
-import difflib
 import hashlib
 import math
 import re
@@ -23,7 +22,7 @@ from ml_assets.assets.validated_table.contract.kinds import (
     SUPPORTED,
     short_name,
 )
-from ml_assets.errors import ContractError, counted
+from ml_assets.errors import ContractError, counted, did_you_mean
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.documents import read_json
 
@@ -156,9 +155,8 @@ def _entry_mistakes(entry: object) -> list[str]:
         mistakes.append(f"severity is {severity!r}; use one of {_SEVERITIES}")
     kind = str(entry.get("type"))
     if kind not in SUPPORTED:
-        close = difflib.get_close_matches(kind, SUPPORTED, n=1)
-        hint = f"; did you mean {close[0]}?" if close else "."
-        return [*mistakes, f"there is no such type{hint} There are {', '.join(SUPPORTED)}"]
+        near = did_you_mean(kind, SUPPORTED)
+        return [*mistakes, f"there is no such type.{near} There are {', '.join(SUPPORTED)}"]
     return [*mistakes, *_kwarg_mistakes(kind, _given(entry["kwargs"]))]
 
 
