@@ -2,7 +2,12 @@
 
 import os
 import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -10,14 +15,34 @@ from ml_assets.cli import options
 from ml_assets.cli.exit_codes import DONE, ERROR
 from ml_assets.errors import SpecError, counted
 from ml_assets.settings import DEMO_PIPELINES, Settings, read_settings
+from ml_assets.spec.automation import duration_text, parse_duration
+from ml_assets.spec.base import check_timezone
+
+if TYPE_CHECKING:
+    from ml_assets.scaffold.labelled_table import Table
 
 
 @click.command
 @click.argument("name")
-@click.option("--table", type=options.FILE, metavar="FILE", help="A .csv, .parquet or .jsonl.")
-@click.option("--label", metavar="COLUMN", help="What to predict (with --table).")
+@click.option(
+    "--from",
+    "what",
+    metavar="WHAT",
+    help="A file (.csv, .parquet, .jsonl), a folder or a 'pattern*' of files, or"
+    " sql:CONNECTION.table.",
+)
+@click.option("--label", metavar="COLUMN", help="What to predict (with --from).")
+@click.option("--ahead", metavar="TIME", help="Its value so much later: 6h, 1d.")
 @click.option("--key", metavar="COLUMN[,COLUMN]", help="What tells the rows apart.")
 @click.option("--time", metavar="COLUMN", help="When each prediction is made.")
+@click.option(
+    "--timezone",
+    "zone",
+    default="UTC",
+    show_default=True,
+    metavar="ZONE",
+    help="Of times that are written without one, and of days: Europe/Berlin.",
+)
 @click.option(
     "--into",
     type=options.FILE,
@@ -27,44 +52,38 @@ from ml_assets.settings import DEMO_PIPELINES, Settings, read_settings
 )
 def new(
     name: str,
-    table: Path | None,
+    what: str | None,
     label: str | None,
+    ahead: str | None,
     key: str | None,
     time: str | None,
+    zone: str,
     into: Path | None,
 ) -> int:
     """Make the folder of a new pipeline, which runs at once.
 
-    Writes defs.yaml, features.py and a contract, and the table that they were written for: your own
-    (--table), or 600 made-up orders. Everything in it can be changed. NAME has lower-case letters,
-    digits and underscores.
+    Finds in what you have (--from) the types, the key, the times, the texts that mean "no value"
+    and, in the names of files, the months or days that they are; says what it took for what; and
+    writes defs.yaml, features.py and a contract. Without --from you get 600 made-up orders. On a
+    terminal it asks what it cannot tell. Everything in it can be changed. NAME has lower-case
+    letters, digits and underscores.
 
     \b
-      ml-assets new spoilage --table batches.csv --label spoiled --key batch --time packed_at
+      ml-assets new spoilage --from batches.csv --label spoiled
+      ml-assets new air --from landing/air --label pm25 --ahead 6h
     """
     from ml_assets.actions.check.check import check_folder
-    from ml_assets.scaffold.folder import rows_file, write_pipeline
-    from ml_assets.scaffold.labelled_table import describe, read_table, sample_table
+    from ml_assets.scaffold.folder import write_pipeline
 
     settings = read_settings(rooms_to_come=True)
-    if table is None:
-        if label or key or time:
-            raise SpecError("--label, --key and --time describe a table: name it by --table FILE.")
-        found = sample_table()
-    else:
-        if not label:
-            raise SpecError(f"What is to be predicted from {table}? Add --label COLUMN.")
-        found = describe(read_table(table), label, key.split(",") if key else [], time)
-    folder = write_pipeline(_room(settings, into), name, settings.sources, found)
-    print(f"{folder}: {found.task} on {found.frame.height:,} rows")
-    for column in found.columns:
-        remark = f": {column.remark}" if column.remark else ""
-        print(f"  {column.name:24} {column.dtype:9} {column.use}{remark}")
-    rows = rows_file(settings.sources, folder.name)
-    print(f"table: {'copied' if table else 'written'} to {rows}")
-    print("  (the source of this pipeline: replace that file to bring in new rows)")
-    for note in found.notes:
-        print(f"note: {note}")
+    if what is None and any((label, key, time, ahead)):
+        raise SpecError("--label, --ahead, --key and --time describe a table: name it by --from.")
+    check_zone(zone)
+    asked = Asked(what, label, ahead, key, time, zone)
+    found = asked.table(name, settings)
+    folder = write_pipeline(_room(settings, into), name, settings.sources, found, zone)
+    _print_table(folder, found)
+    _print_source(folder, found, settings, zone)
     mistakes = check_folder(folder)
     for mistake in mistakes:
         print(f"  {mistake}")
@@ -74,6 +93,121 @@ def new(
         print(f"\nfirst: export ML_ASSETS_PIPELINES={shlex.quote(_known(settings, folder))}")
     print(f"\nnext: ml-assets run {folder.name}")
     return DONE
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the command line says of a table; what it leaves out is found, or asked."""
+
+    what: str | None
+    label: str | None
+    ahead: str | None
+    key: str | None
+    time: str | None
+    zone: str
+
+    def table(self, name: str, settings: Settings) -> "Table":
+        """The table, described.
+
+        Raises:
+            SpecError: it is not there, or something is to be said about it.
+        """
+        from ml_assets.scaffold.given import find
+        from ml_assets.scaffold.labelled_table import describe, sample_table
+
+        what = self.what or (_ask("Your data (a file, a folder; empty: made-up orders)") or None)
+        if what is None:
+            return sample_table()
+        given = find(what, name, settings, self.zone)
+        label = self.label or _ask("What is to be predicted?", given.frame.columns)
+        if not label:
+            raise SpecError(f"What is to be predicted from {what}? Add --label COLUMN.")
+        ahead = self.ahead
+        if self.label is None and ahead is None:
+            ahead = _ask("Its value how much later (6h, 1d; empty: that of the row itself)") or None
+        keys = self.key.split(",") if self.key else []
+        try:
+            return describe(given, label, keys, self.time, _duration(ahead))
+        except SpecError as error:
+            if keys or "--key" not in str(error) or not _is_asked():
+                raise
+            told = _ask(f"{error}\nThe key") or ""
+            return describe(given, label, told.split(","), self.time, _duration(ahead))
+
+
+def _is_asked() -> bool:
+    """Whether a person is there to answer."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def _ask(question: str, known: Sequence[str] = ()) -> str | None:
+    """The answer; None where nobody is there."""
+    if not _is_asked():
+        return None
+    kind = click.Choice(list(known)) if known else None
+    return str(click.prompt(question, type=kind, default=None if known else "", show_default=False))
+
+
+def _duration(text: str | None) -> timedelta | None:
+    try:
+        found = parse_duration(text)
+    except ValueError as error:
+        raise SpecError(f"--ahead: {error}.") from error
+    return found if isinstance(found, timedelta) else None
+
+
+def check_zone(zone: str) -> None:
+    """Hold the name of a time zone to those that there are.
+
+    Raises:
+        SpecError: it is none.
+    """
+    try:
+        check_timezone(zone)
+    except ValueError as error:
+        raise SpecError(f"--timezone: {error}, such as Europe/Berlin.") from error
+
+
+def _print_table(folder: Path, found: "Table") -> None:
+    print(f"{folder}: {found.task} on {counted(found.frame.height, 'row')}")
+    for column in found.columns:
+        remark = f": {column.remark}" if column.remark else ""
+        print(f"  {column.name:24} {column.dtype:9} {column.use}{remark}")
+    print(f"key: {', '.join(found.key)}")
+    if found.ahead:
+        print(f"label: {found.label} {duration_text(found.ahead)} after each row")
+    if found.moments and found.moments.is_series and found.moments.step:
+        print(f"step: {duration_text(found.moments.step)}, mostly")
+
+
+def _print_source(folder: Path, found: "Table", settings: Settings, zone: str) -> None:
+    from ml_assets.scaffold.folder import rows_file
+
+    given = found.given
+    if given.calendar:
+        keys = given.calendar.keys
+        print(f"partitions: {given.calendar.cadence}, {keys[0]} to {keys[-1]}, {len(keys)} of them")
+    if given.rows:
+        how = "written" if not found.given.source and not given.zoneless else "copied"
+        print(f"table: {how} to {rows_file(settings.sources, folder.name)}")
+        print("  (the source of this pipeline: replace that file to bring in new rows)")
+    else:
+        where = given.source.get("path") or f"{given.source['connection']}.{given.source['table']}"
+        at = f", below {settings.sources}" if "path" in given.source else ""
+        print(f"source: {where}{at}")
+    if given.copies:
+        print(
+            f"  ({counted(len(given.copies), 'file')} copied there; to read them where they are,"
+            " set ML_ASSETS_SOURCES to a folder above them)"
+        )
+    if len(given.null_values) > 1:
+        told = ", ".join(repr(text) for text in given.null_values if text)
+        print(f"no value: {told}")
+    if given.zoneless:
+        times = ", ".join(given.zoneless)
+        print(f"note: {times} is written without a zone: taken for {zone} (--timezone)")
+    for note in found.notes:
+        print(f"note: {note}")
 
 
 def _room(settings: Settings, into: Path | None) -> Path:

@@ -18,6 +18,7 @@ TITLES = {
     "rmse": "RMSE",
     "mae": "Mean absolute error",
     "r2": "R²",
+    "skill": "skill",
     "ndcg": "NDCG",
 }
 

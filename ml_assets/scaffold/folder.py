@@ -1,29 +1,34 @@
-"""A new pipeline's folder: spec, feature function, contract, and a table to run on at once."""
+"""A new pipeline's folder: spec, feature function, contract, and what it reads, to run at once."""
 
 import json
 import os
 import shutil
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 from pydantic import TypeAdapter, ValidationError
 
+from ml_assets.assets.validated_table.contract.proposal import propose
 from ml_assets.errors import SpecError
+from ml_assets.scaffold.function_text import features_py
 from ml_assets.scaffold.labelled_table import Table
-from ml_assets.scaffold.text import defs_yaml, features_py
+from ml_assets.scaffold.text import defs_yaml
 from ml_assets.spec.base import Name
 from ml_assets.spec.load import SPEC_FILE
 
 SOURCE = "rows"
 
 
-def write_pipeline(room: Path, name: str, sources: Path, table: Table) -> Path:
+def write_pipeline(room: Path, name: str, sources: Path, table: Table, zone: str = "UTC") -> Path:
     """Write the pipeline's folder and its table; all of the folder appears at once, or nothing.
 
     Args:
         room: the folder that the pipeline's own is made in; made where it is not there.
-        sources: root of the source paths, where the table goes to ``<name>/rows.parquet``.
+        sources: root of the source paths, where the table goes to ``<name>/rows.parquet``, or its
+            files to the folder ``<name>``.
+        zone: of days and weeks, and of times that are written without one.
 
     Raises:
         SpecError: the name cannot be one, or the folder is there already.
@@ -37,11 +42,14 @@ def write_pipeline(room: Path, name: str, sources: Path, table: Table) -> Path:
         raise SpecError(f"No folder can be made in {room}: {error}") from error
     try:
         (draft / "contracts").mkdir()
-        (draft / SPEC_FILE).write_text(defs_yaml(folder.name, table))
+        (draft / SPEC_FILE).write_text(defs_yaml(folder.name, table, zone))
         (draft / "features.py").write_text(features_py(folder.name, table))
         suite = json.dumps(_contract(table), indent=2)
         (draft / "contracts" / f"{SOURCE}.json").write_text(suite + "\n")
-        _write_rows(rows_file(sources, folder.name), table.frame)
+        if table.given.rows:
+            _write_rows(rows_file(sources, folder.name), table.frame)
+        for file, place in table.given.copies.items():
+            _copy(file, sources / place)
         draft.chmod(0o755)  # mkdtemp's are closed to others
         draft.rename(folder)
     except OSError as error:
@@ -56,23 +64,18 @@ def rows_file(sources: Path, name: str) -> Path:
     return sources / name / f"{SOURCE}.parquet"
 
 
-def _contract(table: Table) -> dict[str, object]:
-    key, label = table.key, table.names("label")[0]
-    columns = [column.name for column in table.columns]
-    unique = (
-        ("expect_column_values_to_be_unique", {"column": key[0]})
-        if len(key) == 1
-        else ("expect_compound_columns_to_be_unique", {"column_list": list(key)})
+def _contract(table: Table) -> dict[str, Any]:
+    """What the table meets, each of its partitions by itself; of the label nothing is asked: an
+    outcome may be unknown."""
+    keys = table.given.keys
+    frames = (
+        [part for _, part in table.frame.group_by(keys, maintain_order=True)]
+        if keys is not None
+        else [table.frame]
     )
-    stated = [
-        ("expect_table_columns_to_match_set", {"column_set": columns, "exact_match": True}),
-        unique,
-    ]
-    if not table.frame[label].null_count():  # else an outcome may be unknown: not trained on
-        known = {"column": label, "mostly": 0.99}
-        stated.append(("expect_column_values_to_not_be_null", known))
-    expectations = [{"type": t, "kwargs": k, "severity": "critical"} for t, k in stated]
-    return {"name": SOURCE, "expectations": expectations}
+    suite = propose(SOURCE, [frame.lazy() for frame in frames], table.key)
+    asked = [one for one in suite["expectations"] if one["kwargs"].get("column") != table.label]
+    return {**suite, "expectations": asked}
 
 
 def _checked_name(name: str) -> str:
@@ -89,6 +92,13 @@ def _write_rows(file: Path, frame: pl.DataFrame) -> None:
     draft = _made(file.parent) / f".{SOURCE}.{os.getpid()}"
     frame.write_parquet(draft)
     draft.replace(file)
+
+
+def _copy(file: Path, place: Path) -> None:
+    """With the times that it has: a file of now is taken for one that is still being written."""
+    draft = _made(place.parent) / f".{place.name}.{os.getpid()}"
+    shutil.copy2(file, draft)
+    draft.replace(place)
 
 
 def _made(folder: Path) -> Path:

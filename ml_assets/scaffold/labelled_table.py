@@ -3,13 +3,15 @@
 import itertools
 import random
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import polars as pl
 
 from ml_assets.errors import SpecError
+from ml_assets.scaffold.given import Given
+from ml_assets.scaffold.moments import Moments, find_key, find_time, in_their_partitions, step_of
+from ml_assets.spec.automation import duration_text
 from ml_assets.spec.sources import DType
 from ml_assets.spec.training import Task
 
@@ -42,12 +44,24 @@ class Table:
     classes: tuple[str, ...]
     notes: tuple[str, ...]
     """What was done to the table, or will be, that its owner would not guess."""
+    given: Given
+    """Where it came from, and how a spec's source reads it."""
+    moments: Moments | None = None
+    """When its rows are; None: nothing in it says so."""
+    ahead: timedelta | None = None
+    """How long after a row its outcome is seen; None: in the row itself."""
 
     @property
     def decision_at(self) -> str:
         """When each prediction is made: the column of times, or one that the function adds."""
-        times = [name for name in self.names("time") if self.frame.schema[name] != pl.Date()]
-        return times[0] if times else free_name("decided_at", self.frame.columns)
+        if self.moments and self.frame.schema[self.moments.time] != pl.Date():
+            return self.moments.time
+        return free_name("decided_at", self.frame.columns)
+
+    @property
+    def label(self) -> str:
+        """The column that is predicted."""
+        return self.names("label")[0]
 
     def names(self, use: str) -> list[str]:
         return [column.name for column in self.columns if column.use == use]
@@ -64,7 +78,8 @@ def sample_table() -> Table:
         row = {"order": number, "ordered_at": begin + timedelta(hours=number)}
         row |= {"amount": amount, "items": draw.randint(1, 9), "region": region}
         rows.append({**row, "sent_back": draw.random() < chance})
-    return describe(pl.DataFrame(rows), label="sent_back", key=["order"], time="ordered_at")
+    given = Given(pl.DataFrame(rows).with_columns(pl.col("items").cast(pl.Float64)), rows=True)
+    return describe(given, label="sent_back", key=["order"], time="ordered_at")
 
 
 def free_name(wanted: str, taken: Collection[str]) -> str:
@@ -73,74 +88,65 @@ def free_name(wanted: str, taken: Collection[str]) -> str:
     return next(name for name in itertools.chain([wanted], numbered) if name not in taken)
 
 
-def read_table(file: Path) -> pl.DataFrame:
-    """A CSV, Parquet or JSON-lines file, its types inferred from all of its rows.
-
-    Raises:
-        SpecError: the file is missing, of another kind, or cannot be read.
-    """
-    readers = {
-        ".csv": lambda: pl.read_csv(file, infer_schema_length=None, try_parse_dates=True),
-        ".parquet": lambda: pl.read_parquet(file),
-        ".jsonl": lambda: pl.read_ndjson(file, infer_schema_length=None),
-    }
-    read = readers.get(file.suffix)
-    if read is None:
-        raise SpecError(f"{file} ends in {file.suffix!r}; expected one of {sorted(readers)}.")
-    try:
-        if file.suffix == ".csv":
-            _check_separator(file)
-        frame = read()
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise SpecError(f"The table {file} cannot be read: {error}") from error
-    if frame.is_empty():
-        raise SpecError(f"The table {file} has no rows: there is nothing to learn from.")
-    return frame
-
-
-def _check_separator(file: Path) -> None:
-    with file.open(errors="replace") as lines:
-        header = lines.readline()
-    for other in (";", "\t", "|"):
-        if other in header and "," not in header:
-            raise SpecError(
-                f"{file} has one column, {header.strip()[:80]!r}: is it separated by {other!r}?"
-                " Commas are expected."
-            )
-
-
-def describe(frame: pl.DataFrame, label: str, key: Sequence[str], time: str | None) -> Table:
+def describe(
+    given: Given,
+    label: str,
+    key: Sequence[str] = (),
+    time: str | None = None,
+    ahead: timedelta | None = None,
+) -> Table:
     """Bring a table to the types of a spec and choose what each column is used for.
+
+    Args:
+        key: the columns that tell its rows apart; none: they are looked for.
+        time: when each prediction is made; None: it is looked for.
+        ahead: how long after its row an outcome is seen.
 
     Raises:
         SpecError: a column is missing, the key is not one, or there is nothing to learn from.
     """
-    frame, notes = _name_all(frame)
+    frame, notes = _name_all(given.frame)
     named = [label, *key, *([time] if time else [])]
     missing = [name for name in named if name not in frame.columns]
     if missing:
         raise SpecError(f"The table has no columns {missing}; it has {frame.columns}.")
+    if label in (*key, time):
+        raise SpecError(f"The label {label!r} is to be predicted: it is no key, and no time.")
     typed = frame.select(_typed(frame[name]) for name in frame.columns)
-    keys = tuple(key) or (_find_key(typed, label),)
-    if label in (*keys, time):
-        raise SpecError(f"The label {label!r} is to be predicted: it is no key, and no time.")
+    time = time or find_time(typed, given, label)
+    if time:
+        _check_time(typed[time])
+        given, more = in_their_partitions(typed, time, given)
+        notes += more
+    keys = tuple(key) or find_key(typed, label, time, ahead)
     _check_key(typed.select(keys))
-    if time:
-        _check_time(typed[time])
-    if label in (*keys, time):
-        raise SpecError(f"The label {label!r} is to be predicted: it is no key, and no time.")
-    if time:
-        _check_time(typed[time])
-    if typed.select(pl.struct(keys).is_duplicated().any()).item():
+    if time and (given.calendar or time in keys):
+        typed = _as_moments(typed, time, given)
+    series = time in keys and typed.schema[time] != pl.Date()
+    moments = Moments(time, series, step_of(typed, time, keys)) if time else None
+    if ahead and not (moments and moments.is_series):
         raise SpecError(
-            f"The key {list(keys)} is there more than once: name all of its columns by --key."
+            f"--ahead {duration_text(ahead)} looks for the row so much later, so the key must hold"
+            f" the time of a row; it is {list(keys)}. Name both: --time COLUMN --key COLUMN,COLUMN."
         )
-    uses = {label: "label", **dict.fromkeys(keys, "key"), **({time: "time"} if time else {})}
+    uses = {label: "label", **dict.fromkeys(keys, "key")}
+    if time:
+        uses[time] = "key and time" if time in keys else "time"
     columns = tuple(_column(typed[name], uses.get(name)) for name in typed.columns)
-    if not any(column.use in ("numeric", "categorical") for column in columns):
+    if not ahead and not any(column.use in ("numeric", "categorical") for column in columns):
         raise SpecError(f"No column is left to learn from: {[(c.name, c.use) for c in columns]}.")
     task, classes = _task(typed[label])
-    return Table(typed, columns, keys, task, classes, (*notes, *_unlabelled(typed[label])))
+    said = (*notes, *given.notes, *_unlabelled(typed[label]))
+    kept = replace(given, frame=typed, notes=())
+    return Table(typed, columns, keys, task, classes, said, kept, moments, ahead)
+
+
+def _as_moments(typed: pl.DataFrame, time: str, given: Given) -> pl.DataFrame:
+    """Days as the moments that they begin at, where a source can read them so."""
+    written = given.source.get("format")
+    if typed.schema[time] != pl.Date() or not (given.rows or written == "csv"):
+        return typed
+    return typed.with_columns(pl.col(time).cast(pl.Datetime("us", "UTC")))
 
 
 def _name_all(frame: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]:
@@ -181,18 +187,6 @@ def _typed(values: pl.Series) -> pl.Series:
         zoned = values if dtype.time_zone else values.dt.replace_time_zone("UTC")
         return zoned.dt.convert_time_zone("UTC").cast(pl.Datetime("us", "UTC"))
     return values if dtype in _DTYPES else values.cast(pl.String, strict=False)
-
-
-def _find_key(frame: pl.DataFrame, label: str) -> str:
-    for name in frame.columns:
-        values = frame[name]
-        whole = values.dtype in (pl.Int64(), pl.String()) and not values.null_count()
-        if name != label and whole and values.n_unique() == len(values):
-            return name
-    raise SpecError(
-        f"No column tells the rows apart; the table has {frame.columns}. Name the columns that do:"
-        " --key COLUMN[,COLUMN]"
-    )
 
 
 def _check_key(keys: pl.DataFrame) -> None:

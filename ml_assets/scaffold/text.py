@@ -1,11 +1,12 @@
-"""The text of a new pipeline's spec and feature function."""
+"""The text of a new pipeline's spec."""
 
-import json
 from collections.abc import Mapping, Sequence
 
 import yaml
 
+from ml_assets.scaffold.history import categorical, first_partitions, numeric, season
 from ml_assets.scaffold.labelled_table import Table
+from ml_assets.spec.automation import duration_text
 from ml_assets.spec.gates import MetricName
 from ml_assets.spec.training import Task
 
@@ -18,18 +19,19 @@ _COMPARED: Mapping[Task, tuple[MetricName, str]] = {
     "regression": ("rmse", "metric: rmse, margin: 0.01, relative: true"),
     "ranking": ("ndcg", "metric: ndcg, margin: 0.01"),
 }
-"""What the gates compare with the constant, and what with the champion, and how."""
+"""What the gates compare with the baseline, and what with the champion, and how."""
 
 
-def defs_yaml(name: str, table: Table) -> str:
-    """The spec: what a reader changes first has a comment."""
+def defs_yaml(name: str, table: Table, zone: str) -> str:
+    """The spec: what a reader changes first has a comment.
+
+    Args:
+        zone: of days and weeks, and of times that are written without one.
+    """
     batch = min(3072, max(48, table.frame.height // _BATCHES // 12 * 12))
-    metric, champion = _COMPARED[table.task]
-    label: dict[str, object] = {"column": table.names("label")[0], "task": table.task}
-    if table.classes:
-        label["classes"] = list(table.classes)
     left_out = table.names("left out")
     note = f"  # left out: {' '.join(_pieces(left_out))[1:-1]}" if left_out else ""
+    back = first_partitions(table)
     return f"""\
 # Check this file: ml-assets check {name}. Make the pipeline: ml-assets run {name}
 type: ml_assets.component.TrainingPipeline
@@ -38,28 +40,25 @@ attributes:
   name: {name}
   description: What {name} predicts, in a sentence.
   owner: team:{name}
-
+{_partitions(table, zone)}
   sources:
     rows:
-      kind: files # or: events, sql
-      path: {name}/rows.parquet # below ML_ASSETS_SOURCES
-      format: parquet
-      partitioned: false # true: one file a day, week, ... with {{partition}} in its path
+{_source(name, table, zone)}
       columns:
         {_flow({column.name: column.dtype for column in table.columns})}
       key: {_flow(list(table.key))}
-      contract: contracts/rows.json
+{_known_at(table)}      contract: contracts/rows.json
 
   features:
     function: features.py:build
     key: {_flow(list(table.key))}
     decision_at: {_flow(table.decision_at)} # when the prediction is made: nothing later may be used
-    numeric: {_flow(table.names("numeric"))}{note}
-    categorical: {_flow(table.names("categorical"))}
-    subject: {{source: rows}} # whose rows `ml-assets predict` takes
+    numeric: {_flow(numeric(table))}{note}
+    categorical: {_flow(categorical(table))}
+{_look_back(back)}    subject: {_subject(table)} # whose rows `ml-assets predict` takes
 
-  label: {_flow(label)}
-  split: {{kind: random}} # with partitions: time
+  label: {_flow(_label(table))}
+  split: {_split(table, back)}
 
   model: {{family: mlp, width: 64, depth: 2}}
   training:
@@ -71,50 +70,111 @@ attributes:
     processes: 1
 
   evaluation:
-    block: {"day" if table.names("time") else "row"}
+    block: {"day" if table.moments else "row"}
     baselines:
-      - {{kind: constant}}
-      - {{kind: gradient_boosting}}
-
+{_baselines(table)}
   gates: # a model that fails one reaches no stage
-    - {{kind: baseline, name: beats_constant, metric: {metric}, baseline: constant}}
-    - {{kind: champion, rule: non_inferior, {champion}}}
+{_gates(table)}
     - {{kind: latency}}
 """
 
 
-def features_py(name: str, table: Table) -> str:
-    """The feature function: the table as it is; the place for joins and history."""
-    imports, body = "", 'return tables["rows"]'
-    decided = json.dumps(table.decision_at, ensure_ascii=False)
-    if table.names("time") and table.decision_at not in table.frame.columns:
-        day = json.dumps(table.names("time")[0], ensure_ascii=False)
-        body = (
-            "# the table has days: a prediction is made as its day begins\n"
-            f'    moment = pl.col({day}).cast(pl.Datetime("us", "UTC"))\n'
-            f'    return tables["rows"].with_columns(moment.alias({decided}))'
-        )
-    elif not table.names("time"):
-        imports = "from datetime import UTC, datetime\n"
-        body = (
-            "# the table has no times: every row is decided at one moment\n"
-            '    moment = pl.lit(datetime(2000, 1, 1, tzinfo=UTC), pl.Datetime("us", "UTC"))\n'
-            f'    return tables["rows"].with_columns(moment.alias({decided}))'
-        )
-    return f'''\
-"""What {name} knows of a row when it decides."""
-
-from collections.abc import Mapping
-{imports}
-import polars as pl
-
-from ml_assets.spec.window import Window
+def _partitions(table: Table, zone: str) -> str:
+    calendar = table.given.calendar
+    if calendar is None:
+        return ""
+    fields: dict[str, object] = {"cadence": calendar.cadence, "start": _Bare(calendar.keys[0][:10])}
+    if zone != "UTC":
+        fields["timezone"] = zone
+    if calendar.day_offset:
+        fields["day_offset"] = calendar.day_offset
+    return f"  partitions: {_flow(fields)} # each is read, checked and versioned on its own\n"
 
 
-def build(tables: Mapping[str, pl.LazyFrame], window: Window) -> pl.LazyFrame:
-    """One row per decision: the key, the label, and every feature that the spec names."""
-    {body}
-'''
+def _source(name: str, table: Table, zone: str) -> str:
+    given = table.given
+    source = dict(given.source)
+    if given.rows:
+        source = {"kind": "files", "path": f"{name}/rows.parquet", "format": "parquet"}
+    comments = {"path": " # below ML_ASSETS_SOURCES", "kind": " # or: files, events, sql"}
+    lines = [f"{key}: {_flow(value)}{comments.get(key, '')}" for key, value in source.items()]
+    if given.calendar is None:
+        lines.append("partitioned: false # one table; by month, day, ...: {partition} in its path")
+    if len(given.null_values) > 1:
+        lines.append(f'null_values: {_flow(list(given.null_values))} # they mean "no value"')
+    if given.zoneless:
+        lines.append(f"timezone: {_flow(zone)} # of times that are written without their zone")
+    return "\n".join(f"      {line}" for line in lines)
+
+
+def _known_at(table: Table) -> str:
+    if not (table.moments and table.moments.is_series):
+        return ""
+    return f"      known_at: {_flow(table.moments.time)} # when a row became known\n"
+
+
+def _look_back(partitions: int) -> str:
+    said = "earlier partitions that the function reads"
+    return f"    look_back: {partitions} # {said}\n" if partitions else ""
+
+
+def _subject(table: Table) -> str:
+    if table.given.calendar is None or table.moments is None:
+        return "{source: rows}"
+    return _flow({"source": "rows", "time": table.moments.time})
+
+
+def _label(table: Table) -> dict[str, object]:
+    label: dict[str, object] = {"column": table.label, "task": table.task}
+    if table.classes:
+        label["classes"] = list(table.classes)
+    if table.ahead:
+        label["ahead"] = duration_text(table.ahead)
+    return label
+
+
+def _split(table: Table, back: int) -> str:
+    calendar = table.given.calendar
+    if calendar is None and table.moments is None:
+        return "{kind: random} # where rows have a time: {kind: time}"
+    if calendar is None:
+        return "{kind: time, validation: 0.15, holdout: 0.2} # shares of the rows, oldest to newest"
+    there = len(calendar.keys) - back
+    embargo = max(1 if there >= 8 else 0, back if table.ahead else 0)
+    rest = there - 2 * embargo
+    holdout, validation = max(1, round(0.2 * rest)), max(1, round(0.15 * rest))
+    train = max(1, rest - holdout - validation)
+    counts = {"train": train, "validation": validation, "holdout": holdout, "embargo": embargo}
+    return f"{_flow({'kind': 'time', **counts})} # in partitions, oldest to newest"
+
+
+def _baselines(table: Table) -> str:
+    kinds: list[dict[str, object]] = [{"kind": "constant"}, {"kind": "gradient_boosting"}]
+    if _is_forecast(table) and table.ahead:
+        kinds.append({"kind": "persistence"})
+        wave = season(table)
+        if wave:
+            kinds.append({"kind": "seasonal_naive", "season": duration_text(wave)})
+    return "".join(f"      - {_flow(kind)}\n" for kind in kinds)
+
+
+def _gates(table: Table) -> str:
+    metric, champion = _COMPARED[table.task]
+    beaten = "persistence" if _is_forecast(table) else "constant"
+    return (
+        f"    - {{kind: baseline, name: beats_{beaten}, metric: {metric}, baseline: {beaten}}}\n"
+        f"    - {{kind: champion, rule: non_inferior, {champion}}}"
+    )
+
+
+def _is_forecast(table: Table) -> bool:
+    return table.ahead is not None and table.task == "regression"
+
+
+class _Bare(str):
+    """Text that stands in YAML as it is: a date."""
+
+    __slots__ = ()
 
 
 def _flow(value: object) -> str:
@@ -145,6 +205,8 @@ def _enclosed(begin: str, items: Sequence[Sequence[str]], end: str) -> list[str]
 
 
 def _scalar(value: object) -> str:
+    if isinstance(value, _Bare):
+        return str(value)
     # as the item of a list: so what cannot stand bare in one is quoted
     listed = yaml.safe_dump(
         [value], default_flow_style=True, width=float("inf"), allow_unicode=True

@@ -31,19 +31,21 @@ Status = Literal["running", "stopped"]
 """What a sensor or schedule is until somebody switches it in the UI."""
 
 _UNITS = {"minute": 60, "hour": 3600, "day": 86400, "week": 604800}
+_SHORT = {"min": "minute", "h": "hour", "d": "day", "w": "week"}
 
 
 def parse_duration(value: object) -> object:
-    """``10 days`` -> a timedelta; minutes, hours, days and weeks are understood."""
+    """``10 days``, or ``10d`` -> a timedelta; minutes, hours, days and weeks are understood."""
     if not isinstance(value, str):
         return value
-    found = re.fullmatch(r"([1-9][0-9]*) (minute|hour|day|week)s?", value.strip())
+    found = re.fullmatch(r"([1-9][0-9]*)(?: (minute|hour|day|week)s?|(min|h|d|w))", value.strip())
     if not found:
         raise ValueError(
             f"{value!r} is not a duration: write a number and a unit"
-            " (minutes, hours, days, weeks), such as '10 days'"
+            " (minutes, hours, days, weeks), such as '10 days' or '10d'"
         )
-    return timedelta(seconds=int(found[1]) * _UNITS[found[2]])
+    unit = found[2] or _SHORT[found[3]]
+    return timedelta(seconds=int(found[1]) * _UNITS[unit])
 
 
 def duration_text(value: timedelta) -> str:

@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 
+from ml_assets.spec.automation import duration_text
 from ml_assets.spec.base import Misfit
 from ml_assets.spec.gates import (
     METRICS_OF,
@@ -10,9 +12,11 @@ from ml_assets.spec.gates import (
     BeatsBaseline,
     Bound,
     Calibrated,
+    Forecast,
     Gap,
     GateSpec,
     Robustness,
+    SeasonalNaiveBaseline,
     Slices,
     ValueBaseline,
 )
@@ -30,6 +34,8 @@ class Declared:
     slices: Sequence[str]
     numbers: bool
     """Whether it has numeric features."""
+    ahead: timedelta | None = None
+    """How long after its decision an outcome is seen; None: in the row itself."""
 
 
 def baseline_problems(declared: Declared) -> list[Misfit]:
@@ -42,6 +48,7 @@ def baseline_problems(declared: Declared) -> list[Misfit]:
         if baseline.name in names[:number]:
             said = f"baseline name {baseline.name!r} is used twice: give each a 'name' of its own"
             problems.append(Misfit((*at, "name"), said))
+        problems += [Misfit(at, said) for said in _forecast(baseline, declared)]
         if isinstance(baseline, ValueBaseline):
             problems += [
                 Misfit(
@@ -53,6 +60,19 @@ def baseline_problems(declared: Declared) -> list[Misfit]:
                 if metric not in measured
             ]
     return problems
+
+
+def _forecast(baseline: BaselineSpec, declared: Declared) -> Iterator[str]:
+    if not isinstance(baseline, Forecast):
+        return
+    of = f"baseline {baseline.name!r} is of a time series"
+    if declared.ahead is None:
+        yield f"{of}: say how far ahead the label is, label: {{column: ..., ahead: 6h}}"
+    elif declared.task != "regression":
+        yield f"{of} of numbers, this label is {declared.task}: remove it"
+    elif isinstance(baseline, SeasonalNaiveBaseline) and baseline.season < declared.ahead:
+        ahead = duration_text(declared.ahead)
+        yield f"{of}: one season before the outcome has to be known, so give {ahead} or more"
 
 
 def gate_problems(gates: Sequence[GateSpec], declared: Declared) -> list[Misfit]:
@@ -80,6 +100,8 @@ def _metric(gate: GateSpec, declared: Declared) -> _Found:
             f"gate {gate.name!r} asks for metric {metric!r}, which a {declared.task} task"
             f" does not have; it has {', '.join(measured)}",
         )
+    if metric == "skill" and declared.task == "regression" and declared.ahead is None:
+        yield ("metric",), "skill is against persistence, which takes a label with 'ahead'"
 
 
 def _baseline(gate: GateSpec, declared: Declared) -> _Found:

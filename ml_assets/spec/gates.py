@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
+from ml_assets.spec.automation import Duration
 from ml_assets.spec.base import Frozen, Name, Positive, unset
 from ml_assets.spec.features import FunctionPath
 from ml_assets.spec.paths import inside
@@ -21,6 +22,7 @@ MetricName = Literal[
     "rmse",
     "mae",
     "r2",
+    "skill",
     "ndcg",
 ]
 HIGHER_IS_BETTER: dict[MetricName, bool] = {
@@ -33,18 +35,19 @@ HIGHER_IS_BETTER: dict[MetricName, bool] = {
     "rmse": False,
     "mae": False,
     "r2": True,
+    "skill": True,
     "ndcg": True,
 }
 REACH: Mapping[MetricName, tuple[float, float]] = {
     **dict.fromkeys(("auc", "average_precision", "brier", "accuracy", "ece", "ndcg"), (0.0, 1.0)),
     **dict.fromkeys(("log_loss", "rmse", "mae"), (0.0, inf)),
-    "r2": (-inf, 1.0),
+    **dict.fromkeys(("r2", "skill"), (-inf, 1.0)),
 }
 """Metric -> its least and its greatest value."""
 METRICS_OF: Mapping[Task, tuple[MetricName, ...]] = {
     "binary": ("auc", "average_precision", "log_loss", "brier", "accuracy", "ece"),
     "multiclass": ("auc", "log_loss", "brier", "accuracy", "ece"),
-    "regression": ("rmse", "mae", "r2"),
+    "regression": ("rmse", "mae", "r2", "skill"),
     "ranking": ("ndcg",),
 }
 LOSS_OF: Mapping[Task, str] = {
@@ -77,6 +80,29 @@ class GradientBoostingBaseline(Frozen):
     kind: Literal["gradient_boosting"]
     name: Name = "gradient_boosting"
     iterations: Positive = 200
+
+
+class PersistenceBaseline(Frozen):
+    """Predicts that nothing changes: the value at the decision (with ``label.ahead``)."""
+
+    kind: Literal["persistence"]
+    name: Name = "persistence"
+
+
+class SeasonalNaiveBaseline(Frozen):
+    """Predicts the value of one season before the outcome; where it is not known, persistence."""
+
+    kind: Literal["seasonal_naive"]
+    name: Name = "seasonal_naive"
+    season: Duration
+    """A day, a week: not shorter than ``label.ahead``."""
+
+
+class DriftBaseline(Frozen):
+    """Predicts that it goes on as from the first to the last value of training, from now on."""
+
+    kind: Literal["drift"]
+    name: Name = "drift"
 
 
 class FunctionBaseline(Frozen):
@@ -116,10 +142,17 @@ BaselineSpec = Annotated[
     ConstantBaseline
     | GroupRateBaseline
     | GradientBoostingBaseline
+    | PersistenceBaseline
+    | SeasonalNaiveBaseline
+    | DriftBaseline
     | FunctionBaseline
     | ValueBaseline,
     Field(discriminator="kind"),
 ]
+
+
+Forecast = PersistenceBaseline | SeasonalNaiveBaseline | DriftBaseline
+"""Baselines of a time series: of a number that ``label.ahead`` takes from the future."""
 
 
 class Bound(Frozen):

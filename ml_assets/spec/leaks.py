@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from ml_assets.spec.base import Fraction, Frozen, Misfit, Positive
-from ml_assets.spec.split import ShareSplit, WindowSplit, groups_of
+from ml_assets.spec.split import ShareSplit, WindowSplit, groups_of, is_by_time
 
 Severity = Literal["critical", "warning"]
 """``critical``: nothing is published; ``warning``: it is told."""
@@ -118,8 +118,7 @@ class LeakFinding(Frozen):
 
 def training_set_checks(split: WindowSplit | ShareSplit) -> tuple[LeakCheckName, ...]:
     """The guards of a training set; only a split by time has an order."""
-    timeless = not isinstance(split, WindowSplit)
-    left_out = {"no_future_events", *(("split_in_order",) if timeless else ())}
+    left_out = {"no_future_events", *(() if is_by_time(split) else ("split_in_order",))}
     return tuple(name for name in LEAK_CHECKS if name not in left_out)
 
 

@@ -4,6 +4,8 @@ import re
 from pathlib import PurePosixPath
 
 PARTITION_FIELD = "{partition}"
+PARTITION = re.compile(r"\{partition(?::((?:%[YmdH]|[-_.T/])+))?\}")
+"""The partition's key, or its year, month, day and hour as a path writes them: ``%Y/%m``."""
 VERSION_FIELD = "{version}"
 """A date, written 2013-01-31: from that day on the file is what is known."""
 S3 = "s3://"
@@ -27,20 +29,26 @@ def inside(path: str) -> str:
 def source_path(path: str) -> str:
     """Accept a path with ``{fields}``, ``*``, ``?`` and one ``**``, here or on S3.
 
+    The partition may be written otherwise than its key is: ``{partition:%Y-%m}``.
+
     Raises:
         ValueError: it leads out of its folder, or holds what no path of a source holds.
     """
-    below = path.removeprefix(S3)
+    below = PARTITION.sub(PARTITION_FIELD, path).removeprefix(S3)
     inside(below)
-    if path != below and "/" not in below.strip("/"):
+    is_s3 = path.startswith(S3)
+    if is_s3 and "/" not in below.strip("/"):
         raise ValueError(
             f"{path!r} names a bucket and nothing in it: write s3://bucket/prefix/file"
         )
-    if path != below and any(sign in below.split("/")[0] for sign in "{}*?"):
+    if is_s3 and any(sign in below.split("/")[0] for sign in "{}*?"):
         raise ValueError(f"{path!r}: the bucket's name is given as it is")
     rest = FIELD.sub("", below)
     if any(sign in rest for sign in "{}[]"):
-        raise ValueError(f"{path!r}: a field is written {{name}}; wildcards are *, ? and **")
+        raise ValueError(
+            f"{path!r}: a field is written {{name}}, a partition {{partition}} or of %Y, %m, %d and"
+            " %H as in {partition:%Y-%m}; wildcards are *, ? and **"
+        )
     segments = below.split("/")
     if "" in segments or "." in segments:
         raise ValueError(f"{path!r} has an empty part: write each folder once, and no '.'")
@@ -48,3 +56,14 @@ def source_path(path: str) -> str:
     if any(part != _ANY_DEPTH for part in joined) or len(joined) > 1 or segments[-1] in joined:
         raise ValueError(f"{path!r}: ** stands once, between two slashes, for folders of any depth")
     return path
+
+
+def partition_parts(path: str) -> frozenset[str]:
+    """The parts of a moment that a path names of its partition: ``Y``, ``m``, ``d``, ``H``.
+
+    All of them where it holds the key itself, none where it holds no partition.
+    """
+    formats = [found[1] for found in PARTITION.finditer(path)]
+    if None in formats:
+        return frozenset("YmdH")
+    return frozenset(part for one in formats for part in re.findall("%(.)", one))

@@ -1,7 +1,8 @@
 """PipelineSpec: everything a team declares about one model, checked once, here."""
 
-from datetime import date
-from typing import Annotated, Any, Literal, Self, assert_never
+from collections.abc import Mapping
+from datetime import date, timedelta
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AliasChoices,
@@ -13,7 +14,7 @@ from pydantic import (
     model_validator,
 )
 
-from ml_assets.spec.automation import AutomationSpec
+from ml_assets.spec.automation import AutomationSpec, duration_text
 from ml_assets.spec.base import Frozen, Misfit, Misfits, Name, Positive, check_timezone, unset
 from ml_assets.spec.cluster import ClusterSpec, cluster_problems
 from ml_assets.spec.consistency import (
@@ -31,11 +32,13 @@ from ml_assets.spec.gates import (
     ReleaseSpec,
     ValueBaseline,
 )
+from ml_assets.spec.label import LabelSpec
 from ml_assets.spec.leaks import LeaksSpec, leak_problems
+from ml_assets.spec.paths import partition_parts
 from ml_assets.spec.sources import SourceSpec
-from ml_assets.spec.split import SplitSpec, WindowSplit
+from ml_assets.spec.split import RandomSplit, SplitSpec, TimeSharesSplit, WindowSplit
 from ml_assets.spec.stages import RAW_PREFIX, STAGES
-from ml_assets.spec.training import ModelSpec, Task, TrainingSpec, without_meaning
+from ml_assets.spec.training import ModelSpec, TrainingSpec, without_meaning
 
 SCHEMA = 1
 
@@ -61,39 +64,6 @@ class PartitionsSpec(Frozen):
     @classmethod
     def _timezone_exists(cls, value: str) -> str:
         return check_timezone(value)
-
-
-class LabelSpec(Frozen):
-    """What is predicted. A null is an outcome that does not exist: not trained on."""
-
-    column: str
-    task: Task
-    classes: tuple[str, ...] = Field(default=(), strict=False)
-    """Multiclass: the labels, in the order of the predictions."""
-    query: str | None = Field(default=None, exclude_if=unset)
-    """Ranking: the column whose value the rows share that compete; it need not be a feature."""
-
-    @model_validator(mode="after")
-    def _is_whole_for_the_task(self) -> Self:
-        match self.task:
-            case "binary":
-                wrong = "a binary label is true or false: remove 'classes'" if self.classes else ""
-            case "multiclass":
-                few = len(self.classes) < 2
-                wrong = "a multiclass label needs 'classes', at least two of them" if few else ""
-            case "regression":
-                wrong = "a regression label is a number: remove 'classes'" if self.classes else ""
-            case "ranking":
-                wrong = "a ranking label is a grade: remove 'classes'" if self.classes else ""
-                if self.query is None:
-                    wrong = "a ranking label needs 'query': the column that says which rows compete"
-            case _:
-                assert_never(self.task)
-        if self.query is not None and self.task != "ranking":
-            wrong = f"'query' is for a ranking label, this one is {self.task}: remove it"
-        if wrong:
-            raise ValueError(wrong)
-        return self
 
 
 class SimpleModel(Frozen):
@@ -168,6 +138,7 @@ class PipelineSpec(Frozen):
             *_subject_problems(self),
             *_online_problems(self),
             *_label_problems(self),
+            *_ahead_problems(self),
             *_leak_problems(self),
             *_training_problems(self),
             *cluster_problems(self.cluster, self.model, self.training),
@@ -188,9 +159,36 @@ class PipelineSpec(Frozen):
         return written
 
 
+_NAMED: Mapping[str, str] = {"hourly": "YmdH", "daily": "Ymd", "weekly": "Ymd", "monthly": "Ym"}
+"""Cadence -> the parts of a moment that tell its partitions apart."""
+
+
+def _path_problems(spec: PipelineSpec) -> list[Misfit]:
+    """Paths of which two partitions would be the same file."""
+    needed = _NAMED[spec.partitions.cadence]
+    problems: list[Misfit] = []
+    for name, source in spec.sources.items():
+        path = getattr(source, "path", "")
+        lost = "".join(part for part in needed if part not in partition_parts(path))
+        if source.partitioned and not source.versioned and path and lost:
+            said = (
+                f"sources.{name}.path {path!r} does not tell {spec.partitions.cadence} partitions"
+                f" apart: it lacks {', '.join(f'%{part}' for part in lost)}"
+            )
+            problems.append(Misfit(("sources", name, "path"), said))
+    return problems
+
+
+def _split_problems(spec: PipelineSpec) -> list[Misfit]:
+    if not isinstance(spec.split, TimeSharesSplit):
+        return []
+    said = "a split by time counts partitions where there are any: give train, validation, holdout"
+    return [Misfit(("split", "kind"), said)]
+
+
 def _partition_problems(spec: PipelineSpec) -> list[Misfit]:
     if spec.partitions.cadence != "none":
-        return []
+        return [*_path_problems(spec), *_split_problems(spec)]
     cut = [name for name, source in spec.sources.items() if source.partitioned]
     problems: list[Misfit] = []
     if spec.drift is not None:
@@ -200,7 +198,10 @@ def _partition_problems(spec: PipelineSpec) -> list[Misfit]:
         said = f"sources {cut} are partitioned but partitions.cadence is 'none'"
         problems.append(Misfit(("sources", cut[0], "partitioned"), said))
     if isinstance(spec.split, WindowSplit):
-        said = f"split.kind {spec.split.kind!r} needs partitions; use 'random', or set partitions"
+        said = (
+            f"split.kind {spec.split.kind!r} counts partitions, and there are none: give shares"
+            " ({kind: time, validation: 0.15, holdout: 0.2}), or set partitions"
+        )
         problems.append(Misfit(("split", "kind"), said))
     if spec.features.look_back:
         said = "features.look_back needs partitions"
@@ -285,6 +286,47 @@ def _label_problems(spec: PipelineSpec) -> list[Misfit]:
     return problems
 
 
+_SHORTEST: Mapping[str, timedelta] = {
+    "hourly": timedelta(hours=1),
+    "daily": timedelta(hours=23),
+    "weekly": timedelta(days=7, hours=-1),
+    "monthly": timedelta(days=28, hours=-1),
+}
+"""Cadence -> the shortest partition: clocks change."""
+
+
+def _ahead_problems(spec: PipelineSpec) -> list[Misfit]:
+    """What a label from the future needs: a row for each moment, history, a gap in the split."""
+    ahead, split = spec.label.ahead, spec.split
+    if ahead is None:
+        return []
+    told = duration_text(ahead)
+    problems: list[Misfit] = []
+    if spec.features.decision_at not in spec.features.key:
+        said = (
+            f"label.ahead looks for the row {told} after each, so features.key must hold"
+            f" features.decision_at, {spec.features.decision_at!r}"
+        )
+        problems.append(Misfit(("features", "key"), said))
+    if isinstance(split, RandomSplit):
+        said = "label.ahead makes a time series, whose next hours tell the last: use kind: time"
+        problems.append(Misfit(("split", "kind"), said))
+    if spec.partitions.cadence == "none":
+        if isinstance(split, TimeSharesSplit) and split.gap(ahead) < ahead:
+            said = f"split.embargo must be {told} at least: so late the outcomes of train are seen"
+            problems.append(Misfit(("split", "embargo"), said))
+        return problems
+    partition = _SHORTEST[spec.partitions.cadence]
+    needed = -(-ahead // partition)
+    if spec.features.look_back < needed:
+        said = f"label.ahead of {told} reads {needed} earlier partitions: set look_back: {needed}"
+        problems.append(Misfit(("features", "look_back"), said))
+    if isinstance(split, WindowSplit) and split.embargo < needed:
+        said = f"outcomes are seen {told} late: set split.embargo to {needed} partitions at least"
+        problems.append(Misfit(("split", "embargo"), said))
+    return problems
+
+
 def _leak_problems(spec: PipelineSpec) -> list[Misfit]:
     features = {*spec.features.numeric, *spec.features.categorical}
     after_event = {name: source.after_event for name, source in spec.sources.items()}
@@ -319,7 +361,8 @@ def _evaluation_problems(spec: PipelineSpec) -> list[Misfit]:
 
 def _gate_problems(spec: PipelineSpec) -> list[Misfit]:
     slices, numbers = spec.evaluation.slices, bool(spec.features.numeric)
-    declared = Declared(spec.label.task, spec.evaluation.baselines, slices, numbers)
+    label, baselines = spec.label, spec.evaluation.baselines
+    declared = Declared(label.task, baselines, slices, numbers, label.ahead)
     return [*baseline_problems(declared), *gate_problems(spec.gates, declared)]
 
 

@@ -5,8 +5,15 @@ from typing import Annotated, Literal, Self, TypeVar
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
 from ml_assets.spec.automation import Duration
-from ml_assets.spec.base import Frozen, Name, Positive, unset
-from ml_assets.spec.paths import FIELD, PARTITION_FIELD, VERSION_FIELD, inside, source_path
+from ml_assets.spec.base import Frozen, Name, Positive, check_timezone, unset
+from ml_assets.spec.paths import (
+    FIELD,
+    PARTITION,
+    PARTITION_FIELD,
+    VERSION_FIELD,
+    inside,
+    source_path,
+)
 
 DType = Literal["int64", "float64", "string", "boolean", "date", "datetime"]
 """``datetime`` is UTC with microseconds: a table never holds a naive time."""
@@ -122,6 +129,13 @@ class FilesSource(_Source):
     """``binary``: the files stay where they are; the table refers to them, a row each."""
     null_values: tuple[str, ...] = Field(default=("",), strict=False)
     """Text that means "no value" (CSV only)."""
+    timezone: str | None = Field(default=None, exclude_if=unset)
+    """The zone of times that are written without one (CSV only); None: each time has to say it."""
+
+    @field_validator("timezone")
+    @classmethod
+    def _timezone_exists(cls, value: str | None) -> str | None:
+        return value and check_timezone(value)
 
     @field_validator("path")
     @classmethod
@@ -206,7 +220,7 @@ PathSource = TypeVar("PathSource", FilesSource, EventsSource)
 def _check_fields(source: "FilesSource | EventsSource", columns: list[str]) -> None:
     """Each ``{field}`` of the path is one that something reads."""
     known = {PARTITION_FIELD[1:-1], VERSION_FIELD[1:-1], *columns}
-    unknown = sorted(set(FIELD.findall(source.path)) - known)
+    unknown = sorted(set(FIELD.findall(PARTITION.sub("", source.path))) - known)
     if unknown:
         raise ValueError(
             f"path {source.path!r} holds {{{unknown[0]}}}, which is neither {PARTITION_FIELD} nor a"
@@ -233,7 +247,8 @@ def _check_references(source: "FilesSource") -> None:
 
 
 def _check_partition_field(source: PathSource) -> PathSource:
-    cut = [field for field in (PARTITION_FIELD, VERSION_FIELD) if field in source.path]
+    named = ((PARTITION_FIELD, PARTITION.search(source.path)), (VERSION_FIELD, None))
+    cut = [field for field, found in named if found or field in source.path]
     if len(cut) > 1:
         raise ValueError(f"path {source.path!r} holds {' and '.join(cut)}: one of them cuts it")
     if source.partitioned and not cut:

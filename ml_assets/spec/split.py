@@ -1,10 +1,12 @@
 """How the rows of a training set are parted: by time, by chance, and by entity."""
 
-from typing import Annotated, Literal
+from datetime import timedelta
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
-from ml_assets.spec.base import Frozen, Positive
+from ml_assets.spec.automation import Duration
+from ml_assets.spec.base import Frozen, Positive, unset
 
 Groups = Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
 """Columns that the feature function returns; together they name an entity (a plane, a patient)."""
@@ -47,6 +49,27 @@ class RandomSplit(Frozen):
     holdout: _Share = 0.2
 
 
+class TimeSharesSplit(Frozen):
+    """Split rows that are read whole by their decision: the oldest train, the newest hold out.
+
+    In a spec it is ``kind: time`` with shares in the place of numbers of partitions.
+    """
+
+    kind: Literal["time_shares"]
+    validation: _Share = 0.15
+    holdout: _Share = 0.2
+    embargo: Duration | None = Field(default=None, exclude_if=unset)
+    """Time left out on each side of the validation split; None: ``label.ahead``, else none."""
+
+    def gap(self, ahead: timedelta | None) -> timedelta:
+        """The time between two splits.
+
+        Args:
+            ahead: how long after its decision an outcome is known; None: with it.
+        """
+        return self.embargo or ahead or timedelta(0)
+
+
 class StratifiedGroupSplit(Frozen):
     """Split whole entities, so that every split has its share of the rows and of each label."""
 
@@ -58,10 +81,22 @@ class StratifiedGroupSplit(Frozen):
 
 WindowSplit = TimeSplit | TimeGroupSplit
 """The kinds that cut a window of partitions."""
-ShareSplit = RandomSplit | StratifiedGroupSplit
+ShareSplit = RandomSplit | TimeSharesSplit | StratifiedGroupSplit
 """The kinds that part rows that are read whole."""
+
+
+def _time_in_shares(raw: Any) -> Any:
+    """``kind: time`` that counts no partitions is a split of rows by shares."""
+    if not isinstance(raw, dict) or raw.get("kind") != "time":
+        return raw
+    counts = [raw.get(name) for name in ("train", "validation", "holdout", "embargo")]
+    return raw if any(isinstance(one, int) for one in counts) else {**raw, "kind": "time_shares"}
+
+
 SplitSpec = Annotated[
-    TimeSplit | TimeGroupSplit | RandomSplit | StratifiedGroupSplit, Field(discriminator="kind")
+    TimeSplit | TimeGroupSplit | RandomSplit | TimeSharesSplit | StratifiedGroupSplit,
+    Field(discriminator="kind"),
+    BeforeValidator(_time_in_shares),
 ]
 
 
@@ -70,5 +105,10 @@ def groups_of(split: WindowSplit | ShareSplit) -> tuple[str, ...]:
     match split:
         case TimeGroupSplit() | StratifiedGroupSplit():
             return split.groups
-        case TimeSplit() | RandomSplit():
+        case TimeSplit() | RandomSplit() | TimeSharesSplit():
             return ()
+
+
+def is_by_time(split: WindowSplit | ShareSplit) -> bool:
+    """Whether every row of a split was decided before those of the next."""
+    return isinstance(split, WindowSplit | TimeSharesSplit)

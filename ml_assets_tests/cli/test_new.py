@@ -98,7 +98,7 @@ def test_a_new_spec_is_short(room: Path) -> None:
 
 
 def test_a_table_of_ones_own_is_described(room: Path, houses: Path) -> None:
-    assert main(["new", "houses", "--table", str(houses), "--label", "garden"]) == 0
+    assert main(["new", "houses", "--from", str(houses), "--label", "garden"]) == 0
     spec = load_spec(room / "houses")
     source = spec.sources["rows"]
     assert source.key == ("plot",)
@@ -110,7 +110,7 @@ def test_a_table_of_ones_own_is_described(room: Path, houses: Path) -> None:
 
 
 def test_days_are_cast_to_the_moment_of_the_decision(room: Path, houses: Path) -> None:
-    about = ["--table", str(houses), "--label", "garden"]
+    about = ["--from", str(houses), "--label", "garden"]
     assert main(["new", "houses", *about, "--time", "built"]) == 0
     assert load_spec(room / "houses").features.decision_at == "decided_at"
     assert main(["run", "houses", "--through", "training_set"]) == 0
@@ -121,7 +121,7 @@ def test_days_are_cast_to_the_moment_of_the_decision(room: Path, houses: Path) -
 def test_a_column_that_is_called_decided_at_is_left_alone(room: Path, houses: Path) -> None:
     frame = pl.read_csv(houses).rename({"area": "decided_at"})
     frame.write_csv(houses)
-    assert main(["new", "houses", "--table", str(houses), "--label", "garden"]) == 0
+    assert main(["new", "houses", "--from", str(houses), "--label", "garden"]) == 0
     features = load_spec(room / "houses").features
     assert features.numeric == ("decided_at", "rooms")
     assert features.decision_at == "decided_at_2"
@@ -134,7 +134,7 @@ def test_the_name_of_a_column_is_never_broken(room: Path, tmp_path: Path) -> Non
     pl.DataFrame(
         {"id": range(20), "y": [True, False] * 10, **{name: range(20) for name in names}}
     ).write_parquet(file)
-    assert main(["new", "sides", "--table", str(file), "--label", "y", "--key", "id"]) == 0
+    assert main(["new", "sides", "--from", str(file), "--label", "y", "--key", "id"]) == 0
     assert load_spec(room / "sides").features.numeric == tuple(names)
     text = (room / "sides" / "defs.yaml").read_text()
     assert all(text.count(f"'{name}'") == 2 for name in names)
@@ -142,12 +142,12 @@ def test_the_name_of_a_column_is_never_broken(room: Path, tmp_path: Path) -> Non
 
 
 def test_a_text_label_has_classes(room: Path, houses: Path) -> None:
-    assert main(["new", "kinds", "--table", str(houses), "--label", "kind"]) == 0
+    assert main(["new", "kinds", "--from", str(houses), "--label", "kind"]) == 0
     assert load_spec(room / "kinds").label.classes == ("flat", "house")
 
 
 def test_a_number_to_predict_is_compared_in_shares(room: Path, houses: Path) -> None:
-    assert main(["new", "rooms", "--table", str(houses), "--label", "rooms"]) == 0
+    assert main(["new", "rooms", "--from", str(houses), "--label", "rooms"]) == 0
     spec = load_spec(room / "rooms")
     assert spec.label.task == "regression"
     champion = next(gate for gate in spec.gates if isinstance(gate, AgainstChampion))
@@ -161,7 +161,7 @@ def test_an_unknown_outcome_is_no_mistake_of_the_table(
     lines = houses.read_text().splitlines()
     lines[-1] = lines[-1].rsplit(",", 1)[0] + ","  # its garden is not known
     houses.write_text("\n".join(lines) + "\n")
-    assert main(["new", "houses", "--table", str(houses), "--label", "garden"]) == 0
+    assert main(["new", "houses", "--from", str(houses), "--label", "garden"]) == 0
     assert "1 of 60 rows has no label: it is not trained on" in capsys.readouterr().out
     assert main(["run", "houses", "--through", "training_set"]) == 0
     contract = (room / "houses" / "contracts" / "rows.json").read_text()
@@ -173,14 +173,14 @@ def test_unknown_outcomes_are_counted(
 ) -> None:
     known = pl.when(pl.col("rooms") > 1).then("garden").alias("garden")
     pl.read_csv(houses).with_columns(known).write_csv(houses)
-    assert main(["new", "houses", "--table", str(houses), "--label", "garden"]) == 0
+    assert main(["new", "houses", "--from", str(houses), "--label", "garden"]) == 0
     assert "24 of 60 rows have no label: they are not trained on" in capsys.readouterr().out
 
 
 def test_the_copy_of_the_table_is_the_source_from_then_on(
     room: Path, houses: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["new", "houses", "--table", str(houses), "--label", "garden"]) == 0
+    assert main(["new", "houses", "--from", str(houses), "--label", "garden"]) == 0
     said = re.search("table: copied to (.+)\n.*replace that file", capsys.readouterr().out)
     assert said
     assert pl.read_parquet(said[1]).height == pl.read_csv(houses).height
@@ -195,14 +195,14 @@ def test_what_is_left_out_is_left_out_for_a_reason(
         nothing=pl.lit(None),
     )
     frame.write_csv(houses)
-    assert main(["new", "houses", "--table", str(houses), "--label", "garden"]) == 0
+    assert main(["new", "houses", "--from", str(houses), "--label", "garden"]) == 0
     said = capsys.readouterr().out
     assert "left out: 60 different values" in said
     assert "left out: 59 of 60 are numbers, the first other is 'n/a'" in said
     assert "categorical: 59 of 60 are numbers, the first other is '?'" in said
     assert "left out: make numbers of it in features.py" in said
     assert "left out: it is empty" in said
-    assert main(["new", "prices", "--table", str(houses), "--label", "price"]) == 1
+    assert main(["new", "prices", "--from", str(houses), "--label", "price"]) == 1
     assert "or mend this one: 59 of 60 are numbers" in capsys.readouterr().err
 
 
@@ -211,7 +211,7 @@ def test_an_index_without_a_name_gets_one(
 ) -> None:
     frame = pl.read_csv(houses)
     frame.rename({"plot": "row"}).with_row_index("").write_csv(houses)
-    assert main(["new", "houses", "--table", str(houses), "--label", "garden"]) == 0
+    assert main(["new", "houses", "--from", str(houses), "--label", "garden"]) == 0
     assert "the column without a name is called 'row_2'" in capsys.readouterr().out
     assert load_spec(room / "houses").sources["rows"].key == ("row_2",)
     assert main(["run", "houses", "--through", "training_set"]) == 0
@@ -235,7 +235,7 @@ def test_an_index_without_a_name_gets_one(
 def test_what_cannot_be_described_is_said(
     room: Path, houses: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
 ) -> None:
-    assert main(["new", "houses", "--table", str(houses), *arguments]) == 1
+    assert main(["new", "houses", "--from", str(houses), *arguments]) == 1
     assert said in capsys.readouterr().err
     assert not (room / "houses").exists()
 
@@ -244,7 +244,7 @@ def test_a_table_that_is_not_separated_by_commas_is_recognized(
     room: Path, houses: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pl.read_csv(houses).write_csv(houses, separator=";")
-    assert main(["new", "houses", "--table", str(houses), "--label", "garden"]) == 1
+    assert main(["new", "houses", "--from", str(houses), "--label", "garden"]) == 1
     assert "is it separated by ';'? Commas are expected" in capsys.readouterr().err
 
 
@@ -253,7 +253,7 @@ def test_a_table_whose_rows_cannot_be_told_apart_asks_for_a_key(
 ) -> None:
     file = tmp_path / "twins.csv"
     file.write_text("a,b\n1,0\n1,1\n")
-    assert main(["new", "twins", "--table", str(file), "--label", "b"]) == 1
+    assert main(["new", "twins", "--from", str(file), "--label", "b"]) == 1
     assert "--key" in capsys.readouterr().err
 
 

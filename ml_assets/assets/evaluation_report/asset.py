@@ -17,6 +17,7 @@ from ml_assets.adapters.stores import StoresResource
 from ml_assets.assets.evaluation_report.baselines import Rows, score_baseline, score_rule
 from ml_assets.assets.evaluation_report.drift_baseline import BASELINE_FILE
 from ml_assets.assets.evaluation_report.drift_baseline_rows import make_baseline
+from ml_assets.assets.evaluation_report.forecasts import forecast
 from ml_assets.assets.evaluation_report.importance import importance, shuffle
 from ml_assets.assets.evaluation_report.judge import ChampionScores, Holdout, judge
 from ml_assets.assets.evaluation_report.label_suspects import SUSPECTS_FILE
@@ -50,7 +51,7 @@ from ml_assets.reports.picture import Picture, Table
 from ml_assets.reports.tables import changes_table
 from ml_assets.reports.wording import plain_markdown
 from ml_assets.spec.canonical import canonical_json, digest_of
-from ml_assets.spec.gates import FunctionBaseline, ValueBaseline
+from ml_assets.spec.gates import Forecast, FunctionBaseline, ValueBaseline
 from ml_assets.spec.program import Ref, ShardSchema, Split
 from ml_assets.spec.records import (
     REPORT_FILE,
@@ -238,6 +239,9 @@ class Bench:
             if isinstance(baseline, FunctionBaseline):
                 rule = load_function(self.pipeline.folder, baseline.function, self.pipeline.name)
                 found[baseline.name] = score_rule(baseline, rule, *both, self.spec.label)
+            elif isinstance(baseline, Forecast):
+                frames = (rows.frame for rows in both)
+                found[baseline.name] = forecast(baseline, self.spec, *frames)
             elif not isinstance(baseline, ValueBaseline):
                 found[baseline.name] = score_baseline(baseline, *both, self.spec.label)
         return found

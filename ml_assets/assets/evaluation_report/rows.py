@@ -9,6 +9,7 @@ from typing import assert_never
 import numpy as np
 import polars as pl
 
+from ml_assets.assets.evaluation_report.forecasts import persistence
 from ml_assets.errors import SpecError, quoted
 from ml_assets.spec.pipeline import LabelSpec, PipelineSpec
 from ml_assets.spec.training import Task
@@ -58,11 +59,14 @@ class Truth:
     queries: np.ndarray | None = None
     """Ranking: [n] int64, equal for rows that compete."""
     ndcg_at: int = 10
+    persistence: np.ndarray | None = None
+    """Regression: [n] what was seen at the decision, where the label is taken from the future."""
 
     def of(self, rows: np.ndarray) -> "Truth":
         """That of some of the rows only."""
         queries = None if self.queries is None else self.queries[rows]
-        return replace(self, labels=self.labels[rows], queries=queries)
+        kept = None if self.persistence is None else self.persistence[rows]
+        return replace(self, labels=self.labels[rows], queries=queries, persistence=kept)
 
 
 @dataclass(frozen=True)
@@ -97,6 +101,7 @@ class Holdout:
             spec.label.classes,
             queries,
             spec.evaluation.ndcg_at,
+            persistence(spec, frame),
         )
         return cls(
             truth=truth,

@@ -8,6 +8,7 @@ from typing import Any
 
 import polars as pl
 
+from ml_assets.assets.feature_set.outcomes import with_outcomes
 from ml_assets.assets.feature_set.team_modules import import_file
 from ml_assets.errors import LeakError, SpecError, quoted
 from ml_assets.spec.features import FeaturesSpec
@@ -50,7 +51,7 @@ def build_features(
     Raises:
         SpecError: see ``check_features``.
     """
-    built = build(tables, window).collect()
+    built = with_outcomes(build(tables, window).collect(), spec, window)
     checked = check_features(built, spec.features, spec.label, groups_of(spec.split))
     if on_unnamed is not None:
         given = {name for table in tables.values() for name in table.collect_schema().names()}
@@ -70,7 +71,7 @@ def check_features(
         SpecError: a column is missing or of a type that does not fit, a key is there twice, or a
             row has no query.
     """
-    query = [label.query] if label.query else []
+    query = [name for name in (label.query, label.of) if name]
     features = [*spec.numeric, *spec.categorical]
     columns = list(
         dict.fromkeys([*spec.key, spec.decision_at, *query, *groups, label.column, *features])

@@ -1,17 +1,189 @@
 """What had happened by the time of a decision: as-of joins that cannot see later.
 
 An event counts for a row only where ``known_at < decision_at``: strictly, so that what becomes
-known at the very moment of the decision does not.
+known at the very moment of the decision does not. All of it goes by time, never by counting rows:
+over a gap the third row before is not the value of three hours ago.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import timedelta
+from typing import Literal, cast, get_args
 
 import polars as pl
+
+from ml_assets.errors import SpecError
+from ml_assets.spec.automation import parse_duration
 
 _KNOWN = "__known_at"
 _SUM = "__sum"
 _COUNT = "__count"
+
+
+Of = Literal["mean", "sum", "count", "min", "max"]
+
+
+@dataclass(frozen=True)
+class Lag:
+    """The value of a column so long before the decision; see ``lag``."""
+
+    column: str
+    name: str
+    back: timedelta
+    within: timedelta
+
+
+@dataclass(frozen=True)
+class Trailing:
+    """What a column's values were in the time before the decision; see ``trailing``."""
+
+    column: str
+    name: str
+    span: timedelta
+    of: Of
+
+
+def lag(column: str, back: str, *, within: str | None = None, name: str | None = None) -> Lag:
+    """The value that was known exactly ``back`` before the decision, null where there is none.
+
+    ``lag("pm25", "3h")`` is the column ``pm25_lag_3h``.
+
+    Args:
+        within: how much older than that the value may be; None: not at all.
+        name: of the column, instead.
+
+    Raises:
+        SpecError: a duration is none.
+    """
+    tolerance = _duration(within) if within else timedelta(0)
+    return Lag(column, name or f"{column}_lag_{_short(back)}", _duration(back), tolerance)
+
+
+def trailing(column: str, span: str, of: Of = "mean", *, name: str | None = None) -> Trailing:
+    """The mean (sum, count, min, max) of the values known in the ``span`` before the decision.
+
+    The moment of the decision itself does not count. Without a value in the span it is null, a
+    count 0. ``trailing("pm25", "24h", "max")`` is the column ``pm25_max_24h``.
+
+    Args:
+        name: of the column, instead.
+
+    Raises:
+        SpecError: the span is no duration, or ``of`` is none of these.
+    """
+    if of not in get_args(Of):
+        raise SpecError(f"trailing({column!r}, {span!r}, {of!r}): there are {get_args(Of)}.")
+    return Trailing(column, name or f"{column}_{of}_{_short(span)}", _duration(span), of)
+
+
+def add_history(
+    rows: pl.DataFrame,
+    events: pl.DataFrame,
+    *wanted: Lag | Trailing,
+    by: Sequence[str] = (),
+    decision_at: str = "decision_at",
+    known_at: str = "known_at",
+) -> pl.DataFrame:
+    """Add a column for each lag and trailing value of the events, entity by entity.
+
+    Args:
+        rows: [n] with ``decision_at`` and the columns of ``by``.
+        events: with ``known_at``, the columns of ``by``, and those that are asked for; null is no
+            value.
+        by: the columns that name an entity: a station, a shop. Empty: all rows are of one.
+
+    Returns:
+        The rows, in their order, with the columns.
+    """
+    found = [
+        _lagged(rows, events, one, by, decision_at, known_at)
+        if isinstance(one, Lag)
+        else _trailed(rows, events, one, by, decision_at, known_at)
+        for one in wanted
+    ]
+    return rows.with_columns(found)
+
+
+def _lagged(
+    rows: pl.DataFrame,
+    events: pl.DataFrame,
+    one: Lag,
+    by: Sequence[str],
+    decision_at: str,
+    known_at: str,
+) -> pl.Series:
+    known = events.filter(pl.col(known_at).is_not_null())
+    right = known.select(*by, pl.col(known_at).alias(_KNOWN), pl.col(one.column)).sort(_KNOWN)
+    at = (pl.col(decision_at) - one.back).alias("__at")
+    left = rows.select(*by, at).with_row_index("__row").sort("__at")
+    joined = left.join_asof(
+        right,
+        left_on="__at",
+        right_on=_KNOWN,
+        by=list(by) or None,
+        strategy="backward",
+        tolerance=one.within,
+        check_sortedness=False,
+    )
+    return joined.sort("__row")[one.column].alias(one.name)
+
+
+def _trailed(
+    rows: pl.DataFrame,
+    events: pl.DataFrame,
+    one: Trailing,
+    by: Sequence[str],
+    decision_at: str,
+    known_at: str,
+) -> pl.Series:
+    seen = events.filter(pl.col(one.column).is_not_null(), pl.col(known_at).is_not_null())
+    if one.of in ("min", "max"):
+        return _extreme(rows, seen, one, by, decision_at, known_at)
+    running = _running_totals(seen, one.column, known_at, by)
+    upper = _as_of(rows, running, pl.col(decision_at), by)
+    lower = _as_of(rows, running, pl.col(decision_at) - one.span, by)
+    total, count = upper[_SUM] - lower[_SUM], upper[_COUNT] - lower[_COUNT]
+    if one.of == "count":
+        return count.alias(one.name)
+    value = total / count if one.of == "mean" else total
+    return pl.select(pl.when(count > 0).then(value)).to_series().alias(one.name)
+
+
+def _extreme(
+    rows: pl.DataFrame,
+    seen: pl.DataFrame,
+    one: Trailing,
+    by: Sequence[str],
+    decision_at: str,
+    known_at: str,
+) -> pl.Series:
+    """The least or the greatest value of the span: rows and events in one line of time."""
+    value = pl.col(one.column).cast(pl.Float64).alias(_SUM)
+    at = pl.col(decision_at).alias(_KNOWN)
+    asked = rows.select(*by, at, pl.lit(None, pl.Float64).alias(_SUM)).with_row_index("__row")
+    told = seen.select(*by, pl.col(known_at).cast(rows.schema[decision_at]).alias(_KNOWN), value)
+    line = pl.concat([asked, told], how="diagonal").sort(_KNOWN)
+    best = pl.col(_SUM).min() if one.of == "min" else pl.col(_SUM).max()
+    spans = line.rolling(_KNOWN, period=one.span, closed="left", group_by=list(by) or None).agg(
+        best.alias(one.name)
+    )
+    # rolling keeps the order of the line within a group, and puts the groups one after the other
+    ordered = line.sort(*by, maintain_order=True) if by else line
+    placed = spans.sort(*by, maintain_order=True) if by else spans
+    found = ordered.select("__row").hstack(placed.select(one.name))
+    return found.drop_nulls("__row").sort("__row")[one.name]
+
+
+def _duration(text: str) -> timedelta:
+    try:
+        found = parse_duration(text)
+    except ValueError as error:
+        raise SpecError(f"{error}.") from error
+    return cast("timedelta", found)
+
+
+def _short(text: str) -> str:
+    return text.replace(" ", "")
 
 
 def trailing_mean(

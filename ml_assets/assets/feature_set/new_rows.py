@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 import polars as pl
 
 from ml_assets.assets.feature_set.function import build_features, check_keys, load_function
+from ml_assets.assets.feature_set.outcomes import deciding
 from ml_assets.assets.raw_snapshot.schema import TYPES
 from ml_assets.assets.validated_table.contract.compiled import audit
 from ml_assets.assets.validated_table.contract.kinds import about
@@ -85,7 +86,8 @@ def make_feature_rows(
         tables = Tables(state, subject, part, known, number, notes)
         names = [*spec.sources, *spec.tables]
         given = tables.read(names, spec.features.look_back, number)
-        frame = build_features(build, given, tables.window(number), spec)
+        window = deciding(tables.window(number), spec.label, unknown=True)
+        frame = build_features(build, given, window, spec)
         made.append(frame.join(part, on=spec.features.key, how="semi"))
     return FeatureRows(pl.concat(made), tuple(notes))
 
@@ -161,6 +163,9 @@ class Tables:
                 f" ml-assets run {spec.name} --through {stage}"
             )
         old = [self._known(name, self._published(address))] if published else []
+        if old and self._is_subject(name) and spec.label.ahead:  # its rows may lie before it
+            new = self.new.lazy()
+            old = [rows.join(new, on=spec.sources[name].key, how="anti") for rows in old]
         if self._is_subject(name) and is_current:
             return self._with_new(spec.sources[name], old)
         if not old:

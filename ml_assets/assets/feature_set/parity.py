@@ -84,7 +84,7 @@ def _replayed(state: PipelineState, partition: str | None, rows: pl.DataFrame) -
     found = replay(state, partition, rows, Random(f"{state.commit}{partition}"))
     return CheckOutcome(
         CHECK_NAME,
-        not found.difference,
+        found.passed,
         True,
         {"rows": found.rows, "moment": str(found.moment)},
         found.reason,

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from ml_assets.assets.feature_set.outcomes import deciding
 from ml_assets.assets.raw_snapshot.asset import window_of
 from ml_assets.errors import WindowError
 from ml_assets.graph.inputs import require_record, scan_together
@@ -13,6 +14,8 @@ from ml_assets.spec.records import StageRecord
 from ml_assets.spec.window import Window
 from ml_assets.store.layout import Address
 from ml_assets.store.pipeline_context import Pipeline, PipelineState
+
+STAGE = "feature_set"
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,8 @@ class Reads:
     def window(self, partition: str | None) -> Window:
         """The span that the function makes rows for."""
         span = window_of(self.pipeline, partition)
-        return Window(partition, span.start if span else None, span.end if span else None)
+        window = Window(partition, span.start if span else None, span.end if span else None)
+        return deciding(window, self.pipeline.spec.label) if self.reader == STAGE else window
 
     def reads(self) -> list[tuple[str, str, int]]:
         """The same as stage, name, and how many partitions back each is read."""
@@ -96,7 +100,7 @@ class Reads:
 def feature_reads(pipeline: Pipeline) -> Reads:
     """The feature function reads every source and every derived table."""
     names = (*pipeline.spec.sources, *pipeline.spec.tables)
-    return Reads(pipeline, "feature_set", names, pipeline.spec.features.look_back)
+    return Reads(pipeline, STAGE, names, pipeline.spec.features.look_back)
 
 
 def table_reads(pipeline: Pipeline, table: str) -> Reads:

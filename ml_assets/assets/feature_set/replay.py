@@ -4,6 +4,7 @@ The path is that of ``ml-assets predict``: the row among the published tables, a
 what had become known before its decision. What comes out has to be the batch's row, bit for bit.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from random import Random
@@ -13,9 +14,11 @@ import polars as pl
 
 from ml_assets.assets.feature_set.function import build_features, load_function
 from ml_assets.assets.feature_set.new_rows import Tables, keys_of
+from ml_assets.assets.feature_set.outcomes import deciding
+from ml_assets.assets.feature_set.row_counting import counted_rows, empty_rows, series_of
 from ml_assets.errors import counted, quoted
 from ml_assets.spec.features import FeaturesSpec
-from ml_assets.spec.partitions import windows
+from ml_assets.spec.partitions import PartitionWindow, windows
 from ml_assets.store.layout import Address
 from ml_assets.store.pipeline_context import PipelineState
 
@@ -32,6 +35,12 @@ class Parity:
     moment: datetime | None
     difference: str
     """The first value that differs, in words; empty where all are the same bits."""
+    counting: str = ""
+    """The first value that changes with an empty row before it, in words; empty where none does."""
+
+    @property
+    def passed(self) -> bool:
+        return not (self.difference or self.counting)
 
     @property
     def reason(self) -> str:
@@ -43,6 +52,12 @@ class Parity:
             return (
                 f"of {what}, replayed with what was known then, {self.difference}. The function"
                 " uses what was not known yet, other rows of its partition, or no fixed order."
+            )
+        if self.counting:
+            return (
+                f"of {what}, {self.counting}. The function counts rows, not time: over a gap it"
+                " takes the values of another hour. Use lag and trailing of"
+                " ml_assets.assets.feature_set.history, or polars' windows by time."
             )
         return f"{what}, replayed with what was known then: the same, bit for bit"
 
@@ -63,7 +78,34 @@ def replay(state: PipelineState, partition: str | None, rows: pl.DataFrame, draw
     moment = rows[draw.randrange(len(rows))][spec.decision_at].item()
     batch = rows.filter(pl.col(spec.decision_at) == moment).head(MOST_ROWS)
     again = _rows_at(state, partition, batch, moment)
-    return Parity(len(batch), moment, difference(batch, again, spec))
+    differs = difference(batch, again, spec)
+    counting = "" if differs else _with_empty_rows(state, partition, batch, moment)
+    return Parity(len(batch), moment, differs, counting)
+
+
+def _with_empty_rows(
+    state: PipelineState, partition: str | None, batch: pl.DataFrame, moment: datetime
+) -> str:
+    """What an empty row in the history of each entity changes; nothing where time is what counts.
+
+    Asked of a time series alone: of a subject whose key holds when its rows are.
+    """
+    spec = state.spec
+    subject = spec.features.subject
+    series = subject and series_of(spec.sources[subject.source], spec.features)
+    if subject is None or series is None:
+        return ""
+    known = windows(spec.partitions, datetime.now(UTC))
+    number = [span.key for span in known].index(partition) if partition is not None else None
+    landed = _landed(state, subject.source, number, known, spec.features.look_back)
+    empty = empty_rows(landed, batch, series, moment)
+    if empty.is_empty():
+        return ""
+    try:
+        again = _rows_at(state, partition, batch, moment, empty)
+    except Exception:  # a team's function may refuse a row without values
+        return ""
+    return counted_rows(batch, again, spec.features, empty[series.time].max())
 
 
 def _rows_at(
@@ -71,22 +113,40 @@ def _rows_at(
     partition: str | None,
     batch: pl.DataFrame,
     moment: datetime,
+    more: pl.DataFrame | None = None,
 ) -> pl.DataFrame:
+    """The rows of a moment made alone; ``more`` are rows of the subject that stand before them."""
     spec, key = state.spec, state.spec.features.key
     known = windows(spec.partitions, datetime.now(UTC))
     number = [span.key for span in known].index(partition) if partition is not None else None
     subject = spec.features.subject
     new = batch
     if subject is not None:
-        cut = partition if spec.is_partitioned(subject.source) else None
-        landed = Address(spec.name, "validated_table", subject.source, cut)
         keys = keys_of(batch, key, spec.sources[subject.source])
-        new = state.scan(landed).join(keys, on=key, how="semi").collect()
+        back = spec.features.look_back if spec.label.ahead else 0
+        landed = _landed(state, subject.source, number, known, back)
+        new = landed.join(keys, on=key, how="semi").collect()
+        new = new if more is None else pl.concat([new, more.select(new.columns)])
     tables = Tables(state, subject, new, known, number, {}, known_before=moment)
     given = tables.read([*spec.sources, *spec.tables], spec.features.look_back, number)
     build = load_function(state.pipeline.folder, spec.features.function, spec.name)
-    made = build_features(build, given, tables.window(number), spec)
+    window = deciding(tables.window(number), spec.label, unknown=True)
+    made = build_features(build, given, window, spec)
     return made.join(batch, on=key, how="semi")
+
+
+def _landed(
+    state: PipelineState,
+    source: str,
+    number: int | None,
+    known: Sequence[PartitionWindow],
+    back: int,
+) -> pl.LazyFrame:
+    """The rows of the subject in a partition, and in so many before it."""
+    spec, whole = state.spec, Address(state.name, "validated_table", source)
+    if number is None or not spec.is_partitioned(source):
+        return state.scan(whole)
+    return pl.concat([state.scan(whole.at(known[n].key)) for n in range(number - back, number + 1)])
 
 
 def difference(batch: pl.DataFrame, again: pl.DataFrame, spec: FeaturesSpec) -> str:

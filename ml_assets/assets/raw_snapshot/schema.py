@@ -42,6 +42,8 @@ _WRITTEN: Mapping[DType, str] = {
     "date": "a date written as 2013-01-31",
     "datetime": "a time with its zone, written as 2013-01-31T10:00:00Z",
 }
+_PLAIN = ("%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%dT%H:%M", "%Y-%m-%d")
+"""Times without a zone, and days, which begin at midnight."""
 _NATIVE: Mapping[DType, type] = {"int64": int, "float64": float, "string": str, "boolean": bool}
 """The Python type that needs no conversion."""
 _INT64_EDGE = 2**63
@@ -112,31 +114,38 @@ def name_problems(found: Sequence[str], declared: Columns) -> list[str]:
     return problems + [f"column {_shown(name)} is there {counts[name]} times" for name in twice]
 
 
-def from_text(frame: pl.DataFrame, declared: Columns, where: str, place: Place) -> pl.DataFrame:
+def from_text(
+    frame: pl.DataFrame, declared: Columns, where: str, place: Place, zone: str | None = None
+) -> pl.DataFrame:
     """Type a table of strings. Columns come out in declared order.
+
+    Args:
+        zone: of times that are written without one; None: they are refused.
 
     Raises:
         SourceError: text is not of its column's type; names the place, column and value.
     """
-    typed, problems = _type_text(frame, declared)
+    typed, problems = _type_text(frame, declared, zone)
     _refuse(problems, declared, where, place)
     return typed
 
 
 def type_text(
-    frame: pl.DataFrame, declared: Columns, place: Place
+    frame: pl.DataFrame, declared: Columns, place: Place, zone: str | None = None
 ) -> tuple[pl.DataFrame, list[str]]:
     """The declared columns of a table of strings, typed, and a sentence for each that is not."""
-    typed, problems = _type_text(frame, declared)
+    typed, problems = _type_text(frame, declared, zone)
     return typed, _sentences(problems, declared, place)
 
 
-def _type_text(frame: pl.DataFrame, declared: Columns) -> tuple[pl.DataFrame, list[_Bad]]:
+def _type_text(
+    frame: pl.DataFrame, declared: Columns, zone: str | None
+) -> tuple[pl.DataFrame, list[_Bad]]:
     typed: list[pl.Series] = []
     problems: list[_Bad] = []
     for name, dtype in declared.items():
         text = frame[name]
-        values = _parse(text, dtype)
+        values = _parse(text, dtype, zone)
         bad = values.is_null() & text.is_not_null()
         if dtype == "float64":
             bad |= values.is_infinite().fill_null(False)
@@ -244,7 +253,7 @@ def type_typed(frame: pl.DataFrame, declared: Columns) -> tuple[pl.DataFrame, li
     return typed, [*problems, *_sentences(infinite, declared, place)]
 
 
-def _parse(text: pl.Series, dtype: DType) -> pl.Series:
+def _parse(text: pl.Series, dtype: DType, zone: str | None = None) -> pl.Series:
     match dtype:
         case "string":
             return text
@@ -257,11 +266,24 @@ def _parse(text: pl.Series, dtype: DType) -> pl.Series:
             return text.str.to_date("%Y-%m-%d", strict=False)
         case "datetime":
             iso = text.str.replace(" ", "T", literal=True).str.replace(r"[Zz]$", "+00:00")
-            return iso.str.to_datetime(
+            told = iso.str.to_datetime(
                 "%Y-%m-%dT%H:%M:%S%.f%:z", time_unit="us", time_zone="UTC", strict=False
             )
+            return told if zone is None else told.fill_null(_zoned(iso, zone))
         case _:
             return text.cast(TYPES[dtype], strict=False)
+
+
+def _zoned(iso: pl.Series, zone: str) -> pl.Series:
+    """Times without a zone as those of one; an hour that comes twice is the first of the two."""
+    plain = [iso.str.to_datetime(form, time_unit="us", strict=False) for form in _PLAIN]
+    return (
+        plain[0]
+        .fill_null(plain[1])
+        .fill_null(plain[2])
+        .dt.replace_time_zone(zone, ambiguous="earliest", non_existent="null")
+        .dt.convert_time_zone("UTC")
+    )
 
 
 def _first_bad(bad: pl.Series, text: pl.Series, name: str) -> _Bad:
@@ -347,7 +369,8 @@ def _refuse(problems: Sequence[_Bad], declared: Columns, where: str, place: Plac
         f"{where} holds values that are not of the declared type:"
         f"{listed(_sentences(problems, declared, place))}\n"
         "Correct them at the origin, or change 'columns' of this source in defs.yaml (for CSV, list"
-        " a text that means no value in 'null_values')."
+        " a text that means no value in 'null_values', and say in 'timezone' which one times"
+        " without a zone are of)."
     )
     retyped = [bad.column for bad in problems if bad.all]
     if retyped:

@@ -35,6 +35,8 @@ from ml_assets.store.objects import read_verified
 from ml_assets.store.pipeline_context import Pipeline, open_pipeline
 
 _ROW = "__row"
+PREDICTED_AT = "predicted_for"
+"""The column that says which moment a prediction is about, where it is not the row's own."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,13 @@ class Predictor:
         source = self.pipeline.spec.sources[subject.source] if subject else None
         return source.null_values if isinstance(source, FilesSource) else ("",)
 
+    @property
+    def zone(self) -> str | None:
+        """The zone of times in a CSV file of the subject that are written without one."""
+        subject = self.pipeline.spec.features.subject
+        source = self.pipeline.spec.sources[subject.source] if subject else None
+        return source.timezone if isinstance(source, FilesSource) else None
+
     # --- the two kinds of rows ----------------------------------------------------------------
 
     def _are_of(self, subject: SubjectSpec, rows: Rows) -> bool:
@@ -133,6 +142,9 @@ class Predictor:
             raise RowsRefused(f"{rows.where}: no row can be predicted.\n" + "\n".join(notes))
         scored = made.rows.select(key).hstack(self._score(made.rows))
         asked = frame.select(key)
+        if pipeline.spec.label.ahead:  # the moment that the prediction is for
+            later = pl.col(pipeline.spec.features.decision_at) + pipeline.spec.label.ahead
+            asked = asked.with_columns(later.alias(PREDICTED_AT))
         found = asked.join(scored, on=key, how="left", maintain_order="left")
         return Predictions(found, (*notes, *made.notes))
 
@@ -154,7 +166,8 @@ class Predictor:
     def _without_carried(self, rows: Rows) -> Rows:
         """Without the columns of the feature set that the model does not read."""
         features, label = self.pipeline.spec.features, self.pipeline.spec.label
-        carried = {*features.key, features.decision_at, label.column, label.query or label.column}
+        carried = {*features.key, features.decision_at, label.column}
+        carried |= {name for name in (label.query, label.of) if name}
         carried -= feature_columns(self.release.manifest).keys()
         return replace(rows, names=tuple(name for name in rows.names if name not in carried))
 

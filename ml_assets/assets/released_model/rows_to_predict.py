@@ -39,6 +39,8 @@ class Rows:
     kind: Literal["csv", "typed", "json"]
     text: str = ""
     """CSV: the file, to find lines in."""
+    zone: str | None = None
+    """CSV: of times that are written without one."""
 
     def __len__(self) -> int:
         if isinstance(self.cells, pl.DataFrame):
@@ -55,7 +57,7 @@ class Rows:
         if not isinstance(self.cells, pl.DataFrame):
             return type_values(self.cells, there, self.at, accept=JSON_VALUES)
         if self.kind == "csv":
-            return type_text(self.cells, there, self.at)
+            return type_text(self.cells, there, self.at, self.zone)
         return type_typed(self.cells, there)
 
     def as_they_are(self, names: Iterable[str]) -> pl.DataFrame:
@@ -66,11 +68,14 @@ class Rows:
         return pl.DataFrame({name: self.cells[name] for name in chosen}, strict=False)
 
 
-def parse_rows(content: bytes, where: str, null_values: Sequence[str] = ("",)) -> Rows:
+def parse_rows(
+    content: bytes, where: str, null_values: Sequence[str] = ("",), zone: str | None = None
+) -> Rows:
     """Parquet, CSV, JSON lines, a JSON array of objects, or one JSON object.
 
     Args:
         null_values: text that means "no value" (CSV only).
+        zone: of times that are written without one (CSV only).
 
     Raises:
         RowsRefused: it is none of them, or holds no row.
@@ -85,7 +90,7 @@ def parse_rows(content: bytes, where: str, null_values: Sequence[str] = ("",)) -
         else:
             text = decode(content, where)
             names = tuple(csv_header(text))
-            rows = Rows(where, names, csv_cells(text, null_values, where), "csv", text)
+            rows = Rows(where, names, csv_cells(text, null_values, where), "csv", text, zone)
     except (SourceError, pl.exceptions.PolarsError) as error:
         raise RowsRefused(f"{where} cannot be read: {error} {_KINDS}") from error
     if not len(rows):

@@ -23,7 +23,13 @@ from ml_assets.assets.training_set.shards import (
     scan_rows,
     write_labelled,
 )
-from ml_assets.assets.training_set.split import SplitPlan, plan_time_split, random_split
+from ml_assets.assets.training_set.split import (
+    SplitPlan,
+    plan_time_split,
+    random_split,
+    split_by_moment,
+)
+from ml_assets.assets.training_set.unknown import unknown_outcomes
 from ml_assets.errors import LeakError, WindowError, did_you_mean
 from ml_assets.graph.code_version import code_version_of
 from ml_assets.graph.data_card import card_of, split_labels
@@ -35,7 +41,13 @@ from ml_assets.spec.leaks import LeakFinding
 from ml_assets.spec.partitions import windows
 from ml_assets.spec.program import Ref, ShardSchema, Split
 from ml_assets.spec.records import InputVersion
-from ml_assets.spec.split import RandomSplit, StratifiedGroupSplit, TimeGroupSplit, WindowSplit
+from ml_assets.spec.split import (
+    RandomSplit,
+    StratifiedGroupSplit,
+    TimeGroupSplit,
+    TimeSharesSplit,
+    WindowSplit,
+)
 from ml_assets.store.layout import Address, published_partitions
 from ml_assets.store.pipeline_context import Pipeline, PipelineState
 
@@ -73,6 +85,8 @@ def training_set(declared: Pipeline) -> dg.AssetsDefinition:
         base = pipeline.store.resolve("main")
         window = resolve_window(pipeline.at(base), TrainingSetConfig.of(context).as_of)
         inputs = window_inputs(pipeline.at(base), window)
+        if said := unknown_outcomes(pipeline.at(base), window):
+            context.log.info(said)
         frames = keep_apart(context, pipeline, read_splits(pipeline.at(base), window))
         folder = pipeline.objects.folder("shards", pipeline.name)
         ref = write_labelled(frames, pipeline.spec.features, pipeline.spec.label, folder)
@@ -209,7 +223,9 @@ def feature_order(pipeline: Pipeline) -> list[str]:
 def embargo_of(pipeline: Pipeline, window: SplitPlan | None) -> timedelta:
     """The time between two splits: that of the partitions between them."""
     if window is None:
-        return timedelta(0)
+        split = pipeline.spec.split
+        by_time = isinstance(split, TimeSharesSplit)
+        return split.gap(pipeline.spec.label.ahead) if by_time else timedelta(0)
     spans = {span.key: span for span in windows(pipeline.spec.partitions, datetime.now(UTC))}
     pairs = [(window.train, window.validation), (window.validation, window.holdout)]
     return min(spans[later[0]].start - spans[earlier[-1]].end for earlier, later in pairs)
@@ -230,6 +246,8 @@ def read_splits(state: PipelineState, window: SplitPlan | None) -> dict[Split, p
         return labelled_rows(tables, spec.label)
     require_record(state, address)
     frame = state.store.scan(state.commit, address.table).collect()
+    if isinstance(spec.split, TimeSharesSplit):  # its shares are of the rows that count
+        frame = frame.filter(pl.col(spec.label.column).is_not_null())
     part = part_rows(frame, state.pipeline)
     names: tuple[Split, ...] = ("train", "validation", "holdout")
     return labelled_rows({name: frame.filter(part == name).lazy() for name in names}, spec.label)
@@ -259,6 +277,9 @@ def part_rows(frame: pl.DataFrame, pipeline: Pipeline) -> pl.Series:
         case RandomSplit():
             together = (spec.label.query,) if spec.label.query else spec.features.key
             return random_split(frame, together, spec.split, seed)
+        case TimeSharesSplit():
+            gap = spec.split.gap(spec.label.ahead)
+            return split_by_moment(frame[spec.features.decision_at], spec.split, gap)
         case StratifiedGroupSplit():
             return stratified_group_split(frame, spec.features.key, spec.label, spec.split, seed)
         case _:

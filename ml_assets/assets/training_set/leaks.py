@@ -19,7 +19,7 @@ from ml_assets.spec.gates import LeakAlarm
 from ml_assets.spec.leaks import LeakFinding, SharedRows, training_set_checks
 from ml_assets.spec.pipeline import LabelSpec, PipelineSpec
 from ml_assets.spec.program import ShardSchema, Split
-from ml_assets.spec.split import WindowSplit, groups_of
+from ml_assets.spec.split import groups_of, is_by_time
 
 ORDER: tuple[Split, ...] = ("train", "validation", "holdout")
 Rows = Mapping[Split, pl.DataFrame]
@@ -58,10 +58,8 @@ def examine(rows: Rows, spec: PipelineSpec, embargo: timedelta) -> tuple[LeakFin
                 guard, alarm = spec.leaks.target_proxy, _alarm(spec)
                 found.append(find_proxies(rows, spec.features, spec.label, guard, alarm))
             case "splits_alike":
-                by_time = isinstance(spec.split, WindowSplit)
-                found.append(
-                    find_bias(rows, spec.features, spec.label, spec.leaks.split_bias, by_time)
-                )
+                bias, by_time = spec.leaks.split_bias, is_by_time(spec.split)
+                found.append(find_bias(rows, spec.features, spec.label, bias, by_time))
             case "fitted_on_train" | "no_future_events":
                 pass
             case _:

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 
 import polars as pl
 
 from ml_assets.errors import WindowError
 from ml_assets.spec.program import Split
-from ml_assets.spec.split import RandomSplit, WindowSplit
+from ml_assets.spec.split import RandomSplit, TimeSharesSplit, WindowSplit
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,31 @@ def random_split(
         .when(places < spec.holdout + spec.validation)
         .then(pl.lit("validation"))
         .otherwise(pl.lit("train"))
+    )
+    return pl.select(names.alias("split"))["split"]
+
+
+def split_by_moment(moments: pl.Series, spec: TimeSharesSplit, gap: timedelta) -> pl.Series:
+    """The split of each row by when it was decided, oldest first; null: in the gap before the next.
+
+    All rows of a moment are in one split; the shares are of the rows.
+
+    Args:
+        moments: when each row was decided.
+        gap: the time that is left out before validation and before the holdout.
+    """
+    ordered = moments.sort()
+    rows = len(ordered)
+    holdout = ordered[min(rows - 1, round(rows * (1 - spec.holdout)))]
+    validation = ordered[min(rows - 1, round(rows * (1 - spec.holdout - spec.validation)))]
+    at = pl.lit(moments)
+    names = (
+        pl.when(at >= holdout)
+        .then(pl.lit("holdout"))
+        .when((at >= validation) & (at < holdout - gap))
+        .then(pl.lit("validation"))
+        .when(at < validation - gap)
+        .then(pl.lit("train"))
     )
     return pl.select(names.alias("split"))["split"]
 

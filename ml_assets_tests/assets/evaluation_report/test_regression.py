@@ -31,6 +31,18 @@ def test_metrics_are_those_of_scikit_learn(offset):
     assert found == pytest.approx(expected, rel=1e-6)
 
 
+def test_skill_is_the_share_of_the_error_of_persistence_that_is_saved():
+    truth, predicted = rows()
+    last = truth.labels + np.random.default_rng(4).normal(0, 4, 3000)
+    series = Truth("regression", truth.labels, persistence=last)
+    errors = [((truth.labels - one) ** 2).mean() for one in (predicted[:, 0], last)]
+    assert point_metrics(series, predicted)["skill"] == pytest.approx(1 - errors[0] / errors[1])
+    assert point_metrics(series, last[:, None])["skill"] == pytest.approx(0, abs=1e-12)
+    found = evaluate(series, predicted, np.arange(3000), 200, 0)["skill"]
+    assert found.low < found.value < found.high
+    assert "skill" not in point_metrics(truth, predicted)
+
+
 def test_a_constant_prediction_explains_nothing_and_a_worse_one_less():
     truth, _ = rows()
     mean = np.full((3000, 1), truth.labels.mean())

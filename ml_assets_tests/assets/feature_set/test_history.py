@@ -3,10 +3,12 @@
 from datetime import UTC, datetime, timedelta
 
 import polars as pl
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ml_assets.assets.feature_set.history import latest, trailing_mean
+from ml_assets.assets.feature_set.history import add_history, lag, latest, trailing, trailing_mean
+from ml_assets.errors import SpecError
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 SPAN = timedelta(hours=6)
@@ -77,3 +79,41 @@ def test_the_newest_event_known_before_the_decision_is_taken() -> None:
     events = events_of([(3, "a", 0), (9, "a", 1), (10, "a", 0)])
     found = latest(rows_of([(10, "a"), (20, "a")]), events, columns=["y"], by=["e"], within=SPAN)
     assert found["y"].to_list() == [1, None]
+
+
+@given(events=EVENTS, rows=ROWS)
+def test_lags_and_trailing_values_go_by_time(
+    events: list[tuple[int, str, int]], rows: list[tuple[int, str]]
+) -> None:
+    single = list({(hour, entity): (hour, entity, y) for hour, entity, y in events}.values())
+    wanted = (
+        lag("y", "3h"),
+        *(trailing("y", "6h", of) for of in ("mean", "sum", "count", "min", "max")),
+    )
+    found = add_history(rows_of(rows), events_of(single), *wanted, by=["e"])
+    assert found.select("decision_at", "e").equals(rows_of(rows))
+    for (hour, entity), row in zip(rows, found.iter_rows(named=True), strict=True):
+        past = [y for at, e, y in single if e == entity and hour - 6 <= at < hour]
+        before = [y for at, e, y in single if e == entity and at == hour - 3]
+        assert row["y_lag_3h"] == (before[0] if before else None)
+        assert row["y_count_6h"] == len(past)
+        assert row["y_sum_6h"] == (sum(past) if past else None)
+        assert row["y_min_6h"] == (min(past) if past else None)
+        assert row["y_max_6h"] == (max(past) if past else None)
+        mean = sum(past) / len(past) if past else None
+        assert row["y_mean_6h"] == (pytest.approx(mean) if past else None)
+
+
+def test_a_lag_may_take_a_value_that_is_a_little_older() -> None:
+    events, rows = events_of([(0, "a", 7)]), rows_of([(4, "a"), (5, "a"), (6, "a")])
+    wanted = (lag("y", "3h"), lag("y", "3h", within="2h", name="about"))
+    found = add_history(rows, events, *wanted, by=["e"])
+    assert found["y_lag_3h"].to_list() == [None, None, None]
+    assert found["about"].to_list() == [7, 7, None]
+
+
+def test_a_history_that_is_none_is_refused() -> None:
+    with pytest.raises(SpecError, match="'soon' is not a duration"):
+        lag("y", "soon")
+    with pytest.raises(SpecError, match="'median'"):
+        trailing("y", "6h", "median")  # pyright: ignore[reportArgumentType]  what a person may write

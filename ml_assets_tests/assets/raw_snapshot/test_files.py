@@ -272,3 +272,50 @@ def test_a_whole_table_is_read_without_a_window(tmp_path: Path):
     assert read_source("orders", source, tmp_path, no_sql, None).frame.height == 2
     with pytest.raises(ValueError, match="partitioned"):
         read_source("orders", source, tmp_path, no_sql, WEEKS[0])
+
+
+MONTHS = [
+    PartitionWindow(f"2024-0{m}-01", *(datetime(2024, n, 1, tzinfo=UTC) for n in (m, m + 1)))
+    for m in (1, 2)
+]
+
+
+@pytest.mark.parametrize(
+    ("path", "files"),
+    [
+        ("landing/air_{partition:%Y-%m}.csv", ["air_2024-01.csv", "air_2024-02.csv"]),
+        ("landing/{partition:%Y/%m}/*.csv", ["2024/01/a.csv", "2024/02/a.csv"]),
+        ("landing/{partition:%Y}/{partition:%Y%m}.csv", ["2024/202401.csv", "2024/202402.csv"]),
+    ],
+)
+def test_a_partition_may_be_named_otherwise_than_its_key(
+    tmp_path: Path, path: str, files: list[str]
+) -> None:
+    for number, name in enumerate([*files, "notes.csv"]):
+        (tmp_path / "landing" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "landing" / name).write_text(f"id\n{number}\n")
+    source = csv_source(path=path, columns={"id": "int64"})
+    found = look("air", source, tmp_path, str, MONTHS)
+    assert found.keys == ("2024-01-01", "2024-02-01")
+    for number, window in enumerate(MONTHS):
+        reading = read_source("air", source, tmp_path, str, window)
+        assert reading.frame["id"].to_list() == [number]
+        assert found.receipt(window.key) == reading.receipt
+
+
+def test_times_without_a_zone_are_of_the_one_that_the_source_names(tmp_path: Path) -> None:
+    (tmp_path / "landing").mkdir()
+    text = (
+        "id,at\n1,2024-07-01 12:00\n2,2024-01-01T12:00:00.5\n3,2024-01-01T12:00:00Z\n4,2024-01-02\n"
+    )
+    (tmp_path / "landing" / "rows.csv").write_text(text)
+    fields = {"columns": {"id": "int64", "at": "datetime"}, "path": "landing/rows.csv"}
+    source = csv_source(**fields, partitioned=False, timezone="Europe/Berlin")
+    assert read_source("rows", source, tmp_path, str, None).frame["at"].to_list() == [
+        datetime(2024, 7, 1, 10, tzinfo=UTC),
+        datetime(2024, 1, 1, 11, 0, 0, 500000, UTC),
+        datetime(2024, 1, 1, 12, tzinfo=UTC),
+        datetime(2024, 1, 1, 23, tzinfo=UTC),
+    ]
+    with pytest.raises(SourceError, match="say in 'timezone' which one"):
+        read_source("rows", csv_source(**fields, partitioned=False), tmp_path, str, None)

@@ -1,11 +1,13 @@
 """Splits: in the order of time, apart by the embargo, and never over a gap."""
 
+from datetime import UTC, datetime, timedelta
+
 import polars as pl
 import pytest
 
-from ml_assets.assets.training_set.split import plan_time_split, random_split
+from ml_assets.assets.training_set.split import plan_time_split, random_split, split_by_moment
 from ml_assets.errors import WindowError
-from ml_assets.spec.split import RandomSplit, TimeSplit
+from ml_assets.spec.split import RandomSplit, TimeSharesSplit, TimeSplit
 
 ORDER = [f"w{number:02d}" for number in range(20)]
 SPEC = TimeSplit(kind="time", train=5, validation=2, holdout=3, embargo=1)
@@ -45,3 +47,24 @@ def test_a_row_stays_in_its_split_when_others_come_and_go() -> None:
     shares = split.value_counts(normalize=True).rows_by_key("split")
     assert shares["holdout"][0][0] == pytest.approx(0.3, abs=0.04)
     assert shares["validation"][0][0] == pytest.approx(0.2, abs=0.04)
+
+
+def test_rows_without_partitions_are_split_by_their_moments_and_a_gap() -> None:
+    start, hour = datetime(2024, 1, 1, tzinfo=UTC), timedelta(hours=1)
+    moments = pl.Series("at", [start + n % 100 * hour for n in range(200)])
+    spec = TimeSharesSplit(kind="time_shares", validation=0.2, holdout=0.2)
+    split = split_by_moment(moments, spec, 6 * hour)
+    rows = pl.DataFrame({"at": moments, "split": split})
+    found = rows.group_by("split").agg(
+        pl.len(), pl.col("at").min().alias("from"), pl.col("at").max()
+    )
+    told = {row["split"]: row for row in found.iter_rows(named=True)}
+    assert {name: row["len"] for name, row in told.items()} == {
+        "train": 108,
+        "validation": 28,
+        "holdout": 40,
+        None: 24,
+    }
+    assert told["validation"]["from"] - told["train"]["at"] == 7 * hour
+    assert told["holdout"]["from"] - told["validation"]["at"] == 7 * hour
+    assert rows.group_by("at").agg(pl.col("split").n_unique())["split"].max() == 1

@@ -22,6 +22,8 @@ class Estimated:
     predicted: np.ndarray
     """[n] float64, less the same."""
     center: float
+    persistence: np.ndarray | None = None
+    """[n] what was seen at the decision, less the same mean; None: the label is of the row."""
 
     @classmethod
     def of(cls, truth: Truth, predictions: np.ndarray) -> "Estimated":
@@ -39,10 +41,12 @@ class Estimated:
             )
         observed = np.asarray(truth.labels, dtype=np.float64)
         center = float(observed.mean())
-        return cls(observed - center, predicted - center, center)
+        last = None if truth.persistence is None else truth.persistence - center
+        return cls(observed - center, predicted - center, center, last)
 
     def points(self) -> dict[MetricName, float]:
-        """RMSE, MAE and R^2 (which a label that never varies does not have)."""
+        """RMSE, MAE, R^2 (which a label that never varies does not have) and, of a time series,
+        skill: the share of persistence's squared error that the model saves."""
         found = _of_sums(self._values().sum(axis=0)[None])
         return {name: float(value[0]) for name, value in found.items() if np.isfinite(value[0])}
 
@@ -59,9 +63,12 @@ class Estimated:
         return _of_sums(resampler.totals(self._values()))
 
     def _values(self) -> np.ndarray:
-        """[n, 5]: one, squared and absolute error, the label and its square."""
+        """[n, 5]: one, squared and absolute error, the label and its square; of a time series a
+        sixth column, the squared error of persistence."""
         error = self.observed - self.predicted
         columns = [np.ones(len(error)), error**2, np.abs(error), self.observed, self.observed**2]
+        if self.persistence is not None:
+            columns.append((self.observed - self.persistence) ** 2)
         return np.stack(columns, axis=1)
 
 
@@ -97,12 +104,18 @@ def predicted_against_observed(truth: Truth, predictions: np.ndarray) -> tuple[C
 
 
 def _of_sums(sums: np.ndarray) -> dict[MetricName, np.ndarray]:
-    """Metric -> [draws] from [draws, 5] sums of ``_values``; NaN where it is undefined."""
-    rows, squared, absolute, label, label_squared = sums.T
+    """Metric -> [draws] from [draws, 5 or 6] sums of ``_values``; NaN where it is undefined."""
+    rows, squared, absolute, label, label_squared, *unchanged = sums.T
     spread = label_squared - label**2 / rows
     with np.errstate(divide="ignore", invalid="ignore"):
         explained = np.where(spread > 0, 1 - squared / spread, np.nan)
-    return {"rmse": np.sqrt(squared / rows), "mae": absolute / rows, "r2": explained}
+        saved = [np.where(last > 0, 1 - squared / last, np.nan) for last in unchanged]
+    found: dict[MetricName, np.ndarray] = {
+        "rmse": np.sqrt(squared / rows),
+        "mae": absolute / rows,
+        "r2": explained,
+    }
+    return {**found, "skill": saved[0]} if saved else found
 
 
 def _deciles(predicted: np.ndarray) -> list[np.ndarray]:

@@ -14,9 +14,16 @@ _HEADER_MOST = 1 << 20
 
 
 def parse_csv(
-    content: bytes, declared: Columns, null_values: Sequence[str], where: str
+    content: bytes,
+    declared: Columns,
+    null_values: Sequence[str],
+    where: str,
+    zone: str | None = None,
 ) -> pl.DataFrame:
     """Parse and type a CSV file. Blank lines are skipped.
+
+    Args:
+        zone: of times that are written without one; None: they are refused.
 
     Raises:
         SourceError: it is not CSV in UTF-8, or does not hold what is declared; names the line.
@@ -26,7 +33,7 @@ def parse_csv(
     check_names(header, declared, where)
     raw = csv_cells(text, null_values, where)
     raw.columns = header
-    typed = from_text(raw, declared, where, lambda row: f"line {line_of(text, row)}")
+    typed = from_text(raw, declared, where, lambda row: f"line {line_of(text, row)}", zone)
     return typed.filter(~pl.all_horizontal(pl.all().is_null())) if raw.width > 1 else typed
 
 

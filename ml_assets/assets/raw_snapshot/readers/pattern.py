@@ -5,9 +5,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from ml_assets.spec.paths import FIELD, S3
+from ml_assets.spec.paths import FIELD, PARTITION, PARTITION_FIELD, S3
 
 ANY_DEPTH = "**"
+_PARTS = {
+    "Y": "partition_year",
+    "m": "partition_month",
+    "d": "partition_day",
+    "H": "partition_hour",
+}
+"""The fields that a partition's key is made of, where a path does not hold it as it is."""
+_DIGITS = {name: r"\d{4}" if part == "Y" else r"\d{2}" for part, name in _PARTS.items()}
 _WILD = re.compile(r"[*?{]")
 _TOKEN = re.compile(r"\{([a-z][a-z0-9_]*)\}|(\*)|(\?)|([^*?{]+)")
 
@@ -38,7 +46,7 @@ class Pattern:
     def at(self, **fields: str) -> "Pattern":
         """The same with these fields filled in."""
         path = self.path
-        for name, value in fields.items():
+        for name, value in {**fields, **_parts(fields.get("partition", ""))}.items():
             path = path.replace(f"{{{name}}}", value)
         return replace(self, path=path, given={**self.given, **fields})
 
@@ -86,17 +94,41 @@ class Pattern:
     def fields(self, relative: str) -> dict[str, str] | None:
         """The fields of a path; None where the pattern does not stand for it."""
         found = self._whole.fullmatch(relative)
-        return {**self.given, **found.groupdict()} if found else None
+        return {**self.given, **_with_key(found.groupdict())} if found else None
 
     def fields_of_folder(self, relative: str) -> dict[str, str]:
         """The fields that the path of a folder tells already."""
         found = _joined(self.segments[: relative.count("/") + 1]).fullmatch(relative)
-        return found.groupdict() if found else {}
+        return _with_key(found.groupdict()) if found else {}
 
 
 def pattern_of(path: str) -> Pattern:
     """The pattern of a source's path."""
-    return Pattern(path, {}, path)
+    return Pattern(PARTITION.sub(_in_parts, path), {}, path)
+
+
+def _in_parts(found: re.Match[str]) -> str:
+    """``{partition:%Y-%m}`` as a field for each of its parts."""
+    written = found[1]
+    if written is None:
+        return PARTITION_FIELD
+    return re.sub("%(.)", lambda part: f"{{{_PARTS[part[1]]}}}", written)
+
+
+def _parts(key: str) -> dict[str, str]:
+    """The parts of a partition's key."""
+    places = zip(_PARTS.values(), (key[:4], key[5:7], key[8:10], key[11:13]), strict=True)
+    return {name: value for name, value in places if value}
+
+
+def _with_key(fields: dict[str, str]) -> dict[str, str]:
+    """The fields of a path, the parts of a partition's key put together."""
+    year, month, day, hour = (fields.get(name) for name in _PARTS.values())
+    plain = {name: value for name, value in fields.items() if name not in _DIGITS}
+    if year is None or month is None:
+        return plain
+    end = f"-{hour}:00" if hour else ""
+    return {**plain, "partition": f"{year}-{month}-{day or '01'}{end}"}
 
 
 def _joined(segments: Sequence[Segment]) -> re.Pattern[str]:
@@ -116,7 +148,7 @@ def _regex(text: str) -> str:
     parts: list[str] = []
     for field, star, mark, plain in _TOKEN.findall(text):
         if field:
-            parts.append(f"(?P<{field}>[^/]+)")
+            parts.append(f"(?P<{field}>{_DIGITS.get(field, '[^/]+')})")
         else:
             parts.append("[^/]*" if star else "[^/]" if mark else re.escape(plain))
     hidden = "" if not _WILD.match(text) else r"(?!\.)"
@@ -134,7 +166,7 @@ def _once(regex: str) -> str:
         seen.add(name)
         return found[0]
 
-    return re.sub(r"\(\?P<([a-z0-9_]+)>\[\^/\]\+\)", again, regex)
+    return re.sub(r"\(\?P<([a-z0-9_]+)>(?:\[\^/\]\+|\\d\{[24]\})\)", again, regex)
 
 
 def fields_in(path: str) -> list[str]:

@@ -53,7 +53,7 @@ def read_sql(
     """
     if source.partitioned != (window is not None):
         raise ValueError(f"partitioned is {source.partitioned} but the window is {window}")
-    with _open(name, source, sql_url) as database:
+    with _open(name, source.connection, sql_url) as database:
         table = _reflect(database, source)
         _check_placed(database, table, source)
         query = table.select().with_only_columns(*(table.c[c] for c in source.columns))
@@ -70,6 +70,20 @@ def read_sql(
     frame = _frame(rows, source, title)
     _check_range(frame, source, window, title)
     return Reading(frame, _receipt(frame, source, window))
+
+
+def first_rows(
+    connection: str, table: str, sql_url: SqlUrl, most: int
+) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """The columns of a table that no spec declares yet, and some rows of it.
+
+    Raises:
+        SourceError: the database cannot be used, or has no such table.
+    """
+    with _open(f"{connection}.{table}", connection, sql_url) as database:
+        found = _table(database, table)
+        rows = database.connection.execute(found.select().limit(most)).all()
+        return [column.name for column in found.columns], [tuple(row) for row in rows]
 
 
 def look_at_sql(
@@ -94,7 +108,7 @@ def look_at_sql(
     def read(key: Key) -> dict[str, Any]:
         return read_sql(name, source, sql_url, spans[key]).receipt
 
-    with _open(name, source, sql_url) as database:
+    with _open(name, source.connection, sql_url) as database:
         table, connection = _reflect(database, source), database.connection
         _check_placed(database, table, source)
 
@@ -116,14 +130,14 @@ def look_at_sql(
 
 
 @contextmanager
-def _open(name: str, source: SqlSource, sql_url: SqlUrl) -> Iterator[_Database]:
+def _open(name: str, connection: str, sql_url: SqlUrl) -> Iterator[_Database]:
     """Connect, and turn what the driver raises into an error that holds no secret."""
     import sqlalchemy as sa
     from sqlalchemy import exc
 
-    setting = f"ML_ASSETS_SQL_{source.connection}"
+    setting = f"ML_ASSETS_SQL_{connection}"
     try:
-        url = sa.make_url(sql_url(source.connection))
+        url = sa.make_url(sql_url(connection))
     except exc.ArgumentError:
         # The cause is left out: it may quote the URL.
         raise SourceError(
@@ -141,8 +155,8 @@ def _open(name: str, source: SqlSource, sql_url: SqlUrl) -> Iterator[_Database]:
             " that is."
         ) from None
     try:
-        with engine.connect() as connection:
-            yield _Database(connection, title)
+        with engine.connect() as opened:
+            yield _Database(opened, title)
     except (exc.SQLAlchemyError, ValueError) as error:
         reason = str(getattr(error, "orig", None) or error)
         said = quoted(_scrub(reason.splitlines()[0], url))
@@ -176,20 +190,8 @@ def _scrub(text: str, url: "sa.URL") -> str:
 
 def _reflect(database: _Database, source: SqlSource) -> "sa.Table":
     import sqlalchemy as sa
-    from sqlalchemy import exc
 
-    schema, _, table_name = source.table.rpartition(".")
-    try:
-        table = sa.Table(
-            table_name, sa.MetaData(), schema=schema or None, autoload_with=database.connection
-        )
-    except exc.NoSuchTableError as error:
-        names = sa.inspect(database.connection).get_table_names(schema=schema or None)
-        raise SourceError(
-            f"{database.title} has no table {source.table!r}; it has {sorted(names)[:10]}."
-            f"{did_you_mean(table_name, names)}"
-            " Correct 'table' of this source in defs.yaml."
-        ) from error
+    table = _table(database, source.table)
     check_names(list(table.c.keys()), source.columns, f"{database.title}, table {source.table}")
     if source.watermark and not isinstance(table.c[source.watermark].type, sa.DateTime):
         raise SourceError(
@@ -198,6 +200,24 @@ def _reflect(database: _Database, source: SqlSource) -> "sa.Table":
             " column. Change its type, or name another watermark in defs.yaml."
         )
     return table
+
+
+def _table(database: _Database, named: str) -> "sa.Table":
+    import sqlalchemy as sa
+    from sqlalchemy import exc
+
+    schema, _, table_name = named.rpartition(".")
+    try:
+        return sa.Table(
+            table_name, sa.MetaData(), schema=schema or None, autoload_with=database.connection
+        )
+    except exc.NoSuchTableError as error:
+        names = sa.inspect(database.connection).get_table_names(schema=schema or None)
+        raise SourceError(
+            f"{database.title} has no table {named!r}; it has {sorted(names)[:10]}."
+            f"{did_you_mean(table_name, names)}"
+            " Correct the table's name: in defs.yaml, 'table' of this source."
+        ) from error
 
 
 def _check_placed(database: _Database, table: "sa.Table", source: SqlSource) -> None:

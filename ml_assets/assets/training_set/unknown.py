@@ -1,0 +1,32 @@
+"""Rows of a window whose outcome nobody knows: they are counted and named, and not trained on."""
+
+import polars as pl
+
+from ml_assets.assets.training_set.split import SplitPlan
+from ml_assets.errors import counted, quoted
+from ml_assets.spec.automation import duration_text
+from ml_assets.store.layout import Address
+from ml_assets.store.pipeline_context import PipelineState
+
+
+def unknown_outcomes(state: PipelineState, window: SplitPlan | None) -> str:
+    """How many rows of the window have no label, the first of them, and why; empty: all have one.
+
+    Args:
+        window: the partitions of each split; None: the table is read whole.
+    """
+    label, key = state.spec.label, list(state.spec.features.key)
+    address = Address(state.name, "feature_set")
+    keys = [key for keys in window.splits.values() for key in keys] if window else [None]
+    tables = [state.scan(address.at(one)).select(*key, label.column) for one in keys]
+    rows = pl.concat(tables).collect()
+    unknown = rows.filter(pl.col(label.column).is_null()).select(key)
+    if unknown.is_empty():
+        return ""
+    first = ", ".join(f"{name} {value}" for name, value in unknown.row(0, named=True).items())
+    later = duration_text(label.ahead) if label.ahead else ""
+    why = f": there is no {label.of} {later} after them" if later else ""
+    return (
+        f"the outcome of {len(unknown):,} of {counted(len(rows), 'row')} is not known{why}."
+        f" They are not trained on; the first: {quoted(first)}"
+    )

@@ -1,0 +1,119 @@
+"""What columns of text hold: numbers, times, words, and the texts that mean "no value"."""
+
+import re
+from dataclasses import dataclass
+
+import polars as pl
+
+from ml_assets.assets.raw_snapshot.schema import type_text
+from ml_assets.spec.sources import DType
+
+_NO_VALUE = (
+    "NA",
+    "N/A",
+    "n/a",
+    "NaN",
+    "nan",
+    "NAN",
+    "NULL",
+    "null",
+    "None",
+    "none",
+    "-",
+    "--",
+    "?",
+)
+"""Texts that mean "no value" where all other values of a column are numbers or times."""
+_COUNT = re.compile(
+    r"(^|_)(id|no|nr|num|number|count|n|code|key|index|row|year|month|day|hour|minute|week|weekday"
+    r"|zip|rank|level|grade|version)(_|$)"
+)
+"""Names of whole numbers that stay whole: counts, codes, and parts of dates."""
+_LEADING_ZERO = re.compile(r"^[+-]?0\d")
+
+
+@dataclass(frozen=True)
+class Typed:
+    """A table in the types of a spec."""
+
+    frame: pl.DataFrame
+    null_values: tuple[str, ...]
+    """Texts that mean "no value", the empty one included."""
+    zoneless: tuple[str, ...]
+    """Columns of times that are written without a zone."""
+
+
+def typed_text(raw: pl.DataFrame, zone: str) -> Typed:
+    """Find the type of each column of text.
+
+    Args:
+        raw: [n] strings; null where there is nothing.
+        zone: of times that are written without one.
+    """
+    seen: dict[str, None] = {}
+    columns: list[pl.Series] = []
+    zoneless: list[str] = []
+    for column in raw:
+        told = [text for text in _NO_VALUE if (column == text).any()]
+        known = column.set(column.is_in(told).fill_null(False), None) if told else column
+        dtype, written = _type_of(known, zone)
+        if dtype == "string":
+            columns.append(column)
+            continue
+        seen.update(dict.fromkeys(told))
+        if dtype == "datetime" and not written:
+            zoneless.append(column.name)
+        typed, _ = type_text(known.to_frame(), {column.name: dtype}, str, zone)
+        columns.append(typed[column.name])
+    frame = pl.DataFrame(columns)
+    texts = [name for name in frame.columns if frame.schema[name] == pl.String]
+    frame = frame.with_columns(pl.col(texts).replace(dict.fromkeys(seen, None)))
+    return Typed(whole_or_not(frame), ("", *seen), tuple(zoneless))
+
+
+def whole_or_not(frame: pl.DataFrame) -> pl.DataFrame:
+    """Whole numbers as numbers with a fraction, which they may have tomorrow.
+
+    Counts and codes stay whole, by their names, and so does what tells every row from the others.
+    """
+    measured = [
+        name
+        for name, dtype in frame.schema.items()
+        if dtype.is_integer() and not is_count(frame[name])
+    ]
+    return frame.with_columns(pl.col(measured).cast(pl.Float64))
+
+
+def is_count(values: pl.Series) -> bool:
+    """Whether whole numbers are counts or codes: by their name, or for no two are the same."""
+    if _COUNT.search(re.sub(r"(?<=[a-z])(?=[A-Z])|[^A-Za-z]+", "_", values.name).lower()):
+        return True
+    return not values.null_count() and len(values) > 1 and values.n_unique() == len(values)
+
+
+def _type_of(values: pl.Series, zone: str) -> tuple[DType, bool]:
+    """The type of a column's values, and whether its times are written with their zone."""
+    text = values.drop_nulls()
+    if text.is_empty() or text.str.contains(_LEADING_ZERO.pattern).any():
+        return _time_of(text, zone) if not text.is_empty() else ("string", True)
+    if _is(text, "int64"):
+        return "int64", True
+    if _is(text, "float64"):
+        return "float64", True
+    if _is(text, "boolean"):
+        return "boolean", True
+    return _time_of(text, zone)
+
+
+def _time_of(text: pl.Series, zone: str) -> tuple[DType, bool]:
+    if _is(text, "date"):
+        return "date", True
+    if _is(text, "datetime"):
+        return "datetime", True
+    if _is(text, "datetime", zone):
+        return "datetime", False
+    return "string", True
+
+
+def _is(text: pl.Series, dtype: DType, zone: str | None = None) -> bool:
+    return not type_text(text.to_frame(), {text.name: dtype}, str, zone)[1]

@@ -1,0 +1,92 @@
+"""The text of a new pipeline's feature function."""
+
+import json
+
+import polars as pl
+
+from ml_assets.scaffold.history import calendar_features, lags, short, spans
+from ml_assets.scaffold.labelled_table import Table
+
+
+def features_py(name: str, table: Table) -> str:
+    """The feature function: the table as it is, with its past where it is a time series."""
+    return _of_series(name, table) if lags(table) else _of_rows(name, table)
+
+
+def _of_rows(name: str, table: Table) -> str:
+    imports, steps = "", ['tables["rows"]']
+    decided = _quoted(table.decision_at)
+    moments, comment = table.moments, ""
+    if moments is None:
+        imports = "from datetime import UTC, datetime\n"
+        comment = "    # the table has no times: every row is decided at one moment\n"
+        moment = 'pl.lit(datetime(2000, 1, 1, tzinfo=UTC), pl.Datetime("us", "UTC"))'
+        steps.append(f".with_columns({moment}.alias({decided}))")
+    elif table.frame.schema[moments.time] == pl.Date():
+        comment = "    # the table has days: a prediction is made as its day begins\n"
+        moment = f'pl.col({_quoted(moments.time)}).cast(pl.Datetime("us", "UTC"))'
+        steps.append(f".with_columns({moment}.alias({decided}))")
+    if table.given.calendar and moments:
+        steps.append(_in_window(moments.time))
+    body = "".join(f"\n        {step}" for step in steps)
+    returned = f"({body}\n    )" if len(steps) > 1 else steps[0]
+    return f"{_head(name, imports)}{_signature()}{comment}    return {returned}\n"
+
+
+def _of_series(name: str, table: Table) -> str:
+    assert table.moments is not None
+    time, column = table.moments.time, table.label
+    entity = [key for key in table.key if key != time]
+    past = [
+        *(f"lag({_quoted(column)}, {_quoted(short(back))})," for back in lags(table)),
+        *(f"trailing({_quoted(column)}, {_quoted(short(span))})," for span in spans(table)),
+    ]
+    seen = "".join(f"    {line}\n" for line in past)
+    by = f"by={json.dumps(entity, ensure_ascii=False)}, " if entity else ""
+    at = _quoted(time)
+    steps = [f"add_history(rows, rows, *PAST, {by}decision_at={at}, known_at={at})", ".lazy()"]
+    if parts := calendar_features(table):
+        made = "".join(
+            f"\n            pl.col({at}).dt.{part}().cast(pl.String).alias({_quoted(name)}),"
+            for name, part in parts.items()
+        )
+        steps.append(f".with_columns({made}\n        )")
+    if table.given.calendar:
+        steps.append(_in_window(time))
+    body = "".join(f"\n        {step}" for step in steps)
+    imports = "from ml_assets.assets.feature_set.history import add_history, lag, trailing\n"
+    return (
+        f"{_head(name, '', imports)}"
+        f"PAST = (  # by time, never by rows: over a gap there is none\n{seen})\n\n\n"
+        f'{_signature()}    rows = tables["rows"].collect()\n    return ({body}\n    )\n'
+    )
+
+
+def _in_window(time: str) -> str:
+    at = f"pl.col({_quoted(time)})"
+    return f'.filter({at}.is_between(window.start, window.end, closed="left"))'
+
+
+def _head(name: str, imports: str, ours: str = "") -> str:
+    return f'''\
+"""What {name} knows of a row when it decides."""
+
+from collections.abc import Mapping
+{imports}
+import polars as pl
+
+{ours}from ml_assets.spec.window import Window
+
+
+'''
+
+
+def _signature() -> str:
+    return '''\
+def build(tables: Mapping[str, pl.LazyFrame], window: Window) -> pl.LazyFrame:
+    """One row per decision: the key, the label, and every feature that the spec names."""
+'''
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)

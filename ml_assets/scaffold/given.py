@@ -1,0 +1,245 @@
+"""What a person has: a file, a folder or a pattern of files, or a table of a database."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import polars as pl
+
+from ml_assets.assets.raw_snapshot.readers.csv_text import csv_cells, csv_header, decode
+from ml_assets.assets.raw_snapshot.readers.sql import first_rows
+from ml_assets.assets.raw_snapshot.readers.unpack import unpacked
+from ml_assets.errors import SourceError, SpecError, counted
+from ml_assets.scaffold.columns import typed_text, whole_or_not
+from ml_assets.scaffold.dated_names import Cadence, dated, missing
+from ml_assets.settings import SQL_PREFIX, Settings
+
+SQL = "sql:"
+FEWEST = 5
+"""With fewer partitions the files are one table, split by time in shares."""
+_MOST_BYTES = 256_000_000
+"""Of many files so much is looked at, evenly spread."""
+_MOST_ROWS = 200_000
+"""Of a table of a database."""
+_FORMATS = {".csv": "csv", ".parquet": "parquet", ".jsonl": "jsonl"}
+
+
+@dataclass(frozen=True)
+class Calendar:
+    """The partitions that the files are."""
+
+    cadence: Cadence
+    keys: tuple[str, ...]
+    """Different ones, oldest first."""
+    day_offset: int = 0
+
+
+@dataclass(frozen=True)
+class Given:
+    """A table that was found, typed, and how a spec's source reads it."""
+
+    frame: pl.DataFrame
+    source: Mapping[str, object] = field(default_factory=dict)
+    """``kind`` and where it lies, as the spec says it."""
+    rows: bool = False
+    """Instead, its rows are written to a file of the pipeline's own, and read from there."""
+    null_values: tuple[str, ...] = ("",)
+    zoneless: tuple[str, ...] = ()
+    """Columns of times that are written without a zone."""
+    calendar: Calendar | None = None
+    keys: pl.Series | None = None
+    """[n] the partition of each row, where there are partitions."""
+    copies: Mapping[Path, str] = field(default_factory=dict)
+    """Files that are not below the sources' root yet -> where they belong below it."""
+    notes: tuple[str, ...] = ()
+
+
+def find(what: str, name: str, settings: Settings, zone: str) -> Given:
+    """Read what a person names.
+
+    Args:
+        what: a file, a folder, a pattern with ``*``, or ``sql:CONNECTION.table``.
+        name: of the new pipeline: files from elsewhere are copied to a folder of that name.
+        zone: of times that are written without one.
+
+    Raises:
+        SpecError: nothing is there, or it is no table.
+    """
+    if what.startswith(SQL):
+        return _database(what.removeprefix(SQL), settings)
+    folder, files = _files(what)
+    if len(files) == 1:
+        given = _read(files, zone)
+        return replace(given, rows=True)
+    return _many(folder, files, name, settings, zone)
+
+
+def _files(what: str) -> tuple[Path, list[Path]]:
+    """The folder that all files are in, and the files in the order of their names."""
+    path = Path(what).expanduser()
+    if path.is_file():
+        _format(path)
+        return path.parent.resolve(), [path.resolve()]
+    if path.is_dir():
+        root, found = path, [one for one in path.rglob("*") if _is_table(one)]
+    else:
+        fixed = [part for part in path.parts[: _first_wild(path)]]
+        root = Path(*fixed) if fixed else Path()
+        rest = str(Path(*path.parts[len(fixed) :])) if _first_wild(path) < len(path.parts) else ""
+        found = [one for one in root.glob(rest) if _is_table(one)] if rest else []
+    if not found:
+        raise SpecError(
+            f"{what}: there is no such file, and no folder or pattern with files that end in"
+            f" {', '.join(_FORMATS)} (or .csv.gz). A table of a database is sql:CONNECTION.table."
+        )
+    kinds = sorted({_format(one) for one in found})
+    if len(kinds) > 1:
+        raise SpecError(
+            f"{what} holds files of {len(kinds)} formats, {', '.join(kinds)}: name those of one,"
+            f" such as '{root}/*.{kinds[0]}'."
+        )
+    return root.resolve(), sorted(one.resolve() for one in found)
+
+
+def _first_wild(path: Path) -> int:
+    wild = [n for n, part in enumerate(path.parts) if set(part) & set("*?[")]
+    return wild[0] if wild else len(path.parts)
+
+
+def _is_table(path: Path) -> bool:
+    hidden = path.name.startswith(".")
+    return path.is_file() and not hidden and _suffix(path) in _FORMATS
+
+
+def _suffix(path: Path) -> str:
+    return Path(path.name.removesuffix(".gz")).suffix.lower()
+
+
+def _format(path: Path) -> str:
+    found = _FORMATS.get(_suffix(path))
+    if found is None:
+        raise SpecError(f"{path} ends in {path.suffix!r}; expected one of {sorted(_FORMATS)}.")
+    return found
+
+
+def _many(folder: Path, files: Sequence[Path], name: str, settings: Settings, zone: str) -> Given:
+    relative = [str(one.relative_to(folder)) for one in files]
+    found, notes = dated(relative), list[str]()
+    lost = missing(found) if found else ()
+    if found and (lost or len({*found.keys}) < FEWEST):
+        few = len({*found.keys})
+        why = f"{counted(len(lost), 'partition')} is missing, {lost[0]} for one" if lost else ""
+        why = why or f"{counted(few, 'partition')} are too few to split by"
+        notes.append(f"{why}: the files are read as one table, split by time in shares")
+        found = None
+    chosen = _some(files)
+    if len(chosen) < len(files):
+        notes.append(f"looked at {len(chosen)} of {len(files)} files, evenly spread")
+    keys = dict(zip(files, found.keys, strict=True)) if found else {}
+    given = _read(chosen, zone, keys)
+    path = found.path if found else _any_name(relative)
+    inside = folder.is_relative_to(settings.sources)
+    below = str(folder.relative_to(settings.sources)) if inside else name
+    below = "" if below == "." else f"{below}/"
+    copies = {} if inside else {one: f"{below}{r}" for one, r in zip(files, relative, strict=True)}
+    calendar = (
+        Calendar(found.cadence, tuple(sorted({*found.keys})), found.day_offset) if found else None
+    )
+    return replace(
+        given,
+        source={"kind": "files", "path": f"{below}{path}", "format": _format(files[0])},
+        calendar=calendar,
+        copies=copies,
+        notes=tuple(notes),
+    )
+
+
+def _any_name(relative: Sequence[str]) -> str:
+    ends = {
+        "".join(Path(one).suffixes[-2:] if one.endswith(".gz") else Path(one).suffixes[-1:])
+        for one in relative
+    }
+    end = ends.pop() if len(ends) == 1 else ""
+    return f"**/*{end}" if any("/" in one for one in relative) else f"*{end}"
+
+
+def _some(files: Sequence[Path]) -> list[Path]:
+    total = sum(one.stat().st_size for one in files)
+    if total <= _MOST_BYTES:
+        return list(files)
+    count = max(2, int(len(files) * _MOST_BYTES / total))
+    return [files[round(n * (len(files) - 1) / (count - 1))] for n in range(count)]
+
+
+def _read(files: Sequence[Path], zone: str, keys: Mapping[Path, str] | None = None) -> Given:
+    """The rows of files of one format, typed together."""
+    try:
+        frames = [_frame(one) for one in files]
+    except (OSError, SourceError, pl.exceptions.PolarsError) as error:
+        raise SpecError(f"The table cannot be read: {error}") from error
+    for file, frame in zip(files, frames, strict=True):
+        if frame.columns != frames[0].columns:
+            odd = sorted({*frame.columns} ^ {*frames[0].columns}) or frame.columns
+            raise SpecError(
+                f"{file} has other columns than {files[0].name} ({odd} for one): all files of a"
+                " table have the same, in one order. Name those that have, by a pattern."
+            )
+    try:
+        whole = pl.concat(frames, how="vertical_relaxed")
+    except pl.exceptions.PolarsError as error:
+        raise SpecError(f"The files hold columns of different types: {error}") from error
+    if whole.is_empty():
+        raise SpecError(f"The table {files[0]} has no rows: there is nothing to learn from.")
+    of_rows = None
+    if keys:
+        parts = [pl.Series([keys[f]] * len(frame)) for f, frame in zip(files, frames, strict=True)]
+        of_rows = pl.concat(parts)
+    if _format(files[0]) != "csv":
+        return Given(whole_or_not(whole), keys=of_rows)
+    typed = typed_text(whole, zone)
+    return Given(typed.frame, null_values=typed.null_values, zoneless=typed.zoneless, keys=of_rows)
+
+
+def _frame(file: Path) -> pl.DataFrame:
+    kind = _format(file)
+    if kind == "parquet":
+        return pl.read_parquet(file)
+    content = unpacked(file.read_bytes(), file.name, str(file))
+    if kind == "jsonl":
+        return pl.read_ndjson(content, infer_schema_length=None)
+    text = decode(content, str(file))
+    _check_separator(file, text)
+    cells = csv_cells(text, ("",), str(file))
+    cells.columns = csv_header(text, str(file))
+    return cells.filter(~pl.all_horizontal(pl.all().is_null())) if cells.width > 1 else cells
+
+
+def _check_separator(file: Path, text: str) -> None:
+    header = text.partition("\n")[0]
+    for other in (";", "\t", "|"):
+        if other in header and "," not in header:
+            raise SpecError(
+                f"{file} has one column, {header.strip()[:80]!r}: is it separated by {other!r}?"
+                " Commas are expected."
+            )
+
+
+def _database(named: str, settings: Settings) -> Given:
+    """A table of a database, read whole where it is not too long."""
+    connection, dot, table = named.partition(".")
+    if not dot or not table:
+        raise SpecError(
+            f"sql:{named}: write sql:CONNECTION.table; the database's URL is in"
+            f" {SQL_PREFIX}CONNECTION."
+        )
+    try:
+        names, rows = first_rows(connection, table, settings.sql_url, _MOST_ROWS)
+    except SourceError as error:
+        raise SpecError(str(error)) from error
+    if not rows:
+        raise SpecError(f"The table sql:{named} has no rows: there is nothing to learn from.")
+    frame = pl.DataFrame(rows, schema=names, orient="row", infer_schema_length=None)
+    more = len(rows) == _MOST_ROWS
+    notes = (f"looked at the first {_MOST_ROWS:,} rows",) if more else ()
+    source = {"kind": "sql", "connection": connection, "table": table}
+    return Given(whole_or_not(frame), source, notes=notes)

@@ -1,0 +1,98 @@
+"""What of its own past a new time series looks at: lags, trailing means, and its season."""
+
+from datetime import timedelta
+
+import polars as pl
+
+from ml_assets.scaffold.labelled_table import Table, free_name
+
+_ENTITIES = 50
+"""With more of them, which one a row is of is no feature."""
+_DAY, _WEEK = timedelta(days=1), timedelta(days=7)
+_SHORTEST = {
+    "hourly": timedelta(hours=1),
+    "daily": timedelta(hours=23),
+    "weekly": timedelta(days=7, hours=-1),
+    "monthly": timedelta(days=28, hours=-1),
+}
+
+
+def lags(table: Table) -> list[timedelta]:
+    """How far back single values of the label's column are looked up."""
+    step = _step(table)
+    if step is None:
+        return []
+    if step < _DAY:
+        return sorted({step, 3 * step, _DAY})
+    return sorted({step, 2 * step, _WEEK} if step == _DAY else {step, 2 * step})
+
+
+def spans(table: Table) -> list[timedelta]:
+    """Over how long its mean is taken."""
+    step = _step(table)
+    if step is None:
+        return []
+    if step < _DAY:
+        return sorted({6 * step, _DAY})
+    return [_WEEK, 4 * _WEEK] if step == _DAY else [4 * step]
+
+
+def season(table: Table) -> timedelta | None:
+    """After how long it begins anew, and is not shorter than the label is ahead."""
+    step = _step(table)
+    if step is None or step > _DAY or table.ahead is None:
+        return None
+    wave = _DAY if step < _DAY else _WEEK
+    return -(-table.ahead // wave) * wave
+
+
+def first_partitions(table: Table) -> int:
+    """How many earlier partitions hold all of that past."""
+    calendar = table.given.calendar
+    if calendar is None:
+        return 0
+    reach = max([*lags(table), *spans(table)], default=timedelta(0)) + (table.ahead or timedelta(0))
+    return -(-reach // _SHORTEST[calendar.cadence])
+
+
+def numeric(table: Table) -> list[str]:
+    """The numeric features: columns of the table, and those of its past."""
+    own = [table.label] if table.ahead and table.task == "regression" else []
+    past = [f"{table.label}_lag_{short(back)}" for back in lags(table)]
+    past += [f"{table.label}_mean_{short(span)}" for span in spans(table)]
+    return [*own, *table.names("numeric"), *past]
+
+
+def categorical(table: Table) -> list[str]:
+    """The categorical features: words, what the rows are of, and their hour and weekday."""
+    moments = table.moments
+    entity = [
+        name
+        for name in table.key
+        if moments and moments.is_series and table.frame.schema[name] == pl.String()
+        if table.frame[name].n_unique() <= _ENTITIES
+    ]
+    return [*entity, *table.names("categorical"), *calendar_features(table)]
+
+
+def calendar_features(table: Table) -> dict[str, str]:
+    """The name of a column that the function adds -> the part of the time that it is."""
+    step = _step(table)
+    if step is None or step > _DAY:
+        return {}
+    parts = ["hour", "weekday"] if step < _DAY else ["weekday"]
+    return {free_name(part, table.frame.columns): part for part in parts}
+
+
+def short(value: timedelta) -> str:
+    """``3h``, ``7d``, ``15min``."""
+    for unit, size in (("d", _DAY), ("h", timedelta(hours=1))):
+        if value % size == timedelta(0):
+            return f"{value // size}{unit}"
+    return f"{value // timedelta(minutes=1)}min"
+
+
+def _step(table: Table) -> timedelta | None:
+    if table.moments is None or not table.moments.is_series or table.task != "regression":
+        return None
+    return table.moments.step

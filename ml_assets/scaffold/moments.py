@@ -1,0 +1,151 @@
+"""When the rows of a table are: the column that says it, the key with it, and the step between."""
+
+import itertools
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+import polars as pl
+
+from ml_assets.errors import SpecError
+from ml_assets.scaffold.given import Given
+
+_TIME_NAME = re.compile(r"(^|_)(time|timestamp|date|datetime|day|at|ts|when)($|_)", re.IGNORECASE)
+_MOST_KEYS = 12
+"""Columns that are tried for a key, by two and by three."""
+_IN_PLACE = 0.95
+"""The share of rows that lie in the partition of their file, by the column that says when."""
+
+
+@dataclass(frozen=True)
+class Moments:
+    """When rows are."""
+
+    time: str
+    is_series: bool
+    """The time is part of the key: a row for each moment (of each station, shop, ...)."""
+    step: timedelta | None
+    """From one row to the next, mostly; None: it is no time that one would name."""
+
+
+def find_time(frame: pl.DataFrame, given: Given, label: str) -> str | None:
+    """The column that says when a row is; None: there is none, or several that may be it.
+
+    Raises:
+        SpecError: the files are of periods, and no column says when a row is.
+    """
+    times = [
+        name
+        for name, dtype in frame.schema.items()
+        if name != label and dtype in (pl.Date(), pl.Datetime("us", "UTC"))
+        if not frame[name].null_count()
+    ]
+    if given.keys is not None:
+        placed = [(_in_place(frame[name], given), name) for name in times]
+        best = max(placed, default=(0.0, ""), key=lambda one: one[0])
+        if best[0] < _IN_PLACE:
+            raise SpecError(
+                f"The files are named by their {_period(given)}, and no column says when a row is"
+                f" that agrees with it; times are {times or 'not there'}. Name it: --time COLUMN,"
+                " and the zone of its times: --timezone ZONE."
+            )
+        return best[1]
+    named = [name for name in times if _TIME_NAME.search(name)]
+    moments = [name for name in times if frame.schema[name] != pl.Date()]
+    for found in (named, moments):
+        if len(found) == 1:
+            return found[0]
+    return None
+
+
+def in_their_partitions(
+    frame: pl.DataFrame, time: str, given: Given
+) -> tuple[Given, tuple[str, ...]]:
+    """The table in partitions where its rows lie in those of their files; else as one table."""
+    if given.keys is None:
+        return given, ()
+    share = _in_place(frame[time], given)
+    if share >= _IN_PLACE:
+        return given, ()
+    said = (
+        f"by {time}, {1 - share:.0%} of the rows are not of the {_period(given)} that their file is"
+        " named by: the files are read as one table"
+    )
+    path = re.sub(r"\{partition[^}]*\}", "*", str(given.source["path"]))
+    return replace(given, calendar=None, keys=None, source={**given.source, "path": path}), (said,)
+
+
+def find_key(
+    frame: pl.DataFrame, label: str, time: str | None, ahead: timedelta | None
+) -> tuple[str, ...]:
+    """The fewest columns that tell the rows apart; of a series with its time.
+
+    Raises:
+        SpecError: no one, two or three of them do.
+    """
+    able = (pl.Int64(), pl.String(), pl.Date(), pl.Datetime("us", "UTC"))
+    columns = [
+        name
+        for name, dtype in frame.schema.items()
+        if name not in (label, time) and dtype in able and not frame[name].null_count()
+    ]
+    for names in _candidates(columns, time, only_series=ahead is not None):
+        if not frame.select(pl.struct(names).is_duplicated().any()).item():
+            return names
+    raise SpecError(
+        f"No column tells the rows apart, nor do two or three; the table has {frame.columns}. Name"
+        " the columns that do: --key COLUMN[,COLUMN]"
+    )
+
+
+def step_of(frame: pl.DataFrame, time: str, key: Sequence[str]) -> timedelta | None:
+    """The most frequent time from one row of an entity to its next, if it is whole minutes."""
+    entity = [name for name in key if name != time]
+    if time not in key:
+        return None
+    apart = pl.col(time).diff()
+    ordered = frame.sort(*entity, time).select((apart.over(entity) if entity else apart).alias("d"))
+    steps = ordered["d"].drop_nulls()
+    found = steps.mode().sort()[0] if len(steps) else None
+    if not isinstance(found, timedelta) or found < timedelta(minutes=1):
+        return None
+    return None if found % timedelta(minutes=1) else found
+
+
+def _candidates(
+    columns: Sequence[str], time: str | None, *, only_series: bool
+) -> Iterable[tuple[str, ...]]:
+    alone = [] if only_series else [(name,) for name in columns]
+    with_time: list[tuple[str, ...]] = []
+    few = columns[:_MOST_KEYS]
+    if time:
+        pairs = itertools.combinations(few, 2)
+        with_time = [(time,), *((name, time) for name in few), *((*two, time) for two in pairs)]
+    several = itertools.chain(itertools.combinations(few, 2), itertools.combinations(few, 3))
+    return [*alone, *with_time, *(() if only_series else several)]
+
+
+def _in_place(times: pl.Series, given: Given) -> float:
+    """The share of the rows whose time lies in the partition of their file."""
+    if given.keys is None or given.calendar is None:
+        return 0.0
+    form, width = {"hourly": ("%Y-%m-%d-%H:00", None), "monthly": ("%Y-%m-01", None)}.get(
+        given.calendar.cadence, ("%Y-%m-%d", 7 if given.calendar.cadence == "weekly" else None)
+    )
+    if width is None:
+        return float((times.dt.strftime(form) == given.keys).mean() or 0.0)  # pyright: ignore[reportArgumentType]
+    begin = given.keys.str.to_date("%Y-%m-%d")
+    days = (times.cast(pl.Date) - begin).dt.total_days()
+    return float(days.is_between(0, width - 1).mean() or 0.0)  # pyright: ignore[reportArgumentType]
+
+
+def _period(given: Given) -> str:
+    cadence = given.calendar.cadence if given.calendar else ""
+    words = {"hourly": "hour", "daily": "day", "weekly": "week", "monthly": "month"}
+    return words.get(cadence, "period")
+
+
+def first_day(key: str) -> datetime:
+    """The day that a partition begins on."""
+    return datetime.fromisoformat(key[:10])

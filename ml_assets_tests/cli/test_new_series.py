@@ -1,0 +1,186 @@
+"""A time series from files by month or day: from what lies there to a model, or to a refusal."""
+
+import math
+import random
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from ml_assets.cli.main import main
+from ml_assets.spec.load import load_spec
+from ml_assets.spec.split import TimeSplit
+
+START = datetime(2024, 1, 1, tzinfo=UTC)
+DAYS = 12
+GAP = range(5 * 24 + 3, 5 * 24 + 15)
+"""Hours of the sixth day that no file holds."""
+
+
+@pytest.fixture
+def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder for pipelines, with state and sources beside it."""
+    monkeypatch.setenv("ML_ASSETS_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("ML_ASSETS_PIPELINES", str(tmp_path / "pipelines"))
+    monkeypatch.delenv("ML_ASSETS_SOURCES", raising=False)
+    return tmp_path / "pipelines"
+
+
+@pytest.fixture
+def air(tmp_path: Path) -> Path:
+    """Hourly values of two stations, a file a day, with a gap, unknown values, and no zone."""
+    draw = random.Random(5)
+    level = {"north": 60.0, "south": 90.0}
+    for day in range(DAYS):
+        lines = ["station,time,pm25,temp,cars_count"]
+        for hour in range(24):
+            at = START + timedelta(days=day, hours=hour)
+            for station in level:
+                level[station] += 0.2 * (75 - level[station]) + draw.gauss(0, 6)
+                if day * 24 + hour in GAP:
+                    continue
+                pm25 = "NA" if draw.random() < 0.03 else f"{level[station]:.0f}"
+                temp = 10 + 5 * math.sin(hour / 24 * math.tau)
+                lines.append(f"{station},{at:%Y-%m-%d %H:%M:%S},{pm25},{temp:.1f},{hour * 3}")
+        file = tmp_path / "air" / f"air_{START + timedelta(days=day):%Y%m%d}.csv"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("\n".join(lines) + "\n")
+    return tmp_path / "air"
+
+
+def new(air: Path, *more: str) -> int:
+    return main(["new", "air", "--from", str(air), "--label", "pm25", "--ahead", "6h", *more])
+
+
+def edit(file: Path, *changes: tuple[str, str]) -> None:
+    text = file.read_text()
+    for before, after in changes:
+        assert before in text
+        text = text.replace(before, after)
+    file.write_text(text)
+
+
+def test_what_lies_there_is_found_and_said(
+    room: Path, air: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert new(air) == 0
+    said = capsys.readouterr().out
+    assert "key: station, time" in said
+    assert "label: pm25 6 hours after each row" in said
+    assert "partitions: daily, 2024-01-01 to 2024-01-12, 12 of them" in said
+    assert "no value: 'NA'" in said
+    assert "time is written without a zone: taken for UTC" in said
+    spec = load_spec(room / "air")
+    source = spec.sources["rows"]
+    assert getattr(source, "path", "") == "air/air_{partition:%Y%m%d}.csv"
+    assert (source.key, source.known_at) == (("station", "time"), "time")
+    assert source.columns["pm25"] == "float64", "whole numbers may have a fraction tomorrow"
+    assert source.columns["cars_count"] == "int64", "a count is whole"
+    assert (spec.partitions.cadence, str(spec.partitions.start)) == ("daily", "2024-01-01")
+    assert isinstance(spec.split, TimeSplit)
+    assert (spec.label.column, spec.label.of) == ("pm25_in_6h", "pm25")
+    assert {"pm25", "pm25_lag_1h", "pm25_mean_1d"} <= {*spec.features.numeric}
+    assert {one.kind for one in spec.evaluation.baselines} >= {"persistence", "seasonal_naive"}
+    assert spec.gates[0].name == "beats_persistence"
+
+
+def test_outcomes_are_of_the_row_so_much_later_and_unknown_ones_are_counted(
+    room: Path, air: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = str(room.parent / "features.parquet")
+    assert new(air) == 0
+    assert main(["run", "air", "--through", "training_set"]) == 0
+    assert "is not known: there is no pm25 6 hours after them" in capsys.readouterr().out
+    assert main(["data", "read", "air/feature_set", "--output", out]) == 0
+    rows = pl.read_parquet(out)
+    later = rows.select("station", pl.col("time") - timedelta(hours=6), now=pl.col("pm25"))
+    both = rows.join(later, on=["station", "time"], how="left", maintain_order="left")
+    within = both.filter(pl.col("time") < pl.col("time").max() - timedelta(hours=6))
+    assert within["pm25_in_6h"].equals(within["now"], null_equal=True)
+    in_the_gap = START + timedelta(hours=GAP.start - 2)
+    unknown = rows.filter(pl.col("time") == in_the_gap)["pm25_in_6h"]
+    assert unknown.null_count() == len(unknown) == 2
+
+
+def test_a_shift_by_rows_is_found(
+    room: Path, air: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert new(air) == 0
+    by_rows = 'pl.col("pm25").shift(3).over("station").alias("pm25_lag_3h")'
+    edit(
+        room / "air" / "features.py",
+        ('    lag("pm25", "3h"),\n', ""),
+        (
+            ".lazy()\n",
+            f'.lazy()\n        .sort("station", "time")\n        .with_columns({by_rows})\n',
+        ),
+    )
+    assert main(["run", "air", "--through", "feature_set"]) == 1
+    said = capsys.readouterr()
+    assert "when an empty row lies at" in said.err
+    assert "The function counts rows, not time" in said.err
+    assert "'pm25_lag_3h' of" in said.err
+
+
+def test_a_model_that_persistence_beats_is_refused(
+    room: Path, air: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for file in air.glob("*.csv"):  # nothing changes within a day: nothing beats that
+        lines = [line.split(",") for line in file.read_text().splitlines()]
+        kept = [[*line[:2], str(50 + int(file.stem[-1])), *line[3:]] for line in lines[1:]]
+        file.write_text("\n".join(",".join(line) for line in [lines[0], *kept]) + "\n")
+    assert new(air) == 0
+    edit(room / "air" / "defs.yaml", ("epochs: 20", "epochs: 1"))
+    assert main(["run", "air"]) == 3
+    said = capsys.readouterr()
+    assert "beats_persistence" in said.err
+    assert "against persistence" in said.err
+
+
+def test_a_table_with_times_is_split_by_them(
+    room: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [
+        {"id": n, "sold_at": START + timedelta(hours=n), "price": n % 9 + 0.5, "back": n % 3 == 0}
+        for n in range(200)
+    ]
+    pl.DataFrame(rows).write_parquet(tmp_path / "sales.parquet")
+    about = ["--from", str(tmp_path / "sales.parquet"), "--label", "back"]
+    assert main(["new", "sales", *about]) == 0
+    assert load_spec(room / "sales").split.kind == "time_shares"
+    assert main(["run", "sales", "--through", "training_set"]) == 0
+
+
+def test_files_too_few_or_with_a_gap_are_one_table(
+    room: Path, air: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (air / "air_20240104.csv").unlink()
+    assert new(air) == 0
+    said = capsys.readouterr().out
+    assert "1 partition is missing, 2024-01-04 for one: the files are read as one table" in said
+    source = load_spec(room / "air").sources["rows"]
+    assert (source.partitioned, getattr(source, "path", "")) == (False, "air/*.csv")
+    assert main(["run", "air", "--through", "training_set"]) == 0
+
+
+def test_a_table_of_a_database_is_read_where_it_is(
+    room: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sqlite3
+
+    with sqlite3.connect(tmp_path / "shop.db") as database:
+        database.execute(
+            "CREATE TABLE sales (id INTEGER, sold_at DATETIME, price REAL, back BOOLEAN)"
+        )
+        rows = [
+            (n, f"{START + timedelta(hours=n):%Y-%m-%d %H:%M:%S}.000000", n % 9 + 0.5, n % 3 == 0)
+            for n in range(200)
+        ]
+        database.executemany("INSERT INTO sales VALUES (?, ?, ?, ?)", rows)
+    monkeypatch.setenv("ML_ASSETS_SQL_SHOP", f"sqlite:///{tmp_path / 'shop.db'}")
+    assert main(["new", "sales", "--from", "sql:SHOP.sales", "--label", "back"]) == 0
+    spec = load_spec(room / "sales")
+    assert (spec.sources["rows"].kind, spec.features.decision_at) == ("sql", "sold_at")
+    assert spec.split.kind == "time_shares"
+    assert main(["run", "sales", "--through", "training_set"]) == 0
