@@ -10,17 +10,22 @@ from typing import Any
 
 import polars as pl
 
+from ml_assets.assets.raw_snapshot.outside import Sources
 from ml_assets.assets.validated_table.contract.compiled import audit
 from ml_assets.assets.validated_table.contract.proposal import propose
-from ml_assets.assets.validated_table.contract.suite import load_contract, read_contract
+from ml_assets.assets.validated_table.contract.suite import contract_of, read_contract
 from ml_assets.errors import ContractError, SettingsError, SpecError, StorageError
 from ml_assets.records.recalls import require_sound
 from ml_assets.settings import Settings
+from ml_assets.spec.partitions import windows
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.sources import SourceSpec
 from ml_assets.store.disk import scratch_in
 from ml_assets.store.layout import Address, published_partitions, read_record
 from ml_assets.store.snapshots import MAIN, SnapshotStore
+
+_LOOKED_AT = 12
+"""Partitions of a source that was never read."""
 
 
 def source_of(spec: PipelineSpec, table: str) -> SourceSpec:
@@ -38,15 +43,31 @@ def source_of(spec: PipelineSpec, table: str) -> SourceSpec:
 
 
 def propose_contract(
-    store: SnapshotStore, spec: PipelineSpec, table: str, partition: str | None
+    store: SnapshotStore,
+    spec: PipelineSpec,
+    table: str,
+    partition: str | None,
+    sources: Sources,
 ) -> dict[str, Any]:
     """A suite that the table's snapshots meet: all partitions, or the one that is named.
 
+    Where none was read yet, what the source holds now is looked at; nothing is written.
+
+    Args:
+        sources: where a source that was never read is.
+
     Raises:
-        StorageError: there is no such snapshot.
+        StorageError: there is no such snapshot, or nothing at the source.
+        SourceError: the source cannot be read as it is declared.
     """
     source = source_of(spec, table)
-    snapshots = raw_tables(store, spec.name, table, partition)
+    whole, commit = Address(spec.name, "raw_snapshot", table), store.resolve(MAIN)
+    was_read = published_partitions(store, commit, whole) or read_record(store, commit, whole)
+    snapshots = (
+        raw_tables(store, spec.name, table, partition)
+        if was_read
+        else _as_it_lies(spec, table, partition, sources)
+    )
     suite = propose(table, list(snapshots.values()), source.key)
     contract = read_contract(suite, "the proposal")
     for key, frame in snapshots.items():
@@ -58,6 +79,24 @@ def propose_contract(
                 " it."
             )
     return suite
+
+
+def _as_it_lies(
+    spec: PipelineSpec, table: str, partition: str | None, sources: Sources
+) -> Mapping[str | None, pl.LazyFrame]:
+    """Partition -> rows of a source that was never read: the newest partitions, oldest first."""
+    source = spec.sources[table]
+    known = windows(spec.partitions, sources.now()) if source.partitioned else None
+    spans = {span.key: span for span in known or ()}
+    there = sources.look(table, source, known).keys
+    keys = [key for key in there if partition in (None, key)][-_LOOKED_AT:]
+    if not keys:
+        raise StorageError(
+            f"The source {table!r} holds {f'no partition {partition}' if partition else 'nothing'}"
+            f" that is whole; it has {', '.join(str(key) for key in there[-3:]) or 'none'}."
+        )
+    found = {key: sources.read(table, source, spans[key] if key else None) for key in keys}
+    return {key: reading.frame.lazy() for key, reading in found.items()}
 
 
 def raw_tables(
@@ -122,7 +161,7 @@ def write_docs(
     """
     from ml_assets.assets.validated_table.contract.data_docs import write_data_docs
 
-    contract = load_contract(folder / source_of(spec, table).contract)
+    contract = contract_of(folder, source_of(spec, table))
     key, frame = list(raw_tables(store, spec.name, table, partition).items())[-1]
     place = settings.home / "data_docs" / spec.name / table
     with tempfile.TemporaryDirectory(dir=scratch_in(settings.scratch)) as scratch:

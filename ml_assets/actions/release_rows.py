@@ -13,7 +13,7 @@ from ml_assets.adapters.execute import Tell, execute, mark_dead_runs, wait_for_o
 from ml_assets.adapters.runs import Definitions, Selection
 from ml_assets.adapters.step import Instance
 from ml_assets.assets.validated_table.asset import STAGE, audit_snapshot
-from ml_assets.assets.validated_table.contract.suite import load_contract
+from ml_assets.assets.validated_table.contract.suite import contract_of
 from ml_assets.automation.planner.landed import calendar
 from ml_assets.automation.planner.plan import contiguous
 from ml_assets.errors import DataRejected, MlAssetsError, StorageError, counted
@@ -86,7 +86,7 @@ def release_rows(
 
 
 def _answer(pipeline: Pipeline, kept: Kept) -> Answer:
-    contract = load_contract(pipeline.folder / pipeline.spec.sources[kept.table].contract)
+    contract = contract_of(pipeline.folder, pipeline.spec.sources[kept.table])
     raw = Address(pipeline.name, "raw_snapshot", kept.table, kept.partition)
     try:
         found = audit_snapshot(pipeline.at(pipeline.store.resolve(MAIN)), raw, contract).found

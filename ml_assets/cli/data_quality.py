@@ -34,18 +34,21 @@ _REASONS = 3
 def propose(
     pipeline: str, table: str, partition: str | None, out: Path | None, force: bool
 ) -> None:
-    """Propose a first contract from what was read of a table.
+    """Propose a first contract from what a table holds.
 
-    Profiles the raw snapshots of TABLE, a source of the pipeline; the contract passes on them. What
+    Profiles the raw snapshots of TABLE, a source of the pipeline, or, before it was ever read, what
+    lies there now (the newest twelve partitions); the contract passes on them. What
     identifies a row and what is never missing is proposed as critical, ranges and sets as warnings.
     """
     settings = prepared_settings()
     from ml_assets.actions.contract import propose_contract, write_suite
+    from ml_assets.assets.raw_snapshot.outside import Sources
     from ml_assets.spec.load import find_pipeline, load_spec, pipeline_folders
     from ml_assets.store.open import open_snapshots
 
     spec = load_spec(find_pipeline(pipeline_folders(settings), pipeline))
-    suite = propose_contract(open_snapshots(settings.snapshots), spec, table, partition)
+    store, sources = open_snapshots(settings.snapshots), Sources(settings)
+    suite = propose_contract(store, spec, table, partition, sources)
     if out is None:
         print(json.dumps(suite, indent=2, ensure_ascii=False))
         return

@@ -75,7 +75,7 @@ def _spec_part(pipeline: Pipeline, stage: str, source: str | None) -> object:
 def _file_digests(pipeline: Pipeline, stage: str, source: str | None) -> dict[str, str]:
     if stage == "validated_table" and source:
         contract = pipeline.spec.sources[source].contract
-        return {contract: contract_digest(pipeline.folder / contract)}
+        return {contract: contract_digest(pipeline.folder / contract)} if contract else {}
     if stage == "derived_table" and source:
         function = pipeline.spec.tables[source].function
         return {function: function_code(pipeline.folder, function)}

@@ -60,8 +60,9 @@ class _Source(Frozen):
     """Column name -> type. The declared schema, complete: an unknown column is an error."""
     key: tuple[str, ...] = Field(strict=False, min_length=1)
     """Columns that identify a row; tables are sorted by it."""
-    contract: str
-    """Great Expectations suite (JSON), relative to the pipeline's folder."""
+    contract: str | None = None
+    """Great Expectations suite (JSON), relative to the pipeline's folder. Without one the source is
+    read, and its rows are published to nobody: a first one can be proposed from them."""
     partitioned: bool = True
     """False: one table, read whole at every run (a reference table)."""
     known_at: str | None = None
@@ -106,8 +107,8 @@ class _Source(Frozen):
 
     @field_validator("contract")
     @classmethod
-    def _contract_is_inside(cls, value: str) -> str:
-        return inside(value)
+    def _contract_is_inside(cls, value: str | None) -> str | None:
+        return value and inside(value)
 
     @property
     def versioned(self) -> bool:

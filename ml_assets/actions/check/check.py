@@ -13,7 +13,7 @@ from ml_assets.assets.validated_table.contract.expectations import (
     is_installed,
     needs_engine,
 )
-from ml_assets.assets.validated_table.contract.suite import load_contract
+from ml_assets.assets.validated_table.contract.suite import contract_of
 from ml_assets.errors import DoesNotFit, MlAssetsError, StorageError
 from ml_assets.launch.kubernetes.api import KubernetesApi
 from ml_assets.settings import Settings, is_s3, read_cluster
@@ -61,7 +61,7 @@ def missing_here(folder: Path, settings: Settings) -> tuple[str, ...]:
             " Expectations' engine, and the package is not installed here: its table would not be"
             f" published\n    remedy: {INSTALL}"
             for name, source in spec.sources.items()
-            if (types := needs_engine(load_contract(folder / source.contract)))
+            if (types := needs_engine(contract_of(folder, source)))
         ]
     at_s3 = is_s3(settings.checkpoints or "")
     if at_s3 and importlib.util.find_spec("boto3") is None:
@@ -147,10 +147,10 @@ def _file_mistakes(folder: Path, spec: PipelineSpec) -> list[Mistake]:
         found.append(Mistake(folder / SPEC_FILE, 1, "name", repr(spec.name), rule, remedy))
     for name, source in spec.sources.items():
         try:
-            check_expectations(load_contract(folder / source.contract))
+            check_expectations(contract_of(folder, source))
         except MlAssetsError as error:
             key = f"sources.{name}.contract"
-            found.append(_named(folder, key, source.contract, error))
+            found.append(_named(folder, key, source.contract or "", error))
     begin = spec.training.init_from
     if begin is not None and begin != RELEASE:
         try:

@@ -15,7 +15,7 @@ from ml_assets.assets.feature_set.outcomes import deciding
 from ml_assets.assets.raw_snapshot.schema import TYPES
 from ml_assets.assets.validated_table.contract.compiled import audit
 from ml_assets.assets.validated_table.contract.kinds import about
-from ml_assets.assets.validated_table.contract.suite import Contract, Expectation, load_contract
+from ml_assets.assets.validated_table.contract.suite import Contract, Expectation, contract_of
 from ml_assets.errors import WindowError
 from ml_assets.records.recalls import require_sound
 from ml_assets.spec.features import SubjectSpec
@@ -52,7 +52,7 @@ def meet_contract(pipeline: Pipeline, subject: SubjectSpec, rows: pl.DataFrame) 
     What is said about a whole table (a number of rows, a share) is not about a few rows, and what
     is said about the label not about rows that have none yet.
     """
-    contract = load_contract(pipeline.folder / pipeline.spec.sources[subject.source].contract)
+    contract = contract_of(pipeline.folder, pipeline.spec.sources[subject.source])
     label = pipeline.spec.label.column
     known = label in rows.columns and rows[label].null_count() < len(rows)
     rules = tuple(

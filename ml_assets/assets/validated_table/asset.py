@@ -16,7 +16,7 @@ from ml_assets.assets.raw_snapshot.schema import from_typed
 from ml_assets.assets.validated_table.audits import audit_outcome
 from ml_assets.assets.validated_table.contract.compiled import Audit, audit
 from ml_assets.assets.validated_table.contract.results import ExpectationResult
-from ml_assets.assets.validated_table.contract.suite import Contract, load_contract
+from ml_assets.assets.validated_table.contract.suite import NO_CONTRACT, Contract, contract_of
 from ml_assets.assets.validated_table.quarantine import check_balance, reason_counts
 from ml_assets.assets.validated_table.volume import (
     CHECK_NAME,
@@ -24,7 +24,7 @@ from ml_assets.assets.validated_table.volume import (
     judge_volume,
     volume_words,
 )
-from ml_assets.errors import DataRejected, EvidenceError, SchemaChanged
+from ml_assets.errors import ContractError, DataRejected, EvidenceError, SchemaChanged
 from ml_assets.graph.code_version import code_version_of
 from ml_assets.graph.data_card import card_of
 from ml_assets.graph.inputs import require_record
@@ -46,7 +46,7 @@ RELEASES = "releases"
 def validated_table(declared: Pipeline, source_name: str) -> dg.AssetsDefinition:
     """The validated_table asset of one source, with one check for each expectation."""
     source = declared.spec.sources[source_name]
-    contract = load_contract(declared.folder / source.contract)
+    contract = contract_of(declared.folder, source)
     code_version = code_version_of(declared, STAGE, source_name)
     key = asset_key(declared, STAGE, source_name)
 
@@ -108,6 +108,8 @@ def audit_snapshot(state: PipelineState, raw: Address, contract: Contract) -> Au
         StorageError: there is no such snapshot.
         ContractError: the contract does not fit it.
     """
+    if contract is NO_CONTRACT:
+        raise ContractError(_no_contract(state, raw))
     record = require_record(state, raw)
     before = records_before(state, raw)
     source = state.spec.sources[raw.source or ""]
@@ -118,6 +120,15 @@ def audit_snapshot(state: PipelineState, raw: Address, contract: Contract) -> Au
         found = found.with_result(judge_volume(record.rows or 0, rows, volume))
     check_balance(record.rows or 0, found.clean, found.quarantined)
     return Audited(record, tuple(before.values()), found)
+
+
+def _no_contract(state: PipelineState, raw: Address) -> str:
+    file = f"contracts/{raw.source}.json"
+    return (
+        f"The source {raw.source!r} names no contract, so none of its rows is published. Propose"
+        f" one: ml-assets data contract propose {state.name} {raw.source} --out"
+        f" {state.pipeline.folder / file}, and write contract: {file} at the source in defs.yaml."
+    )
 
 
 def as_declared_now(rows: pl.LazyFrame, raw: StageRecord, source: SourceSpec) -> pl.LazyFrame:

@@ -25,6 +25,7 @@ from ml_assets.assets.validated_table.contract.kinds import (
 from ml_assets.errors import ContractError, counted, did_you_mean
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.documents import read_json
+from ml_assets.spec.sources import SourceSpec
 
 Severity = Literal["critical", "warning"]
 """``critical`` keeps a table from being published, ``warning`` is shown and counted."""
@@ -48,6 +49,10 @@ class Contract:
 
     name: str
     expectations: tuple[Expectation, ...]
+
+
+NO_CONTRACT = Contract("none", ())
+"""Of a source that names none: it may be read, and no row of it is published."""
 
 
 _SUITE_KEYS = {"name", "id", "expectations", "meta", "notes"}
@@ -74,6 +79,15 @@ def load_contract(path: Path) -> Contract:
             its mistakes are listed.
     """
     return read_contract(_read_json(path), path)
+
+
+def contract_of(folder: Path, source: SourceSpec) -> Contract:
+    """The contract that a source of a pipeline names; one that states nothing where it names none.
+
+    Raises:
+        ContractError: see ``load_contract``.
+    """
+    return load_contract(folder / source.contract) if source.contract else NO_CONTRACT
 
 
 def read_contract(suite: Mapping[str, Any], where: Path | str) -> Contract:
