@@ -100,7 +100,7 @@ def test_a_run_killed_at_any_moment_ends_in_the_same_release(
     killed = World(tmp_path)
     irises.plant(killed.root / "pipelines", killed.sources)
     deliveries.plant(killed.root / "pipelines", killed.sources)
-    killed.stopped_at(moment, signal.SIGKILL, "run", "deliveries")
+    killed.stopped_at(moment, signal.SIGKILL, "run", "deliveries", "--verbose")
     again = killed.cli("run", "deliveries")
     if moment == "step 40 of":  # the features may be made before the kill comes
         assert "was interrupted; it is marked as failed" in again

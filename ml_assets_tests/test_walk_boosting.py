@@ -90,7 +90,7 @@ def test_the_model_is_held_against_a_rule_of_the_teams_and_a_declared_number(wor
 
 def test_trees_killed_while_they_grow_end_in_the_same_model(world: World, tmp_path: Path) -> None:
     killed = plant(tmp_path)
-    killed.stopped_at("round 4 of", signal.SIGKILL, "run", "irises")
+    killed.stopped_at("round 4 of", signal.SIGKILL, "run", "irises", "--verbose")
     killed.cli("run", "irises")
     assert release(killed)["version"] == release(world)["version"]
 

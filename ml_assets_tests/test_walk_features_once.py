@@ -22,7 +22,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     spec = root / "pipelines" / "deliveries" / "defs.yaml"
     spec.write_text(spec.read_text().replace("  label: ", ONLINE, 1))
     world = World(root)
-    said = world.cli("run", "deliveries", "--through", "online_features")
+    said = world.cli("run", "deliveries", "--through", "online_features", "--verbose")
     assert "[pass] lookup_equals_batch: 3 entities" in said
     yield world
 
@@ -52,7 +52,7 @@ def test_a_store_that_was_lost_is_served_again_and_nothing_else_is_made(world: W
     for file in (world.root / "state").glob("online.db*"):
         file.unlink()
     assert "serves no features" in world.cli("data", "lookup", "deliveries", "depot=west", code=1)
-    said = world.cli("run", "deliveries", "--through", "online_features")
+    said = world.cli("run", "deliveries", "--through", "online_features", "--verbose")
     assert [line.split()[1] for line in said.splitlines() if line.startswith("make ")] == [
         "deliveries/online_features:"
     ]

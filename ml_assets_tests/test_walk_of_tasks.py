@@ -52,7 +52,7 @@ def test_a_nightly_ranking_that_is_better_by_half_a_percent_is_released(
     assert 0.8 < release["metrics"]["ndcg"] < 0.98
     assert release["version"] != first
     assert f"ndcg minus that of champion {first[:12]} is" in ranked
-    assert "above +0.50%: this model is better by 0.5%" in ranked
+    assert "above +0.50%: the new model is better than the champion by 0.5%" in ranked
 
 
 def test_a_regression_ends_in_a_release(world: World, estimated: str) -> None:
@@ -68,7 +68,7 @@ def test_a_nightly_ranking_that_is_no_better_is_refused(world: World, ranked: st
     champion = world.status("clicks")["release"]["version"]
     said = world.cli("run", "clicks", "--epochs", "1", code=3)
     assert f"champion: ndcg minus that of champion {champion[:12]} is" in said
-    assert "it is not shown that this model is better by 0.5%" in said
+    assert "could not show that the new model is better than the champion by 0.5%" in said
     assert "The model was refused by 1 gate:" in said
     assert "[fail] champion:" in said
     status = world.status("clicks")
@@ -89,7 +89,7 @@ def test_a_regression_that_is_no_worse_than_the_champion_follows_it(
     reseed(world)
     said = world.cli("run", "rents")
     assert f"champion: rmse minus that of champion {champion[:12]} is" in said
-    assert "below +5.00%: this model is not worse by 5%" in said
+    assert "below +5.00%: the new model is within 5% of the champion" in said
     assert world.status("rents")["release"]["version"] != champion
 
 

@@ -12,6 +12,9 @@ from ml_assets.settings import Settings
 
 SOCKET = "code-location.sock"
 """Where the code location answers, in the folder that the programs share."""
+_QUIET = ("--log-level", "warning")
+"""Every look of a sensor would be a line: what people must know is a warning."""
+_QUIET_WEB = ("--dagster-log-level", "warning")
 _LOCAL = ("127.0.0.1", "localhost", "::1")
 _NAMES = ("127.0.0.1", "localhost", "[::1]")
 
@@ -22,9 +25,9 @@ def dagster_programs(host: str, port: int, settings: Settings, folder: Path) -> 
     socket, workspace = folder / SOCKET, folder / "workspace.yaml"
     location = {"socket": str(socket), "location_name": "ml_assets"}
     workspace.write_text(json.dumps({"load_from": [{"grpc_server": location}]}))
-    start = ("code-server", "start", "-m", module, "--location-name", "ml_assets")
+    start = ("code-server", "start", *_QUIET, "-m", module, "--location-name", "ml_assets")
     yield Program("Dagster's code location", (*python, "dagster", *start, "-s", str(socket)))
-    where = ("-h", host, "-p", str(port), "-w", str(workspace))
+    where = (*_QUIET_WEB, "-h", host, "-p", str(port), "-w", str(workspace))
     names = (*settings.ui_hosts, host)
     hosts = " ".join(name for name in names if ":" not in name)  # of IPv6 the loopback's alone
     yield Program(
@@ -33,7 +36,7 @@ def dagster_programs(host: str, port: int, settings: Settings, folder: Path) -> 
         environment={"ML_ASSETS_UI_HOSTS": hosts},
     )
     daemon = Path(sysconfig.get_path("scripts"), "dagster-daemon")
-    yield Program("Dagster's daemon", (str(daemon), "run", "-w", str(workspace)))
+    yield Program("Dagster's daemon", (str(daemon), "run", *_QUIET, "-w", str(workspace)))
 
 
 def mlflow_program(settings: Settings) -> Iterator[Program]:

@@ -241,7 +241,10 @@ def progress_line(entry: dg.EventLogEntry) -> str | None:
     """An event as the command line tells it; None for one that it does not tell."""
     event = entry.dagster_event
     if event is None:
-        return f"  {entry.user_message}" if int(entry.level) >= logging.INFO else None
+        if int(entry.level) < logging.INFO:
+            return None
+        wrong = int(entry.level) >= logging.WARNING
+        return f"  {'warning: ' if wrong else ''}{entry.user_message}"
     if event.event_type_value == "STEP_START":
         return f"> {event.step_key}"
     if event.event_type_value == "ASSET_CHECK_EVALUATION":

@@ -7,7 +7,7 @@ from typing import Any
 import dagster as dg
 
 from ml_assets.adapters.metadata import data_card
-from ml_assets.errors import MlAssetsError
+from ml_assets.errors import MlAssetsError, counted
 from ml_assets.graph.publish import Published
 from ml_assets.reports.card import Card
 from ml_assets.store.layout import Address
@@ -189,5 +189,6 @@ def _combined(
         return first
     lines = "\n".join(f"  {key}: {error}" for key, error in failed.items())
     return type(first)(
-        f"{address}: {len(failed)} partitions failed, {published} were published.\n{lines}"
+        f"{address}: {counted(len(failed), 'partition')} failed, {published}"
+        f" {'was' if published == 1 else 'were'} published.\n{lines}"
     )

@@ -45,6 +45,7 @@ def _pipelines(_context: click.Context, _parameter: click.Parameter, incomplete:
 pipeline = click.argument("pipeline", shell_complete=_pipelines)
 any_pipeline = click.argument("pipeline", required=False, shell_complete=_pipelines)
 """One pipeline, or all of them where none is named."""
+verbose = click.option("--verbose", is_flag=True, help="A line for each partition and check.")
 as_json = click.option("--json", "as_json", is_flag=True, help="One JSON document, for a program.")
 open_page = click.option("--open", "open_page", is_flag=True, help="Open it in a browser.")
 author = click.option("--author", required=True, metavar="NAME", help="Who answers for it.")

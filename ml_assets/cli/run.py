@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ml_assets.cli import options
-from ml_assets.cli.output import tell
+from ml_assets.cli.screen import screen
 from ml_assets.cli.session import Session, working_session
 from ml_assets.cli.status import print_release
 from ml_assets.spec.stages import DATA_STAGES, MODEL_STAGES
@@ -40,12 +40,14 @@ _THROUGH = [stage for stage in (*DATA_STAGES, *MODEL_STAGES) if stage != "checkp
 )
 @click.option("--hypothesis", metavar="TEXT", help="What you expect of it, and why.")
 @click.option("--goal", metavar="TEXT", help="When it is a success.")
+@options.verbose
 def run(
     pipeline: str,
     as_of: str | None,
     through: str | None,
     fresh: bool | None,
     epochs: int | None,
+    verbose: bool,
     **words: str | None,
 ) -> None:
     """Make what is due of a pipeline, and say what was skipped.
@@ -64,17 +66,23 @@ def run(
         pipeline, as_of=as_of, through=through, fresh=fresh, epochs=epochs, words=Words.of(words)
     )
     with working_session(f"run {pipeline}", pipeline) as session:
-        run_pipeline(session, request)
+        run_pipeline(session, request, verbose=verbose)
 
 
-def run_pipeline(session: Session, request: "Request") -> None:
-    """Run a pipeline in an open session and print where its release stands."""
+def run_pipeline(session: Session, request: "Request", *, verbose: bool = False) -> None:
+    """Run a pipeline in an open session and print where its release stands, and where to look.
+
+    Args:
+        verbose: a line for each partition and check.
+    """
     from ml_assets.actions.run.run import PipelineRun
     from ml_assets.store.pipeline_context import open_pipeline
 
     started = time.monotonic()
     pipeline = open_pipeline(request.pipeline, session.settings)
-    run = PipelineRun(pipeline, session.defs, session.instance, tell)
-    run.run(request)
+    with screen(verbose=verbose) as tell:
+        PipelineRun(pipeline, session.defs, session.instance, tell).run(request)
     print(f"\ndone in {time.monotonic() - started:.0f} s")
     print_release(pipeline, session.settings)
+    report = f" | ml-assets models report {pipeline.name} --open" if not request.through else ""
+    print(f"look: ml-assets ui{report}")

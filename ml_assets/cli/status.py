@@ -7,6 +7,7 @@ import click
 
 from ml_assets.cli import options
 from ml_assets.cli.session import prepared_settings
+from ml_assets.errors import counted
 from ml_assets.settings import Settings, read_settings
 
 if TYPE_CHECKING:
@@ -105,8 +106,8 @@ def _print_stages(document: dict[str, Any], settings: Settings) -> None:
     for key, stages in by_key.items():
         newest = max(stages, key=lambda stage: stage["time"])
         rows = sum(stage["rows"] or 0 for stage in stages)
-        parts = f"{len(stages)} partitions, " if newest["partition"] else ""
-        counted = f"{rows:,} rows, " if rows else ""
+        parts = f"{counted(len(stages), 'partition')}, " if newest["partition"] else ""
+        size = f"{counted(rows, 'row')}, " if rows else ""
         bad = sum(stage["recalled"] is not None for stage in stages)
         mark = f"  RECALLED ({bad} of {len(stages)})" if bad else ""
-        print(f"{key:44} {parts}{counted}{newest['version'][:12]}  {newest['time'][:19]}Z{mark}")
+        print(f"{key:44} {parts}{size}{newest['version'][:12]}  {newest['time'][:19]}Z{mark}")

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import polars as pl
 
-from ml_assets.errors import SpecError
+from ml_assets.errors import SpecError, counted
 from ml_assets.scaffold.given import Given
 from ml_assets.scaffold.moments import Moments, find_key, find_time, in_their_partitions, step_of
 from ml_assets.spec.automation import duration_text
@@ -162,7 +162,7 @@ def _unlabelled(label: pl.Series) -> tuple[str, ...]:
         case 0, _:
             return ()
         case 1, rows:
-            return (f"1 of {rows:,} rows has no label: it is not trained on",)
+            return (f"1 of {counted(rows, 'row')} has no label: it is not trained on",)
         case unknown, rows:
             return (f"{unknown:,} of {rows:,} rows have no label: they are not trained on",)
 

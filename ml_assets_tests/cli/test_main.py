@@ -24,10 +24,10 @@ from ml_assets_tests.worlds import irises
 
 OPTIONS = {
     "demo": "--plant",
-    "new": "NAME --table --label --key --time --into",
+    "new": "NAME --from --label --ahead --key --time --timezone --into",
     "check": "[PIPELINE]",
     "run": "PIPELINE --as-of --through --fresh --no-fresh --epochs --experiment --hypothesis"
-    " --goal",
+    " --goal --verbose",
     "status": "PIPELINE --json",
     "ui": "--port --host",
     "predict": "PIPELINE [FILE] --row --format --output",

@@ -80,7 +80,7 @@ def counted_rows(batch: pl.DataFrame, again: pl.DataFrame, spec: FeaturesSpec, a
     """
     key = list(spec.key)
     both = batch.join(again, on=key, how="inner", suffix="__again", maintain_order="left")
-    for name in (*spec.numeric, *spec.categorical):
+    for name in [one for one in (*spec.numeric, *spec.categorical) if one not in key]:
         changed = both.filter(_changes(name, number=name in spec.numeric))
         one_more = pl.col(f"{name}__again") == pl.col(name) + 1
         is_count = name in spec.numeric and changed.select(one_more.fill_null(False).all()).item()

@@ -22,7 +22,7 @@ from ml_assets.assets.released_model.released import find_release, refusal_since
 from ml_assets.assets.released_model.rows_to_predict import Rows, check_keys, check_rows, of_frame
 from ml_assets.assets.training_set.shards import write_rows_to_score
 from ml_assets.assets.validated_table.quarantine import REASON
-from ml_assets.errors import RowsRefused
+from ml_assets.errors import RowsRefused, counted
 from ml_assets.launch.ephemeral_session import ephemeral_launcher
 from ml_assets.launch.launcher import ScoreJob
 from ml_assets.records.loading import LoadedModel, LoadedRelease
@@ -137,7 +137,8 @@ class Predictor:
         made = make_feature_rows(pipeline.now(), subject, sound.rows)
         left_out = len(sound.rows) - len(made.rows)
         if left_out:
-            notes.append(f"{left_out} rows: the feature function returns nothing for them")
+            them = "it" if left_out == 1 else "them"
+            notes.append(f"{counted(left_out, 'row')}: the feature function makes none of {them}")
         if made.rows.is_empty():
             raise RowsRefused(f"{rows.where}: no row can be predicted.\n" + "\n".join(notes))
         scored = made.rows.select(key).hstack(self._score(made.rows))

@@ -86,7 +86,7 @@ def training_set(declared: Pipeline) -> dg.AssetsDefinition:
         window = resolve_window(pipeline.at(base), TrainingSetConfig.of(context).as_of)
         inputs = window_inputs(pipeline.at(base), window)
         if said := unknown_outcomes(pipeline.at(base), window):
-            context.log.info(said)
+            (context.log.warning if pipeline.spec.label.ahead else context.log.info)(said)
         frames = keep_apart(context, pipeline, read_splits(pipeline.at(base), window))
         folder = pipeline.objects.folder("shards", pipeline.name)
         ref = write_labelled(frames, pipeline.spec.features, pipeline.spec.label, folder)

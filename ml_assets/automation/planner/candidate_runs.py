@@ -15,7 +15,7 @@ from ml_assets.assets.canary_report.rows import Waiting, canary_rows
 from ml_assets.assets.drift_report.windows import drift_windows
 from ml_assets.assets.released_model.asset import STAGE as RELEASED
 from ml_assets.assets.released_model.gates.decide import policy_digest
-from ml_assets.automation.planner.decided import standing_refusal
+from ml_assets.automation.planner.decided import rolled_back, standing_refusal
 from ml_assets.automation.planner.due import model_nodes, under_published_code
 from ml_assets.automation.planner.plan import Item, Node, Plan, plan
 from ml_assets.automation.planner.selection import DataStep, ModelRun, model_run
@@ -144,7 +144,9 @@ def model_candidate(
     if not due and (data_only or not found.gates):
         return f"the model of {found.as_of or 'all rows'} is made from what is published"
     if stages <= {RELEASED} and not found.gates:
-        refusal = standing_refusal(pipeline)
+        held, refusal = rolled_back(pipeline), standing_refusal(pipeline)
+        if held:
+            return f"the model of {found.as_of or 'all rows'} is not released again: {held}"
         if refusal:
             return f"the model of {found.as_of or 'all rows'} stands refused: {refusal}"
     inputs = [a for node in nodes for a in node.inputs if a.stage == "feature_set"]

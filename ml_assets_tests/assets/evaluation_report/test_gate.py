@@ -195,11 +195,12 @@ def test_the_reason_gives_the_share_its_interval_and_the_claim(report, measured)
     seen = report.model_copy(update={"champion": differing("ndcg", 0.0061, 0.0181)})
     assert only(gate, seen, measured).reason == (
         "ndcg minus that of champion c4c4c4c4c4c4 is +1.21% of it, its 95% interval begins at"
-        " +0.61%, above +0.50%: this model is better by 0.5%"
+        " +0.61%, above +0.50%: the new model is better than the champion by 0.5%"
     )
     seen = report.model_copy(update={"champion": differing("ndcg", 0.0041, 0.0181)})
     assert only(gate, seen, measured).reason.endswith(
-        "begins at +0.41%, not above +0.50%: it is not shown that this model is better by 0.5%"
+        "begins at +0.41%, not above +0.50%: could not show that the new model is better than the"
+        " champion by 0.5%"
     )
 
 

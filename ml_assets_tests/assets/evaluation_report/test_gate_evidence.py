@@ -128,7 +128,7 @@ def test_a_spread_that_was_asked_for_and_not_measured_is_refused(report, measure
     [
         (-0.030, -0.001, True, "the 0.01 that is worth a release is within the interval"),
         (-0.008, -0.001, False, "but by less than the 0.01 that is worth a release"),
-        (-0.012, 0.001, False, "it is not shown that this model is better"),
+        (-0.012, 0.001, False, "could not show that the new model is better"),
         (-0.030, 0.002, False, "these rows show 0.023 four times out of five, 0.01 less often"),
     ],
 )

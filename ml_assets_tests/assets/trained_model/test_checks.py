@@ -35,7 +35,7 @@ def write_features(world: World, last: str) -> None:
 
 @pytest.fixture(scope="module")
 def refused(world: World) -> str:
-    return world.cli("run", "irises", code=1)
+    return world.cli("run", "irises", "--verbose", code=1)
 
 
 def test_a_failing_check_keeps_training_from_beginning_and_says_why(refused: str) -> None:
@@ -71,12 +71,12 @@ def test_the_model_materialized_alone_is_refused_as_well(
 
 def test_mended_it_is_trained(world: World, refused: str) -> None:
     write_features(world, WHOLE)
-    said = world.cli("run", "irises", "--through", "trained_model")
+    said = world.cli("run", "irises", "--through", "trained_model", "--verbose")
     assert re.search(r"make +sanity checks: the training set is due", said)
     assert "[pass] beats_zero_inputs" in said
     assert "> irises__train\n" in said
     assert examinations(world) == 2
-    again = world.cli("run", "irises", "--through", "trained_model")
+    again = world.cli("run", "irises", "--through", "trained_model", "--verbose")
     assert "skip  sanity checks: same training set, same model" in again
     assert "not sound" not in world.cli("status", "irises")
 

@@ -59,7 +59,7 @@ def lived(released: World, tmp_path_factory: pytest.TempPathFactory) -> Lived:
     shutil.copytree(released.root, root, dirs_exist_ok=True)
     world = World(root, {**released.extra, "ML_ASSETS_PRICES": PRICES})
     spec(world, 60)
-    world.stopped_at("step 40 of", signal.SIGKILL, "run", "irises")
+    world.stopped_at("step 40 of", signal.SIGKILL, "run", "irises", "--verbose")
     killed = told(world)
     world.cli("run", "irises", code=3)
     return Lived(world, killed, told(world))

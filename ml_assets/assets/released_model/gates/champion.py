@@ -59,18 +59,22 @@ def _against(gate: AgainstChampion, seen: ChampionComparison) -> GateResult:
         return refused(gate.name, limit, why)
     end = gap.low if higher else gap.high
     shown = end > limit if higher else end < limit
-    better = "better" if gate.rule == "superior" else "not worse"
-    by = f" by {_size(gate.margin, gate)}" if gate.margin or gate.min_effect is None else ""
-    claim = f"this model is {better}{by}"
     place = ("begins", "above") if higher else ("ends", "below")
     reason = (
         f"{what} minus that of champion {name} is {_signed(gap.value, gate)}"
         f"{' of it' if gate.relative else ''}, its 95% interval {place[0]} at {_signed(end, gate)},"
         f" {'' if shown else 'not '}{place[1]} {_signed(limit, gate)}:"
-        f" {claim if shown else f'it is not shown that {claim}'}"
+        f" {'' if shown else 'could not show that '}the new model is {_claim(gate)}"
     )
     worth, said = _worth(gate, gap, shown)
     return result(gate.name, shown and worth, end, limit, f"{reason}{said}", gap)
+
+
+def _claim(gate: AgainstChampion) -> str:
+    size = _size(gate.margin, gate)
+    if gate.rule == "superior":
+        return f"better than the champion{f' by {size}' if gate.margin else ''}"
+    return f"within {size} of the champion" if gate.margin else "no worse than the champion"
 
 
 def _worth(gate: AgainstChampion, gap: Interval, shown: bool) -> tuple[bool, str]:

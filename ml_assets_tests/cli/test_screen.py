@@ -1,0 +1,79 @@
+"""The screen while a run works: bars on a terminal, short lines elsewhere, all by --verbose."""
+
+import io
+import subprocess
+import sys
+
+import pytest
+
+from ml_assets.cli.screen import screen
+
+TOLD = (
+    "make  air/raw_snapshot/raw_rows [2023-01-01 .. 2023-03-01: 30 partitions]: never made",
+    "skip  air/feature_set [2023-01-01 .. 2023-03-01: 30 partitions]: same code, same inputs",
+    "skip  air/trained_model: same code, same inputs",
+    "> air__raw_snapshot__raw_rows",
+    *(f"  air/raw_snapshot/raw_rows/p{n}: 1,444 rows ({n} of 30)" for n in range(1, 31)),
+    "  [pass] schema: as declared in 3 of 3",
+    "> air__evaluation_report",
+    "  baseline constant",
+    "  warning: the outcome of 3 rows is not known",
+    "  [warn] splits_alike: the label differs",
+    "  [fail] champion: worse \x1b[31m",
+)
+
+
+def test_short_lines_say_what_is_made_how_far_it_is_and_what_is_wrong(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with screen(verbose=False) as tell:
+        for line in TOLD:
+            tell(line)
+    said = capsys.readouterr().out.splitlines()
+    assert said[:4] == list(TOLD[:4])
+    far = [line for line in said if " of 30)" in line]
+    assert far[0] == TOLD[4] and far[-1].endswith("(30 of 30)")
+    assert len(far) == 4, "the first, then every fourth"
+    assert not any("[pass]" in line or "baseline" in line for line in said)
+    assert [line[:8] for line in said[-3:]] == ["  warnin", "  [warn]", "  [fail]"]
+
+
+def test_verbose_is_every_line_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    with screen(verbose=True) as tell:
+        for line in TOLD:
+            tell(line)
+    assert capsys.readouterr().out.splitlines() == [*"\n".join(TOLD).splitlines()]
+
+
+class Terminal(io.StringIO):
+    """What a person looks at."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_has_a_bar_for_each_step_and_a_table_at_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen = Terminal()
+    monkeypatch.setattr(sys, "stdout", seen)
+    monkeypatch.setattr(sys, "__stdout__", seen)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "120")
+    with screen(verbose=False) as tell:
+        for line in TOLD:
+            tell(line)
+    shown = seen.getvalue()
+    assert "air/raw_snapshot/raw_rows" in shown and "30/30" in shown
+    assert "air/evaluation_report" in shown
+    assert "[fail] champion: worse \\x1b[31m" in shown, "data does nothing to the terminal"
+    assert "1,444 rows" not in shown and "baseline" not in shown
+    made, skipped = shown.splitlines()[-2:]
+    assert made.split("  ")[0].endswith("made")
+    assert "30 partitions]  (never made)" in made
+    assert "2 assets: same code, same inputs" in skipped
+
+
+def test_the_command_line_loads_no_bars_before_it_draws_them() -> None:
+    code = "import sys, ml_assets.cli.run, ml_assets.cli.screen; sys.exit('rich' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
