@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from ml_assets.records.ledger.chain import read
+from ml_assets.records.ledger.stages import champion
+from ml_assets.store.open import shared_snapshots
 from ml_assets_tests.extras.serving.serving import Serving, serving
 from ml_assets_tests.worlds import irises
 from ml_assets_tests.worlds.world import World
@@ -45,7 +48,9 @@ class Load:
 
 
 def in_production(world: World) -> str:
-    return world.status("irises")["release"]["model"]
+    model = champion(read(shared_snapshots(world.settings.snapshots), "irises"))
+    assert model is not None
+    return model
 
 
 def wait_for(server: Serving, model: str) -> None:
