@@ -188,8 +188,7 @@ def _print_source(folder: Path, found: "Table", settings: Settings, zone: str) -
         keys = given.calendar.keys
         print(f"partitions: {given.calendar.cadence}, {keys[0]} to {keys[-1]}, {len(keys)} of them")
     if given.rows:
-        how = "written" if not found.given.source and not given.zoneless else "copied"
-        print(f"table: {how} to {rows_file(settings.sources, folder.name)}")
+        print(f"table: {given.rows} to {rows_file(settings.sources, folder.name)}")
         print("  (the source of this pipeline: replace that file to bring in new rows)")
     else:
         where = given.source.get("path") or f"{given.source['connection']}.{given.source['table']}"

@@ -29,6 +29,7 @@ _COUNT = re.compile(
     r"|zip|rank|level|grade|version)(_|$)"
 )
 """Names of whole numbers that stay whole: counts, codes, and parts of dates."""
+_ONE = "value"
 _LEADING_ZERO = re.compile(r"^[+-]?0\d")
 
 
@@ -63,9 +64,9 @@ def typed_text(raw: pl.DataFrame, zone: str) -> Typed:
         seen.update(dict.fromkeys(told))
         if dtype == "datetime" and not written:
             zoneless.append(column.name)
-        typed, _ = type_text(known.to_frame(), {column.name: dtype}, str, zone)
-        columns.append(typed[column.name])
-    frame = pl.DataFrame(columns)
+        typed, _ = type_text(known.alias(_ONE).to_frame(), {_ONE: dtype}, str, zone)
+        columns.append(typed[_ONE].alias(column.name))
+    frame = pl.DataFrame({column.name: column for column in columns})
     texts = [name for name in frame.columns if frame.schema[name] == pl.String]
     frame = frame.with_columns(pl.col(texts).replace(dict.fromkeys(seen, None)))
     return Typed(whole_or_not(frame), ("", *seen), tuple(zoneless))
@@ -116,4 +117,4 @@ def _time_of(text: pl.Series, zone: str) -> tuple[DType, bool]:
 
 
 def _is(text: pl.Series, dtype: DType, zone: str | None = None) -> bool:
-    return not type_text(text.to_frame(), {text.name: dtype}, str, zone)[1]
+    return not type_text(text.alias(_ONE).to_frame(), {_ONE: dtype}, str, zone)[1]

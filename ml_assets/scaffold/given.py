@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal
 
 import polars as pl
 
@@ -41,8 +42,8 @@ class Given:
     frame: pl.DataFrame
     source: Mapping[str, object] = field(default_factory=dict)
     """``kind`` and where it lies, as the spec says it."""
-    rows: bool = False
-    """Instead, its rows are written to a file of the pipeline's own, and read from there."""
+    rows: Literal["", "copied", "written"] = ""
+    """Instead, its rows go to a file of the pipeline's own, and are read from there."""
     null_values: tuple[str, ...] = ("",)
     zoneless: tuple[str, ...] = ()
     """Columns of times that are written without a zone."""
@@ -70,7 +71,7 @@ def find(what: str, name: str, settings: Settings, zone: str) -> Given:
     folder, files = _files(what)
     if len(files) == 1:
         given = _read(files, zone)
-        return replace(given, rows=True)
+        return replace(given, rows="copied")
     return _many(folder, files, name, settings, zone)
 
 

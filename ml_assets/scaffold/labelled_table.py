@@ -78,7 +78,7 @@ def sample_table() -> Table:
         row = {"order": number, "ordered_at": begin + timedelta(hours=number)}
         row |= {"amount": amount, "items": draw.randint(1, 9), "region": region}
         rows.append({**row, "sent_back": draw.random() < chance})
-    given = Given(pl.DataFrame(rows).with_columns(pl.col("items").cast(pl.Float64)), rows=True)
+    given = Given(pl.DataFrame(rows).with_columns(pl.col("items").cast(pl.Float64)), rows="written")
     return describe(given, label="sent_back", key=["order"], time="ordered_at")
 
 

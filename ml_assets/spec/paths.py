@@ -11,6 +11,10 @@ VERSION_FIELD = "{version}"
 S3 = "s3://"
 FIELD = re.compile(r"\{([a-z][a-z0-9_]*)\}")
 _ANY_DEPTH = "**"
+_FIELDS = (
+    "{!r}: a field is written {{name}}, a partition {{partition}} or of %Y, %m, %d and %H as in"
+    " {{partition:%Y-%m}}; wildcards are *, ? and **"
+)
 
 
 def inside(path: str) -> str:
@@ -35,6 +39,8 @@ def source_path(path: str) -> str:
         ValueError: it leads out of its folder, or holds what no path of a source holds.
     """
     below = PARTITION.sub(PARTITION_FIELD, path).removeprefix(S3)
+    if "{partition:" in below:
+        raise ValueError(_FIELDS.format(path))
     inside(below)
     is_s3 = path.startswith(S3)
     if is_s3 and "/" not in below.strip("/"):
@@ -45,10 +51,7 @@ def source_path(path: str) -> str:
         raise ValueError(f"{path!r}: the bucket's name is given as it is")
     rest = FIELD.sub("", below)
     if any(sign in rest for sign in "{}[]"):
-        raise ValueError(
-            f"{path!r}: a field is written {{name}}, a partition {{partition}} or of %Y, %m, %d and"
-            " %H as in {partition:%Y-%m}; wildcards are *, ? and **"
-        )
+        raise ValueError(_FIELDS.format(path))
     segments = below.split("/")
     if "" in segments or "." in segments:
         raise ValueError(f"{path!r} has an empty part: write each folder once, and no '.'")

@@ -1,5 +1,6 @@
 """ml-assets new: a folder that passes the check and runs at once, on any table of one's own."""
 
+import json
 import re
 from pathlib import Path
 
@@ -164,8 +165,9 @@ def test_an_unknown_outcome_is_no_mistake_of_the_table(
     assert main(["new", "houses", "--from", str(houses), "--label", "garden"]) == 0
     assert "1 of 60 rows has no label: it is not trained on" in capsys.readouterr().out
     assert main(["run", "houses", "--through", "training_set"]) == 0
-    contract = (room / "houses" / "contracts" / "rows.json").read_text()
-    assert "not_be_null" not in contract
+    contract = json.loads((room / "houses" / "contracts" / "rows.json").read_text())
+    asked = [one["kwargs"].get("column") for one in contract["expectations"]]
+    assert "plot" in asked and "garden" not in asked
 
 
 def test_unknown_outcomes_are_counted(
@@ -190,16 +192,16 @@ def test_what_is_left_out_is_left_out_for_a_reason(
     room: Path, houses: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     frame = pl.read_csv(houses).with_columns(
-        price=pl.Series([str(n) if n != 7 else "n/a" for n in range(60)]),
-        size=pl.Series([str(n % 9) if n else "?" for n in range(60)]),
+        price=pl.Series([str(n) if n != 7 else "sold" for n in range(60)]),
+        size=pl.Series([str(n % 9) if n else "many" for n in range(60)]),
         nothing=pl.lit(None),
     )
     frame.write_csv(houses)
     assert main(["new", "houses", "--from", str(houses), "--label", "garden"]) == 0
     said = capsys.readouterr().out
     assert "left out: 60 different values" in said
-    assert "left out: 59 of 60 are numbers, the first other is 'n/a'" in said
-    assert "categorical: 59 of 60 are numbers, the first other is '?'" in said
+    assert "left out: 59 of 60 are numbers, the first other is 'sold'" in said
+    assert "categorical: 59 of 60 are numbers, the first other is 'many'" in said
     assert "left out: make numbers of it in features.py" in said
     assert "left out: it is empty" in said
     assert main(["new", "prices", "--from", str(houses), "--label", "price"]) == 1
@@ -223,11 +225,11 @@ def test_an_index_without_a_name_gets_one(
         (["--label", "price"], "has no columns ['price']"),
         (
             ["--label", "garden", "--key", "rooms"],
-            "more than once: 12 rows have rooms 0, and so for 4 more",
+            "more than once: 12 rows have rooms 0.0, and so for 4 more",
         ),
         (["--label", "garden", "--key", "area"], "empty in 1 of 60 rows"),
         (["--label", "street"], "up to 50 classes"),
-        (["--label", "garden", "--time", "rooms"], "read as int64, 0 for one"),
+        (["--label", "garden", "--time", "rooms"], "read as float64, 0.0 for one"),
         (["--label", "garden", "--key", "garden"], "it is no key"),
         ([], "Add --label COLUMN"),
     ],
