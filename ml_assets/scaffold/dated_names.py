@@ -1,6 +1,7 @@
 """Which partition each file is of, by the date in its name."""
 
 import re
+import string
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
@@ -14,6 +15,8 @@ _FORMS = (
     re.compile(r"(?<!\d)(\d{4})([-_./]?)(\d{2})(?!\d)"),
 )
 """Year, month, day and hour; the longest that all names have is taken."""
+_WORD = string.ascii_letters + string.digits
+"""North and south both end in "th": a star stands for a whole word."""
 _PLAIN = "{partition:%Y-%m-%d}"
 
 
@@ -121,7 +124,7 @@ def _common(templates: Sequence[str]) -> str | None:
 def _merged(texts: Sequence[str]) -> str:
     begin = _alike(texts)
     end = _alike([text[len(begin) :][::-1] for text in texts])[::-1]
-    return f"{begin}*{end}"
+    return f"{begin.rstrip(_WORD)}*{end.lstrip(_WORD)}"
 
 
 def _alike(texts: Sequence[str]) -> str:

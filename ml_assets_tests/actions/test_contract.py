@@ -46,6 +46,28 @@ def test_a_proposed_contract_is_written_once_and_met_by_what_was_read(
     assert "[fail]" not in capsys.readouterr().out
 
 
+def test_a_first_contract_needs_no_contract_and_nothing_that_was_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fresh = World(tmp_path / "fresh")
+    irises.plant(fresh.pipelines, fresh.sources)
+    for name in ("ML_ASSETS_HOME", "ML_ASSETS_SOURCES", "ML_ASSETS_PIPELINES"):
+        monkeypatch.setenv(name, fresh.environment[name])
+    folder = fresh.pipelines / "irises"
+    spec, contract = folder / "defs.yaml", folder / "flowers.json"
+    whole = spec.read_text()
+    contract.unlink()
+    spec.write_text("\n".join(one for one in whole.splitlines() if "contract:" not in one) + "\n")
+    assert main(("run", "irises", "--through", "validated_table")) == 1
+    said = capsys.readouterr()
+    assert "> irises__raw_snapshot__raw_flowers" in said.out, "it is read"
+    assert "names no contract, so none of its rows is published. Propose one:" in said.err
+    monkeypatch.setenv("ML_ASSETS_HOME", str(tmp_path / "elsewhere"))  # where nothing was read
+    assert main((*PROPOSE, "--out", str(contract))) == 0
+    spec.write_text(whole)
+    assert main(("run", "irises", "--through", "validated_table")) == 0
+
+
 def test_a_table_that_was_not_read_says_what_to_do(
     world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:

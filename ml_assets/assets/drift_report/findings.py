@@ -10,6 +10,13 @@ from ml_assets.spec.records import Time
 
 Statistic = Literal["psi", "ks", "js", "null_share", "new_share", "auc", "loss_rise"]
 REPORT_FILE = "report.json"
+HARDLY: dict[Statistic, float] = {
+    **dict.fromkeys(("ks", "js", "null_share", "new_share"), 0.8),
+    "auc": 0.98,
+    "psi": 5.0,
+    "loss_rise": 1.0,
+}
+"""A bound from which on it sees almost nothing: distances go to 1, a doubled loss is a rise of 1."""
 ALL_COLUMNS = "all features"
 """The column of what is about all of them together."""
 
@@ -23,6 +30,11 @@ class Measure(Frozen):
     """The largest of: an effect that matters, chance with so many rows, the back-test."""
     seasonal: tuple[float, float] | None = Field(default=None, strict=False)
     """Value and bound against the same season of before; None: there is no such history."""
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether hardly anything could exceed the bound."""
+        return self.bound >= HARDLY[self.statistic]
 
     @property
     def ratio(self) -> float:
@@ -41,6 +53,11 @@ class Finding(Frozen):
     @property
     def worst(self) -> Measure:
         return max(self.measures, key=lambda measure: measure.ratio)
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether none of its statistics could alarm."""
+        return all(measure.is_blind for measure in self.measures)
 
     @property
     def drifted(self) -> bool:

@@ -4,7 +4,7 @@ An alarm stands in the report until another model is released: a cooldown or a d
 training back, and loses no alarm.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import get_args
@@ -19,6 +19,7 @@ from ml_assets.assets.drift_report.findings import (
     Statistic,
     Window,
 )
+from ml_assets.errors import counted
 from ml_assets.spec.automation import duration_text
 from ml_assets.spec.drift import DriftKind, DriftSpec, RetrainSpec
 
@@ -200,7 +201,24 @@ def _outcome(kind: DriftKind, windows: Sequence[Window], spec: DriftSpec, why: s
         bound=shown.bound,
         column=worst,
         windows=drifted,
-        reason=_reason(worst, shown, drifted, len(judged), others if alarm else 0, spec),
+        reason=_reason(worst, shown, drifted, len(judged), others if alarm else 0, spec)
+        + _blind(by_column),
+    )
+
+
+def _blind(by_column: Mapping[str, Sequence[tuple[Window, Finding]]]) -> str:
+    """What cannot alarm, in words: its bound is what the training periods did among themselves."""
+    blind = [name for name, found in by_column.items() if all(f.is_blind for _, f in found)]
+    if not blind:
+        return ""
+    what = f"{blind[0]} cannot alarm"
+    if len(by_column) > 1:
+        what = (
+            f"{len(blind)} of {counted(len(by_column), 'column')} cannot alarm, {blind[0]} for one"
+        )
+    return (
+        f". {what}: hardly anything exceeds the bound, because the training periods differ that"
+        " much by themselves. Compare with the same season (drift.seasonal), or train on more periods"
     )
 
 

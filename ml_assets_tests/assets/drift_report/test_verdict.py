@@ -64,6 +64,21 @@ def test_it_has_to_be_the_same_column() -> None:
     assert found.alarm is None
 
 
+def test_a_bound_that_hardly_anything_exceeds_is_told_as_that() -> None:
+    blind = Measure(statistic="js", value=0.872, bound=1.0)
+    seeing = Measure(statistic="psi", value=0.1, bound=0.2)
+    x = Finding(kind="features", column="x", measures=(blind,))
+    y = Finding(kind="features", column="y", measures=(blind, seeing))
+    both = Window(period="1", rows=9, findings=(x, y))
+    (told,) = [one for one in conclude([both], SPEC, {}) if one.kind == "features"]
+    assert (
+        "1 of 2 columns cannot alarm, x for one: hardly anything exceeds the bound" in told.reason
+    )
+    sees = Window(period="1", rows=9, findings=(y,))
+    (told,) = [one for one in conclude([sees], SPEC, {}) if one.kind == "features"]
+    assert "cannot alarm" not in told.reason
+
+
 def test_an_old_period_is_forgotten() -> None:
     assert report(window("1", 0.3), window("2", 0.3), window("3"), window("4")).alarm is None
 

@@ -1,0 +1,46 @@
+"""What columns of text are taken for."""
+
+import polars as pl
+import pytest
+
+from ml_assets.scaffold.columns import typed_text
+
+
+@pytest.mark.parametrize(
+    ("name", "texts", "dtype"),
+    [
+        ("load", ["1", "2", "2"], pl.Float64),
+        ("load_count", ["1", "2", "2"], pl.Int64),
+        ("zipCode", ["100", "200", "200"], pl.Int64),
+        ("load", ["1", "2", "3"], pl.Int64),  # no two are the same: a number of the row
+        ("load", ["1.5", "2", "2"], pl.Float64),
+        ("load", ["1e3", "2", None], pl.Float64),
+        ("plate", ["007", "012", "012"], pl.String),
+        ("paid", ["true", "FALSE", "true"], pl.Boolean),
+        ("day", ["2024-01-31", "2024-02-01", None], pl.Date),
+        ("at", ["2024-01-31T10:00:00Z", "2024-02-01T10:00:00+02:00"], pl.Datetime("us", "UTC")),
+        ("at", ["2024-01-31 10:00", "2024-02-01 10:30:00"], pl.Datetime("us", "UTC")),
+        ("note", ["31/12/2024", "1", "x"], pl.String),
+        ("note", [None, None], pl.String),
+    ],
+)
+def test_the_type_is_that_of_the_values(
+    name: str, texts: list[str | None], dtype: pl.DataType
+) -> None:
+    found = typed_text(pl.DataFrame({name: texts}, schema={name: pl.String}), "UTC")
+    assert found.frame.schema[name] == dtype
+
+
+def test_texts_that_mean_no_value_are_those_of_columns_that_hold_something_else() -> None:
+    raw = pl.DataFrame({"x": ["1.5", "NA", "2"], "word": ["NA", "a", "?"], "y": ["-", "1", "2"]})
+    found = typed_text(raw, "UTC")
+    assert found.null_values == ("", "NA", "-")
+    assert found.frame["x"].to_list() == [1.5, None, 2.0]
+    assert found.frame["word"].to_list() == [None, "a", "?"], "as the source will read it"
+
+
+def test_times_without_a_zone_are_named_and_of_the_zone_that_is_said() -> None:
+    raw = pl.DataFrame({"at": ["2024-07-01 12:00"], "then": ["2024-07-01T12:00:00Z"]})
+    found = typed_text(raw, "Europe/Berlin")
+    assert found.zoneless == ("at",)
+    assert [value.hour for value in found.frame.row(0)] == [10, 12]
