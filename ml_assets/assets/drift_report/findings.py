@@ -16,7 +16,7 @@ HARDLY: dict[Statistic, float] = {
     "psi": 5.0,
     "loss_rise": 1.0,
 }
-"""A bound from which on it sees almost nothing: distances go to 1, a doubled loss is a rise of 1."""
+"""A bound from which on it sees almost nothing: distances go to 1, a doubled loss is 1."""
 ALL_COLUMNS = "all features"
 """The column of what is about all of them together."""
 

@@ -218,7 +218,7 @@ def _blind(by_column: Mapping[str, Sequence[tuple[Window, Finding]]]) -> str:
         )
     return (
         f". {what}: hardly anything exceeds the bound, because the training periods differ that"
-        " much by themselves. Compare with the same season (drift.seasonal), or train on more periods"
+        " much by themselves. Compare with the same season (drift.seasonal), or train on more"
     )
 
 
