@@ -18,7 +18,7 @@ TITLES = {
     "rmse": "RMSE",
     "mae": "Mean absolute error",
     "r2": "R²",
-    "skill": "skill",
+    "skill": "Skill against persistence",
     "ndcg": "NDCG",
 }
 

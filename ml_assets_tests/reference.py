@@ -1,0 +1,184 @@
+"""The reference page, from the code's own docstrings: ``python -m ml_assets_tests.reference``."""
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+from itertools import pairwise
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic_core import PydanticUndefined
+
+from ml_assets.assets.feature_set import history
+from ml_assets.reports.wording import TITLES
+from ml_assets.spec import gates, label, leaks, sources, split
+from ml_assets.spec.window import Window
+
+PAGE = Path(__file__).parent.parent / "docs" / "reference.md"
+_HEAD = """# Reference
+
+Every field of a spec's sources, label, split, baselines and gates, the metrics, and what a feature
+function is given. Written from the code's docstrings by `python -m ml_assets_tests.reference`, and
+held to them by a test. [Add a pipeline](add-a-pipeline.md) shows them at work.
+"""
+_PARTS: tuple[tuple[str, object], ...] = (
+    ("Sources", sources.SourceSpec),
+    ("Label", (label.LabelSpec,)),
+    ("Split", split.SplitSpec),
+    ("Baselines", gates.BaselineSpec),
+    ("Gates", gates.GateSpec),
+    ("Leak guards", (leaks.FutureEvents, leaks.TargetProxy, leaks.SharedRows, leaks.SplitBias)),
+)
+_FUNCTIONS = (
+    history.add_history,
+    history.lag,
+    history.trailing,
+    history.latest,
+    history.trailing_mean,
+)
+
+
+def page() -> str:
+    """The whole page."""
+    parts = [_HEAD]
+    for title, union in _PARTS:
+        parts.append(f"## {title}\n")
+        parts += [_model(model) for model in _members(union)]
+    parts += ["## Metrics\n", _metrics(), "## The feature function\n", _window()]
+    parts += [_function(one) for one in _FUNCTIONS]
+    return "\n".join(parts)
+
+
+def _members(union: object) -> Sequence[type[BaseModel]]:
+    if isinstance(union, tuple):
+        return union
+    return [one for one in _flat(union) if isinstance(one, type) and issubclass(one, BaseModel)]
+
+
+def _flat(union: object) -> Iterator[object]:
+    inner = get_args(union)
+    if not inner:
+        yield union
+    for one in inner:
+        yield from _flat(one)
+
+
+def _model(model: type[BaseModel]) -> str:
+    fields = model.model_fields
+    kind = fields.get("kind")
+    name = (
+        f"`{get_args(kind.annotation)[0]}`"
+        if kind
+        else f"`{_snake(model.__name__.removesuffix('Spec'))}`"
+    )
+    told = _said(model)
+    rows = [
+        _row(f"`{field}`", _takes(info.annotation), _default(info), _cell(told.get(field, "")))
+        for field, info in fields.items()
+        if field != "kind"
+    ]
+    table = ["| field | takes | default | |", "|---|---|---|---|", *rows, ""] if rows else []
+    return "\n".join([f"### {name}\n", _text(inspect.getdoc(model) or ""), "", *table])
+
+
+def _row(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _said(model: type[BaseModel]) -> dict[str, str]:
+    """Field -> the text below it, of the model and of what it inherits from."""
+    found: dict[str, str] = {}
+    for cls in reversed(model.__mro__):
+        if not (issubclass(cls, BaseModel) and cls.__module__.startswith("ml_assets")):
+            continue
+        tree = ast.parse(textwrap.dedent(inspect.getsource(cls)))
+        body = tree.body[0].body if isinstance(tree.body[0], ast.ClassDef) else []
+        for here, below in pairwise(body):
+            named = isinstance(here, ast.AnnAssign) and isinstance(here.target, ast.Name)
+            said = isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant)
+            if named and said and isinstance(below.value.value, str):  # pyright: ignore[reportAttributeAccessIssue]
+                found[here.target.id] = inspect.cleandoc(below.value.value)  # pyright: ignore[reportAttributeAccessIssue]
+    return found
+
+
+_NAMES: dict[object, str] = {
+    str: "text",
+    int: "whole number",
+    float: "number",
+    bool: "true, false",
+    timedelta: "`10 days`",
+}
+
+
+def _takes(annotation: Any) -> str:
+    """What a field's value may be, in words."""
+    origin, inner = get_origin(annotation), get_args(annotation)
+    if origin is Literal:
+        return ", ".join(f"`{one}`" for one in inner)
+    if origin in (tuple, Sequence):
+        return f"list: {_takes(inner[0])}"
+    if origin in (dict, Mapping):
+        return f"name: {_takes(inner[-1])}"
+    if origin is Annotated:
+        return _takes(inner[0])
+    if origin in (Union, UnionType):
+        return " or ".join(dict.fromkeys(_takes(one) for one in inner if one is not NoneType))
+    return _NAMES.get(annotation, "fields")
+
+
+def _default(info: Any) -> str:
+    if info.is_required():
+        return "needed"
+    value = info.default
+    if value is PydanticUndefined or value is None or value == ():
+        return ""
+    return f"`{list(value) if isinstance(value, tuple) else value}`"
+
+
+def _metrics() -> str:
+    tasks = {name: [t for t, held in gates.METRICS_OF.items() if name in held] for name in TITLES}
+    rows = [
+        f"| `{name}` | {shown} | {', '.join(tasks[name])} |"
+        f" {'higher' if gates.HIGHER_IS_BETTER[name] else 'lower'} |"  # pyright: ignore[reportArgumentType]
+        for name, shown in TITLES.items()
+        if tasks[name]
+    ]
+    return "\n".join(["| metric | | tasks | better |", "|---|---|---|---|", *rows, ""])
+
+
+def _window() -> str:
+    text = inspect.getdoc(Window) or ""
+    fields = ", ".join(f"`{name}`" for name in Window.__annotations__)
+    said = (
+        "`build(tables, window)` gets the published tables by name, lazily, each with its\n"
+        "look-back, and returns one row per decision: the key, the time of the decision, the label and every\n"
+        "declared feature."
+    )
+    return f"{said}\n\n### `Window`\n\n{_text(text)} Its fields: {fields}.\n"
+
+
+def _function(function: Any) -> str:
+    signature = str(inspect.signature(function)).replace("'", "").split(" -> ")[0]
+    plain = signature.replace("polars.dataframe.frame.", "pl.").replace("collections.abc.", "")
+    doc = inspect.getdoc(function) or ""
+    return f"### `{function.__name__}`\n\n```text\n{function.__name__}{plain}\n\n{doc}\n```\n"
+
+
+def _text(doc: str) -> str:
+    return doc.replace("``", "`")
+
+
+def _cell(doc: str) -> str:
+    return " ".join(_text(doc).split()).replace("|", "\\|")
+
+
+def _snake(name: str) -> str:
+    return "".join(f"_{one.lower()}" if one.isupper() else one for one in name).lstrip("_")
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
