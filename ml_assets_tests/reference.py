@@ -155,8 +155,8 @@ def _window() -> str:
     fields = ", ".join(f"`{name}`" for name in Window.__annotations__)
     said = (
         "`build(tables, window)` gets the published tables by name, lazily, each with its\n"
-        "look-back, and returns one row per decision: the key, the time of the decision, the label and every\n"
-        "declared feature."
+        "look-back, and returns one row per decision: the key, the time of the decision, the\n"
+        "label and every declared feature."
     )
     return f"{said}\n\n### `Window`\n\n{_text(text)} Its fields: {fields}.\n"
 
