@@ -55,6 +55,14 @@ def first_partitions(table: Table) -> int:
     return -(-reach // _SHORTEST[calendar.cadence])
 
 
+def partitions_ahead(table: Table) -> int:
+    """How many partitions lie between a decision and its outcome, at most."""
+    calendar = table.given.calendar
+    if calendar is None or table.ahead is None:
+        return 0
+    return -(-table.ahead // _SHORTEST[calendar.cadence])
+
+
 def numeric(table: Table) -> list[str]:
     """The numeric features: columns of the table, and those of its past."""
     own = [table.label] if table.ahead and table.task == "regression" else []

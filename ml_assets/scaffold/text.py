@@ -4,7 +4,13 @@ from collections.abc import Mapping, Sequence
 
 import yaml
 
-from ml_assets.scaffold.history import categorical, first_partitions, numeric, season
+from ml_assets.scaffold.history import (
+    categorical,
+    first_partitions,
+    numeric,
+    partitions_ahead,
+    season,
+)
 from ml_assets.scaffold.labelled_table import Table
 from ml_assets.spec.automation import duration_text
 from ml_assets.spec.gates import MetricName
@@ -140,7 +146,7 @@ def _split(table: Table, back: int) -> str:
     if calendar is None:
         return "{kind: time, validation: 0.15, holdout: 0.2} # shares of the rows, oldest to newest"
     there = len(calendar.keys) - back
-    embargo = max(1 if there >= 8 else 0, back if table.ahead else 0)
+    embargo = max(1 if there >= 8 else 0, partitions_ahead(table))
     rest = there - 2 * embargo
     holdout, validation = max(1, round(0.2 * rest)), max(1, round(0.15 * rest))
     train = max(1, rest - holdout - validation)
