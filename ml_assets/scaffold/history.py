@@ -5,16 +5,11 @@ from datetime import timedelta
 import polars as pl
 
 from ml_assets.scaffold.labelled_table import Table, free_name
+from ml_assets.spec.pipeline import SHORTEST
 
 _ENTITIES = 50
 """With more of them, which one a row is of is no feature."""
 _DAY, _WEEK = timedelta(days=1), timedelta(days=7)
-_SHORTEST = {
-    "hourly": timedelta(hours=1),
-    "daily": timedelta(hours=23),
-    "weekly": timedelta(days=7, hours=-1),
-    "monthly": timedelta(days=28, hours=-1),
-}
 
 
 def lags(table: Table) -> list[timedelta]:
@@ -52,7 +47,7 @@ def first_partitions(table: Table) -> int:
     if calendar is None:
         return 0
     reach = max([*lags(table), *spans(table)], default=timedelta(0)) + (table.ahead or timedelta(0))
-    return -(-reach // _SHORTEST[calendar.cadence])
+    return -(-reach // SHORTEST[calendar.cadence])
 
 
 def partitions_ahead(table: Table) -> int:
@@ -60,7 +55,7 @@ def partitions_ahead(table: Table) -> int:
     calendar = table.given.calendar
     if calendar is None or table.ahead is None:
         return 0
-    return -(-table.ahead // _SHORTEST[calendar.cadence])
+    return -(-table.ahead // SHORTEST[calendar.cadence])
 
 
 def numeric(table: Table) -> list[str]:

@@ -286,7 +286,7 @@ def _label_problems(spec: PipelineSpec) -> list[Misfit]:
     return problems
 
 
-_SHORTEST: Mapping[str, timedelta] = {
+SHORTEST: Mapping[str, timedelta] = {
     "hourly": timedelta(hours=1),
     "daily": timedelta(hours=23),
     "weekly": timedelta(days=7, hours=-1),
@@ -316,7 +316,7 @@ def _ahead_problems(spec: PipelineSpec) -> list[Misfit]:
             said = f"split.embargo must be {told} at least: so late the outcomes of train are seen"
             problems.append(Misfit(("split", "embargo"), said))
         return problems
-    partition = _SHORTEST[spec.partitions.cadence]
+    partition = SHORTEST[spec.partitions.cadence]
     needed = -(-ahead // partition)
     if spec.features.look_back < needed:
         said = f"label.ahead of {told} reads {needed} earlier partitions: set look_back: {needed}"
