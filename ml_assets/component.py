@@ -40,6 +40,7 @@ from ml_assets.automation.sensors import sensors
 from ml_assets.errors import SpecError
 from ml_assets.settings import read_settings
 from ml_assets.spec.pipeline import PipelineSpec
+from ml_assets.spec.search import load_search
 from ml_assets.store.pipeline_context import Pipeline
 
 _SHOWING: ContextVar[bool] = ContextVar("showing", default=False)
@@ -87,7 +88,8 @@ class TrainingPipeline(dg.Component):
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         settings = read_settings()
-        pipeline = Pipeline(self.spec, self.folder, settings)
+        search = load_search(self.folder, self.spec)
+        pipeline = Pipeline(self.spec, self.folder, settings, search=search)
         if _SHOWING.get() and not pipeline.on_cluster:  # there every run is a pod that loads this
             until = arrived_until(self.spec, settings.sources, datetime.now(UTC))
             pipeline = replace(pipeline, shown_until=until)
@@ -120,6 +122,15 @@ def _require_plain_config(op: dg.OpDefinition) -> None:
         )
 
 
+def _search(pipeline: Pipeline) -> list[dg.AssetsDefinition]:
+    """The study of a pipeline that has a search; no other one loads its code."""
+    if pipeline.search is None:
+        return []
+    from ml_assets.assets.hyperparameter_search.asset import hyperparameter_search
+
+    return [hyperparameter_search(pipeline)]
+
+
 def build_pipeline(pipeline: Pipeline) -> dg.Definitions:
     """The asset graph, checks, jobs, schedules and sensors of one pipeline."""
     spec = pipeline.spec
@@ -137,6 +148,7 @@ def build_pipeline(pipeline: Pipeline) -> dg.Definitions:
             feature_set(pipeline),
             *([online_features(pipeline, spec.online)] if spec.online else []),
             training_set(pipeline),
+            *_search(pipeline),
             trained_model(pipeline),
             evaluation_report(pipeline),
             released_model(pipeline),
