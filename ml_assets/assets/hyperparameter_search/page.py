@@ -24,7 +24,7 @@ MOST_LINES = 200
 PAGE = "search.html"
 _ROWS = 100
 _SHORT = 8
-_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 760, 280, 70, 70, 22, 40
+_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 760, 290, 60, 60, 24, 46
 
 
 def study_pictures(study: Study, search: SearchSpec) -> list[Picture]:
@@ -156,11 +156,11 @@ def _axes(search: SearchSpec, xs: Sequence[float], low: float, high: float) -> l
 
 def _axis(x: float, name: str, ticks: Sequence[tuple[float, str]]) -> list[str]:
     parts = [f'<line class="axis" x1="{x:.1f}" y1="{_y(1):g}" x2="{x:.1f}" y2="{_y(0):g}"/>']
-    parts += [
-        f'<text x="{x - 6:.1f}" y="{_y(at) + 3.5:.1f}" text-anchor="end">{escape(said)}</text>'
-        for at, said in ticks
-    ]
-    at = f'x="{x:.1f}" y="{_HEIGHT - 12}" text-anchor="middle"'
+    for at, said in ticks:
+        shift = {0.0: (0, 14), 1.0: (0, -7)}.get(at, (-12, -6))  # where few lines cross it
+        where = f'x="{x + shift[0]:.1f}" y="{_y(at) + shift[1]:.1f}" text-anchor="middle"'
+        parts.append(f"<text {where}>{escape(said)}</text>")
+    at = f'x="{x:.1f}" y="{_HEIGHT - 8}" text-anchor="middle"'
     parts.append(f'<text class="label" {at}>{escape(name)}</text>')
     return parts
 
@@ -219,12 +219,8 @@ def study_page(study: Study, search: SearchSpec, spec: PipelineSpec) -> str:
         {
             "name": "Trials",
             "value": str(len(study.trials)),
-            "below": f"{ends['finished']} finished, {ends['pruned']} pruned",
-        },
-        {
-            "name": "Machine",
-            "value": f"{study.machine_hours * 60:.0f} min",
-            "below": "of all trials together",
+            "below": f"{ends['finished']} finished, {ends['pruned']} pruned;"
+            f" {study.machine_hours * 60:.0f} machine minutes",
         },
     ]
     return page(
