@@ -56,7 +56,7 @@ def test_a_second_call_does_nothing_and_says_why(world: World) -> None:
 
 @pytest.mark.daemon
 def test_the_model_is_proved_without_the_study(world: World) -> None:
-    said = world.cli("prove", "irises")
+    said = world.cli("release", "prove", "irises")
     assert "differs" not in said
 
 

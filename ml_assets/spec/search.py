@@ -124,7 +124,7 @@ class Parameter(Frozen):
         """What does not go together: its key, and what to write instead."""
         if self.role == "fixed" or self.kind is None:
             return self._fixed_problems()
-        if "value" in self.model_fields_set:
+        if self.value is not None:
             return [("value", "a value is of role: fixed: remove it, or 'kind' and the range")]
         if self.kind == "choice":
             return self._choice_problems()

@@ -147,3 +147,10 @@ def test_values_change_their_fields_and_nothing_else(spec: PipelineSpec) -> None
     assert (changed.training.learning_rate, changed.model.width) == (0.5, 8)
     back = {"training.learning_rate": spec.training.learning_rate, "model.width": spec.model.width}
     assert with_values(changed, back) == spec
+
+
+def test_a_search_that_was_written_down_can_be_read_again(folder: Path, spec: PipelineSpec) -> None:
+    said(folder, spec, LEARNING_RATE, "model.width: {role: fixed, value: 8}")
+    search = load_search(folder, spec)
+    assert search is not None
+    assert type(search).model_validate(search.model_dump(mode="json")) == search
