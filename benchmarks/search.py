@@ -3,10 +3,10 @@
     python benchmarks/search.py              # all of it, in some minutes
     python benchmarks/search.py --many       # only 1,000 trials: asking, and the page
     python benchmarks/search.py --prune      # only pruning, on the curves that were recorded
-    python benchmarks/search.py --record     # trains 32 settings of the irises, and keeps their curves
+    python benchmarks/search.py --record     # trains 32 settings of the irises for these curves
 
-Prints figures, one a line. The overhead is that of 16 trials, two at once, over a loop of bare Optuna
-that asks the same launcher for the same trainings.
+Prints figures, one a line. The overhead is that of 16 trials, two at once, over a loop of bare
+Optuna that asks the same launcher for the same trainings.
 """
 
 import argparse
