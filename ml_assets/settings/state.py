@@ -137,7 +137,7 @@ class Settings:
     @property
     def digest(self) -> str:
         """SHA-256 of all places that are read and written; of URLs no user and no password."""
-        urls = {"online": self.online, "tracking": self.tracking_uri}
+        urls = {"online": self.online, "tracking": self.tracking_uri, "studies": self.studies}
         databases = {name: database_place(url) for name, url in self.sql.items()}
         places = {
             "sources": str(self.sources),

@@ -5,6 +5,7 @@ import os
 import dagster as dg
 
 from ml_assets.adapters.declared import asset_key, stage_asset
+from ml_assets.adapters.executor import launches_jobs
 from ml_assets.adapters.launcher import LauncherResource
 from ml_assets.adapters.metadata import numbers, pictures, place, record_metadata
 from ml_assets.adapters.run_journal import chronicled
@@ -19,7 +20,7 @@ from ml_assets.assets.trained_model.asset import data_ref, train_job
 from ml_assets.assets.trained_model.initial_weights import InitialWeights, initial_weights
 from ml_assets.assets.trained_model.sanity import require_sane
 from ml_assets.assets.trained_model.sessions import remember_session
-from ml_assets.errors import SpecError
+from ml_assets.errors import SettingsError, SpecError
 from ml_assets.graph.code_version import code_version_of
 from ml_assets.graph.inputs import require_record
 from ml_assets.graph.publish import Draft, Work, input_version
@@ -102,7 +103,7 @@ def run_study(context: AssetStep, pipeline: Pipeline, runner: Launcher, plan: Pl
         StateInUse: another process works on it.
         TrainingFailed: not one trial came to a result.
     """
-    place = pipeline.settings.studies
+    place = _place(pipeline, context)
     own = plan.search.own(plan.spec)
     tracked = TrackedStudy.open(context, pipeline, plan)
 
@@ -118,6 +119,22 @@ def run_study(context: AssetStep, pipeline: Pipeline, runner: Launcher, plan: Pl
         study = outcome(plan, run, sampler.importances(), why)
     tracked.close(study)
     return study
+
+
+def _place(pipeline: Pipeline, context: AssetStep) -> str:
+    """Where the study is remembered.
+
+    Raises:
+        SettingsError: it is a folder, and the step's disk goes with its pod.
+    """
+    place = pipeline.settings.studies
+    if "://" not in place and launches_jobs(context.instance):
+        raise SettingsError(
+            f"ML_ASSETS_STUDIES is the folder {place}, and this step runs in a pod, whose disk goes"
+            " with it: a study that is interrupted would begin anew. Set ML_ASSETS_STUDIES to a"
+            " database, postgresql+psycopg://host/name, in the Secret of the pods."
+        )
+    return place
 
 
 def _attributes(study: Study) -> dict[str, object]:

@@ -44,6 +44,8 @@ class Proposal:
     """It is the spec's own setting: it is never pruned."""
     ended: Ended | None = None
     """How its training ended, as far as the storage remembers it; None: it goes on."""
+    told: bool = False
+    """Whether the sampler knows how it ended."""
 
 
 class Sampler:
@@ -208,7 +210,7 @@ class Sampler:
             ended = None
         own = bool(frozen.user_attrs.get(_OWN))
         self._own = number if own else self._own
-        return Proposal(number, found, own, ended)
+        return Proposal(number, found, own, ended, frozen.state.is_finished())
 
     def _of_another_space(self, number: int) -> StorageError:
         return StorageError(

@@ -132,11 +132,17 @@ class StudyRun:
         waiting = self._taken_up()
         self._go_on(waiting)
         if not any(one.end == "finished" for one in self.trials):
-            reasons = "\n".join(f"  trial {one.number}: {one.reason}" for one in self.trials)
-            raise TrainingFailed(f"{self._plan.name}: no trial came to a result.\n{reasons}")
-        if not self._spent.spends(self._plan.search.budget):
+            raise TrainingFailed(self._nothing())
+        if not self._is_spent():
             self._go_on(self._other_seeds())
-        return self._why
+        return self._is_spent() or self._why
+
+    def _nothing(self) -> str:
+        """Why not one trial came to a result."""
+        if spent := self._is_spent():
+            return f"{self._plan.name}: {spent}, and no trial was finished. Allow more of it."
+        reasons = "\n".join(f"  trial {one.number}: {one.reason}" for one in self.trials)
+        return f"{self._plan.name}: no trial came to a result.\n{reasons}"
 
     # --- what is trained next ---------------------------------------------------------------------
 
@@ -150,13 +156,14 @@ class StudyRun:
         own = self._plan.search.own(self._plan.spec)
         if not self._plan.search.holds(own):
             yield Proposal(OUTSIDE, own, own=True), None
-        while self._sampler.proposed < self._plan.search.trials:
+        while self._sampler.proposed < self._plan.search.trials and not self._is_spent():
             proposal = self._sampler.ask()
             if proposal is None:
                 self._why = "every setting of the space was tried"
                 return
             yield proposal, None
-        self._why = f"{counted(self._plan.search.trials, 'trial')} were asked for"
+        asked = f"{counted(self._plan.search.trials, 'trial')} were asked for"
+        self._why = self._is_spent() or asked
 
     def _other_seeds(self) -> Iterator[tuple[Proposal, int | None]]:
         """The best setting by other seeds: how much luck there is in its loss."""
@@ -178,8 +185,7 @@ class StudyRun:
                     while more and len(self._running) < self._plan.parallel:
                         more = self._begin_next(waiting, pool)
                     self._follow()
-                    if said := self._now_spent().spends(self._plan.search.budget):
-                        self._why, more = said, False
+                    if self._is_spent():
                         self._stop_all()
             except BaseException:
                 self._stop_all()  # each saves; the pool waits for them
@@ -201,6 +207,9 @@ class StudyRun:
         elif proposal.ended in ("pruned", "failed"):
             found.pruned = proposal.ended == "pruned"
             self._end(found, _again(found, self._events(session)))
+            return True
+        elif proposal.ended is None and self._is_spent():
+            self._end(found, TrainingInterrupted("the budget is spent"))
             return True
         self._running[session] = found
         pool.submit(self._train, session, found)
@@ -283,7 +292,7 @@ class StudyRun:
             reason=reason,
         )
         self._trials[number] = trial
-        if end != "stopped" and number != OUTSIDE and one.proposal.ended is None:
+        if end != "stopped" and number != OUTSIDE and not one.proposal.told:
             self._sampler.ends(number, end)
             self._sampler.tell(number, end, loss if end == "finished" else None)
         self._tell(_said(trial, self.trials))
@@ -313,6 +322,10 @@ class StudyRun:
     def _usages(self, session: str) -> Sequence[AttemptUsage]:
         folder = self._objects.path("sessions", session)
         return session_usages(SessionFolder(folder)) if (folder / "attempts").is_dir() else ()
+
+    def _is_spent(self) -> str:
+        """Which budget is spent; empty: none."""
+        return self._now_spent().spends(self._plan.search.budget)
 
     def _now_spent(self) -> Hours:
         """With what runs: a trial is a machine, or the GPUs that the spec asks for."""

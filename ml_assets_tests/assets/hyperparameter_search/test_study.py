@@ -184,7 +184,7 @@ def test_a_spent_budget_stops_what_runs_and_a_greater_one_goes_on(
 
     launcher = Curves(by_rate, before=before)
     small = plan_of(spec, {"trials": 40, "budget": {"machine_hours": 1e-9}}, parallel=1)
-    with pytest.raises(TrainingFailed):
+    with pytest.raises(TrainingFailed, match="machine hours is spent, and no trial was finished"):
         studied(small, launcher, tmp_path)
     assert not launcher.trained
     whole = studied(
