@@ -17,6 +17,8 @@ _EDGE = 0.05
 _BEST_SHARE = 0.1
 _FEWEST_BEST = 3
 """Of the best, for a crowd."""
+_FURTHER = (0.5, 0.25, 0.1)
+"""Shares of a range to search beyond its end: the first that the field allows."""
 _BINS = 4
 """Parts of a range that is asked about value by value."""
 _DRAWS = 400
@@ -189,9 +191,10 @@ def _beyond(one: Parameter, path: str, spec: PipelineSpec, *, low_end: bool) -> 
         further = "below" if low_end else "above"
         return f"{side} end of {path} ({end}): add values {further} it."
     low, high = one.bounds
-    step = _unscaled(one, 1.5) if not low_end else _unscaled(one, -0.5)
-    further = round(step) if one.whole else float(f"{step:.3g}")
-    if further == (low if low_end else high) or refused(spec, {path: further}, path):
-        return ""
-    span = f"{further:g} to {high:g}" if low_end else f"{low:g} to {further:g}"
-    return f"{side} end of {path} ({low if low_end else high:g}): search {span} next."
+    for more in _FURTHER:
+        drawn = _unscaled(one, -more if low_end else 1 + more)
+        further = round(drawn) if one.whole else float(f"{drawn:.3g}")
+        if further not in (low, high) and not refused(spec, {path: further}, path):
+            span = f"{further:g} to {high:g}" if low_end else f"{low:g} to {further:g}"
+            return f"{side} end of {path} ({low if low_end else high:g}): search {span} next."
+    return ""

@@ -264,7 +264,8 @@ class StudyRun:
     def _end(self, one: Running, outcome: Outcome) -> None:
         number, session = one.proposal.number, train_session(one.job)
         used = self._used(session)
-        self._spent += Hours(used.machine - one.held.machine, used.gpu - one.held.gpu)
+        since = Hours(used.machine - one.held.machine, used.gpu - one.held.gpu)
+        self._spent += since if since.machine > 0 else self._goes_on(one)
         end, reason = _how(one, outcome)
         if one.repeat:
             if isinstance(outcome, TrainResult):
@@ -329,12 +330,13 @@ class StudyRun:
 
     def _now_spent(self) -> Hours:
         """With what runs: a trial is a machine, or the GPUs that the spec asks for."""
-        now, found = datetime.now(UTC), self._spent
-        for one in self._running.values():
-            nodes = self._launcher.world(one.job).nodes
-            hours = nodes * (now - one.began).total_seconds() / 3600
-            found += Hours(hours, hours * one.job.cluster.gpus_per_node)
-        return found
+        return sum((self._goes_on(one) for one in self._running.values()), self._spent)
+
+    def _goes_on(self, one: Running) -> Hours:
+        """What a training takes whose usage nobody has written down yet."""
+        seconds = (datetime.now(UTC) - one.began).total_seconds()
+        hours = self._launcher.world(one.job).nodes * seconds / 3600
+        return Hours(hours, hours * one.job.cluster.gpus_per_node)
 
 
 def _how(one: Running, outcome: Outcome) -> tuple[TrialEnd, str]:

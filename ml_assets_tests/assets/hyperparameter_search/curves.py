@@ -1,6 +1,7 @@
 """A launcher of curves: a training is a known loss at each tenth, and takes no time."""
 
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -49,6 +50,8 @@ class Curves:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     before: Callable[[TrainJob, int], None] = lambda job, tenth: None
     """Called at each tenth: to wait, to fail, to kill."""
+    behind: Callable[[], bool] | None = None
+    """Whether the study has yet to read what was told; None: nobody waits for it."""
 
     def world(self, job: TrainJob) -> World:
         return World()
@@ -69,6 +72,10 @@ class Curves:
                         raise TrainingInterrupted("it was told to stop")
                     self.steps += 1
                 on_event(self._event(job, session, tenth))
+                if known is None and self.behind is not None:
+                    on_event(self._event(job, session, tenth))  # read once the first is judged
+                    while self.behind():
+                        time.sleep(0.001)
         finally:
             with self._lock:
                 self._running -= known is None
@@ -114,13 +121,25 @@ def plan_of(spec: PipelineSpec, more: Mapping[str, Any], parallel: int = 2) -> P
     return Plan(spec, search, base, parallel, 1)
 
 
-def studied(plan: Plan, launcher: Curves, folder: Path, said: list[str] | None = None) -> Study:
-    """Run a study in this process; its memory and its sessions lie in a folder."""
+def studied(
+    plan: Plan,
+    launcher: Curves,
+    folder: Path,
+    said: list[str] | None = None,
+    patient: bool = False,
+) -> Study:
+    """Run a study in this process; its memory and its sessions lie in a folder.
+
+    Args:
+        patient: no training goes on before the study has judged what it told.
+    """
     own = plan.search.own(plan.spec)
     sampler = Sampler(plan.search, own, plan.name, str(folder / "studies"), plan.fits)
     told = said if said is not None else []
     run = StudyRun(
         plan, sampler, launcher, LocalObjects(folder), told.append, lambda trial, one: None
     )
+    if patient:
+        launcher.behind = lambda: not run._happened.empty()
     why = run.run()
     return outcome(plan, run, sampler.importances(), why)

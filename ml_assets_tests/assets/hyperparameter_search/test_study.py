@@ -105,7 +105,7 @@ def test_a_trial_without_prospect_is_told_to_stop_and_counts_as_pruned(
     pruned = {"trials": 24, "prune": {"kind": "successive_halving", "min_share": 0.1}}
     whole, cut = Curves(by_rate), Curves(by_rate)
     every = studied(plan_of(spec, {"trials": 24}), whole, tmp_path / "whole")
-    some = studied(plan_of(spec, pruned, parallel=1), cut, tmp_path / "cut")
+    some = studied(plan_of(spec, pruned, parallel=1), cut, tmp_path / "cut", patient=True)
     assert some.best.values == every.best.values
     assert cut.steps < 0.6 * whole.steps
     ended = [one for one in some.trials if one.end == "pruned"]
@@ -117,7 +117,8 @@ def test_a_trial_without_prospect_is_told_to_stop_and_counts_as_pruned(
 def test_the_memory_of_what_was_pruned_survives(tmp_path: Path, spec: PipelineSpec) -> None:
     plan = plan_of(spec, {"prune": {"kind": "successive_halving", "min_share": 0.1}}, parallel=1)
     launcher = Curves(by_rate)
-    first = studied(plan, launcher, tmp_path)
+    first = studied(plan, launcher, tmp_path, patient=True)
+    assert any(one.end == "pruned" for one in first.trials)
     steps = launcher.steps
     second = studied(plan, launcher, tmp_path)
     assert [one.end for one in second.trials] == [one.end for one in first.trials]
