@@ -44,6 +44,36 @@ def test_the_model_is_trained_by_the_winner_in_a_session_of_its_own(world: World
 
 
 @pytest.mark.daemon
+def test_mlflow_shows_the_trials_below_their_study(world: World) -> None:
+    from mlflow import MlflowClient
+
+    study, client = study_of(world), MlflowClient(world.settings.tracking_uri)
+    home = client.get_experiment_by_name("irises")
+    assert home is not None
+    runs = {
+        run.data.tags["ml_assets.session"]: run for run in client.search_runs([home.experiment_id])
+    }
+    parent = runs[study["name"]].info.run_id
+    trials = [one for one in study["trials"] if not one["own"]]
+    for one in trials:
+        run = runs[one["session"]]
+        assert run.data.tags["mlflow.parentRunId"] == parent
+        assert run.data.tags["ml_assets.trial_end"] == one["end"]
+        assert run.data.params["model.width"] == str(one["values"]["model.width"])
+        assert client.get_metric_history(run.info.run_id, "validation_loss")
+
+
+@pytest.mark.daemon
+def test_the_hours_of_every_trial_are_in_the_account(world: World) -> None:
+    study = study_of(world)
+    account = json.loads(world.cli("models", "cost", "irises", "--by", "job", "--json"))
+    told = json.dumps(account)
+    for one in study["trials"]:
+        assert one["machine_hours"] > 0
+        assert one["session"] in told
+
+
+@pytest.mark.daemon
 def test_a_second_call_does_nothing_and_says_why(world: World) -> None:
     before = sessions(world)
     said = world.cli("run", "irises", "--search")
