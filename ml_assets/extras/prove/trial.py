@@ -39,7 +39,8 @@ def trial_verdict(pipeline: Pipeline, wanted: int | None) -> Verdict:
     if plan.base.data.digest != study.data:
         raise StorageError(
             f"Study {study.name} was on training set {study.data[:12]}; there is"
-            f" {plan.base.data.digest[:12]} now. Search again: ml-assets run {declared.name} --search"
+            f" {plan.base.data.digest[:12]} now. Search on that one: ml-assets run {declared.name}"
+            " --search"
         )
     if plan.name != study.name:
         raise OtherCode(
