@@ -36,6 +36,7 @@ from ml_assets.automation.late_runs import late_runs_check, late_runs_sensor, ru
 from ml_assets.automation.resume_drill import drill_check, drill_job, drill_schedules
 from ml_assets.automation.rollback import rollback_job
 from ml_assets.automation.schedules import schedules
+from ml_assets.automation.search import search_job, search_schedules
 from ml_assets.automation.sensors import sensors
 from ml_assets.errors import SpecError
 from ml_assets.settings import read_settings
@@ -140,6 +141,7 @@ def build_pipeline(pipeline: Pipeline) -> dg.Definitions:
     dated = [freshness_sensor(pipeline)] if bounded_sources(pipeline) else []
     asks_canary = spec.release.canary != "none"
     drills = [drill_job(pipeline)] if drilled else []
+    searches = [search_job(pipeline)] if pipeline.search else []
     return dg.Definitions(
         assets=[
             *(raw_snapshot(pipeline, name) for name in spec.sources),
@@ -163,10 +165,11 @@ def build_pipeline(pipeline: Pipeline) -> dg.Definitions:
             *drilled,
             *freshness_checks(pipeline),
         ],
-        jobs=[*jobs.all, rollback_job(pipeline), *drills],
+        jobs=[*jobs.all, rollback_job(pipeline), *drills, *searches],
         schedules=[
             *schedules(pipeline, jobs.refresh),
             *(schedule for job in drills for schedule in drill_schedules(pipeline, job)),
+            *(schedule for job in searches for schedule in search_schedules(pipeline, job)),
         ],
         sensors=[*sensors(pipeline, jobs), *drift_sensors(pipeline, jobs), *watched, *dated],
     )

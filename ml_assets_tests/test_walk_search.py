@@ -6,11 +6,16 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import dagster as dg
 import pytest
 
+from ml_assets.automation.search import search_tick
+from ml_assets.definitions import build
+from ml_assets.store.pipeline_context import open_pipeline
 from ml_assets_tests.worlds import irises, searched
 from ml_assets_tests.worlds.world import World
 
@@ -174,6 +179,29 @@ def test_a_study_killed_at_random_twenty_times_is_whole(tmp_path: Path) -> None:
 @pytest.mark.timeout(600)
 def test_a_study_killed_twice_is_whole(tmp_path: Path) -> None:
     killed_rounds(tmp_path, 2, seed=2)
+
+
+@pytest.mark.daemon
+def test_a_schedule_asks_for_no_study_that_is_over(world: World) -> None:
+    pipeline = open_pipeline("irises", world.settings)
+    assert "would be the same" in str(search_tick(pipeline))
+    assert pipeline.search is not None
+    more = pipeline.search.model_copy(update={"trials": 8})
+    asked = search_tick(replace(pipeline, search=more))
+    assert isinstance(asked, dg.RunRequest)
+    assert asked.tags["trigger"] == "schedule"
+
+
+def test_a_schedule_is_declared_where_the_search_says_when(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = searched.plant(tmp_path, searched.SEARCH + "  schedule: {every: month, at: 1 03:00}\n")
+    world.enter(monkeypatch)
+    found = build(world.settings, only="irises")
+    schedule = next(s for s in found.schedules or [] if s.name == "irises__search_schedule")
+    assert isinstance(schedule, dg.ScheduleDefinition)
+    assert schedule.cron_schedule == "0 3 1 * *"
+    assert "no training set" in str(search_tick(open_pipeline("irises", world.settings)))
 
 
 def test_a_pipeline_without_a_search_is_refused_one(tmp_path: Path) -> None:

@@ -36,8 +36,8 @@ def trained_by(pipeline: Pipeline, program: Program | None) -> str:
     return here if program is None else digest_of([here, program.digest])[: len(here)]
 
 
-_NO_OTHER_STUDY = {"adopt": False, "parallel": None}
-"""Who takes the winner, and how many trials run at once, changes nothing in a study."""
+_NO_OTHER_STUDY = {"adopt": False, "parallel": None, "schedule": None}
+"""Who takes the winner, how many trials run at once and when it is asked for is no other study."""
 
 
 def _spec_part(pipeline: Pipeline, stage: str, source: str | None) -> object:

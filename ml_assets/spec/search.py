@@ -12,6 +12,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, ValidationError, model_validator
 
 from ml_assets.errors import SpecError, counted, did_you_mean
+from ml_assets.spec.automation import Timed
 from ml_assets.spec.base import Frozen, Misfit, Misfits, Positive
 from ml_assets.spec.canonical import digest_of
 from ml_assets.spec.load import Mistake, check_document
@@ -201,6 +202,8 @@ class SearchSpec(Frozen):
     """How many seeds the best setting is trained by, to know how much they matter; 0 or 1: none."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     """Of the search: the same one tries the same."""
+    schedule: Timed | None = None
+    """When the study is asked for by itself. None: when somebody asks."""
     adopt: bool = False
     """Whether ``trained_model`` is trained by the winner; else a study changes nothing."""
     parameters: dict[str, Parameter] = Field(min_length=1)

@@ -10,11 +10,12 @@ from ml_assets.assets.hyperparameter_search.learned import (
     spread,
     verdict,
 )
-from ml_assets.reports.drawing import Axis, Bar, Series, bar_chart, escape, line_chart, svg
+from ml_assets.reports.drawing import Axis, Bar, Series, bar_chart, line_chart
 from ml_assets.reports.page import page
+from ml_assets.reports.parallel import Thread, Upright, parallel_chart
 from ml_assets.reports.picture import Picture, Table
 from ml_assets.spec.pipeline import PipelineSpec
-from ml_assets.spec.search import SearchSpec
+from ml_assets.spec.search import Parameter, SearchSpec
 from ml_assets.spec.stages import SEARCH_STAGE
 from ml_assets.spec.study import STUDY_FILE, Study, Trial
 from ml_assets.store.pipeline_context import Pipeline
@@ -24,7 +25,6 @@ MOST_LINES = 200
 PAGE = "search.html"
 _ROWS = 100
 _SHORT = 8
-_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 760, 290, 60, 60, 24, 46
 
 
 def study_pictures(study: Study, search: SearchSpec) -> list[Picture]:
@@ -116,57 +116,33 @@ def parallel_coordinates(study: Study, search: SearchSpec) -> Picture:
     losses = [one.loss or 0.0 for one in shown]
     low = min(losses, default=0.0)
     high = sorted(losses)[int(0.9 * (len(losses) - 1))] if losses else 1.0
-    count = len(searched)
-    xs = [_LEFT + (_WIDTH - _LEFT - _RIGHT) * n / count for n in range(count + 1)]
-    parts = _axes(search, xs, low, high)
+    axes = [Upright(path.partition(".")[2], _ticks(one)) for path, one in searched.items()]
+    axes.append(Upright("validation loss", [(0.0, f"{high:.4f} +"), (1.0, f"{low:.4f}")]))
     best = {one.number for one in study.finished[: max(1, len(study.finished) // 10)]}
-    for one in shown:
-        places = [place(p, one.values[path]) for path, p in searched.items()]
-        share = ((one.loss or 0.0) - low) / (high - low) if high > low else 0.0
-        ys = [*(_y(at) for at in places), _y(1 - min(max(share, 0.0), 1.0))]
-        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in zip(xs, ys, strict=True))
-        kind, tone = "thin", "plain" if one.end == "pruned" else "one"
-        if one.number in best:
-            kind, tone = "line", "two"
-        parts.append(
-            f'<polyline class="{kind} {tone}" points="{path}"><title>'
-            f"{escape(_named(one))}</title></polyline>"
+    threads = [
+        Thread(
+            _named(one),
+            [
+                *(place(p, one.values[path]) for path, p in searched.items()),
+                1 - min(max(((one.loss or 0.0) - low) / (high - low or 1.0), 0.0), 1.0),
+            ],
+            "two" if one.number in best else "plain" if one.end == "pruned" else "one",
+            thin=one.number not in best,
         )
+        for one in shown
+    ]
     words = (
         "Each line is a trial, from its values to its loss: the better, the higher. The best tenth"
         " is coloured, what was pruned is grey."
     )
-    return Picture("Where trials went", words, svg("parameters and loss", _WIDTH, _HEIGHT, parts))
+    drawn = parallel_chart("parameters and loss of each trial", axes, threads)
+    return Picture("Where trials went", words, drawn)
 
 
-def _axes(search: SearchSpec, xs: Sequence[float], low: float, high: float) -> list[str]:
-    parts: list[str] = []
-    named = [*((path.partition(".")[2], one) for path, one in search.searched.items())]
-    for x, (name, one) in zip(xs, named, strict=False):
-        if one.kind == "choice":
-            ticks = [(place(one, value), str(value)) for value in one.values]
-        else:
-            ticks = [(0.0, f"{one.bounds[0]:g}"), (1.0, f"{one.bounds[1]:g}")]
-        parts += _axis(x, name, ticks)
-    return [
-        *parts,
-        *_axis(xs[-1], "validation loss", [(0.0, f"{high:.4f} +"), (1.0, f"{low:.4f}")]),
-    ]
-
-
-def _axis(x: float, name: str, ticks: Sequence[tuple[float, str]]) -> list[str]:
-    parts = [f'<line class="axis" x1="{x:.1f}" y1="{_y(1):g}" x2="{x:.1f}" y2="{_y(0):g}"/>']
-    for at, said in ticks:
-        shift = {0.0: (0, 14), 1.0: (0, -7)}.get(at, (-12, -6))  # where few lines cross it
-        where = f'x="{x + shift[0]:.1f}" y="{_y(at) + shift[1]:.1f}" text-anchor="middle"'
-        parts.append(f"<text {where}>{escape(said)}</text>")
-    at = f'x="{x:.1f}" y="{_HEIGHT - 8}" text-anchor="middle"'
-    parts.append(f'<text class="label" {at}>{escape(name)}</text>')
-    return parts
-
-
-def _y(share: float) -> float:
-    return _HEIGHT - _BOTTOM - share * (_HEIGHT - _TOP - _BOTTOM)
+def _ticks(one: Parameter) -> list[tuple[float, str]]:
+    if one.kind == "choice":
+        return [(place(one, value), str(value)) for value in one.values]
+    return [(0.0, f"{one.bounds[0]:g}"), (1.0, f"{one.bounds[1]:g}")]
 
 
 def _named(one: Trial) -> str:
