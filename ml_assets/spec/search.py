@@ -250,6 +250,15 @@ class SearchSpec(Frozen):
             one.holds(values[path]) for path, one in self.parameters.items()
         )
 
+    def proposes(self, values: Values) -> bool:
+        """Whether these are values that its method may come to: of a grid, its points alone."""
+        if self.method != "grid":
+            return self.holds(values)
+        return self.holds(values) and all(
+            any(_same(values[path], point) for point in one.grid())
+            for path, one in self.searched.items()
+        )
+
     def own(self, spec: PipelineSpec) -> dict[str, Value]:
         """What the spec itself says of the fields of the space."""
         return {path: value_at(spec, path) for path in self.parameters}

@@ -92,7 +92,7 @@ class Sampler:
         self._own: int | None = None
         """The number of the spec's own setting, where it is one of the proposals."""
         self._known = [self._remembered(trial.number) for trial in self._study.get_trials(False)]
-        if not self._known and search.holds(own):
+        if not self._known and search.proposes(own):
             asked = {path: own[path] for path in self._distributions}
             self._study.enqueue_trial(asked, user_attrs={_OWN: True})
 
@@ -149,11 +149,8 @@ class Sampler:
         Args:
             loss: of one that finished.
         """
+        self.ends(number, how)
         self._told(number, how, loss)
-
-    def curves(self) -> Mapping[int, Mapping[int, float]]:
-        """Number -> percent of the training -> loss, as it was reported."""
-        return {t.number: t.intermediate_values for t in self._study.get_trials(False)}
 
     def importances(self) -> dict[str, float]:
         """Path -> its share of what the loss varies by, of the trials that finished.
@@ -185,12 +182,13 @@ class Sampler:
             self._study.tell(number, state=states[how])
 
     def _remembered(self, number: int) -> Proposal | None:
-        """A proposal of before; None: it was a repeat of another one."""
+        """A proposal of before; None: it is none, or not yet."""
         from optuna import Trial
+        from optuna.trial import TrialState
 
         frozen = self._study.get_trials(False)[number]
-        if frozen.user_attrs.get(_NONE):
-            return None
+        if frozen.user_attrs.get(_NONE) or frozen.state is TrialState.WAITING:
+            return None  # what waits is proposed when it is asked for
         if not frozen.state.is_finished():
             trial = Trial(self._study, frozen._trial_id)
             for path, one in self._distributions.items():  # it may have died while it was drawn
@@ -198,7 +196,7 @@ class Sampler:
             self._trials[number] = trial
             self._reported[number] = set(frozen.intermediate_values)
             frozen = self._study.get_trials(False)[number]
-        if set(frozen.params) != set(self._distributions):
+        if not self._drew(frozen.params):
             raise self._of_another_space(number)
         found = self._values(frozen.params)
         if not self._search.holds(found):
@@ -211,6 +209,18 @@ class Sampler:
         own = bool(frozen.user_attrs.get(_OWN))
         self._own = number if own else self._own
         return Proposal(number, found, own, ended, frozen.state.is_finished())
+
+    def _drew(self, drawn: Mapping[str, object]) -> bool:
+        """Whether these may have been drawn, before they got few digits."""
+        searched = self._search.searched
+        if set(drawn) != set(searched):
+            return False
+        return all(
+            one.low <= value <= one.high
+            if one.low is not None and one.high is not None and isinstance(value, int | float)
+            else any(value == known for known in one.values)
+            for value, one in ((drawn[path], one) for path, one in searched.items())
+        )
 
     def _of_another_space(self, number: int) -> StorageError:
         return StorageError(
@@ -252,8 +262,9 @@ def sampler(method: Method, search: SearchSpec, seed: int) -> "BaseSampler":
 
     match method:
         case "grid":
-            # the values of a grid are of a choice: see distribution
-            return GridSampler({p: one.grid() for p, one in search.searched.items()}, seed=seed)
+            # its points are numbered by a shuffle, which is to be the same one each time
+            points = {path: one.grid() for path, one in search.searched.items()}
+            return GridSampler(points, seed=search.seed)
         case "random":
             return RandomSampler(seed=seed)
         case "quasi_random":

@@ -154,7 +154,7 @@ class StudyRun:
                 self._spent += self._used(train_session(self._plan.job(proposal)))
         yield from ((proposal, None) for proposal in known)
         own = self._plan.search.own(self._plan.spec)
-        if not self._plan.search.holds(own):
+        if not self._plan.search.proposes(own):
             yield Proposal(OUTSIDE, own, own=True), None
         while self._sampler.proposed < self._plan.search.trials and not self._is_spent():
             proposal = self._sampler.ask()
@@ -208,7 +208,7 @@ class StudyRun:
             found.pruned = proposal.ended == "pruned"
             self._end(found, _again(found, self._events(session)))
             return True
-        elif proposal.ended is None and self._is_spent():
+        elif proposal.ended is None and not proposal.own and self._is_spent():
             self._end(found, TrainingInterrupted("the budget is spent"))
             return True
         self._running[session] = found
@@ -233,7 +233,7 @@ class StudyRun:
                 session, happened = self._happened.get(timeout=wait)
             except Empty:
                 return
-            wait = 0.0001
+            wait = 0.0
             one = self._running[session]
             if isinstance(happened, TrainResult | BaseException):
                 del self._running[session]
@@ -294,7 +294,6 @@ class StudyRun:
         )
         self._trials[number] = trial
         if end != "stopped" and number != OUTSIDE and not one.proposal.told:
-            self._sampler.ends(number, end)
             self._sampler.tell(number, end, loss if end == "finished" else None)
         self._tell(_said(trial, self.trials))
         self._ended(trial, one)

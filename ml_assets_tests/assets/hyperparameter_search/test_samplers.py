@@ -56,7 +56,7 @@ def asked(
 @pytest.mark.parametrize(
     ("method", "trials", "near", "more"),
     [
-        ("grid", 36, 0.01, {}),
+        ("grid", 36, 0.05, {}),  # as near as its points are
         ("random", 60, 0.03, {}),
         ("quasi_random", 48, 0.03, {}),
         ("tpe", 60, 0.01, {}),
@@ -71,7 +71,7 @@ def test_each_method_finds_a_known_optimum_within_its_trials(
 
 def test_a_grid_is_tried_whole_and_nothing_twice(tmp_path: Path) -> None:
     by = search("grid", 1000)
-    found = asked(by, tmp_path)[1:]  # the spec's own lies off the grid
+    found = asked(by, tmp_path)  # the spec's own lies off the grid
     wanted = {(x, y) for x in by.parameters[X].grid() for y in by.parameters[Y].grid()}
     assert {(one[X], one[Y]) for one in found} == wanted
     assert len(found) == len(wanted) == 36
