@@ -26,8 +26,8 @@ OPTIONS = {
     "demo": "--plant",
     "new": "NAME --from --label --ahead --key --time --timezone --into",
     "check": "[PIPELINE]",
-    "run": "PIPELINE --as-of --through --fresh --no-fresh --epochs --experiment --hypothesis"
-    " --goal --verbose",
+    "run": "PIPELINE --as-of --through --fresh --no-fresh --epochs --search --experiment"
+    " --hypothesis --goal --verbose",
     "status": "PIPELINE --json",
     "ui": "--port --host",
     "predict": "PIPELINE [FILE] --row --format --output",
