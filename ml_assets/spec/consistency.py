@@ -6,17 +6,16 @@ from datetime import timedelta
 
 from ml_assets.spec.automation import duration_text
 from ml_assets.spec.base import Misfit
+from ml_assets.spec.forecasts import Forecast, SeasonalNaiveBaseline
 from ml_assets.spec.gates import (
     METRICS_OF,
     BaselineSpec,
     BeatsBaseline,
     Bound,
     Calibrated,
-    Forecast,
     Gap,
     GateSpec,
     Robustness,
-    SeasonalNaiveBaseline,
     Slices,
     ValueBaseline,
 )

@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
-from ml_assets.spec.automation import Duration
 from ml_assets.spec.base import Frozen, Name, Positive, unset
 from ml_assets.spec.features import FunctionPath
+from ml_assets.spec.forecasts import DriftBaseline, PersistenceBaseline, SeasonalNaiveBaseline
 from ml_assets.spec.paths import inside
 from ml_assets.spec.training import Task
 
@@ -82,29 +82,6 @@ class GradientBoostingBaseline(Frozen):
     iterations: Positive = 200
 
 
-class PersistenceBaseline(Frozen):
-    """Predicts that nothing changes: the value at the decision (with ``label.ahead``)."""
-
-    kind: Literal["persistence"]
-    name: Name = "persistence"
-
-
-class SeasonalNaiveBaseline(Frozen):
-    """Predicts the value of one season before the outcome; where it is not known, persistence."""
-
-    kind: Literal["seasonal_naive"]
-    name: Name = "seasonal_naive"
-    season: Duration
-    """A day, a week: not shorter than ``label.ahead``."""
-
-
-class DriftBaseline(Frozen):
-    """Predicts that it goes on as from the first to the last value of training, from now on."""
-
-    kind: Literal["drift"]
-    name: Name = "drift"
-
-
 class FunctionBaseline(Frozen):
     """The team's own rule: a function of the pipeline's folder predicts the holdout."""
 
@@ -149,10 +126,6 @@ BaselineSpec = Annotated[
     | ValueBaseline,
     Field(discriminator="kind"),
 ]
-
-
-Forecast = PersistenceBaseline | SeasonalNaiveBaseline | DriftBaseline
-"""Baselines of a time series: of a number that ``label.ahead`` takes from the future."""
 
 
 class Bound(Frozen):

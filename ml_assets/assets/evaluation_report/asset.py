@@ -51,7 +51,8 @@ from ml_assets.reports.picture import Picture, Table
 from ml_assets.reports.tables import changes_table
 from ml_assets.reports.wording import plain_markdown
 from ml_assets.spec.canonical import canonical_json, digest_of
-from ml_assets.spec.gates import Forecast, FunctionBaseline, ValueBaseline
+from ml_assets.spec.forecasts import Forecast
+from ml_assets.spec.gates import FunctionBaseline, ValueBaseline
 from ml_assets.spec.program import Ref, ShardSchema, Split
 from ml_assets.spec.records import (
     REPORT_FILE,

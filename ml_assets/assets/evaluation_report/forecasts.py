@@ -3,7 +3,12 @@
 import numpy as np
 import polars as pl
 
-from ml_assets.spec.gates import DriftBaseline, Forecast, PersistenceBaseline, SeasonalNaiveBaseline
+from ml_assets.spec.forecasts import (
+    DriftBaseline,
+    Forecast,
+    PersistenceBaseline,
+    SeasonalNaiveBaseline,
+)
 from ml_assets.spec.pipeline import PipelineSpec
 
 _AT, _VALUE = "__at", "__value"

@@ -12,7 +12,7 @@ from typing import Literal, cast, get_args
 
 import polars as pl
 
-from ml_assets.errors import SpecError
+from ml_assets.errors import SpecError, quoted
 from ml_assets.spec.automation import parse_duration
 
 _KNOWN = "__known_at"
@@ -178,7 +178,7 @@ def _duration(text: str) -> timedelta:
     try:
         found = parse_duration(text)
     except ValueError as error:
-        raise SpecError(f"{error}.") from error
+        raise SpecError(f"{quoted(error)}.") from error
     return cast("timedelta", found)
 
 

@@ -16,19 +16,10 @@ from typing import Any
 
 import polars as pl
 
+from ml_assets.assets.raw_snapshot.text_values import TYPES, parse_text
 from ml_assets.errors import SchemaChanged, SourceError, quoted
 from ml_assets.spec.schema_change import changes_in_words, column_changes, note_columns
 from ml_assets.spec.sources import DType
-
-TYPES: Mapping[DType, pl.DataType] = {
-    "int64": pl.Int64(),
-    "float64": pl.Float64(),
-    "string": pl.String(),
-    "boolean": pl.Boolean(),
-    "date": pl.Date(),
-    "datetime": pl.Datetime("us", "UTC"),
-}
-"""What each declared type is in polars. NaN counts as no value, as it does in the contracts."""
 
 Columns = Mapping[str, DType]
 Place = Callable[[int], str]
@@ -42,8 +33,6 @@ _WRITTEN: Mapping[DType, str] = {
     "date": "a date written as 2013-01-31",
     "datetime": "a time with its zone, written as 2013-01-31T10:00:00Z",
 }
-_PLAIN = ("%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%dT%H:%M", "%Y-%m-%d")
-"""Times without a zone, and days, which begin at midnight."""
 _NATIVE: Mapping[DType, type] = {"int64": int, "float64": float, "string": str, "boolean": bool}
 """The Python type that needs no conversion."""
 _INT64_EDGE = 2**63
@@ -145,7 +134,7 @@ def _type_text(
     problems: list[_Bad] = []
     for name, dtype in declared.items():
         text = frame[name]
-        values = _parse(text, dtype, zone)
+        values = parse_text(text, dtype, zone)
         bad = values.is_null() & text.is_not_null()
         if dtype == "float64":
             bad |= values.is_infinite().fill_null(False)
@@ -198,7 +187,7 @@ def _type_values(
         bad = _not_accepted(values, dtype, accept[dtype])
         if not bad and str in accept[dtype] and dtype in ("date", "datetime"):
             text = pl.Series(name, values, pl.String)
-            series = _parse(text, dtype)
+            series = parse_text(text, dtype)
             unread = series.is_null() & text.is_not_null()
             if unread.any():
                 problems.append(_first_bad(unread, text, name))
@@ -251,39 +240,6 @@ def type_typed(frame: pl.DataFrame, declared: Columns) -> tuple[pl.DataFrame, li
     infinite = [_first_bad(where, typed[name], name) for where, name in bad if where.any()]
     place: Place = lambda row: f"row {row + 1}"  # noqa: E731  a sentence needs a place
     return typed, [*problems, *_sentences(infinite, declared, place)]
-
-
-def _parse(text: pl.Series, dtype: DType, zone: str | None = None) -> pl.Series:
-    match dtype:
-        case "string":
-            return text
-        case "boolean":
-            words = {"true": True, "false": False}
-            return text.str.to_lowercase().replace_strict(
-                words, default=None, return_dtype=pl.Boolean
-            )
-        case "date":
-            return text.str.to_date("%Y-%m-%d", strict=False)
-        case "datetime":
-            iso = text.str.replace(" ", "T", literal=True).str.replace(r"[Zz]$", "+00:00")
-            told = iso.str.to_datetime(
-                "%Y-%m-%dT%H:%M:%S%.f%:z", time_unit="us", time_zone="UTC", strict=False
-            )
-            return told if zone is None else told.fill_null(_zoned(iso, zone))
-        case _:
-            return text.cast(TYPES[dtype], strict=False)
-
-
-def _zoned(iso: pl.Series, zone: str) -> pl.Series:
-    """Times without a zone as those of one; an hour that comes twice is the first of the two."""
-    plain = [iso.str.to_datetime(form, time_unit="us", strict=False) for form in _PLAIN]
-    return (
-        plain[0]
-        .fill_null(plain[1])
-        .fill_null(plain[2])
-        .dt.replace_time_zone(zone, ambiguous="earliest", non_existent="null")
-        .dt.convert_time_zone("UTC")
-    )
 
 
 def _first_bad(bad: pl.Series, text: pl.Series, name: str) -> _Bad:

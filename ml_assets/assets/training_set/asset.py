@@ -29,7 +29,7 @@ from ml_assets.assets.training_set.split import (
     random_split,
     split_by_moment,
 )
-from ml_assets.assets.training_set.unknown import unknown_outcomes
+from ml_assets.assets.training_set.unknown import tell_unknown
 from ml_assets.errors import LeakError, WindowError, did_you_mean
 from ml_assets.graph.code_version import code_version_of
 from ml_assets.graph.data_card import card_of, split_labels
@@ -85,8 +85,7 @@ def training_set(declared: Pipeline) -> dg.AssetsDefinition:
         base = pipeline.store.resolve("main")
         window = resolve_window(pipeline.at(base), TrainingSetConfig.of(context).as_of)
         inputs = window_inputs(pipeline.at(base), window)
-        if said := unknown_outcomes(pipeline.at(base), window):
-            (context.log.warning if pipeline.spec.label.ahead else context.log.info)(said)
+        tell_unknown(context.log, pipeline.at(base), window)
         frames = keep_apart(context, pipeline, read_splits(pipeline.at(base), window))
         folder = pipeline.objects.folder("shards", pipeline.name)
         ref = write_labelled(frames, pipeline.spec.features, pipeline.spec.label, folder)

@@ -1,5 +1,7 @@
 """Rows of a window whose outcome nobody knows: they are counted and named, and not trained on."""
 
+import logging
+
 import polars as pl
 
 from ml_assets.assets.training_set.split import SplitPlan
@@ -7,6 +9,12 @@ from ml_assets.errors import counted, quoted
 from ml_assets.spec.automation import duration_text
 from ml_assets.store.layout import Address
 from ml_assets.store.pipeline_context import PipelineState
+
+
+def tell_unknown(log: logging.Logger, state: PipelineState, window: SplitPlan | None) -> None:
+    """Say in the run's log of which rows nobody knows what came; of a time series as a warning."""
+    if said := unknown_outcomes(state, window):
+        log.log(logging.WARNING if state.spec.label.ahead else logging.INFO, said)
 
 
 def unknown_outcomes(state: PipelineState, window: SplitPlan | None) -> str:

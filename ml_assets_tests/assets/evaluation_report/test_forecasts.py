@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from ml_assets.assets.evaluation_report.forecasts import forecast, persistence
-from ml_assets.spec.gates import DriftBaseline, PersistenceBaseline, SeasonalNaiveBaseline
+from ml_assets.spec.forecasts import DriftBaseline, PersistenceBaseline, SeasonalNaiveBaseline
 from ml_assets.spec.pipeline import PipelineSpec
 
 START = datetime(2024, 1, 1, tzinfo=UTC)

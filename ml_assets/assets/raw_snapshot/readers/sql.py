@@ -1,25 +1,24 @@
-"""Tables in a SQL database, through SQLAlchemy: reflected, quoted, ranged by bound parameters.
-
-A URL may hold a password, so no message holds a URL: a database is named by its connection.
-"""
+"""Tables in a SQL database, through SQLAlchemy: reflected, quoted, ranged by bound parameters."""
 
 import hashlib
 import zlib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, quote_plus
 
 import polars as pl
 
 from ml_assets.assets.raw_snapshot.readers.look import Key, Looked
 from ml_assets.assets.raw_snapshot.readers.round_robin import look_in_turn
 from ml_assets.assets.raw_snapshot.readers.seen import Seen
+from ml_assets.assets.raw_snapshot.readers.sql_database import (
+    Database,
+    SqlUrl,
+    open_database,
+    table_of,
+)
 from ml_assets.assets.raw_snapshot.schema import SQL_VALUES, Reading, check_names, from_values
-from ml_assets.errors import SourceError, counted, did_you_mean, quoted
+from ml_assets.errors import SourceError, counted, quoted
 from ml_assets.settings.database_place import database_place
 from ml_assets.spec.partitions import PartitionWindow
 from ml_assets.spec.sources import SqlSource
@@ -27,20 +26,10 @@ from ml_assets.spec.sources import SqlSource
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
-SqlUrl = Callable[[str], str]
-"""Connection name -> URL."""
 _HASHING = ("postgresql",)
 """Databases that hash rows themselves."""
 _PRIME = 1_000_003
 """Whole numbers are summed by their remainder: a sum of large ones would overflow or round."""
-
-
-@dataclass(frozen=True)
-class _Database:
-    """An open connection and how messages call it."""
-
-    connection: "sa.Connection"
-    title: str
 
 
 def read_sql(
@@ -53,7 +42,7 @@ def read_sql(
     """
     if source.partitioned != (window is not None):
         raise ValueError(f"partitioned is {source.partitioned} but the window is {window}")
-    with _open(name, source.connection, sql_url) as database:
+    with open_database(name, source.connection, sql_url) as database:
         table = _reflect(database, source)
         _check_placed(database, table, source)
         query = table.select().with_only_columns(*(table.c[c] for c in source.columns))
@@ -70,20 +59,6 @@ def read_sql(
     frame = _frame(rows, source, title)
     _check_range(frame, source, window, title)
     return Reading(frame, _receipt(frame, source, window))
-
-
-def first_rows(
-    connection: str, table: str, sql_url: SqlUrl, most: int
-) -> tuple[list[str], list[tuple[Any, ...]]]:
-    """The columns of a table that no spec declares yet, and some rows of it.
-
-    Raises:
-        SourceError: the database cannot be used, or has no such table.
-    """
-    with _open(f"{connection}.{table}", connection, sql_url) as database:
-        found = _table(database, table)
-        rows = database.connection.execute(found.select().limit(most)).all()
-        return [column.name for column in found.columns], [tuple(row) for row in rows]
 
 
 def look_at_sql(
@@ -108,7 +83,7 @@ def look_at_sql(
     def read(key: Key) -> dict[str, Any]:
         return read_sql(name, source, sql_url, spans[key]).receipt
 
-    with _open(name, source.connection, sql_url) as database:
+    with open_database(name, source.connection, sql_url) as database:
         table, connection = _reflect(database, source), database.connection
         _check_placed(database, table, source)
 
@@ -129,69 +104,10 @@ def look_at_sql(
         return look_in_turn(places, look, read, seen, now)
 
 
-@contextmanager
-def _open(name: str, connection: str, sql_url: SqlUrl) -> Iterator[_Database]:
-    """Connect, and turn what the driver raises into an error that holds no secret."""
-    import sqlalchemy as sa
-    from sqlalchemy import exc
-
-    setting = f"ML_ASSETS_SQL_{connection}"
-    try:
-        url = sa.make_url(sql_url(connection))
-    except exc.ArgumentError:
-        # The cause is left out: it may quote the URL.
-        raise SourceError(
-            f"{name}: {setting} is not a database URL. Write dialect://user:password@host/database,"
-            " such as sqlite:////data/weather.db"
-        ) from None
-    title = f"{name}: the {url.get_backend_name()} database of {setting}"
-    _check_file(url, title, setting)
-    try:
-        engine = sa.create_engine(url, poolclass=sa.pool.NullPool)
-    except (exc.NoSuchModuleError, ModuleNotFoundError) as error:
-        raise SourceError(
-            f"{title} needs a driver that is not installed"
-            f" ({quoted(_scrub(str(error), url))}). Install it, or write a URL for a driver"
-            " that is."
-        ) from None
-    try:
-        with engine.connect() as opened:
-            yield _Database(opened, title)
-    except (exc.SQLAlchemyError, ValueError) as error:
-        reason = str(getattr(error, "orig", None) or error)
-        said = quoted(_scrub(reason.splitlines()[0], url))
-        raise SourceError(
-            f"{title} could not be read: {said}. Check {setting},"
-            " that the server runs, and that this user may read the table."
-        ) from (error if _scrub(str(error), url) == str(error) else None)
-    finally:
-        engine.dispose()
-
-
-def _check_file(url: "sa.URL", title: str, setting: str) -> None:
-    """SQLite would create a missing file; here it is a mistake."""
-    if url.get_backend_name() != "sqlite" or not url.database or url.database == ":memory:":
-        return
-    if not url.database.startswith("file:") and not Path(url.database).is_file():
-        raise SourceError(
-            f"{title} does not exist: there is no file {url.database}. Set {setting} to the"
-            " database's URL, or ML_ASSETS_SOURCES to the folder that holds it; the demo's is laid"
-            " out by: ml-assets demo"
-        )
-
-
-def _scrub(text: str, url: "sa.URL") -> str:
-    secrets = [str(url.password or ""), *(str(v) for v in url.query.values())]
-    for secret in filter(None, secrets):
-        for form in {secret, quote(secret), quote_plus(secret)}:
-            text = text.replace(form, "***")
-    return text
-
-
-def _reflect(database: _Database, source: SqlSource) -> "sa.Table":
+def _reflect(database: Database, source: SqlSource) -> "sa.Table":
     import sqlalchemy as sa
 
-    table = _table(database, source.table)
+    table = table_of(database, source.table)
     check_names(list(table.c.keys()), source.columns, f"{database.title}, table {source.table}")
     if source.watermark and not isinstance(table.c[source.watermark].type, sa.DateTime):
         raise SourceError(
@@ -202,25 +118,7 @@ def _reflect(database: _Database, source: SqlSource) -> "sa.Table":
     return table
 
 
-def _table(database: _Database, named: str) -> "sa.Table":
-    import sqlalchemy as sa
-    from sqlalchemy import exc
-
-    schema, _, table_name = named.rpartition(".")
-    try:
-        return sa.Table(
-            table_name, sa.MetaData(), schema=schema or None, autoload_with=database.connection
-        )
-    except exc.NoSuchTableError as error:
-        names = sa.inspect(database.connection).get_table_names(schema=schema or None)
-        raise SourceError(
-            f"{database.title} has no table {named!r}; it has {sorted(names)[:10]}."
-            f"{did_you_mean(table_name, names)}"
-            " Correct the table's name: in defs.yaml, 'table' of this source."
-        ) from error
-
-
-def _check_placed(database: _Database, table: "sa.Table", source: SqlSource) -> None:
+def _check_placed(database: Database, table: "sa.Table", source: SqlSource) -> None:
     """Every row is of some partition: one without a watermark would never be read."""
     import sqlalchemy as sa
 

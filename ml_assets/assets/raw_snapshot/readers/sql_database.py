@@ -1,0 +1,118 @@
+"""A database that a source names by its connection: opened, and its tables as they are.
+
+A URL may hold a password, so no message holds a URL: a database is named by its connection.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, quote_plus
+
+from ml_assets.errors import SourceError, did_you_mean, quoted
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+SqlUrl = Callable[[str], str]
+"""Connection name -> URL."""
+
+
+@dataclass(frozen=True)
+class Database:
+    """An open connection and how messages call it."""
+
+    connection: "sa.Connection"
+    title: str
+
+
+def first_rows(
+    connection: str, table: str, sql_url: SqlUrl, most: int
+) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """The columns of a table that no spec declares yet, and some rows of it.
+
+    Raises:
+        SourceError: the database cannot be used, or has no such table.
+    """
+    with open_database(f"{connection}.{table}", connection, sql_url) as database:
+        found = table_of(database, table)
+        rows = database.connection.execute(found.select().limit(most)).all()
+        return [column.name for column in found.columns], [tuple(row) for row in rows]
+
+
+@contextmanager
+def open_database(name: str, connection: str, sql_url: SqlUrl) -> Iterator[Database]:
+    """Connect, and turn what the driver raises into an error that holds no secret."""
+    import sqlalchemy as sa
+    from sqlalchemy import exc
+
+    setting = f"ML_ASSETS_SQL_{connection}"
+    try:
+        url = sa.make_url(sql_url(connection))
+    except exc.ArgumentError:
+        # The cause is left out: it may quote the URL.
+        raise SourceError(
+            f"{name}: {setting} is not a database URL. Write dialect://user:password@host/database,"
+            " such as sqlite:////data/weather.db"
+        ) from None
+    title = f"{name}: the {url.get_backend_name()} database of {setting}"
+    _check_file(url, title, setting)
+    try:
+        engine = sa.create_engine(url, poolclass=sa.pool.NullPool)
+    except (exc.NoSuchModuleError, ModuleNotFoundError) as error:
+        raise SourceError(
+            f"{title} needs a driver that is not installed"
+            f" ({quoted(_scrub(str(error), url))}). Install it, or write a URL for a driver"
+            " that is."
+        ) from None
+    try:
+        with engine.connect() as opened:
+            yield Database(opened, title)
+    except (exc.SQLAlchemyError, ValueError) as error:
+        reason = str(getattr(error, "orig", None) or error)
+        said = quoted(_scrub(reason.splitlines()[0], url))
+        raise SourceError(
+            f"{title} could not be read: {said}. Check {setting},"
+            " that the server runs, and that this user may read the table."
+        ) from (error if _scrub(str(error), url) == str(error) else None)
+    finally:
+        engine.dispose()
+
+
+def _check_file(url: "sa.URL", title: str, setting: str) -> None:
+    """SQLite would create a missing file; here it is a mistake."""
+    if url.get_backend_name() != "sqlite" or not url.database or url.database == ":memory:":
+        return
+    if not url.database.startswith("file:") and not Path(url.database).is_file():
+        raise SourceError(
+            f"{title} does not exist: there is no file {url.database}. Set {setting} to the"
+            " database's URL, or ML_ASSETS_SOURCES to the folder that holds it; the demo's is laid"
+            " out by: ml-assets demo"
+        )
+
+
+def _scrub(text: str, url: "sa.URL") -> str:
+    secrets = [str(url.password or ""), *(str(v) for v in url.query.values())]
+    for secret in filter(None, secrets):
+        for form in {secret, quote(secret), quote_plus(secret)}:
+            text = text.replace(form, "***")
+    return text
+
+
+def table_of(database: Database, named: str) -> "sa.Table":
+    import sqlalchemy as sa
+    from sqlalchemy import exc
+
+    schema, _, table_name = named.rpartition(".")
+    try:
+        return sa.Table(
+            table_name, sa.MetaData(), schema=schema or None, autoload_with=database.connection
+        )
+    except exc.NoSuchTableError as error:
+        names = sa.inspect(database.connection).get_table_names(schema=schema or None)
+        raise SourceError(
+            f"{database.title} has no table {named!r}; it has {sorted(names)[:10]}."
+            f"{did_you_mean(table_name, names)}"
+            " Correct the table's name: in defs.yaml, 'table' of this source."
+        ) from error
