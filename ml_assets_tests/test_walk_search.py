@@ -34,6 +34,10 @@ def study_of(world: World) -> dict[str, Any]:
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     """Irises whose own learning rate is poor, released, then searched."""
     found = searched.plant(tmp_path_factory.mktemp("search"), rate=0.0003)
+    spec = found.pipelines / "irises" / "defs.yaml"  # whatever its model is worth, it is champion
+    spec.write_text(spec.read_text().replace("at_least: 0.8", "at_least: 0.1"))
+    spec.write_text(spec.read_text().replace("margin: 0.3}", "margin: -1.0}"))
+    found.cli("run", "irises")
     found.cli("run", "irises", "--search")
     return found
 
@@ -46,6 +50,15 @@ def test_the_model_is_trained_by_the_winner_in_a_session_of_its_own(world: World
     assert shown["search"] == f"trial {study['winner']} of {study['name']}"
     assert shown["session"] not in {one["session"] for one in study["trials"]}
     assert shown["validation_loss"] == pytest.approx(best["loss"])
+
+
+@pytest.mark.daemon
+def test_the_holdout_is_asked_about_the_model_and_about_no_trial(world: World) -> None:
+    said = world.cli("models", "search", "irises")
+    assert "On the holdout the mean log-loss of its model is -" in said
+    assert "from the champion's (95 %:" in said
+    scored = list(world.root.glob("state/objects/sessions/irises-score-*"))
+    assert len(scored) == 2, "the spec's own model and the winner's, and no trial"
 
 
 @pytest.mark.daemon
