@@ -82,6 +82,13 @@ def test_mlflow_shows_the_trials_below_their_study(world: World) -> None:
 
 
 @pytest.mark.daemon
+def test_the_run_of_a_search_is_told_as_one(world: World) -> None:
+    runs = json.loads(world.cli("models", "experiments", "irises", "--json"))["runs"]
+    (search,) = [one for one in runs if one["outcome"]["said"] == "searched"]
+    assert f"the winner is trial {study_of(world)['winner']}" in search["outcome"]["why"]
+
+
+@pytest.mark.daemon
 def test_the_hours_of_every_trial_are_in_the_account(world: World) -> None:
     study = study_of(world)
     account = json.loads(world.cli("models", "cost", "irises", "--by", "job", "--json"))
