@@ -46,7 +46,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 def test_the_model_is_trained_by_the_winner_in_a_session_of_its_own(world: World) -> None:
     study = study_of(world)
     best = next(one for one in study["trials"] if one["number"] == study["winner"])
-    shown = world.page("irises", "trained_model", "model")
+    shown = world.page("irises", "trained_model")
     assert shown["search"] == f"trial {study['winner']} of {study['name']}"
     assert shown["session"] not in {one["session"] for one in study["trials"]}
     assert shown["validation_loss"] == pytest.approx(best["loss"])
@@ -139,11 +139,11 @@ def test_a_winner_outside_of_the_declared_space_is_not_trained_by(
     try:
         said = world.cli("run", "irises", "--through", "trained_model")
         assert "make  irises/trained_model" in said
-        assert "search" not in world.page("irises", "trained_model", "model")
+        assert "search" not in world.page("irises", "trained_model")
     finally:
         file.write_text(good)
     world.cli("run", "irises")
-    assert "search" in world.page("irises", "trained_model", "model")
+    assert "search" in world.page("irises", "trained_model")
 
 
 def killed_rounds(root: Path, rounds: int, seed: int) -> None:
