@@ -70,6 +70,7 @@ OPTIONS = {
     "ops alerts list": "",
     "ops render": "PIPELINE --verb --nodes --attempt --json",
     "ops drill": "PIPELINE",
+    "ops api": "--port --host",
     "ops serve-reports": "--port",
     "ops gc": "--dry-run --json",
     "ops forget": "PIPELINE --author --reason --undo",

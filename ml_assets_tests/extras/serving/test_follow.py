@@ -63,6 +63,8 @@ def wait_for(server: Serving, model: str) -> None:
 def test_a_release_and_a_rollback_are_followed_and_no_request_fails(tmp_path: Path) -> None:
     world = World(tmp_path)
     irises.plant(world.pipelines, world.sources)
+    lax = irises.SPEC.replace("{kind: champion}", "{kind: champion, margin: 10.0}")
+    (world.pipelines / "irises" / "defs.yaml").write_text(lax)
     world.cli("run", "irises")
     first = in_production(world)
     with serving(world, "irises") as server:
