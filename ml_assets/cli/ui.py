@@ -94,8 +94,8 @@ def serve_reports(port: int) -> None:
 def _serving(settings: Settings, port: int | None = None) -> Iterator[None]:
     """The reports of the stores that the settings name; see ``serving_reports``."""
     from ml_assets.actions.card_page import served_card
+    from ml_assets.actions.experiments import page_of
     from ml_assets.actions.report_server import serving_reports
-    from ml_assets.extras.experiments import page_of
     from ml_assets.store.open import open_objects
 
     pages = settings.cache / "reports"
