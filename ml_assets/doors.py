@@ -8,9 +8,10 @@ asks for it. ``graph/stage_code.py`` says where the code of its stages begins.
 from collections.abc import Mapping
 from importlib import import_module
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ml_assets.spec.pipeline import PipelineSpec
+if TYPE_CHECKING:
+    from ml_assets.spec.pipeline import PipelineSpec
 
 FIELDS: Mapping[str, str] = MappingProxyType(
     {
@@ -31,6 +32,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "models cost": "ml_assets.extras.cost.command",
         "release promote": "ml_assets.extras.canary.command",
         "release prove": "ml_assets.extras.prove.command",
+        "serve": "ml_assets.extras.serving.command",
     }
 )
 """Command -> the module that holds it."""
@@ -44,7 +46,7 @@ def door(field: str) -> Any:
     return import_module(FIELDS[field])
 
 
-def asked_for(spec: PipelineSpec) -> list[Any]:
+def asked_for(spec: "PipelineSpec") -> list[Any]:
     """The modules behind the fields that a spec sets; they are imported now."""
     return [door(field) for field in FIELDS if _is_set(spec, field)]
 
@@ -54,7 +56,7 @@ def drawing_on(page: str) -> list[Any]:
     return [import_module(PAGES[page])] if page in PAGES else []
 
 
-def _is_set(spec: PipelineSpec, field: str) -> bool:
+def _is_set(spec: "PipelineSpec", field: str) -> bool:
     value: Any = spec
     for name in field.split("."):
         value = getattr(value, name)

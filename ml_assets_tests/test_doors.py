@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
+from ml_assets.cli.groups import CommandGroup
+from ml_assets.cli.main import commands
 from ml_assets.doors import COMMANDS, FIELDS, PAGES
+from ml_assets_tests.cli.words import TOP
 from ml_assets_tests.worlds import deliveries
 
 PROJECT = Path(__file__).parent.parent
@@ -109,3 +112,16 @@ def test_the_definitions_load_where_all_extras_are_deleted(asking: Any) -> None:
 def test_a_deleted_extra_that_a_spec_asks_for_is_missed(asking: Any) -> None:
     with pytest.raises(AssertionError, match="is deleted"):
         extras_after(HIDE + LOAD, str(asking(ASKS["canary"])), "deliveries")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_sentence_that_lists_a_command_is_its_own(command: str) -> None:
+    context, found = TOP, commands
+    *groups, name = command.split()
+    for group in groups:
+        inner = found.get_command(context, group)
+        assert isinstance(inner, CommandGroup)
+        found = inner
+    shown = found.get_command(context, name)
+    assert shown is not None
+    assert (shown.help or "").startswith(found.sentence(name))
