@@ -6,10 +6,8 @@ from dataclasses import replace
 import dagster as dg
 
 from ml_assets.errors import StoreAway
-from ml_assets.settings import Settings, read_settings
+from ml_assets.settings import Settings, is_s3, read_settings
 from ml_assets.store.pipeline_context import Pipeline
-from ml_assets.store.s3.objects import S3Objects
-from ml_assets.store.store_registry import register_store
 
 
 class StoresResource(dg.ConfigurableResource):
@@ -27,7 +25,9 @@ class StoresResource(dg.ConfigurableResource):
                 what lies there.
         """
         pipeline = replace(declared, settings=self.settings())
-        if keeps_objects and isinstance(pipeline.objects, S3Objects):
+        if keeps_objects and is_s3(pipeline.settings.objects):
+            from ml_assets.store.store_registry import register_store
+
             with suppress(StoreAway):  # then nothing is put there either
                 register_store(pipeline.objects, pipeline.settings.snapshots)
         return pipeline

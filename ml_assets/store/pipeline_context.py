@@ -5,8 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 from functools import cached_property
 from pathlib import Path
-
-import polars as pl
+from typing import TYPE_CHECKING
 
 from ml_assets.errors import SpecError
 from ml_assets.settings import Settings
@@ -18,6 +17,9 @@ from ml_assets.store.layout import Address, published_partitions, read_record, r
 from ml_assets.store.objects import LocalObjects
 from ml_assets.store.open import open_objects, shared_snapshots
 from ml_assets.store.snapshots import MAIN, CommitId, SnapshotStore
+
+if TYPE_CHECKING:
+    import polars as pl
 
 
 @dataclass(frozen=True)
@@ -156,7 +158,7 @@ class PipelineState:
         """The records of an asset's last partitions, oldest first; or its one, read whole."""
         return recent_records(self.store, self.commit, address)
 
-    def scan(self, address: Address) -> pl.LazyFrame:
+    def scan(self, address: Address) -> "pl.LazyFrame":
         """The rows of a published table."""
         return self.store.scan(self.commit, address.table)
 

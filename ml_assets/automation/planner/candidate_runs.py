@@ -13,7 +13,8 @@ from ml_assets.assets.released_model.asset import STAGE as RELEASED
 from ml_assets.automation.planner.decided import standing_refusal
 from ml_assets.automation.planner.due import model_nodes, under_published_code
 from ml_assets.automation.planner.plan import Item, Node, Plan, plan
-from ml_assets.automation.planner.selection import DataStep, ModelRun, model_run
+from ml_assets.automation.planner.selection import ModelRun, model_run
+from ml_assets.automation.planner.steps import DataStep
 from ml_assets.doors import door
 from ml_assets.spec.canonical import digest_of
 from ml_assets.spec.records import StageRecord

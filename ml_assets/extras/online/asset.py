@@ -60,7 +60,7 @@ def online_features(declared: Pipeline) -> dg.AssetsDefinition:
         )
         scans = (pipeline.store.scan(base, source.table) for source in sources)
         rows = latest_rows(scans, online, pipeline.spec.features)
-        work = Work(address, code_version, inputs, context.run_id)
+        work = Work(address, code_version, inputs, context.run.run_id)
         with Draft(pipeline, work, base) as draft:
             draft.table(rows, online.entity)
             # before it is published: what is recorded as made is served
