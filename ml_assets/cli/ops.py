@@ -9,7 +9,7 @@ import click
 
 from ml_assets.cli import options
 from ml_assets.cli.exit_codes import DONE, ERROR
-from ml_assets.cli.groups import CommandGroup, Later
+from ml_assets.cli.groups import CommandGroup, of_extra
 from ml_assets.cli.housekeeping import forget, gc, reset
 from ml_assets.cli.output import aligned, tell
 from ml_assets.cli.session import prepared_settings, working_session
@@ -17,8 +17,8 @@ from ml_assets.cli.ui import serve_reports
 from ml_assets.settings import read_cluster, read_settings
 
 if TYPE_CHECKING:
+    from ml_assets.actions.reliability import Reliability
     from ml_assets.actions.render import Verb
-    from ml_assets.extras.reliability import Reliability
 
 _POLL_SECONDS = 0.5
 _TEST_SECONDS = 20.0
@@ -77,8 +77,8 @@ def reliability(pipeline: str | None, days: int, as_json: bool) -> None:
     came. What was tried several times for one thing counts once.
     """
     settings = prepared_settings()
+    from ml_assets.actions.reliability import reliability
     from ml_assets.adapters.runs import open_instance
-    from ml_assets.extras.reliability import reliability
     from ml_assets.spec.load import find_pipeline, load_spec, pipeline_folders
 
     known = pipeline_folders(settings)
@@ -298,7 +298,7 @@ ops.subject("What goes on", logs, reliability, alerts)
 ops.subject("Machines", render, drill)
 ops.subject(
     "Servers",
-    Later("api", "ml_assets.cli.api", "Serve the REST API: runs, experiments, models."),
+    of_extra("ops api", "Serve the REST API: runs, experiments, models."),
     serve_reports,
 )
 ops.subject("House-keeping", gc, forget, reset)
