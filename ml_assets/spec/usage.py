@@ -9,8 +9,9 @@ from ml_assets.spec.base import Digest, Fraction, Frozen, Positive, unset
 from ml_assets.spec.records import Time
 
 Verb = Literal["train", "score", "measure", "sanity"]
-AttemptEnd = Literal["done", "stopped", "lost", "stalled", "failed", "unstarted"]
-"""``done``: with a whole result. ``stopped``: it was told to. ``lost``: a machine or its watcher
+AttemptEnd = Literal["done", "pruned", "stopped", "lost", "stalled", "failed", "unstarted"]
+"""``done``: with a whole result. ``pruned``: a study saw no prospect in it.
+``stopped``: it was told to. ``lost``: a machine or its watcher
 went. ``stalled``: nothing moved in it any more. ``failed``: by an error. ``unstarted``: before its
 program ran."""
 Count = Annotated[int, Field(ge=0)]
@@ -70,16 +71,6 @@ class AttemptUsage(Frozen):
         """That went between its machines and the object store; a checkpoint that it went on from
         is not in it."""
         return self.held.staged_bytes + self.checkpoint_bytes_sent
-
-    @property
-    def first_step(self) -> int | None:
-        """The step that it began from; None: it took none."""
-        return self.marks[0].step if self.marks else None
-
-    @property
-    def last_step(self) -> int | None:
-        """The furthest step that it told of; None: it took none."""
-        return max((mark.step for mark in self.marks), default=None)
 
     @property
     def gpus(self) -> int:
