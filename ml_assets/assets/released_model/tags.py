@@ -3,9 +3,10 @@ neither, and people can say it: ``irises-release-3`` is the third move of a mode
 """
 
 import contextlib
+import re
 from collections.abc import Callable, Iterator, Mapping
 
-from ml_assets.errors import StorageError
+from ml_assets.errors import StorageError, counted
 from ml_assets.records.ledger.chain import (
     Appended,
     Declined,
@@ -27,8 +28,19 @@ def append_move(
     pipeline: str,
     make: Callable[[Head], LedgerEntry | Declined[Refusal]],
 ) -> Appended | Declined[Refusal]:
-    """Add the line of a move to the ledger, and name its state; see ``chain.append``."""
-    outcome = append(store, pipeline, make)
+    """Add the line of a move to the ledger, and name its state; see ``chain.append``.
+
+    Raises:
+        StorageError: the name of the move is taken: nothing is moved.
+    """
+
+    def named(head: Head) -> LedgerEntry | Declined[Refusal]:
+        made = make(head)
+        if isinstance(made, LedgerEntry):
+            _require_free(store, pipeline, len(moves(head.entries)) + 1)
+        return made
+
+    outcome = append(store, pipeline, named)
     if isinstance(outcome, Appended):
         with contextlib.suppress(StorageError):  # the move is done; house-keeping repairs the name
             number = len(moves(read(store, pipeline, outcome.commit)))
@@ -54,9 +66,52 @@ def tag_releases(store: SnapshotStore, pipeline: str) -> list[str]:
     return failed
 
 
+def wrong_names(store: SnapshotStore, pipeline: str) -> list[str]:
+    """Which tags of releases name another state than the one that the ledger tells of."""
+    head, found = store.resolve(MAIN), list[str]()
+    releases = dict(enumerate(moves(read(store, pipeline, head)), 1))
+    digests = {e.path: e.digest for e in store.list(head, f"ledger/{pipeline}/")}
+    names = re.compile(rf"{re.escape(pipeline)}-release-(\d{{1,9}})")
+    named = {tag: names.fullmatch(tag) for tag in sorted(store.tags())}
+    commits = _published(store) if any(named.values()) else {}
+    for tag, number in named.items():
+        if number is None:
+            continue
+        entry, commit = releases.get(int(number[1])), store.tags()[tag]
+        if entry is None:
+            found.append(_taken(tag, commit, len(releases)))
+            continue
+        by = commits.get(run_key(pipeline, digests[path_of(pipeline, entry.seq)]))
+        if commit != by:
+            true = f"published by {by[:12]}" if by else "not in the history of main"
+            said = f"The tag {tag!r} names commit {commit[:12]}; line {entry.seq} was {true}."
+            found.append(f"{said} {_REMEDY}")
+    return found
+
+
 def release_name(pipeline: str, number: int) -> str:
     """What people call the state in which a model moved to a stage, the ``number``-th time."""
     return f"{pipeline}-release-{number}"
+
+
+_REMEDY = "Find out who wrote it, and put the store back from a backup."
+
+
+def _taken(tag: str, commit: CommitId, told: int) -> str:
+    return (
+        f"The tag {tag!r} names commit {commit[:12]}, and the ledger tells of"
+        f" {counted(told, 'move')}: it was put back to an earlier state, or somebody made the tag."
+        f" {_REMEDY}"
+    )
+
+
+def _require_free(store: SnapshotStore, pipeline: str, number: int) -> None:
+    """The next move has no name yet. The tags are read first: another process may move now."""
+    name = release_name(pipeline, number)
+    commit = store.tags().get(name)
+    told = len(moves(read(store, pipeline))) if commit else number
+    if commit and told < number:
+        raise StorageError(f"{_taken(name, commit, told)} Nothing was moved.")
 
 
 def _tag(store: SnapshotStore, pipeline: str, number: int, commit: CommitId) -> None:
@@ -78,5 +133,5 @@ def _inputs_before(store: SnapshotStore, pipeline: str, commit: CommitId) -> Ite
 
 
 def _published(store: SnapshotStore) -> Mapping[str, CommitId]:
-    """Run key -> the commit that published it first."""
-    return {c.metadata.get(RUN_KEY, ""): c.id for c in store.history()}
+    """Run key -> the commit of ``main`` that published it first."""
+    return {c.metadata.get(RUN_KEY, ""): c.id for c in store.log()}

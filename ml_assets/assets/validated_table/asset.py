@@ -24,7 +24,7 @@ from ml_assets.assets.validated_table.volume import (
     judge_volume,
     volume_words,
 )
-from ml_assets.errors import DataRejected, EvidenceError, SchemaChanged
+from ml_assets.errors import DataRejected, EvidenceError, SchemaChanged, says
 from ml_assets.graph.code_version import code_version_of
 from ml_assets.graph.data_card import card_of
 from ml_assets.graph.inputs import require_record
@@ -184,8 +184,8 @@ def releases(
     said = {tag: tags.get(tag, "").strip() for tag in (RELEASED_BY, RELEASE_REASON)}
     if not {*said} & {*tags}:
         return earlier
-    if not all(said.values()):
-        missing = next(tag for tag, value in said.items() if not value)
+    if not all(map(says, said.values())):
+        missing = next(tag for tag, value in said.items() if not says(value))
         raise EvidenceError(
             f"{address}: rows are released by somebody, for a reason; the run has no tag {missing}."
             f" Ask for it by ml-assets data quarantine release {address.pipeline} {address.source}"

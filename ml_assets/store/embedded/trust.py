@@ -8,11 +8,12 @@ from pathlib import Path
 
 from ml_assets.errors import UntrustedState
 from ml_assets.settings import read_signing
-from ml_assets.store.embedded.refs import Refs
+from ml_assets.store.embedded.refs import Refs, graft_name
 from ml_assets.store.signing import Keys, Signature, public_key
 from ml_assets.store.snapshots import CommitId
 
 _COMMIT = "application/vnd.ml_assets.commit"
+_GRAFT = "application/vnd.ml_assets.graft"
 _REMEDY = (
     "Nothing is read from it, and nothing is built on it. Put the store back from a backup, or find"
     " out who wrote it. If a key that is named here is to count, add it to ML_ASSETS_TRUSTED_KEYS;"
@@ -54,14 +55,21 @@ class Trust:
         self.keys = given_keys()
         self._root = root
         self._refs = refs
-        self._vouched: set[CommitId] = set()
+        self._vouched: set[str] = set()
 
     def sign(self, commit: CommitId) -> Signature | None:
         """Vouch for a commit that this process wrote."""
         return self.keys.sign(_COMMIT, commit.encode())
 
-    def require(self, commit: CommitId, ref: str) -> None:
-        """Hold a commit that a ref names to its signature; each once in the life of this object.
+    def sign_graft(self, commit: CommitId, parent: CommitId | None) -> Signature | None:
+        """Vouch for where history goes on behind a commit whose own parents this process drops."""
+        return self.keys.sign(_GRAFT, graft_name(commit, parent).encode())
+
+    def require(self, commit: CommitId, ref: str = "a state") -> None:
+        """Hold a commit to its signature; each once in the life of this object.
+
+        Args:
+            ref: what names it.
 
         Raises:
             UntrustedState: nobody signed it, or somebody whose word does not count.
@@ -72,3 +80,29 @@ class Trust:
         signature = self._refs.signature(commit)
         require_vouched(self.keys, _COMMIT, commit.encode(), signature, what)
         self._vouched.add(commit)
+
+    def counts(self, commit: CommitId) -> bool:
+        """Whether a commit is signed by a key that counts."""
+        try:
+            self.require(commit)
+        except UntrustedState:
+            return False
+        return True
+
+    def require_graft(self, commit: CommitId, parent: CommitId | None) -> None:
+        """Hold a graft to its signature: what it leads to counts with it.
+
+        Raises:
+            UntrustedState: nobody signed it, or somebody whose word does not count.
+        """
+        name = graft_name(commit, parent)
+        if name in self._vouched:
+            return
+        to = f"leads to commit {parent[:12]}" if parent else "ends the history"
+        what = f"A graft in the snapshot store {self._root} {to} behind {commit[:12]}"
+        require_vouched(self.keys, _GRAFT, name.encode(), self._refs.signature(name), what)
+        self._vouched.add(name)
+
+    def inherit(self, parent: CommitId) -> None:
+        """A parent counts with the commit that names it: its id is part of what was signed."""
+        self._vouched.add(parent)
