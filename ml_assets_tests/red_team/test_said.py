@@ -47,11 +47,12 @@ def test_an_author_of_two_lines_is_one_in_the_ledger_and_on_a_terminal(store) ->
     assert "\n" not in line and "\x1b" not in line
 
 
-@pytest.mark.parametrize(
-    "nobody", ["\u200b", "\u3164\u3164", "  \n", "\u2800", "\x1b", "—", "\U000e0041"]
-)
+UNSEEN = ["\u200b", "\u3164\u3164", "  \n", "\u2800", "\x1b", "—", "\U000e0041"]
+
+
+@pytest.mark.parametrize("nobody", UNSEEN)
 def test_nobody_answers_who_cannot_be_read(store, nobody: str) -> None:
-    """An override, a rollback, a recall and its end are by one printing letter or digit at least."""
+    """An override, a rollback, a recall and its end are by a letter or a digit that is seen."""
     refused(store, A)
     recall = made_of_nothing(store)
     for author, reason in ((nobody, "because"), ("eve", nobody)):
@@ -133,7 +134,7 @@ def test_gates_that_only_record_are_no_policy(tmp_path: Path) -> None:
     _, [mistake] = check_spec(folder)
     assert "no gate can refuse a model" in str(mistake)
     spec.write_text(alone.replace("{kind: memory}", "{kind: memory, at_most_mb: 900}"))
-    assert check_spec(folder)[1] == []
+    assert not check_spec(folder)[1]
 
 
 def test_two_rooms_with_a_pipeline_of_one_name_are_told_and_neither_is_taken(
@@ -165,5 +166,8 @@ def test_a_number_that_yaml_takes_for_text_is_told_how_it_is_written(tmp_path: P
     _, [mistake] = check_spec(spec.parent)
     assert "write 1.0e+308" in mistake.remedy and "text" in mistake.remedy
     spec.write_text(spec.read_text().replace("margin: 1e308", "margin: 1.0e+308"))
+    _, [mistake] = check_spec(spec.parent)
+    assert "decides nothing" in str(mistake), "read as a number"
+    spec.write_text(spec.read_text().replace("margin: 1.0e+308", "margin: 0.3"))
     found, mistakes = check_spec(spec.parent)
     assert found is not None and not mistakes
