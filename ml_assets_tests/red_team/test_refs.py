@@ -9,8 +9,9 @@ import pytest
 from ml_assets.actions.verify import verify_pipelines
 from ml_assets.assets.released_model.whole_rollback import Asked, return_to
 from ml_assets.errors import EvidenceError, StorageError, UntrustedState
+from ml_assets.extras.prove.clean_home import clean_home
 from ml_assets.extras.recall.recall import extent
-from ml_assets.records.ledger.chain import path_of, run_key
+from ml_assets.records.ledger.chain import path_of, read, run_key
 from ml_assets.records.ledger.origin import find_origin
 from ml_assets.records.ledger.stages import moves
 from ml_assets.records.run_history import read_history
@@ -18,6 +19,7 @@ from ml_assets.records.tracking.mlflow import Tracking
 from ml_assets.settings import read_settings
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.store.layout import Address
+from ml_assets.store.open import open_snapshots
 from ml_assets.store.pipeline_context import open_pipeline
 from ml_assets_tests.red_team.conftest import NAME, Scene
 from ml_assets_tests.red_team.forging import (
@@ -77,10 +79,11 @@ def test_no_command_signs_a_commit_that_it_did_not_publish(refused: Scene) -> No
     assert forged not in signed(root)
     assert refused.store.tags()[f"{NAME}-release-{number}"] != forged, "the true one has the name"
     point_main_at(root, forged)
-    assert "nobody signed" in refused.materialize("released_model", checks=True)
+    assert "nobody signed" in refused.materialize("released_model")
     with refs(root) as database:
         row = database.execute("select target from refs where name = 'main'").fetchone()
-    assert row == (forged,) and forged not in signed(root), before
+    assert row == (forged,), f"nothing was built on it, and {before} stays"
+    assert forged not in signed(root)
 
 
 def test_a_tag_on_a_forged_commit_does_not_say_where_a_model_comes_from(
@@ -99,9 +102,9 @@ def test_a_tag_on_a_forged_commit_does_not_say_where_a_model_comes_from(
     assert not verified.holds
 
 
-@pytest.mark.parametrize("read", ["bytes", "exists", "list", "scan", "diff", "copy", "open"])
+@pytest.mark.parametrize("way", ["bytes", "exists", "list", "scan", "diff", "copy", "open"])
 def test_a_commit_that_nobody_signed_is_read_in_no_way(
-    released: Scene, tmp_path: Path, read: str
+    released: Scene, tmp_path: Path, way: str
 ) -> None:
     store, record = released.store, Address(NAME, "trained_model").record
     head = store.resolve()
@@ -116,7 +119,7 @@ def test_a_commit_that_nobody_signed_is_read_in_no_way(
         "open": lambda: store.open(forged, "mine").remove(record),
     }
     with pytest.raises(UntrustedState, match="nobody signed"):
-        asked[read]()
+        asked[way]()
 
 
 def test_an_unsigned_tag_does_not_stop_a_recall(released: Scene) -> None:
@@ -167,7 +170,7 @@ def test_a_branch_that_is_gone_does_not_begin_again(released: Scene) -> None:
         if untagged:
             with refs(released.snapshots) as database:
                 database.execute("delete from refs")
-        assert "no main: somebody removed the branch" in released.materialize("raw_snapshot")
+        assert "no main: somebody removed the branch" in released.materialize("released_model")
         [verified] = verify_pipelines(released.world.settings, NAME, None)
         assert not verified.holds
     with refs(released.snapshots) as database:
@@ -214,3 +217,16 @@ def test_a_rollback_is_held_to_sources_whatever_a_tag_says(
         return_to(place, tracking, Asked("eve", "because", released.candidate[:12]), print)
     with pytest.raises(StorageError):
         released.store.read_bytes(forged, Address(NAME, "trained_model").record)
+
+
+def test_what_is_brought_into_a_clean_home_is_signed_with_a_key_that_is_gone(
+    released: Scene, tmp_path: Path
+) -> None:
+    """The real key vouches for no second store: copied over the real one it would be served."""
+    commit = released.store.resolve()
+    with clean_home(released.world.settings, tmp_path / "kept") as home:
+        home.bring_ledger(NAME, commit)
+        assert read(home.store, NAME) == read(home.real, NAME) != ()
+        place = home.settings.snapshots
+    with pytest.raises(UntrustedState, match="no trusted key"):
+        open_snapshots(place).resolve()

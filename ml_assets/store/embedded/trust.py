@@ -65,18 +65,19 @@ class Trust:
         """Vouch for where history goes on behind a commit whose own parents this process drops."""
         return self.keys.sign(_GRAFT, graft_name(commit, parent).encode())
 
-    def require(self, commit: CommitId, ref: str = "a state") -> None:
+    def require(self, commit: CommitId, ref: str = "") -> None:
         """Hold a commit to its signature; each once in the life of this object.
 
         Args:
-            ref: what names it.
+            ref: what names it, if anything does.
 
         Raises:
             UntrustedState: nobody signed it, or somebody whose word does not count.
         """
         if commit in self._vouched:
             return
-        what = f"{ref!r} of the snapshot store {self._root} is commit {commit[:12]}"
+        named = ref or commit[:12]
+        what = f"{named!r} of the snapshot store {self._root} is commit {commit[:12]}"
         signature = self._refs.signature(commit)
         require_vouched(self.keys, _COMMIT, commit.encode(), signature, what)
         self._vouched.add(commit)
