@@ -89,7 +89,7 @@ def test_recalled_data_is_refused_everywhere_until_it_is_mended_and_made_again(o
     answered = ("--author", "ann", "--reason", "nothing whole was in production before")
     own.cli("release", "override", "irises", *answered)
     own.cli("run", "irises")
-    assert "every line could have happened" in own.cli("release", "history", "irises", "--check")
+    assert "one champion at every moment" in own.cli("release", "history", "irises", "--check")
     status = own.status("irises")
     assert not any(stage["recalled"] for stage in status["stages"])
     assert status["release"]["recalled"] is None
