@@ -72,12 +72,10 @@ def wrong_names(store: SnapshotStore, pipeline: str) -> list[str]:
     releases = dict(enumerate(moves(read(store, pipeline, head)), 1))
     digests = {e.path: e.digest for e in store.list(head, f"ledger/{pipeline}/")}
     names = re.compile(rf"{re.escape(pipeline)}-release-(\d{{1,9}})")
-    named = {tag: names.fullmatch(tag) for tag in sorted(store.tags())}
-    commits = _published(store) if any(named.values()) else {}
-    for tag, number in named.items():
-        if number is None:
-            continue
-        entry, commit = releases.get(int(number[1])), store.tags()[tag]
+    tags = {tag: commit for tag, commit in sorted(store.tags().items()) if names.fullmatch(tag)}
+    commits = _published(store) if tags else {}
+    for tag, commit in tags.items():
+        entry = releases.get(int(tag.rpartition("-")[2]))
         if entry is None:
             found.append(_taken(tag, commit, len(releases)))
             continue

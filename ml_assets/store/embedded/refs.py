@@ -88,17 +88,24 @@ class Refs:
             return moved.rowcount == 1
 
     def signature(self, commit: str) -> Signature | None:
-        """Who vouched for a commit, or a graft by its name; None where nobody did."""
+        """Who vouched for a commit; None where nobody did."""
         with self._open() as refs:
             found = refs.execute(
                 "select key, value from signatures where commit_id = ?", [commit]
             ).fetchone()
         return Signature(*found) if found else None
 
-    def grafts(self) -> dict[str, str | None]:
-        """Commit -> where history goes on behind it; None: it ends there."""
+    def grafts(self) -> list[tuple[str, str | None, Signature | None]]:
+        """Commit, where history goes on behind it (None: it ends there), and who vouched for that.
+
+        Read at once: a collection puts others in their place.
+        """
         with self._open() as refs:
-            return dict(refs.execute("select commit_id, parent from grafts"))
+            rows = refs.execute(
+                "select g.commit_id, g.parent, s.key, s.value from grafts g left join signatures s"
+                " on s.commit_id = g.commit_id || '>' || coalesce(g.parent, '')"
+            )
+            return [(c, parent, Signature(k, v) if k else None) for c, parent, k, v in rows]
 
     def graft(self, grafts: Mapping[str, str | None], sign: SignGraft) -> None:
         """Make these all the grafts there are."""

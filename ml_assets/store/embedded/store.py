@@ -141,7 +141,7 @@ class EmbeddedStore:
             raise StorageError(
                 f"Commit {commit[:12]} is the first one: there is nothing before it."
             )
-        if commit in self._refs.grafts():
+        if commit in self._trust.grafts():
             raise StorageError(
                 f"Commit {commit[:12]} cannot be reverted: the one before it was collected as old"
                 " history. Publish what it should be instead."
@@ -260,7 +260,7 @@ class EmbeddedStore:
     def _behind(self, end: CommitId) -> Iterator[Commit]:
         """First-parent history of a commit that counts, newest first; over signed grafts where it
         was cut. All of it counts with its end."""
-        grafts = self._grafts()
+        grafts = self._trust.grafts()
         commit: CommitId | None = end
         while commit:
             yield self._commit(commit)[0]
@@ -274,26 +274,12 @@ class EmbeddedStore:
         parent = grafts[commit]
         return (parent,) if parent else ()
 
-    def _grafts(self) -> Grafts:
-        """Those that are there, all signed."""
-        grafts = self._refs.grafts()
-        for commit, parent in grafts.items():
-            self._trust.require_graft(commit, parent)
-        return grafts
-
-    def _ends(self) -> set[CommitId]:
-        """What branches and tags name, all signed: on a forged one no collection is decided."""
-        named = self._refs.named()
-        for ref, commit in named.items():
-            self._trust.require(commit, ref)
-        return set(named.values())
-
     def _cut(self, drop: Collection[CommitId]) -> Grafts:
         """The grafts that leave these commits out of history; what a ref names is never left out.
 
         What is not named stays: a commit that was made after somebody chose ``drop``.
         """
-        grafts, frontier = self._grafts(), self._ends()
+        grafts, frontier = self._trust.grafts(), self._trust.ends()
         dropped = set(drop) - frontier
         cut: dict[CommitId, CommitId | None] = {}
         seen: set[CommitId] = set()
@@ -314,7 +300,7 @@ class EmbeddedStore:
 
     def _mark(self, grafts: Grafts, kept: set[str]) -> None:
         """Add all that can be reached from the refs; behind a commit that is in it all is."""
-        frontier = self._ends() - kept
+        frontier = self._trust.ends() - kept
         while frontier:
             commit = frontier.pop()
             tree = self._commit(commit)[1]

@@ -90,19 +90,33 @@ class Trust:
             return False
         return True
 
-    def require_graft(self, commit: CommitId, parent: CommitId | None) -> None:
-        """Hold a graft to its signature: what it leads to counts with it.
+    def ends(self) -> set[CommitId]:
+        """What branches and tags name, all signed: on a forged one no collection is decided.
 
         Raises:
-            UntrustedState: nobody signed it, or somebody whose word does not count.
+            UntrustedState: one names what no key that counts signed.
         """
-        name = graft_name(commit, parent)
-        if name in self._vouched:
-            return
-        to = f"leads to commit {parent[:12]}" if parent else "ends the history"
-        what = f"A graft in the snapshot store {self._root} {to} behind {commit[:12]}"
-        require_vouched(self.keys, _GRAFT, name.encode(), self._refs.signature(name), what)
-        self._vouched.add(name)
+        named = self._refs.named()
+        for ref, commit in named.items():
+            self.require(commit, ref)
+        return set(named.values())
+
+    def grafts(self) -> dict[CommitId, CommitId | None]:
+        """Where history goes on behind commits, all signed: what they lead to counts with them.
+
+        Raises:
+            UntrustedState: nobody signed one, or somebody whose word does not count.
+        """
+        found: dict[CommitId, CommitId | None] = {}
+        for commit, parent, signature in self._refs.grafts():
+            name = graft_name(commit, parent)
+            if name not in self._vouched:
+                to = f"leads to commit {parent[:12]}" if parent else "ends the history"
+                what = f"A graft in the snapshot store {self._root} {to} behind {commit[:12]}"
+                require_vouched(self.keys, _GRAFT, name.encode(), signature, what)
+                self._vouched.add(name)
+            found[commit] = parent
+        return found
 
     def inherit(self, parent: CommitId) -> None:
         """A parent counts with the commit that names it: its id is part of what was signed."""
