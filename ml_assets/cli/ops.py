@@ -17,8 +17,8 @@ from ml_assets.cli.ui import serve_reports
 from ml_assets.settings import read_cluster, read_settings
 
 if TYPE_CHECKING:
+    from ml_assets.actions.reliability import Reliability
     from ml_assets.actions.render import Verb
-    from ml_assets.extras.reliability import Reliability
 
 _POLL_SECONDS = 0.5
 _TEST_SECONDS = 20.0
@@ -77,8 +77,8 @@ def reliability(pipeline: str | None, days: int, as_json: bool) -> None:
     came. What was tried several times for one thing counts once.
     """
     settings = prepared_settings()
+    from ml_assets.actions.reliability import reliability
     from ml_assets.adapters.runs import open_instance
-    from ml_assets.extras.reliability import reliability
     from ml_assets.spec.load import find_pipeline, load_spec, pipeline_folders
 
     known = pipeline_folders(settings)

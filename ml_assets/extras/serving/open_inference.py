@@ -23,10 +23,12 @@ from ml_assets.spec.training import outputs_of
 HEADER_LENGTH = "inference-header-content-length"
 EXTENSIONS = ("binary_tensor_data",)
 Outputs = Mapping[str, NDArray[np.float64] | list[str]]
+_LITTLE = "<"
+"""Bytes of a number on the wire: the lowest first."""
 _TYPES = {
     **{"BOOL": "?", "FP16": "<f2", "FP32": "<f4", "FP64": "<f8"},
-    **{f"INT{bits}": f"<i{bits // 8}" for bits in (8, 16, 32, 64)},
-    **{f"UINT{bits}": f"<u{bits // 8}" for bits in (8, 16, 32, 64)},
+    **{f"INT{bits}": f"{_LITTLE}i{bits // 8}" for bits in (8, 16, 32, 64)},
+    **{f"UINT{bits}": f"{_LITTLE}u{bits // 8}" for bits in (8, 16, 32, 64)},
 }
 _LENGTH = struct.Struct("<I")
 

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from uuid import uuid4
 
 from ml_assets.errors import SettingsError, StoreAway
-from ml_assets.store.online.store import Found, Rows, Served
+from ml_assets.extras.online.store import Found, Rows, Served
 
 INSTALL_REDIS = (
     "pip install -c requirements.lock -e '.[redis]' in the project's folder, or"

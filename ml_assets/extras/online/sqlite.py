@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ml_assets.errors import StoreAway
-from ml_assets.store.online.store import Found, Rows, Served
+from ml_assets.extras.online.store import Found, Rows, Served
 
 _SECONDS_TO_WAIT = 30.0
 """For another writer."""

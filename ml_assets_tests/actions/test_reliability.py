@@ -10,8 +10,8 @@ import pytest
 from dagster._core.storage.tags import SCHEDULED_EXECUTION_TIME_TAG
 from dagster_shared.error import SerializableErrorInfo
 
+from ml_assets.actions.reliability import Reliability, reliability
 from ml_assets.errors import DataRejected, RefusedByGate, SourceError
-from ml_assets.extras.reliability import Reliability, reliability
 from ml_assets.spec.load import load_spec
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets_tests.worlds import irises

@@ -5,8 +5,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from ml_assets.doors import drawing_on
 from ml_assets.errors import MlAssetsError
-from ml_assets.extras.cost.months import pictures_of
 from ml_assets.records.changes import differences
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import moves
@@ -26,8 +26,8 @@ def page(pipeline: Pipeline, last: int = LAST) -> str:
     found = rows(pipeline, last)
     links = Links.of(pipeline.settings)
     ways = {"Lineage in Dagster": links.asset(f"{pipeline.name}/trained_model")}
-    machines = pictures_of(pipeline, pipeline.settings.prices)
-    return render(pipeline.name, found, _releases(pipeline, found), ways, machines)
+    drawn = [one for extra in drawing_on("experiments") for one in extra.pictures_of(pipeline)]
+    return render(pipeline.name, found, _releases(pipeline, found), ways, drawn)
 
 
 def page_of(settings: Settings, pipeline: str) -> str | None:

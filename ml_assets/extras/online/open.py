@@ -1,8 +1,8 @@
-"""The online store: the newest features of each entity, for a look-up in milliseconds."""
+"""The online store at a place: a file, or a Redis server."""
 
 from pathlib import Path
 
-from ml_assets.store.online.store import OnlineStore
+from ml_assets.extras.online.store import OnlineStore
 
 SERVERS = ("redis", "rediss")
 """Schemes of a server; what has none is a file."""
@@ -15,9 +15,9 @@ def open_online(location: str) -> OnlineStore:
         SettingsError: the client of the server is not installed.
     """
     if location.split("://")[0] in SERVERS:
-        from ml_assets.store.online.redis import RedisOnline
+        from ml_assets.extras.online.redis import RedisOnline
 
         return RedisOnline(location)
-    from ml_assets.store.online.sqlite import SqliteOnline
+    from ml_assets.extras.online.sqlite import SqliteOnline
 
     return SqliteOnline(Path(location))

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ml_assets.assets.online_features.features import serve, unlike_batch
 from ml_assets.errors import SpecError, StoreAway
-from ml_assets.store.online import open_online
-from ml_assets.store.online.store import (
+from ml_assets.extras.online.features import serve, unlike_batch
+from ml_assets.extras.online.open import open_online
+from ml_assets.extras.online.store import (
     OnlineStore,
     Served,
     column_types,

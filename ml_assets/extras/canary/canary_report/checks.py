@@ -11,9 +11,13 @@ import dagster as dg
 from ml_assets.adapters.declared import asset_key, pool
 from ml_assets.adapters.step_failure import reported
 from ml_assets.adapters.stores import StoresResource
-from ml_assets.assets.canary_report.evidence import CANARY_REPORT, canary_evidence, canary_gate
 from ml_assets.assets.released_model.checks import gate_numbers
 from ml_assets.assets.released_model.gates.decide import decide, passed, summary
+from ml_assets.extras.canary.canary_report.evidence import (
+    CANARY_REPORT,
+    canary_evidence,
+    canary_gate,
+)
 from ml_assets.graph.inputs import require_record
 from ml_assets.records.ledger.chain import read, record_decision
 from ml_assets.records.loading import provenance_in_force

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from ml_assets.assets.canary_report.rows import CanaryRows, Waiting, canary_rows
 from ml_assets.assets.evaluation_report.asset import folder_size
 from ml_assets.assets.evaluation_report.judge import Holdout, judge
 from ml_assets.assets.evaluation_report.scoring import Scorer, Subject
@@ -11,6 +10,7 @@ from ml_assets.assets.evaluation_report.seed_spread import known_spread
 from ml_assets.assets.released_model.gates.decide import policy_digest
 from ml_assets.assets.training_set.shards import NotComparable
 from ml_assets.errors import EvidenceError
+from ml_assets.extras.canary.canary_report.rows import CanaryRows, Waiting, canary_rows
 from ml_assets.graph.inputs import require_record
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import champion

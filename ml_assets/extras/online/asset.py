@@ -6,10 +6,13 @@ from random import Random
 import dagster as dg
 
 from ml_assets.adapters.declared import asset_key, stage_asset
+from ml_assets.adapters.executor import launches_jobs
 from ml_assets.adapters.metadata import table_metadata
-from ml_assets.adapters.stores import StoresResource, online_store
-from ml_assets.assets.online_features.features import STAGE, latest_rows, serve, unlike_batch
-from ml_assets.errors import FeaturesDiffer
+from ml_assets.adapters.stores import StoresResource
+from ml_assets.errors import FeaturesDiffer, SettingsError
+from ml_assets.extras.online.features import STAGE, latest_rows, serve, unlike_batch
+from ml_assets.extras.online.open import SERVERS, open_online
+from ml_assets.extras.online.store import OnlineStore
 from ml_assets.graph.code_version import code_version_of
 from ml_assets.graph.inputs import require_record
 from ml_assets.graph.publish import Draft, Work, input_version
@@ -22,8 +25,10 @@ LOOKED_UP = 100
 """Entities that are looked up after a switch, by draw."""
 
 
-def online_features(declared: Pipeline, online: OnlineSpec) -> dg.AssetsDefinition:
+def online_features(declared: Pipeline) -> dg.AssetsDefinition:
     """The online_features asset of a pipeline that serves features."""
+    online = declared.spec.online
+    assert online is not None
     code_version = code_version_of(declared, STAGE)
     address = Address(declared.name, STAGE)
 
@@ -55,7 +60,7 @@ def online_features(declared: Pipeline, online: OnlineSpec) -> dg.AssetsDefiniti
         )
         scans = (pipeline.store.scan(base, source.table) for source in sources)
         rows = latest_rows(scans, online, pipeline.spec.features)
-        work = Work(address, code_version, inputs, context.run_id)
+        work = Work(address, code_version, inputs, context.run.run_id)
         with Draft(pipeline, work, base) as draft:
             draft.table(rows, online.entity)
             # before it is published: what is recorded as made is served
@@ -87,3 +92,20 @@ def newest_features(state: PipelineState, online: OnlineSpec) -> list[Address]:
     features = Address(state.name, "feature_set")
     records = recent_records(state.store, state.commit, features, online.look_back + 1)
     return [features.at(record.partition) for record in records] or [features]
+
+
+def online_store(pipeline: Pipeline, instance: dg.DagsterInstance) -> OnlineStore:
+    """The online store, for a step of a run of this instance.
+
+    Raises:
+        SettingsError: it is a file, and the step's disk goes with its pod.
+    """
+    location = pipeline.settings.online
+    if location.split("://")[0] not in SERVERS and launches_jobs(instance):
+        raise SettingsError(
+            f"ML_ASSETS_ONLINE is the file {location}, and this step runs in a pod, whose disk"
+            " goes with it: nothing would be served. Set ML_ASSETS_ONLINE to a Redis server,"
+            " redis://host:6379/0, in the environment of the pods; where it holds a password,"
+            " in their Secret."
+        )
+    return open_online(location)

@@ -2,7 +2,7 @@
 
 In a service::
 
-    from ml_assets.assets.online_features.features import open_features
+    from ml_assets.extras.online.features import open_features
 
     features = open_features("flight_delays")
     features.look_up({"carrier": "UA", "flight": 1545, "origin": "EWR"})
@@ -15,12 +15,8 @@ from typing import Any
 import polars as pl
 
 from ml_assets.errors import SpecError, StorageError, quoted
-from ml_assets.records.recalls import require_sound
-from ml_assets.settings import Settings, read_settings
-from ml_assets.spec.features import FeaturesSpec, OnlineSpec
-from ml_assets.store.layout import Address, read_record
-from ml_assets.store.online import open_online
-from ml_assets.store.online.store import (
+from ml_assets.extras.online.open import open_online
+from ml_assets.extras.online.store import (
     OnlineStore,
     Served,
     column_types,
@@ -29,6 +25,10 @@ from ml_assets.store.online.store import (
     entity_key,
     parse_entity,
 )
+from ml_assets.records.recalls import require_sound
+from ml_assets.settings import Settings, read_settings
+from ml_assets.spec.features import FeaturesSpec, OnlineSpec
+from ml_assets.store.layout import Address, read_record
 from ml_assets.store.pipeline_context import open_pipeline
 
 STAGE = "online_features"

@@ -4,12 +4,16 @@ import dagster as dg
 
 from ml_assets.adapters.declared import asset_key, stage_asset
 from ml_assets.adapters.stores import StoresResource
-from ml_assets.assets.canary_report.evidence import CANARY_REPORT, canary_evidence, require_rows
 from ml_assets.assets.released_model.asset import project
 from ml_assets.assets.released_model.origins import require_made_here
 from ml_assets.assets.released_model.page import show_release
 from ml_assets.assets.released_model.promote import Refused, promote
 from ml_assets.errors import EvidenceError
+from ml_assets.extras.canary.canary_report.evidence import (
+    CANARY_REPORT,
+    canary_evidence,
+    require_rows,
+)
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.origin import Origin, find_origin
 from ml_assets.records.ledger.stages import champion, stage_line

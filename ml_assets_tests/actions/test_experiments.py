@@ -8,12 +8,12 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from ml_assets.actions.experiments import page
 from ml_assets.actions.note import take_note
 from ml_assets.adapters.run_journal import word_tags, words_of
 from ml_assets.assets.released_model.override import Overridden, override
 from ml_assets.definitions import build
 from ml_assets.errors import UnknownRun
-from ml_assets.extras.experiments import page
 from ml_assets.records.experiments import Words
 from ml_assets.records.run_lines import rows
 from ml_assets.records.run_stories import find
