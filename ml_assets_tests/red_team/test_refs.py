@@ -189,6 +189,18 @@ def test_a_name_of_a_move_that_the_ledger_does_not_tell_of_stops_the_next_one(
     assert any(c.name == "tags" and c.outcome == "refused" for c in verified.checks)
 
 
+def test_a_ledger_that_was_put_back_behind_its_names_makes_no_move(released: Scene) -> None:
+    line = path_of(NAME, moves(released.ledger)[0].seq)
+    store = released.store
+    before = next(c.id for c in store.log() if not store.exists(c.id, line))
+    point_main_at(released.snapshots, before)
+    assert released.in_production is None
+    assert "put back to an earlier state" in released.materialize("released_model")
+    assert released.in_production is None
+    [verified] = verify_pipelines(released.world.settings, NAME, None)
+    assert not verified.holds
+
+
 def test_verify_holds_the_names_of_the_releases_to_the_ledger(released: Scene) -> None:
     name = f"{NAME}-release-1"
     [whole] = verify_pipelines(released.world.settings, NAME, None)

@@ -4,7 +4,7 @@ neither, and people can say it: ``irises-release-3`` is the third move of a mode
 
 import contextlib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from ml_assets.errors import StorageError, counted
 from ml_assets.records.ledger.chain import (
@@ -37,7 +37,7 @@ def append_move(
     def named(head: Head) -> LedgerEntry | Declined[Refusal]:
         made = make(head)
         if isinstance(made, LedgerEntry):
-            _require_free(store, pipeline, len(moves(head.entries)) + 1)
+            _require_free(store, pipeline, head)
         return made
 
     outcome = append(store, pipeline, named)
@@ -69,13 +69,16 @@ def tag_releases(store: SnapshotStore, pipeline: str) -> list[str]:
 def wrong_names(store: SnapshotStore, pipeline: str) -> list[str]:
     """Which tags of releases name another state than the one that the ledger tells of."""
     head, found = store.resolve(MAIN), list[str]()
-    releases = dict(enumerate(moves(read(store, pipeline, head)), 1))
+    entries = read(store, pipeline, head)
+    releases = dict(enumerate(moves(entries), 1))
     digests = {e.path: e.digest for e in store.list(head, f"ledger/{pipeline}/")}
     names = re.compile(rf"{re.escape(pipeline)}-release-(\d{{1,9}})")
     tags = {tag: commit for tag, commit in sorted(store.tags().items()) if names.fullmatch(tag)}
     commits = _published(store) if tags else {}
     for tag, commit in tags.items():
         entry = releases.get(int(tag.rpartition("-")[2]))
+        if _is_of_another(store, pipeline, commit, entries):
+            continue
         if entry is None:
             found.append(_taken(tag, commit, len(releases)))
             continue
@@ -103,13 +106,27 @@ def _taken(tag: str, commit: CommitId, told: int) -> str:
     )
 
 
-def _require_free(store: SnapshotStore, pipeline: str, number: int) -> None:
+def _require_free(store: SnapshotStore, pipeline: str, head: Head) -> None:
     """The next move has no name yet. The tags are read first: another process may move now."""
+    number = len(moves(head.entries)) + 1
     name = release_name(pipeline, number)
     commit = store.tags().get(name)
-    told = len(moves(read(store, pipeline))) if commit else number
-    if commit and told < number:
+    if commit is None or _is_of_another(store, pipeline, commit, head.entries):
+        return
+    told = len(moves(read(store, pipeline)))
+    if told < number:
         raise StorageError(f"{_taken(name, commit, told)} Nothing was moved.")
+
+
+def _is_of_another(
+    store: SnapshotStore, pipeline: str, commit: CommitId, entries: Sequence[LedgerEntry]
+) -> bool:
+    """Whether a commit, signed, has another ledger: branches of a lakeFS repository share tags."""
+    try:
+        there = read(store, pipeline, commit)
+    except StorageError:
+        return False
+    return bool(there and entries) and there[0] != entries[0]
 
 
 def _tag(store: SnapshotStore, pipeline: str, number: int, commit: CommitId) -> None:
