@@ -7,8 +7,8 @@ from random import Random
 
 import polars as pl
 
+from ml_assets.adapters.check_outcome import CheckOutcome
 from ml_assets.adapters.declared import CheckSpec, check_spec
-from ml_assets.adapters.partitioned import CheckOutcome
 from ml_assets.assets.feature_set.replay import replay
 from ml_assets.errors import FeaturesDiffer, MlAssetsError
 from ml_assets.store.layout import Address

@@ -7,9 +7,9 @@ from typing import Any
 import dagster as dg
 import polars as pl
 
+from ml_assets.adapters.check_outcome import whole_check
 from ml_assets.adapters.declared import asset_key, stage_asset
 from ml_assets.adapters.metadata import card_link, data_card, numbers, record_metadata
-from ml_assets.adapters.partitioned import whole_check
 from ml_assets.adapters.run_config import RunConfig
 from ml_assets.adapters.run_journal import chronicled
 from ml_assets.adapters.stores import StoresResource

@@ -8,9 +8,10 @@ from typing import Any
 import dagster as dg
 import polars as pl
 
+from ml_assets.adapters.check_outcome import CheckOutcome
 from ml_assets.adapters.declared import asset_key, source_partitions, stage_asset
 from ml_assets.adapters.metadata import carded_table, history, numbers
-from ml_assets.adapters.partitioned import CheckOutcome, Events, Made, make_partitions
+from ml_assets.adapters.partitioned import Events, Made, make_partitions
 from ml_assets.adapters.stores import StoresResource
 from ml_assets.assets.raw_snapshot.schema import from_typed
 from ml_assets.assets.validated_table.audits import audit_outcome
