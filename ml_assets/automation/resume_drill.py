@@ -12,7 +12,7 @@ import dagster as dg
 from ml_assets.adapters.declared import asset_key
 from ml_assets.adapters.step_failure import reported
 from ml_assets.adapters.stores import StoresResource
-from ml_assets.assets.trained_model.asset import data_ref
+from ml_assets.assets.trained_model.training_job import data_ref
 from ml_assets.automation.jobs import AssetJob, run_tags
 from ml_assets.automation.schedules import cron_of
 from ml_assets.errors import MlAssetsError, SpecError

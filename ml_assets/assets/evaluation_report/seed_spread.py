@@ -8,8 +8,8 @@ import numpy as np
 from ml_assets.adapters.step import AssetStep
 from ml_assets.assets.evaluation_report.rows import Holdout
 from ml_assets.assets.evaluation_report.seeds import spread_of
-from ml_assets.assets.trained_model.asset import data_ref
 from ml_assets.assets.trained_model.sessions import remember_session, teller
+from ml_assets.assets.trained_model.training_job import data_ref
 from ml_assets.launch.launcher import Launcher, TrainJob
 from ml_assets.launch.session import NOT_IN_THE_RESULT, train_session
 from ml_assets.spec.canonical import digest_of

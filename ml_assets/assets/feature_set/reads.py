@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from ml_assets.assets.raw_snapshot.asset import window_of
+from ml_assets.assets.raw_snapshot.receipt import window_of
 from ml_assets.errors import WindowError
 from ml_assets.graph.inputs import require_record, scan_together
 from ml_assets.spec.partitions import windows

@@ -12,7 +12,7 @@ import pytest
 
 from ml_assets.actions.quarantine import kept_rows
 from ml_assets.actions.read_table import read_table
-from ml_assets.assets.validated_table.asset import records_before
+from ml_assets.assets.validated_table.snapshot_audit import records_before
 from ml_assets.cli.main import main
 from ml_assets.definitions import build
 from ml_assets.graph.publish import Draft, Work
