@@ -152,7 +152,6 @@ NOT_DECIDING: Mapping[str, str] = MappingProxyType(
         "ml_assets.reports": _SAID,
         "ml_assets.adapters": _SET_UP,
         "ml_assets.settings": _SET_UP,
-        "ml_assets.training.retries": _SET_UP,
         "ml_assets.training.staging": _SET_UP,
         "dagster": _TOOL,
         "pydantic": _TOOL,
