@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from time import monotonic
 from typing import Any
 
 import dagster as dg
@@ -14,6 +15,10 @@ from ml_assets.reports.card import Card
 from ml_assets.store.layout import Address
 
 Events = Iterator[dg.MaterializeResult | dg.AssetCheckResult | dg.AssetMaterialization]
+
+
+BETWEEN_LINES = 1.0
+"""Seconds between two lines of progress: a line in Dagster's log costs more than a small table."""
 
 
 @dataclass(frozen=True)
@@ -46,10 +51,13 @@ def make_partitions(
     """
     keys = step_partitions(context)
     made: dict[str | None, Made] = {}
+    told = monotonic()
     for number, key in enumerate(keys, start=1):
         made[key] = _try(make, address.at(key))
-        if len(keys) > 1:
+        is_due = number == len(keys) or monotonic() - told >= BETWEEN_LINES
+        if len(keys) > 1 and (is_due or made[key].error):
             _log_progress(context, address.at(key), made[key], number, len(keys))
+            told = monotonic()
     asset_key = dg.AssetKey(address.key.split("/"))
     failed = {key: item.error for key, item in made.items() if item.error is not None}
     whole = {key: item for key, item in made.items() if item.published is not None}
