@@ -8,10 +8,8 @@ from typing import Any
 import dagster as dg
 
 from ml_assets.adapters.check_outcome import CheckOutcome, over_partitions, whole_check
-from ml_assets.adapters.metadata import data_card
 from ml_assets.errors import MlAssetsError
 from ml_assets.graph.publish import Published
-from ml_assets.reports.card import Card
 from ml_assets.store.layout import Address
 
 Events = Iterator[dg.MaterializeResult | dg.AssetCheckResult | dg.AssetMaterialization]
@@ -29,8 +27,8 @@ class Made:
     metadata: Mapping[str, Any]
     checks: tuple[CheckOutcome, ...] = ()
     error: MlAssetsError | None = None
-    card: Card | None = None
-    """Drawn for the last one of a step only: pictures are big."""
+    page: Callable[[], Mapping[str, Any]] = dict
+    """More metadata, of the newest one of a step only: it is big, or the same for all."""
 
 
 def make_partitions(
@@ -63,7 +61,7 @@ def make_partitions(
     whole = {key: item for key, item in made.items() if item.published is not None}
     if whole:
         newest = list(whole)[-1]
-        shown = {**history(), **data_card(whole[newest].card)}
+        shown = {**history(), **whole[newest].page()}
         made[newest] = replace(whole[newest], metadata={**shown, **whole[newest].metadata})
     if failed:
         # a failed step's output is not stored, nor what it logs: what was published is yielded

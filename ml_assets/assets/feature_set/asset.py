@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 
 import dagster as dg
 import polars as pl
 
 from ml_assets.adapters.check_outcome import CheckOutcome
 from ml_assets.adapters.declared import asset_deps, feature_partitions, stage_asset
-from ml_assets.adapters.metadata import carded_table, history
+from ml_assets.adapters.metadata import carded_partition, history, table_page
 from ml_assets.adapters.partitioned import Events, Made, make_partitions, step_partitions
 from ml_assets.adapters.stores import StoresResource
 from ml_assets.assets.feature_set.function import FeatureFunction, build_features, load_function
@@ -84,8 +85,10 @@ def publish_rows(
         draft.card(rows, spec.features.key, label_columns(spec))
         rates, shares = label_rate(rows, pipeline), class_shares(rows, pipeline)
         published = draft.publish(attributes={"label_rate": rates, "class_shares": shares})
-    metadata = {**carded_table(pipeline, published, address), **rates}
-    return Made(published, metadata, checks, card=card_of(address, draft.statistics, spec))
+    metadata = {**carded_partition(pipeline, published, address), **rates}
+    card = card_of(address, draft.statistics, spec)
+    page = partial(table_page, pipeline.store, published, address, card)
+    return Made(published, metadata, checks, page=page)
 
 
 def warning_once(log: dg.DagsterLogManager, function: str) -> Callable[[Sequence[str]], None]:

@@ -1,11 +1,12 @@
 """raw_snapshot: a source as it was when it was read - immutable, typed, versioned by content."""
 
 from datetime import UTC, datetime
+from functools import partial
 
 import dagster as dg
 
 from ml_assets.adapters.declared import asset_key, source_partitions, stage_asset
-from ml_assets.adapters.metadata import history, table_metadata
+from ml_assets.adapters.metadata import history, partition_metadata, table_page
 from ml_assets.adapters.partitioned import Events, Made, make_partitions
 from ml_assets.adapters.stores import StoresResource
 from ml_assets.assets.raw_snapshot.checks import as_declared, changed, schema_check_spec
@@ -54,7 +55,10 @@ def raw_snapshot(declared: Pipeline, source_name: str) -> dg.AssetsDefinition:
             work = Work(address, code_version, (receipt,), context.run_id, begun=begun)
             published = publish_reading(pipeline, work, reading, source)
             checks = (as_declared(noted, source),)
-            return Made(published, table_metadata(pipeline.store, published, address), checks)
+            where = (pipeline.store, published, address)
+            return Made(
+                published, partition_metadata(*where), checks, page=partial(table_page, *where)
+            )
 
         whole = Address(pipeline.name, STAGE, source_name)
         yield from make_partitions(

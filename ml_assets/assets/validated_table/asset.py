@@ -1,13 +1,14 @@
 """validated_table: write, audit, publish - only rows that meet the contract get through."""
 
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import dagster as dg
 import polars as pl
 
 from ml_assets.adapters.declared import asset_key, source_partitions, stage_asset
-from ml_assets.adapters.metadata import carded_table, history, numbers
+from ml_assets.adapters.metadata import carded_partition, history, numbers, table_page
 from ml_assets.adapters.partitioned import Events, Made, make_partitions
 from ml_assets.adapters.stores import StoresResource
 from ml_assets.assets.validated_table.audits import audit_outcome
@@ -95,7 +96,7 @@ def publish_audited(
         published = draft.publish(
             attributes={**_attributes(found, released), COLUMNS: dict(source.columns)}
         )
-    metadata = carded_table(state.pipeline, published, work.address)
+    metadata = carded_partition(state.pipeline, published, work.address)
     if source.known_at and len(found.clean):
         metadata["known_until"] = str(found.clean[source.known_at].max())
     reasons = reason_counts(found.quarantined)
@@ -103,7 +104,8 @@ def publish_audited(
         listed = (f"{check}: {rows:,}" for check, rows in reasons.items())
         metadata["quarantine_reasons"] = "; ".join(listed)
     card = card_of(work.address, draft.statistics)
-    return Made(published, {**metadata, **numbers(_row_numbers(found))}, checks, card=card)
+    page = partial(table_page, state.store, published, work.address, card)
+    return Made(published, {**metadata, **numbers(_row_numbers(found))}, checks, page=page)
 
 
 def _attributes(found: Audit, released: tuple[RowsReleased, ...]) -> dict[str, Any]:
