@@ -3,10 +3,10 @@
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import dagster as dg
 import numpy as np
 import polars as pl
 
+from ml_assets.adapters.step import AssetStep
 from ml_assets.assets.evaluation_report.baselines import Rows, score_baseline, score_rule
 from ml_assets.assets.evaluation_report.importance import importance, shuffle
 from ml_assets.assets.evaluation_report.judge import ChampionScores, Holdout, judge
@@ -37,7 +37,7 @@ class Evaluator:
     def __init__(
         self,
         pipeline: Pipeline,
-        context: dg.AssetExecutionContext,
+        context: AssetStep,
         launcher: Launcher,
         data: Ref,
     ) -> None:
