@@ -19,6 +19,7 @@ from ml_assets.assets.trained_model.training_run import Trained, Training, publi
 from ml_assets.graph.publish import Published
 from ml_assets.records.ledger.chain import register
 from ml_assets.reports.wording import plain_markdown
+from ml_assets.spec.stages import SEARCH_STAGE
 from ml_assets.spec.training import LightGbm, ModelSpec
 from ml_assets.store.pipeline_context import Pipeline
 
@@ -86,9 +87,19 @@ def _specs(pipeline: Pipeline) -> list[dg.AssetSpec]:
             description=f"{_weights(pipeline.spec.model)}, its configuration and its preprocessing"
             " as data. Nothing is pickled.",
             kinds={_engine(pipeline.spec.model), "mlflow"},
-            deps=[asset_key(pipeline, "training_set"), asset_key(pipeline, "checkpoints")],
+            deps=[
+                asset_key(pipeline, "training_set"),
+                *_study(pipeline),
+                asset_key(pipeline, "checkpoints"),
+            ],
         ),
     ]
+
+
+def _study(pipeline: Pipeline) -> list[dg.AssetKey]:
+    """The study whose winner it is trained by, where the search says so."""
+    adopts = pipeline.search is not None and pipeline.search.adopt
+    return [asset_key(pipeline, SEARCH_STAGE)] if adopts else []
 
 
 def _engine(model: ModelSpec) -> str:
@@ -106,14 +117,16 @@ def _listed(advice: Sequence[str]) -> str:
 
 
 def _shown(training: Training, trained: Trained) -> dict[str, Any]:
-    """What both pages show: pictures, measurements, costs, and what the training began with."""
+    """What both pages show: pictures, measurements, costs, where weights and values come from."""
     pipeline, sinks, init = training.pipeline, trained.sinks, training.init
+    won = training.asked.winner
     return {
         **sinks.pictures(),
         **sinks.measurements(trained.result, training.world),
         **costs(pipeline, trained.result.session),
         **tracking_link(pipeline, sinks.mlflow_run),
         **({KEY: f"{init.said} {init.ref.digest}"} if init else {}),
+        **({"search": f"trial {won.trial} of {won.study}"} if won else {}),
     }
 
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from ml_assets.assets.trained_model.initial_weights import InitialWeights
 from ml_assets.launch.launcher import TrainJob
 from ml_assets.launch.session import program_of, train_session
-from ml_assets.records.run_record import RunRecord, environment, run_input, run_record
+from ml_assets.records.run_record import RunRecord, SearchOrigin, environment, run_input, run_record
 from ml_assets.spec.program import Ref, TrainResult, World
 from ml_assets.spec.program.events import Lost
 from ml_assets.spec.program.identity import Node
@@ -38,7 +38,16 @@ def begun_record(
         world=world,
         salt=job.salt,
         program=program_of(job),
+        search=search_origin(pipeline),
     )
+
+
+def search_origin(pipeline: Pipeline) -> SearchOrigin | None:
+    """The study whose winner's values the pipeline's spec has."""
+    won = pipeline.winner
+    if won is None:
+        return None
+    return SearchOrigin(study=won.study, trial=won.trial, space=won.space, values=dict(won.values))
 
 
 def finished_record(

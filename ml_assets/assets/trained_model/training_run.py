@@ -11,6 +11,7 @@ from ml_assets.assets.trained_model.training_job import (
     adopt_model,
     begun_record,
     finished_record,
+    search_origin,
     train_job,
 )
 from ml_assets.errors import TrainingFailed
@@ -23,9 +24,12 @@ from ml_assets.records.run_record import RunRecord, record_bytes
 from ml_assets.records.tracking.mlflow import Tracking
 from ml_assets.records.tracking.outbox import Outbox
 from ml_assets.spec.program import Ref, TrainResult, World
-from ml_assets.spec.records import StageRecord
+from ml_assets.spec.records import InputVersion, StageRecord
 from ml_assets.store.layout import Address
 from ml_assets.store.pipeline_context import Pipeline
+
+WINNER = "search_winner"
+"""The name of a study's winner among the inputs of a model."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +128,7 @@ def publish_model(training: Training, trained: Trained) -> Iterator[tuple[str, P
     code_version = trained_by(training.asked, trained.job.program)
     saved = trained.sinks.last_checkpoint_digest or trained.model.digest
     inputs = (input_version(training.data, training.commit),)
-    seen = (init.as_input(),) if init else ()
+    seen = (*((init.as_input(),) if init else ()), *winner_seen(training.asked))
     salt, run = training.job.salt, training.context.run_id
     for stage, version in {"checkpoints": saved, "trained_model": trained.model.digest}.items():
         address = Address(pipeline.name, stage)
@@ -137,9 +141,15 @@ def publish_model(training: Training, trained: Trained) -> Iterator[tuple[str, P
         yield stage, published
 
 
+def winner_seen(pipeline: Pipeline) -> tuple[InputVersion, ...]:
+    """The study that the values of the spec come from. No part of the key: the values are."""
+    won = pipeline.winner
+    return () if won is None else (won.record.model_copy(update={"key": WINNER, "commit": None}),)
+
+
 def _attributes(training: Training, trained: Trained) -> dict[str, Any]:
     """What the records of the model and its checkpoints keep of the session."""
-    result, init = trained.result, training.init
+    result, init, won = trained.result, training.init, search_origin(training.pipeline)
     return {
         "session": result.session,
         "model": trained.model.model_dump(),
@@ -149,4 +159,5 @@ def _attributes(training: Training, trained: Trained) -> dict[str, Any]:
         "best_step": result.best_step,
         "stopped": result.stopped,
         "mlflow_run": trained.sinks.mlflow_run,
+        **({"search": won.model_dump(mode="json")} if won else {}),
     }
