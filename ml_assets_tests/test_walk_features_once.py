@@ -7,8 +7,8 @@ import pytest
 
 from ml_assets.actions.read_table import read_table
 from ml_assets.adapters.check_outcome import partition_verdicts
-from ml_assets.assets.online_features.features import look_up_text, open_features
 from ml_assets.errors import SpecError
+from ml_assets.extras.online.features import look_up_text, open_features
 from ml_assets_tests.worlds import deliveries
 from ml_assets_tests.worlds.world import World
 
