@@ -1,9 +1,8 @@
 """Rows of a window whose outcome nobody knows: they are counted and named, and not trained on."""
 
-import logging
-
 import polars as pl
 
+from ml_assets.adapters.step import RunLog
 from ml_assets.assets.training_set.split import SplitPlan
 from ml_assets.errors import counted, quoted
 from ml_assets.spec.automation import duration_text
@@ -11,10 +10,10 @@ from ml_assets.store.layout import Address
 from ml_assets.store.pipeline_context import PipelineState
 
 
-def tell_unknown(log: logging.Logger, state: PipelineState, window: SplitPlan | None) -> None:
+def tell_unknown(log: RunLog, state: PipelineState, window: SplitPlan | None) -> None:
     """Say in the run's log of which rows nobody knows what came; of a time series as a warning."""
     if said := unknown_outcomes(state, window):
-        log.log(logging.WARNING if state.spec.label.ahead else logging.INFO, said)
+        (log.warning if state.spec.label.ahead else log.info)(said)
 
 
 def unknown_outcomes(state: PipelineState, window: SplitPlan | None) -> str:
