@@ -12,14 +12,13 @@ import dagster as dg
 from ml_assets.adapters.declared import asset_key
 from ml_assets.adapters.step_failure import reported
 from ml_assets.adapters.stores import StoresResource
-from ml_assets.assets.trained_model.asset import data_ref
+from ml_assets.assets.trained_model.asset import train_job
 from ml_assets.automation.jobs import AssetJob, run_tags
 from ml_assets.automation.schedules import cron_of
 from ml_assets.errors import MlAssetsError, SpecError
 from ml_assets.graph.inputs import require_record
 from ml_assets.launch.drill import DrillOutcome, resume_drill
 from ml_assets.launch.ephemeral_session import ephemeral_launcher
-from ml_assets.launch.launcher import TrainJob
 from ml_assets.store.pipeline_context import Pipeline
 
 CHECK = "resume_drill"
@@ -97,10 +96,7 @@ def drill(pipeline: Pipeline) -> DrillOutcome:
         TrainingFailed: its training fails without anybody's doing.
     """
     data = require_record(pipeline.now(), pipeline.address("training_set"))
-    spec = pipeline.spec
-    job = TrainJob(
-        pipeline.name, spec.model, spec.training, data_ref(pipeline, data), cluster=spec.cluster
-    )
+    job = train_job(pipeline, data, None, None)
     return resume_drill(
         job, partial(ephemeral_launcher, pipeline.settings, "drill"), random.Random()
     )

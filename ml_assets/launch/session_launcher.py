@@ -42,7 +42,7 @@ from ml_assets.spec.program import (
     World,
     training_world,
 )
-from ml_assets.spec.training import LightGbm
+from ml_assets.spec.training import COUNTED
 from ml_assets.store.objects import LocalObjects
 from ml_assets.store.signing import Keys
 
@@ -174,7 +174,7 @@ class SessionLauncher:
 
         def held(number: int, world: World) -> RequestT:
             schema = Path(job.data.uri) / "schema.json"
-            if not isinstance(job.model, LightGbm) and schema.is_file():
+            if isinstance(job.model, COUNTED) and schema.is_file():
                 columns = ShardSchema.model_validate_json(schema.read_bytes())
                 count = parameters_on(job.model, columns)
                 room = self._runner.room(job.cluster)

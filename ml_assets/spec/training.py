@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 from typing import Annotated, Literal, Self, assert_never
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, JsonValue, field_validator, model_validator
 
 from ml_assets.spec.base import Fraction, Frozen, Positive, unset
+from ml_assets.spec.features import FunctionPath
+from ml_assets.spec.paths import inside
 
 Task = Literal["binary", "multiclass", "regression", "ranking"]
 """What a label is: true or false, one of several classes, a number, a grade within a query."""
@@ -44,12 +46,47 @@ class Mlp(Frozen):
     embedding_limit: Positive = 16
 
 
-class LightGbm(Frozen):
-    """Gradient-boosted trees (LightGBM), grown in one process; a step of training is a round."""
+class Module(Frozen):
+    """A network of the team's own: a function of the pipeline's folder builds it.
 
-    family: Literal["lightgbm"]
+    docs/network.md says what is called with which shapes.
+    """
+
+    family: Literal["module"]
+    module: FunctionPath
+    """``file.py:name`` in the pipeline's folder: (config, columns) -> torch.nn.Module."""
+    config: dict[str, JsonValue] = Field(default_factory=dict)
+    """Handed to the function as it is."""
+    loss: FunctionPath | None = Field(default=None, exclude_if=unset)
+    """(logits [n, members, outputs], label [n]) -> [n]: what training minimizes the mean of; None:
+    the loss of the task."""
+    parameter_groups: FunctionPath | None = Field(default=None, exclude_if=unset)
+    """(network) -> a list of groups, each ``{"params": [...]}`` with ``weight_decay``, or with
+    ``learning_rate`` as a multiple of the spec's; None: matrices decay, all learn alike."""
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """The functions of the folder that it names."""
+        return tuple(one for one in (self.module, self.loss, self.parameter_groups) if one)
+
+    @field_validator("module", "loss", "parameter_groups")
+    @classmethod
+    def _is_inside(cls, value: str | None) -> str | None:
+        return value if value is None else inside(value)
+
+
+class Boosted(Frozen):
+    """Gradient-boosted trees, grown in one process; a step of training is a round."""
+
+    family: str
     rounds: Positive = 300
     """Most rounds; ``training.patience`` may stop before. A round is a tree for each output."""
+
+
+class LightGbm(Boosted):
+    """Gradient-boosted trees by LightGBM."""
+
+    family: Literal["lightgbm"]  # pyright: ignore[reportIncompatibleVariableOverride]  it is frozen
     learning_rate: Annotated[float, Field(gt=0, le=1)] = 0.05
     num_leaves: Annotated[int, Field(ge=2, le=131072)] = 31
     max_depth: Positive | None = None
@@ -68,7 +105,10 @@ INSTALL_LIGHTGBM = (
     " pip install 'ml_assets[boosting]'"
 )
 
-ModelSpec = Annotated[TabM | Mlp | LightGbm, Field(discriminator="family")]
+ModelSpec = Annotated[TabM | Mlp | Module | LightGbm, Field(discriminator="family")]
+
+COUNTED = (TabM, Mlp)
+"""Networks whose parameters follow from the spec; a team's own are counted when it is built."""
 
 _OF_NETWORKS = frozenset(
     {
@@ -97,8 +137,12 @@ _OF_NETWORKS = frozenset(
 
 
 def without_meaning(model: ModelSpec) -> frozenset[str]:
-    """Fields of ``training`` that mean nothing for a family of models."""
-    return _OF_NETWORKS if isinstance(model, LightGbm) else frozenset()
+    """Fields of ``training`` that mean nothing for a model."""
+    if isinstance(model, Boosted):
+        return _OF_NETWORKS
+    if isinstance(model, Module) and model.loss:
+        return frozenset({"loss", "focal_gamma"})
+    return frozenset()
 
 
 Strategy = Literal["replicate", "shard", "hybrid"]

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from ml_assets.spec.program import File, ModelManifest, ScoreRequest, ScoreResult
-from ml_assets.spec.training import LightGbm
+from ml_assets.spec.training import Boosted
 from ml_assets.store.objects import file_digest, write_whole
 from ml_assets.training.calibration import calibrated
 from ml_assets.training.events import EventWriter
@@ -25,7 +25,7 @@ _SINGLE_ROWS = 200
 def score(request: ScoreRequest, events: EventWriter) -> None:
     """Write the predictions, then the result, each whole."""
     manifest = open_model(request.model)
-    predict = _load_predictor(Path(request.model.uri), manifest, request.world.threads)
+    predict = _load_predictor(request, manifest)
     folder, schema = open_set(request.data)
     rows = SplitArrays(folder, schema, request.split)
     began = time.monotonic()
@@ -52,12 +52,18 @@ def score(request: ScoreRequest, events: EventWriter) -> None:
     events.finished(result, request.output.result)
 
 
-def _load_predictor(folder: Path, manifest: ModelManifest, threads: int) -> Predict:
-    if isinstance(manifest.model, LightGbm):
+def _load_predictor(request: ScoreRequest, manifest: ModelManifest) -> Predict:
+    folder, threads = Path(request.model.uri), request.world.threads
+    if isinstance(manifest.model, Boosted):
         from ml_assets.training.boosting.trees import load_predictor
+
+        predict = load_predictor(folder, manifest, threads)
     else:
+        from ml_assets.training.models import code_of
         from ml_assets.training.weights import load_predictor
-    predict, scale = load_predictor(folder, manifest, threads), manifest.label_scale
+
+        predict = load_predictor(folder, manifest, threads, code_of(request))
+    scale = manifest.label_scale
     if (calibration := manifest.calibration) is not None:
         return lambda rows: calibrated(predict(rows), calibration)
     return predict if scale is None else lambda rows: predict(rows) * scale.std + scale.mean

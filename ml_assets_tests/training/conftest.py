@@ -17,6 +17,7 @@ from pydantic import TypeAdapter
 from ml_assets.assets.training_set.shards import write_shards
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.features import FeaturesSpec
+from ml_assets.spec.network_code import NetworkCode
 from ml_assets.spec.pipeline import LabelSpec
 from ml_assets.spec.program import Ref, TrainOutput, TrainRequest, TrainResult, World
 from ml_assets.spec.program.events import Event, Metrics
@@ -130,6 +131,7 @@ class Sessions:
         resume: Ref | None = None,
         data: Ref | None = None,
         init: Ref | None = None,
+        code: NetworkCode | None = None,
     ) -> Attempt:
         folder = self.root / name
         folder.mkdir(exist_ok=True)
@@ -146,6 +148,7 @@ class Sessions:
             training=spec,
             data=data or self.data,
             init=init,
+            code=code,
             resume=resume,
             output=output,
             world=World(procs=procs),

@@ -21,9 +21,10 @@ from ml_assets.spec.cluster import over_nodes
 from ml_assets.spec.footprint import machine_room, pod_room, require_fits
 from ml_assets.spec.gates import FunctionBaseline
 from ml_assets.spec.load import SPEC_FILE, Mistake, check_spec
+from ml_assets.spec.network_code import read_network
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.program import Ref, training_world
-from ml_assets.spec.training import INSTALL_LIGHTGBM, RELEASE, LightGbm
+from ml_assets.spec.training import COUNTED, INSTALL_LIGHTGBM, RELEASE, LightGbm, Module
 from ml_assets.store.layout import Address, read_record
 from ml_assets.store.open import has_snapshots, open_objects, open_snapshots
 from ml_assets.store.s3.client import INSTALL_S3
@@ -75,7 +76,7 @@ def missing_here(folder: Path, settings: Settings) -> tuple[str, ...]:
 def _spot_mistakes(folder: Path, settings: Settings) -> tuple[str, ...]:
     """A right spec whose saves do not fit the machines that ``training.spot`` describes."""
     spec, _ = check_spec(folder)
-    if spec is None or spec.training.spot is None or isinstance(spec.model, LightGbm):
+    if spec is None or spec.training.spot is None or not isinstance(spec.model, COUNTED):
         return ()
     verdict = judge_spot(spec.training, _size(spec, settings))
     if verdict.fits:
@@ -88,7 +89,7 @@ def _spot_mistakes(folder: Path, settings: Settings) -> tuple[str, ...]:
 def _memory_mistakes(folder: Path, settings: Settings) -> tuple[str, ...]:
     """A right spec whose training cannot fit this machine, or a pod of the settings' cluster."""
     spec, _ = check_spec(folder)
-    if spec is None or isinstance(spec.model, LightGbm):
+    if spec is None or not isinstance(spec.model, COUNTED):
         return ()
     world = training_world(spec.model, spec.training)
     room = machine_room()
@@ -157,6 +158,11 @@ def _file_mistakes(folder: Path, spec: PipelineSpec) -> list[Mistake]:
             initial_file(folder, begin)
         except MlAssetsError as error:
             found.append(_named(folder, "training.init_from", begin, error))
+    if isinstance(spec.model, Module):
+        try:
+            read_network(folder, spec.model)
+        except MlAssetsError as error:
+            found.append(_named(folder, "model.module", spec.model.module, error))
     for key, function in _functions(spec).items():
         try:
             load_function(folder, function, spec.name)

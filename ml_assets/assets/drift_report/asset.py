@@ -32,7 +32,7 @@ from ml_assets.assets.evaluation_report.drift_baseline_rows import (
     prediction_columns,
     with_period,
 )
-from ml_assets.assets.evaluation_report.scoring import Scorer, score
+from ml_assets.assets.evaluation_report.scoring import Scorer, Subject, score
 from ml_assets.assets.training_set.shards import write_rows_to_score
 from ml_assets.errors import EvidenceError, RowsRefused
 from ml_assets.graph.publish import Draft
@@ -73,7 +73,7 @@ def drift_report(declared: Pipeline) -> dg.AssetsDefinition:
         windows = drift_windows(pipeline.at(base))
         if isinstance(windows, str):
             raise EvidenceError(f"{pipeline.name}: {windows}.")
-        scorer = Scorer(context, launcher.launcher(pipeline), pipeline.objects, pipeline.spec)
+        scorer = Scorer(context, launcher.launcher(pipeline), pipeline)
         report = compare(pipeline, windows, scorer, last_report(pipeline.at(base)))
         work = windows.work(pipeline, context.run.run_id)
         with Draft(pipeline, work, base, rows=sum(w.rows for w in report.windows)) as draft:
@@ -204,14 +204,15 @@ def _predictions(
     pipeline: Pipeline, windows: DriftWindows, scorer: Scorer, rows: pl.DataFrame
 ) -> np.ndarray | str:
     """[rows, outputs] of the release; or why it cannot be asked."""
-    ref, manifest = open_files(scorer.objects, pipeline.name, windows.baseline.model)
-    shards = scorer.objects.folder("shards", pipeline.name)
+    found = open_files(pipeline.objects, pipeline.name, windows.baseline.model)
+    model = Subject.certified(pipeline, *found)
+    shards = pipeline.objects.folder("shards", pipeline.name)
     try:
-        data = write_rows_to_score(rows, manifest, shards)
+        data = write_rows_to_score(rows, model.manifest, shards)
     except RowsRefused as error:
         return f"predictions and performance are not judged: {error}"
-    found = score(scorer.context, scorer.launcher, pipeline.spec, ref, data, "holdout")
-    return found.predictions
+    scored = score(scorer.context, scorer.launcher, pipeline.spec, model, data, "holdout")
+    return scored.predictions
 
 
 def _notes(windows: DriftWindows, judging: Comparison, spec: DriftSpec) -> list[str]:

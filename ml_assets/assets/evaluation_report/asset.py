@@ -92,7 +92,8 @@ def evaluation_report(declared: Pipeline) -> dg.AssetsDefinition:
         data = require_record(pipeline.at(base), pipeline.address("training_set"))
         ref = data_ref(pipeline, data)
         bench = Bench(pipeline, context, launcher.launcher(pipeline), ref)
-        model = Subject(*open_files(pipeline.objects, pipeline.name, trained.data_version))
+        found = open_files(pipeline.objects, pipeline.name, trained.data_version)
+        model = Subject.own(pipeline, *found)
         against = _rival(pipeline.at(base), trained.data_version)
         known = known_spread(pipeline.at(base))
         seeds = Seeds(pipeline, context, bench.launcher, known, trained, data)
@@ -142,7 +143,7 @@ class Bench:
     ) -> None:
         self.pipeline, self.spec = pipeline, pipeline.spec
         self.context, self.launcher = context, launcher
-        self.scorer = Scorer(context, launcher, pipeline.objects, pipeline.spec)
+        self.scorer = Scorer(context, launcher, pipeline)
         self.data = data
         self.schema: ShardSchema = load_schema(data)
 
@@ -216,7 +217,7 @@ class Bench:
         folder = Path(model.uri)  # its session's: it is compared and forgotten, never kept
         manifest = held_manifest(folder, model.digest)
         held_weights(folder, manifest)
-        scored = self.score(Subject(model, manifest), self.rows("holdout"))
+        scored = self.score(Subject.own(self.pipeline, model, manifest), self.rows("holdout"))
         if isinstance(scored, NotComparable):
             raise StorageError(f"{self.pipeline.name}: the holdout does not fit: {scored.reason}")
         return scored.predictions
@@ -259,7 +260,7 @@ def _rival(state: PipelineState, model: str) -> Subject | None:
     if rival in (None, model):
         return None
     release = load_release(state.store, state.objects, state.name, stage, state.commit)
-    return Subject(release.model, release.manifest)
+    return Subject.certified(state.pipeline, release.model, release.manifest)
 
 
 def _run_record(

@@ -34,8 +34,9 @@ from ml_assets.spec.program import Ref, TrainResult, World
 from ml_assets.spec.program.events import Lost
 from ml_assets.spec.program.identity import Node
 from ml_assets.spec.records import StageRecord
-from ml_assets.spec.training import LightGbm, ModelSpec
+from ml_assets.spec.training import Boosted, ModelSpec
 from ml_assets.store.layout import Address
+from ml_assets.store.networks import keep_network
 from ml_assets.store.objects import LocalObjects
 from ml_assets.store.pipeline_context import Pipeline
 
@@ -78,6 +79,7 @@ def trained_model(declared: Pipeline) -> dg.AssetsDefinition:
         base = pipeline.store.resolve("main")
         data = require_record(pipeline.at(base), pipeline.address("training_set"))
         init = initial_weights(context.log, asked.at(base))
+        keep_network(asked)
         job = train_job(asked, data, config.fresh, init)
         runner = launcher.launcher(pipeline)
         world = runner.world(job)
@@ -171,11 +173,11 @@ def _specs(pipeline: Pipeline) -> list[dg.AssetSpec]:
 
 
 def _engine(model: ModelSpec) -> str:
-    return "lightgbm" if isinstance(model, LightGbm) else "torch"
+    return "lightgbm" if isinstance(model, Boosted) else "torch"
 
 
 def _weights(model: ModelSpec) -> str:
-    if isinstance(model, LightGbm):
+    if isinstance(model, Boosted):
         return "Boosted trees as LightGBM's text"
     return f"A {model.family} network: safetensors"
 
@@ -228,7 +230,14 @@ def train_job(
     spec, begin = pipeline.spec, init.ref if init else None
     where = data_ref(pipeline, data)
     return TrainJob(
-        pipeline.name, spec.model, spec.training, where, fresh, begin, cluster=spec.cluster
+        pipeline.name,
+        spec.model,
+        spec.training,
+        where,
+        fresh,
+        begin,
+        cluster=spec.cluster,
+        code=pipeline.network,
     )
 
 

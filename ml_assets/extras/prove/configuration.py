@@ -38,6 +38,7 @@ def configuration(
         record.salt,
         init,
         program=record.program,
+        code=pipeline.network,
     )
     session = train_session(job)
     if session == record.session:

@@ -11,9 +11,9 @@ import torch
 
 from ml_assets.spec.program import SanityRequest, SanityResult
 from ml_assets.spec.sanity import SanityCheck, SanityName, sanity_checks
-from ml_assets.spec.training import LightGbm
+from ml_assets.spec.training import Boosted
 from ml_assets.training.events import EventWriter
-from ml_assets.training.models import fresh_network
+from ml_assets.training.models import code_of, fresh_network
 from ml_assets.training.rows.arrays import SplitArrays, open_set
 from ml_assets.training.sanity.learning import beats_zero_inputs, overfits_one_batch
 from ml_assets.training.sanity.subject import Subject
@@ -37,7 +37,7 @@ def sanity(request: SanityRequest, events: EventWriter) -> None:
         BadRequest: the model's family has no checks.
     """
     began = time.monotonic()
-    if isinstance(request.model, LightGbm):
+    if isinstance(request.model, Boosted):
         raise BadRequest("Boosted trees have no sanity checks: there is nothing to ask for.")
     torch.set_num_threads(request.world.threads)
     torch.set_deterministic_debug_mode("error")
@@ -54,14 +54,14 @@ def sanity(request: SanityRequest, events: EventWriter) -> None:
 def admit(request: SanityRequest) -> Subject:
     """The network and the rows that the training of this request would begin with."""
     folder, schema = open_set(request.data)
-    network = fresh_network(request.model, request.training.seed, schema)
+    network = fresh_network(request.model, request.training.seed, schema, code_of(request))
     rows, held_out = (SplitArrays(folder, schema, name) for name in ("train", "validation"))
-    return Subject(network, request.training, schema.task, rows, held_out)
+    return Subject(network, request.model, request.training, schema.task, rows, held_out)
 
 
 def examine(subject: Subject) -> tuple[SanityCheck, ...]:
     """The checks in their order; none changes what another sees."""
-    wanted = sanity_checks(subject.network.spec, subject.task)
+    wanted = sanity_checks(subject.model, subject.task)
     found = {name: check(subject) for name, check in _ALONE.items() if name in wanted}
     learns = found["overfits_one_batch"].outcome == "passed"
     found["beats_zero_inputs"] = beats_zero_inputs(subject, learns=learns)
