@@ -80,6 +80,8 @@ class SanityJob:
     data: Ref
     cluster: ClusterSpec = ONE_NODE
     code: NetworkCode | None = None
+    deep: bool = False
+    """Hold it to what every network has to keep instead; by two processes."""
 
 
 class Launcher(Protocol):

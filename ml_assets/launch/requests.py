@@ -94,4 +94,5 @@ def sanity_request(
         world=world,
         program=program_of(job),
         code=job.code,
+        deep=job.deep,
     )

@@ -97,6 +97,7 @@ def sanity_session(job: SanityJob) -> str:
         "training": job.training.model_dump(mode="json", exclude=_NOT_IN_SANITY),
         "data": job.data.digest,
         **_code(job.code),
+        **({"deep": True} if job.deep else {}),
     }
     return _named(job.pipeline, plain, program_of(job))
 

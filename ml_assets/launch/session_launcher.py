@@ -147,7 +147,7 @@ class SessionLauncher:
             job.pipeline,
             "sanity",
             folder,
-            World(threads=job.training.threads),
+            World(procs=2 if job.deep else 1, threads=job.training.threads),
             self._fitting(job, partial(sanity_request, job, folder)),
             partial(folder.finished_sanity, keys),
             job.cluster,

@@ -68,8 +68,12 @@ class Attempt:
         return [sys.executable, *(torchrun if procs > 1 else []), *program]
 
     def start(self) -> subprocess.Popen[bytes]:
+        return self.started(self.command())
+
+    @staticmethod
+    def started(command: list[str]) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            self.command(),
+            command,
             env={**os.environ, "OMP_NUM_THREADS": "1"},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -25,8 +25,8 @@ class Convolution(nn.Module):
         self.last = nn.Linear(channels, columns.outputs, bias=False)
 
     def forward(self, numeric: torch.Tensor, categorical: torch.Tensor) -> torch.Tensor:
-        words = [table(categorical[:, n]) for n, table in enumerate(self.tables)]
-        x = torch.cat([numeric[:, :, None] * self.numeric, torch.stack(words, dim=1)], dim=1)
+        words = [table(categorical[:, n])[:, None] for n, table in enumerate(self.tables)]
+        x = torch.cat([numeric[:, :, None] * self.numeric, *words], dim=1)
         for block in self.blocks:
             x = block(x)
         return self.last(x.mean(dim=1))

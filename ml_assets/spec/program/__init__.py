@@ -263,6 +263,8 @@ class SanityRequest(_Asked):
     verb: Literal["sanity"] = "sanity"
     model: ModelSpec
     training: TrainingSpec
+    deep: bool = Field(default=False, exclude_if=unset)
+    """Hold it to what every network has to keep instead; by two processes."""
     output: Reports
 
 
