@@ -16,11 +16,12 @@ from ml_assets.store.pipeline_context import Pipeline
 _KIND = "networks"
 
 
-def keep_network(pipeline: Pipeline) -> None:
-    """Keep the code of the folder, for the models that are trained by it; of ours there is none."""
+def kept_network(pipeline: Pipeline) -> NetworkCode | None:
+    """The code of the folder, kept for the models that are trained by it; None: it is ours."""
     code = pipeline.network
     if code is not None and not pipeline.objects.exists(_KIND, _name(code.digest)):
         pipeline.objects.write_bytes(canonical_json(code), _KIND, _name(code.digest))
+    return code
 
 
 def own_network(pipeline: Pipeline, manifest: ModelManifest) -> NetworkCode | None:

@@ -14,7 +14,7 @@ _RATE = "learning_rate"
 _NEVER_DECAYED = (nn.Embedding, nn.EmbeddingBag, nn.LayerNorm, nn.RMSNorm)
 
 
-def make_optimizer(network: Network, spec: TrainingSpec) -> Optimizer:
+def make_optimizer(network: nn.Module, spec: TrainingSpec) -> Optimizer:
     """The optimizer of the spec; only matrices decay, but for a network with groups of its own.
 
     The weight decay of sgd is part of the gradient; the others shrink the weights themselves.
@@ -36,13 +36,13 @@ def make_optimizer(network: Network, spec: TrainingSpec) -> Optimizer:
             assert_never(spec.optimizer)
 
 
-def rates_of(network: Network, spec: TrainingSpec) -> list[float]:
+def rates_of(network: nn.Module, spec: TrainingSpec) -> list[float]:
     """Of each group, the multiple of the spec's learning rate that it learns at."""
     return [float(group.get(_RATE, 1.0)) for group in _groups(network, spec)]
 
 
-def _groups(network: Network, spec: TrainingSpec) -> list[dict[str, Any]]:
-    own = network.own_groups()
+def _groups(network: nn.Module, spec: TrainingSpec) -> list[dict[str, Any]]:
+    own = network.own_groups() if isinstance(network, Network) else None
     if own is not None:
         return [{"weight_decay": spec.weight_decay, **group} for group in own]
     decayed, free = parameters_by_decay(network)

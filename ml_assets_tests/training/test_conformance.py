@@ -97,7 +97,7 @@ PLANTS = {
         ],
         {
             "state": "network.mean (a tensor that is neither)",
-            "deterministic": "",
+            "deterministic": None,
             "no_batch_leak": "when other rows are exchanged",
             "shards": None,
             "resumes": "goes on",

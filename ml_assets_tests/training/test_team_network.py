@@ -199,9 +199,9 @@ def test_the_sanity_checks_are_those_of_ours(data: Ref, own: NetworkCode, tmp_pa
     ("change", "told"),
     [
         (("return Convolution", "return columns or Convolution"), "expected a torch.nn.Module"),
-        (("x.mean(dim=1))", "x)"), "expected logits (2, 1), or (2, members, 1)"),
+        (("x.mean(dim=1))", "x.mean(dim=1)[:1])"), "expected logits (2, 1), or (2, members, 1)"),
         (("channels) * 0.1", "channels).double()"), "float32"),
-        (("x = block(x)", "x = blok(x)"), "line 26: its forward pass raised NameError"),
+        (("x = block(x)", "x = blok(x)"), "line 23: its forward pass raised NameError"),
         (("import torch\n", "import torch\nimport nowhere\n"), "'nowhere'"),
         (("def build(", "def make("), "has no function 'build'"),
     ],

@@ -92,8 +92,7 @@ def evaluation_report(declared: Pipeline) -> dg.AssetsDefinition:
         data = require_record(pipeline.at(base), pipeline.address("training_set"))
         ref = data_ref(pipeline, data)
         bench = Bench(pipeline, context, launcher.launcher(pipeline), ref)
-        found = open_files(pipeline.objects, pipeline.name, trained.data_version)
-        model = Subject.own(pipeline, *found)
+        model = _trained(pipeline, trained)
         against = _rival(pipeline.at(base), trained.data_version)
         known = known_spread(pipeline.at(base))
         seeds = Seeds(pipeline, context, bench.launcher, known, trained, data)
@@ -251,6 +250,12 @@ class Bench:
     def champion(self, rival: Subject) -> ChampionScores:
         """The champion on the same rows."""
         return self.scorer.champion(rival, self.rows("holdout"))
+
+
+def _trained(pipeline: Pipeline, record: StageRecord) -> Subject:
+    """The model that was trained last, verified."""
+    found = open_files(pipeline.objects, pipeline.name, record.data_version)
+    return Subject.own(pipeline, *found)
 
 
 def _rival(state: PipelineState, model: str) -> Subject | None:

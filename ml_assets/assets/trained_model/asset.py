@@ -36,7 +36,7 @@ from ml_assets.spec.program.identity import Node
 from ml_assets.spec.records import StageRecord
 from ml_assets.spec.training import Boosted, ModelSpec
 from ml_assets.store.layout import Address
-from ml_assets.store.networks import keep_network
+from ml_assets.store.networks import kept_network
 from ml_assets.store.objects import LocalObjects
 from ml_assets.store.pipeline_context import Pipeline
 
@@ -79,7 +79,6 @@ def trained_model(declared: Pipeline) -> dg.AssetsDefinition:
         base = pipeline.store.resolve("main")
         data = require_record(pipeline.at(base), pipeline.address("training_set"))
         init = initial_weights(context.log, asked.at(base))
-        keep_network(asked)
         job = train_job(asked, data, config.fresh, init)
         runner = launcher.launcher(pipeline)
         world = runner.world(job)
@@ -237,7 +236,7 @@ def train_job(
         fresh,
         begin,
         cluster=spec.cluster,
-        code=pipeline.network,
+        code=kept_network(pipeline),
     )
 
 

@@ -165,6 +165,12 @@ class TeamNetwork(Network):
         Raises:
             BadRequest: it raises something, or returns no logits.
         """
+        other = [n for n, p in self.network.named_parameters() if _is_other(p)]
+        if other:
+            raise BadRequest(
+                f"The parameters {', '.join(other[:3])} are not float32: training keeps float32,"
+                " and computes in training.precision by itself."
+            )
         rows = torch.zeros(_PROBED, len(columns.numeric))
         codes = torch.zeros(_PROBED, len(columns.categorical), dtype=torch.int32)
         self.network.eval()
@@ -180,13 +186,11 @@ class TeamNetwork(Network):
                 f"The network returned {shape} for {_PROBED} rows; expected logits"
                 f" ({_PROBED}, {self._outputs}), or ({_PROBED}, members, {self._outputs})."
             )
-        other = [n for n, p in self.network.named_parameters() if p.dtype != torch.float32]
-        if other or logits.dtype != torch.float32:
-            what = f"the parameters {other[:3]}" if other else "its logits"
-            raise BadRequest(
-                f"{what} are not float32: training keeps float32 and computes in"
-                " training.precision by itself."
-            )
+
+
+def _is_other(parameter: nn.Parameter) -> bool:
+    lazy = isinstance(parameter, nn.UninitializedParameter)
+    return not lazy and parameter.dtype != torch.float32
 
 
 class RowDropout(nn.Module):
