@@ -164,6 +164,7 @@ NOT_DECIDING: Mapping[str, str] = MappingProxyType(
         "lightgbm": "of the training program: its session names its versions",
         "safetensors": "of the training program",
         "torch": "of the training program",
+        "xgboost": "of the training program: its session names its versions",
     }
 )
 """What counts for nothing, and is not followed -> why."""

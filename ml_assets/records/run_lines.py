@@ -9,6 +9,7 @@ from ml_assets.records.run_stories import LAST, candidate, stories
 from ml_assets.records.tracking.links import report_name
 from ml_assets.reports.run_rows import Outcome, Row
 from ml_assets.spec.records import Decision, LedgerEntry
+from ml_assets.spec.training import TREES
 from ml_assets.store.pipeline_context import Pipeline
 
 
@@ -23,7 +24,7 @@ def _row(pipeline: Pipeline, story: RunStory, entries: Sequence[LedgerEntry]) ->
     note = story.notes[-1] if story.notes else None
     config = candidate(story).spec
     training, model = config.get("training", {}), config.get("model", {})
-    trees = model.get("family") == "lightgbm"
+    trees = model.get("family") in TREES
     data, told = story.data, story.data.attributes if story.data else {}
     page = digest and pipeline.objects.exists("reports", pipeline.name, report_name(digest))
     verdict = next((n.verdict for n in reversed(story.notes) if n.verdict), None)

@@ -175,8 +175,8 @@ def cluster_problems(
         return [
             Misfit(
                 ("cluster", name),
-                f"cluster.{name}: model.family 'lightgbm' grows trees in one process, on the CPU;"
-                " remove it",
+                f"cluster.{name}: model.family {model.family!r} grows trees in one process, on the"
+                " CPU; remove it",
             )
             for name, is_wrong in wrong.items()
             if is_wrong

@@ -35,7 +35,7 @@ from ml_assets.spec.leaks import LeaksSpec, leak_problems
 from ml_assets.spec.sources import SourceSpec
 from ml_assets.spec.split import SplitSpec, WindowSplit
 from ml_assets.spec.stages import RAW_PREFIX, STAGES
-from ml_assets.spec.training import ModelSpec, Module, Task, TrainingSpec, without_meaning
+from ml_assets.spec.training import ModelSpec, Module, Task, TrainingSpec, XGBoost, without_meaning
 
 SCHEMA = 1
 
@@ -305,9 +305,20 @@ def _training_problems(spec: PipelineSpec) -> list[Misfit]:
     said = "model.loss is of one row, a ranking's loss is of a whole query: remove model.loss"
     return [
         *([Misfit(("model", "loss"), said)] if ranked else []),
+        *_xgboost_problems(spec),
         *objective_problems(spec.training, spec.label.task, spec.label.classes),
         *(Misfit(("training", name), f"training.{name}: {why}") for name in refused),
     ]
+
+
+def _xgboost_problems(spec: PipelineSpec) -> list[Misfit]:
+    if not isinstance(spec.model, XGBoost) or spec.label.task != "ranking":
+        return []
+    said = (
+        "model.family 'xgboost' is not for a ranking: it would not resume to the same trees; set"
+        " model.family to lightgbm, or a network"
+    )
+    return [Misfit(("model", "family"), said)]
 
 
 def _evaluation_problems(spec: PipelineSpec) -> list[Misfit]:

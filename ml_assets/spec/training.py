@@ -81,13 +81,13 @@ class Boosted(Frozen):
     family: str
     rounds: Positive = 300
     """Most rounds; ``training.patience`` may stop before. A round is a tree for each output."""
+    learning_rate: Annotated[float, Field(gt=0, le=1)] = 0.05
 
 
 class LightGbm(Boosted):
     """Gradient-boosted trees by LightGBM."""
 
     family: Literal["lightgbm"]  # pyright: ignore[reportIncompatibleVariableOverride]  it is frozen
-    learning_rate: Annotated[float, Field(gt=0, le=1)] = 0.05
     num_leaves: Annotated[int, Field(ge=2, le=131072)] = 31
     max_depth: Positive | None = None
     """None: the leaves alone bound a tree."""
@@ -100,13 +100,28 @@ class LightGbm(Boosted):
     max_bin: Annotated[int, Field(ge=2, le=65535)] = 255
 
 
-INSTALL_LIGHTGBM = (
+class XGBoost(Boosted):
+    """Gradient-boosted trees by XGBoost; not of a ranking, which it does not resume exactly."""
+
+    family: Literal["xgboost"]  # pyright: ignore[reportIncompatibleVariableOverride]  it is frozen
+    max_depth: Positive = 6
+    min_child_weight: Annotated[float, Field(ge=0)] = 1.0
+    """Least sum of the loss's second derivatives in a leaf."""
+    bagging_fraction: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Share of the rows that each round is grown on, drawn anew for each."""
+    lambda_l2: Annotated[float, Field(ge=0)] = 1.0
+    max_bin: Annotated[int, Field(ge=2, le=65535)] = 256
+
+
+INSTALL_BOOSTING = (
     "pip install -c requirements.lock -e '.[boosting]' in the project's folder, or"
     " pip install 'ml_assets[boosting]'"
 )
 
-ModelSpec = Annotated[TabM | Mlp | Module | LightGbm, Field(discriminator="family")]
+ModelSpec = Annotated[TabM | Mlp | Module | LightGbm | XGBoost, Field(discriminator="family")]
 
+TREES = ("lightgbm", "xgboost")
+"""The families of boosted trees, as a record names them."""
 COUNTED = (TabM, Mlp)
 """Networks whose parameters follow from the spec; a team's own are counted when it is built."""
 

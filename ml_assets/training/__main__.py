@@ -46,7 +46,16 @@ from ml_assets.training.orphans import end_with_parent
 from ml_assets.training.recovery import failures, generation, ranks_here, standing_verdict
 from ml_assets.training.stop import BadRequest, Stopped
 
-_REPORTED = ("lightgbm", "ml_assets", "numpy", "pydantic", "safetensors", "torch")
+_REPORTED = (
+    "lightgbm",
+    "ml_assets",
+    "numpy",
+    "pydantic",
+    "safetensors",
+    "torch",
+    "xgboost",
+    "xgboost-cpu",
+)
 """Distributions whose versions a node reports."""
 
 _REQUEST: TypeAdapter[Request] = TypeAdapter(Request)

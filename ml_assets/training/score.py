@@ -55,9 +55,9 @@ def score(request: ScoreRequest, events: EventWriter) -> None:
 def _load_predictor(request: ScoreRequest, manifest: ModelManifest) -> Predict:
     folder, threads = Path(request.model.uri), request.world.threads
     if isinstance(manifest.model, Boosted):
-        from ml_assets.training.boosting.trees import load_predictor
+        from ml_assets.training.boosting.engine import engine_of
 
-        predict = load_predictor(folder, manifest, threads)
+        predict = engine_of(manifest.model).load_predictor(folder, manifest, threads)
     else:
         from ml_assets.training.models import code_of
         from ml_assets.training.weights import load_predictor

@@ -24,7 +24,7 @@ from ml_assets.spec.load import SPEC_FILE, Mistake, check_spec
 from ml_assets.spec.network_code import read_network
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.program import Ref, training_world
-from ml_assets.spec.training import COUNTED, INSTALL_LIGHTGBM, RELEASE, LightGbm, Module
+from ml_assets.spec.training import COUNTED, INSTALL_BOOSTING, RELEASE, Boosted, Module
 from ml_assets.store.layout import Address, read_record
 from ml_assets.store.open import has_snapshots, open_objects, open_snapshots
 from ml_assets.store.s3.client import INSTALL_S3
@@ -51,10 +51,11 @@ def missing_here(folder: Path, settings: Settings) -> tuple[str, ...]:
     if spec is None:
         return ()
     found: list[str] = []
-    if isinstance(spec.model, LightGbm) and importlib.util.find_spec("lightgbm") is None:
+    family = spec.model.family
+    if isinstance(spec.model, Boosted) and importlib.util.find_spec(family) is None:
         found.append(
-            "model.family is 'lightgbm', and the package is not installed here: training would"
-            f" fail\n    remedy: {INSTALL_LIGHTGBM}"
+            f"model.family is {family!r}, and the package is not installed here: training would"
+            f" fail\n    remedy: {INSTALL_BOOSTING}"
         )
     if not is_installed():
         found += [

@@ -172,12 +172,12 @@ def _specs(pipeline: Pipeline) -> list[dg.AssetSpec]:
 
 
 def _engine(model: ModelSpec) -> str:
-    return "lightgbm" if isinstance(model, Boosted) else "torch"
+    return model.family if isinstance(model, Boosted) else "torch"
 
 
 def _weights(model: ModelSpec) -> str:
     if isinstance(model, Boosted):
-        return "Boosted trees as LightGBM's text"
+        return f"Boosted trees by {model.family}"
     return f"A {model.family} network: safetensors"
 
 
