@@ -29,9 +29,9 @@ from ml_assets.launch.local.supervisor import descendants
 from ml_assets.launch.session import train_session
 from ml_assets.spec.program.events import Checkpoint, Event, Metrics, Progress
 from ml_assets.spec.training import Mlp, TrainingSpec
-from ml_assets_tests.launch.kubernetes.conftest import TestCluster
 from ml_assets_tests.launch.kubernetes.stage import IMAGE, TWO_NODES, Stage
 from ml_assets_tests.servers.kubernetes import ApiServer
+from ml_assets_tests.servers.kubernetes.cluster import TestCluster
 from ml_assets_tests.servers.kubernetes.resources import JOBS
 from ml_assets_tests.servers.s3 import s3_server
 

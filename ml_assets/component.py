@@ -35,10 +35,12 @@ from ml_assets.automation.late_runs import late_runs_check, late_runs_sensor, ru
 from ml_assets.automation.resume_drill import drill_check, drill_job, drill_schedules
 from ml_assets.automation.rollback import rollback_job
 from ml_assets.automation.schedules import schedules
+from ml_assets.automation.search import search_job, search_schedules
 from ml_assets.automation.sensors import sensors
 from ml_assets.errors import SpecError
 from ml_assets.settings import read_settings
 from ml_assets.spec.pipeline import PipelineSpec
+from ml_assets.spec.search import load_search
 from ml_assets.spec.team_modules import import_file
 from ml_assets.store.pipeline_context import Pipeline
 
@@ -87,7 +89,8 @@ class TrainingPipeline(dg.Component):
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         settings = read_settings()
-        pipeline = Pipeline(self.spec, self.folder, settings)
+        search = load_search(self.folder, self.spec)
+        pipeline = Pipeline(self.spec, self.folder, settings, search=search)
         if _SHOWING.get() and not pipeline.on_cluster:  # there every run is a pod that loads this
             until = arrived_until(self.spec, settings.sources, datetime.now(UTC))
             pipeline = replace(pipeline, shown_until=until)
@@ -120,6 +123,15 @@ def _require_plain_config(op: dg.OpDefinition) -> None:
         )
 
 
+def _search(pipeline: Pipeline) -> list[dg.AssetsDefinition]:
+    """The study of a pipeline that has a search; no other one loads its code."""
+    if pipeline.search is None:
+        return []
+    from ml_assets.assets.hyperparameter_search.asset import hyperparameter_search
+
+    return [hyperparameter_search(pipeline)]
+
+
 def build_pipeline(pipeline: Pipeline) -> dg.Definitions:
     """The asset graph, checks, jobs, schedules and sensors of one pipeline."""
     spec = pipeline.spec
@@ -129,6 +141,7 @@ def build_pipeline(pipeline: Pipeline) -> dg.Definitions:
     dated = [freshness_sensor(pipeline)] if bounded_sources(pipeline) else []
     asks_canary = spec.release.canary != "none"
     drills = [drill_job(pipeline)] if drilled else []
+    searches = [search_job(pipeline)] if pipeline.search else []
     return dg.Definitions(
         assets=[
             *(raw_snapshot(pipeline, name) for name in spec.sources),
@@ -137,6 +150,7 @@ def build_pipeline(pipeline: Pipeline) -> dg.Definitions:
             feature_set(pipeline),
             *([online_features(pipeline, spec.online)] if spec.online else []),
             training_set(pipeline),
+            *_search(pipeline),
             trained_model(pipeline),
             evaluation_report(pipeline),
             released_model(pipeline),
@@ -151,10 +165,11 @@ def build_pipeline(pipeline: Pipeline) -> dg.Definitions:
             *drilled,
             *freshness_checks(pipeline),
         ],
-        jobs=[*jobs.all, rollback_job(pipeline), *drills],
+        jobs=[*jobs.all, rollback_job(pipeline), *drills, *searches],
         schedules=[
             *schedules(pipeline, jobs.refresh),
             *(schedule for job in drills for schedule in drill_schedules(pipeline, job)),
+            *(schedule for job in searches for schedule in search_schedules(pipeline, job)),
         ],
         sensors=[*sensors(pipeline, jobs), *drift_sensors(pipeline, jobs), *watched, *dated],
     )

@@ -38,7 +38,12 @@ _SEE_NO_ROWS = (
     "assets/validated_table/contract/suite.py",
 )
 """Modules of those rooms that meet objects, stamps and the contract's own text."""
-_DRAWS = ("reports/drawing.py", "reports/rows.py", "reports/picture.py")
+_DRAWS = (
+    "reports/drawing.py",
+    "reports/parallel.py",
+    "reports/picture.py",
+    "reports/rows.py",
+)
 _LETS_DRAWINGS_IN = "reports/page.py"
 _TAG = re.compile(
     r"</?(a|b|body|br|code|dd|details|div|dl|dt|em|footer|h[1-6]|head|html|i|img|li|link|main|meta|ol"

@@ -112,8 +112,8 @@ def open_sweep(
     spec = pipeline.spec
     if isinstance(spec.model, Boosted):
         raise SpecError(
-            f"{spec.name}: model.family is {spec.model.family!r}: trees grow on all rows at once, in"
-            " one process. There is no batch to tune; training.threads is all there is."
+            f"{spec.name}: model.family is {spec.model.family!r}: trees grow on all rows at once,"
+            " in one process. There is no batch to tune; training.threads is all there is."
         )
     training = spec.training
     chosen = product(

@@ -22,13 +22,13 @@ class StoresResource(dg.ConfigurableResource):
         return read_settings()
 
     def open(self, declared: Pipeline, *, keeps_objects: bool = False) -> Pipeline:
-        """A declared pipeline with the settings as they are when the step begins.
+        """A declared pipeline with the settings, and the winner, as they are when the step begins.
 
         Args:
             keeps_objects: the object store knows from then on that this house's records reach
                 what lies there.
         """
-        pipeline = replace(declared, settings=self.settings())
+        pipeline = replace(declared, settings=self.settings()).with_winner()
         if keeps_objects and isinstance(pipeline.objects, S3Objects):
             with suppress(StoreAway):  # then nothing is put there either
                 register_store(pipeline.objects, pipeline.settings.snapshots)

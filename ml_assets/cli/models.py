@@ -146,7 +146,46 @@ def suspects(pipeline: str, kind: str | None, target: Path | None) -> None:
     hand_out(suspects(opened(pipeline)), target, kind)
 
 
+@click.command
+@options.pipeline
+@options.open_page
+@options.as_json
+def search(pipeline: str, open_page: bool, as_json: bool) -> None:
+    """Show what the last search found.
+
+    The best trials, whether they are better than luck, what mattered, and where to search next.
+    Writes a page, and prints the short form. `ml-assets run PIPELINE --search` asks for a search.
+    """
+    from ml_assets.assets.hyperparameter_search.learned import boundaries, verdict
+    from ml_assets.assets.hyperparameter_search.page import (
+        published_study,
+        searched_by,
+        trials_table,
+        write_study_page,
+    )
+
+    of = opened(pipeline)
+    study = published_study(of)
+    if study is None:
+        print(f"{pipeline}: nothing was searched yet; run: ml-assets run {pipeline} --search")
+        return
+    if as_json:
+        print(study.model_dump_json(indent=2))
+        return
+    by = searched_by(study)
+    table = trials_table(study, by)
+    for line in aligned([tuple(table.head), *(tuple(row) for row in table.rows[:_TRIALS])]):
+        print(line)
+    edges = [f"edge  {one.said}" for one in boundaries(study, by, of.declared.spec)]
+    for said in ("", *verdict(study), *edges, f"No trial followed: {study.ended}."):
+        print(said)
+    tell_page(write_study_page(of, study), open_page=open_page)
+
+
+_TRIALS = 10
+"""Trials that are printed; the page has all."""
+
 models = CommandGroup("models", help="Runs and models: compared, judged, noted, priced.")
-models.subject("What was tried", experiments, compare, note)
+models.subject("What was tried", experiments, compare, note, search)
 models.subject("How good a model is", report, suspects)
 models.subject("What training takes", cost, tune_batch)

@@ -274,6 +274,7 @@ environment:
                        the lakeFS server, and the keys to it
   ML_ASSETS_CHECKPOINTS  folder or s3://bucket/prefix of checkpoints (default: the state folder)
   ML_ASSETS_ONLINE     file or redis:// URL of the online store (default: in the state folder)
+  ML_ASSETS_STUDIES    folder or SQLAlchemy URL of what searches remember (default: state folder)
   ML_ASSETS_RETENTION  how long unused things are kept, e.g. "checkpoints=2d history=8w" (see gc)
   ML_ASSETS_SIGNING_KEY, ML_ASSETS_TRUSTED_KEYS
                        who signs what is written, and whose word counts (default: nobody)

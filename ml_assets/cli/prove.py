@@ -39,6 +39,11 @@ _MARKS = {"equal": "equal", "tolerated": "equal~", "differs": "DIFFERS", "not co
     metavar="FOLDER",
     help="An empty folder for the clean home; it stays.",
 )
+@click.option(
+    "--study",
+    is_flag=True,
+    help="Make one trial of the newest search again: the best, or the number that is given.",
+)
 @options.as_json
 def prove(
     what: str,
@@ -46,6 +51,7 @@ def prove(
     despite_code: bool,
     from_snapshots: bool,
     keep: Path | None,
+    study: bool,
     as_json: bool,
 ) -> int:
     """Make a model again from its record: is it the same?
@@ -61,7 +67,10 @@ def prove(
     \b
       ml-assets release prove flight_delays
       ml-assets release prove flight_delays latest
+      ml-assets release prove flight_delays --study 7
     """
+    if study:
+        return _prove_trial(what, which, as_json=as_json)
     from ml_assets.errors import OtherCode
     from ml_assets.extras.prove.proof import Asked, Proof
     from ml_assets.settings import read_settings
@@ -84,6 +93,17 @@ def prove(
     else:
         print(_summary(proof, found, first, seconds))
     return REFUSED if first else DONE
+
+
+def _prove_trial(pipeline: str, number: str | None, *, as_json: bool) -> int:
+    from ml_assets.cli.session import opened
+    from ml_assets.extras.prove.trial import trial_verdict
+
+    if number is not None and not number.isdigit():
+        raise click.UsageError(f"{number!r} is no number of a trial.")
+    found = trial_verdict(opened(pipeline), None if number is None else int(number))
+    print(json.dumps({"schema": SCHEMA, **asdict(found)}, indent=2) if as_json else _line(found))
+    return REFUSED if found.outcome == "differs" else DONE
 
 
 def _told(proof: "Proof", *, quiet: bool) -> "list[Verdict]":

@@ -34,6 +34,11 @@ _THROUGH = [stage for stage in (*DATA_STAGES, *MODEL_STAGES) if stage != "checkp
     help="Train for N epochs instead of the spec's. The next run without it trains again.",
 )
 @click.option(
+    "--search",
+    is_flag=True,
+    help="Look for a better setting first: the study of search.yaml, which is asked once.",
+)
+@click.option(
     "--experiment",
     metavar="TEXT",
     help="What the run belongs to, for `ml-assets models experiments`. No result hangs on it.",
@@ -46,6 +51,7 @@ def run(
     through: str | None,
     fresh: bool | None,
     epochs: int | None,
+    search: bool,
     **words: str | None,
 ) -> None:
     """Make what is due of a pipeline, and say what was skipped.
@@ -56,12 +62,19 @@ def run(
     \b
       ml-assets run flight_delays
       ml-assets run flight_delays --through feature_set
+      ml-assets run flight_delays --search
     """
     from ml_assets.actions.run.run import Request
     from ml_assets.records.experiments import Words
 
     request = Request(
-        pipeline, as_of=as_of, through=through, fresh=fresh, epochs=epochs, words=Words.of(words)
+        pipeline,
+        as_of=as_of,
+        through=through,
+        fresh=fresh,
+        epochs=epochs,
+        search=search,
+        words=Words.of(words),
     )
     with working_session(f"run {pipeline}", pipeline) as session:
         run_pipeline(session, request)

@@ -15,7 +15,7 @@ from ml_assets.spec.leaks import FutureEvents
 from ml_assets.spec.network_code import read_network
 from ml_assets.spec.program.identity import Program
 from ml_assets.spec.split import groups_of
-from ml_assets.spec.stages import DRIFT_STAGE
+from ml_assets.spec.stages import DRIFT_STAGE, SEARCH_STAGE
 from ml_assets.spec.training import RELEASE, Module
 from ml_assets.store.pipeline_context import Pipeline
 
@@ -36,6 +36,10 @@ def trained_by(pipeline: Pipeline, program: Program | None) -> str:
     """The code version of a model; of an older program (None: that of here) it is another."""
     here = code_version_of(pipeline, "trained_model")
     return here if program is None else digest_of([here, program.digest])[: len(here)]
+
+
+_NO_OTHER_STUDY = {"adopt": False, "parallel": None, "schedule": None}
+"""Who takes the winner, how many trials run at once and when it is asked for is no other study."""
 
 
 def _spec_part(pipeline: Pipeline, stage: str, source: str | None) -> object:
@@ -70,6 +74,11 @@ def _spec_part(pipeline: Pipeline, stage: str, source: str | None) -> object:
         "promoted_model": [spec.release, *spec.gates],
         # whether it trains does not touch what it says
         DRIFT_STAGE: spec.drift and spec.drift.model_copy(update={"retrain": None}),
+        SEARCH_STAGE: [
+            pipeline.search and pipeline.search.model_copy(update=_NO_OTHER_STUDY),
+            pipeline.declared.spec.model,
+            pipeline.declared.spec.training.model_copy(update={"profile": None}),
+        ],
     }
     return parts[stage]
 

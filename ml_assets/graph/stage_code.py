@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from ml_assets.spec.closure import PACKAGE, closure
-from ml_assets.spec.stages import DRIFT_STAGE
+from ml_assets.spec.stages import DRIFT_STAGE, SEARCH_STAGE
 
 TABLES = "ml_assets.store.table_files:write_table"
 PROGRAM = "ml_assets.training.__main__"
@@ -38,6 +38,10 @@ BEGINNINGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         ),
         "promoted_model": ("ml_assets.assets.promoted_model.asset:promoted_model",),
         DRIFT_STAGE: ("ml_assets.assets.drift_report.asset:drift_report", PROGRAM),
+        SEARCH_STAGE: (
+            "ml_assets.assets.hyperparameter_search.asset:hyperparameter_search",
+            PROGRAM,
+        ),
     }
 )
 """Stage -> where its code begins; a resource hands over what is not reached by name."""
@@ -79,6 +83,8 @@ NOT_DECIDING: Mapping[str, str] = MappingProxyType(
         "ml_assets.assets.released_model.rollback": _KEPT,
         "ml_assets.assets.released_model.tags": _KEPT,
         "ml_assets.assets.online_features.features": _SAID,
+        "ml_assets.assets.hyperparameter_search.page": _SAID,
+        "ml_assets.assets.hyperparameter_search.tracked": _SAID,
         "ml_assets.assets.raw_snapshot.outside": _SET_UP,
         "ml_assets.graph.data_card": _SAID,
         "ml_assets.graph.code_version": _SET_UP,
@@ -153,7 +159,6 @@ NOT_DECIDING: Mapping[str, str] = MappingProxyType(
         "ml_assets.reports": _SAID,
         "ml_assets.adapters": _SET_UP,
         "ml_assets.settings": _SET_UP,
-        "ml_assets.training.retries": _SET_UP,
         "ml_assets.training.staging": _SET_UP,
         "dagster": _TOOL,
         "pydantic": _TOOL,

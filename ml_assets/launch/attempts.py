@@ -21,7 +21,6 @@ from ml_assets.launch.events import (
 from ml_assets.launch.failure import Ending
 from ml_assets.launch.folder import SessionFolder
 from ml_assets.launch.launcher import OnEvent, ShouldStop
-from ml_assets.launch.outage import persist
 from ml_assets.launch.recovery import Budgets, Decision, Ended, next_attempt
 from ml_assets.launch.result_signature import sign_result
 from ml_assets.launch.usage import end_of, held_here, keep_usage, usage_of
@@ -37,6 +36,7 @@ from ml_assets.spec.program import (
 )
 from ml_assets.spec.program.events import Checkpoint, Event, Lost
 from ml_assets.spec.program.identity import Program
+from ml_assets.store.retries import Deadline, persist
 from ml_assets.store.signing import Keys
 
 POLL_SECONDS = 0.1
@@ -121,11 +121,24 @@ class Follower:
         if attempt is None:
             return asked()
 
-        def warn(message: str) -> None:
-            append_warning(work.folder.attempt(attempt), work.folder.session, attempt, message)
-            self.pass_on()
+        limit = Deadline(pause=lambda seconds: self._pause(seconds, limit))
+        warned = False
 
-        return persist(asked, self.told_to_stop, warn)
+        def warn(error: BaseException, _: float) -> None:
+            nonlocal warned
+            if not warned:
+                warned = True
+                message = f"The object store is away, and is asked again: {error}"
+                append_warning(work.folder.attempt(attempt), work.folder.session, attempt, message)
+                self.pass_on()
+
+        return persist(asked, limit, tell=warn)
+
+    def _pause(self, seconds: float, limit: Deadline) -> None:
+        """Wait a moment; who was told to stop waits no longer."""
+        time.sleep(min(seconds, POLL_SECONDS))
+        if self.told_to_stop():
+            limit.within(0)
 
     def of_attempt(self, number: int) -> list[Event]:
         """What the last attempt told, if that is its number."""

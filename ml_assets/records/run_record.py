@@ -30,6 +30,7 @@ from ml_assets.spec.program.identity import (
     machine_here,
 )
 from ml_assets.spec.records import InputVersion, StageRecord, Time
+from ml_assets.spec.search import Value
 from ml_assets.store.layout import Address
 
 RUN_FILE = "run.json"
@@ -85,6 +86,18 @@ class RunInput(InputVersion):
     spec."""
 
 
+class SearchOrigin(Frozen):
+    """The study whose winner a training is by; its values are in the config, like all others."""
+
+    study: str
+    """The name of the study: a digest of all that decides its trials."""
+    trial: int
+    space: Digest
+    """The digest of the space that was searched."""
+    values: dict[str, Value]
+    """Path of each field of the space -> its value."""
+
+
 class RunRecord(Frozen):
     """One training session or release, complete: see the module."""
 
@@ -111,6 +124,8 @@ class RunRecord(Frozen):
     metrics: dict[str, float]
     salt: str | None = Field(default=None, exclude_if=unset)
     """The salt of a training asked for afresh: it is in the session's name, and in no result."""
+    search: SearchOrigin | None = Field(default=None, exclude_if=unset)
+    """None: the spec's own values were trained by."""
     lost: tuple[Lost, ...] = Field(default=(), strict=False, exclude_if=unset)
     """Attempts that ended without a result, oldest first, and why."""
     time: Time
@@ -143,6 +158,7 @@ def run_record(
     world: World | None = None,
     salt: str | None = None,
     program: Program | None = None,
+    search: SearchOrigin | None = None,
 ) -> RunRecord:
     """Put a record together.
 
@@ -152,6 +168,7 @@ def run_record(
         inputs: what was read, from ``run_input``.
         outputs: name -> digest of what was made.
         program: that trains.
+        search: where values of the spec come from, if from a study.
     """
     plain = config.model_dump(mode="json")
     return RunRecord(
@@ -169,6 +186,7 @@ def run_record(
         outputs=dict(outputs),
         metrics=dict(metrics),
         salt=salt,
+        search=search,
         time=datetime.now(UTC),
     )
 

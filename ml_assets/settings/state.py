@@ -96,6 +96,8 @@ class Settings:
     it, the place of each; None: beside it."""
     online: str = field(repr=False)
     """A file or a ``redis://`` URL that features are looked up in. A URL may hold a password."""
+    studies: str = field(repr=False)
+    """A folder, or the SQLAlchemy URL of a database: what a search remembers of its proposals."""
     launcher: Launcher
     tracking_uri: str
     ui_url: str
@@ -135,7 +137,7 @@ class Settings:
     @property
     def digest(self) -> str:
         """SHA-256 of all places that are read and written; of URLs no user and no password."""
-        urls = {"online": self.online, "tracking": self.tracking_uri}
+        urls = {"online": self.online, "tracking": self.tracking_uri, "studies": self.studies}
         databases = {name: database_place(url) for name, url in self.sql.items()}
         places = {
             "sources": str(self.sources),
@@ -187,6 +189,7 @@ def read_settings(
         objects=(objects := _objects(env, home / "objects")),
         checkpoints=_checkpoints(env, objects),
         online=_online(env, home / "online.db"),
+        studies=_studies(env, home / "studies"),
         launcher=launcher,
         tracking_uri=env.get("MLFLOW_TRACKING_URI") or f"sqlite:///{home / 'mlflow.db'}",
         ui_url=(ui := web_address(env, "ML_ASSETS_UI_URL", "http://127.0.0.1:3000")),
@@ -208,7 +211,7 @@ def environment_apart(settings: Settings, home: Path) -> dict[str, str]:
 
     Whoever only trusts keys signs there with one that is gone afterwards.
     """
-    stores = ("SNAPSHOTS", "OBJECTS", "CHECKPOINTS", "ONLINE")
+    stores = ("SNAPSHOTS", "OBJECTS", "CHECKPOINTS", "ONLINE", "STUDIES")
     shared = [f"ML_ASSETS_{name}" for name in stores]
     apart = {k: v for k, v in os.environ.items() if k not in (*shared, "MLFLOW_TRACKING_URI")}
     signing = read_signing(apart)
@@ -271,6 +274,11 @@ def _online(env: Mapping[str, str], default: Path) -> str:
             " redis://host:6379/0 (rediss:// with TLS)."
         )
     return value
+
+
+def _studies(env: Mapping[str, str], default: Path) -> str:
+    value = env.get("ML_ASSETS_STUDIES") or str(default)
+    return value if "://" in value else str(Path(value).expanduser().resolve())
 
 
 def _objects(env: Mapping[str, str], default: Path) -> str:

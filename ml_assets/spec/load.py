@@ -1,14 +1,14 @@
 """Reading a pipeline's ``defs.yaml``: all mistakes at once, each with its line and its remedy."""
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from ml_assets.errors import SpecError, counted, did_you_mean
@@ -20,6 +20,7 @@ from ml_assets.spec.pipeline import PipelineSpec
 COMPONENT_TYPE = "ml_assets.component.TrainingPipeline"
 SPEC_FILE = "defs.yaml"
 _Schemas = list[Mapping[str, Any]]
+SpecT = TypeVar("SpecT", bound=BaseModel)
 _CHANGE = "change it so that the rule holds"
 
 
@@ -99,6 +100,20 @@ def check_spec(folder: Path) -> tuple[PipelineSpec | None, tuple[Mistake, ...]]:
     if not file.is_file():
         rule = "a pipeline is a folder that holds this file"
         return None, (Mistake(file, 1, SPEC_FILE, "missing", rule, f"create {file}"),)
+    return check_document(file, "attributes", PipelineSpec)
+
+
+def check_document(
+    file: Path,
+    top: str,
+    model: type[SpecT],
+    problems: Callable[[SpecT], Sequence[Misfit]] = lambda _: (),
+) -> tuple[SpecT | None, tuple[Mistake, ...]]:
+    """What a YAML file says under its one key ``top``, or every mistake in it.
+
+    Args:
+        problems: what is wrong beside the model's own rules.
+    """
     try:
         text = file.read_bytes().decode()
         document = read_yaml(text)
@@ -108,53 +123,71 @@ def check_spec(folder: Path) -> tuple[PipelineSpec | None, tuple[Mistake, ...]]:
         return None, (Mistake(file, 1, "the file", "", rule, remedy),)
     except DocumentError as error:
         return None, (Mistake(file, error.line, "the file", "", error.rule, error.remedy),)
-    mistakes = _document_mistakes(file, document)
+    mistakes = _document_mistakes(file, document, top)
     if mistakes:
         return None, mistakes
     try:
-        return PipelineSpec.model_validate(document["attributes"]), ()
+        found = model.model_validate(document[top])
+        if misfits := problems(found):
+            node = yaml.compose(text, YAML_LOADER)
+            return None, tuple(_Place(file, node, top).misfit(misfit) for misfit in misfits)
+        return found, ()
     except ValidationError as error:
-        node = yaml.compose(text, YAML_LOADER)  # knows the lines
+        place = _Place(file, yaml.compose(text, YAML_LOADER), top)  # knows the lines
         return None, tuple(
-            mistake for details in error.errors() for mistake in _mistakes(file, node, details)
+            mistake for details in error.errors() for mistake in _mistakes(place, details, model)
         )
 
 
-def _document_mistakes(file: Path, document: object) -> tuple[Mistake, ...]:
-    if not isinstance(document, dict) or not isinstance(document.get("attributes"), dict):
-        rule = "two keys: 'type' and 'attributes'"
-        return (Mistake(file, 1, "the file", "", rule, "write the spec under 'attributes:'"),)
-    if document.get("type") != COMPONENT_TYPE:
+def _document_mistakes(file: Path, document: object, top: str) -> tuple[Mistake, ...]:
+    spec = top == "attributes"
+    if not isinstance(document, dict) or not isinstance(document.get(top), dict):
+        rule = "two keys: 'type' and 'attributes'" if spec else f"one key: '{top}'"
+        return (Mistake(file, 1, "the file", "", rule, f"write the spec under '{top}:'"),)
+    other = next((key for key in document if key != top), None)
+    if not spec and other is not None:
+        return (Mistake(file, 1, str(other), "", f"one key: '{top}'", "remove it"),)
+    if spec and document.get("type") != COMPONENT_TYPE:
         value = repr(document.get("type"))
         return (Mistake(file, 1, "type", value, COMPONENT_TYPE, f"write 'type: {COMPONENT_TYPE}'"),)
     return ()
 
 
-def _mistakes(file: Path, root: yaml.Node, details: ErrorDetails) -> list[Mistake]:
+@dataclass(frozen=True)
+class _Place:
+    """A document whose lines are known."""
+
+    file: Path
+    root: yaml.Node
+    top: str
+
+    def misfit(self, misfit: Misfit) -> Mistake:
+        path = [self.top, *misfit.path]
+        found = _child(self.root, path)
+        value = repr(found.value) if isinstance(found, yaml.ScalarNode) else ""
+        line = _line(self.root, path)
+        return Mistake(self.file, line, _key(misfit.path), value, misfit.said, _CHANGE)
+
+
+def _mistakes(place: _Place, details: ErrorDetails, model: type[BaseModel]) -> list[Mistake]:
     error = details.get("ctx", {}).get("error")
     if isinstance(error, Misfits):
-        return [_misfit(file, root, misfit) for misfit in error.found]
-    return [_mistake(file, root, details)]
+        return [place.misfit(misfit) for misfit in error.found]
+    return [_mistake(place, details, model)]
 
 
-def _misfit(file: Path, root: yaml.Node, misfit: Misfit) -> Mistake:
-    path = ["attributes", *misfit.path]
-    found = _child(root, path)
-    value = repr(found.value) if isinstance(found, yaml.ScalarNode) else ""
-    return Mistake(file, _line(root, path), _key(misfit.path), value, misfit.said, _CHANGE)
-
-
-def _mistake(file: Path, root: yaml.Node, details: ErrorDetails) -> Mistake:
-    path = [part for part in details["loc"] if not _is_union_tag(root, details["loc"], part)]
+def _mistake(place: _Place, details: ErrorDetails, model: type[BaseModel]) -> Mistake:
+    root, top = place.root, place.top
+    path = [part for part in details["loc"] if not _is_union_tag(root, top, details["loc"], part)]
     unknown = details["type"] == "extra_forbidden"
     value = "" if details["type"] == "missing" else _shown(details["input"])
     return Mistake(
-        file=file,
-        line=_line(root, ["attributes", *path]),
+        file=place.file,
+        line=_line(root, [top, *path]),
         key=_key(path),
         value=value,
         rule=_rule(details),
-        remedy=_unknown_remedy(details["loc"]) if unknown else _remedy(details),
+        remedy=_unknown_remedy(details["loc"], model) if unknown else _remedy(details),
     )
 
 
@@ -206,21 +239,23 @@ def _is_number(value: object) -> bool:
         return False
 
 
-def _unknown_remedy(location: Sequence[str | int]) -> str:
+def _unknown_remedy(location: Sequence[str | int], model: type[BaseModel]) -> str:
     name = str(location[-1])
-    known = sorted(_fields_at(location[:-1]) - {name})
+    if model is PipelineSpec and tuple(location) == ("search",):
+        return "write it into search.yaml, a file beside this one"
+    known = sorted(_fields_at(location[:-1], model) - {name})
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
     if close:
         return f"did you mean {close[0]!r}?"
     return f"remove it: no such field; there are {', '.join(known)}"
 
 
-def _fields_at(location: Sequence[str | int]) -> set[str]:
+def _fields_at(location: Sequence[str | int], model: type[BaseModel]) -> set[str]:
     """The keys that a place of the spec may hold; ``location`` as pydantic gives it, with tags."""
-    schema = PipelineSpec.model_json_schema(by_alias=True)
+    schema = model.model_json_schema(by_alias=True)
     here: list[Mapping[str, Any]] = [schema]
     for part in location:
-        here = [below for one in here for below in _below(one, part, schema["$defs"])]
+        here = [below for one in here for below in _below(one, part, schema.get("$defs", {}))]
     return {name for one in here for name in one.get("properties", {})}
 
 
@@ -257,9 +292,11 @@ def _shown(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _is_union_tag(root: yaml.Node, location: Sequence[str | int], part: str | int) -> bool:
+def _is_union_tag(
+    root: yaml.Node, top: str, location: Sequence[str | int], part: str | int
+) -> bool:
     """Pydantic puts the tag of a union ('files', 'bound') in the path; the file has no such key."""
-    path: list[str | int] = ["attributes"]
+    path: list[str | int] = [top]
     for step in location:
         found = _child(root, [*path, step])
         if step == part:

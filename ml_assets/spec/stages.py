@@ -14,6 +14,15 @@ CANARY_STAGES = ("canary_report", "promoted_model")
 """The stages of pipelines that ask for canary evidence."""
 DRIFT_STAGE = "drift_report"
 """The stage of pipelines that watch for drift."""
-STAGES = (*DATA_STAGES, *MODEL_STAGES, *CANARY_STAGES, DRIFT_STAGE)
+SEARCH_STAGE = "hyperparameter_search"
+"""The stage of pipelines that search for better parameters."""
+STAGES = (
+    *DATA_STAGES,
+    MODEL_STAGES[0],
+    SEARCH_STAGE,
+    *MODEL_STAGES[1:],
+    *CANARY_STAGES,
+    DRIFT_STAGE,
+)
 RAW_PREFIX = "raw_"
 """The prefix of a source's name, in the last part of the key of its raw snapshot."""

@@ -1,24 +1,40 @@
 """One pipeline: its spec, its folder, the settings, and the stores that hold what it made."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import cached_property
 from pathlib import Path
 
 import polars as pl
+from pydantic import ValidationError
 
 from ml_assets.errors import SpecError
 from ml_assets.settings import Settings
 from ml_assets.spec.load import find_pipeline, load_spec, pipeline_folders
 from ml_assets.spec.network_code import NetworkCode, read_network
 from ml_assets.spec.pipeline import PipelineSpec
-from ml_assets.spec.records import StageRecord
+from ml_assets.spec.records import InputVersion, StageRecord
+from ml_assets.spec.search import SearchSpec, Value, load_search, with_values
+from ml_assets.spec.stages import SEARCH_STAGE
 from ml_assets.spec.training import Module, without_meaning
 from ml_assets.store.layout import Address, published_partitions, read_record, recent_records
 from ml_assets.store.objects import LocalObjects
-from ml_assets.store.open import open_objects, shared_snapshots
+from ml_assets.store.open import has_snapshots, open_objects, shared_snapshots
 from ml_assets.store.snapshots import MAIN, CommitId, SnapshotStore
+
+
+@dataclass(frozen=True)
+class Winner:
+    """The setting that a study found best, and where that is written down."""
+
+    study: str
+    trial: int
+    space: str
+    """Digest of the space that was searched."""
+    values: Mapping[str, Value]
+    record: InputVersion
+    """The record of the study, and the commit that it was read at."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +47,12 @@ class Pipeline:
     settings: Settings
     shown_until: date | None = None
     """Where the partitions that Dagster is told of end; None: with those of the spec."""
+    search: SearchSpec | None = None
+    """What ``search.yaml`` beside the spec says; None: there is none."""
+    winner: Winner | None = None
+    """Whose values the spec has; None: they are all its own."""
+    own: PipelineSpec | None = None
+    """The spec as it was declared, where a winner's values are in ``spec``."""
 
     @property
     def name(self) -> str:
@@ -64,6 +86,31 @@ class Pipeline:
         """
         model = self.spec.model
         return read_network(self.folder, model) if isinstance(model, Module) else None
+
+    @property
+    def declared(self) -> "Pipeline":
+        """The pipeline by its spec alone, without a winner's values."""
+        return replace(self, spec=self.own or self.spec, winner=None, own=None)
+
+    def with_winner(self) -> "Pipeline":
+        """The pipeline by the newest study's winner, where the search says to adopt it.
+
+        A winner that the declared space does not hold is none: whatever is written down as one,
+        only what a team declared to try is ever trained.
+        """
+        own = self.declared
+        if self.search is None or not self.search.adopt:
+            return own
+        if not has_snapshots(self.settings.snapshots):
+            return own
+        winner = read_winner(own.now())
+        if winner is None or not self.search.holds(winner.values):
+            return own
+        try:
+            spec = with_values(own.spec, winner.values)
+        except ValidationError:  # the rest of the spec has changed, and does not go with it
+            return own
+        return replace(own, spec=spec, winner=winner, own=own.spec)
 
     def at(self, commit: CommitId) -> "PipelineState":
         """What was published at a commit."""
@@ -178,11 +225,29 @@ class PipelineState:
         return self.store.read_bytes(self.commit, path)
 
 
+def read_winner(state: PipelineState) -> Winner | None:
+    """What the study that was published last found best; None: its spec's own setting, or no study.
+
+    Raises:
+        StorageError: the record of the study is damaged.
+    """
+    address = state.address(SEARCH_STAGE)
+    record = state.record(address)
+    if record is None or record.attributes.get("trial") is None:
+        return None
+    told = record.attributes
+    version = InputVersion(
+        key=record.key, partition=None, version=record.data_version, commit=state.commit
+    )
+    return Winner(told["study"], told["trial"], told["space"], told["values"], version)
+
+
 def open_pipeline(name: str, settings: Settings) -> Pipeline:
-    """Open a pipeline by its name.
+    """Open a pipeline by its name, with the values of a winner that it adopts.
 
     Raises:
         SpecError: there is no such pipeline, or its spec is wrong.
     """
     folder = find_pipeline(pipeline_folders(settings), name)
-    return Pipeline(load_spec(folder), folder, settings)
+    spec = load_spec(folder)
+    return Pipeline(spec, folder, settings, search=load_search(folder, spec)).with_winner()

@@ -71,6 +71,11 @@ class NotSaved(Stopped):
     """The store may answer again: to save once more may do."""
 
 
+def may_pass(error: BaseException) -> bool:
+    """Whether a save failed for a store that is away, and may come back."""
+    return isinstance(error, NotSaved) and error.passes
+
+
 class Superseded(Stopped):
     """A newer attempt has the session: this one is an orphan, and may write nothing more."""
 

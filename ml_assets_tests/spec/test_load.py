@@ -64,7 +64,7 @@ def test_an_unknown_field_suggests_the_nearest_one(folder: Path) -> None:
         ("bootstrap_samples:", "bootstrap_sampels:", "did you mean 'bootstrap_samples'?"),
         ("margin: 0.3", "margn: 0.3", "did you mean 'margin'?"),
         ("  label:", "  columns: [a]\n  label:", "remove it: no such field; there are "),
-        ("  label:", "  search: 1\n  label:", "remove it: no such field; there are "),
+        ("  label:", "  serve: 1\n  label:", "remove it: no such field; there are "),
         ("width: 32", "width: 32, memory: 2", "remove it: no such field; there are depth, "),
     ],
 )

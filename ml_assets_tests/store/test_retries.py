@@ -1,9 +1,14 @@
-"""The one policy by which a call to a store is tried again."""
+"""The one policy by which a store is asked again: a few tries, or until it is given up."""
+
+import os
+import signal
+import threading
 
 import pytest
 
 from ml_assets.errors import StoreAway, StoreRefuses
-from ml_assets.store.retries import again
+from ml_assets.store import retries
+from ml_assets.store.retries import AWAY_SECONDS, Deadline, again, persist
 
 
 class Store:
@@ -66,3 +71,97 @@ def test_a_refusal_is_no_outage_where_the_caller_says_so() -> None:
             first=1.0,
             pause=lambda _: None,
         )
+
+
+class AwayUntil:
+    """A store that is away until a moment of its own clock, which waits move."""
+
+    def __init__(self, moment: float = float("inf")) -> None:
+        self.now, self.moment, self.asked = 0.0, moment, 0
+        self.waits, self.told = list[float](), list[tuple[str, float]]()
+        self.deadline = Deadline(lambda: self.now, self.pause)
+
+    def pause(self, seconds: float) -> None:
+        self.now += seconds
+
+    def ask(self) -> str:
+        self.asked += 1
+        if self.now < self.moment:
+            raise StoreAway("it does not answer")
+        return "here"
+
+    def tell(self, error: BaseException, seconds: float) -> None:
+        self.told.append((str(error), seconds))
+
+    def persist(self) -> str:
+        return persist(self.ask, self.deadline, tell=self.tell)
+
+
+def test_a_store_that_is_away_is_asked_more_and_more_seldom_and_not_by_all_at_once() -> None:
+    store = AwayUntil(800)
+    assert store.persist() == "here"
+    assert 53 < store.asked < 110
+    bounds = [1, 2, 4, 8, 15, 15, 15, 15]
+    waits = [seconds for _, seconds in store.told][: len(bounds)]
+    assert all(most / 2 <= wait <= most for wait, most in zip(waits, bounds, strict=True))
+    assert len({wait / most for wait, most in zip(waits, bounds, strict=True)}) > 1
+    assert {words for words, _ in store.told} == {"it does not answer"}
+
+
+def test_after_a_quarter_of_an_hour_a_store_is_given_up() -> None:
+    store = AwayUntil()
+    with pytest.raises(StoreAway):
+        store.persist()
+    assert store.now == pytest.approx(AWAY_SECONDS)
+
+
+def test_a_deadline_that_moves_closer_ends_the_wait_after_one_more_try() -> None:
+    store = AwayUntil()
+
+    def notice(_: BaseException, seconds: float) -> None:
+        store.deadline.within(0.5)
+
+    with pytest.raises(StoreAway):
+        persist(store.ask, store.deadline, tell=notice)
+    assert (store.now, store.asked) == (0.5, 2)
+
+
+def test_a_store_that_refuses_is_not_asked_again() -> None:
+    store = AwayUntil()
+
+    def refuse() -> None:
+        raise StoreRefuses("access is denied")
+
+    with pytest.raises(StoreRefuses):
+        persist(refuse, store.deadline, tell=store.tell)
+    assert (store.now, store.told) == (0, [])
+
+
+def test_those_who_work_in_step_decide_tell_and_wait_together() -> None:
+    store, together = AwayUntil(2), []
+
+    def on_first(work):  # as a group of ranks does: see training.distributed.ranks
+        together.append(work)
+        return work()
+
+    assert persist(store.ask, store.deadline, tell=store.tell, together=on_first) == "here"
+    assert len(together) == 3 * (store.asked - 1), "whether it is over, what is told, the wait"
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_a_signal_ends_a_wait_of_hours_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing but the signal can end it in time: each slice of the wait is an hour long."""
+    monkeypatch.setattr(retries, "_FIRST_WAIT", 7200.0)
+    monkeypatch.setattr(retries, "_LONGEST_WAIT", 7200.0)
+    monkeypatch.setattr(retries, "_SLICE", 3600.0)
+    waiting = threading.Event()
+
+    def interrupt() -> None:
+        waiting.wait()
+        os.kill(os.getpid(), signal.SIGINT)
+
+    other = threading.Thread(target=interrupt)
+    other.start()
+    with pytest.raises(KeyboardInterrupt):
+        persist(AwayUntil().ask, Deadline(), seconds=1e6, tell=lambda error, seconds: waiting.set())
+    other.join()

@@ -264,7 +264,7 @@ def test_no_torch_is_loaded_for_trees_and_no_lightgbm_for_a_network() -> None:
         command = [sys.executable, "-c", loaded, f"ml_assets.training.{module}"]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
-    assert engines("boosting.train") == engines("boosting.engine") == engines("score") == "set()"
+    assert engines("boosting.train") == engines("boosting.engines") == engines("score") == "set()"
     assert engines("train") == "{'torch'}"
 
 

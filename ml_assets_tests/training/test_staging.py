@@ -12,8 +12,8 @@ from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.program import File, Ref, ScoreOutput, ScoreRequest, ScoreResult, World
 from ml_assets.spec.program.events import Progress
 from ml_assets.store.objects import bytes_digest
+from ml_assets.store.retries import Deadline, persist
 from ml_assets.store.s3.client import S3Place, client
-from ml_assets.training.retries import Deadline, persist
 from ml_assets.training.staging.outbox import Outbox, pause
 from ml_assets.training.staging.transfer import deliver
 from ml_assets.training.stop import Superseded

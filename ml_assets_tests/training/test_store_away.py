@@ -10,9 +10,9 @@ import pytest
 from ml_assets.errors import StoreAway, StoreRefuses
 from ml_assets.spec.program import File, Ref, TrainRequest
 from ml_assets.spec.training import LightGbm
+from ml_assets.store import retries
 from ml_assets.store.checkpoint_places import LocalCheckpoints
 from ml_assets.store.checkpoints import whole_checkpoints
-from ml_assets.training import retries
 from ml_assets.training.boosting.train import Grower
 from ml_assets.training.checkpoints.files import CheckpointFiles
 from ml_assets.training.checkpoints.save import Checkpoints
@@ -20,7 +20,6 @@ from ml_assets.training.distributed.ranks import Ranks, join, leave
 from ml_assets.training.events import EventWriter
 from ml_assets.training.models import Network, build
 from ml_assets.training.optimization import make_optimizer
-from ml_assets.training.retries import AWAY_SECONDS, Deadline, Patience
 from ml_assets.training.rows.arrays import open_set
 from ml_assets.training.stop import NotSaved
 from ml_assets.training.trainer_state import TrainerState
@@ -156,19 +155,3 @@ def test_resuming_and_choosing_the_best_wait_for_the_store_and_leave_bf16_weight
     (found,) = whole_checkpoints(again.store, "session")
     left = {file.path for file in found.manifest.files} - set(again.store.fetched)
     assert left == {found.manifest.bf16_weights} != {None}
-
-
-def test_many_that_ask_again_do_not_all_ask_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retries, "_FIRST_WAIT", 1.0)
-    waits: list[float] = []
-
-    class Noted(Deadline):
-        def wait(self, seconds: float) -> None:
-            waits.append(seconds)
-
-    patience = Patience(AWAY_SECONDS, Noted())
-    assert all(patience.wait(StoreAway("it is away")) for _ in range(8))
-    bounds = [1, 2, 4, 8, 15, 15, 15, 15]
-    assert all(most / 2 <= wait <= most for wait, most in zip(waits, bounds, strict=True))
-    assert len({wait / most for wait, most in zip(waits, bounds, strict=True)}) > 1
-    assert not Patience(0.0).wait(StoreAway("it is away"))

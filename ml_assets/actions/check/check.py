@@ -24,6 +24,7 @@ from ml_assets.spec.load import SPEC_FILE, Mistake, check_spec
 from ml_assets.spec.network_code import read_network
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.program import Ref, training_world
+from ml_assets.spec.search import check_search
 from ml_assets.spec.training import COUNTED, INSTALL_BOOSTING, RELEASE, Boosted, Module
 from ml_assets.store.layout import Address, read_record
 from ml_assets.store.open import has_snapshots, open_objects, open_snapshots
@@ -142,7 +143,7 @@ def _size(spec: PipelineSpec, settings: Settings) -> StateSize:
 
 
 def _file_mistakes(folder: Path, spec: PipelineSpec) -> list[Mistake]:
-    found: list[Mistake] = []
+    found: list[Mistake] = [*check_search(folder, spec)[1]]
     if spec.name != folder.name:
         rule = "the name of the pipeline is the name of its folder"
         remedy = f"rename the folder, or write 'name: {folder.name}'"

@@ -8,6 +8,7 @@ from typing import Any
 from ml_assets.actions.repair import repair_projection
 from ml_assets.actions.run.data_stages import DataStages, failure_of
 from ml_assets.actions.run.fresh import FreshTraining
+from ml_assets.adapters.declared import asset_key
 from ml_assets.adapters.execute import Tell, execute, mark_dead_runs, wait_for_others
 from ml_assets.adapters.run_journal import word_tags
 from ml_assets.adapters.runs import Definitions, Selection
@@ -21,19 +22,32 @@ from ml_assets.automation.planner.candidate_runs import (
     before_the_model,
     canary_candidate,
 )
-from ml_assets.automation.planner.due import plan_data, records_by_address
+from ml_assets.automation.planner.due import plan_data, records_by_address, study_node
 from ml_assets.automation.planner.landed import Landed, landed
-from ml_assets.automation.planner.plan import Plan, retyped
+from ml_assets.automation.planner.plan import Plan, plan, retyped
 from ml_assets.automation.planner.selection import model_run
 from ml_assets.errors import EvidenceError, SpecError
 from ml_assets.records.experiments import Words
 from ml_assets.records.tracking.mlflow import Tracking
 from ml_assets.records.tracking.outbox import Outbox, sentences
-from ml_assets.spec.stages import DRIFT_STAGE, STAGES
+from ml_assets.spec.load import SPEC_FILE
+from ml_assets.spec.search import SEARCH_FILE
+from ml_assets.spec.stages import DRIFT_STAGE, SEARCH_STAGE, STAGES
 from ml_assets.store.layout import Address
-from ml_assets.store.pipeline_context import Pipeline
+from ml_assets.store.pipeline_context import Pipeline, PipelineState
 
 _LATER = "see the runs with ml-assets models experiments, and add to one with ml-assets models note"
+
+
+def study_is_over(state: PipelineState) -> str:
+    """Why the study that was published is not asked again."""
+    record = state.record(state.address(SEARCH_STAGE))
+    told = record.attributes if record else {}
+    best = "the spec's own setting" if told.get("trial") is None else f"trial {told['trial']}"
+    return (
+        f"study {told.get('study')} is over ({told.get('ended')}), and asks the same:"
+        f" {best} is its winner"
+    )
 
 
 @dataclass(frozen=True)
@@ -48,6 +62,8 @@ class Request:
     """True: train again from nothing; False: drop such a training that was interrupted."""
     epochs: int | None = None
     """Train for so many instead of the spec's."""
+    search: bool = False
+    """Ask the study of ``search.yaml`` first."""
     words: Words = field(default_factory=Words)
     """Why the run is made, for people who compare runs."""
 
@@ -82,6 +98,11 @@ class PipelineRun:
         wanted = STAGES[: STAGES.index(request.through) + 1] if request.through else STAGES
         if request.as_of is not None:
             require_as_of(self.pipeline, request.as_of)  # before any data is made
+        if request.search and self.pipeline.search is None:
+            raise SpecError(
+                f"{self.pipeline.name} has nothing to search: write {SEARCH_FILE} beside its spec,"
+                f" {self.pipeline.folder / SPEC_FILE}. docs/search.md shows one."
+            )
         self._fresh_is_made()
         self._wait_for_others()  # what they make is not planned again
         records = records_by_address(self.store, self.pipeline.name)
@@ -91,6 +112,8 @@ class PipelineRun:
         self._make_data(wanted, arrived)
         if request.through is None:
             self._make_before_the_model()
+        if request.search:
+            self._search(request)
         if "training_set" in wanted:
             self._wait_for_others()
             self._make_model(wanted, request)
@@ -177,6 +200,22 @@ class PipelineRun:
                 self._fresh_is_made()
         elif request.words.said():
             self.tell(f"no run was needed, so nothing carries your words: {_LATER}")
+
+    def _search(self, request: Request) -> None:
+        """The study on the training set of now; the model that follows adopts its winner."""
+        self._wait_for_others()
+        own = self.pipeline.declared
+        due = model_run(own, as_of=request.as_of, stages=("training_set",))
+        if due.selection is not None and due.selection.assets:
+            self._execute(due.selection, due.config)
+        node = study_node(own)
+        (found,) = plan([node], records_by_address(self.store, own.name)).items
+        if found.due:
+            self.tell(f"make  {node.address.key}: {found.reason}")
+            self._execute(Selection((asset_key(own, SEARCH_STAGE),)))
+        else:
+            self.tell(f"skip  {node.address.key}: {study_is_over(own.now())}")
+        self.pipeline = own.with_winner()
 
     def _fresh_is_made(self) -> None:
         records = records_by_address(self.store, self.pipeline.name)

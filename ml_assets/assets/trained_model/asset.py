@@ -26,14 +26,22 @@ from ml_assets.launch.launcher import Launcher, TrainJob
 from ml_assets.launch.session import program_of, train_session
 from ml_assets.records.ledger.chain import register
 from ml_assets.records.run_history import keep_run_record
-from ml_assets.records.run_record import RunRecord, environment, record_bytes, run_input, run_record
+from ml_assets.records.run_record import (
+    RunRecord,
+    SearchOrigin,
+    environment,
+    record_bytes,
+    run_input,
+    run_record,
+)
 from ml_assets.records.tracking.mlflow import Tracking
 from ml_assets.records.tracking.outbox import Outbox
 from ml_assets.reports.wording import plain_markdown
 from ml_assets.spec.program import Ref, TrainResult, World
 from ml_assets.spec.program.events import Lost
 from ml_assets.spec.program.identity import Node
-from ml_assets.spec.records import StageRecord
+from ml_assets.spec.records import InputVersion, StageRecord
+from ml_assets.spec.stages import SEARCH_STAGE
 from ml_assets.spec.training import Boosted, ModelSpec
 from ml_assets.store.layout import Address
 from ml_assets.store.networks import kept_network
@@ -41,6 +49,8 @@ from ml_assets.store.objects import LocalObjects
 from ml_assets.store.pipeline_context import Pipeline
 
 STAGE = "trained_model"
+WINNER = "search_winner"
+"""The name of a study's winner among the inputs of a model."""
 
 
 class TrainingConfig(RunConfig):
@@ -100,7 +110,7 @@ def trained_model(declared: Pipeline) -> dg.AssetsDefinition:
         attributes = _attributes(pipeline, result, model, data, init, sinks.mlflow_run)
         saved = sinks.last_checkpoint_digest or model.digest
         versions, inputs = {"checkpoints": saved, STAGE: model.digest}, (input_version(data, base),)
-        seen = (init.as_input(),) if init else ()
+        seen = (*((init.as_input(),) if init else ()), *winner_seen(asked))
         record = finished_record(begun, result, sinks.story.lost, sinks.story.nodes)
         measured = sinks.measurements(result, world) | costs(pipeline, result.session)
         for stage, version in versions.items():
@@ -110,7 +120,7 @@ def trained_model(declared: Pipeline) -> dg.AssetsDefinition:
                 draft.text("run.json", record_bytes(record))
                 published = draft.publish(attributes=attributes, data_version=version)
             tracked = tracking_link(pipeline, sinks.mlflow_run)
-            shown = {**sinks.pictures(), **measured, **tracked, **began_with(init)}
+            shown = {**sinks.pictures(), **measured, **tracked, **began_with(init), **won_by(asked)}
             yield _result(pipeline, stage, published, result, model, shown)
         register(pipeline.store, pipeline.name, model.digest, pipeline.spec.owner, context.run_id)
         sinks.attach(record)
@@ -166,9 +176,19 @@ def _specs(pipeline: Pipeline) -> list[dg.AssetSpec]:
             description=f"{_weights(pipeline.spec.model)}, its configuration and its preprocessing"
             " as data. Nothing is pickled.",
             kinds={_engine(pipeline.spec.model), "mlflow"},
-            deps=[asset_key(pipeline, "training_set"), asset_key(pipeline, "checkpoints")],
+            deps=[
+                asset_key(pipeline, "training_set"),
+                *_study(pipeline),
+                asset_key(pipeline, "checkpoints"),
+            ],
         ),
     ]
+
+
+def _study(pipeline: Pipeline) -> list[dg.AssetKey]:
+    """The study whose winner it is trained by, where the search says so."""
+    adopts = pipeline.search is not None and pipeline.search.adopt
+    return [asset_key(pipeline, SEARCH_STAGE)] if adopts else []
 
 
 def _engine(model: ModelSpec) -> str:
@@ -204,7 +224,16 @@ def begun_record(
         world=world,
         salt=job.salt,
         program=program_of(job),
+        search=search_origin(pipeline),
     )
+
+
+def search_origin(pipeline: Pipeline) -> SearchOrigin | None:
+    """The study whose winner's values the pipeline's spec has."""
+    won = pipeline.winner
+    if won is None:
+        return None
+    return SearchOrigin(study=won.study, trial=won.trial, space=won.space, values=dict(won.values))
 
 
 def finished_record(
@@ -245,6 +274,18 @@ def began_with(init: InitialWeights | None) -> dict[str, str]:
     return {KEY: f"{init.said} {init.ref.digest}"} if init else {}
 
 
+def winner_seen(pipeline: Pipeline) -> tuple[InputVersion, ...]:
+    """The study that the values of the spec come from. No part of the key: the values are."""
+    won = pipeline.winner
+    return () if won is None else (won.record.model_copy(update={"key": WINNER, "commit": None}),)
+
+
+def won_by(pipeline: Pipeline) -> dict[str, str]:
+    """Metadata: whose values it was trained by, where they are a study's."""
+    won = pipeline.winner
+    return {"search": f"trial {won.trial} of {won.study}"} if won else {}
+
+
 def data_ref(pipeline: Pipeline, record: StageRecord) -> Ref:
     """Where a training set lies, from its record.
 
@@ -269,6 +310,7 @@ def _attributes(
     mlflow_run: str | None,
 ) -> dict[str, Any]:
     """What the records of the model and its checkpoints keep of the session."""
+    won = search_origin(pipeline)
     return {
         "session": result.session,
         "model": model.model_dump(),
@@ -278,6 +320,7 @@ def _attributes(
         "best_step": result.best_step,
         "stopped": result.stopped,
         "mlflow_run": mlflow_run,
+        **({"search": won.model_dump(mode="json")} if won else {}),
     }
 
 

@@ -14,7 +14,7 @@ from ml_assets.graph.code_version import code_version_of
 from ml_assets.records.recalls import Quarantine, quarantine
 from ml_assets.spec.partitions import PartitionWindow, windows
 from ml_assets.spec.records import InputVersion, StageRecord
-from ml_assets.spec.stages import SOURCE_STAGES
+from ml_assets.spec.stages import SEARCH_STAGE, SOURCE_STAGES
 from ml_assets.store.layout import Address, read_records
 from ml_assets.store.online import open_online
 from ml_assets.store.pipeline_context import Pipeline
@@ -182,6 +182,14 @@ def model_nodes(
             (model, report),
         ),
     ]
+
+
+def study_node(pipeline: Pipeline) -> Node:
+    """The study of a pipeline that has a search. It is in no plan: people ask for it."""
+    address = Address(pipeline.name, SEARCH_STAGE)
+    return Node(
+        address, code_version_of(pipeline, SEARCH_STAGE), (Address(pipeline.name, "training_set"),)
+    )
 
 
 def under_published_code(

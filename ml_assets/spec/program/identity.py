@@ -32,6 +32,7 @@ _TELLS = (
     "ml_assets.errors",
     "ml_assets.spec.program.events",
     "ml_assets.spec.program.identity",
+    "ml_assets.store.retries",
     "ml_assets.store.s3.client",
     "ml_assets.store.s3.checkpoints",
     "ml_assets.training.events",

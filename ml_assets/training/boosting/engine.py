@@ -1,4 +1,4 @@
-"""What grows the trees, by the name in the spec: the interface that each package fills."""
+"""What grows the trees: the interface that each package fills."""
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Protocol
 
 from ml_assets.spec.program import ModelManifest, ShardSchema
-from ml_assets.spec.training import INSTALL_BOOSTING, Boosted, LightGbm, TrainingSpec
+from ml_assets.spec.training import INSTALL_BOOSTING, Boosted, TrainingSpec
 from ml_assets.training.rows.arrays import Predict
 from ml_assets.training.stop import NotInstalled
 
 AfterRound = Callable[[int, Callable[[], Mapping[str, float]], Callable[[], bytes]], bool]
-"""(rounds grown, losses of ``train`` and ``validation``, the trees as a file) -> whether to stop."""
+"""(rounds grown, losses of ``train`` and ``validation``, all trees as a file) -> stop after it?"""
 
 
 class Engine(Protocol):
@@ -60,17 +60,6 @@ class Engine(Protocol):
             BadData: they are not whole, or not about what the manifest says.
         """
         ...
-
-
-def engine_of(model: Boosted) -> Engine:
-    """The package of a family; it is not loaded yet."""
-    if isinstance(model, LightGbm):
-        from ml_assets.training.boosting.by_lightgbm import LightGbmEngine
-
-        return LightGbmEngine()
-    from ml_assets.training.boosting.by_xgboost import XGBoostEngine
-
-    return XGBoostEngine()
 
 
 _NOT_USED = ("cffi", "dask", "graphviz", "matplotlib", "pandas", "pyarrow", "sklearn")

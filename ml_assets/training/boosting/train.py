@@ -3,6 +3,7 @@
 import shutil
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
@@ -12,8 +13,10 @@ import numpy as np
 from ml_assets.errors import StorageError
 from ml_assets.spec.program import ShardSchema, TrainRequest
 from ml_assets.spec.training import Boosted
+from ml_assets.store.retries import persist
 from ml_assets.training import calibration
-from ml_assets.training.boosting.engine import Engine, engine_of
+from ml_assets.training.boosting.engine import Engine
+from ml_assets.training.boosting.engines import engine_of
 from ml_assets.training.checkpoints.files import (
     CheckpointClock,
     CheckpointFiles,
@@ -23,9 +26,8 @@ from ml_assets.training.checkpoints.files import (
 from ml_assets.training.events import FIRST_ROWS, EventWriter
 from ml_assets.training.model_folder import write_model
 from ml_assets.training.recovery import HeartbeatWriter
-from ml_assets.training.retries import Patience
 from ml_assets.training.rows.arrays import SplitArrays, open_set
-from ml_assets.training.stop import NonFinite, Notice, NotSaved, SavedAfterNotice
+from ml_assets.training.stop import NonFinite, Notice, NotSaved, SavedAfterNotice, may_pass
 from ml_assets.training.telemetry import memory_peak_mb, milliseconds_since, pace, progress_line
 from ml_assets.training.trainer_state import Best, StoppedBy, TrainerState, finish
 
@@ -176,11 +178,15 @@ class Grower:
 
     def _save(self, trees: bytes, metrics: dict[str, float]) -> None:
         """Save; the last one again and again where the store is away, until that answers."""
-        patience = Patience()
-        self.unsaved = self._tried(trees, metrics)
         last = self.notice.given or self._lost_patience or self.state.step == self.model.rounds
-        while last and self.unsaved and self.unsaved.passes and patience.wait(self.unsaved):
+
+        def saved() -> None:
             self.unsaved = self._tried(trees, metrics)
+            if last and self.unsaved is not None:
+                raise self.unsaved
+
+        with suppress(NotSaved):
+            persist(saved, passes=may_pass)
         self.clock.saved()
 
     def _tried(self, trees: bytes, metrics: dict[str, float]) -> NotSaved | None:

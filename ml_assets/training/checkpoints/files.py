@@ -24,8 +24,8 @@ from ml_assets.store.checkpoints import (
     whole_checkpoints,
 )
 from ml_assets.store.objects import bytes_digest, describe
+from ml_assets.store.retries import persist
 from ml_assets.training.events import EventWriter
-from ml_assets.training.retries import persist
 from ml_assets.training.stop import NotSaved, Superseded
 from ml_assets.training.trainer_state import TrainerState
 

@@ -13,6 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +27,12 @@ from torch.optim import Optimizer
 
 from ml_assets.errors import StorageError, StoreAway
 from ml_assets.store.checkpoints import Found
+from ml_assets.store.retries import persist
 from ml_assets.training.checkpoints.files import CheckpointFiles, Written, read_state
 from ml_assets.training.checkpoints.read import BF16_WEIGHTS, read_into, write_bf16
 from ml_assets.training.distributed.ranks import Ranks, on_every_rank, on_first_rank, total
 from ml_assets.training.models import Network
-from ml_assets.training.retries import Patience
-from ml_assets.training.stop import NotSaved, PeerLost, PeerSilent
+from ml_assets.training.stop import NotSaved, PeerLost, PeerSilent, may_pass
 from ml_assets.training.telemetry import milliseconds_since
 from ml_assets.training.trainer_state import Best, TrainerState
 
@@ -105,16 +106,17 @@ class Checkpoints:
         Raises:
             NotSaved: it failed.
         """
-        self.finish()
-        patience = Patience()
-        while (failed := self._unsaved) is not None and failed.passes and self._again is not None:
-            if not on_first_rank(self.ranks, lambda failed=failed: patience.wait(failed)):
-                break
-            self._again()
+        tries = count()
+
+        def saved() -> None:
+            if next(tries) and self._again is not None:
+                self._again()
             self.finish()
+            if self._unsaved is not None:
+                raise self._unsaved
+
+        persist(saved, passes=may_pass, together=partial(on_first_rank, self.ranks))
         self._stager.close()
-        if self._unsaved is not None:
-            raise self._unsaved
 
     @contextmanager
     def finish_save_on_error(self) -> Iterator[None]:

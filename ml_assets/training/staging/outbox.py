@@ -30,8 +30,8 @@ from ml_assets.spec.program.pod import (
     heartbeats_name,
     termination_name,
 )
+from ml_assets.store.retries import Deadline, persist
 from ml_assets.store.s3.client import S3Place
-from ml_assets.training.retries import Deadline, persist
 from ml_assets.training.stop import BadRequest, Superseded
 
 _MOST_BYTES = 8 << 20

@@ -30,8 +30,8 @@ from ml_assets.spec.program.exit_codes import (
 )
 from ml_assets.spec.program.pod import UPLOAD_SECONDS
 from ml_assets.spec.program.start import TORCHRUN, Rendezvous, Start, variables
+from ml_assets.store.retries import Deadline, persist
 from ml_assets.store.s3.client import S3Place, client
-from ml_assets.training.retries import Deadline, persist
 from ml_assets.training.staging.outbox import Outbox, PodEnd, TerminationReporter
 from ml_assets.training.staging.transfer import deliver, read_request, require_newest, stage
 from ml_assets.training.stop import Stopped

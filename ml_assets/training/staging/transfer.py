@@ -19,10 +19,10 @@ from ml_assets.spec.program import (
 )
 from ml_assets.spec.program.pod import FILES, MODEL, PREDICTIONS, RESULT, TRACE
 from ml_assets.store.objects import file_digest
+from ml_assets.store.retries import Deadline, persist
 from ml_assets.store.s3.client import S3Place
 from ml_assets.store.s3.content import ARRAYS, MODELS, Kind, fetch_folder
 from ml_assets.store.s3.handover import put_made, put_result
-from ml_assets.training.retries import Deadline, persist
 from ml_assets.training.stop import BadData, BadRequest, NotSaved, Superseded
 
 EVENTS_FILE = "events.jsonl"

@@ -1,0 +1,245 @@
+"""What a study costs beside its trainings, and what pruning saves.
+
+    python benchmarks/search.py              # all of it, in some minutes
+    python benchmarks/search.py --many       # only 1,000 trials: asking, and the page
+    python benchmarks/search.py --prune      # only pruning, on the curves that were recorded
+    python benchmarks/search.py --record     # trains 32 settings of the irises for these curves
+
+Prints figures, one a line. The overhead is that of 16 trials, two at once, over a loop of bare
+Optuna that asks the same launcher for the same trainings.
+"""
+
+import argparse
+import json
+import resource
+import tempfile
+import time
+from dataclasses import replace
+from datetime import UTC, datetime
+from math import log10
+from pathlib import Path
+from typing import Any
+
+from ml_assets.assets.hyperparameter_search.page import study_page
+from ml_assets.assets.hyperparameter_search.plan import Plan
+from ml_assets.assets.hyperparameter_search.samplers import Proposal, Sampler, pruner
+from ml_assets.assets.hyperparameter_search.study import StudyRun, outcome
+from ml_assets.launch.local.launcher import LocalLauncher
+from ml_assets.spec.search import Prune, SearchSpec, Values
+from ml_assets.spec.study import Study, Trial
+from ml_assets.store.objects import LocalObjects
+from ml_assets.store.pipeline_context import open_pipeline
+from ml_assets_tests.worlds import irises
+from ml_assets_tests.worlds.world import World
+
+CURVES = Path(__file__).parent / "results" / "search_curves.json"
+TRIALS = 16
+PARAMETERS = {
+    "training.learning_rate": {"kind": "log_float", "low": 0.0003, "high": 0.1},
+    "training.weight_decay": {"kind": "log_float", "low": 0.0001, "high": 0.1},
+    "model.width": {"kind": "choice", "values": [8, 16, 32, 64], "role": "scientific"},
+}
+
+
+def main() -> None:
+    """Print the figures that are asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    for name in ("many", "prune", "record", "overhead"):
+        parser.add_argument(f"--{name}", action="store_true")
+    asked = parser.parse_args()
+    every = not (asked.many or asked.prune or asked.record or asked.overhead)
+    with tempfile.TemporaryDirectory() as folder:
+        if asked.record:
+            record(Path(folder))
+        if asked.prune or every:
+            prunes(Path(folder))
+        if asked.many or every:
+            many(Path(folder))
+        if asked.overhead or every:
+            overhead(Path(folder))
+
+
+def search(trials: int, method: str = "quasi_random", **more: Any) -> SearchSpec:
+    """A search of the irises' network; no other seeds."""
+    plain = {"method": method, "trials": trials, "seeds": 0, "parameters": PARAMETERS, **more}
+    return SearchSpec.model_validate(plain)
+
+
+def plan_of(folder: Path, by: SearchSpec, parallel: int = 2) -> Plan:
+    """A study of the irises, whose training set is made here."""
+    world = World(folder)
+    if not world.pipelines.is_dir():
+        irises.plant(world.pipelines, world.sources)
+        world.cli("run", "irises", "--through", "training_set")
+    pipeline = open_pipeline("irises", world.settings)
+    from ml_assets.assets.trained_model.asset import train_job
+    from ml_assets.graph.inputs import require_record
+
+    data = require_record(pipeline.now(), pipeline.address("training_set"))
+    base = train_job(pipeline, data, None, None)
+    return Plan(pipeline.spec, by, base, parallel, 1)
+
+
+def study(plan: Plan, folder: Path) -> Study:
+    """Run a study by real processes."""
+    sampler = Sampler(plan.search, plan.search.own(plan.spec), plan.name, str(folder), plan.fits)
+    run = StudyRun(
+        plan,
+        sampler,
+        LocalLauncher(folder),
+        LocalObjects(folder),
+        lambda line: None,
+        lambda trial, one: None,
+    )
+    why = run.run()
+    return outcome(plan, run, sampler.importances(), why)
+
+
+def overhead(folder: Path) -> None:
+    """The same trainings by a study and by bare Optuna: wall time, and processor time of here."""
+    plan = plan_of(folder / "world", search(TRIALS))
+    wall, cpu = time.monotonic(), _own_seconds()
+    found = study(plan, folder / "study")
+    wall, cpu = time.monotonic() - wall, _own_seconds() - cpu
+    bare = time.monotonic()
+    bare_optuna(plan, found, folder / "bare")
+    bare = time.monotonic() - bare
+    print(f"search_wall_seconds {wall:.1f}")
+    print(f"search_bare_wall_seconds {bare:.1f}")
+    print(f"search_wall_over_bare {wall / bare:.3f}")
+    print(f"search_cpu_seconds_of_a_trial {cpu / len(found.trials):.3f}")
+
+
+def bare_optuna(plan: Plan, found: Study, folder: Path) -> None:
+    """Optuna's own loop over the same trainings, two at once."""
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    launcher, values = LocalLauncher(folder), [one for one in found.trials]
+    loop = optuna.create_study()
+
+    def objective(trial: optuna.Trial) -> float:
+        one = values[trial.number]
+        job = plan.job(Proposal(one.number, one.values))
+        trial.suggest_float("learning_rate", 0.0003, 0.1, log=True)
+        return launcher.train(replace(job, salt="bare"), lambda _: None).metrics["validation_loss"]
+
+    loop.optimize(objective, n_trials=len(values), n_jobs=2)
+
+
+def many(folder: Path) -> None:
+    """A thousand finished trials: the next proposal, and the page."""
+    by = search(2000, "tpe")
+    sampler = Sampler(by, {}, "many", str(folder / "many"))
+    began = time.monotonic()
+    for number in range(1000):
+        proposal = sampler.ask()
+        assert proposal is not None
+        sampler.tell(proposal.number, "finished", _bowl(proposal.values) + number * 1e-9)
+    each = (time.monotonic() - began) / 1000
+    began = time.monotonic()
+    for _ in range(10):
+        sampler.ask()
+    ask = (time.monotonic() - began) / 10
+    plan = plan_of(folder / "world", by)
+    began = time.monotonic()
+    again = Sampler(by, {}, "many", str(folder / "many"))
+    opened = time.monotonic() - began
+    trials = tuple(_trial(one) for one in again.known[:1000])
+    began = time.monotonic()
+    said = study_page(_study(plan, trials, again.importances()), by, plan.spec)
+    page = time.monotonic() - began
+    print(f"search_ask_and_tell_ms {1000 * each:.1f}")
+    print(f"search_ask_at_1000_ms {1000 * ask:.1f}")
+    print(f"search_open_at_1000_seconds {opened:.2f}")
+    print(f"search_page_at_1000_seconds {page:.2f}")
+    print(f"search_page_at_1000_kb {len(said) / 1000:.0f}")
+
+
+def _bowl(values: Values) -> float:
+    rate, decay = values["training.learning_rate"], values["training.weight_decay"]
+    assert isinstance(rate, float) and isinstance(decay, float)
+    return 0.4 + (log10(rate) + 2) ** 2 / 10 + (log10(decay) + 3) ** 2 / 50
+
+
+def _trial(one: Proposal) -> Trial:
+    loss = _bowl(one.values)
+    return Trial(
+        number=one.number,
+        values=dict(one.values),
+        session=f"irises-train-{one.number}",
+        own=one.number == 0,
+        end="finished",
+        loss=loss,
+        curve=tuple((n / 10, loss + 0.1 * (1 - n / 10)) for n in range(1, 11)),
+        machine_hours=0.01,
+        gpu_hours=0.0,
+        attempts=1,
+    )
+
+
+def _study(plan: Plan, trials: tuple[Trial, ...], importances: dict[str, float]) -> Study:
+    return Study(
+        pipeline="irises",
+        name=plan.name,
+        space=plan.search.space,
+        data=plan.base.data.digest,
+        search=plan.search.model_dump(mode="json"),
+        trials=trials,
+        winner=None,
+        seeds=(0.4, 0.41, 0.42),
+        importances=importances,
+        ended="1000 trials were asked for",
+        time=datetime.now(UTC),
+    )
+
+
+def prunes(folder: Path) -> None:
+    """Steps that each pruner takes of the recorded trainings, and the best that it finds."""
+    curves = [json.loads(line) for line in CURVES.read_text().splitlines()]
+    whole = sum(len(one) for one in curves)
+    best = min(min(y for _, y in one) for one in curves)
+    for kind in ("successive_halving", "hyperband", "median"):
+        steps, found = _pruned(curves, Prune(kind=kind, min_share=0.1))
+        print(f"search_{kind}_steps_saved {1 - steps / whole:.3f}")
+        print(f"search_{kind}_best_over_whole {found / best:.4f}")
+
+
+def _pruned(curves: list[list[tuple[float, float]]], prune: Prune) -> tuple[int, float]:
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    loop = optuna.create_study(pruner=pruner(prune), study_name="curves")
+    steps, best = 0, float("inf")
+    for curve in curves:
+        trial = loop.ask()
+        for number, (share, loss) in enumerate(curve, 1):
+            steps += 1
+            at = max(1, round(100 * share))
+            trial.report(loss, at)
+            if number < len(curve) and trial.should_prune():
+                loop.tell(trial, state=optuna.trial.TrialState.PRUNED)
+                break
+        else:
+            done = min(y for _, y in curve)
+            best = min(best, done)
+            loop.tell(trial, done)
+    return steps, best
+
+
+def record(folder: Path) -> None:
+    """Train 32 settings to their end and keep their curves, a line each."""
+    found = study(plan_of(folder / "world", search(32)), folder / "study")
+    kept = [[(round(x, 4), round(y, 6)) for x, y in one.curve] for one in found.trials]
+    CURVES.parent.mkdir(exist_ok=True)
+    CURVES.write_text("".join(json.dumps(one) + "\n" for one in kept))
+    print(f"search_curves_recorded {len(kept)}")
+
+
+def _own_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+if __name__ == "__main__":
+    main()

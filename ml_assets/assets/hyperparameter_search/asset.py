@@ -1,0 +1,170 @@
+"""hyperparameter_search: one study of what the spec could say better, and its winner."""
+
+import os
+
+import dagster as dg
+
+from ml_assets.adapters.declared import asset_key, stage_asset
+from ml_assets.adapters.executor import launches_jobs
+from ml_assets.adapters.launcher import LauncherResource
+from ml_assets.adapters.metadata import numbers, pictures, place, record_metadata
+from ml_assets.adapters.run_journal import chronicled
+from ml_assets.adapters.step import AssetStep
+from ml_assets.adapters.stores import StoresResource
+from ml_assets.assets.hyperparameter_search.page import asset_pictures, write_study_page
+from ml_assets.assets.hyperparameter_search.plan import Plan
+from ml_assets.assets.hyperparameter_search.samplers import Sampler, held
+from ml_assets.assets.hyperparameter_search.study import Running, StudyRun, outcome
+from ml_assets.assets.hyperparameter_search.tracked import TrackedStudy
+from ml_assets.assets.trained_model.asset import data_ref, train_job
+from ml_assets.assets.trained_model.initial_weights import InitialWeights, initial_weights
+from ml_assets.assets.trained_model.sanity import require_sane
+from ml_assets.assets.trained_model.sessions import remember_session
+from ml_assets.errors import SettingsError, SpecError
+from ml_assets.graph.code_version import code_version_of
+from ml_assets.graph.inputs import require_record
+from ml_assets.graph.publish import Draft, Work, input_version
+from ml_assets.launch.launcher import Launcher
+from ml_assets.spec.canonical import canonical_json, digest_of
+from ml_assets.spec.records import StageRecord
+from ml_assets.spec.stages import SEARCH_STAGE
+from ml_assets.spec.study import STUDY_FILE, Study, Trial
+from ml_assets.store.pipeline_context import Pipeline
+
+ON_A_CLUSTER = 4
+"""Trials side by side, where the search does not say."""
+
+
+def hyperparameter_search(declared: Pipeline) -> dg.AssetsDefinition:
+    """The hyperparameter_search asset of a pipeline that has a search."""
+
+    @stage_asset(
+        declared,
+        SEARCH_STAGE,
+        description="Trainings by other settings of the spec, side by side, judged by the"
+        " validation split; the best one, and what was learned. Made when somebody asks for it.",
+        kinds={"optuna", "mlflow"},
+        deps=[asset_key(declared, "training_set")],
+    )
+    @chronicled(declared, SEARCH_STAGE)
+    def materialize(
+        context: dg.AssetExecutionContext, stores: StoresResource, launcher: LauncherResource
+    ) -> dg.MaterializeResult:
+        pipeline = stores.open(declared, keeps_objects=True).declared
+        base = pipeline.store.resolve("main")
+        data = require_record(pipeline.at(base), pipeline.address("training_set"))
+        init = initial_weights(context.log, pipeline.at(base))
+        runner = launcher.launcher(pipeline)
+        require_sane(context, pipeline, runner, data_ref(pipeline, data))
+        study = run_study(context, pipeline, runner, study_plan(pipeline, data, init))
+        address = pipeline.address(SEARCH_STAGE)
+        code, inputs = code_version_of(pipeline, SEARCH_STAGE), (input_version(data, base),)
+        work = Work(address, code, inputs, context.run_id)
+        with Draft(pipeline, work, pipeline.store.resolve("main")) as draft:
+            draft.text(STUDY_FILE, canonical_json(study))
+            version = digest_of(study.model_dump(mode="json", exclude={"time"}))
+            published = draft.publish(attributes=_attributes(study), data_version=version)
+        page = write_study_page(pipeline, study)
+        shown = {
+            **pictures(asset_pictures(study)),
+            **_numbers(study),
+            "page": place(str(page)),
+            **record_metadata(published),
+        }
+        return dg.MaterializeResult(metadata=shown, data_version=dg.DataVersion(version))
+
+    return materialize
+
+
+def study_plan(pipeline: Pipeline, data: StageRecord, init: InitialWeights | None) -> Plan:
+    """What is trained: on a laptop as many trials side by side as it has cores.
+
+    Raises:
+        SpecError: the pipeline has no search.
+    """
+    search = pipeline.search
+    if search is None:
+        raise SpecError(
+            f"{pipeline.name} has no search: write search.yaml beside its spec (docs/search.md)."
+        )
+    base = train_job(pipeline, data, None, init)
+    if pipeline.on_cluster:
+        return Plan(pipeline.spec, search, base, search.parallel or ON_A_CLUSTER, None)
+    cores = os.cpu_count() or 1
+    parallel = search.parallel or max(1, cores // pipeline.spec.training.threads)
+    each = max(1, cores // (parallel * pipeline.spec.training.threads))
+    return Plan(pipeline.spec, search, base, parallel, each)
+
+
+def run_study(context: AssetStep, pipeline: Pipeline, runner: Launcher, plan: Plan) -> Study:
+    """Train what is left of a study; everything that happens is told to the run's log and MLflow.
+
+    Raises:
+        StateInUse: another process works on it.
+        TrainingFailed: not one trial came to a result.
+    """
+    place = _place(pipeline, context)
+    own = plan.search.own(plan.spec)
+    tracked = TrackedStudy.open(context, pipeline, plan)
+
+    def ended(trial: Trial, one: Running) -> None:
+        remember_session(context.instance, context.run_id, trial.session)
+        tracked.trial(trial, one)
+
+    with held(place, plan.name):
+        sampler = Sampler(plan.search, own, plan.name, place, plan.fits)
+        run = StudyRun(plan, sampler, runner, pipeline.objects, context.log.info, ended)
+        context.log.info(f"study {plan.name}: {plan.parallel} trials at once")
+        why = run.run()
+        study = outcome(plan, run, sampler.importances(), why)
+    tracked.close(study)
+    return study
+
+
+def _place(pipeline: Pipeline, context: AssetStep) -> str:
+    """Where the study is remembered.
+
+    Raises:
+        SettingsError: it is a folder, and the step's disk goes with its pod.
+    """
+    place = pipeline.settings.studies
+    if "://" not in place and launches_jobs(context.instance):
+        raise SettingsError(
+            f"ML_ASSETS_STUDIES is the folder {place}, and this step runs in a pod, whose disk goes"
+            " with it: a study that is interrupted would begin anew. Set ML_ASSETS_STUDIES to a"
+            " database, postgresql+psycopg://host/name, in the Secret of the pods."
+        )
+    return place
+
+
+def _attributes(study: Study) -> dict[str, object]:
+    """What the record says of the winner: all that training by it takes."""
+    best = study.best
+    return {
+        "study": study.name,
+        "space": study.space,
+        "trial": study.winner,
+        "values": best.values,
+        "session": best.session,
+        "loss": best.loss,
+        "own_loss": study.own.loss,
+        "trials": len(study.trials),
+        "ended": study.ended,
+    }
+
+
+def _numbers(study: Study) -> dict[str, object]:
+    best = study.best
+    return {
+        "study": study.name,
+        "winner": "the spec's own setting" if study.winner is None else f"trial {study.winner}",
+        **numbers(
+            {
+                "validation_loss": best.loss,
+                "own_validation_loss": study.own.loss,
+                "trials": len(study.trials),
+                "machine_hours": round(study.machine_hours, 4),
+            }
+        ),
+        "ended": study.ended,
+    }

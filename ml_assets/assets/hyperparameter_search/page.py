@@ -1,0 +1,243 @@
+"""The pictures of a study: what mattered, where trials went, how they learned, what to do next."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ml_assets.assets.hyperparameter_search.learned import (
+    boundaries,
+    isolated,
+    place,
+    spread,
+    verdict,
+)
+from ml_assets.reports.drawing import Axis, Bar, Series, bar_chart, line_chart
+from ml_assets.reports.page import page
+from ml_assets.reports.parallel import Thread, Upright, parallel_chart
+from ml_assets.reports.picture import Picture, Table
+from ml_assets.spec.pipeline import PipelineSpec
+from ml_assets.spec.search import Parameter, SearchSpec
+from ml_assets.spec.stages import SEARCH_STAGE
+from ml_assets.spec.study import STUDY_FILE, Study, Trial
+from ml_assets.store.pipeline_context import Pipeline
+
+MOST_LINES = 200
+"""Trials that are drawn: the best of those that finished, then the others."""
+PAGE = "search.html"
+_ROWS = 100
+_SHORT = 8
+
+
+def study_pictures(study: Study, search: SearchSpec) -> list[Picture]:
+    """All pictures of a study."""
+    shown = _shown(study)
+    found = [*_isolation(study, search), *_importances(study)]
+    return [*found, _learning(study, shown)]
+
+
+def _shown(study: Study) -> Sequence[Trial]:
+    """The trials that are drawn, the best one last: it lies above the others."""
+    rest = [one for one in study.trials if one.end != "finished" and one.curve]
+    chosen = [*study.finished, *rest][:MOST_LINES]
+    return [one for one in reversed(chosen) if one.loss is not None]
+
+
+def _isolation(study: Study, search: SearchSpec) -> list[Picture]:
+    found: list[Picture] = []
+    for path, values in isolated(study, search).items():
+        if not values:
+            continue
+        low, high = min(one.best for one in values), max(one.high for one in values)
+        start = low - max(high - low, 1e-4) * 0.4
+        best = min(values, key=lambda one: one.best)
+        bars = [
+            Bar(
+                f"{one.label} ({one.trials})",
+                one.best,
+                one.best,
+                one.high,
+                "one" if one is best else "plain",
+            )
+            for one in values
+        ]
+        words = (
+            "The best validation loss for each value, whatever the nuisance parameters were; in"
+            " brackets how many trials had it. The whisker ends where the best of as many trials"
+            " would, 39 times of 40. Bars do not begin at 0."
+        )
+        drawn = bar_chart(f"best loss by {path}", bars, start=start, digits=5)
+        found.append(Picture(f"What {path} does", words, drawn))
+    return found
+
+
+def _importances(study: Study) -> list[Picture]:
+    if not study.importances:
+        return []
+    ordered = sorted(study.importances.items(), key=lambda item: -item[1])
+    bars = [Bar(path.partition(".")[2], value) for path, value in ordered]
+    words = (
+        "The share of the differences in loss that each parameter explains alone or with others"
+        " (fANOVA, over the trials that finished). Few trials say little."
+    )
+    drawn = bar_chart("importance of each parameter", bars, start=0.0, digits=2)
+    return [Picture("What matters", words, drawn)]
+
+
+def _learning(study: Study, shown: Sequence[Trial]) -> Picture:
+    best = study.best
+    series = [
+        Series(
+            "",
+            [(100 * x, y) for x, y in one.curve],
+            "plain" if one.end == "pruned" else "one",
+            thin=True,
+        )
+        for one in shown
+        if one is not best
+    ]
+    if study.own is not best:
+        own = [(100 * x, y) for x, y in study.own.curve]
+        series.append(Series("the spec's own", own, "three"))
+    series.append(Series("the best", [(100 * x, y) for x, y in best.curve], "two"))
+    losses = [y for one in shown for _, y in one.curve]
+    top = sorted(losses)[int(0.95 * (len(losses) - 1))] if losses else None
+    drawn = line_chart(
+        "validation loss of each trial",
+        series,
+        Axis("percent of the training", 0, 100),
+        Axis("validation loss", high=top),
+        wide=True,
+    )
+    return Picture("How they learned", "Grey lines end where a trial was pruned.", drawn)
+
+
+def parallel_coordinates(study: Study, search: SearchSpec) -> Picture:
+    """One line for each trial, through its values to its loss; the best ones are coloured."""
+    shown, searched = _shown(study), search.searched
+    losses = [one.loss or 0.0 for one in shown]
+    low = min(losses, default=0.0)
+    high = sorted(losses)[int(0.9 * (len(losses) - 1))] if losses else 1.0
+    axes = [Upright(path.partition(".")[2], _ticks(one)) for path, one in searched.items()]
+    axes.append(Upright("validation loss", [(0.0, f"{high:.4f} +"), (1.0, f"{low:.4f}")]))
+    best = {one.number for one in study.finished[: max(1, len(study.finished) // 10)]}
+    threads = [
+        Thread(
+            _named(one),
+            [
+                *(place(p, one.values[path]) for path, p in searched.items()),
+                1 - min(max(((one.loss or 0.0) - low) / (high - low or 1.0), 0.0), 1.0),
+            ],
+            "two" if one.number in best else "plain" if one.end == "pruned" else "one",
+            thin=one.number not in best,
+        )
+        for one in shown
+    ]
+    words = (
+        "Each line is a trial, from its values to its loss: the better, the higher. The best tenth"
+        " is coloured, what was pruned is grey."
+    )
+    drawn = parallel_chart("parameters and loss of each trial", axes, threads)
+    return Picture("Where trials went", words, drawn)
+
+
+def _ticks(one: Parameter) -> list[tuple[float, str]]:
+    if one.kind == "choice":
+        return [(place(one, value), str(value)) for value in one.values]
+    return [(0.0, f"{one.bounds[0]:g}"), (1.0, f"{one.bounds[1]:g}")]
+
+
+def _named(one: Trial) -> str:
+    return "the spec's own setting" if one.own else f"trial {one.number}"
+
+
+def trials_table(study: Study, search: SearchSpec) -> Table:
+    """The trials, the best first."""
+    paths = [*search.searched]
+    rest = [one for one in study.trials if one.end != "finished" or one.loss is None]
+    rest.sort(key=lambda one: (one.loss is None, one.loss))
+    rows = [
+        (
+            _named(one),
+            "–" if one.loss is None else f"{one.loss:.5f}",
+            *(str(one.values[path]) for path in paths),
+            one.end,
+            f"{100 * max((x for x, _ in one.curve), default=0.0):.0f} %",
+            f"{one.machine_hours * 60:.1f} min",
+        )
+        for one in [*study.finished, *rest][:_ROWS]
+    ]
+    left = len(study.trials) - len(rows)
+    words = f"The best first; {left} more are in study.json." if left > 0 else "The best first."
+    heads = [path.partition(".")[2] for path in paths]
+    return Table(
+        "Trials", words, ("", "validation loss", *heads, "ended", "trained", "machine"), rows
+    )
+
+
+def study_page(study: Study, search: SearchSpec, spec: PipelineSpec) -> str:
+    """The page of a study, one HTML document that loads nothing."""
+    said = verdict(study)
+    edges = [one.said for one in boundaries(study, search, spec)]
+    found = spread(study)
+    ends = {end: sum(1 for t in study.trials if t.end == end) for end in ("finished", "pruned")}
+    best, own = study.best.loss or 0.0, study.own.loss
+    tiles = [
+        {"name": "Best", "value": f"{best:.5f}", "below": _named(study.best)},
+        {
+            "name": "The spec's own",
+            "value": "–" if own is None else f"{own:.5f}",
+            "below": "validation loss",
+        },
+        {
+            "name": "Seeds",
+            "value": "–" if found is None else f"± {found:.5f}",
+            "below": f"standard deviation of {len(study.seeds)}",
+        },
+        {
+            "name": "Trials",
+            "value": str(len(study.trials)),
+            "below": f"{ends['finished']} finished, {ends['pruned']} pruned;"
+            f" {study.machine_hours * 60:.0f} machine minutes",
+        },
+    ]
+    return page(
+        "study.html",
+        study=study,
+        lead=said[0],
+        verdict=said[1:],
+        edges=edges,
+        tiles=tiles,
+        coordinates=parallel_coordinates(study, search),
+        pictures=study_pictures(study, search),
+        trials=trials_table(study, search),
+    )
+
+
+def asset_pictures(study: Study) -> list[Picture | Table]:
+    """What the asset page shows: all pictures, and the best trials."""
+    search = searched_by(study)
+    table = trials_table(study, search)
+    best = Table(table.title, "The best first.", table.head, table.rows[:_SHORT])
+    return [parallel_coordinates(study, search), *study_pictures(study, search), best]
+
+
+def searched_by(study: Study) -> SearchSpec:
+    """The search that a study was by; ``search.yaml`` may say something else since."""
+    return SearchSpec.model_validate(study.search)
+
+
+def published_study(pipeline: Pipeline) -> Study | None:
+    """The study that was published last; None: there was none.
+
+    Raises:
+        StorageError: its record is damaged.
+    """
+    state, address = pipeline.now(), pipeline.address(SEARCH_STAGE)
+    if state.record(address) is None:
+        return None
+    return Study.model_validate_json(state.read_bytes(address.file(STUDY_FILE)))
+
+
+def write_study_page(pipeline: Pipeline, study: Study) -> Path:
+    """Write ``reports/<pipeline>/search.html`` and return where it is."""
+    html = study_page(study, searched_by(study), pipeline.declared.spec).encode()
+    return pipeline.objects.write_bytes(html, "reports", pipeline.name, PAGE)

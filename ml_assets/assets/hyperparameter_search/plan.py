@@ -1,0 +1,104 @@
+"""What a study trains and by which name, and what it may use."""
+
+from dataclasses import dataclass, replace
+
+from pydantic import ValidationError
+
+from ml_assets.assets.hyperparameter_search.samplers import Proposal
+from ml_assets.launch.launcher import TrainJob
+from ml_assets.launch.session import NOT_IN_THE_RESULT, program_of
+from ml_assets.spec.canonical import digest_of
+from ml_assets.spec.pipeline import PipelineSpec
+from ml_assets.spec.search import Budget, SearchSpec, Values, with_values
+from ml_assets.spec.training import Boosted
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a study trains: the spec, its training set, and what is searched."""
+
+    spec: PipelineSpec
+    search: SearchSpec
+    base: TrainJob
+    """The training by the spec's own setting."""
+    parallel: int
+    processes: int | None
+    """Of each trial; None: as many as the spec says."""
+
+    def fits(self, values: Values) -> bool:
+        """Whether the spec takes these values together."""
+        try:
+            with_values(self.spec, values)
+        except ValidationError:
+            return False
+        return True
+
+    @property
+    def name(self) -> str:
+        """Named by everything that decides its trials, and by nothing else: more of them, another
+        budget or another pace go on with the same study."""
+        base = self.base
+        asked = {
+            "space": self.search.space,
+            "method": self.search.method,
+            "then": self.search.then and self.search.then.model_dump(),
+            "prune": self.search.prune and self.search.prune.model_dump(),
+            "seed": self.search.seed,
+            "model": base.model.model_dump(mode="json"),
+            "training": base.training.model_dump(mode="json", exclude=NOT_IN_THE_RESULT),
+            "data": base.data.digest,
+            "init": base.init.digest if base.init else None,
+            **({"code": base.code.digest} if base.code else {}),
+            "program": program_of(base).digest,
+        }
+        return f"{base.pipeline}-study-{digest_of(asked)[:20]}"
+
+    def job(self, proposal: Proposal, seed: int | None = None) -> TrainJob:
+        """The training of a setting. The spec's own is the model's own training.
+
+        Raises:
+            ValidationError: the values do not go together.
+        """
+        if proposal.own and seed is None:
+            return self._spread(self.base)
+        spec = with_values(self.spec, proposal.values)
+        training = spec.training
+        if seed is not None:
+            training = training.model_copy(update={"seed": seed})
+        job = replace(self.base, model=spec.model, training=training, salt=self.name)
+        return self._spread(job)
+
+    def _spread(self, job: TrainJob) -> TrainJob:
+        """On as many processes as a trial has; no number depends on it."""
+        if self.processes is None or isinstance(job.model, Boosted):
+            return job
+        few = {"processes": min(job.training.processes, self.processes)}
+        if few["processes"] == 1:
+            return replace(
+                job, training=job.training.model_copy(update={**few, "strategy": "replicate"})
+            )
+        return replace(job, training=job.training.model_copy(update=few))
+
+
+@dataclass(frozen=True)
+class Hours:
+    """What was held, as the cost account counts it."""
+
+    machine: float = 0.0
+    gpu: float = 0.0
+
+    def __add__(self, other: "Hours") -> "Hours":
+        return Hours(self.machine + other.machine, self.gpu + other.gpu)
+
+    def spends(self, budget: Budget | None) -> str:
+        """Which budget this is all of; empty: none."""
+        if budget is None:
+            return ""
+        if budget.machine_hours is not None and self.machine >= budget.machine_hours:
+            return f"the budget of {budget.machine_hours:g} machine hours is spent"
+        if budget.gpu_hours is not None and self.gpu >= budget.gpu_hours:
+            return f"the budget of {budget.gpu_hours:g} GPU hours is spent"
+        return ""
+
+
+NOTHING = Hours()

@@ -1,0 +1,70 @@
+"""One trial of a study, made again: is its loss what the study says?"""
+
+from dataclasses import replace
+
+from ml_assets.assets.hyperparameter_search.asset import study_plan
+from ml_assets.assets.hyperparameter_search.page import published_study, searched_by
+from ml_assets.assets.hyperparameter_search.samplers import Proposal
+from ml_assets.assets.hyperparameter_search.study import LOSS
+from ml_assets.errors import OtherCode, StorageError, UnknownRun
+from ml_assets.extras.prove.reproduction import Verdict
+from ml_assets.graph.inputs import require_record
+from ml_assets.launch.ephemeral_session import ephemeral_launcher
+from ml_assets.spec.study import Study, Trial
+from ml_assets.store.pipeline_context import Pipeline
+
+
+def trial_verdict(pipeline: Pipeline, wanted: int | None) -> Verdict:
+    """Train one trial of the newest study again, in a place of its own, and compare its loss.
+
+    Args:
+        wanted: its number; None: the best one.
+
+    Raises:
+        UnknownRun: there is no study, or no trial of that number that was finished.
+        StorageError: the training set is another one by now.
+        OtherCode: code, spec or search are others by now.
+        TrainingFailed: it comes to no result now.
+    """
+    declared = pipeline.declared
+    study = published_study(declared)
+    if study is None:
+        raise UnknownRun(
+            f"{declared.name} has no study to prove: ml-assets run {declared.name} --search"
+        )
+    one = _trial(study, wanted)
+    data = require_record(declared.now(), declared.address("training_set"))
+    by = replace(declared, search=searched_by(study))
+    plan = study_plan(by, data, None)
+    if plan.base.data.digest != study.data:
+        raise StorageError(
+            f"Study {study.name} was on training set {study.data[:12]}; there is"
+            f" {plan.base.data.digest[:12]} now. Search on that one: ml-assets run {declared.name}"
+            " --search"
+        )
+    if plan.name != study.name:
+        raise OtherCode(
+            f"Study {study.name} would be {plan.name} here: the spec, the training program or the"
+            " weights to begin with are others by now, so another loss would prove nothing."
+        )
+    with ephemeral_launcher(declared.settings, "prove-trial") as room:
+        job = plan.job(Proposal(one.number, one.values, one.own))
+        there = replace(job, data=room.reachable(job.data))
+        now = room.launcher.train(there, lambda _: None).metrics[LOSS]
+    named = f"{declared.name}/hyperparameter_search trial {one.number}"
+    if now == one.loss:
+        return Verdict(named, "equal", f"validation loss {now:.6f}")
+    return Verdict(named, "differs", f"validation loss {now!r} now, {one.loss!r} in the study")
+
+
+def _trial(study: Study, wanted: int | None) -> Trial:
+    if wanted is None:
+        return study.best
+    found = next((one for one in study.finished if one.number == wanted), None)
+    if found is None:
+        numbers = ", ".join(str(one.number) for one in study.finished)
+        raise UnknownRun(
+            f"{wanted} is no trial of {study.name} that was trained to its end; these were:"
+            f" {numbers}"
+        )
+    return found

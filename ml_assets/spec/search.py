@@ -1,0 +1,386 @@
+"""``search.yaml`` beside a spec: which fields of the spec are searched, how, and for how much.
+
+A file of its own: what is asked of a search changes often, and is no part of what a model's record
+says that it was trained by. The winner's values are.
+"""
+
+from collections.abc import Mapping, Sequence
+from math import floor, log10, prod
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, ValidationError, model_validator
+
+from ml_assets.errors import SpecError, counted, did_you_mean
+from ml_assets.spec.automation import Timed
+from ml_assets.spec.base import Frozen, Misfit, Misfits, Positive
+from ml_assets.spec.canonical import digest_of
+from ml_assets.spec.load import Mistake, check_document
+from ml_assets.spec.pipeline import PipelineSpec
+from ml_assets.spec.training import without_meaning
+
+SEARCH_FILE = "search.yaml"
+Value = bool | int | float | str | None
+Values = Mapping[str, Value]
+"""Path of a field of the spec, such as ``training.learning_rate`` -> its value."""
+Kind = Literal["float", "log_float", "int", "log_int", "choice"]
+Role = Literal["scientific", "nuisance", "fixed"]
+"""What a study is about; what is tuned for each value of that; what it holds still."""
+Method = Literal["grid", "random", "quasi_random", "tpe"]
+
+PARTS = ("model", "training")
+NO_PARAMETER = {
+    "family": "a search is over one family: write a spec for each",
+    "seed": "the best seed is luck: search.seeds says how much seeds matter",
+    "init_from": "it names a file",
+    "profile": "it is only looked at",
+    "spot": "it says where the training runs",
+    "processes": "it says how the work is spread, and decides no number",
+    "strategy": "it says how the work is spread, and decides no number",
+    "hang_timeout_seconds": "it decides no number",
+    "checkpoint_minutes": "it decides no number",
+    "checkpoint_every": "it decides no number",
+    "keep_last": "it decides no number",
+    "keep_best": "it decides no number",
+    "patience": "a trial that waits longer is not better: fix it in the spec",
+    "evaluate_every": "a trial is judged at its evaluations: fix them in the spec",
+}
+"""Fields that are not searched -> why."""
+DIGITS = 4
+"""Significant digits of a value that is drawn from a range of floats: a person reads it."""
+
+
+class Parameter(Frozen):
+    """One field of the spec, and what it may be."""
+
+    role: Role = "nuisance"
+    kind: Kind | None = None
+    """None: it is fixed."""
+    low: float | None = None
+    high: float | None = None
+    """Both ends belong to the range."""
+    points: Annotated[int, Field(ge=2)] | None = None
+    """How many values of a range of floats a grid takes, its ends included."""
+    values: tuple[Value, ...] = Field(default=(), strict=False)
+    """Those of a choice."""
+    value: Value = None
+    """That of a fixed one."""
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The ends of a range.
+
+        Raises:
+            ValueError: it is none.
+        """
+        if self.low is None or self.high is None:
+            raise ValueError(f"a parameter of kind {self.kind} has no range")
+        return self.low, self.high
+
+    @property
+    def whole(self) -> bool:
+        """Whether its values are whole numbers of a range."""
+        return self.kind in ("int", "log_int")
+
+    @property
+    def log(self) -> bool:
+        """Whether it is searched by orders of magnitude."""
+        return self.kind in ("log_float", "log_int")
+
+    def grid(self) -> tuple[Value, ...]:
+        """Its values on a grid."""
+        if self.kind == "choice":
+            return self.values
+        if self.kind is None:
+            return (self.value,)
+        low, high = self.bounds
+        if self.whole and self.points is None:
+            return tuple(range(int(low), int(high) + 1))
+        count = (self.points or 2) - 1
+        places = [number / count for number in range(count + 1)]
+        raw = [
+            low * (high / low) ** place if self.log else low + (high - low) * place
+            for place in places
+        ]
+        return tuple(dict.fromkeys(self.plain(one) for one in raw))
+
+    def plain(self, drawn: float) -> float | int:
+        """A number of its range as it is tried: whole, or with few digits, and within the ends."""
+        low, high = self.bounds
+        found = round(drawn) if self.whole else _rounded(drawn)
+        return int(min(max(found, low), high)) if self.whole else min(max(found, low), high)
+
+    def holds(self, value: Value) -> bool:
+        """Whether a value is one that may be tried."""
+        if self.kind is None:
+            return _same(value, self.value)
+        if self.kind == "choice":
+            return any(_same(value, one) for one in self.values)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return False
+        low, high = self.bounds
+        return low <= value <= high and (isinstance(value, int) if self.whole else True)
+
+    def problems(self) -> list[tuple[str, str]]:
+        """What does not go together: its key, and what to write instead."""
+        if self.role == "fixed" or self.kind is None:
+            return self._fixed_problems()
+        if self.value is not None:
+            return [("value", "a value is of role: fixed: remove it, or 'kind' and the range")]
+        if self.kind == "choice":
+            return self._choice_problems()
+        return self._range_problems()
+
+    def _fixed_problems(self) -> list[tuple[str, str]]:
+        if self.role != "fixed":
+            return [("kind", "say which values: kind: float, log_float, int, log_int or choice")]
+        if self.kind is not None or self.values or self.low is not None or self.high is not None:
+            return [("role", "a fixed parameter has one 'value' and no kind, range or values")]
+        if "value" not in self.model_fields_set:
+            return [("role", "a fixed parameter needs its 'value'")]
+        return []
+
+    def _choice_problems(self) -> list[tuple[str, str]]:
+        if self.low is not None or self.high is not None or self.points is not None:
+            return [("kind", "a choice has 'values'; low, high and points are of a range")]
+        if len(self.values) < 2:
+            return [("values", "a choice needs two values or more; one alone is role: fixed")]
+        twice = [v for n, v in enumerate(self.values) if any(_same(v, w) for w in self.values[:n])]
+        return [("values", f"{twice[0]!r} stands there twice: remove one")] if twice else []
+
+    def _range_problems(self) -> list[tuple[str, str]]:
+        if self.values:
+            return [("values", "values are of kind: choice; a range has low and high")]
+        if self.low is None or self.high is None:
+            return [("kind", f"kind {self.kind} needs both 'low' and 'high'")]
+        found: list[tuple[str, str]] = []
+        if self.low >= self.high:
+            found.append(("low", f"the range {self.low:g} to {self.high:g} is empty or reversed"))
+        if self.log and self.low <= 0:
+            found.append(("low", "a range by orders of magnitude begins above 0"))
+        if self.whole and not (self.low.is_integer() and self.high.is_integer()):
+            found.append(("kind", f"kind {self.kind} has whole numbers for its ends"))
+        return found
+
+
+class Then(Frozen):
+    """What searches on when the space is explored."""
+
+    method: Literal["tpe"] = "tpe"
+    after: Positive
+    """Trials by the first method."""
+
+
+class Prune(Frozen):
+    """When a trial is ended that has no prospect."""
+
+    kind: Literal["successive_halving", "hyperband", "median"]
+    min_share: Annotated[float, Field(gt=0, lt=1)] = 0.1
+    """Share of its training that each trial gets in any case."""
+
+
+class Budget(Frozen):
+    """The most that a study may use, as the cost account counts it. What runs then is stopped."""
+
+    machine_hours: Annotated[float, Field(gt=0)] | None = None
+    """Hours of machines: two trials side by side on one machine are two."""
+    gpu_hours: Annotated[float, Field(gt=0)] | None = None
+
+
+class SearchSpec(Frozen):
+    """What a study tries, and how it chooses."""
+
+    method: Method = "quasi_random"
+    then: Then | None = None
+    trials: Positive = 16
+    """Beside the spec's own setting, which every study trains, too."""
+    parallel: Positive | None = None
+    """Trials side by side. None: as many as this machine has cores, or four on a cluster."""
+    prune: Prune | None = None
+    budget: Budget | None = None
+    seeds: Annotated[int, Field(ge=0, le=20)] = 3
+    """How many seeds the best setting is trained by, to know how much they matter; 0 or 1: none."""
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    """Of the search: the same one tries the same."""
+    schedule: Timed | None = None
+    """When the study is asked for by itself. None: when somebody asks."""
+    adopt: bool = False
+    """Whether ``trained_model`` is trained by the winner; else a study changes nothing."""
+    parameters: dict[str, Parameter] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        problems = [
+            Misfit(("parameters", path, key), f"parameters.{path}: {said}")
+            for path, one in self.parameters.items()
+            for key, said in one.problems()
+        ]
+        if not problems and not self.searched:
+            said = "every parameter is fixed: there is nothing to search"
+            problems.append(Misfit(("parameters",), said))
+        problems += [*_method_problems(self)] if not problems else []
+        if problems:
+            raise Misfits(problems)
+        return self
+
+    @property
+    def searched(self) -> dict[str, Parameter]:
+        """Those that are not fixed."""
+        return {path: one for path, one in self.parameters.items() if one.kind is not None}
+
+    @property
+    def fixed(self) -> dict[str, Value]:
+        """Path -> value of the others."""
+        return {path: one.value for path, one in self.parameters.items() if one.kind is None}
+
+    @property
+    def space(self) -> str:
+        """Digest of the space: which fields, and what they may be."""
+        plain = {path: one.model_dump(mode="json") for path, one in self.parameters.items()}
+        return digest_of(plain)
+
+    @property
+    def size(self) -> int:
+        """How many settings a grid of the space has."""
+        return prod(len(one.grid()) for one in self.searched.values())
+
+    def holds(self, values: Values) -> bool:
+        """Whether these are values of the space: every field of it, and no other."""
+        return set(values) == set(self.parameters) and all(
+            one.holds(values[path]) for path, one in self.parameters.items()
+        )
+
+    def proposes(self, values: Values) -> bool:
+        """Whether these are values that its method may come to: of a grid, its points alone."""
+        if self.method != "grid":
+            return self.holds(values)
+        return self.holds(values) and all(
+            any(_same(values[path], point) for point in one.grid())
+            for path, one in self.searched.items()
+        )
+
+    def own(self, spec: PipelineSpec) -> dict[str, Value]:
+        """What the spec itself says of the fields of the space."""
+        return {path: value_at(spec, path) for path in self.parameters}
+
+
+def _method_problems(search: SearchSpec) -> list[Misfit]:
+    found: list[Misfit] = []
+    if search.then is not None and search.then.after >= search.trials:
+        said = f"then.after is {search.then.after} of {search.trials} trials: none is left for it"
+        found.append(Misfit(("then", "after"), said))
+    if search.then is not None and search.method in ("grid", "tpe"):
+        said = f"method {search.method} is not followed by another: remove 'then'"
+        found.append(Misfit(("then",), said))
+    if search.budget is not None and not (search.budget.machine_hours or search.budget.gpu_hours):
+        said = "a budget needs 'machine_hours' or 'gpu_hours'"
+        found.append(Misfit(("budget",), said))
+    for path, one in search.searched.items() if search.method == "grid" else ():
+        if one.kind in ("float", "log_float") and one.points is None:
+            said = f"parameters.{path}: a grid needs 'points', or kind: choice"
+            found.append(Misfit(("parameters", path, "kind"), said))
+    return found
+
+
+def with_values(spec: PipelineSpec, values: Values) -> PipelineSpec:
+    """The spec with other values in some fields of its model and training.
+
+    Raises:
+        ValidationError: they do not go into these fields, or not together.
+    """
+    plain = spec.model_dump(mode="json")
+    for path, value in values.items():
+        part, _, field = path.partition(".")
+        plain[part][field] = value
+    return PipelineSpec.model_validate(plain)
+
+
+def value_at(spec: PipelineSpec, path: str) -> Value:
+    """What a spec says in a field of its model or training."""
+    part, _, field = path.partition(".")
+    return getattr(getattr(spec, part), field)
+
+
+def check_search(folder: Path, spec: PipelineSpec) -> tuple[SearchSpec | None, tuple[Mistake, ...]]:
+    """The search beside a spec (None: there is none), or every mistake in it."""
+    file = folder / SEARCH_FILE
+    if not file.is_file():
+        return None, ()
+    return check_document(file, "search", SearchSpec, lambda search: space_problems(search, spec))
+
+
+def load_search(folder: Path, spec: PipelineSpec) -> SearchSpec | None:
+    """Read and check ``folder/search.yaml``; None: there is none.
+
+    Raises:
+        SpecError: it has mistakes; all of them are listed.
+    """
+    search, mistakes = check_search(folder, spec)
+    if mistakes:
+        listed = "\n".join(str(mistake) for mistake in mistakes)
+        number = counted(len(mistakes), "mistake")
+        raise SpecError(f"{folder.name}: {number} in {folder / SEARCH_FILE}:\n{listed}")
+    return search
+
+
+def space_problems(search: SearchSpec, spec: PipelineSpec) -> list[Misfit]:
+    """Every parameter that is no field of the spec, or may be what the field does not allow."""
+    found: list[Misfit] = []
+    for path, one in search.parameters.items():
+        at = ("parameters", path)
+        if said := _no_field(path, spec):
+            found.append(Misfit(at, f"parameters.{path}: {said}"))
+            continue
+        for key, value in _extremes(one):
+            if said := refused(spec, {**search.fixed, path: value}, path):
+                found.append(Misfit((*at, key), f"parameters.{path}: {value!r}: {said}"))
+    return found
+
+
+def _no_field(path: str, spec: PipelineSpec) -> str:
+    part, _, field = path.partition(".")
+    known = [f"{p}.{name}" for p in PARTS for name in sorted(_fields(spec, p))]
+    if part not in PARTS or field not in type(getattr(spec, part)).model_fields:
+        return f"no such field of the spec.{did_you_mean(path, known)} There are {', '.join(known)}"
+    if field in NO_PARAMETER:
+        return f"it is not searched: {NO_PARAMETER[field]}"
+    if part == "training" and field in without_meaning(spec.model):
+        return f"of no meaning for model.family {spec.model.family!r}: remove it"
+    return ""
+
+
+def _fields(spec: PipelineSpec, part: str) -> set[str]:
+    """The fields of a part that may be searched."""
+    left_out = set(NO_PARAMETER) | (without_meaning(spec.model) if part == "training" else set())
+    return set(type(getattr(spec, part)).model_fields) - left_out
+
+
+def _extremes(one: Parameter) -> Sequence[tuple[str, Value]]:
+    """Values that stand for all: where a field allows these, it allows what lies between."""
+    if one.kind is None:
+        return [("value", one.value)]
+    if one.kind == "choice":
+        return [("values", value) for value in one.values]
+    low, high = one.bounds
+    return [("low", one.plain(low)), ("high", one.plain(high))]
+
+
+def refused(spec: PipelineSpec, values: Values, path: str) -> str:
+    """Why the spec does not take these values; empty: it does."""
+    known = {p: value for p, value in values.items() if not _no_field(p, spec)}
+    try:
+        with_values(spec, {**known, path: values[path]})
+    except ValidationError as error:
+        return "; ".join(one["msg"].removeprefix("Value error, ") for one in error.errors())
+    return ""
+
+
+def _same(one: Value, other: Value) -> bool:
+    """Equal, and not only because true is 1 to Python."""
+    return one == other and isinstance(one, bool) == isinstance(other, bool)
+
+
+def _rounded(value: float) -> float:
+    if value == 0:
+        return 0.0
+    return round(value, DIGITS - 1 - floor(log10(abs(value))))

@@ -1,0 +1,119 @@
+"""What a study taught: planted boundaries and ties are told, and nothing is told that is not so."""
+
+from pathlib import Path
+
+import pytest
+
+from ml_assets.assets.hyperparameter_search.learned import (
+    boundaries,
+    isolated,
+    luck,
+    tied,
+    verdict,
+)
+from ml_assets.assets.hyperparameter_search.page import study_page
+from ml_assets.spec.pipeline import PipelineSpec
+from ml_assets.spec.study import Study
+from ml_assets_tests.assets.hyperparameter_search.curves import Curves, Loss, iris_spec, plan_of
+from ml_assets_tests.assets.hyperparameter_search.curves import studied as run
+
+
+@pytest.fixture(scope="module")
+def spec(tmp_path_factory: pytest.TempPathFactory) -> PipelineSpec:
+    return iris_spec(tmp_path_factory.mktemp("spec"))
+
+
+def studied(folder: Path, spec: PipelineSpec, loss: Loss, **more: object) -> Study:
+    return run(plan_of(spec, {"trials": 16, **more}), Curves(loss), folder)
+
+
+def test_a_best_that_lies_on_an_edge_is_told_with_the_range_to_try(
+    tmp_path: Path, spec: PipelineSpec
+) -> None:
+    study = studied(tmp_path, spec, lambda job, share: 1 - job.training.learning_rate, trials=32)
+    search = plan_of(spec, {}).search
+    (found,) = boundaries(study, search, spec)
+    assert found.path == "training.learning_rate"
+    assert "upper end of training.learning_rate (0.1): search 0.0001 to 0.562 next" in found.said
+
+
+def test_a_best_that_lies_inside_is_no_boundary(tmp_path: Path, spec: PipelineSpec) -> None:
+    def loss(job: object, share: float) -> float:
+        from math import log10
+
+        return abs(log10(job.training.learning_rate) + 2.5) + abs(job.model.width - 32) / 100  # type: ignore[attr-defined]
+
+    study = studied(tmp_path, spec, loss)
+    assert boundaries(study, plan_of(spec, {}).search, spec) == ()
+
+
+def test_the_end_of_a_choice_of_numbers_is_an_edge(tmp_path: Path, spec: PipelineSpec) -> None:
+    study = studied(tmp_path, spec, lambda job, share: 1 / job.model.width)
+    found = boundaries(study, plan_of(spec, {}).search, spec)
+    assert any("add values above it" in one.said for one in found if one.path == "model.width")
+
+
+def test_an_end_beyond_which_the_field_allows_nothing_is_no_edge(
+    tmp_path: Path, spec: PipelineSpec
+) -> None:
+    ranges = {"model.dropout": {"kind": "float", "low": 0.0, "high": 0.5}}
+    plan = plan_of(spec, {"trials": 16, "parameters": ranges})
+    study = run(plan, Curves(lambda job, share: job.model.dropout), tmp_path)  # type: ignore[union-attr]
+    assert study.best.values["model.dropout"] < 0.05  # type: ignore[operator]
+    assert boundaries(study, plan.search, spec) == ()
+
+
+def test_a_tie_within_the_spread_of_seeds_is_told(tmp_path: Path, spec: PipelineSpec) -> None:
+    def loss(job: object, share: float) -> float:
+        training = job.training  # type: ignore[attr-defined]
+        return 0.5 + 0.1 * training.learning_rate + 0.05 * training.seed
+
+    study = studied(tmp_path, spec, loss, seeds=3)
+    margin = luck(study)
+    assert margin is not None and margin > 0.1
+    assert len(tied(study)) == 17
+    said = " ".join(verdict(study))
+    assert "Any of these 17 may be the best" in said
+    assert "no more than two seeds of one setting differ" in said
+
+
+def test_a_gain_beyond_luck_is_called_one(tmp_path: Path, spec: PipelineSpec) -> None:
+    def loss(job: object, share: float) -> float:
+        training = job.training  # type: ignore[attr-defined]
+        return training.learning_rate + 1e-7 * training.seed
+
+    said = " ".join(verdict(studied(tmp_path, spec, loss, seeds=3)))
+    assert "That is more than two seeds of one setting differ" in said
+    assert "may be the best" not in said
+
+
+def test_a_spread_that_was_not_measured_is_not_made_up(tmp_path: Path, spec: PipelineSpec) -> None:
+    study = studied(tmp_path, spec, lambda job, share: job.training.learning_rate)
+    assert luck(study) is None
+    assert "was not measured" in " ".join(verdict(study))
+
+
+def test_a_scientific_value_has_its_best_over_the_nuisance_parameters(
+    tmp_path: Path, spec: PipelineSpec
+) -> None:
+    def loss(job: object, share: float) -> float:
+        return job.training.learning_rate + (0.0 if job.model.width == 32 else 1.0)  # type: ignore[attr-defined]
+
+    study = studied(tmp_path, spec, loss)
+    found = {one.label: one for one in isolated(study, plan_of(spec, {}).search)["model.width"]}
+    assert [*found] == ["8", "32", "64"]
+    assert found["32"].best == study.best.loss
+    assert found["8"].best > 1 > found["32"].high >= found["32"].best
+    assert sum(one.trials for one in found.values()) == 17
+
+
+def test_the_page_loads_nothing_and_escapes_what_it_shows(
+    tmp_path: Path, spec: PipelineSpec
+) -> None:
+    study = studied(tmp_path, spec, lambda job, share: job.training.learning_rate)
+    evil = study.model_copy(update={"ended": "<script>alert(1)</script>"})
+    html = study_page(evil, plan_of(spec, {}).search, spec)
+    assert "<script>" not in html
+    assert "http" not in html.replace("http-equiv", "")
+    for title in ("What model.width does", "What matters", "How they learned", "Where trials went"):
+        assert title in html

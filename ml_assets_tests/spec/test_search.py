@@ -1,0 +1,156 @@
+"""search.yaml: every mistake with its line and remedy; what a space holds; values into a spec."""
+
+from pathlib import Path
+
+import pytest
+
+from ml_assets.errors import SpecError
+from ml_assets.spec.load import check_spec, load_spec
+from ml_assets.spec.pipeline import PipelineSpec
+from ml_assets.spec.search import Parameter, check_search, load_search, with_values
+from ml_assets_tests.worlds import irises
+
+LEARNING_RATE = "training.learning_rate: {kind: log_float, low: 0.001, high: 0.1}"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("spec")
+    irises.plant(root / "pipelines", root / "sources")
+    return root / "pipelines" / "irises"
+
+
+@pytest.fixture(scope="module")
+def spec(folder: Path) -> PipelineSpec:
+    return load_spec(folder)
+
+
+def said(folder: Path, spec: PipelineSpec, *lines: str, top: str = "trials: 4") -> str:
+    """The mistakes of a search with these parameters."""
+    text = f"search:\n  {top}\n  parameters:\n" + "".join(f"    {line}\n" for line in lines)
+    (folder / "search.yaml").write_text(text)
+    _, mistakes = check_search(folder, spec)
+    return "\n".join(str(one) for one in mistakes)
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("training.learning_rat: {kind: float, low: 0.1, high: 0.2}", "Did you mean"),
+        ("model.dropout: {kind: float, low: 0.0, high: 2.0}", "less than 1"),
+        ("model.dropout: {kind: float, low: 0.5, high: 0.1}", "empty or reversed"),
+        ("model.dropout: {kind: log_float, low: 0.0, high: 0.1}", "begins above 0"),
+        ("model.width: {kind: int, low: 8.5, high: 16}", "whole numbers"),
+        ("model.width: {kind: float, low: 8.5, high: 16}", "valid integer"),
+        ("model.width: {kind: choice, values: [8]}", "two values or more"),
+        ("model.width: {kind: choice, values: [8, 8]}", "stands there twice"),
+        ("model.width: {kind: choice, values: [8, -1]}", "greater than 0"),
+        ("model.width: {low: 8, high: 16}", "say which values"),
+        ("model.width: {kind: int, low: 8}", "needs both 'low' and 'high'"),
+        ("model.width: {role: fixed, low: 8, high: 9}", "one 'value'"),
+        ("model.width: {role: fixed}", "needs its 'value'"),
+        ("training.batch_size: {kind: choice, values: [24, 25]}", "multiple of microbatches"),
+        ("training.seed: {kind: int, low: 1, high: 4}", "the best seed is luck"),
+        ("training.processes: {kind: int, low: 1, high: 4}", "decides no number"),
+        ("model.family: {kind: choice, values: [mlp, tabm]}", "over one family"),
+        ("gates: {kind: int, low: 1, high: 4}", "no such field"),
+    ],
+)
+def test_a_space_that_cannot_be_is_refused_at_its_line(
+    folder: Path, spec: PipelineSpec, line: str, expected: str
+) -> None:
+    found = said(folder, spec, LEARNING_RATE, line)
+    assert expected in found
+    assert "search.yaml:5" in found
+    assert "remedy" in found
+
+
+@pytest.mark.parametrize(
+    ("top", "expected"),
+    [
+        ("metod: grid", "did you mean 'method'?"),
+        ("method: annealing", "use one of"),
+        ("method: grid", "a grid needs 'points'"),
+        ("budget: {}", "a budget needs"),
+        ("then: {method: tpe, after: 16}", "none is left"),
+        ("prune: {kind: median, min_share: 1.5}", "less than 1"),
+    ],
+)
+def test_how_it_is_searched_is_held_to_its_rules_too(
+    folder: Path, spec: PipelineSpec, top: str, expected: str
+) -> None:
+    found = said(folder, spec, LEARNING_RATE, top=top)
+    assert expected in found
+    assert "search.yaml:" in found
+
+
+def test_nothing_to_search_is_told(folder: Path, spec: PipelineSpec) -> None:
+    found = said(folder, spec, "model.width: {role: fixed, value: 8}")
+    assert "there is nothing to search" in found
+
+
+def test_another_key_at_the_top_is_told(folder: Path, spec: PipelineSpec) -> None:
+    (folder / "search.yaml").write_text("search: {parameters: {}}\nstudy: 1\n")
+    assert "one key: 'search'" in str(check_search(folder, spec)[1][0])
+
+
+def test_who_reads_a_wrong_search_is_told_all_of_it(folder: Path, spec: PipelineSpec) -> None:
+    said(folder, spec, "model.widht: {kind: int, low: 8, high: 16}")
+    with pytest.raises(SpecError, match="1 mistake in"):
+        load_search(folder, spec)
+
+
+def test_a_spec_without_a_search_has_none(folder: Path, spec: PipelineSpec) -> None:
+    (folder / "search.yaml").unlink(missing_ok=True)
+    assert load_search(folder, spec) is None
+
+
+def test_a_search_inside_the_spec_is_sent_to_its_file(tmp_path: Path) -> None:
+    irises.plant(tmp_path, tmp_path)
+    file = tmp_path / "irises" / "defs.yaml"
+    file.write_text(file.read_text() + "  search: {trials: 4}\n")
+    assert "write it into search.yaml" in str(check_spec(tmp_path / "irises")[1][0])
+
+
+def test_a_grid_has_both_ends_and_the_steps_of_its_scale() -> None:
+    logarithmic = Parameter(kind="log_float", low=0.001, high=0.1, points=3)
+    assert logarithmic.grid() == (0.001, 0.01, 0.1)
+    assert Parameter(kind="int", low=2, high=5).grid() == (2, 3, 4, 5)
+    assert Parameter(kind="float", low=0, high=1, points=3).grid() == (0.0, 0.5, 1.0)
+
+
+def test_a_value_has_few_digits_and_stays_within_the_ends() -> None:
+    one = Parameter(kind="log_float", low=0.00012345678, high=0.1)
+    assert one.plain(0.0123456789) == 0.01235
+    assert one.plain(0.00012345679) >= 0.00012345678
+    assert Parameter(kind="int", low=2, high=5).plain(3.7) == 4
+
+
+def test_a_space_holds_its_fields_and_no_other(folder: Path, spec: PipelineSpec) -> None:
+    said(folder, spec, LEARNING_RATE, "model.width: {kind: choice, values: [8, 16]}")
+    search = load_search(folder, spec)
+    assert search is not None
+    good = {"training.learning_rate": 0.01, "model.width": 8}
+    assert search.holds(good)
+    for other in (
+        {**good, "model.width": 9},
+        {**good, "training.learning_rate": 0.2},
+        {**good, "training.epochs": 1},
+        {"model.width": 8},
+        {**good, "model.width": True},
+    ):
+        assert not search.holds(other)
+
+
+def test_values_change_their_fields_and_nothing_else(spec: PipelineSpec) -> None:
+    changed = with_values(spec, {"training.learning_rate": 0.5, "model.width": 8})
+    assert (changed.training.learning_rate, changed.model.width) == (0.5, 8)
+    back = {"training.learning_rate": spec.training.learning_rate, "model.width": spec.model.width}
+    assert with_values(changed, back) == spec
+
+
+def test_a_search_that_was_written_down_can_be_read_again(folder: Path, spec: PipelineSpec) -> None:
+    said(folder, spec, LEARNING_RATE, "model.width: {role: fixed, value: 8}")
+    search = load_search(folder, spec)
+    assert search is not None
+    assert type(search).model_validate(search.model_dump(mode="json")) == search

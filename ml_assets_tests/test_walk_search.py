@@ -1,0 +1,236 @@
+"""A search from spec to release: a winner, its record and its proof; and killed anywhere."""
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from ml_assets.automation.search import search_tick
+from ml_assets.definitions import build
+from ml_assets.store.pipeline_context import open_pipeline
+from ml_assets_tests.worlds import irises, searched
+from ml_assets_tests.worlds.world import World
+
+
+def sessions(world: World) -> dict[str, int]:
+    """Training session -> attempts that came to a result."""
+    folders = world.root.glob("state/objects/sessions/irises-train-*")
+    return {f.name: len([*f.glob("attempts/*/result.json")]) for f in folders}
+
+
+def study_of(world: World) -> dict[str, Any]:
+    return json.loads(world.cli("models", "search", "irises", "--json"))
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    """Irises whose own learning rate is poor, released, then searched."""
+    found = searched.plant(tmp_path_factory.mktemp("search"), rate=0.0003)
+    found.cli("run", "irises", "--search")
+    return found
+
+
+@pytest.mark.daemon
+def test_the_model_is_trained_by_the_winner_in_a_session_of_its_own(world: World) -> None:
+    study = study_of(world)
+    best = next(one for one in study["trials"] if one["number"] == study["winner"])
+    shown = world.page("irises", "trained_model", "model")
+    assert shown["search"] == f"trial {study['winner']} of {study['name']}"
+    assert shown["session"] not in {one["session"] for one in study["trials"]}
+    assert shown["validation_loss"] == pytest.approx(best["loss"])
+
+
+@pytest.mark.daemon
+def test_mlflow_shows_the_trials_below_their_study(world: World) -> None:
+    from mlflow import MlflowClient
+
+    study, client = study_of(world), MlflowClient(world.settings.tracking_uri)
+    home = client.get_experiment_by_name("irises")
+    assert home is not None
+    runs = {
+        run.data.tags["ml_assets.session"]: run for run in client.search_runs([home.experiment_id])
+    }
+    parent = runs[study["name"]].info.run_id
+    trials = [one for one in study["trials"] if not one["own"]]
+    for one in trials:
+        run = runs[one["session"]]
+        assert run.data.tags["mlflow.parentRunId"] == parent
+        assert run.data.tags["ml_assets.trial_end"] == one["end"]
+        assert run.data.params["model.width"] == str(one["values"]["model.width"])
+        assert client.get_metric_history(run.info.run_id, "validation_loss")
+
+
+@pytest.mark.daemon
+def test_the_hours_of_every_trial_are_in_the_account(world: World) -> None:
+    study = study_of(world)
+    account = json.loads(world.cli("models", "cost", "irises", "--by", "job", "--json"))
+    told = json.dumps(account)
+    for one in study["trials"]:
+        assert one["machine_hours"] > 0
+        assert one["session"] in told
+
+
+@pytest.mark.daemon
+def test_a_second_call_does_nothing_and_says_why(world: World) -> None:
+    before = sessions(world)
+    said = world.cli("run", "irises", "--search")
+    assert "skip  irises/hyperparameter_search: study irises-study-" in said
+    assert "is its winner" in said
+    assert sessions(world) == before
+    said = world.cli("run", "irises")
+    assert "make" not in said, "without --search the winner stays"
+
+
+@pytest.mark.daemon
+def test_the_model_is_proved_without_the_study(world: World) -> None:
+    said = world.cli("release", "prove", "irises")
+    assert "differs" not in said
+
+
+@pytest.mark.daemon
+def test_a_trial_is_proved_and_a_changed_program_is_not_taken_for_it(world: World) -> None:
+    assert world.cli("release", "prove", "irises", "--study").startswith("equal")
+    assert "is no trial" in world.cli("release", "prove", "irises", "--study", "99", code=1)
+    spec = world.pipelines / "irises" / "defs.yaml"
+    good = spec.read_text()
+    spec.write_text(good.replace("epochs: 30", "epochs: 31"))
+    try:
+        said = world.cli("release", "prove", "irises", "--study", code=3)
+        assert "would be irises-study-" in said
+    finally:
+        spec.write_text(good)
+
+
+@pytest.mark.daemon
+def test_a_winner_outside_of_the_declared_space_is_not_trained_by(
+    world: World, tmp_path: Path
+) -> None:
+    file = world.pipelines / "irises" / "search.yaml"
+    good = file.read_text()
+    file.write_text(good.replace("high: 0.1}", "high: 0.0002}"))
+    try:
+        said = world.cli("run", "irises", "--through", "trained_model")
+        assert "make  irises/trained_model" in said
+        assert "search" not in world.page("irises", "trained_model", "model")
+    finally:
+        file.write_text(good)
+    world.cli("run", "irises")
+    assert "search" in world.page("irises", "trained_model", "model")
+
+
+def killed_rounds(root: Path, rounds: int, seed: int) -> None:
+    """Kill the orchestrator or a trial at random moments, then let the study end."""
+    draw, found = random.Random(seed), searched.plant(root, rate=0.0003)
+    found.cli("run", "irises", "--through", "training_set")
+    for _ in range(rounds):
+        command = [sys.executable, "-m", "ml_assets.cli.main", "run", "irises", "--search"]
+        with subprocess.Popen(
+            command,
+            env=found.environment,
+            cwd=root,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        ) as running:
+            until = time.monotonic() + draw.uniform(4, 20)
+            while time.monotonic() < until and running.poll() is None:
+                time.sleep(0.1)
+            if draw.random() < 0.4 and running.poll() is None:
+                kill_a_trial(running.pid)
+                time.sleep(draw.uniform(0, 3))
+            if running.poll() is None:
+                running.send_signal(signal.SIGKILL)
+    found.cli("run", "irises", "--search")
+    study = study_of(found)
+    over = [one for one in study["trials"] if one["end"] in ("finished", "pruned")]
+    assert len(over) == 7
+    assert len({one["session"] for one in over}) == 7
+    assert max(sessions(found).values()) == 1
+
+
+def kill_a_trial(pid: int) -> None:
+    """SIGKILL the first training program below a process."""
+    import psutil
+
+    try:
+        below = psutil.Process(pid).children(recursive=True)
+        for one in below:
+            if "ml_assets.training" in one.cmdline() and "train" in one.cmdline():
+                one.kill()
+                return
+    except psutil.Error:  # it ended meanwhile
+        return
+
+
+@pytest.mark.daemon
+@pytest.mark.timeout(3600)
+def test_a_study_killed_at_random_twenty_times_is_whole(tmp_path: Path) -> None:
+    killed_rounds(tmp_path, 20, seed=20)
+
+
+@pytest.mark.daemon
+@pytest.mark.timeout(600)
+def test_a_study_killed_twice_is_whole(tmp_path: Path) -> None:
+    killed_rounds(tmp_path, 2, seed=2)
+
+
+@pytest.mark.daemon
+def test_a_schedule_asks_for_no_study_that_is_over(world: World) -> None:
+    pipeline = open_pipeline("irises", world.settings)
+    assert "would be the same" in str(search_tick(pipeline))
+    assert pipeline.search is not None
+    more = pipeline.search.model_copy(update={"trials": 8})
+    asked = search_tick(replace(pipeline, search=more))
+    assert isinstance(asked, dg.RunRequest)
+    assert asked.tags["trigger"] == "schedule"
+
+
+def test_a_schedule_is_declared_where_the_search_says_when(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = searched.plant(tmp_path, searched.SEARCH + "  schedule: {every: month, at: 1 03:00}\n")
+    world.enter(monkeypatch)
+    found = build(world.settings, only="irises")
+    schedule = next(s for s in found.schedules or [] if s.name == "irises__search_schedule")
+    assert isinstance(schedule, dg.ScheduleDefinition)
+    assert schedule.cron_schedule == "0 3 1 * *"
+    assert "no training set" in str(search_tick(open_pipeline("irises", world.settings)))
+
+
+def test_a_pipeline_without_a_search_is_refused_one(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    irises.plant(world.pipelines, world.sources)
+    said = world.cli("run", "irises", "--search", code=1)
+    assert "write search.yaml beside its spec" in said
+    assert "nothing was searched yet" in world.cli("models", "search", "irises")
+
+
+@pytest.mark.parametrize(("planted", "loads"), [(False, False), (True, True)])
+def test_only_a_pipeline_with_a_search_loads_its_code_and_none_loads_optuna(
+    tmp_path: Path, planted: bool, loads: bool
+) -> None:
+    world = World(tmp_path)
+    irises.plant(world.pipelines, world.sources)
+    if planted:
+        (world.pipelines / "irises" / "search.yaml").write_text(searched.SEARCH)
+    code = (
+        "import sys, ml_assets.definitions as d; d.build(d.read_settings(), only='irises');"
+        " print('optuna' in sys.modules,"
+        " 'ml_assets.assets.hyperparameter_search.asset' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=world.environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split()[-2:] == ["False", str(loads)]
