@@ -135,8 +135,11 @@ def warm_start(network: Network, init: Ref, schema: ShardSchema) -> str:
         _check_kind(init, manifest, schema)
         weights = manifest.weights
         found = _read(file / weights.path, weights.sha256)
-        match = _Match(manifest.preprocessing, schema.preprocessing, found, fresh)
-        fitted, said = match.state(), match.said()
+        if network.inputs_by_name:
+            match = _Match(manifest.preprocessing, schema.preprocessing, found, fresh)
+            fitted, said = match.state(), match.said()
+        else:
+            fitted, said = dict(found), _same_inputs(init, manifest.preprocessing, schema)
     _check_shapes(init, fitted, fresh)
     network.load_state_dict(fitted)
     return f"training begins with the weights of {init.uri} ({init.digest[:12]}): {said}"
@@ -167,6 +170,22 @@ def _check_kind(init: Ref, manifest: ModelManifest, schema: ShardSchema) -> None
             f"training.init_from: the model {init.uri} predicts {was[0]} {list(was[1])}, this one"
             f" {now[0]} {list(now[1])}: its outputs mean something else. Remove init_from."
         )
+
+
+def _same_inputs(init: Ref, was: Preprocessing, schema: ShardSchema) -> str:
+    """Nobody knows which weights of a team's network belong to which word: all have to be the same.
+
+    Raises:
+        BadRequest: columns or words differ.
+    """
+    now = schema.preprocessing
+    words = [[column.vocabulary for column in of.categorical] for of in (was, now)]
+    if _names(was) != _names(now) or words[0] != words[1]:
+        raise BadRequest(
+            f"training.init_from: {init.uri} was trained on other columns or words, and which of its"
+            " weights belong to them a network of your own does not say. Remove init_from."
+        )
+    return "its columns and words are the same"
 
 
 def _check_shapes(init: Ref, fitted: State, fresh: State) -> None:

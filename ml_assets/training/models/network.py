@@ -17,6 +17,10 @@ class Network(nn.Module):
     own_loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] | None = None
     """(logits [n, members, outputs], label [n]) -> [n]; None: the loss of the task."""
 
+    inputs_by_name = True
+    """Weights of other columns and words fit by their names: ``embeddings`` and ``layers.0`` are
+    there."""
+
     def forward(
         self, numeric: torch.Tensor, categorical: torch.Tensor, masks: Masks | None
     ) -> torch.Tensor:

@@ -111,6 +111,7 @@ class TeamNetwork(Network):
     """The team's module with an output bias of ours; ``nn.Dropout`` in it draws our masks."""
 
     not_decayed = ("output_bias",)
+    inputs_by_name = False
 
     def __init__(self, spec: Module, code: TeamCode, columns: Columns) -> None:
         super().__init__()
