@@ -182,8 +182,8 @@ def _same_inputs(init: Ref, was: Preprocessing, schema: ShardSchema) -> str:
     words = [[column.vocabulary for column in of.categorical] for of in (was, now)]
     if _names(was) != _names(now) or words[0] != words[1]:
         raise BadRequest(
-            f"training.init_from: {init.uri} was trained on other columns or words, and a network of"
-            " your own does not say which of its weights belong to them. Remove init_from."
+            f"training.init_from: {init.uri} was trained on other columns or words, and a network"
+            " of your own does not say which of its weights belong to them. Remove init_from."
         )
     return "its columns and words are the same"
 
