@@ -61,7 +61,7 @@ def test_an_interrupted_training_ends_in_the_same_bytes(
     slow = SPEC.model_copy(update={"checkpoint_minutes": 1e-9})
     first = grown(sessions, spec=slow)
     process = first.start()
-    wait_for_checkpoint(first, 15)
+    wait_for_checkpoint(first, 5)
     os.kill(process.pid, signal_number)
     assert process.wait(30) in {75, -signal.SIGKILL}
     again = grown(sessions, number=2, spec=slow, resume=newest(first))
