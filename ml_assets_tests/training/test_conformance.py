@@ -100,7 +100,7 @@ PLANTS = {
             "deterministic": None,
             "no_batch_leak": "when other rows are exchanged",
             "shards": None,
-            "resumes": "goes on",
+            "resumes": "to the bit",
         },
     ),
     "a mean over the rows": (
