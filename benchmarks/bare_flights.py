@@ -25,13 +25,14 @@ from ml_assets.assets.evaluation_report.importance import importance, shuffle
 from ml_assets.assets.evaluation_report.judge import Holdout, judge
 from ml_assets.assets.feature_set.function import load_function
 from ml_assets.assets.training_set.encoding import encode_rows
-from ml_assets.assets.training_set.shards import load_schema, write_shards
+from ml_assets.assets.training_set.shards import load_schema
 from ml_assets.launch.local.process import environment
 from ml_assets.spec.load import load_spec
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.program import Ref, Split, TrainOutput, TrainRequest, World
 from ml_assets.spec.records import EvaluationReport
 from ml_assets.spec.window import Window
+from ml_assets_tests.worlds.shards import write_shards
 
 PIPELINE = Path(__file__).parents[1] / "ml_assets" / "pipelines" / "flight_delays"
 ZONE = ZoneInfo("America/New_York")

@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from ml_assets.assets.training_set.shards import write_shards
 from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.pipeline import LabelSpec
 from ml_assets.spec.program import Ref, TrainOutput, TrainRequest, World
 from ml_assets.spec.training import ModelSpec, TrainingSpec
+from ml_assets_tests.worlds.shards import write_shards
 
 NUMERIC = tuple(f"x{number}" for number in range(35))
 CATEGORICAL = tuple(f"c{number}" for number in range(6))

@@ -16,9 +16,9 @@ import polars as pl
 from figures import tell
 from generated import CATEGORICAL, NUMERIC
 
-from ml_assets.assets.online_features.features import Features, serve
-from ml_assets.store.online import open_online
-from ml_assets.store.online.store import OnlineStore
+from ml_assets.extras.online.features import Features, serve
+from ml_assets.extras.online.open import open_online
+from ml_assets.extras.online.store import OnlineStore
 
 PIPELINE = "benchmark"
 ENTITIES = 100_000

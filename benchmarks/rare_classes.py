@@ -18,7 +18,7 @@ import polars as pl
 
 from ml_assets.assets.evaluation_report.metrics.metrics import judged
 from ml_assets.assets.evaluation_report.rows import Truth
-from ml_assets.assets.training_set.shards import load_schema, write_shards
+from ml_assets.assets.training_set.shards import load_schema
 from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.pipeline import LabelSpec
 from ml_assets.spec.program import ModelManifest, Ref, TrainOutput, TrainRequest, TrainResult, World
@@ -28,6 +28,7 @@ from ml_assets.training.events import EventWriter
 from ml_assets.training.rows.arrays import Predict, SplitArrays
 from ml_assets.training.train import train
 from ml_assets.training.weights import load_predictor
+from ml_assets_tests.worlds.shards import write_shards
 
 NUMBERS = ("a", "b", "c", "d")
 FEATURES = FeaturesSpec(

@@ -12,14 +12,10 @@ import dagster as dg
 from pydantic import BaseModel
 
 from ml_assets.adapters.run_config import environment_fields
-from ml_assets.assets.canary_report.asset import canary_report
-from ml_assets.assets.canary_report.checks import canary
 from ml_assets.assets.derived_table.asset import derived_table
 from ml_assets.assets.drift_report.asset import drift_report
 from ml_assets.assets.evaluation_report.asset import evaluation_report
 from ml_assets.assets.feature_set.asset import feature_set
-from ml_assets.assets.online_features.asset import online_features
-from ml_assets.assets.promoted_model.asset import promoted_model
 from ml_assets.assets.raw_snapshot.arrived import arrived_until
 from ml_assets.assets.raw_snapshot.asset import raw_snapshot
 from ml_assets.assets.released_model.asset import released_model
@@ -28,7 +24,6 @@ from ml_assets.assets.trained_model.asset import trained_model
 from ml_assets.assets.trained_model.checks import sanity
 from ml_assets.assets.training_set.asset import training_set
 from ml_assets.assets.validated_table.asset import validated_table
-from ml_assets.automation.drift import drift_sensors
 from ml_assets.automation.freshness import bounded_sources, freshness_checks, freshness_sensor
 from ml_assets.automation.jobs import pipeline_jobs
 from ml_assets.automation.late_runs import late_runs_check, late_runs_sensor, runs_by_itself
@@ -36,7 +31,8 @@ from ml_assets.automation.resume_drill import drill_check, drill_job, drill_sche
 from ml_assets.automation.rollback import rollback_job
 from ml_assets.automation.schedules import schedules
 from ml_assets.automation.search import search_job, search_schedules
-from ml_assets.automation.sensors import sensors
+from ml_assets.automation.sensors import drift_sensors, sensors
+from ml_assets.doors import asked_for
 from ml_assets.errors import SpecError
 from ml_assets.settings import read_settings
 from ml_assets.spec.pipeline import PipelineSpec
@@ -139,7 +135,7 @@ def build_pipeline(pipeline: Pipeline) -> dg.Definitions:
     watched = [late_runs_sensor(pipeline)] if runs_by_itself(spec.automation) else []
     drilled = [drill_check(pipeline)] if spec.automation.resume_drill else []
     dated = [freshness_sensor(pipeline)] if bounded_sources(pipeline) else []
-    asks_canary = spec.release.canary != "none"
+    extras = asked_for(spec)
     drills = [drill_job(pipeline)] if drilled else []
     searches = [search_job(pipeline)] if pipeline.search else []
     return dg.Definitions(
@@ -148,19 +144,18 @@ def build_pipeline(pipeline: Pipeline) -> dg.Definitions:
             *(validated_table(pipeline, name) for name in spec.sources),
             *(derived_table(pipeline, name) for name in spec.tables),
             feature_set(pipeline),
-            *([online_features(pipeline, spec.online)] if spec.online else []),
             training_set(pipeline),
             *_search(pipeline),
             trained_model(pipeline),
             evaluation_report(pipeline),
             released_model(pipeline),
-            *([canary_report(pipeline), promoted_model(pipeline)] if asks_canary else []),
             *([drift_report(pipeline)] if spec.drift else []),
+            *(asset for extra in extras for asset in extra.assets(pipeline)),
         ],
         asset_checks=[
             *sanity(pipeline),
             gates(pipeline),
-            *([canary(pipeline)] if asks_canary else []),
+            *(check for extra in extras for check in extra.checks(pipeline)),
             *([late_runs_check(pipeline)] if watched else []),
             *drilled,
             *freshness_checks(pipeline),

@@ -23,6 +23,7 @@ _EVALUATED_ANNOTATIONS = (
     "adapters/",
     "automation/",
     "component.py",
+    "extras/",
 )
 _PICKLERS = {"pickle", "cloudpickle", "dill", "joblib", "shelve", "marshal"}
 _UNPICKLES = "training/checkpoints/read.py"
@@ -51,14 +52,14 @@ _TAG = re.compile(
     r"|title|ul)(?=[\s/>]|$)"
 )
 _DAGSTER_ROOMS = ("adapters/", "automation/", "component.py", "definitions.py", "pipelines/")
-_DECLARES = ("/asset.py", "/checks.py")
+_DECLARES = ("/asset.py", "/checks.py", "/door.py")
 _READS_SETTINGS = (
     "cli/",
     "adapters/",
     "component.py",
     "definitions.py",
     "actions/read_table.py",
-    "assets/online_features/features.py",
+    "extras/online/features.py",
     "assets/released_model/predict.py",
 )
 """Where a process begins, and what a notebook or a service calls with a pipeline's name alone."""
@@ -154,11 +155,15 @@ def bare_raises(package: Path) -> list[str]:
     ]
 
 
+def _is_a_command(path: str) -> bool:
+    return path.startswith("extras/") and path.endswith("/command.py")
+
+
 def prints(package: Path) -> list[str]:
     return [
         f"{module.path}:{call.lineno} prints"
         for module in modules(package)
-        if not module.path.startswith("cli/")
+        if not module.path.startswith("cli/") and not _is_a_command(module.path)
         for call, name in module.calls()
         if name == "print"
     ]
@@ -277,7 +282,7 @@ def dagster_elsewhere(package: Path) -> list[str]:
         f"{module.path}:{node.lineno} imports {name}"
         for module in modules(package)
         if not module.path.startswith(_DAGSTER_ROOMS)
-        if not (module.path.startswith("assets/") and module.path.endswith(_DECLARES))
+        if not (module.path.startswith(("assets/", "extras/")) and module.path.endswith(_DECLARES))
         for node in ast.walk(module.tree)
         for name in _imported(node)
         if re.match(r"dagster\w*(\.|$)", name)
@@ -289,7 +294,7 @@ def settings_elsewhere(package: Path) -> list[str]:
     return [
         f"{module.path}:{node.lineno} reads the settings of the environment"
         for module in modules(package)
-        if not module.path.startswith(_READS_SETTINGS)
+        if not module.path.startswith(_READS_SETTINGS) and not _is_a_command(module.path)
         for node in ast.walk(module.tree)
         if isinstance(node, ast.Call) and not node.args and not node.keywords
         if isinstance(node.func, ast.Name) and node.func.id == "read_settings"

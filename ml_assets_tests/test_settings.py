@@ -7,6 +7,7 @@ import pytest
 
 from ml_assets.errors import MlAssetsError, SettingsError
 from ml_assets.settings import DEMO_PIPELINES, Cluster, read_cluster, read_settings
+from ml_assets.settings.addresses import beside
 from ml_assets.settings.cluster import Taint
 
 
@@ -259,6 +260,31 @@ def test_the_kubernetes_launcher_is_refused_without_what_its_pods_need(
 def test_a_time_given_twice_is_refused() -> None:
     with pytest.raises(SettingsError, match="gives models twice"):
         read_settings({"ML_ASSETS_RETENTION": "models=2d,models=3d"})
+
+
+def test_the_servers_beside_a_port_take_the_next_free_ones() -> None:
+    def free(first: int) -> int:
+        return first + (first == 4001)
+
+    moved = beside(4000, free, {})
+    assert [url.rpartition(":")[2] for url in moved.values()] == ["4000", "4002", "4003"]
+    there = read_settings(moved)
+    assert (there.ui_url, there.reports_url, there.mlflow_url) == tuple(moved.values())
+
+
+@pytest.mark.parametrize(
+    ("env", "moved"),
+    [
+        ({"ML_ASSETS_REPORTS_URL": "http://127.0.0.1:9"}, {"UI": 4000, "MLFLOW": 4001}),
+        ({"MLFLOW_TRACKING_URI": "https://mlflow.org"}, {"UI": 4000, "REPORTS": 4001}),
+        ({"ML_ASSETS_UI_URL": "https://d.org"}, {"REPORTS": 4001, "MLFLOW": 4002}),
+    ],
+)
+def test_an_address_that_is_set_is_not_moved(env: dict[str, str], moved: dict[str, int]) -> None:
+    found = beside(4000, lambda first: first, env)
+    assert found == {
+        f"ML_ASSETS_{name}_URL": f"http://127.0.0.1:{port}" for name, port in moved.items()
+    }
 
 
 def test_a_host_of_the_ui_is_a_name() -> None:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from ml_assets.actions.read_table import read_table
-from ml_assets.assets.online_features.features import look_up_text, open_features
 from ml_assets.errors import SpecError
+from ml_assets.extras.online.features import look_up_text, open_features
 from ml_assets_tests.worlds import deliveries
 from ml_assets_tests.worlds.world import World
 

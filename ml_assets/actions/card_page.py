@@ -4,15 +4,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ml_assets.assets.training_set.shards import load_schema, scan_rows
 from ml_assets.errors import MlAssetsError, StorageError, did_you_mean
-from ml_assets.graph.data_card import card_of, label_columns, split_labels
+from ml_assets.graph.data_card import card_of
 from ml_assets.records.recalls import require_sound
 from ml_assets.records.tracking.links import Links
 from ml_assets.reports.card import Card, card_page
 from ml_assets.settings import Settings
 from ml_assets.spec.pipeline import PipelineSpec
-from ml_assets.spec.program import Ref
 from ml_assets.spec.records import StageRecord
 from ml_assets.store.layout import Address, read_records
 from ml_assets.store.pipeline_context import Pipeline, PipelineState, open_pipeline
@@ -23,7 +21,6 @@ from ml_assets.store.table_statistics import (
     largest,
     merge_all,
 )
-from ml_assets.store.table_survey import survey
 
 TRAINING_SET, FEATURE_SET = "training_set", "feature_set"
 
@@ -109,24 +106,9 @@ def _records(state: PipelineState, address: Address, partition: str | None) -> l
 
 
 def _statistics(state: PipelineState, record: StageRecord) -> TableStatistics:
-    """Those that were published with a table; of one of an older version, from its rows."""
-    address = Address.of(record.key, record.partition)
-    file = address.file(STATISTICS_FILE)
-    if state.exists(file):
-        return TableStatistics.model_validate_json(state.read_bytes(file))
-    spec = state.spec
-    if address.stage == TRAINING_SET:
-        named = Ref(uri=record.attributes["uri"], digest=record.attributes["digest"])
-        own = state.objects.own(named, "shards", address.pipeline)
-        return survey(scan_rows(own, load_schema(own)), spec.features.key, split_labels(spec))
-    labels = label_columns(spec) if address.stage == FEATURE_SET else None
-    return survey(state.scan(address), _key(spec, address), labels)
-
-
-def _key(spec: PipelineSpec, address: Address) -> tuple[str, ...]:
-    if address.source is None:
-        return spec.features.key
-    return (spec.sources.get(address.source) or spec.tables[address.source]).key
+    """Those that were published with a table."""
+    file = Address.of(record.key, record.partition).file(STATISTICS_FILE)
+    return TableStatistics.model_validate_json(state.read_bytes(file))
 
 
 def _with_partitions(

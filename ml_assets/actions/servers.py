@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +21,8 @@ from ml_assets.launch.local import supervisor
 
 GRACE_SECONDS = 15.0
 _POLL_SECONDS = 0.2
+_NEAR = 100
+_LAST_PORT = 65535
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,21 @@ def require_free(host: str, port: int, whose: str, setting: str) -> None:
             f"{whose} cannot be served at {host}:{port}: {error.strerror}. End what uses the"
             f" port, or choose another one: {setting}."
         ) from error
+
+
+def free_port(first: int) -> int:
+    """The first port of the loopback address, from a given one on, that nobody uses.
+
+    Raises:
+        SettingsError: none of the next hundred is free.
+    """
+    for port in range(first, min(first + _NEAR, _LAST_PORT + 1)):
+        with suppress(SettingsError):
+            require_free("127.0.0.1", port, "", "")
+            return port
+    raise SettingsError(
+        f"No port from {first} on is free, of the next {_NEAR}: choose another one for --port."
+    )
 
 
 @contextmanager

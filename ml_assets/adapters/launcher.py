@@ -2,17 +2,16 @@
 
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 import dagster as dg
 from pydantic import PrivateAttr
 
-from ml_assets.launch.kubernetes.launcher import KubernetesLauncher
-from ml_assets.launch.launcher import Launcher
-from ml_assets.launch.local.launcher import LocalLauncher
 from ml_assets.settings import read_cluster
-from ml_assets.store.embedded.trust import given_keys
 from ml_assets.store.pipeline_context import Pipeline
-from ml_assets.store.s3.objects import S3Objects
+
+if TYPE_CHECKING:
+    from ml_assets.launch.launcher import Launcher
 
 PID_TAG = "ml_assets/pid"
 """The process of a run that the command line executes."""
@@ -33,18 +32,25 @@ class LauncherResource(dg.ConfigurableResource):
         if context.instance is not None and context.run is not None:
             self._goes_on = partial(outlives, context.instance, context.run.run_id)
 
-    def launcher(self, pipeline: Pipeline) -> Launcher:
+    def launcher(self, pipeline: Pipeline) -> "Launcher":
         """The launcher that the settings ask for.
 
         Raises:
             SettingsError: one that it needs is missing.
         """
         settings, objects = pipeline.settings, pipeline.objects
-        if settings.launcher == "kubernetes" and isinstance(objects, S3Objects):
-            goes_on = self._goes_on or (lambda: False)
-            return KubernetesLauncher(
-                objects, read_cluster(), given_keys, settings.checkpoints, goes_on
-            )
+        if settings.launcher == "kubernetes":
+            from ml_assets.launch.kubernetes.launcher import KubernetesLauncher
+            from ml_assets.store.embedded.trust import given_keys
+            from ml_assets.store.s3.objects import S3Objects
+
+            if isinstance(objects, S3Objects):
+                goes_on = self._goes_on or (lambda: False)
+                return KubernetesLauncher(
+                    objects, read_cluster(), given_keys, settings.checkpoints, goes_on
+                )
+        from ml_assets.launch.local.launcher import LocalLauncher
+
         return LocalLauncher(objects, checkpoints=settings.checkpoints)
 
 

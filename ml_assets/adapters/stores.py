@@ -5,13 +5,9 @@ from dataclasses import replace
 
 import dagster as dg
 
-from ml_assets.errors import SettingsError, StoreAway
-from ml_assets.settings import Settings, read_settings
-from ml_assets.store.online import SERVERS, open_online
-from ml_assets.store.online.store import OnlineStore
+from ml_assets.errors import StoreAway
+from ml_assets.settings import Settings, is_s3, read_settings
 from ml_assets.store.pipeline_context import Pipeline
-from ml_assets.store.s3.objects import S3Objects
-from ml_assets.store.store_registry import register_store
 
 
 class StoresResource(dg.ConfigurableResource):
@@ -29,26 +25,9 @@ class StoresResource(dg.ConfigurableResource):
                 what lies there.
         """
         pipeline = replace(declared, settings=self.settings()).with_winner()
-        if keeps_objects and isinstance(pipeline.objects, S3Objects):
+        if keeps_objects and is_s3(pipeline.settings.objects):
+            from ml_assets.store.store_registry import register_store
+
             with suppress(StoreAway):  # then nothing is put there either
                 register_store(pipeline.objects, pipeline.settings.snapshots)
         return pipeline
-
-
-def online_store(pipeline: Pipeline, instance: dg.DagsterInstance) -> OnlineStore:
-    """The online store, for a step of a run of this instance.
-
-    Raises:
-        SettingsError: it is a file, and the step's disk goes with its pod.
-    """
-    from ml_assets.adapters.executor import launches_jobs
-
-    location = pipeline.settings.online
-    if location.split("://")[0] not in SERVERS and launches_jobs(instance):
-        raise SettingsError(
-            f"ML_ASSETS_ONLINE is the file {location}, and this step runs in a pod, whose disk"
-            " goes with it: nothing would be served. Set ML_ASSETS_ONLINE to a Redis server,"
-            " redis://host:6379/0, in the environment of the pods; where it holds a password,"
-            " in their Secret."
-        )
-    return open_online(location)

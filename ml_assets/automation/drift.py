@@ -1,16 +1,15 @@
-"""The drift sensor: has each new period judged, and trains again where drift stands.
+"""What the drift sensor does at a tick: has each new period judged, and trains where drift stands.
 
 What it asks for is decided by ``drift_report.verdict``; a training that would change nothing is not
 asked for, whatever the alarm.
 """
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 
 import dagster as dg
 
 from ml_assets.adapters.runs import PIPELINE_TAG, TRIGGER_TAG
-from ml_assets.adapters.stores import StoresResource
 from ml_assets.assets.drift_report.last_report import last_report
 from ml_assets.assets.drift_report.verdict import DAY, Wait, decide
 from ml_assets.automation.jobs import PipelineJobs
@@ -24,8 +23,8 @@ from ml_assets.automation.planner.candidate_runs import (
 from ml_assets.automation.planner.due import records_by_address
 from ml_assets.automation.planner.landed import calendar
 from ml_assets.automation.run_requests import Cursor, requests, sort_out
-from ml_assets.automation.sensors import SECONDS_BETWEEN_TICKS, at_work, skip
 from ml_assets.automation.tick_failures import why_not
+from ml_assets.automation.ticks import at_work, skip
 from ml_assets.errors import MlAssetsError
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import champion
@@ -33,32 +32,6 @@ from ml_assets.spec.drift import RetrainSpec
 from ml_assets.store.pipeline_context import Pipeline
 
 TRIGGER = "drift"
-
-
-def drift_sensors(declared: Pipeline, jobs: PipelineJobs) -> list[dg.SensorDefinition]:
-    """The sensor of a pipeline whose spec lets drift train."""
-    retrain = declared.spec.drift.retrain if declared.spec.drift else None
-    if retrain is None:
-        return []
-
-    @dg.sensor(
-        name=f"{declared.name}__drift",
-        description="Has new periods held to the release, and trains again where drift stands.",
-        jobs=list(jobs.all),
-        minimum_interval_seconds=SECONDS_BETWEEN_TICKS,
-        default_status=dg.DefaultSensorStatus(retrain.status.upper()),
-        tags={"pipeline": declared.name},
-    )
-    def evaluate(context: dg.SensorEvaluationContext, stores: StoresResource) -> dg.SensorResult:
-        now = datetime.now(UTC)
-        pipeline = stores.open(declared)
-        cursor = context.cursor
-        result = drift_tick(pipeline, jobs, retrain, context.instance, cursor, now)
-        for request in result.run_requests or ():
-            context.log.info(f"asked for {request.tags['why']}")
-        return result
-
-    return [evaluate]
 
 
 def drift_tick(

@@ -7,23 +7,21 @@ whenever its answer changes.
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 import dagster as dg
 
 from ml_assets.adapters.declared import asset_key
 from ml_assets.adapters.stores import StoresResource
-from ml_assets.assets.validated_table.freshness import (
-    Freshness,
-    Newest,
-    judge_freshness,
-    newest_row,
-)
 from ml_assets.errors import StorageError
 from ml_assets.spec.automation import duration_text
 from ml_assets.spec.sources import SourceSpec
 from ml_assets.store.layout import Address, read_records
 from ml_assets.store.pipeline_context import Pipeline
 from ml_assets.store.snapshots import MAIN
+
+if TYPE_CHECKING:
+    from ml_assets.assets.validated_table.freshness import Freshness
 
 CHECK = "freshness"
 STAGE = "validated_table"
@@ -35,13 +33,15 @@ def bounded_sources(pipeline: Pipeline) -> dict[str, SourceSpec]:
     return {name: one for name, one in pipeline.spec.sources.items() if one.freshness}
 
 
-def source_freshness(pipeline: Pipeline, name: str, now: datetime) -> Freshness:
+def source_freshness(pipeline: Pipeline, name: str, now: datetime) -> "Freshness":
     """Judge the newest partition that is published; where all its rows are from the future, the
     one before it, and so on.
 
     Raises:
         StorageError: the store cannot be read.
     """
+    from ml_assets.assets.validated_table.freshness import Newest, judge_freshness, newest_row
+
     source = pipeline.spec.sources[name]
     assert source.freshness is not None and source.time_column is not None
     commit = pipeline.store.resolve(MAIN)
@@ -126,7 +126,9 @@ def freshness_tick(
     return dg.SensorResult(skip_reason=said, cursor=json.dumps(seen), asset_events=changed)
 
 
-def _judged(pipeline: Pipeline, now: datetime) -> Iterator[tuple[str, Freshness]]:
+def _judged(pipeline: Pipeline, now: datetime) -> "Iterator[tuple[str, Freshness]]":
+    from ml_assets.assets.validated_table.freshness import Freshness, Newest
+
     for name, source in bounded_sources(pipeline).items():
         try:
             yield name, source_freshness(pipeline, name, now)
@@ -135,7 +137,7 @@ def _judged(pipeline: Pipeline, now: datetime) -> Iterator[tuple[str, Freshness]
             yield name, Freshness(False, str(error), Newest(None, None))
 
 
-def _evaluation(pipeline: Pipeline, name: str, found: Freshness) -> dg.AssetCheckEvaluation:
+def _evaluation(pipeline: Pipeline, name: str, found: "Freshness") -> dg.AssetCheckEvaluation:
     return dg.AssetCheckEvaluation(
         asset_key(pipeline, STAGE, name),
         CHECK,
@@ -151,7 +153,7 @@ def _severity(source: SourceSpec) -> dg.AssetCheckSeverity:
     return dg.AssetCheckSeverity.ERROR if critical else dg.AssetCheckSeverity.WARN
 
 
-def _metadata(found: Freshness) -> dict[str, str]:
+def _metadata(found: "Freshness") -> dict[str, str]:
     newest = found.newest
     return {
         "newest_row": str(newest.time or "none"),

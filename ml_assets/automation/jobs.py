@@ -8,7 +8,7 @@ import dagster as dg
 
 from ml_assets.adapters.declared import asset_key
 from ml_assets.adapters.runs import PIPELINE_TAG, TRIGGER_TAG
-from ml_assets.automation.planner.selection import DataStep, data_steps
+from ml_assets.automation.planner.steps import DataStep, data_steps
 from ml_assets.spec.stages import CANARY_STAGES, DRIFT_STAGE, MODEL_STAGES
 from ml_assets.store.pipeline_context import Pipeline
 

@@ -5,21 +5,20 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
 from ml_assets.adapters.declared import asset_key
 from ml_assets.adapters.step_failure import reported
 from ml_assets.adapters.stores import StoresResource
-from ml_assets.assets.trained_model.asset import train_job
 from ml_assets.automation.jobs import AssetJob, run_tags
 from ml_assets.automation.schedules import cron_of
 from ml_assets.errors import MlAssetsError, SpecError
-from ml_assets.graph.inputs import require_record
-from ml_assets.launch.drill import DrillOutcome, resume_drill
-from ml_assets.launch.ephemeral_session import ephemeral_launcher
 from ml_assets.store.pipeline_context import Pipeline
+
+if TYPE_CHECKING:
+    from ml_assets.launch.drill import DrillOutcome
 
 CHECK = "resume_drill"
 
@@ -88,13 +87,18 @@ def drill_check(declared: Pipeline) -> dg.AssetChecksDefinition:
     return check
 
 
-def drill(pipeline: Pipeline) -> DrillOutcome:
+def drill(pipeline: Pipeline) -> "DrillOutcome":
     """Drill the newest training set; what is trained for it is deleted again.
 
     Raises:
         StorageError: there is no training set yet.
         TrainingFailed: its training fails without anybody's doing.
     """
+    from ml_assets.assets.trained_model.asset import train_job
+    from ml_assets.graph.inputs import require_record
+    from ml_assets.launch.drill import resume_drill
+    from ml_assets.launch.ephemeral_session import ephemeral_launcher
+
     data = require_record(pipeline.now(), pipeline.address("training_set"))
     job = train_job(pipeline, data, None, None)
     return resume_drill(
@@ -134,6 +138,8 @@ def drill_schedules(declared: Pipeline, job: AssetJob) -> list[dg.ScheduleDefini
     def evaluate(
         context: dg.ScheduleEvaluationContext, stores: StoresResource
     ) -> dg.RunRequest | dg.SkipReason:
+        from ml_assets.graph.inputs import require_record
+
         pipeline = stores.open(declared)
         try:
             require_record(
@@ -149,7 +155,7 @@ def drill_schedules(declared: Pipeline, job: AssetJob) -> list[dg.ScheduleDefini
     return [evaluate]
 
 
-def _metadata(outcome: DrillOutcome) -> dict[str, Any]:
+def _metadata(outcome: "DrillOutcome") -> dict[str, Any]:
     found = {name: value for name, value in asdict(outcome).items() if value is not None}
     found["date"] = datetime.now(UTC).isoformat(timespec="seconds")
     return {name: found[name] for name in found if name not in ("passed", "reason")}

@@ -4,10 +4,7 @@ import dagster as dg
 
 from ml_assets.adapters.run_config import RunConfig
 from ml_assets.adapters.stores import StoresResource
-from ml_assets.assets.released_model.rolled_back import rolled_back
-from ml_assets.assets.released_model.whole_rollback import Asked, return_to
 from ml_assets.automation.jobs import run_tags
-from ml_assets.records.tracking.mlflow import Tracking
 from ml_assets.store.pipeline_context import Pipeline
 
 
@@ -34,13 +31,21 @@ def rollback_job(declared: Pipeline) -> dg.JobDefinition:
         config_schema=RollbackConfig.form(),
     )
     def roll_back(context: dg.OpExecutionContext, stores: StoresResource) -> None:
+        from ml_assets.assets.released_model.rolled_back import rolled_back
+        from ml_assets.assets.released_model.whole_rollback import Asked, return_to
+        from ml_assets.records.tracking.mlflow import Tracking
+
         config = RollbackConfig.of(context)
         pipeline = stores.open(declared)
         asked = Asked(config.author, config.reason, config.to)
         returned = return_to(
-            pipeline, Tracking.of(pipeline.settings), asked, context.log.info, run=context.run_id
+            pipeline,
+            Tracking.of(pipeline.settings),
+            asked,
+            context.log.info,
+            run=context.run.run_id,
         )
-        context.log_event(rolled_back(pipeline, returned, context.run_id))
+        context.log_event(rolled_back(pipeline, returned, context.run.run_id))
 
     @dg.job(
         name=name,

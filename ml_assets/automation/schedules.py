@@ -4,9 +4,6 @@ import dagster as dg
 
 from ml_assets.adapters.stores import StoresResource
 from ml_assets.automation.jobs import AssetJob
-from ml_assets.automation.planner.candidate_runs import model_candidate
-from ml_assets.automation.planner.due import records_by_address
-from ml_assets.automation.run_requests import run_request
 from ml_assets.automation.tick_failures import why_not
 from ml_assets.errors import MlAssetsError
 from ml_assets.spec.automation import Timed, cron_expression
@@ -47,6 +44,10 @@ def refresh_tick(pipeline: Pipeline) -> dg.RunRequest | dg.SkipReason:
     A run that is at work already is no reason to skip: this one waits in the queue, and finds
     made what the other has made.
     """
+    from ml_assets.automation.planner.candidate_runs import model_candidate
+    from ml_assets.automation.planner.due import records_by_address
+    from ml_assets.automation.run_requests import run_request
+
     try:
         records = records_by_address(pipeline.store, pipeline.name)
         found = model_candidate(pipeline, records, as_of=None, data_only=False)

@@ -5,8 +5,6 @@ import dagster as dg
 from ml_assets.adapters.declared import asset_key
 from ml_assets.adapters.stores import StoresResource
 from ml_assets.automation.jobs import AssetJob, run_tags
-from ml_assets.automation.planner.due import records_by_address, study_node
-from ml_assets.automation.planner.plan import plan
 from ml_assets.automation.schedules import cron_of
 from ml_assets.automation.tick_failures import why_not
 from ml_assets.errors import MlAssetsError
@@ -51,6 +49,9 @@ def search_schedules(declared: Pipeline, job: AssetJob) -> list[dg.ScheduleDefin
 
 def search_tick(pipeline: Pipeline) -> dg.RunRequest | dg.SkipReason:
     """The run of one tick; or one sentence why there is none."""
+    from ml_assets.automation.planner.due import records_by_address, study_node
+    from ml_assets.automation.planner.plan import plan
+
     own = pipeline.declared
     try:
         records = records_by_address(own.store, own.name)

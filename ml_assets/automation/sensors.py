@@ -1,64 +1,19 @@
-"""The sensors of a pipeline: what lands in its sources, and code that differs from the published.
+"""The sensors of a pipeline, as they are declared; what they do at a tick is imported then.
 
-Both look at the state of the store at every tick and ask for one step of the walk at a time:
-sources, derived tables, features, then the model. Nothing is asked for while a run is at work.
+One watches what lands in the sources, one for code that differs from the published, one for drift.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Literal
 
 import dagster as dg
 
-from ml_assets.adapters.runs import AT_WORK, WAITING, mark_dead, name_of, runs_on
 from ml_assets.adapters.stores import StoresResource
-from ml_assets.assets.raw_snapshot.asset import STAGE as RAW
-from ml_assets.assets.raw_snapshot.outside import Sources
-from ml_assets.automation.jobs import AssetJob, PipelineJobs
-from ml_assets.automation.planner.candidate_runs import (
-    CANARY,
-    DRIFT,
-    MODEL,
-    CandidateRun,
-    Records,
-    before_the_model,
-    data_candidates,
-    model_candidate,
-)
-from ml_assets.automation.planner.due import (
-    data_nodes,
-    left_as_read,
-    plan_data,
-    published,
-    receipts_published,
-    records_by_address,
-)
-from ml_assets.automation.planner.landed import Landed, calendar, landed
-from ml_assets.automation.planner.plan import Plan, plan
-from ml_assets.automation.run_requests import Cursor, requests, sort_out
-from ml_assets.automation.tick_failures import why_not
-from ml_assets.errors import MlAssetsError, StoreAway
+from ml_assets.automation.jobs import PipelineJobs
 from ml_assets.spec.automation import Status
-from ml_assets.store.layout import Address
 from ml_assets.store.pipeline_context import Pipeline
 
 SECONDS_BETWEEN_TICKS = 30
-
-
-@dataclass(frozen=True)
-class Watch:
-    """What one sensor looks at."""
-
-    trigger: str
-    seen: str
-    """What it looked at, in words: the beginning of every reason to skip."""
-    data: Plan
-    model: Callable[[], CandidateRun | str]
-    """The model where it is due, else why not; asked only when no data is to be made first."""
-    away: StoreAway | None = None
-    """The online store does not answer: it keeps nothing back, and is told."""
-
-
-Look = Callable[[Pipeline, Sources, Records], Watch]
 
 
 def sensors(pipeline: Pipeline, jobs: PipelineJobs) -> list[dg.SensorDefinition]:
@@ -68,162 +23,46 @@ def sensors(pipeline: Pipeline, jobs: PipelineJobs) -> list[dg.SensorDefinition]
     if declared.landing:
         then = ", then makes the model again" if declared.landing.retrain else ""
         about = f"Takes in partitions that have landed in all sources, or changed there{then}."
-        found.append(_sensor(pipeline, jobs, "landing", about, landing, declared.landing.status))
+        found.append(_sensor(pipeline, jobs, "landing", about, declared.landing.status))
     if declared.on_code_change:
         about = "Makes again what other code, or another spec, made than the present one."
-        found.append(_sensor(pipeline, jobs, "code_change", about, code_change, "running"))
+        found.append(_sensor(pipeline, jobs, "code_change", about, "running"))
     return found
 
 
-def landing(pipeline: Pipeline, sources: Sources, records: Records) -> Watch:
-    """Partitions whose sources hold something else than what is published, whatever the code.
+def drift_sensors(declared: Pipeline, jobs: PipelineJobs) -> list[dg.SensorDefinition]:
+    """The sensor of a pipeline whose spec lets drift train."""
+    retrain = declared.spec.drift.retrain if declared.spec.drift else None
+    if retrain is None:
+        return []
 
-    Raises:
-        SourceError: a source cannot be read.
-    """
-    arrived = landed(pipeline, sources, records)
-    declared = pipeline.spec.automation.landing
-
-    def model() -> CandidateRun | str:
-        if not declared or not declared.retrain:
-            return ""
-        if not arrived.is_all:
-            return "the model waits until each partition has been looked at"
-        return model_candidate(pipeline, records, as_of=None, data_only=True)
-
-    found, away = plan_data(pipeline, arrived, records, data_only=True)
-    return Watch("landing", _in_words(pipeline, arrived), found, model, away)
-
-
-def code_change(pipeline: Pipeline, sources: Sources, records: Records) -> Watch:
-    """What is published and would be made otherwise now, from the same receipts and window."""
-    nodes = data_nodes(
-        pipeline, published(pipeline, records), receipts_published(pipeline, records)
+    @dg.sensor(
+        name=f"{declared.name}__drift",
+        description="Has new periods held to the release, and trains again where drift stands.",
+        jobs=list(jobs.all),
+        minimum_interval_seconds=SECONDS_BETWEEN_TICKS,
+        default_status=dg.DefaultSensorStatus(retrain.status.upper()),
+        tags={"pipeline": declared.name},
     )
-    new = {*pipeline.spec.tables} - {a.source for a in records if a.stage == "derived_table"}
-    made = [node for node in nodes if node.address in records or node.address.source in new]
-    training_set = records.get(Address(pipeline.name, "training_set"))
+    def evaluate(context: dg.SensorEvaluationContext, stores: StoresResource) -> dg.SensorResult:
+        from ml_assets.automation.drift import drift_tick
 
-    def model() -> CandidateRun | str:
-        if training_set is None:
-            return "no model is made yet"
-        as_of = training_set.attributes["as_of"]
-        return model_candidate(pipeline, records, as_of=as_of, data_only=False)
+        now = datetime.now(UTC)
+        pipeline = stores.open(declared)
+        cursor = context.cursor
+        result = drift_tick(pipeline, jobs, retrain, context.instance, cursor, now)
+        for request in result.run_requests or ():
+            context.log.info(f"asked for {request.tags['why']}")
+        return result
 
-    seen = (
-        f"{len(made)} published tables of {pipeline.name} compared with the present code and spec"
-    )
-    found = plan(made, records)
-    if any(item.node.address.stage == RAW for item in found.due):
-        there = landed(pipeline, sources, records)
-        found = plan(left_as_read(there, made, records), records)
-    return Watch("code change", seen, found, model)
-
-
-def tick(
-    pipeline: Pipeline,
-    jobs: PipelineJobs,
-    look: Look,
-    instance: dg.DagsterInstance,
-    sources: Sources,
-    text: str | None,
-) -> dg.SensorResult:
-    """One evaluation: run requests, or one sentence that says why there are none.
-
-    Args:
-        text: the cursor of the tick before.
-    """
-    busy = at_work(instance, pipeline)
-    if busy:
-        return skip(busy, text)
-    try:
-        records = records_by_address(pipeline.store, pipeline.name)
-        watch = look(pipeline, sources, records)
-        asked = _ask(pipeline, jobs, instance, records, watch, _between(pipeline, jobs), text)
-        if watch.away and not asked.run_requests:
-            return skip(why_not(watch.away), asked.cursor)
-        return asked
-    except MlAssetsError as error:
-        return skip(why_not(error), text)
-
-
-def at_work(instance: dg.DagsterInstance, pipeline: Pipeline) -> str:
-    """The run that is at work on the pipeline, in words; empty where there is none."""
-    records = runs_on(instance, pipeline.name, (*AT_WORK, *WAITING))
-    gone = mark_dead(instance, records)
-    busy = [r.dagster_run for r in records if r.dagster_run.run_id not in gone]
-    return f"{name_of(busy[0])} is at work on {pipeline.name}" if busy else ""
-
-
-Step = tuple[AssetJob, CandidateRun | str]
-"""A job, and the candidate that it is for; else why there is none, in words."""
-
-
-def _between(pipeline: Pipeline, jobs: PipelineJobs) -> list[Step]:
-    """What is asked for when the data is made, and before the model is made again."""
-    job_of = {DRIFT: jobs.drift, CANARY: jobs.promote}
-    found = before_the_model(pipeline)
-    return [(job, step) for place, step in found if (job := job_of[place])]
-
-
-def _ask(
-    pipeline: Pipeline,
-    jobs: PipelineJobs,
-    instance: dg.DagsterInstance,
-    records: Records,
-    watch: Watch,
-    between: Sequence[Step],
-    text: str | None,
-) -> dg.SensorResult:
-    steps = [(job, data_candidates(step, watch.data, records)) for step, job in jobs.data]
-    data = [candidate for _, candidates in steps for candidate in candidates]
-    cursor = Cursor.read(text).keep(
-        {MODEL, CANARY, DRIFT, *(candidate.place for candidate in data)}
-    )
-    held: list[str] = []
-    for job, candidates in steps:
-        found = sort_out(instance, candidates, cursor)
-        held += found.held
-        if found.fresh:
-            return _request(pipeline, job, watch, found.fresh, cursor)
-    for job, step in between:
-        found = sort_out(instance, [] if isinstance(step, str) else [step], cursor)
-        held += [step] if isinstance(step, str) else found.held
-        if found.fresh:
-            return _request(pipeline, job, watch, found.fresh, cursor)
-    candidate = watch.model()
-    if isinstance(candidate, str):
-        cursor = cursor.keep({CANARY, DRIFT, *(candidate.place for candidate in data)})
-        settled = "" if data else "all is published as it is there"
-        return skip("; ".join(filter(None, [watch.seen, *held, settled, candidate])), cursor.text)
-    found = sort_out(instance, [candidate], cursor)
-    if found.fresh:
-        return _request(pipeline, jobs.refresh, watch, found.fresh, cursor)
-    return skip("; ".join([watch.seen, *held, *found.held]), cursor.text)
-
-
-def _request(
-    pipeline: Pipeline,
-    job: AssetJob,
-    watch: Watch,
-    fresh: tuple[tuple[CandidateRun, int], ...],
-    cursor: Cursor,
-) -> dg.SensorResult:
-    found, cursor = requests(pipeline, job, watch.trigger, fresh, calendar(pipeline), cursor)
-    return dg.SensorResult(run_requests=found, cursor=cursor.text)
-
-
-def skip(reason: str, text: str | None) -> dg.SensorResult:
-    """A tick that asks for nothing, and says why."""
-    return dg.SensorResult(skip_reason=f"{reason}.", cursor=text)
+    return [evaluate]
 
 
 def _sensor(
     declared: Pipeline,
     jobs: PipelineJobs,
-    name: str,
+    name: Literal["landing", "code_change"],
     about: str,
-    look: Look,
     status: Status,
 ) -> dg.SensorDefinition:
     @dg.sensor(
@@ -238,21 +77,14 @@ def _sensor(
         context: dg.SensorEvaluationContext,
         stores: StoresResource,
     ) -> dg.SensorResult:
+        from ml_assets.assets.raw_snapshot.outside import Sources
+        from ml_assets.automation.ticks import LOOKS, tick
+
         pipeline = stores.open(declared)
         found = Sources.of(pipeline)
-        result = tick(pipeline, jobs, look, context.instance, found, context.cursor)
+        result = tick(pipeline, jobs, LOOKS[name], context.instance, found, context.cursor)
         for request in result.run_requests or ():
             context.log.info(f"asked for {request.tags['why']}")
         return result
 
     return evaluate
-
-
-def _in_words(pipeline: Pipeline, arrived: Landed) -> str:
-    as_read = frozenset(arrived.as_read)
-    there = [key for key in arrived.keys if key not in as_read]
-    span = f"{len(there)} partitions ({there[0]} to {there[-1]})" if there else "no partition"
-    said = [f"{span if arrived.keys else 'all that'} landed in the sources of {pipeline.name}"]
-    if as_read:
-        said.append(f"{len(as_read)} more stay as they were read")
-    return "; ".join([*said, *arrived.waiting])

@@ -1,21 +1,17 @@
 """ml-assets data: the rows of tables, states of all of them, and what is kept back or recalled."""
 
 import json
-from collections.abc import Iterable
 from dataclasses import asdict
-from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ml_assets.cli import options
-from ml_assets.cli.data_quality import contract, quarantine, recall
-from ml_assets.cli.demo import generate, land_week
-from ml_assets.cli.groups import CommandGroup
+from ml_assets.cli.data_quality import contract, quarantine
+from ml_assets.cli.groups import CommandGroup, of_extra
 from ml_assets.cli.output import hand_out, row_format, tell_page
 from ml_assets.cli.session import opened, prepared_settings
-from ml_assets.errors import SpecError
 from ml_assets.settings import read_settings
 
 if TYPE_CHECKING:
@@ -82,53 +78,6 @@ def card(pipeline: str, table: str, partition: str | None, open_page: bool) -> N
     from ml_assets.actions.card_page import write_card
 
     tell_page(write_card(opened(pipeline), table, partition), open_page=open_page)
-
-
-@click.command
-@options.pipeline
-@click.argument("entity", nargs=-1, required=True, metavar="COLUMN=VALUE...")
-@options.as_json
-def lookup(pipeline: str, entity: tuple[str, ...], as_json: bool) -> None:
-    """Look the newest features of an entity up.
-
-    Prints the newest feature row of one entity, as a service gets it from the online store
-    (ML_ASSETS_ONLINE). Exit code 1 where there is no such entity.
-
-    \b
-      ml-assets data lookup flight_delays carrier=UA flight=1545 origin=EWR
-    """
-    from ml_assets.assets.online_features.features import look_up_text, open_features
-
-    features = open_features(pipeline, read_settings())
-    row = look_up_text(features, _pairs(entity))
-    if row is None:
-        raise SpecError(
-            f"{pipeline} serves no row of {' '.join(entity)}: it was not among the newest"
-            " partitions. Is it written as the feature set has it?"
-        )
-    if as_json:
-        print(json.dumps(row, default=_as_text))
-        return
-    width = max(map(len, row))
-    for name, value in row.items():
-        print(f"{name:<{width}}  {'' if value is None else value}")
-
-
-def _pairs(said: Iterable[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for text in said:
-        name, sign, value = text.partition("=")
-        if not sign:
-            raise SpecError(f"{text!r} names no entity: write COLUMN=VALUE, such as carrier=UA.")
-        if name in found:
-            raise SpecError(f"{name} is given twice, {found[name]!r} and {value!r}; give it once.")
-        found[name] = value
-    return found
-
-
-def _as_text(value: object) -> str:
-    assert isinstance(value, date)
-    return value.isoformat()
 
 
 @click.command
@@ -319,7 +268,22 @@ data = CommandGroup(
     a commit.
     """,
 )
-data.subject("Rows", read, card, lookup, drift)
+data.subject(
+    "Rows",
+    read,
+    card,
+    of_extra("data lookup", "Look the newest features of an entity up."),
+    drift,
+)
 data.subject("States of the data", list_, diff, tag, checkout)
-data.subject("What may not be used", contract, quarantine, recall)
-data.subject("The demo's outside world", land_week, generate)
+data.subject(
+    "What may not be used",
+    contract,
+    quarantine,
+    of_extra("data recall", "Take bad data back, with everything that it reached."),
+)
+data.subject(
+    "The demo's outside world",
+    of_extra("data land-week", "Let the next week of the demo's flights arrive."),
+    of_extra("data generate", "Make flights of any size, with drift and faults on demand."),
+)

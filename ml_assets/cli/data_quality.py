@@ -5,7 +5,7 @@ import sys
 from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -17,9 +17,6 @@ from ml_assets.errors import one_line
 
 if TYPE_CHECKING:
     from ml_assets.actions.quarantine import Kept
-    from ml_assets.extras.recall.recall import Extent, Way
-    from ml_assets.settings import Settings
-    from ml_assets.store.snapshots import SnapshotStore
 
 SCHEMA = 1
 _REASONS = 3
@@ -179,124 +176,3 @@ def _print_table(pipeline: str, table: str, kept: "list[Kept]") -> None:
 def _kept_document(kept: "Kept") -> dict[str, object]:
     released = [one.model_dump(mode="json") for one in kept.released]
     return {**asdict(kept), "share": kept.share, "released": released}
-
-
-@click.command
-@click.argument("snapshot", required=False)
-@click.option("--lift", metavar="ID", help="Let what this recall reached be used again.")
-@click.option("--author", metavar="NAME", help="Who says so.")
-@click.option("--reason", metavar="TEXT", help="Why.")
-@click.option("--dry-run", is_flag=True, help="List what it reached; write nothing.")
-@options.as_json
-def recall(
-    snapshot: str | None,
-    lift: str | None,
-    author: str | None,
-    reason: str | None,
-    dry_run: bool,
-    as_json: bool,
-) -> None:
-    """Take bad data back, with everything that it reached.
-
-    Lists every table, feature set, training set, checkpoint, model and stage that a snapshot
-    reached, in every pipeline; quarantines them, so that reading and loading refuse; and prints the
-    cheapest way to make them again. Recorded and signed; --lift undoes it, recorded too.
-
-    SNAPSHOT is a data version or a commit (six characters or more), or
-    pipeline/stage/name/partition@version.
-
-    \b
-      ml-assets data recall 5a1bec29 --dry-run
-    """
-    if (snapshot is None) == (lift is None):
-        raise click.UsageError("Name a SNAPSHOT to recall, or a recall to --lift.")
-    if not dry_run and not (author and reason):
-        raise click.UsageError("A recall is recorded: give --author and --reason (or --dry-run).")
-    settings = prepared_settings()
-    from ml_assets.extras.recall.recall import carry_out, extent
-    from ml_assets.store.open import open_snapshots
-
-    store = open_snapshots(settings.snapshots)
-    if snapshot is None:
-        _lift(lift or "", settings, store, (author or "", reason or ""), dry_run=dry_run)
-        return
-    given = {"author": author, "reason": reason}
-    found = extent(store, snapshot, **{name: said for name, said in given.items() if said})
-    kept = found.recall
-    if not dry_run:
-        kept = carry_out(store, found.recall)
-        _observe(settings, found, f"recalled (recall {kept.id}): {kept.reason}")
-    if as_json:
-        ways = [asdict(way) for way in found.ways]
-        recalled: dict[str, Any] = kept.model_dump(mode="json")
-        document = {"schema": SCHEMA, "dry_run": dry_run, "recall": recalled, "ways": ways}
-        print(json.dumps(document, indent=2))
-        return
-    _print_recall(found, "" if dry_run else kept.id)
-
-
-def _lift(
-    identity: str,
-    settings: "Settings",
-    store: "SnapshotStore",
-    by: tuple[str, str],
-    *,
-    dry_run: bool,
-) -> None:
-    """End a recall; ``by`` are author and reason."""
-    from ml_assets.extras.recall.recall import extent, lift
-    from ml_assets.records import recalls
-    from ml_assets.store.snapshots import MAIN
-
-    if dry_run:
-        recall = recalls.find(store, store.resolve(MAIN), identity)
-        print(f"would lift recall {recall.id} of {recall.snapshot} ({recall.reason})")
-        return
-    author, reason = by
-    recall = lift(store, identity, author, reason)
-    found = extent(store, recall.seeds[0].version)
-    _observe(settings, found, f"recall {recall.id} is lifted: {reason}")
-    print(f"recall {recall.id} of {recall.snapshot} holds no more; the ledger says so")
-
-
-def _observe(settings: "Settings", found: "Extent", text: str) -> None:
-    from ml_assets.adapters.runs import open_instance
-    from ml_assets.extras.recall.recall import observe
-
-    with open_instance() as instance:
-        observe(instance, found, text)
-
-
-def _print_recall(found: "Extent", recall: str) -> None:
-    versions = (*found.recall.seeds, *found.recall.reached)
-    verb = "reached" if recall else "would reach"
-    print(f"{found.recall.snapshot} {verb} {len(versions)} versions:")
-    for key, group in groupby(versions, key=lambda version: version.key):
-        listed = list(group)
-        shown = ", ".join(
-            f"{v.partition} {v.version[:12]}" if v.partition else v.version[:12] for v in listed[:3]
-        )
-        more = f" and {len(listed) - 3} more" if len(listed) > 3 else ""
-        print(f"  {key:44} {shown}{more}")
-    for stage in found.recall.stages:
-        print(f"  {stage.stage} of {stage.pipeline} is model {stage.model[:12]}")
-    if recall:
-        print(f"recall {recall} holds: they are kept, and no longer read or loaded")
-    for way in found.ways:
-        _print_way(way)
-
-
-def _print_way(way: "Way") -> None:
-    if way.again:
-        print(f"\n{way.pipeline}: make again, in this order ({way.stays} others stay):")
-    for key, group in groupby(way.again, key=lambda node: node[0]):
-        partitions = [node[1] for node in group if node[1]]
-        span = f" [{partitions[0]}]" if len(partitions) == 1 else ""
-        if len(partitions) > 1:
-            span = f" [{partitions[0]} .. {partitions[-1]}: {len(partitions)} partitions]"
-        print(f"  {key}{span}")
-    if way.command:
-        print(f"mend the source first; then: {way.command}")
-    if way.back_to:
-        print("until then, back to the last sound release:")
-        print(f"  ml-assets release rollback {way.pipeline} --to {way.back_to[:12]}")

@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from ml_assets.doors import COMMANDS
+
 _SHOWN = 3
 """Names that a mistyped one is answered with."""
 _SENTENCE = 400
@@ -24,9 +26,14 @@ class Later:
 
     def command(self) -> click.Command:
         """The command, imported now: the module has it by its name."""
-        found = getattr(import_module(self.module), self.name)
+        found = getattr(import_module(self.module), self.name.replace("-", "_"))
         assert isinstance(found, click.Command)
         return found
+
+
+def of_extra(path: str, sentence: str) -> Later:
+    """The command of an extra, by its words after ``ml-assets``: ``"data recall"``."""
+    return Later(path.rpartition(" ")[2], COMMANDS[path], sentence)
 
 
 class CommandGroup(click.Group):

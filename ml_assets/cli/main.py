@@ -9,7 +9,7 @@ from typing import Any, TextIO, cast
 import click
 
 from ml_assets.cli.exit_codes import DONE, ERROR, INTERRUPTED, REFUSED, USAGE
-from ml_assets.cli.groups import CommandGroup, Later
+from ml_assets.cli.groups import CommandGroup, Later, of_extra
 from ml_assets.errors import EvidenceError, Interrupted, MlAssetsError, visible
 
 NAME = "ml-assets"
@@ -29,7 +29,7 @@ commands = CommandGroup(
 )
 commands.subject(
     "Begin",
-    Later("demo", "ml_assets.cli.demo", "Lay out real flights and run the whole pipeline on them."),
+    of_extra("demo", "Lay out real flights and run the whole pipeline on them."),
     Later("new", "ml_assets.cli.new", "Make the folder of a new pipeline, which runs at once."),
     Later("check", "ml_assets.cli.new", "Report every mistake in a pipeline's folder."),
 )
@@ -39,7 +39,7 @@ commands.subject(
     Later("status", "ml_assets.cli.status", "Show what is made, from what, and what is released."),
     Later("ui", "ml_assets.cli.ui", "Open Dagster in a browser, with MLflow and the reports."),
     Later("predict", "ml_assets.cli.predict", "Predict rows with the released model."),
-    Later("serve", "ml_assets.cli.serve", "Serve the released model over HTTP."),
+    of_extra("serve", "Serve the released model over HTTP."),
 )
 commands.subject(
     "Look closer",

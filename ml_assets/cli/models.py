@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ml_assets.cli import options
-from ml_assets.cli.cost import cost
-from ml_assets.cli.groups import CommandGroup
+from ml_assets.cli.groups import CommandGroup, of_extra
 from ml_assets.cli.output import aligned, hand_out, row_format, tell_page
 from ml_assets.cli.session import opened, prepared_settings
 from ml_assets.cli.tune_batch import tune_batch
@@ -39,7 +38,7 @@ def experiments(pipeline: str, last: int, open_page: bool, as_json: bool) -> Non
     failed too: metrics, losses, time, cost, data, decision, stage and its author's words. Writes a
     page that sorts by any column, and prints the short form.
     """
-    from ml_assets.extras.experiments import document, write_page
+    from ml_assets.actions.experiments import document, write_page
     from ml_assets.records.run_lines import rows
     from ml_assets.reports.run_rows import short_table
 
@@ -188,4 +187,8 @@ _TRIALS = 10
 models = CommandGroup("models", help="Runs and models: compared, judged, noted, priced.")
 models.subject("What was tried", experiments, compare, note, search)
 models.subject("How good a model is", report, suspects)
-models.subject("What training takes", cost, tune_batch)
+models.subject(
+    "What training takes",
+    of_extra("models cost", "Count machine hours and their cost, by what they were used for."),
+    tune_batch,
+)

@@ -11,11 +11,9 @@ import click
 
 from ml_assets.cli import options
 from ml_assets.cli.exit_codes import DONE, ERROR, REFUSED
-from ml_assets.cli.groups import CommandGroup
+from ml_assets.cli.groups import CommandGroup, of_extra
 from ml_assets.cli.output import aligned, tell
-from ml_assets.cli.prove import prove
-from ml_assets.cli.session import opened, prepared_settings, working_session
-from ml_assets.cli.status import print_release
+from ml_assets.cli.session import opened, prepared_settings
 from ml_assets.errors import counted, one_line
 from ml_assets.settings import read_settings
 
@@ -193,25 +191,6 @@ def _replay_document(found: "Replay") -> dict[str, object]:
 
 @click.command
 @options.pipeline
-def promote(pipeline: str) -> None:
-    """Judge the model in canary, and move it up if it passes.
-
-    For pipelines whose spec asks for it (release.canary): scores the model in canary and the
-    champion on the first partitions behind the holdout, decides by the declared gate, and moves the
-    model to production if it passes. `ml-assets run` does it, too. Exit code 3: the rows are not
-    there yet, or the model did not pass.
-    """
-    with working_session(f"promote {pipeline}", pipeline) as session:
-        from ml_assets.actions.run.run import PipelineRun
-        from ml_assets.store.pipeline_context import open_pipeline
-
-        opened = open_pipeline(pipeline, session.settings)
-        PipelineRun(opened, session.defs, session.instance, tell).promote()
-        print_release(opened, session.settings)
-
-
-@click.command
-@options.pipeline
 @click.option(
     "--model",
     metavar="DIGEST",
@@ -366,5 +345,15 @@ def _verified_document(found: "list[Verification]") -> dict[str, object]:
 
 release = CommandGroup("release", help="Releases: their ledger, moves, exports and proofs.")
 release.subject("The ledger", history, was_serving, what_if)
-release.subject("Move a model", promote, rollback, override)
-release.subject("Hold it to its word", verify, prove, export)
+release.subject(
+    "Move a model",
+    of_extra("release promote", "Judge the model in canary, and move it up if it passes."),
+    rollback,
+    override,
+)
+release.subject(
+    "Hold it to its word",
+    verify,
+    of_extra("release prove", "Make a model again from its record: is it the same?"),
+    export,
+)

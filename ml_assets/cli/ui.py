@@ -1,5 +1,6 @@
 """Servers: ml-assets ui opens everything on this machine, ops serve-reports the reports alone."""
 
+import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -11,11 +12,12 @@ from urllib.parse import urlsplit
 
 import click
 
-from ml_assets.actions.servers import Programs, require_free, stoppable
+from ml_assets.actions.servers import Programs, free_port, require_free, stoppable
 from ml_assets.cli import options
 from ml_assets.cli.exit_codes import DONE, ERROR
 from ml_assets.cli.session import prepared_settings
 from ml_assets.settings import Settings
+from ml_assets.settings.addresses import beside
 
 _PORT = options.Whole(1, 65535)
 
@@ -24,8 +26,8 @@ _PORT = options.Whole(1, 65535)
 @click.option(
     "--port",
     type=_PORT,
-    help="Dagster's port alone: MLflow and the reports stay at ML_ASSETS_MLFLOW_URL and"
-    " ML_ASSETS_REPORTS_URL.  [default: that of ML_ASSETS_UI_URL]",
+    help="Dagster's port; the reports and MLflow take the next two that are free, where their"
+    " addresses are not set.  [default: that of ML_ASSETS_UI_URL]",
 )
 @click.option(
     "--host",
@@ -37,14 +39,17 @@ _PORT = options.Whole(1, 65535)
 def ui(port: int | None, host: str) -> int:
     """Open Dagster in a browser, with MLflow and the reports.
 
-    Serves the Dagster UI at http://127.0.0.1:3000, MLflow's pages and the evaluation reports, so
-    that the links between them open. Ctrl-C ends all three. Addresses: ML_ASSETS_UI_URL,
+    Serves a first page with the state of each pipeline and the evaluation reports at
+    http://127.0.0.1:3001, the Dagster UI at http://127.0.0.1:3000 and MLflow's pages, so that the
+    links between them open. Ctrl-C ends all three. Addresses: ML_ASSETS_UI_URL,
     ML_ASSETS_MLFLOW_URL, ML_ASSETS_REPORTS_URL; one that is not of this machine is taken to be
     served already.
     """
     from ml_assets.actions.ui_programs import SOCKET, dagster_programs, is_local, mlflow_program
     from ml_assets.adapters.instance import refuse_second_daemon  # Dagster takes a second to import
 
+    if port is not None:
+        os.environ.update(beside(port, free_port))  # links of runs that it starts lead there, too
     settings = prepared_settings()
     refuse_second_daemon(settings.dagster_home)
     port = port or urlsplit(settings.ui_url).port or 3000
@@ -94,8 +99,9 @@ def serve_reports(port: int) -> None:
 def _serving(settings: Settings, port: int | None = None) -> Iterator[None]:
     """The reports of the stores that the settings name; see ``serving_reports``."""
     from ml_assets.actions.card_page import served_card
+    from ml_assets.actions.experiments import page_of
+    from ml_assets.actions.home_page import states
     from ml_assets.actions.report_server import serving_reports
-    from ml_assets.extras.experiments import page_of
     from ml_assets.store.open import open_objects
 
     pages = settings.cache / "reports"
@@ -107,5 +113,6 @@ def _serving(settings: Settings, port: int | None = None) -> Iterator[None]:
         partial(served_card, settings),
         refresh,
         port,
+        partial(states, settings),
     ):
         yield

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
@@ -26,6 +26,27 @@ def web_address(env: Mapping[str, str], name: str, default: str) -> str:
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query:
         raise SettingsError(f"{name} is {value!r}; expected an address such as {default}.")
     return value
+
+
+def beside(
+    port: int, free: Callable[[int], int], environment: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Variables that move the servers of ``ml-assets ui`` to a port and free ones behind it.
+
+    An address that is set stays.
+
+    Args:
+        free: the first port from a given one on that nobody uses.
+    """
+    env = os.environ if environment is None else environment
+    names = ["ML_ASSETS_REPORTS_URL"]
+    if urlsplit(env.get("MLFLOW_TRACKING_URI", "")).scheme not in ("http", "https"):
+        names.append("ML_ASSETS_MLFLOW_URL")
+    found = {"ML_ASSETS_UI_URL": port}
+    for name in names:
+        if not env.get(name):
+            found[name] = port = free(port + 1)
+    return {name: f"http://127.0.0.1:{at}" for name, at in found.items() if not env.get(name)}
 
 
 def without_secrets(url: str) -> str:

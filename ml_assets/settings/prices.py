@@ -60,7 +60,6 @@ def read_prices(environment: Mapping[str, str] | None = None) -> Prices:
         SettingsError: a name that is none, a price that is none, or one given twice.
     """
     env = os.environ if environment is None else environment
-    _gone(env)
     parts = [part.partition("=") for part in re.split(r"[,\s]+", env.get("ML_ASSETS_PRICES", ""))]
     return prices_of((name, price) for name, equals, price in parts if name or equals)
 
@@ -103,13 +102,3 @@ def price_class(spot: bool, environment: Mapping[str, str] | None = None) -> Pri
             " on-demand or reserved."
         )
     return "spot" if spot else said
-
-
-def _gone(env: Mapping[str, str]) -> None:
-    """The variable that there was before machines differed."""
-    old = env.get("ML_ASSETS_PRICE_PER_HOUR", "").strip()
-    if old:
-        raise SettingsError(
-            "ML_ASSETS_PRICE_PER_HOUR is no longer read: say what an hour of a machine without GPUs"
-            f" costs as ML_ASSETS_PRICES=node={old}, and unset it."
-        )

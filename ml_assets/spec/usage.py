@@ -72,16 +72,6 @@ class AttemptUsage(Frozen):
         return self.held.staged_bytes + self.checkpoint_bytes_sent
 
     @property
-    def first_step(self) -> int | None:
-        """The step that it began from; None: it took none."""
-        return self.marks[0].step if self.marks else None
-
-    @property
-    def last_step(self) -> int | None:
-        """The furthest step that it told of; None: it took none."""
-        return max((mark.step for mark in self.marks), default=None)
-
-    @property
     def gpus(self) -> int:
         """On all its machines."""
         return self.held.nodes * self.held.gpus_per_node

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from datetime import date
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import polars as pl
 from pydantic import ValidationError
 
 from ml_assets.errors import SpecError
@@ -22,6 +22,9 @@ from ml_assets.store.layout import Address, published_partitions, read_record, r
 from ml_assets.store.objects import LocalObjects
 from ml_assets.store.open import has_snapshots, open_objects, shared_snapshots
 from ml_assets.store.snapshots import MAIN, CommitId, SnapshotStore
+
+if TYPE_CHECKING:
+    import polars as pl
 
 
 @dataclass(frozen=True)
@@ -214,7 +217,7 @@ class PipelineState:
         """The records of an asset's last partitions, oldest first; or its one, read whole."""
         return recent_records(self.store, self.commit, address)
 
-    def scan(self, address: Address) -> pl.LazyFrame:
+    def scan(self, address: Address) -> "pl.LazyFrame":
         """The rows of a published table."""
         return self.store.scan(self.commit, address.table)
 

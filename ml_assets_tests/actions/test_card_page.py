@@ -1,7 +1,6 @@
 """Every published table has its card: in the store, in the UI, as a page and over HTTP."""
 
 import http.client
-import shutil
 from functools import partial
 from pathlib import Path
 
@@ -15,7 +14,6 @@ from ml_assets.errors import StorageError
 from ml_assets.graph.data_card import label_columns
 from ml_assets.settings import read_settings
 from ml_assets.store.layout import Address
-from ml_assets.store.open import open_snapshots
 from ml_assets.store.pipeline_context import Pipeline, open_pipeline
 from ml_assets.store.table_statistics import STATISTICS_FILE, TableStatistics
 from ml_assets.store.table_survey import survey
@@ -66,24 +64,6 @@ def test_the_training_set_has_its_labels_by_split(released: World) -> None:
     assert "Share of versicolor by split" in page_of_card(
         place(released, "irises"), "training_set", None
     )
-
-
-def test_a_table_of_an_older_version_has_the_same_card_from_its_rows(
-    released: World, tmp_path: Path
-) -> None:
-    settings = released.settings
-    shutil.copytree(settings.snapshots, tmp_path / "snapshots")
-    copied = {**released.environment, "ML_ASSETS_SNAPSHOTS": str(tmp_path / "snapshots")}
-    old = open_pipeline("deliveries", read_settings(copied))
-    before = page_of_card(old, "feature_set", WEEK)
-    file = Address("deliveries", "feature_set", None, WEEK).file(STATISTICS_FILE)
-    with old.store.open(old.store.resolve(), "forget") as workspace:
-        workspace.remove(file)
-        workspace.commit("forget", {})
-        workspace.publish()
-    again = open_snapshots(str(tmp_path / "snapshots"))
-    assert not again.exists(again.resolve(), file)
-    assert page_of_card(old, "feature_set", WEEK) == before
 
 
 def test_the_asset_page_has_the_pictures_and_a_link_for_each_partition(released: World) -> None:

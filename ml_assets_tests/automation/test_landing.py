@@ -9,15 +9,15 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from ml_assets.actions.reliability import reliability
 from ml_assets.assets.raw_snapshot.outside import Sources
-from ml_assets.automation.sensors import Watch, landing
 from ml_assets.automation.tick_failures import COULD_NOT
+from ml_assets.automation.ticks import Watch, landing
 from ml_assets.errors import WindowError
-from ml_assets.extras.reliability import reliability
+from ml_assets.extras.online.open import open_online
+from ml_assets.extras.online.store import Served
 from ml_assets.settings import read_settings
 from ml_assets.store.layout import Address
-from ml_assets.store.online import open_online
-from ml_assets.store.online.store import Served
 from ml_assets.store.open import open_snapshots
 from ml_assets_tests.automation.conftest import World
 from ml_assets_tests.worlds import deliveries

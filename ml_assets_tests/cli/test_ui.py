@@ -88,10 +88,10 @@ class Served:
         return body
 
 
-def start(world: World) -> subprocess.Popen[bytes]:
+def start(world: World, *options: str) -> subprocess.Popen[bytes]:
     with (world.root / "ui.log").open("wb") as output:
         return subprocess.Popen(
-            [sys.executable, "-m", "ml_assets.cli.main", "ui"],
+            [sys.executable, "-m", "ml_assets.cli.main", "ui", *options],
             env=world.environment,
             cwd=world.root,
             stdout=output,
@@ -168,7 +168,10 @@ def test_every_link_of_an_mlflow_run_opens(served: Served, pipeline: str) -> Non
 
 
 def test_every_link_of_a_report_opens(served: Served) -> None:
-    pages = re.findall(r'href="(/[^"]+)"', get(served.reports))
+    first = get(served.reports)
+    for url in re.findall(r'href="(http[^"]+)"', first):
+        served.check(url)
+    pages = re.findall(r'href="(/[^"]+)"', first)
     assert {page.split("/")[1] for page in pages} == {"irises", "deliveries"}
     for page in pages:
         links = re.findall(r'href="(http[^"]+)"', served.check(served.reports + page))
@@ -203,6 +206,27 @@ def test_a_port_in_use_is_one_line_before_anything_starts(tmp_path: Path, name: 
     assert f"cannot be served at 127.0.0.1:{port}: Address already in use." in line
     assert setting in line
     assert line == said[-1]
+
+
+def test_a_port_moves_all_three_and_passes_one_that_is_taken(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.pipelines.mkdir()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1] - 1
+        with start(world, "--port", str(port)) as server:
+            log = world.root / "ui.log"
+            while "Reports:" not in log.read_text():
+                assert server.poll() is None, log.read_text()
+                time.sleep(0.1)
+            said = dict(re.findall(r"(\w+): +(http://127.0.0.1:\d+)", log.read_text()))
+            assert said["Dagster"] == f"http://127.0.0.1:{port}"
+            ports = [urlsplit(said[name]).port or 0 for name in ("Dagster", "Reports", "MLflow")]
+            assert ports == sorted({*ports} - {port + 1})
+            wait_for(said["Reports"], server, world)
+            wait_for(f"{said['MLflow']}/health", server, world)
+            wait_for(f"{said['Dagster']}/server_info", server, world)
+            server.send_signal(signal.SIGTERM)
+            assert server.wait(PATIENCE) == 0, log.read_text()
 
 
 def test_a_sigterm_that_comes_while_they_start_ends_it(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ EDITS = [  # file, what its author changes, whose code that is
      {"feature_set"}),
     ("assets/feature_set/asset.py", "reads.tables(state, partition)",
      "reads.tables(state, None)", {"feature_set"}),
-    ("assets/online_features/asset.py", "def materialize(", "def materialise(",
+    ("extras/online/asset.py", "def materialize(", "def materialise(",
      {"online_features"}),
     ("assets/training_set/asset.py", 'part == name)', 'part != name)', {"training_set"}),
     ("assets/training_set/split.py", "if place + 1 < need", "if place < need",
@@ -71,8 +71,10 @@ EDITS = [  # file, what its author changes, whose code that is
     ("assets/released_model/gates/quality.py", "isfinite", "isnormal", {"evaluation_report",
      "canary_report"}),
     ("assets/released_model/asset.py", "def materialize(", "def materialise(", {"released_model"}),
-    ("assets/canary_report/asset.py", "def materialize(", "def materialise(", {"canary_report"}),
-    ("assets/promoted_model/asset.py", "def materialize(", "def materialise(", {"promoted_model"}),
+    ("extras/canary/canary_report/asset.py", "def materialize(", "def materialise(",
+     {"canary_report"}),
+    ("extras/canary/promoted_model/asset.py", "def materialize(", "def materialise(",
+     {"promoted_model"}),
     ("assets/drift_report/distances.py", "np.", "numpy.", {"drift_report"}),
 ]  # fmt: skip
 

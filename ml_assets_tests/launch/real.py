@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from ml_assets.assets.training_set.shards import write_shards
 from ml_assets.launch.launcher import TrainJob
 from ml_assets.launch.local.supervisor import descendants
 from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.pipeline import LabelSpec
 from ml_assets.spec.training import Mlp, TrainingSpec
+from ml_assets_tests.worlds.shards import write_shards
 
 STEPS = 60
 

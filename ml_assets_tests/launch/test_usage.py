@@ -20,6 +20,11 @@ def used(stage):
     return session_usages(SessionFolder(stage.session))
 
 
+def furthest(attempt: AttemptUsage) -> int:
+    """The furthest step that an attempt told of."""
+    return max(mark.step for mark in attempt.marks)
+
+
 def test_an_attempt_leaves_what_it_used_beside_its_events(stage):
     before = datetime.now(UTC)
     result = stage.train()
@@ -31,7 +36,7 @@ def test_an_attempt_leaves_what_it_used_beside_its_events(stage):
     assert (found.held.nodes, found.gpus, found.held.price_class) == (1, 0, "on-demand")
     held = found.held
     assert before <= held.created == held.scheduled == held.started < held.ended
-    assert (found.first_step, found.last_step) == (1, 3)
+    assert (found.marks[0].step, furthest(found)) == (1, 3)
     assert found.checkpoint_bytes > 0
 
 
@@ -66,7 +71,7 @@ def test_each_attempt_has_its_own_end_and_where_it_went_on_from(stage):
     with pytest.raises(TrainingFailed):
         stage.train()
     stage.train()
-    assert [(u.attempt, u.end, u.last_step) for u in used(stage)] == [
+    assert [(u.attempt, u.end, furthest(u)) for u in used(stage)] == [
         (1, "lost", 2),
         (2, "failed", 3),
         (3, "done", 4),
@@ -97,7 +102,7 @@ def test_what_its_watcher_did_not_live_to_write_is_told_by_the_events(stage):
         (1, "lost", None),
         (2, "done", written[1].model),
     ]
-    assert [u.last_step for u in told] == [u.last_step for u in written]
+    assert [furthest(u) for u in told] == [furthest(u) for u in written]
     for one, other in zip(told, written, strict=True):
         assert (other.pipeline, other.session) == (one.pipeline, one.session)
         assert one.held.created < one.held.ended
@@ -116,14 +121,14 @@ def test_a_score_is_counted_and_takes_no_steps(stage):
     ref = Ref(uri="/model", digest="e" * 64)
     stage.launcher().score(ScoreJob("demo", ref, ref, "holdout"), stage.events.append)
     (found,) = used(stage)
-    assert (found.verb, found.end, found.marks, found.first_step) == ("score", "done", (), None)
+    assert (found.verb, found.end, found.marks) == ("score", "done", ())
 
 
 def test_the_real_program_begins_at_step_0_and_says_how_many_steps_it_is_to_take(undisturbed):
     launcher, result, _ = undisturbed
     folder = SessionFolder(launcher._objects.path("sessions", result.session))
     (found,) = session_usages(folder)
-    assert (found.first_step, found.last_step) == (0, result.step)
+    assert (found.marks[0].step, furthest(found)) == (0, result.step)
     assert found.steps is not None and found.steps >= result.step
     assert all(0 <= mark.waited <= 1 for mark in found.marks)
 

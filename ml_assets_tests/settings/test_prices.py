@@ -54,11 +54,6 @@ def test_a_price_that_is_none_is_refused_at_once_with_what_was_meant(wrong: str,
     assert said in str(told.value)
 
 
-def test_the_variable_of_before_says_what_to_write_instead() -> None:
-    with pytest.raises(SettingsError, match=r"ML_ASSETS_PRICES=node=3\.5"):
-        read_settings({"ML_ASSETS_PRICE_PER_HOUR": "3.5"})
-
-
 def test_what_is_not_spot_is_bought_as_the_capacity_says() -> None:
     assert price_class(True, {"ML_ASSETS_CAPACITY": "reserved"}) == "spot"
     assert price_class(False, {}) == "on-demand"

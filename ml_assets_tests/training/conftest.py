@@ -14,7 +14,6 @@ import polars as pl
 import pytest
 from pydantic import TypeAdapter
 
-from ml_assets.assets.training_set.shards import write_shards
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.network_code import NetworkCode
@@ -22,6 +21,7 @@ from ml_assets.spec.pipeline import LabelSpec
 from ml_assets.spec.program import Ref, TrainOutput, TrainRequest, TrainResult, World
 from ml_assets.spec.program.events import Event, Metrics
 from ml_assets.spec.training import ModelSpec, TabM, TrainingSpec
+from ml_assets_tests.worlds.shards import write_shards
 
 FEATURES = FeaturesSpec(
     function="features.py:build",

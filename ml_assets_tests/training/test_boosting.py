@@ -12,7 +12,6 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ml_assets.assets.training_set.shards import write_shards
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.pipeline import LabelSpec
 from ml_assets.spec.program import Ref, ScoreOutput, ScoreRequest, ScoreResult, Split, World
@@ -21,6 +20,7 @@ from ml_assets.spec.training import LightGbm, TrainingSpec
 from ml_assets.store.objects import file_digest
 from ml_assets.training.boosting.by_lightgbm import draws
 from ml_assets_tests.training.conftest import FEATURES, LABEL, Attempt, Sessions, frame
+from ml_assets_tests.worlds.shards import write_shards
 
 TREES = LightGbm(
     family="lightgbm", rounds=60, num_leaves=7, feature_fraction=0.7, bagging_fraction=0.8

@@ -8,7 +8,6 @@ import polars as pl
 import pytest
 import torch
 
-from ml_assets.assets.training_set.shards import write_shards
 from ml_assets.spec.program import Calibration, ModelManifest, Ref, ScoreOutput, ScoreRequest, World
 from ml_assets.spec.training import Task, TrainingSpec
 from ml_assets.training.calibration import Calibrator, calibrated, expected, fit
@@ -20,6 +19,7 @@ from ml_assets.training.rows.order import OversampleIndex
 from ml_assets.training.score import score
 from ml_assets.training.weights import load_predictor
 from ml_assets_tests.training.conftest import FEATURES, LABEL, SPEC, Attempt, Sessions, frame
+from ml_assets_tests.worlds.shards import write_shards
 
 NO_SHIFT = Calibration(shift=(0.0, 0.0))
 CHANGED: dict[str, TrainingSpec] = {

@@ -6,13 +6,13 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ml_assets.assets.training_set.shards import write_shards
 from ml_assets.spec.pipeline import LabelSpec
 from ml_assets.spec.program import Ref
 from ml_assets.training.rows.arrays import SplitArrays, open_set
 from ml_assets.training.rows.batches import Batches
 from ml_assets.training.stop import BadData
 from ml_assets_tests.training.conftest import FEATURES, frame
+from ml_assets_tests.worlds.shards import write_shards
 
 GRADE = LabelSpec(column="y", task="ranking", query="q")
 QUERIES = 57

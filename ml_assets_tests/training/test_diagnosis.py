@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 import torch
 
-from ml_assets.assets.training_set.shards import write_shards
 from ml_assets.spec.program import Ref, TrainResult
 from ml_assets.spec.program.events import Failed
 from ml_assets.spec.training import Mlp, ModelSpec, TabM, TrainingSpec
@@ -24,6 +23,7 @@ from ml_assets.training.events import EventWriter
 from ml_assets.training.rows.arrays import Rows, SplitArrays
 from ml_assets_tests.training.conftest import FEATURES, LABEL, Attempt, Sessions, frame
 from ml_assets_tests.training.test_sanity import SETS
+from ml_assets_tests.worlds.shards import write_shards
 
 MLP = Mlp(family="mlp", width=16, depth=2, dropout=0.0)
 TABM = TabM(family="tabm", width=16, depth=2, members=4)

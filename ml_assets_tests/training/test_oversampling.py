@@ -7,7 +7,6 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ml_assets.assets.training_set.shards import write_shards
 from ml_assets.spec.pipeline import LabelSpec
 from ml_assets.spec.program import Ref
 from ml_assets.training.rows.arrays import SplitArrays, open_set
@@ -15,6 +14,7 @@ from ml_assets.training.rows.batches import Batches
 from ml_assets.training.rows.order import OversampleIndex, drawn_rows, oversample_index
 from ml_assets.training.stop import BadData
 from ml_assets_tests.training.conftest import FEATURES, LABEL, frame
+from ml_assets_tests.worlds.shards import write_shards
 
 SHARE = 0.2
 ROWS = 1000

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from ml_assets.assets.training_set.encoding import decode_rows
-from ml_assets.assets.training_set.shards import load_schema, write_shards
+from ml_assets.assets.training_set.shards import load_schema
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.program import Preprocessing, Ref, ScoreOutput, ScoreRequest, ScoreResult, World
 from ml_assets.spec.program.events import Failed, FirstRows, FixedBatch
@@ -33,6 +33,7 @@ from ml_assets_tests.training.conftest import (
     ranking_set,
     regression_set,
 )
+from ml_assets_tests.worlds.shards import write_shards
 
 NOTHING = Preprocessing(numeric=(), null_flags=(), categorical=())
 

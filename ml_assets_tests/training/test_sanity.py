@@ -8,7 +8,6 @@ import polars as pl
 import pytest
 import torch
 
-from ml_assets.assets.training_set.shards import write_shards
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.pipeline import LabelSpec
 from ml_assets.spec.program import Ref, Reports, SanityRequest, SanityResult, World
@@ -25,6 +24,7 @@ from ml_assets_tests.training.conftest import (
     regression_set,
 )
 from ml_assets_tests.training.test_program import program
+from ml_assets_tests.worlds.shards import write_shards
 
 TABM = TabM(family="tabm", width=16, depth=2, members=4)
 MLP = Mlp(family="mlp", width=16, depth=2)

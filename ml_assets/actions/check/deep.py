@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from ml_assets.assets.training_set.shards import write_shards
+from ml_assets.assets.training_set.shards import labelled_rows, write_labelled
 from ml_assets.launch.ephemeral_session import ephemeral_launcher
 from ml_assets.launch.launcher import SanityJob
 from ml_assets.settings import Settings
@@ -41,7 +41,8 @@ def conformance(folder: Path, settings: Settings) -> tuple[SanityCheck, ...]:
         splits: dict[Split, pl.LazyFrame] = {
             name: made_up(spec, rows, seed=rows).lazy() for name, rows in _ROWS.items()
         }
-        data = write_shards(splits, spec.features, spec.label, shards)
+        rows = labelled_rows(splits, spec.label)
+        data = write_labelled(rows, spec.features, spec.label, shards)
         job = SanityJob(
             spec.name,
             spec.model,

@@ -5,7 +5,8 @@ from collections.abc import Callable, Collection, Sequence
 from ml_assets.adapters.runs import Selection
 from ml_assets.automation.planner.landed import calendar
 from ml_assets.automation.planner.plan import Item, Plan
-from ml_assets.automation.planner.selection import DataStep, alike, data_runs, data_steps
+from ml_assets.automation.planner.selection import alike, data_runs
+from ml_assets.automation.planner.steps import DataStep, data_steps
 from ml_assets.errors import RunFailed
 from ml_assets.store.layout import Address
 from ml_assets.store.pipeline_context import Pipeline

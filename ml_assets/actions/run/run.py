@@ -1,6 +1,6 @@
 """Running a pipeline: the due data partitions, then the due part of the model's stages."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -19,8 +19,8 @@ from ml_assets.assets.training_set.asset import require_as_of
 from ml_assets.automation.planner.candidate_runs import (
     CANARY,
     DRIFT,
+    CandidateRun,
     before_the_model,
-    canary_candidate,
 )
 from ml_assets.automation.planner.due import plan_data, records_by_address, study_node
 from ml_assets.automation.planner.landed import Landed, landed
@@ -139,22 +139,18 @@ class PipelineRun:
         if stages.failures:
             raise failure_of(stages.failures)
 
-    def promote(self) -> None:
-        """Judge the model in canary on the rows that came after its holdout, and move it on.
+    def make_alone(self, look: Callable[[Pipeline], CandidateRun | str]) -> None:
+        """Make one thing that is due, and nothing else, when nobody is at work.
+
+        Args:
+            look: what is due then; else why nothing is, in words.
 
         Raises:
-            EvidenceError: there is nothing to judge yet, or the canary did not pass.
-            SpecError: the pipeline asks for no canary.
+            EvidenceError: nothing is due, or it was made and refused.
         """
-        if self.pipeline.spec.release.canary == "none":
-            raise SpecError(
-                f"{self.pipeline.name} asks for no canary: a model that passes its gates goes to"
-                f" {self.pipeline.spec.release.to} by itself. To ask for one, add to its spec:"
-                " release: {to: production, canary: {periods: 1}}"
-            )
         mark_dead_runs(self.instance)
         self._wait_for_others()
-        step = canary_candidate(self.pipeline)
+        step = look(self.pipeline)
         if isinstance(step, str):
             raise EvidenceError(f"{self.pipeline.name}: {step}")
         self._execute(step.selection)

@@ -2,17 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import polars as pl
-
-from ml_assets.assets.raw_snapshot.asset import window_of
 from ml_assets.errors import WindowError
-from ml_assets.graph.inputs import require_record, scan_together
 from ml_assets.spec.partitions import windows
 from ml_assets.spec.records import StageRecord
 from ml_assets.spec.window import Window
 from ml_assets.store.layout import Address
 from ml_assets.store.pipeline_context import Pipeline, PipelineState
+
+if TYPE_CHECKING:
+    import polars as pl
 
 
 @dataclass(frozen=True)
@@ -42,14 +42,18 @@ class Reads:
 
     def records(self, state: PipelineState, partition: str | None) -> list[StageRecord]:
         """The records of those tables; a missing one is an error that names it."""
+        from ml_assets.graph.inputs import require_record
+
         return [
             require_record(state, address)
             for addresses in self.addresses(partition).values()
             for address in addresses
         ]
 
-    def tables(self, state: PipelineState, partition: str | None) -> Mapping[str, pl.LazyFrame]:
+    def tables(self, state: PipelineState, partition: str | None) -> "Mapping[str, pl.LazyFrame]":
         """Table name -> its rows, the look-back included."""
+        from ml_assets.graph.inputs import scan_together
+
         return {
             name: scan_together(state, addresses)
             for name, addresses in self.addresses(partition).items()
@@ -57,6 +61,8 @@ class Reads:
 
     def window(self, partition: str | None) -> Window:
         """The span that the function makes rows for."""
+        from ml_assets.assets.raw_snapshot.asset import window_of
+
         span = window_of(self.pipeline, partition)
         return Window(partition, span.start if span else None, span.end if span else None)
 
@@ -65,6 +71,8 @@ class Reads:
         return [(self._stage(name), name, self._back(name)) for name in self.names]
 
     def _keys(self, partition: str | None) -> list[str | None]:
+        from ml_assets.assets.raw_snapshot.asset import window_of
+
         if partition is None:
             return [None]
         span = window_of(self.pipeline, partition)

@@ -57,17 +57,6 @@ class Fitted:
     label_scale: LabelScale | None
 
 
-def write_shards(
-    splits: Mapping[Split, pl.LazyFrame], features: FeaturesSpec, label: LabelSpec, folder: Path
-) -> Ref:
-    """Encode the splits and write them to ``folder/<digest>``; see ``labelled_rows``.
-
-    Raises:
-        WindowError: a split has no labelled row.
-    """
-    return write_labelled(labelled_rows(splits, label), features, label, folder)
-
-
 def labelled_rows(
     splits: Mapping[Split, pl.LazyFrame], label: LabelSpec
 ) -> dict[Split, pl.DataFrame]:

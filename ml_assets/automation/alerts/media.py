@@ -19,6 +19,7 @@ PAUSE_SECONDS = 0.5
 THREAD = "alert"
 """Name of the threads that send: what libraries log there is not written down."""
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_CALL = re.compile(r"<(?=[!@#])|@(?=(?:channel|all|here|everyone)\b)", re.IGNORECASE)
 _SAID = (
     (re.compile(r"error=(\d{3})"), "it answered {}"),
     (re.compile(r"Socket Exception: \((\d{3}),"), "it answered {}"),
@@ -41,13 +42,19 @@ def send(url: str, message: Message) -> str | None:
     if isinstance(sender, str):
         return sender
     done = sender.notify(
-        title=f"[ml-assets] {message.title}",
-        body=message.text,
+        title=f"[ml-assets] {_calling_nobody(message.title)}",
+        body=_calling_nobody(message.text),
         notify_type="info" if message.causes[0].kind == "test" else "warning",
         body_format="text",
         log_level=logging.DEBUG,
     )
     return None if done else _reason([entry.message for entry in done.logs()])
+
+
+def _calling_nobody(text: str) -> str:
+    """The text with a space of no width in what calls a whole channel: Mattermost and Discord read
+    it in any text, and words of the data may hold it."""
+    return _CALL.sub("\\g<0>\u200b", text)
 
 
 def _sender(url: str) -> "Apprise | str":

@@ -2,17 +2,17 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from ml_assets.automation.alerts.causes import causes_now
-from ml_assets.automation.alerts.delivery import deliver
-from ml_assets.automation.alerts.recipients import Recipient, recipients
-from ml_assets.automation.alerts.reported import tell
 from ml_assets.automation.tick_failures import COULD_NOT_TELL
 from ml_assets.errors import MlAssetsError
 from ml_assets.records.tracking.links import Links
 from ml_assets.settings import Settings
+
+if TYPE_CHECKING:
+    from ml_assets.automation.alerts.recipients import Recipient
 
 NAME = "alerts"
 SECONDS_BETWEEN_TICKS = 60
@@ -26,18 +26,25 @@ def definitions(settings: Settings) -> dg.Definitions:
     Raises:
         SettingsError: an address cannot be used.
     """
-    to = recipients(settings.alerts)
-    return dg.Definitions(sensors=[_sensor(to, Links.of(settings))] if to else [])
+    if not settings.alerts:
+        return dg.Definitions()
+    from ml_assets.automation.alerts.recipients import recipients
+
+    return dg.Definitions(sensors=[_sensor(recipients(settings.alerts), Links.of(settings))])
 
 
 def alerts_tick(
     instance: dg.DagsterInstance,
     repository: dg.RepositoryDefinition,
-    to: Sequence[Recipient],
+    to: "Sequence[Recipient]",
     links: Links,
     now: datetime,
 ) -> dg.SensorResult:
     """One look; what it did, or why it could not, is its reason to start no run."""
+    from ml_assets.automation.alerts.causes import causes_now
+    from ml_assets.automation.alerts.delivery import deliver
+    from ml_assets.automation.alerts.reported import tell
+
     try:
         causes = causes_now(instance, repository, links, now)
         store = instance.daemon_cursor_storage
@@ -47,7 +54,7 @@ def alerts_tick(
     return dg.SensorResult(skip_reason=f"{COULD_NOT_TELL if done.failed else ''}{done}.")
 
 
-def _sensor(to: Sequence[Recipient], links: Links) -> dg.SensorDefinition:
+def _sensor(to: "Sequence[Recipient]", links: Links) -> dg.SensorDefinition:
     told = ", ".join(recipient.shown for recipient in to)
 
     @dg.sensor(

@@ -23,7 +23,7 @@ def collect_garbage(context: dg.OpExecutionContext, stores: StoresResource) -> N
     from ml_assets.automation.housekeeping.collect import Housekeeping
 
     try:
-        outcome = Housekeeping(stores.settings(), context.instance, context.run_id).collect()
+        outcome = Housekeeping(stores.settings(), context.instance, context.run.run_id).collect()
     except StateInUse as busy:
         context.log.info(str(busy))
         return

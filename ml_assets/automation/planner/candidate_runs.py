@@ -6,25 +6,19 @@ Level-triggered: everything is read from the store at every tick, nothing hangs 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-import dagster as dg
-
 from ml_assets.adapters.declared import asset_key
 from ml_assets.adapters.runs import Selection
-from ml_assets.assets.canary_report.evidence import CANARY_REPORT
-from ml_assets.assets.canary_report.rows import Waiting, canary_rows
 from ml_assets.assets.drift_report.windows import drift_windows
 from ml_assets.assets.released_model.asset import STAGE as RELEASED
-from ml_assets.assets.released_model.gates.decide import policy_digest
 from ml_assets.automation.planner.decided import standing_refusal
 from ml_assets.automation.planner.due import model_nodes, under_published_code
 from ml_assets.automation.planner.plan import Item, Node, Plan, plan
-from ml_assets.automation.planner.selection import DataStep, ModelRun, model_run
-from ml_assets.records.ledger.chain import read
-from ml_assets.records.ledger.stages import champion, decision_line, override_line
-from ml_assets.records.recalls import sound_champion
+from ml_assets.automation.planner.selection import ModelRun, model_run
+from ml_assets.automation.planner.steps import DataStep
+from ml_assets.doors import door
 from ml_assets.spec.canonical import digest_of
 from ml_assets.spec.records import StageRecord
-from ml_assets.spec.stages import CANARY_STAGES, DRIFT_STAGE
+from ml_assets.spec.stages import DRIFT_STAGE
 from ml_assets.store.layout import Address
 from ml_assets.store.pipeline_context import Pipeline
 
@@ -167,43 +161,11 @@ def before_the_model(pipeline: Pipeline) -> Iterator[tuple[str, CandidateRun | s
 
     Yields:
         ``DRIFT`` or ``CANARY``, and the run where it is due; else why it is not, in words, empty
-        where the spec asks for no such thing. Each is looked for when it is asked for.
+        where the spec watches for no drift. Each is looked for when it is asked for.
     """
     yield DRIFT, drift_candidate(pipeline)
-    yield CANARY, canary_candidate(pipeline)
-
-
-def canary_candidate(pipeline: Pipeline) -> CandidateRun | str:
-    """The step from canary to production, where the rows to judge it by are there and nobody has;
-    else why not, in words, empty where the pipeline asks for no canary.
-
-    ``wanted`` stays the same until the rows, the policy or the champion move.
-
-    Raises:
-        EvidenceError: nobody can tell where the holdout of the model in canary ended.
-    """
-    if pipeline.spec.release.canary == "none":
-        return ""
-    state, release = pipeline.now(), pipeline.spec.release
-    entries = read(pipeline.store, pipeline.name, state.commit)
-    model = champion(entries, "canary")
-    if model is None:
-        return "no model is in canary"
-    rows = canary_rows(state, model)
-    if isinstance(rows, Waiting):
-        return rows.reason
-    rival = sound_champion(pipeline.store, state.commit, pipeline.name, entries, release.to)
-    policy = policy_digest(pipeline.spec.gates, release)
-    line = decision_line(entries, model, canary=True)
-    if line and line.decision and not line.decision.passed and not override_line(entries, line):
-        was = line.decision.evidence
-        if (was.data, was.policy, was.champion) == (rows.digest, policy, rival):
-            return f"the model in canary stands refused: {line.decision.reason}"
-    check = dg.AssetCheckKey(asset_key(pipeline, CANARY_REPORT), "canary")
-    selection = Selection(tuple(asset_key(pipeline, stage) for stage in CANARY_STAGES), (check,))
-    reason = f"model {model[:12]} is in canary, and its rows are there"
-    wanted = digest_of([model, rows.digest, policy, rival, line.seq if line else None])
-    return _candidate(CANARY, selection, rows.span[1], reason, wanted)
+    if pipeline.spec.release.canary != "none":
+        yield CANARY, door("release.canary").canary_candidate(pipeline)
 
 
 def drift_candidate(pipeline: Pipeline) -> CandidateRun | str:
@@ -227,10 +189,10 @@ def drift_candidate(pipeline: Pipeline) -> CandidateRun | str:
         return f"{windows.newest} is judged against the release, and has not changed since"
     reason = f"{windows.newest} is published, and was not held to the release"
     selection = Selection((asset_key(pipeline, DRIFT_STAGE),))
-    return _candidate(DRIFT, selection, windows.newest, reason, wanted)
+    return candidate_up_to(DRIFT, selection, windows.newest, reason, wanted)
 
 
-def _candidate(
+def candidate_up_to(
     place: str, selection: Selection, partition: str, reason: str, wanted: str
 ) -> CandidateRun:
     """A run of neither data nor training, up to a partition."""

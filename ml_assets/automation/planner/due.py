@@ -9,6 +9,7 @@ from ml_assets.assets.raw_snapshot.asset import receipt_version
 from ml_assets.assets.raw_snapshot.outside import Sources
 from ml_assets.automation.planner.landed import Landed, raw_address
 from ml_assets.automation.planner.plan import RECALLED, Node, Plan, column_changes, plan
+from ml_assets.doors import door
 from ml_assets.errors import SourceError, StoreAway
 from ml_assets.graph.code_version import code_version_of
 from ml_assets.records.recalls import Quarantine, quarantine
@@ -16,7 +17,6 @@ from ml_assets.spec.partitions import PartitionWindow, windows
 from ml_assets.spec.records import InputVersion, StageRecord
 from ml_assets.spec.stages import SEARCH_STAGE, SOURCE_STAGES
 from ml_assets.store.layout import Address, read_records
-from ml_assets.store.online import open_online
 from ml_assets.store.pipeline_context import Pipeline
 from ml_assets.store.snapshots import SnapshotStore
 
@@ -43,8 +43,10 @@ def plan_data(
     else:
         nodes = _nodes(pipeline, arrived, records)
     found = plan(nodes, records)
+    if pipeline.spec.online is None:
+        return found, None
     try:
-        return with_lost_service(pipeline, found, records), None
+        return door("online").with_lost_service(pipeline, found, records), None
     except StoreAway as away:
         return found, away
 
@@ -268,26 +270,6 @@ def _online_nodes(pipeline: Pipeline, arrived: Landed) -> list[Node]:
     features = tuple(Address(pipeline.name, "feature_set", partition=key) for key in newest)
     name = "online_features"
     return [Node(Address(pipeline.name, name), code_version_of(pipeline, name), features)]
-
-
-def with_lost_service(
-    pipeline: Pipeline, found: Plan, records: Mapping[Address, StageRecord]
-) -> Plan:
-    """What was served and is not any more is due: the online store is no snapshot store.
-
-    Raises:
-        StoreAway: the online store does not answer.
-    """
-    made = records.get(Address(pipeline.name, "online_features"))
-    if pipeline.spec.online is None or made is None:
-        return found
-    served = open_online(pipeline.settings.online).current(pipeline.name)
-    if served is not None and served.version == made.data_version:
-        return found
-    instead = served.version if served else "nothing"
-    return found.with_due(
-        Address.of(made.key, made.partition), "the online store serves something else", salt=instead
-    )
 
 
 def reader_partitions(pipeline: Pipeline, arrived: Landed, reader: str) -> list[str | None]:

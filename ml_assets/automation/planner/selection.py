@@ -1,6 +1,6 @@
 """From a plan to runs: the steps of the walk, what one run makes, and with which configuration."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,7 @@ from ml_assets.assets.training_set.asset import resolve_window
 from ml_assets.automation.planner.decided import gate_is_due, rolled_back
 from ml_assets.automation.planner.due import plan_model
 from ml_assets.automation.planner.plan import Item, Plan, contiguous
-from ml_assets.spec.stages import MODEL_STAGES, SOURCE_STAGES
+from ml_assets.spec.stages import MODEL_STAGES
 from ml_assets.store.layout import Address
 from ml_assets.store.pipeline_context import Pipeline
 
@@ -32,36 +32,6 @@ class ModelRun:
     """None: nothing is due."""
     as_of: str | None
     config: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class DataStep:
-    """Assets that are made together, partition by partition: one run can make them, for they are
-    cut in time alike."""
-
-    name: str
-    """``sources``, ``table_<name>``, ``features`` or ``online``."""
-    keys: tuple[dg.AssetKey, ...]
-
-    def of(self, items: Iterable[Item]) -> list[Item]:
-        """The items that belong to this step."""
-        paths = {"/".join(key.path) for key in self.keys}
-        return [item for item in items if item.node.address.key in paths]
-
-
-def data_steps(pipeline: Pipeline) -> list[DataStep]:
-    """Sources with their validated tables, each derived table, and the features, in order."""
-    sources = [
-        asset_key(pipeline, s, name) for s in SOURCE_STAGES for name in pipeline.spec.sources
-    ]
-    tables = [
-        DataStep(f"table_{name}", (asset_key(pipeline, "derived_table", name),))
-        for name in pipeline.spec.tables
-    ]
-    features = DataStep("features", (asset_key(pipeline, "feature_set"),))
-    online = DataStep("online", (asset_key(pipeline, "online_features"),))
-    served = [online] if pipeline.spec.online else []
-    return [DataStep("sources", tuple(sources)), *tables, features, *served]
 
 
 def data_runs(

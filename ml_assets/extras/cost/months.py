@@ -10,7 +10,6 @@ from ml_assets.assets.trained_model.cost.split import PARTS
 from ml_assets.extras.cost.bill import Line, bill
 from ml_assets.reports.drawing import Axis, Stack, Tone, column_chart, number
 from ml_assets.reports.picture import Picture
-from ml_assets.settings import Prices
 from ml_assets.store.pipeline_context import Pipeline
 
 LAST = 12
@@ -39,13 +38,13 @@ class Month:
     """Empty: no price is known."""
 
 
-def pictures_of(pipeline: Pipeline, prices: Prices) -> list[Picture]:
+def pictures_of(pipeline: Pipeline) -> list[Picture]:
     """What the machines of a pipeline were used for; none where it used none.
 
     Raises:
         StorageError: a record cannot be read.
     """
-    return machine_pictures(months(bill(jobs_of(pipeline, prices), "month", {})))
+    return machine_pictures(months(bill(jobs_of(pipeline, pipeline.settings.prices), "month", {})))
 
 
 def months(lines: Sequence[Line]) -> list[Month]:

@@ -160,11 +160,6 @@ class Seen:
         """The Job of this name; None: there is none (any more)."""
         return next((job for job in self.jobs if job.name == name), None)
 
-    def pods_of(self, job: str) -> tuple[PodState, ...]:
-        """The pods of one Job, in the order of their index."""
-        of_job = [pod for pod in self.pods if pod.job == job]
-        return tuple(sorted(of_job, key=lambda pod: (pod.index or 0, pod.name)))
-
 
 def job_state(job: Json) -> JobState:
     """From the API's JSON."""

@@ -12,13 +12,13 @@ from ml_assets.assets.training_set.shards import (
     NotComparable,
     load_schema,
     write_scoring_set,
-    write_shards,
 )
 from ml_assets.errors import SpecError, StorageError, WindowError
 from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.pipeline import LabelSpec
 from ml_assets.spec.program import File, ModelManifest, Ref, ShardSchema
 from ml_assets.spec.training import Mlp
+from ml_assets_tests.worlds.shards import write_shards
 
 FEATURES = FeaturesSpec(
     function="f.py:b", key=("k",), decision_at="at", numeric=("x",), categorical=("c",)

@@ -124,9 +124,20 @@ def test_slack_gets_text_in_which_nothing_calls_a_channel(
     assert deliver(to(url), message(hostile), 20.0) is None
     assert hook.paths == [f"/T1JJ3T3L2/A1BRTD4JD/{TOKEN}"]
     sent = json.dumps(hook.bodies[0])
-    assert "&lt;!channel&gt; 1 &lt; 2 &amp; &lt;http://evil|click&gt;" in sent
+    assert "&lt;\\u200b!channel&gt; 1 &lt; 2 &amp; &lt;http://evil|click&gt;" in sent
     assert "[ml-assets] flights: failed contract" in sent
     assert "http://ui/assets/x" in sent
+
+
+@pytest.mark.parametrize("call", ["<!channel>", "<!here>", "@channel", "@All", "@here", "<@U12>"])
+def test_mattermost_gets_text_in_which_nothing_calls_a_channel(hook: Webhook, call: str) -> None:
+    hostile = cause(what=f"late{call} of ann@allen.org, 1 < 2")
+    place = hook.url.removeprefix("http://")
+    assert deliver(to(f"mmost://{place}/{TOKEN}"), message(hostile), 20.0) is None
+    sent = hook.bodies[0]["text"]
+    assert call not in sent
+    assert call in sent.replace("\u200b", "")
+    assert "ann@allen.org, 1 < 2" in sent
 
 
 def test_an_address_of_slack_is_known_by_its_host() -> None:

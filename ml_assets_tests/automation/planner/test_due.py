@@ -8,16 +8,17 @@ import pytest
 
 from ml_assets.assets.raw_snapshot.asset import receipt_version
 from ml_assets.assets.raw_snapshot.outside import Sources
-from ml_assets.automation.planner.due import data_nodes, plan_data, with_lost_service
+from ml_assets.automation.planner.due import data_nodes, plan_data
 from ml_assets.automation.planner.landed import Landed, landed
 from ml_assets.automation.planner.plan import RECALLED, Item, Node, Plan
 from ml_assets.errors import StoreAway
+from ml_assets.extras.online.door import with_lost_service
+from ml_assets.extras.online.sqlite import SqliteOnline
+from ml_assets.extras.online.store import Served
 from ml_assets.settings import DEMO_PIPELINES, read_settings
 from ml_assets.spec.partitions import windows
 from ml_assets.spec.records import InputVersion, StageRecord
 from ml_assets.store.layout import Address, run_key
-from ml_assets.store.online.sqlite import SqliteOnline
-from ml_assets.store.online.store import Served
 from ml_assets_tests.worlds import deliveries
 from ml_assets_tests.worlds.opened import pipeline_of
 

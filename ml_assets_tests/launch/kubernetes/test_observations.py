@@ -80,8 +80,6 @@ def test_a_pod_that_did_its_work_is_not_lost_when_it_is_tidied_away():
     assert not a_pod(0, terminated(0, "Completed"), phase="Succeeded", deleted=5).lost
 
 
-def test_the_pods_of_a_job_come_in_the_order_of_their_index():
-    pods = (a_pod(2), a_pod(0), a_pod(1), a_pod(0, job="other"))
-    seen = Seen((a_job(),), pods)
-    assert [pod.index for pod in seen.pods_of(JOB)] == [0, 1, 2]
+def test_a_job_is_found_by_its_name_and_a_pod_is_none():
+    seen = Seen((a_job(),), (a_pod(0, job="other"),))
     assert seen.job(JOB) is not None and seen.job("other") is None

@@ -96,8 +96,7 @@ def test_a_model_is_registered_once_and_before_all_else_about_it(store, decide):
     assert [e.kind for e in read(store, PIPELINE)] == ["registration", "decision"]
 
 
-def test_a_line_of_an_older_version_is_the_same_line_with_the_same_digest(store):
-    """Of a ledger of format 2: fields that came later are unset, and in no byte of it."""
+def test_a_field_that_is_not_set_is_in_no_byte_of_a_line(store):
     line = (
         '{"author":"team","canary":"none","decision":null,"kind":"stage","model":"MODEL",'
         '"previous":null,"reason":"decision in line 1: fine","replaced":null,"run":"r",'

@@ -9,11 +9,10 @@ import math
 from collections.abc import Iterator, Mapping
 from functools import reduce
 from operator import and_, or_
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import polars as pl
-
-from ml_assets.assets.validated_table.contract.values import literal, without_nan
+if TYPE_CHECKING:
+    import polars as pl
 
 OPERATORS = ("==", "!=", "<", "<=", ">", ">=", "IN", "NOT_IN")
 _KEYS = {
@@ -58,7 +57,9 @@ def condition_columns(condition: Mapping[str, Any] | None) -> Iterator[str]:
         yield condition["column"]["name"]
 
 
-def where(condition: Mapping[str, Any] | None, schema: pl.Schema, said_by: str) -> pl.Expr | None:
+def where(
+    condition: Mapping[str, Any] | None, schema: "pl.Schema", said_by: str
+) -> "pl.Expr | None":
     """True where a row is meant, never null; None where all rows are.
 
     Args:
@@ -67,6 +68,9 @@ def where(condition: Mapping[str, Any] | None, schema: pl.Schema, said_by: str) 
     Raises:
         ContractError: a parameter is no value of its column.
     """
+
+    from ml_assets.assets.validated_table.contract.values import without_nan
+
     if condition is None:
         return None
     if condition["type"] in ("and", "or"):
@@ -81,8 +85,12 @@ def where(condition: Mapping[str, Any] | None, schema: pl.Schema, said_by: str) 
 
 
 def _compared(
-    column: pl.Expr, dtype: pl.DataType, condition: Mapping[str, Any], said_by: str, name: str
-) -> pl.Expr:
+    column: "pl.Expr", dtype: "pl.DataType", condition: Mapping[str, Any], said_by: str, name: str
+) -> "pl.Expr":
+    import polars as pl
+
+    from ml_assets.assets.validated_table.contract.values import literal
+
     operator, parameter = condition["operator"], condition["parameter"]
     if operator in ("IN", "NOT_IN"):
         values = [literal(value, dtype, said_by, name) for value in parameter]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ml_assets.assets.released_model.soundness import unusable
-from ml_assets.cli.demo import FAULTS, PIPELINE
+from ml_assets.extras.demo.command import FAULTS, PIPELINE
 from ml_assets.extras.demo.faults.ground import Ground, Outcome, Ran, refused_by
 from ml_assets.extras.demo.faults.plants import PLANTS, plant, sentences
 from ml_assets.extras.demo.faults.tampered_model import flip_a_byte

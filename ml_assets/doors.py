@@ -1,0 +1,64 @@
+"""The doors of the extras: what a spec or a command asks for, and the module that answers.
+
+The core imports no extra by name: it asks here, and an extra is imported when it is asked for. To
+take one out, delete its folder below ``extras/``, its lines here, and the field or the command that
+asks for it. ``graph/stage_code.py`` says where the code of its stages begins.
+"""
+
+from collections.abc import Mapping
+from importlib import import_module
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ml_assets.spec.pipeline import PipelineSpec
+
+FIELDS: Mapping[str, str] = MappingProxyType(
+    {
+        "online": "ml_assets.extras.online.door",
+        "release.canary": "ml_assets.extras.canary.door",
+    }
+)
+"""Field of a spec -> what it adds to a pipeline: ``assets(pipeline)`` and ``checks(pipeline)``, and
+whatever else the automation asks of it."""
+
+COMMANDS: Mapping[str, str] = MappingProxyType(
+    {
+        "demo": "ml_assets.extras.demo.command",
+        "data generate": "ml_assets.extras.demo.command",
+        "data land-week": "ml_assets.extras.demo.command",
+        "data lookup": "ml_assets.extras.online.command",
+        "data recall": "ml_assets.extras.recall.command",
+        "models cost": "ml_assets.extras.cost.command",
+        "ops api": "ml_assets.extras.api.command",
+        "release promote": "ml_assets.extras.canary.command",
+        "release prove": "ml_assets.extras.prove.command",
+        "serve": "ml_assets.extras.serving.command",
+    }
+)
+"""Command -> the module that holds it."""
+
+PAGES: Mapping[str, str] = MappingProxyType({"experiments": "ml_assets.extras.cost.months"})
+"""Page -> what draws on it, too: ``pictures_of(pipeline)``."""
+
+
+def door(field: str) -> Any:
+    """The module behind a field of a spec; it is imported now."""
+    return import_module(FIELDS[field])
+
+
+def asked_for(spec: "PipelineSpec") -> list[Any]:
+    """The modules behind the fields that a spec sets; they are imported now."""
+    return [door(field) for field in FIELDS if _is_set(spec, field)]
+
+
+def drawing_on(page: str) -> list[Any]:
+    """The modules that draw on a page; they are imported now."""
+    return [import_module(PAGES[page])] if page in PAGES else []
+
+
+def _is_set(spec: "PipelineSpec", field: str) -> bool:
+    value: Any = spec
+    for name in field.split("."):
+        value = getattr(value, name)
+    return value not in (None, "none")

@@ -1,0 +1,88 @@
+"""The check of canary_report: one champion gate on the rows that came after the holdout.
+
+As with the gates, the decision is in the ledger before the result is yielded.
+"""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import dagster as dg
+
+from ml_assets.adapters.declared import asset_key, pool
+from ml_assets.adapters.step_failure import reported
+from ml_assets.adapters.stores import StoresResource
+from ml_assets.assets.released_model.checks import gate_numbers
+from ml_assets.assets.released_model.gates.decide import decide, passed, summary
+from ml_assets.extras.canary.canary_report.evidence import (
+    CANARY_REPORT,
+    canary_evidence,
+    canary_gate,
+)
+from ml_assets.graph.inputs import require_record
+from ml_assets.records.ledger.chain import read, record_decision
+from ml_assets.records.loading import provenance_in_force
+from ml_assets.spec.records import CanaryPeriod, Decision, EvaluationReport, Measured
+from ml_assets.store.layout import Address
+from ml_assets.store.pipeline_context import Pipeline
+
+CHECK = "canary"
+
+
+def canary(declared: Pipeline) -> dg.AssetChecksDefinition:
+    """Whether the model in canary may go on to production."""
+    gate = canary_gate(declared.spec)
+    key = asset_key(declared, CANARY_REPORT)
+
+    @dg.multi_asset_check(
+        name=f"{declared.name}__canary",
+        specs=[
+            dg.AssetCheckSpec(
+                CHECK,
+                asset=key,
+                blocking=True,
+                description=f"The gate `{gate.name}` on exactly the rows behind the holdout.",
+            )
+        ],
+        pool=pool(declared),
+    )
+    @reported
+    def check(
+        context: dg.AssetCheckExecutionContext, stores: StoresResource
+    ) -> Iterator[dg.AssetCheckResult]:
+        pipeline = stores.open(declared)
+        base = pipeline.store.resolve("main")
+        address = Address(pipeline.name, CANARY_REPORT)
+        record = require_record(pipeline.at(base), address)
+        report = EvaluationReport.model_validate_json(
+            pipeline.store.read_bytes(base, address.file("report.json"))
+        )
+        evidence = canary_evidence(pipeline.at(base), read(pipeline.store, pipeline.name, base))
+        measured = Measured.model_validate(record.attributes["measured"])
+        results = decide([gate], report, measured, champion=evidence.champion)
+        decision = Decision(
+            pipeline=pipeline.name,
+            evidence=evidence,
+            gates=tuple(results),
+            passed=passed(results),
+            reason=summary(results),
+            canary=CanaryPeriod.model_validate(record.attributes["period"]),
+            run=context.run.run_id,
+            time=datetime.now(UTC),
+        )
+        made_from = provenance_in_force(pipeline.store, pipeline.name, evidence.model)
+        record_decision(pipeline.store, decision, pipeline.spec.owner, made_from)
+        (result,) = results
+        yield dg.AssetCheckResult(
+            asset_key=key,
+            check_name=CHECK,
+            passed=result.passed,
+            severity=dg.AssetCheckSeverity.ERROR,
+            description=result.reason,
+            metadata={
+                "rows": report.rows,
+                "period": " to ".join(report.holdout),
+                **gate_numbers(result),
+            },
+        )
+
+    return check

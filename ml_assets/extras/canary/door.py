@@ -1,0 +1,62 @@
+"""What canary evidence adds to a pipeline: two assets, a check, and when they are due."""
+
+from collections.abc import Sequence
+
+import dagster as dg
+
+from ml_assets.adapters.declared import asset_key
+from ml_assets.adapters.runs import Selection
+from ml_assets.assets.released_model.gates.decide import policy_digest
+from ml_assets.automation.planner.candidate_runs import CANARY, CandidateRun, candidate_up_to
+from ml_assets.extras.canary.canary_report.asset import canary_report
+from ml_assets.extras.canary.canary_report.checks import CHECK, canary
+from ml_assets.extras.canary.canary_report.evidence import CANARY_REPORT
+from ml_assets.extras.canary.canary_report.rows import Waiting, canary_rows
+from ml_assets.extras.canary.promoted_model.asset import promoted_model
+from ml_assets.records.ledger.chain import read
+from ml_assets.records.ledger.stages import champion, decision_line, override_line
+from ml_assets.records.recalls import sound_champion
+from ml_assets.spec.canonical import digest_of
+from ml_assets.spec.stages import CANARY_STAGES
+from ml_assets.store.pipeline_context import Pipeline
+
+
+def assets(pipeline: Pipeline) -> Sequence[dg.AssetsDefinition]:
+    """The report on the model in canary, and the model that it lets into production."""
+    return [canary_report(pipeline), promoted_model(pipeline)]
+
+
+def checks(pipeline: Pipeline) -> Sequence[dg.AssetChecksDefinition]:
+    """The gate that decides on the report."""
+    return [canary(pipeline)]
+
+
+def canary_candidate(pipeline: Pipeline) -> CandidateRun | str:
+    """The step from canary to production, where the rows to judge it by are there and nobody has;
+    else why not, in words.
+
+    ``wanted`` stays the same until the rows, the policy or the champion move.
+
+    Raises:
+        EvidenceError: nobody can tell where the holdout of the model in canary ended.
+    """
+    state, release = pipeline.now(), pipeline.spec.release
+    entries = read(pipeline.store, pipeline.name, state.commit)
+    model = champion(entries, "canary")
+    if model is None:
+        return "no model is in canary"
+    rows = canary_rows(state, model)
+    if isinstance(rows, Waiting):
+        return rows.reason
+    rival = sound_champion(pipeline.store, state.commit, pipeline.name, entries, release.to)
+    policy = policy_digest(pipeline.spec.gates, release)
+    line = decision_line(entries, model, canary=True)
+    if line and line.decision and not line.decision.passed and not override_line(entries, line):
+        was = line.decision.evidence
+        if (was.data, was.policy, was.champion) == (rows.digest, policy, rival):
+            return f"the model in canary stands refused: {line.decision.reason}"
+    check = dg.AssetCheckKey(asset_key(pipeline, CANARY_REPORT), CHECK)
+    selection = Selection(tuple(asset_key(pipeline, stage) for stage in CANARY_STAGES), (check,))
+    reason = f"model {model[:12]} is in canary, and its rows are there"
+    wanted = digest_of([model, rows.digest, policy, rival, line.seq if line else None])
+    return candidate_up_to(CANARY, selection, rows.span[1], reason, wanted)
