@@ -82,6 +82,7 @@ def test_a_killed_training_resumes_to_the_same_bits(
     assert second.weights() == convolved.weights()
 
 
+@pytest.mark.daemon
 def test_replicas_and_one_process_come_to_the_same(
     sessions: Sessions, convolved: Attempt, own: NetworkCode
 ) -> None:
@@ -107,6 +108,7 @@ def first_checkpoint(attempt: Attempt) -> Ref:
     return newest(oldest.parent)
 
 
+@pytest.mark.daemon
 @pytest.mark.parametrize("strategy", ["shard", "replicate"])
 def test_it_computes_in_bf16(sessions: Sessions, own: NetworkCode, strategy: str) -> None:
     attempt = asked(sessions, "bf16", own, spec=spec(precision="bf16", strategy=strategy))
@@ -115,6 +117,7 @@ def test_it_computes_in_bf16(sessions: Sessions, own: NetworkCode, strategy: str
     assert {tensor.dtype for tensor in load_file(file).values()} == {np.dtype("float32")}
 
 
+@pytest.mark.daemon
 def test_its_own_loss_and_groups_are_what_is_trained(
     sessions: Sessions, own: NetworkCode, tmp_path: Path
 ) -> None:
