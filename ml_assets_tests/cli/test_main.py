@@ -24,8 +24,8 @@ from ml_assets_tests.worlds import irises
 
 OPTIONS = {
     "demo": "--plant",
-    "new": "NAME --table --label --key --time --into",
-    "check": "[PIPELINE]",
+    "new": "NAME --table --label --key --time --network --into",
+    "check": "[PIPELINE] --deep",
     "run": "PIPELINE --as-of --through --fresh --no-fresh --epochs --search --experiment"
     " --hypothesis --goal",
     "status": "PIPELINE --json",
