@@ -24,11 +24,11 @@ class Network(nn.Module):
     def forward(
         self, numeric: torch.Tensor, categorical: torch.Tensor, masks: Masks | None
     ) -> torch.Tensor:
-        raise NotImplementedError
+        raise NotImplementedError  # each family fills it
 
     def units(self) -> Sequence[nn.Module]:
         """The layers, first to last: a large one is gathered by itself where it is sharded."""
-        raise NotImplementedError
+        raise NotImplementedError  # each family fills it
 
     def own_groups(self) -> list[dict[str, Any]] | None:
         """Groups of parameters as an optimizer takes them; ``learning_rate`` is a multiple of the
