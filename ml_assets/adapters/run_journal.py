@@ -25,7 +25,7 @@ from ml_assets.records.experiments import (
     REPORT,
     SPENT,
     Begun,
-    Failed,
+    FailedStep,
     Words,
     add,
     begin,
@@ -128,7 +128,7 @@ class _Chronicle:
 
     def _fail(self, error: BaseException) -> None:
         reason = _reason(error)[:_MOST]
-        failed = Failed(stage=self.stage, reason=reason, time=datetime.now(UTC))
+        failed = FailedStep(stage=self.stage, reason=reason, time=datetime.now(UTC))
         files = {FAILED: canonical_json(failed)}
         try:
             self._add({**files, **self._begun_from(), **self._usage()})

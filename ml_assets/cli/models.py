@@ -15,7 +15,7 @@ from ml_assets.cli.session import opened, prepared_settings
 from ml_assets.cli.tune_batch import tune_batch
 
 if TYPE_CHECKING:
-    from ml_assets.records.experiments import Verdict
+    from ml_assets.records.experiments import HypothesisVerdict
 
 VERDICTS = ("confirmed", "rejected", "open")
 
@@ -96,7 +96,11 @@ def compare(pipeline: str, before: str | None, after: str | None, as_json: bool)
 @click.option("--note", "text", metavar="TEXT", help="What you make of it.")
 @click.option("--author", metavar="NAME", help="[default: the user of this machine]")
 def note(
-    pipeline: str, run: str, verdict: "Verdict | None", text: str | None, author: str | None
+    pipeline: str,
+    run: str,
+    verdict: "HypothesisVerdict | None",
+    text: str | None,
+    author: str | None,
 ) -> None:
     """Write down what came of a run.
 

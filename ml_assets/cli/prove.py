@@ -14,7 +14,7 @@ from ml_assets.cli.exit_codes import DONE, REFUSED
 
 if TYPE_CHECKING:
     from ml_assets.extras.prove.proof import Proof
-    from ml_assets.extras.prove.reproduction import Verdict
+    from ml_assets.extras.prove.reproduction import Reproduction
 
 SCHEMA = 1
 _MARKS = {"equal": "equal", "tolerated": "equal~", "differs": "DIFFERS", "not compared": "-"}
@@ -86,12 +86,12 @@ def prove(
     return REFUSED if first else DONE
 
 
-def _told(proof: "Proof", *, quiet: bool) -> "list[Verdict]":
+def _told(proof: "Proof", *, quiet: bool) -> "list[Reproduction]":
     if not quiet:
         print(f"{proof.claim.said} of {proof.claim.pipeline}, made again in a clean home")
         for note in proof.notes:
             print(f"  note: {note}")
-    found: list[Verdict] = []
+    found: list[Reproduction] = []
     for verdict in proof.verdicts():
         found.append(verdict)
         if not quiet:
@@ -99,7 +99,7 @@ def _told(proof: "Proof", *, quiet: bool) -> "list[Verdict]":
     return found
 
 
-def _line(verdict: "Verdict") -> str:
+def _line(verdict: "Reproduction") -> str:
     parts = f" ({verdict.partitions} partitions)" if verdict.partitions > 1 else ""
     said = f": {verdict.said}" if verdict.said else ""
     digests = ""
@@ -109,7 +109,7 @@ def _line(verdict: "Verdict") -> str:
 
 
 def _summary(
-    proof: "Proof", found: "list[Verdict]", first: "Verdict | None", seconds: float
+    proof: "Proof", found: "list[Reproduction]", first: "Reproduction | None", seconds: float
 ) -> str:
     what = f"{proof.claim.said} of {proof.claim.pipeline}"
     took = f"{seconds:.0f} s"
@@ -124,7 +124,7 @@ def _summary(
 
 
 def _document(
-    proof: "Proof", found: "list[Verdict]", first: "Verdict | None", seconds: float
+    proof: "Proof", found: "list[Reproduction]", first: "Reproduction | None", seconds: float
 ) -> dict[str, object]:
     loose = any(v.outcome == "tolerated" for v in found)
     return {

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from ml_assets.launch.attempts import AttemptRunner, Work, run_session
+from ml_assets.launch.attempts import AttemptRunner, SessionWork, run_session
 from ml_assets.launch.folder import SessionFolder
 from ml_assets.launch.launcher import (
     MeasureJob,
@@ -92,7 +92,7 @@ class SessionLauncher:
         """See ``Launcher.train``."""
         name = train_session(job)
         folder = SessionFolder(self._objects.path("sessions", name), self._checkpoints)
-        work = Work(
+        work = SessionWork(
             job.pipeline,
             "train",
             folder,
@@ -111,7 +111,7 @@ class SessionLauncher:
     ) -> ScoreResult:
         """See ``Launcher.score``."""
         folder, keys = self._folder(score_session(job)), self._keys()
-        work = Work(
+        work = SessionWork(
             job.pipeline,
             "score",
             folder,
@@ -126,7 +126,7 @@ class SessionLauncher:
     def measure(self, job: MeasureJob) -> MeasureResult:
         """Take a few steps of a training and say how fast they were; errors are those of train."""
         folder = self._folder(measure_session(job))
-        work = Work(
+        work = SessionWork(
             job.pipeline,
             "measure",
             folder,
@@ -143,7 +143,7 @@ class SessionLauncher:
     ) -> SanityResult:
         """See ``Launcher.sanity``."""
         folder, keys = self._folder(sanity_session(job)), self._keys()
-        work = Work(
+        work = SessionWork(
             job.pipeline,
             "sanity",
             folder,

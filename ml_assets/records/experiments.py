@@ -19,9 +19,9 @@ from ml_assets.spec.base import Digest, Frozen, unset
 from ml_assets.spec.canonical import canonical_json, digest_of
 from ml_assets.spec.program import World
 from ml_assets.spec.records import EvaluationReport, StageRecord, Time
-from ml_assets.store.snapshots import MAIN, CommitId, Conflict, Outcome, SnapshotStore
+from ml_assets.store.snapshots import MAIN, CommitId, Conflict, PublishResult, SnapshotStore
 
-Verdict = Literal["confirmed", "rejected", "open"]
+HypothesisVerdict = Literal["confirmed", "rejected", "open"]
 Model = TypeVar("Model", bound=BaseModel)
 
 BEGUN, DATA, MODEL, RECORD = "begun.json", "data.json", "model.json", "run.json"
@@ -84,7 +84,7 @@ class Begun(Frozen):
     time: Time
 
 
-class Spent(Frozen):
+class TrainingUse(Frozen):
     """What the training of one run took, and how far it came: from its own events."""
 
     schema_version: Literal[1] = 1
@@ -105,7 +105,7 @@ class Spent(Frozen):
     """The lowest."""
 
 
-class Failed(Frozen):
+class FailedStep(Frozen):
     """A step that ended with an error."""
 
     schema_version: Literal[1] = 1
@@ -120,7 +120,7 @@ class Note(Frozen):
     schema_version: Literal[1] = 1
     run: str
     model: Digest | None
-    verdict: Verdict | None
+    verdict: HypothesisVerdict | None
     note: str | None
     author: str
     time: Time
@@ -151,9 +151,9 @@ class RunStory:
     """The record of the training set."""
     model: StageRecord | None
     record: RunRecord | None
-    spent: Spent | None
+    spent: TrainingUse | None
     report: EvaluationReport | None
-    failed: Failed | None
+    failed: FailedStep | None
     notes: tuple[Note, ...] = field(default=())
     """Oldest first."""
 
@@ -253,14 +253,14 @@ def read(store: SnapshotStore, commit: CommitId, folder: Folder) -> RunStory:
         data=one(DATA, StageRecord),
         model=one(MODEL, StageRecord),
         record=one(RECORD, RunRecord),
-        spent=one(SPENT, Spent),
+        spent=one(SPENT, TrainingUse),
         report=one(REPORT, EvaluationReport),
-        failed=one(FAILED, Failed),
+        failed=one(FAILED, FailedStep),
         notes=tuple(note for name in notes if (note := one(name, Note))),
     )
 
 
-def _publish(store: SnapshotStore, folder: Folder, files: Mapping[str, bytes]) -> Outcome:
+def _publish(store: SnapshotStore, folder: Folder, files: Mapping[str, bytes]) -> PublishResult:
     key = digest_of([folder.path, sorted((name, data.decode()) for name, data in files.items())])
     with store.open(store.resolve(MAIN), f"experiment-{key}") as workspace:
         for name, data in files.items():

@@ -7,7 +7,7 @@ from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import override_line, stage_of
 from ml_assets.records.run_stories import LAST, candidate, stories
 from ml_assets.records.tracking.links import report_name
-from ml_assets.reports.run_rows import Outcome, Row
+from ml_assets.reports.run_rows import Row, RunStatus
 from ml_assets.spec.records import Decision, LedgerEntry
 from ml_assets.store.pipeline_context import Pipeline
 
@@ -55,32 +55,32 @@ def _row(pipeline: Pipeline, story: RunStory, entries: Sequence[LedgerEntry]) ->
     )
 
 
-def _outcome(story: RunStory, entries: Sequence[LedgerEntry]) -> Outcome:
+def _outcome(story: RunStory, entries: Sequence[LedgerEntry]) -> RunStatus:
     """What the run came to; a failure counts unless the step ended well after all."""
     failed, line = story.failed, _decision(story, entries)
     made = {"training_set": story.data, "trained_model": story.model}
     refused = line is not None and line.decision is not None and not line.decision.passed
     ended = failed is not None and not made.get(failed.stage)
     if failed and ended and not (failed.stage == "released_model" and refused):
-        return Outcome("bad", f"failed at {failed.stage}", failed.reason)
+        return RunStatus("bad", f"failed at {failed.stage}", failed.reason)
     if line is not None and line.decision is not None:
         return _judged(line, line.decision, entries)
     if story.digest is None:
-        return Outcome("wait", "no end told", "It is running, or its process was killed.")
-    return Outcome("wait", "not judged", "No decision on this model is in the ledger.")
+        return RunStatus("wait", "no end told", "It is running, or its process was killed.")
+    return RunStatus("wait", "not judged", "No decision on this model is in the ledger.")
 
 
-def _judged(line: LedgerEntry, decision: Decision, entries: Sequence[LedgerEntry]) -> Outcome:
+def _judged(line: LedgerEntry, decision: Decision, entries: Sequence[LedgerEntry]) -> RunStatus:
     gates = [gate for gate in decision.gates if not gate.passed]
     why = "; ".join(f"{gate.name}: {gate.reason}" for gate in gates) or decision.reason
     if decision.passed:
-        return Outcome("good", "passed", why)
+        return RunStatus("good", "passed", why)
     said = f"refused by {', '.join(gate.name for gate in gates) or 'the gates'}"
     override = override_line(entries, line)
     if override is not None:
         said = f"{said}; OVERRIDDEN by {override.author}"
         why = f"{why}. Overridden: {override.reason}"
-    return Outcome("bad", said, why)
+    return RunStatus("bad", said, why)
 
 
 def _decision(story: RunStory, entries: Sequence[LedgerEntry]) -> LedgerEntry | None:

@@ -5,7 +5,7 @@ from datetime import datetime
 from decimal import Decimal
 from itertools import groupby
 
-from ml_assets.records.experiments import Spent
+from ml_assets.records.experiments import TrainingUse
 from ml_assets.spec.program import TrainResult, World
 from ml_assets.spec.program.events import Event, Finished
 from ml_assets.spec.training_story import TrainingStory
@@ -20,7 +20,7 @@ def spent(
     world: World,
     since: datetime,
     price: Callable[[int], Decimal | None],
-) -> Spent:
+) -> TrainingUse:
     """The cost of a run and how far its session came.
 
     Args:
@@ -36,7 +36,7 @@ def spent(
     on_gpu = any(_ON_A_GPU in told for told in story.metrics.values())
     each = price(world.procs if on_gpu else 0)
     losses = [value for _, value in story.curve("validation_loss")]
-    return Spent(
+    return TrainingUse(
         session=session,
         attempts=len(own),
         seconds=sum(_seconds(told) for told in own),

@@ -15,7 +15,7 @@ SHORT = 5
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunStatus:
     """What a run came to."""
 
     tone: Tone
@@ -32,7 +32,7 @@ class Row:
     model: str | None
     report: str | None
     """File of the model's report, beside the page."""
-    outcome: Outcome
+    outcome: RunStatus
     stage: str | None
     words: Mapping[str, str]
     """experiment, hypothesis, goal: those that were said."""

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from ml_assets.reports.experiments import render
 from ml_assets.reports.page import script_policy
-from ml_assets.reports.run_rows import Outcome, ReleaseStep, Row, span
+from ml_assets.reports.run_rows import ReleaseStep, Row, RunStatus, span
 from ml_assets.spec.records import Change, Interval
 from ml_assets_tests.assets.released_model.test_report_page import Balanced
 
@@ -21,7 +21,7 @@ ROW = Row(
     time=TIME,
     model="ab" * 32,
     report="abababababababab.html",
-    outcome=Outcome("good", "passed", "all gates passed"),
+    outcome=RunStatus("good", "passed", "all gates passed"),
     stage="production",
     words={"experiment": "width"},
     verdict="confirmed",
@@ -47,7 +47,7 @@ FAILED = replace(
     run="run-2",
     model=None,
     report=None,
-    outcome=Outcome("bad", "failed at trained_model", "memory ran out"),
+    outcome=RunStatus("bad", "failed at trained_model", "memory ran out"),
     stage=None,
     words={},
     verdict=None,

@@ -22,7 +22,7 @@ Words = Mapping[int, TerminationMessage]
 
 
 @dataclass(frozen=True)
-class Evidence:
+class PodEvidence:
     """All that is known of an attempt that is over."""
 
     over: Over
@@ -65,7 +65,7 @@ class Evidence:
         )
 
 
-def ending_of(seen: Evidence, events: Sequence[Event], log: Path) -> Ending:
+def ending_of(seen: PodEvidence, events: Sequence[Event], log: Path) -> Ending:
     """What ended it, and what follows.
 
     Args:
@@ -87,7 +87,7 @@ def ending_of(seen: Evidence, events: Sequence[Event], log: Path) -> Ending:
     return found
 
 
-def held_by(order: JobOrder, seen: Evidence, bought: PriceClass) -> Held:
+def held_by(order: JobOrder, seen: PodEvidence, bought: PriceClass) -> Held:
     """The machines of an attempt that is over, and since when."""
     now, over = datetime.now(UTC), seen.over
     created = over.job.created if over.job and over.job.created else now

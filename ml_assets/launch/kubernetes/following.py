@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from ml_assets.errors import StoreAway, StoreRefuses
-from ml_assets.launch.attempts import Follower, Work
+from ml_assets.launch.attempts import Follower, SessionWork
 from ml_assets.launch.events import append_places, append_warning
 from ml_assets.launch.failure import Ending
 from ml_assets.launch.kubernetes.api import KubernetesApi
@@ -72,7 +72,7 @@ class Following:
     def __init__(
         self,
         api: KubernetesApi,
-        work: Work[Any],
+        work: SessionWork[Any],
         order: JobOrder,
         mirror: SessionMirror,
         follower: Follower,

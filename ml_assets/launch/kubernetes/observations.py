@@ -149,7 +149,7 @@ class KubernetesEvent:
 
 
 @dataclass(frozen=True)
-class Seen:
+class Observed:
     """Everything of one selector at one moment."""
 
     jobs: tuple[JobState, ...] = ()

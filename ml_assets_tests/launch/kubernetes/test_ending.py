@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from ml_assets.launch.kubernetes.ending import Evidence, held_by
+from ml_assets.launch.kubernetes.ending import PodEvidence, held_by
 from ml_assets.launch.kubernetes.following import Over
 from ml_assets.launch.kubernetes.manifest import JobOrder
 from ml_assets.launch.kubernetes.observations import JobState, PodState
@@ -54,7 +54,7 @@ def pod(index, scheduled, started):
 
 
 def held(pods, words=None, order=ORDER):
-    return held_by(order, Evidence(Over(JOB, tuple(pods)), words or {}, (), (), True), "spot")
+    return held_by(order, PodEvidence(Over(JOB, tuple(pods)), words or {}, (), (), True), "spot")
 
 
 def word(index, staged):

@@ -6,7 +6,7 @@ from itertools import repeat
 import pytest
 from pydantic_core import to_json
 
-from ml_assets.launch.attempts import Follower, Work
+from ml_assets.launch.attempts import Follower, SessionWork
 from ml_assets.launch.events import EVENTS_FILE, SessionReader
 from ml_assets.launch.folder import SessionFolder
 from ml_assets.launch.kubernetes.following import Following
@@ -64,7 +64,7 @@ class Followed:
         job["spec"]["suspend"] = suspended
         api = stage.api()
         api.create_job(job)
-        work = Work("demo", "train", folder, World(), _no_other, lambda: None, ONE_NODE)
+        work = SessionWork("demo", "train", folder, World(), _no_other, lambda: None, ONE_NODE)
         follower = Follower(SessionReader(folder.root), self.events.append, self._told)
         self._following = Following(api, work, order, mirror, follower, lambda: self.now)
 

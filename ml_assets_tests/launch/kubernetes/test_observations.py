@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from ml_assets.launch.kubernetes.observations import Seen, pod_state
+from ml_assets.launch.kubernetes.observations import Observed, pod_state
 from ml_assets_tests.launch.kubernetes.objects import (
     JOB,
     RUNNING,
@@ -82,6 +82,6 @@ def test_a_pod_that_did_its_work_is_not_lost_when_it_is_tidied_away():
 
 def test_the_pods_of_a_job_come_in_the_order_of_their_index():
     pods = (a_pod(2), a_pod(0), a_pod(1), a_pod(0, job="other"))
-    seen = Seen((a_job(),), pods)
+    seen = Observed((a_job(),), pods)
     assert [pod.index for pod in seen.pods_of(JOB)] == [0, 1, 2]
     assert seen.job(JOB) is not None and seen.job("other") is None
