@@ -39,6 +39,7 @@ commands.subject(
     Later("status", "ml_assets.cli.status", "Show what is made, from what, and what is released."),
     Later("ui", "ml_assets.cli.ui", "Open Dagster in a browser, with MLflow and the reports."),
     Later("predict", "ml_assets.cli.predict", "Predict rows with the released model."),
+    Later("serve", "ml_assets.cli.serve", "Serve the released model over HTTP."),
 )
 commands.subject(
     "Look closer",

@@ -25,7 +25,7 @@ _SINGLE_ROWS = 200
 def score(request: ScoreRequest, events: EventWriter) -> None:
     """Write the predictions, then the result, each whole."""
     manifest = open_model(request.model)
-    predict = _load_predictor(Path(request.model.uri), manifest, request.world.threads)
+    predict = load_predictor(Path(request.model.uri), manifest, request.world.threads)
     folder, schema = open_set(request.data)
     rows = SplitArrays(folder, schema, request.split)
     began = time.monotonic()
@@ -52,12 +52,13 @@ def score(request: ScoreRequest, events: EventWriter) -> None:
     events.finished(result, request.output.result)
 
 
-def _load_predictor(folder: Path, manifest: ModelManifest, threads: int) -> Predict:
+def load_predictor(folder: Path, manifest: ModelManifest, threads: int) -> Predict:
+    """The model of a verified folder, ready to predict: calibrated, in the label's own unit."""
     if isinstance(manifest.model, LightGbm):
-        from ml_assets.training.boosting.trees import load_predictor
+        from ml_assets.training.boosting.trees import load_predictor as load
     else:
-        from ml_assets.training.weights import load_predictor
-    predict, scale = load_predictor(folder, manifest, threads), manifest.label_scale
+        from ml_assets.training.weights import load_predictor as load
+    predict, scale = load(folder, manifest, threads), manifest.label_scale
     if (calibration := manifest.calibration) is not None:
         return lambda rows: calibrated(predict(rows), calibration)
     return predict if scale is None else lambda rows: predict(rows) * scale.std + scale.mean

@@ -31,6 +31,7 @@ OPTIONS = {
     "status": "PIPELINE --json",
     "ui": "--port --host",
     "predict": "PIPELINE [FILE] --row --format --output",
+    "serve": "PIPELINE --port --host --batch-rows --batch-wait --queue-rows --drain --follow",
     "data read": "KEY --partition --version --limit --format --output",
     "data card": "PIPELINE TABLE --partition --open",
     "data lookup": "PIPELINE COLUMN=VALUE... --json",
@@ -111,7 +112,7 @@ def test_a_stranger_sees_at_most_twelve_entries(capsys: pytest.CaptureFixture[st
     said = capsys.readouterr().out
     listed = re.findall(r"^  ([a-z-]+)  +[A-Z]", said, re.MULTILINE)
     assert listed == [
-        *("demo", "new", "check", "run", "status", "ui", "predict"),
+        *("demo", "new", "check", "run", "status", "ui", "predict", "serve"),
         *("data", "models", "release", "ops"),
     ]
     assert "3 refused by a gate" in said

@@ -28,6 +28,7 @@ from ml_assets.launch.launcher import ScoreJob
 from ml_assets.records.loading import LoadedModel, LoadedRelease
 from ml_assets.settings import Settings, read_settings
 from ml_assets.spec.features import SubjectSpec
+from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.program import ModelManifest, ScoreResult
 from ml_assets.spec.program.events import Event
 from ml_assets.spec.sources import FilesSource
@@ -152,10 +153,7 @@ class Predictor:
         return needed, {name: columns[name] for name in columns.keys() - needed.keys()}
 
     def _without_carried(self, rows: Rows) -> Rows:
-        """Without the columns of the feature set that the model does not read."""
-        features, label = self.pipeline.spec.features, self.pipeline.spec.label
-        carried = {*features.key, features.decision_at, label.column, label.query or label.column}
-        carried -= feature_columns(self.release.manifest).keys()
+        carried = carried_columns(self.pipeline.spec, self.release.manifest)
         return replace(rows, names=tuple(name for name in rows.names if name not in carried))
 
     # --- scoring ------------------------------------------------------------------------------
@@ -186,20 +184,34 @@ def feature_columns(manifest: ModelManifest) -> Columns:
 
 
 def prediction_columns(predictions: NDArray[np.float64], manifest: ModelManifest) -> pl.DataFrame:
-    """Predictions [rows, outputs] as named columns, by what the task predicts."""
+    """Predictions [rows, outputs] as a frame; see ``named_predictions``."""
+    return pl.DataFrame(named_predictions(predictions, manifest))
+
+
+def carried_columns(spec: PipelineSpec, manifest: ModelManifest) -> frozenset[str]:
+    """The columns of the feature set that a model does not read: rows may have them."""
+    features, label = spec.features, spec.label
+    carried = {*features.key, features.decision_at, label.column, label.query or label.column}
+    return frozenset(carried - feature_columns(manifest).keys())
+
+
+def named_predictions(
+    predictions: NDArray[np.float64], manifest: ModelManifest
+) -> dict[str, NDArray[np.float64] | list[str]]:
+    """Predictions [rows, outputs] as columns by name, by what the task predicts."""
     match manifest.task:
         case "binary":
-            return pl.DataFrame({"probability": predictions[:, 0]})
+            return {"probability": predictions[:, 0]}
         case "multiclass":
-            likeliest = pl.Series("prediction", manifest.classes).gather(predictions.argmax(axis=1))
+            likeliest = [manifest.classes[place] for place in predictions.argmax(axis=1)]
             shares = {
                 f"probability_{name}": predictions[:, n] for n, name in enumerate(manifest.classes)
             }
-            return pl.DataFrame({"prediction": likeliest, **shares})
+            return {"prediction": likeliest, **shares}
         case "regression":
-            return pl.DataFrame({"prediction": predictions[:, 0]})
+            return {"prediction": predictions[:, 0]}
         case "ranking":
-            return pl.DataFrame({"score": predictions[:, 0]})
+            return {"score": predictions[:, 0]}
         case _:
             assert_never(manifest.task)
 

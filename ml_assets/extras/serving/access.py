@@ -1,0 +1,78 @@
+"""Who may ask the server, and how it is counted: the middleware before every route.
+
+Probes of health ask without a token. Without a token at all the server listens to this machine
+alone; a page of another site that is open in a browser here is then sent away.
+"""
+
+import hmac
+import time
+from collections.abc import Callable, Sequence
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ml_assets.extras.serving.metrics import Metrics
+
+_OPEN = "/v2/health/"
+_OURS = ("same-origin", "none")
+
+
+def bearer_is_of(authorization: str, tokens: Sequence[str]) -> bool:
+    """Whether an ``Authorization`` header holds one of the tokens; takes the same time for each."""
+    kind, _, given = authorization.partition(" ")
+    held = [hmac.compare_digest(given.strip().encode(), token.encode()) for token in tokens]
+    return kind.lower() == "bearer" and any(held)
+
+
+class Access:
+    """ASGI middleware: 401 without a token, 403 to another site's page; counts every answer."""
+
+    def __init__(
+        self, app: ASGIApp, tokens: Sequence[str], metrics: Metrics, draining: Callable[[], bool]
+    ) -> None:
+        self._app = app
+        self._tokens = tokens
+        self._metrics = metrics
+        self._draining = draining
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        began, status = time.perf_counter(), 500
+
+        async def counted(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                if self._draining():  # the client's next request finds another server
+                    message["headers"] = [*message.get("headers", ()), (b"connection", b"close")]
+            await send(message)
+
+        try:
+            refusal = self._refusal(scope)
+            await (refusal or self._app)(scope, receive, counted)
+        finally:
+            route = getattr(scope.get("route"), "path", "none")
+            self._metrics.requests.labels(route, str(status)).inc()
+            self._metrics.seconds.labels(route).observe(time.perf_counter() - began)
+
+    def _refusal(self, scope: Scope) -> JSONResponse | None:
+        headers = Headers(scope=scope)
+        if scope["path"].startswith(_OPEN):
+            return None
+        if not self._tokens:
+            return _of_another_site(headers)
+        if bearer_is_of(headers.get("authorization", ""), self._tokens):
+            return None
+        said = {"error": "A token is needed: send the header Authorization: Bearer TOKEN."}
+        return JSONResponse(said, 401, {"www-authenticate": "Bearer"})
+
+
+def _of_another_site(headers: Headers) -> JSONResponse | None:
+    origin, host = headers.get("origin"), headers.get("host", "")
+    same = origin is None or urlsplit(origin).netloc.lower() == host.lower()
+    if same and headers.get("sec-fetch-site", "none") in _OURS:
+        return None
+    return JSONResponse({"error": "It comes from a page of another site."}, 403)

@@ -1,0 +1,258 @@
+"""The routes of the server: the Open Inference Protocol, rows by column name, metrics."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib.metadata import version
+from typing import Any, TypeVar
+
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import JSONResponse
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+
+from ml_assets.adapters.same_origin import LOOPBACK
+from ml_assets.assets.online_features.features import Features, open_features
+from ml_assets.assets.released_model.predict import named_predictions
+from ml_assets.assets.released_model.released import refusal_since
+from ml_assets.errors import MlAssetsError, RowsRefused, SpecError
+from ml_assets.extras.serving import open_inference
+from ml_assets.extras.serving.access import Access
+from ml_assets.extras.serving.batching import Limits, QueueFull
+from ml_assets.extras.serving.encoding import Columns
+from ml_assets.extras.serving.following import Following
+from ml_assets.extras.serving.metrics import Metrics
+from ml_assets.extras.serving.served import ServedModel
+
+_LARGE = 64 << 10
+"""Bytes of a body that is read in a thread: the event loop answers others meanwhile."""
+
+
+T = TypeVar("T")
+
+
+class NotHere(MlAssetsError):
+    """There is no such model or version."""
+
+
+class TooLarge(MlAssetsError):
+    """A request is larger than the server takes on."""
+
+
+class NotUnderstood(MlAssetsError):
+    """A body is compressed, or of another kind."""
+
+
+_STATUS: dict[type[MlAssetsError], int] = {
+    RowsRefused: 400,
+    SpecError: 400,
+    NotHere: 404,
+    TooLarge: 413,
+    NotUnderstood: 415,
+    QueueFull: 429,
+}
+"""The status of an error; any other one of ours is 503: the next request may succeed."""
+
+
+@dataclass
+class Server:
+    """The routes and what they answer from."""
+
+    following: Following
+    limits: Limits
+    metrics: Metrics
+    draining: bool = False
+    _online: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
+    """One thread looks entities up: an online store is for one."""
+
+    @property
+    def name(self) -> str:
+        return self.following.pipeline.name
+
+    def app(self, tokens: Sequence[str]) -> FastAPI:
+        """The application; ``tokens``: any of them lets a request in, none: every request."""
+        app = FastAPI(title=f"ml_assets: {self.name}", version=version("ml_assets"), docs_url=None)
+        app.add_middleware(
+            Access, tokens=tokens, metrics=self.metrics, draining=lambda: self.draining
+        )
+        if not tokens:  # a name of another site may lead to this machine
+            app.add_middleware(TrustedHostMiddleware, allowed_hosts=[*LOOPBACK, "[::1]"])
+        app.exception_handler(MlAssetsError)(_refused)
+        app.exception_handler(TimeoutError)(_too_late)
+        model = f"/v2/models/{self.name}"
+        for path in (model, f"{model}/versions/{{version}}"):
+            app.get(path)(self.metadata)
+            app.get(f"{path}/ready")(self.model_ready)
+            app.post(f"{path}/infer")(self.infer)
+        app.get("/v2")(self.server)
+        app.get("/v2/health/live")(self.live)
+        app.get("/v2/health/ready")(self.ready)
+        app.post("/predict", openapi_extra=_PREDICT)(self.predict)
+        app.get("/metrics")(self.counted)
+        app.get("/v2/{path:path}", include_in_schema=False)(self.nothing)
+        app.post("/v2/{path:path}", include_in_schema=False)(self.nothing)
+        return app
+
+    # --- the Open Inference Protocol ----------------------------------------------------------
+
+    async def server(self) -> Response:
+        """Name, version and extensions of the server."""
+        known = {"name": "ml_assets", "version": version("ml_assets")}
+        return JSONResponse({**known, "extensions": list(open_inference.EXTENSIONS)})
+
+    async def live(self) -> Response:
+        """200: the process answers."""
+        return JSONResponse({"live": True})
+
+    async def ready(self) -> Response:
+        """200: a verified release answers, and it is not about to end."""
+        ready = self.following.ready and not self.draining
+        return JSONResponse({"ready": ready}, 200 if ready else 503)
+
+    async def model_ready(self, version: str | None = None) -> Response:
+        """200: this version answers."""
+        served = self._served(version)
+        return JSONResponse({"name": self.name, "version": served.version, "ready": True})
+
+    async def metadata(self, version: str | None = None) -> Response:
+        """Inputs and outputs of the model."""
+        served = self._served(version)
+        manifest = served.release.manifest
+        return JSONResponse(open_inference.model_metadata(self.name, [served.version], manifest))
+
+    async def infer(self, request: Request, version: str | None = None) -> Response:
+        """Tensors in, tensors out."""
+        async with asyncio.timeout(self.limits.seconds):
+            served = self._served(version)
+            body = await self._body(request)
+            length = request.headers.get(open_inference.HEADER_LENGTH)
+            asked = await _read(body, lambda: open_inference.read_inference(body, length))
+            named = await self._predicted(served, asked.columns, asked.rows)
+        content, head = open_inference.write_inference(asked, self.name, served.version, named)
+        if head is None:
+            return Response(content, media_type="application/json")
+        headers = {open_inference.HEADER_LENGTH: str(head)}
+        return Response(content, headers=headers, media_type="application/octet-stream")
+
+    async def nothing(self, path: str) -> Response:
+        """What is not there, in the protocol's own words."""
+        raise NotHere(f"There is no /v2/{path[:200]} here. The one model is {self.name!r}.")
+
+    # --- rows by column name ------------------------------------------------------------------
+
+    async def predict(self, request: Request) -> Response:
+        """Predictions of feature rows, or of entities whose features lie in the online store."""
+        async with asyncio.timeout(self.limits.seconds):
+            served = self._served(None)
+            body = await self._body(request)
+            asked = await _read(body, lambda: open_inference.read_document(body))
+            rows = await self._rows(asked)
+            there = [row for row in rows if row is not None]
+            found = await self._by_row(served, there) if there else []
+        answers = iter(found)
+        said = [next(answers) if row is not None else None for row in rows]
+        release = served.release
+        known = {"pipeline": self.name, "model": release.model.digest, "version": served.version}
+        since = refusal_since(release)
+        noted = {"note": since} if since else {}
+        return JSONResponse(
+            {**known, "ledger_line": release.entry.seq, **noted, "predictions": said}
+        )
+
+    async def _rows(self, asked: Any) -> Sequence[dict[str, Any] | None]:
+        """Feature rows; None for an entity that has none."""
+        kind = next(iter(asked)) if isinstance(asked, dict) and len(asked) == 1 else None
+        given = asked[kind] if kind in ("rows", "entities") else None
+        if not isinstance(given, list) or not all(isinstance(row, dict) for row in given):
+            raise RowsRefused(
+                'Send {"rows": [{column: value}]} or {"entities": [{column: value}]}.'
+            )
+        if not given:
+            raise RowsRefused(f"The list of {kind} is empty: send at least one.")
+        if kind == "rows":
+            return given
+        run = asyncio.get_running_loop().run_in_executor
+        return await run(self._online, lambda: self._features.look_up_many(given))
+
+    @cached_property
+    def _features(self) -> Features:
+        return open_features(self.name, self.following.pipeline.settings)
+
+    async def _by_row(self, served: ServedModel, rows: Sequence[dict[str, Any]]) -> list[Any]:
+        names = dict.fromkeys(name for row in rows for name in row)
+        columns = {name: [row.get(name) for row in rows] for name in names}
+        found = await self._predicted(served, columns, len(rows))
+        plain = {n: v if isinstance(v, list) else v.tolist() for n, v in found.items()}
+        return [dict(zip(plain, row, strict=True)) for row in zip(*plain.values(), strict=True)]
+
+    # --- both ---------------------------------------------------------------------------------
+
+    async def counted(self) -> Response:
+        """The metrics, for Prometheus."""
+        if self.following.ready:
+            served = self.following.served
+            self.metrics.waiting.set(served.batcher.rows)
+            self.metrics.restarts.set(served.warm.restarts)
+        return Response(generate_latest(self.metrics.registry), media_type=CONTENT_TYPE_LATEST)
+
+    def _served(self, version: str | None) -> ServedModel:
+        """The release that answers; a version may be named by the beginning of its digest."""
+        served = self.following.served
+        short = version is not None and len(version) < len(served.version)
+        if short or not served.release.model.digest.startswith(version or ""):
+            raise NotHere(f"There is no version {version!r} here; {served.version} answers.")
+        return served
+
+    async def _predicted(
+        self, served: ServedModel, columns: Columns, count: int
+    ) -> open_inference.Outputs:
+        if count > self.limits.queue_rows:
+            raise TooLarge(f"{count} rows at once, {self.limits.queue_rows} are taken: send fewer.")
+        found = await served.predict(columns, count)
+        return named_predictions(found, served.release.manifest)
+
+    async def _body(self, request: Request) -> bytes:
+        if request.headers.get("content-encoding", "identity") != "identity":
+            raise NotUnderstood("The body is compressed: send it as it is.")
+        body = bytearray()
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > self.limits.body_bytes:
+                raise TooLarge(f"The body has more than {self.limits.body_bytes:,} bytes.")
+        return bytes(body)
+
+
+async def _read(body: bytes, reading: Callable[[], T]) -> T:
+    return await asyncio.to_thread(reading) if len(body) > _LARGE else reading()
+
+
+async def _refused(_request: Request, error: Exception) -> Response:
+    kinds = (code for kind, code in _STATUS.items() if isinstance(error, kind))
+    status = next(kinds, 503)
+    headers = {"retry-after": "1"} if status in (429, 503) else None
+    return JSONResponse({"error": str(error)}, status, headers)
+
+
+async def _too_late(_request: Request, _error: Exception) -> Response:
+    said = {"error": "The answer took too long: the server is busy, or the body came too slowly."}
+    return JSONResponse(said, 503, {"retry-after": "1"})
+
+
+_COLUMNS = {"type": "array", "minItems": 1, "items": {"type": "object"}}
+_PREDICT: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {
+                "schema": {
+                    "oneOf": [
+                        {"type": "object", "properties": {kind: _COLUMNS}, "required": [kind]}
+                        for kind in ("rows", "entities")
+                    ]
+                }
+            }
+        },
+    }
+}

@@ -1,0 +1,230 @@
+"""The Open Inference Protocol, version 2, over HTTP: tensors in, tensors out, by JSON or as bytes.
+
+A tensor is a column: one input for each that the model reads, [rows] or [rows, 1]. Numbers are FP64
+(others are converted), words BYTES; a null of JSON or a NaN is no value. The extension for binary
+tensors is spoken, since its clients use it unasked.
+"""
+
+import json
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ml_assets.assets.released_model.predict import feature_columns, named_predictions
+from ml_assets.errors import RowsRefused, quoted
+from ml_assets.spec.documents import DocumentError, read_json
+from ml_assets.spec.program import ModelManifest
+from ml_assets.spec.training import outputs_of
+
+HEADER_LENGTH = "inference-header-content-length"
+EXTENSIONS = ("binary_tensor_data",)
+Outputs = Mapping[str, NDArray[np.float64] | list[str]]
+_TYPES = {
+    **{"BOOL": "?", "FP16": "<f2", "FP32": "<f4", "FP64": "<f8"},
+    **{f"INT{bits}": f"<i{bits // 8}" for bits in (8, 16, 32, 64)},
+    **{f"UINT{bits}": f"<u{bits // 8}" for bits in (8, 16, 32, 64)},
+}
+_LENGTH = struct.Struct("<I")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """An output that is asked for."""
+
+    name: str
+    binary: bool
+
+
+@dataclass(frozen=True)
+class Inference:
+    """A request for predictions, read."""
+
+    id: str | None
+    columns: Mapping[str, Sequence[object]]
+    rows: int
+    wanted: tuple[Wanted, ...]
+    """None named: every output."""
+    binary: bool
+    """Outputs that are not named one by one come as bytes."""
+
+
+def read_inference(body: bytes, header_length: str | None) -> Inference:
+    """A request of the protocol.
+
+    Args:
+        header_length: bytes of the JSON before the binary tensors; None: all of it is JSON.
+
+    Raises:
+        RowsRefused: it is no such request; says where.
+    """
+    head, rest = _cut(body, header_length)
+    asked = read_document(head)
+    if not isinstance(asked, dict) or not isinstance(asked.get("inputs"), list):
+        raise RowsRefused("The request has to be an object with a list of 'inputs'.")
+    columns: dict[str, Sequence[object]] = {}
+    for tensor in asked["inputs"]:
+        name, values, rest = _read_tensor(tensor, rest)
+        if name in columns:
+            raise RowsRefused(f"The input {quoted(name)} is there twice.")
+        columns[name] = values
+    if rest:
+        raise RowsRefused(f"{len(rest)} bytes follow the last binary input.")
+    counts = {len(values) for values in columns.values()}
+    if len(counts) != 1 or 0 in counts:
+        raise RowsRefused(f"All inputs need the same number of rows, one or more: {counts or 0}.")
+    parameters, wanted = asked.get("parameters"), asked.get("outputs") or []
+    default = isinstance(parameters, dict) and parameters.get("binary_data_output") is True
+    named = tuple(_wanted(output, default) for output in wanted)
+    return Inference(asked.get("id"), columns, counts.pop(), named, default)
+
+
+def read_document(body: bytes) -> Any:
+    """The values of a request in JSON.
+
+    Raises:
+        RowsRefused: it is none.
+    """
+    try:
+        return read_json(body.decode())
+    except (DocumentError, ValueError) as error:  # a number of 5000 digits is a ValueError
+        raise RowsRefused(f"The request is no JSON: {quoted(error)}.") from error
+
+
+def write_inference(
+    inference: Inference, name: str, version: str, found: Outputs
+) -> tuple[bytes, int | None]:
+    """The answer, and the length of its JSON where binary tensors follow.
+
+    Raises:
+        RowsRefused: an output is asked for that there is not.
+    """
+    wanted = inference.wanted or tuple(Wanted(one, inference.binary) for one in found)
+    outputs: list[dict[str, Any]] = []
+    raw: list[bytes] = []
+    for one in wanted:
+        if one.name not in found:
+            raise RowsRefused(f"There is no output {quoted(one.name)}; there are {list(found)}.")
+        values = found[one.name]
+        tensor = {"name": one.name, "datatype": _datatype(values), "shape": [inference.rows]}
+        if one.binary:
+            raw.append(_bytes(values))
+            outputs.append({**tensor, "parameters": {"binary_data_size": len(raw[-1])}})
+        else:
+            outputs.append({**tensor, "data": _plain(values)})
+    answer: dict[str, Any] = {"model_name": name, "model_version": version, "outputs": outputs}
+    if inference.id is not None:
+        answer["id"] = inference.id
+    head = json.dumps(answer).encode()
+    return head + b"".join(raw), len(head) if raw else None
+
+
+def model_metadata(name: str, versions: Sequence[str], manifest: ModelManifest) -> dict[str, Any]:
+    """What the protocol says of a model: its inputs and outputs."""
+    types = {"float64": "FP64", "string": "BYTES"}
+    read = feature_columns(manifest).items()
+    nothing = np.zeros((1, outputs_of(manifest.task, manifest.classes)))
+    found = named_predictions(nothing, manifest)
+    return {
+        "name": name,
+        "versions": list(versions),
+        "platform": f"ml_assets_{manifest.model.family}",
+        "inputs": [{"name": n, "datatype": types[dtype], "shape": [-1]} for n, dtype in read],
+        "outputs": [
+            {"name": n, "datatype": _datatype(values), "shape": [-1]} for n, values in found.items()
+        ],
+    }
+
+
+def _cut(body: bytes, header_length: str | None) -> tuple[bytes, bytes]:
+    if header_length is None:
+        return body, b""
+    if not header_length.isascii() or not header_length.isdecimal():
+        raise RowsRefused(f"Inference-Header-Content-Length is {quoted(header_length)}: no number.")
+    length = int(header_length)
+    if length > len(body):
+        raise RowsRefused(f"The JSON should have {length} bytes, the request has {len(body)}.")
+    return body[:length], body[length:]
+
+
+def _read_tensor(tensor: Any, rest: bytes) -> tuple[str, Sequence[object], bytes]:
+    """Name and values of an input, and the bytes behind it."""
+    if not isinstance(tensor, dict) or not isinstance(tensor.get("name"), str):
+        raise RowsRefused("Each input has to be an object with a 'name'.")
+    name, datatype = tensor["name"], tensor.get("datatype")
+    if datatype != "BYTES" and datatype not in _TYPES:
+        raise RowsRefused(
+            f"The input {quoted(name)} has the datatype {quoted(datatype)}; expected BYTES or one"
+            f" of {', '.join(_TYPES)}."
+        )
+    parameters = tensor.get("parameters")
+    size = parameters.get("binary_data_size") if isinstance(parameters, dict) else None
+    if size is None:
+        values = _flat(name, tensor.get("data"))
+    elif type(size) is int and 0 <= size <= len(rest):
+        values, rest = _of_bytes(name, datatype, rest[:size]), rest[size:]
+    else:
+        raise RowsRefused(
+            f"The input {quoted(name)} names {quoted(size)} bytes, which are not there."
+        )
+    shape = tensor.get("shape")
+    if shape not in ([len(values)], [len(values), 1]):
+        raise RowsRefused(
+            f"The input {quoted(name)} has {len(values)} values and the shape {quoted(shape)};"
+            " expected [rows] or [rows, 1]."
+        )
+    return name, values, rest
+
+
+def _flat(name: str, data: Any) -> list[object]:
+    if not isinstance(data, list):
+        raise RowsRefused(f"The input {quoted(name)} has no list of 'data'.")
+    if all(isinstance(value, list) and len(value) == 1 for value in data):
+        return [value[0] for value in data]
+    return data
+
+
+def _of_bytes(name: str, datatype: str, raw: bytes) -> list[object]:
+    if datatype != "BYTES":
+        kind = np.dtype(_TYPES[datatype])
+        if len(raw) % kind.itemsize:
+            raise RowsRefused(f"The input {quoted(name)} is not whole: {len(raw)} bytes.")
+        return np.frombuffer(raw, kind).tolist()
+    words: list[object] = []
+    place = 0
+    try:
+        while place < len(raw):
+            (length,) = _LENGTH.unpack_from(raw, place)
+            place += _LENGTH.size + length
+            words.append(raw[place - length : place].decode())
+    except (struct.error, UnicodeDecodeError) as error:
+        raise RowsRefused(f"The input {quoted(name)} is no list of UTF-8 words.") from error
+    if place != len(raw):
+        raise RowsRefused(f"The input {quoted(name)} is not whole: its last word is cut off.")
+    return words
+
+
+def _wanted(output: Any, default: bool) -> Wanted:
+    if not isinstance(output, dict) or not isinstance(output.get("name"), str):
+        raise RowsRefused("Each output has to be an object with a 'name'.")
+    parameters = output.get("parameters")
+    asked = parameters.get("binary_data") if isinstance(parameters, dict) else None
+    return Wanted(output["name"], default if asked is None else asked is True)
+
+
+def _datatype(values: NDArray[np.float64] | list[str]) -> str:
+    return "BYTES" if isinstance(values, list) else "FP64"
+
+
+def _plain(values: NDArray[np.float64] | list[str]) -> list[Any]:
+    return values if isinstance(values, list) else values.tolist()
+
+
+def _bytes(values: NDArray[np.float64] | list[str]) -> bytes:
+    if not isinstance(values, list):
+        return np.ascontiguousarray(values, dtype="<f8").tobytes()
+    words = (word.encode() for word in values)
+    return b"".join(_LENGTH.pack(len(word)) + word for word in words)

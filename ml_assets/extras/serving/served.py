@@ -1,0 +1,75 @@
+"""One release that answers: its encoder, its warm model, its queue; tried before it answers."""
+
+import asyncio
+from dataclasses import dataclass, field
+
+from ml_assets.assets.released_model.predict import carried_columns
+from ml_assets.extras.serving.batching import Batcher, Limits, Predictions
+from ml_assets.extras.serving.encoding import Columns, Encoder
+from ml_assets.extras.serving.golden import GoldenVectors
+from ml_assets.extras.serving.metrics import Metrics
+from ml_assets.extras.serving.warm_model import WarmModel
+from ml_assets.records.loading import LoadedRelease
+from ml_assets.spec.pipeline import PipelineSpec
+
+VERSION = 12
+"""Characters of a model's digest that name its version to clients."""
+_IDLE_SECONDS = 0.05
+
+
+@dataclass
+class ServedModel:
+    """A release and the process that computes it."""
+
+    release: LoadedRelease
+    encoder: Encoder
+    warm: WarmModel
+    batcher: Batcher
+    metrics: Metrics
+    _computing: asyncio.Task[None] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._computing = asyncio.create_task(self.batcher.run())
+
+    @classmethod
+    def of(
+        cls, spec: PipelineSpec, release: LoadedRelease, limits: Limits, metrics: Metrics
+    ) -> "ServedModel":
+        """A release, which has not been tried yet."""
+        manifest = release.manifest
+        warm = WarmModel(release, spec.training.threads)
+        batcher = Batcher(warm.predict, limits, metrics.batch.observe)
+        encoder = Encoder(manifest, carried_columns(spec, manifest))
+        return cls(release, encoder, warm, batcher, metrics)
+
+    @property
+    def version(self) -> str:
+        return self.release.model.digest[:VERSION]
+
+    async def predict(self, columns: Columns, count: int) -> Predictions:
+        """Predictions [rows, outputs] of rows by column.
+
+        Raises:
+            RowsRefused: they are not what the model reads; every mistake is listed.
+            QueueFull: too many rows wait.
+            MlAssetsError: the model cannot say.
+        """
+        found = await self.batcher.ask(self.encoder.encode(columns, count))
+        self.metrics.rows.labels(self.version).inc(count)
+        return found
+
+    async def replay(self, golden: GoldenVectors) -> None:
+        """Return when the model says of its golden vectors what it has to say.
+
+        Raises:
+            StorageError: it says something else, or cannot be loaded.
+        """
+        found = await self.batcher.ask(golden.encoded(self.release.manifest))
+        golden.require(self.release.model.digest, found)
+
+    async def close(self) -> None:
+        """Answer whoever still waits, then end the process."""
+        while self.batcher.rows:
+            await asyncio.sleep(_IDLE_SECONDS)
+        self._computing.cancel()
+        await self.warm.end()

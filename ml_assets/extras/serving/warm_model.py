@@ -1,0 +1,104 @@
+"""A model that stays loaded: a process of the training program, asked over a pipe.
+
+The server itself never loads torch. A process that dies is started again, and what it was asked is
+asked once more: a prediction changes nothing.
+"""
+
+import asyncio
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ml_assets.errors import MlAssetsError, StorageError
+from ml_assets.extras.serving.encoding import Encoded
+from ml_assets.launch.local.process import environment
+from ml_assets.records.loading import LoadedModel
+from ml_assets.spec.program.warm import ANSWER, MODULE, QUESTION
+from ml_assets.spec.training import outputs_of
+
+_ATTEMPTS = 3
+_END_SECONDS = 5.0
+
+
+class ModelGone(MlAssetsError):
+    """The process of a model died while it was asked, again and again."""
+
+
+@dataclass
+class WarmModel:
+    """One model and its process. One question at a time."""
+
+    model: LoadedModel
+    threads: int
+    restarts: int = 0
+    _process: asyncio.subprocess.Process | None = None
+
+    async def predict(self, rows: Encoded) -> NDArray[np.float64]:
+        """Predictions [rows, outputs], in the order of the rows.
+
+        Raises:
+            StorageError: the model cannot be loaded, or refuses the rows; the message says why.
+            ModelGone: its process died each time.
+        """
+        manifest = self.model.manifest
+        question = QUESTION.pack(len(rows)) + rows.numeric.tobytes() + rows.categorical.tobytes()
+        for _ in range(_ATTEMPTS):
+            try:
+                answer = await self._ask(question)
+            except (ConnectionError, asyncio.IncompleteReadError):
+                await self.end()
+                self.restarts += 1
+                continue
+            outputs = outputs_of(manifest.task, manifest.classes)
+            return np.frombuffer(answer, np.float64).reshape(len(rows), outputs)
+        raise ModelGone(
+            f"The process of model {self.model.model.digest[:12]} died {_ATTEMPTS} times while it"
+            f" predicted {len(rows)} rows. Is there enough memory? Its last words are in the log."
+        )
+
+    async def end(self) -> None:
+        """End the process; the next question starts another one."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        assert process.stdin is not None
+        process.stdin.close()  # it ends when nothing more can be asked
+        try:
+            await asyncio.wait_for(process.wait(), _END_SECONDS)
+        except TimeoutError:
+            with suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+
+    async def _ask(self, question: bytes) -> bytes:
+        if self._process is None or self._process.returncode is not None:
+            self._process = await self._start()
+        assert self._process.stdin is not None
+        self._process.stdin.write(question)
+        await self._process.stdin.drain()
+        return await self._answer(self._process)
+
+    async def _start(self) -> asyncio.subprocess.Process:
+        """Started by the thread of the event loop: the process ends with the one that began it."""
+        ref = self.model.model
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", MODULE, "--model", ref.uri, "--digest", ref.digest),
+            *("--threads", str(self.threads)),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            env=environment(self.threads),
+            start_new_session=True,  # a Ctrl-C is for the server, which lets it end
+        )
+        await self._answer(process)  # it is loaded
+        return process
+
+    async def _answer(self, process: asyncio.subprocess.Process) -> bytes:
+        assert process.stdout is not None
+        failed, size = ANSWER.unpack(await process.stdout.readexactly(ANSWER.size))
+        content = await process.stdout.readexactly(size)
+        if failed:
+            raise StorageError(content.decode(errors="replace"))
+        return content

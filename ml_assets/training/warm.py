@@ -1,0 +1,71 @@
+"""python -m ml_assets.training.warm --model FOLDER --digest SHA256: a model that stays loaded.
+
+It predicts what comes on standard input until that ends, or until its parent does; see
+``spec.program.warm`` for the frames. Nothing else is written to standard output.
+"""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from ml_assets.spec.program import ModelManifest, Ref
+from ml_assets.spec.program.exit_codes import EXIT_BAD_DATA, EXIT_DONE
+from ml_assets.spec.program.warm import ANSWER, QUESTION
+from ml_assets.training.model_folder import open_model
+from ml_assets.training.orphans import end_with_parent
+from ml_assets.training.rows.arrays import Predict, Rows
+from ml_assets.training.score import load_predictor
+from ml_assets.training.stop import Stopped
+
+
+def main() -> int:
+    """Load the model, say so, and answer until nothing more is asked."""
+    parser = argparse.ArgumentParser(prog="python -m ml_assets.training.warm", description=__doc__)
+    parser.add_argument("--model", required=True, type=Path, help="the folder of the model")
+    parser.add_argument("--digest", required=True, help="of its model.json")
+    parser.add_argument("--threads", required=True, type=int, help="that it computes with")
+    arguments = parser.parse_args()
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever else prints does not print into the frames
+    end_with_parent()
+    try:
+        manifest = open_model(Ref(uri=str(arguments.model), digest=arguments.digest))
+        predict = load_predictor(arguments.model, manifest, arguments.threads)
+    except Stopped as stop:
+        _answer(answers, str(stop).encode(), failed=True)
+        return EXIT_BAD_DATA
+    _answer(answers, b"")
+    while question := sys.stdin.buffer.read(QUESTION.size):
+        (count,) = QUESTION.unpack(question)
+        rows = _read_rows(sys.stdin.buffer, count, manifest)
+        try:
+            _answer(answers, _predicted(predict, rows))
+        except Exception as error:  # the server says it to whoever asked, and goes on
+            _answer(answers, f"{type(error).__name__}: {error}".encode(), failed=True)
+    return EXIT_DONE
+
+
+def _read_rows(given: BinaryIO, count: int, manifest: ModelManifest) -> Rows:
+    read = manifest.preprocessing
+    wide = len(read.numeric) + len(read.null_flags)
+    numeric = np.frombuffer(given.read(4 * count * wide), np.float32).reshape(count, wide)
+    words = len(read.categorical)
+    categorical = np.frombuffer(given.read(4 * count * words), np.int32).reshape(count, words)
+    return Rows(numeric.copy(), categorical.copy(), np.zeros(count, np.float32))
+
+
+def _predicted(predict: Predict, rows: Rows) -> bytes:
+    return np.ascontiguousarray(predict(rows), dtype=np.float64).tobytes()
+
+
+def _answer(answers: BinaryIO, content: bytes, *, failed: bool = False) -> None:
+    answers.write(ANSWER.pack(failed, len(content)) + content)
+    answers.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,107 @@
+"""The server follows the ledger by itself: no request fails while releases come and go."""
+
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from ml_assets.records.ledger.chain import read
+from ml_assets.records.ledger.stages import champion
+from ml_assets.store.open import shared_snapshots
+from ml_assets_tests.extras.serving.serving import Serving, serving
+from ml_assets_tests.worlds import irises
+from ml_assets_tests.worlds.world import World
+
+pytestmark = pytest.mark.timeout(900)
+ROWS = {
+    "rows": [
+        {"sepal_length": 5.9, "sepal_width": 3.0, "petal_length": 4.9, "petal_width": 1.7},
+    ]
+}
+
+
+class Load:
+    """Requests without a break, until stopped: what each was answered."""
+
+    def __init__(self, server: Serving) -> None:
+        self.statuses: Counter[int] = Counter()
+        self.models: list[str] = []
+        self._server = server
+        self._stop = threading.Event()
+        self._threads = [threading.Thread(target=self._ask) for _ in range(3)]
+        for one in self._threads:
+            one.start()
+
+    def _ask(self) -> None:
+        while not self._stop.is_set():
+            answer = self._server.ask("/predict", ROWS)
+            self.statuses[answer.status] += 1
+            self.models.append(answer.body["model"])
+            time.sleep(0.005)
+
+    def stop(self) -> None:
+        self._stop.set()
+        for one in self._threads:
+            one.join()
+
+
+def in_production(world: World) -> str:
+    model = champion(read(shared_snapshots(world.settings.snapshots), "irises"))
+    assert model is not None
+    return model
+
+
+def wait_for(server: Serving, model: str) -> None:
+    end = time.monotonic() + 120
+    while server.ask("/predict", ROWS).body["model"] != model:
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+def test_a_release_and_a_rollback_are_followed_and_no_request_fails(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    irises.plant(world.pipelines, world.sources)
+    world.cli("run", "irises")
+    first = in_production(world)
+    with serving(world, "irises") as server:
+        load = Load(server)
+        world.cli("run", "irises", "--epochs", "25")
+        second = in_production(world)
+        assert second != first
+        wait_for(server, second)
+        said = ("--author", "ada", "--reason", "complaints")
+        for model in (first, second):
+            world.cli("release", "rollback", "irises", "--to", model, *said)
+            wait_for(server, model)
+        load.stop()
+        assert load.statuses.keys() == {200}
+        changes = [a for a, b in zip(load.models, [*load.models[1:], ""], strict=True) if a != b]
+        assert set(changes) == {first, second}
+        counted = server.ask("/metrics").body
+        assert "ml_assets_serving_switches_total 4.0" in counted
+        assert "ml_assets_serving_refusals_total 0.0" in counted
+
+        # a recall says that what answers must not be used: it is silent then
+        world.cli("data", "recall", "irises/raw_snapshot/raw_flowers", *said)
+        end = time.monotonic() + 60
+        while (answer := server.ask("/predict", ROWS)).status == 200:
+            assert time.monotonic() < end
+            time.sleep(0.1)
+        assert answer.status == 503
+        assert "recalled by ada" in answer.body["error"]
+        assert not server.ready()
+
+
+def test_a_release_that_does_not_hold_is_not_served(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    irises.plant(world.pipelines, world.sources)
+    said = world.cli("serve", "irises", "--port", "8089", code=1)
+    assert "no model in production" in said
+    world.cli("run", "irises")
+    (weights,) = (world.root / "state" / "objects" / "models").rglob("*.safetensors")
+    weights.chmod(0o644)
+    weights.write_bytes(weights.read_bytes()[:-1] + b"\xff")
+    said = world.cli("serve", "irises", "--port", "8089", code=1)
+    assert "It is not used" in said

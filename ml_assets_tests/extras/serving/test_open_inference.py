@@ -1,0 +1,121 @@
+"""A request of the protocol is read as it was meant, or refused with the place of the mistake."""
+
+import json
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ml_assets.errors import RowsRefused
+from ml_assets.extras.serving.open_inference import Wanted, read_inference, write_inference
+
+FOUND = {"prediction": ["a", "bü"], "probability_a": np.array([0.9, 0.25])}
+
+
+def tensor(name: str, datatype: str, data: object, **more: Any) -> dict[str, Any]:
+    return {"name": name, "datatype": datatype, "shape": [2], "data": data, **more}
+
+
+def read(*inputs: object, **more: object) -> Any:
+    return read_inference(json.dumps({"inputs": inputs, **more}).encode(), None)
+
+
+def test_tensors_of_json_are_columns() -> None:
+    asked = read(
+        tensor("x", "FP64", [1.5, None]),
+        tensor("w", "BYTES", [["u"], ["v"]], shape=[2, 1]),
+        id="7",
+        outputs=[{"name": "prediction"}],
+    )
+    assert asked.columns == {"x": [1.5, None], "w": ["u", "v"]}
+    assert (asked.id, asked.rows, asked.wanted) == ("7", 2, (Wanted("prediction", False),))
+
+
+def test_binary_tensors_follow_the_json_in_its_order() -> None:
+    raw = [np.array([1.5, np.nan], "<f4").tobytes(), b"\1\0\0\0u\2\0\0\0" + "ü".encode()]
+    inputs = [
+        {"name": name, "datatype": datatype, "shape": [2], "parameters": {"binary_data_size": size}}
+        for name, datatype, size in (("x", "FP32", 8), ("w", "BYTES", len(raw[1])))
+    ]
+    head = json.dumps({"inputs": inputs, "parameters": {"binary_data_output": True}}).encode()
+    asked = read_inference(head + b"".join(raw), str(len(head)))
+    assert asked.columns["w"] == ["u", "ü"]
+    first, second = asked.columns["x"]
+    assert first == 1.5 and np.isnan(second)
+
+    content, length = write_inference(asked, "m", "v", FOUND)
+    assert length is not None
+    answer = json.loads(content[:length])
+    assert [one["datatype"] for one in answer["outputs"]] == ["BYTES", "FP64"]
+    sizes = [one["parameters"]["binary_data_size"] for one in answer["outputs"]]
+    assert sum(sizes) == len(content) - length
+    assert np.frombuffer(content[-sizes[1] :]).tolist() == [0.9, 0.25]
+
+
+def test_one_output_may_be_asked_for_and_no_other_one() -> None:
+    asked = read(tensor("x", "FP64", [1, 2]), outputs=[{"name": "probability_a"}])
+    content, length = write_inference(asked, "m", "v", FOUND)
+    assert length is None
+    (output,) = json.loads(content)["outputs"]
+    assert output == {
+        "name": "probability_a",
+        "datatype": "FP64",
+        "shape": [2],
+        "data": [0.9, 0.25],
+    }
+    other = read(tensor("x", "FP64", [1, 2]), outputs=[{"name": "margin"}])
+    with pytest.raises(RowsRefused, match="There is no output «margin»"):
+        write_inference(other, "m", "v", FOUND)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "said"),
+    [
+        ([], "one or more"),
+        ([3], "an object with a 'name'"),
+        ([tensor("x", "FP8", [1, 2])], "the datatype «FP8»"),
+        ([tensor("x", "FP64", 3)], "no list of 'data'"),
+        ([tensor("x", "FP64", [1, 2, 3])], "3 values and the shape «[2]»"),
+        ([tensor("x", "FP64", [1, 2]), tensor("x", "FP64", [1, 2])], "there twice"),
+        ([tensor("x", "FP64", [1, 2]), tensor("y", "FP64", [1], shape=[1])], "same number of rows"),
+        ([tensor("x", "FP64", None, parameters={"binary_data_size": 16})], "not there"),
+        ([tensor("x", "FP64", None, parameters={"binary_data_size": True})], "not there"),
+    ],
+)
+def test_each_mistake_is_named(inputs: list[object], said: str) -> None:
+    with pytest.raises(RowsRefused) as refused:
+        read(*inputs)
+    assert said in str(refused.value)
+
+
+@pytest.mark.parametrize("length", ["-1", "x", "10000", "²"])
+def test_a_length_that_is_none_is_refused(length: str) -> None:
+    with pytest.raises(RowsRefused):
+        read_inference(b'{"inputs": []}', length)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["name", "datatype", "shape", "data", "parameters", "binary_data_size"]
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(inputs=json_values, more=json_values, rest=st.binary(max_size=20))
+def test_nothing_but_a_refusal_comes_of_nonsense(inputs: object, more: object, rest: bytes) -> None:
+    head = json.dumps({"inputs": inputs, "outputs": more, "parameters": more}).encode()
+    for body, length in ((head + rest, str(len(head))), (head, None), (rest, None)):
+        with suppress(RowsRefused):
+            read_inference(body, length)

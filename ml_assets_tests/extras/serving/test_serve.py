@@ -1,0 +1,158 @@
+"""ml-assets serve: the release over HTTP, by the protocol that other clients speak."""
+
+import json
+import signal
+from collections.abc import Iterator
+
+import numpy as np
+import polars as pl
+import psutil
+import pytest
+import tritonclient.http as triton
+
+from ml_assets.assets.released_model.predict import open_release
+from ml_assets_tests.extras.serving.serving import Serving, serving
+from ml_assets_tests.worlds.world import World
+
+MEASURES = {"sepal_length": 5.1, "sepal_width": 3.5, "petal_length": 1.4, "petal_width": 0.2}
+ROWS = [
+    MEASURES,
+    {**MEASURES, "petal_length": 4.9, "petal_width": None, "flower": 77},
+    {"sepal_length": 7, "sepal_width": 3.0, "petal_length": 6, "petal_width": 2.5},
+]
+TOKEN = "a-token-of-more-than-sixteen"
+
+
+@pytest.fixture(scope="module")
+def irises(released: World) -> Iterator[Serving]:
+    with serving(released, "irises", "--queue-rows", "64") as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def expected(released: World) -> pl.DataFrame:
+    """What `predict` says of the rows."""
+    frame = pl.DataFrame([{name: row[name] for name in MEASURES} for row in ROWS], strict=False)
+    return open_release("irises", released.settings).predict(frame).drop("row")
+
+
+def test_rows_by_name_get_what_predict_says(
+    irises: Serving, released: World, expected: pl.DataFrame
+) -> None:
+    answer = irises.ask("/predict", {"rows": ROWS})
+    assert answer.status == 200
+    now = ("--at", "2100-01-01", "--json")
+    entry = json.loads(released.cli("release", "was-serving", "irises", *now))["model"]
+    assert answer.body["model"] == entry
+    assert "was refused since it was released" in answer.body["note"]
+    found = pl.DataFrame(answer.body["predictions"])
+    assert found["prediction"].to_list() == expected["prediction"].to_list()
+    numbers = pl.exclude("prediction")
+    assert (
+        np.abs(found.select(numbers).to_numpy() - expected.select(numbers).to_numpy()).max() < 1e-6
+    )
+
+
+@pytest.mark.parametrize("binary", [True, False])
+def test_a_client_that_others_wrote_is_answered(
+    irises: Serving, expected: pl.DataFrame, binary: bool
+) -> None:
+    with triton.InferenceServerClient(f"127.0.0.1:{irises.port}") as client:
+        assert client.is_server_live() and client.is_server_ready()
+        assert client.is_model_ready("irises")
+        known = client.get_model_metadata("irises")
+        (version,) = known["versions"]
+        inputs = []
+        for one in known["inputs"]:
+            values = [
+                float("nan") if row[one["name"]] is None else row[one["name"]] for row in ROWS
+            ]
+            tensor = triton.InferInput(one["name"], [len(ROWS)], one["datatype"])
+            tensor.set_data_from_numpy(np.array(values, np.float64), binary_data=binary)
+            inputs.append(tensor)
+        wanted = [
+            triton.InferRequestedOutput(one["name"], binary_data=binary) for one in known["outputs"]
+        ]
+        found = client.infer("irises", inputs, version, wanted, request_id="17")
+        assert found.get_response()["id"] == "17"
+        words = [w.decode() if binary else w for w in found.as_numpy("prediction")]
+        assert words == expected["prediction"].to_list()
+        for name in expected.columns[1:]:
+            assert np.abs(found.as_numpy(name) - expected[name].to_numpy()).max() < 1e-6
+        with pytest.raises(triton.InferenceServerException, match="There is no version '000"):
+            client.infer("irises", inputs, "000000000000")
+
+
+def test_each_mistake_has_its_status_and_a_sentence(irises: Serving) -> None:
+    many = {"rows": [MEASURES] * 65}
+    for path, body, status, said in (
+        (
+            "/predict",
+            {"rows": [{**MEASURES, "petal_width": "wide"}]},
+            400,
+            "«'wide'» is not float64",
+        ),
+        ("/predict", {"rows": []}, 400, "is empty"),
+        ("/predict", [MEASURES], 400, 'Send {"rows"'),
+        ("/predict", b"{", 400, "no JSON"),
+        ("/predict", {"entities": [{"flower": 1}]}, 400, "serves no features online"),
+        ("/predict", many, 413, "65 rows at once, 64 are taken"),
+        ("/predict", b" " * (5 << 20), 413, "more than 4,194,304 bytes"),
+        ("/v2/models/irises/infer", {"inputs": []}, 400, "one or more"),
+        ("/v2/models/tulips/infer", {}, 404, "The one model is 'irises'"),
+        ("/v2/models/irises/versions/zz", None, 404, "There is no version 'zz'"),
+    ):
+        answer = irises.ask(path, body)
+        assert answer.status == status, (path, answer)
+        assert said in answer.body["error"]
+    packed = irises.ask("/predict", b"x", content_encoding="gzip")
+    assert packed.status == 415
+
+
+def test_pages_of_other_sites_are_sent_away(irises: Serving) -> None:
+    assert irises.ask("/predict", {"rows": ROWS}, origin="http://evil.example").status == 403
+    assert irises.ask("/metrics", None, sec_fetch_site="cross-site").status == 403
+    assert irises.ask("/v2", None, host="evil.example").status == 400
+
+
+def test_a_model_that_dies_is_started_again_and_no_request_fails(irises: Serving) -> None:
+    (model,) = [
+        child
+        for child in psutil.Process(irises.process.pid).children()
+        if "ml_assets.training.warm" in " ".join(child.cmdline())
+    ]
+    model.kill()
+    assert irises.ask("/predict", {"rows": ROWS}).status == 200
+    counted = irises.ask("/metrics").body
+    assert "ml_assets_serving_model_restarts 1.0" in counted
+    assert 'ml_assets_serving_requests_total{code="200",route="/predict"}' in counted
+
+
+def test_no_torch_is_in_the_server(irises: Serving) -> None:
+    maps = {entry.path for entry in psutil.Process(irises.process.pid).memory_maps()}
+    assert not [path for path in maps if "libtorch" in path]
+
+
+def test_with_a_token_only_its_holder_is_answered_and_the_end_is_in_peace(released: World) -> None:
+    with serving(released, "irises", "--drain", "3600", token=TOKEN) as server:
+        assert server.ask("/predict", {"rows": ROWS}).status == 200
+        assert server.ask("/v2/models/irises", None, authorization="Bearer other").status == 401
+        stranger = Serving(server.port, server.process)
+        assert stranger.ask("/predict", {"rows": ROWS}).status == 401
+        assert stranger.ask("/metrics").status == 401
+        assert stranger.ready()
+
+        server.process.send_signal(signal.SIGTERM)
+        while server.ready():
+            pass
+        answer = server.ask("/predict", {"rows": ROWS})  # it drains: whoever comes is answered
+        assert answer.status == 200
+        assert answer.headers["connection"] == "close"
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(60) == 0
+        assert TOKEN not in "".join(server.process.communicate())
+
+
+def test_it_listens_elsewhere_with_a_token_only(released: World) -> None:
+    said = released.cli("serve", "irises", "--host", "0.0.0.0", code=1)
+    assert "ML_ASSETS_SERVE_TOKENS holds no token" in said
