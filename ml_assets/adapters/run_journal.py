@@ -31,9 +31,8 @@ from ml_assets.records.experiments import (
     begin,
 )
 from ml_assets.records.run_lines import rows
-from ml_assets.records.run_usage import Whose, usage_files
+from ml_assets.records.run_usage import Whose, spent, usage_files
 from ml_assets.records.tracking.links import Links
-from ml_assets.records.training_cost import spent
 from ml_assets.reports.run_rows import SHORT, short_table
 from ml_assets.settings import price_class
 from ml_assets.spec.canonical import canonical_json

@@ -26,7 +26,7 @@ from ml_assets.launch.events import (
 from ml_assets.launch.failure import Ending
 from ml_assets.launch.folder import SessionFolder
 from ml_assets.launch.kubernetes.api import KubernetesApi
-from ml_assets.launch.kubernetes.ending import PodEvidence, Words, ending_of, held_by
+from ml_assets.launch.kubernetes.diagnosis import PodEvidence, Words, ending_of, held_by
 from ml_assets.launch.kubernetes.following import Following, Over
 from ml_assets.launch.kubernetes.logs import tails
 from ml_assets.launch.kubernetes.manifest import (
