@@ -36,7 +36,7 @@ def experiments(pipeline: str, last: int, open_page: bool, as_json: bool) -> Non
     """Show the last runs side by side.
 
     What was tried, why, and what came of it. Every run that trained or judged a model, refused and
-    failed too: metrics, losses, time, cost, data, decision, stage and its author's words. Writes a
+    failed too: metrics, loss, time, cost, data, decision, stage and its author's words. Writes a
     page that sorts by any column, and prints the short form.
     """
     from ml_assets.extras.experiments import document, write_page

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal, TypeVar
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field
 
 from ml_assets.errors import StorageError
 from ml_assets.records.run_record import RunRecord
@@ -19,6 +19,7 @@ from ml_assets.spec.base import Digest, Frozen, unset
 from ml_assets.spec.canonical import canonical_json, digest_of
 from ml_assets.spec.program import World
 from ml_assets.spec.records import EvaluationReport, StageRecord, Time
+from ml_assets.store.layout import read_as
 from ml_assets.store.snapshots import MAIN, CommitId, Conflict, PublishResult, SnapshotStore
 
 HypothesisVerdict = Literal["confirmed", "rejected", "open"]
@@ -238,13 +239,7 @@ def read(store: SnapshotStore, commit: CommitId, folder: Folder) -> RunStory:
     def one(name: str, kind: type[Model]) -> Model | None:
         if name not in folder.files:
             return None
-        path = f"{folder.path}{name}"
-        try:
-            return kind.model_validate_json(store.read_bytes(commit, path))
-        except ValidationError as error:
-            raise StorageError(
-                f"{path} at commit {commit[:12]} cannot be read: {error}. Another version wrote it."
-            ) from error
+        return read_as(store, commit, f"{folder.path}{name}", kind)
 
     notes = sorted(name for name in folder.files if name.startswith(NOTES))
     return RunStory(

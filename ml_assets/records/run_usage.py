@@ -10,9 +10,6 @@ from decimal import Decimal
 from itertools import groupby
 from typing import Literal
 
-from pydantic import ValidationError
-
-from ml_assets.errors import StorageError
 from ml_assets.launch.folder import SessionFolder
 from ml_assets.launch.usage import session_usages
 from ml_assets.records.experiments import Folder, TrainingUse, folders
@@ -22,6 +19,7 @@ from ml_assets.spec.program import TrainResult, World
 from ml_assets.spec.program.events import Event, Finished
 from ml_assets.spec.training_story import TrainingStory
 from ml_assets.spec.usage import AttemptUsage
+from ml_assets.store.layout import read_as
 from ml_assets.store.objects import LocalObjects
 from ml_assets.store.snapshots import MAIN, CommitId, SnapshotStore
 
@@ -81,7 +79,7 @@ def run_usages(store: SnapshotStore, commit: CommitId, pipeline: str) -> list[Ru
         StorageError: one cannot be read.
     """
     return [
-        _read(store, commit, f"{folder.path}{name}")
+        read_as(store, commit, f"{folder.path}{name}", RunUsage)
         for folder in reversed(folders(store, commit, pipeline))
         for name in sorted(folder.files)
         if _USAGE.fullmatch(name)
@@ -91,15 +89,6 @@ def run_usages(store: SnapshotStore, commit: CommitId, pipeline: str) -> list[Ru
 def _keys(folder: Folder) -> set[tuple[str, int]]:
     found = filter(None, map(_USAGE.fullmatch, folder.files))
     return {(name[1], int(name[2])) for name in found}
-
-
-def _read(store: SnapshotStore, commit: CommitId, path: str) -> RunUsage:
-    try:
-        return RunUsage.model_validate_json(store.read_bytes(commit, path))
-    except ValidationError as error:
-        raise StorageError(
-            f"{path} at commit {commit[:12]} cannot be read: {error}. Another version wrote it."
-        ) from error
 
 
 _ON_A_GPU = "gpu_memory_peak_mb"
