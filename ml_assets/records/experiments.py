@@ -128,7 +128,7 @@ class Note(Frozen):
 
 
 @dataclass(frozen=True)
-class Folder:
+class RunFolder:
     """Where a run's records lie."""
 
     pipeline: str
@@ -146,7 +146,7 @@ class Folder:
 class RunStory:
     """All that was written down about one run; what it did not come to is None."""
 
-    folder: Folder
+    folder: RunFolder
     begun: Begun | None
     data: StageRecord | None
     """The record of the training set."""
@@ -167,7 +167,7 @@ class RunStory:
 def begin(store: SnapshotStore, begun: Begun) -> None:
     """Open a run's folder; one that is open stays as it is."""
     if folder_of(store, begun.pipeline, begun.run) is None:
-        folder = Folder(begun.pipeline, begun.time.astimezone(UTC), begun.run)
+        folder = RunFolder(begun.pipeline, begun.time.astimezone(UTC), begun.run)
         _publish(store, folder, {BEGUN: canonical_json(begun)})
 
 
@@ -185,7 +185,7 @@ def add(store: SnapshotStore, pipeline: str, run: str, files: Mapping[str, bytes
         _publish(store, folder, new)
 
 
-def add_note(store: SnapshotStore, folder: Folder, note: Note) -> None:
+def add_note(store: SnapshotStore, folder: RunFolder, note: Note) -> None:
     """Add a note to a run, behind those that there are.
 
     Raises:
@@ -200,36 +200,36 @@ def add_note(store: SnapshotStore, folder: Folder, note: Note) -> None:
     raise StorageError(f"{folder.path} took no note in {_ATTEMPTS} attempts. Run again.")
 
 
-def folder_of(store: SnapshotStore, pipeline: str, run: str) -> Folder | None:
+def folder_of(store: SnapshotStore, pipeline: str, run: str) -> RunFolder | None:
     """The folder of a run; None where nothing was written down about it."""
     return next((f for f in folders(store, store.resolve(MAIN), pipeline) if f.run == run), None)
 
 
-def folders(store: SnapshotStore, commit: CommitId, pipeline: str) -> tuple[Folder, ...]:
+def folders(store: SnapshotStore, commit: CommitId, pipeline: str) -> tuple[RunFolder, ...]:
     """Those of all runs of a pipeline, newest first."""
     home = _home(pipeline)
     files: dict[str, set[str]] = {}
     for entry in store.list(commit, home):
         name, _, rest = entry.path.removeprefix(home).partition("/")
         files.setdefault(name, set()).add(rest)
-    found: list[Folder] = []
+    found: list[RunFolder] = []
     for name in sorted(files, reverse=True):
         parts = _FOLDER.fullmatch(name)
         if parts is None:
             raise StorageError(f"{home}{name} is no folder of a run; revert what put it there.")
         begun = datetime.strptime(parts[1], _TIME).replace(tzinfo=UTC)
-        found.append(Folder(pipeline, begun, parts[2], frozenset(files[name])))
+        found.append(RunFolder(pipeline, begun, parts[2], frozenset(files[name])))
     return tuple(found)
 
 
-def model_of(store: SnapshotStore, commit: CommitId, folder: Folder) -> str | None:
+def model_of(store: SnapshotStore, commit: CommitId, folder: RunFolder) -> str | None:
     """The digest of the model that a run made or judged; None where it came to none."""
     if MODEL not in folder.files:
         return None
     return json.loads(store.read_bytes(commit, f"{folder.path}{MODEL}"))["data_version"]
 
 
-def read(store: SnapshotStore, commit: CommitId, folder: Folder) -> RunStory:
+def read(store: SnapshotStore, commit: CommitId, folder: RunFolder) -> RunStory:
     """Everything in a run's folder.
 
     Raises:
@@ -255,7 +255,7 @@ def read(store: SnapshotStore, commit: CommitId, folder: Folder) -> RunStory:
     )
 
 
-def _publish(store: SnapshotStore, folder: Folder, files: Mapping[str, bytes]) -> PublishResult:
+def _publish(store: SnapshotStore, folder: RunFolder, files: Mapping[str, bytes]) -> PublishResult:
     key = digest_of([folder.path, sorted((name, data.decode()) for name, data in files.items())])
     with store.open(store.resolve(MAIN), f"experiment-{key}") as workspace:
         for name, data in files.items():

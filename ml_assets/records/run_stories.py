@@ -3,7 +3,7 @@
 from ml_assets.errors import UnknownRun
 from ml_assets.records import experiments
 from ml_assets.records.changes import Candidate
-from ml_assets.records.experiments import Folder, RunStory
+from ml_assets.records.experiments import RunFolder, RunStory
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import stages
 from ml_assets.store.pipeline_context import Pipeline
@@ -41,7 +41,7 @@ def find(pipeline: Pipeline, wanted: str) -> RunStory:
     in_stage = {str(k): v for k, v in stages(read(pipeline.store, pipeline.name)).items()}.get(
         wanted
     )
-    found: dict[str, Folder] = {}
+    found: dict[str, RunFolder] = {}
     for folder in folders:
         model = experiments.model_of(pipeline.store, commit, folder) or ""
         if in_stage is not None and model == in_stage:

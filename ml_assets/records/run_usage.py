@@ -12,7 +12,7 @@ from typing import Literal
 
 from ml_assets.launch.folder import SessionFolder
 from ml_assets.launch.usage import session_usages
-from ml_assets.records.experiments import Folder, TrainingUse, folders
+from ml_assets.records.experiments import RunFolder, TrainingUse, folders
 from ml_assets.spec.base import Frozen
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.program import TrainResult, World
@@ -86,7 +86,7 @@ def run_usages(store: SnapshotStore, commit: CommitId, pipeline: str) -> list[Ru
     ]
 
 
-def _keys(folder: Folder) -> set[tuple[str, int]]:
+def _keys(folder: RunFolder) -> set[tuple[str, int]]:
     found = filter(None, map(_USAGE.fullmatch, folder.files))
     return {(name[1], int(name[2])) for name in found}
 

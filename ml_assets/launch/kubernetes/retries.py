@@ -74,7 +74,7 @@ class SilentStream(NoAnswer):
     """An answer that goes on said nothing for long."""
 
 
-class Calls:
+class ClusterCalls:
     """Asks one cluster.
 
     Args:
