@@ -177,7 +177,7 @@ def test_a_cluster_that_no_longer_lets_us_see_costs_the_follower_and_not_the_job
     server.images.failing[stage.settings.image] = "i/o timeout"  # it never begins to run
 
     def forbid():
-        until(lambda: stage.api().pods(selector_of()))
+        until(lambda: named(stage.events, "warning"))  # it waits for its image, and is followed
         for verb in ("watch", "list"):
             server.faults.refuse(403, times=10**6, verb=verb)
         server.faults.drop_watches()
