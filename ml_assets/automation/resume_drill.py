@@ -94,17 +94,13 @@ def drill(pipeline: Pipeline) -> "DrillOutcome":
         StorageError: there is no training set yet.
         TrainingFailed: its training fails without anybody's doing.
     """
-    from ml_assets.assets.trained_model.asset import data_ref
+    from ml_assets.assets.trained_model.training_job import train_job
     from ml_assets.graph.inputs import require_record
     from ml_assets.launch.drill import resume_drill
     from ml_assets.launch.ephemeral_session import ephemeral_launcher
-    from ml_assets.launch.launcher import TrainJob
 
     data = require_record(pipeline.now(), pipeline.address("training_set"))
-    spec = pipeline.spec
-    job = TrainJob(
-        pipeline.name, spec.model, spec.training, data_ref(pipeline, data), cluster=spec.cluster
-    )
+    job = train_job(pipeline, data, None, None)
     return resume_drill(
         job, partial(ephemeral_launcher, pipeline.settings, "drill"), random.Random()
     )

@@ -72,7 +72,6 @@ NOT_DECIDING: Mapping[str, str] = MappingProxyType(
         "ml_assets.assets.released_model.released": _SAID,
         "ml_assets.assets.released_model.whole_rollback": _SAID,
         "ml_assets.assets.released_model.rows_to_predict": _SAID,
-        "ml_assets.assets.released_model.soundness": _SAID,
         "ml_assets.assets.released_model.pictures": _SAID,
         "ml_assets.assets.released_model.report_page": _SAID,
         "ml_assets.assets.released_model.bundle": _KEPT,
@@ -168,6 +167,7 @@ NOT_DECIDING: Mapping[str, str] = MappingProxyType(
         "lightgbm": "of the training program: its session names its versions",
         "safetensors": "of the training program",
         "torch": "of the training program",
+        "xgboost": "of the training program: its session names its versions",
     }
 )
 """What counts for nothing, and is not followed -> why."""

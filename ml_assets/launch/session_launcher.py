@@ -44,7 +44,7 @@ from ml_assets.spec.program import (
     World,
     training_world,
 )
-from ml_assets.spec.training import LightGbm
+from ml_assets.spec.training import COUNTED
 from ml_assets.store.objects import LocalObjects
 from ml_assets.store.signing import Keys
 
@@ -149,7 +149,7 @@ class SessionLauncher:
             job.pipeline,
             "sanity",
             folder,
-            World(threads=job.training.threads),
+            World(procs=2 if job.deep else 1, threads=job.training.threads),
             self._fitting(job, partial(sanity_request, job, folder)),
             partial(folder.finished_sanity, keys),
             job.cluster,
@@ -176,7 +176,7 @@ class SessionLauncher:
 
         def held(number: int, world: World) -> RequestT:
             schema = Path(job.data.uri) / "schema.json"
-            if not isinstance(job.model, LightGbm) and schema.is_file():
+            if isinstance(job.model, COUNTED) and schema.is_file():
                 columns = ShardSchema.model_validate_json(schema.read_bytes())
                 count = parameters_on(job.model, columns)
                 room = self._runner.room(job.cluster)

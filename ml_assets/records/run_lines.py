@@ -57,6 +57,10 @@ def _outcome(story: RunStory, entries: Sequence[LedgerEntry]) -> RunStatus:
         return RunStatus("bad", f"failed at {failed.stage}", failed.reason)
     if line is not None and line.decision is not None:
         return _judged(line, line.decision, entries)
+    if story.digest is None and story.study is not None:
+        told = story.study.attributes
+        best = "the spec's own setting" if told["trial"] is None else f"trial {told['trial']}"
+        return RunStatus("good", "searched", f"{told['trials']} trials; the winner is {best}.")
     if story.digest is None:
         return RunStatus("wait", "no end told", "It is running, or its process was killed.")
     return RunStatus("wait", "not judged", "No decision on this model is in the ledger.")

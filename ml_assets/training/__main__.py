@@ -42,14 +42,23 @@ from ml_assets.spec.program.identity import (
     versions_here,
 )
 from ml_assets.spec.program.pod import shell_code
-from ml_assets.spec.training import LightGbm
+from ml_assets.spec.training import Boosted
 from ml_assets.training.diagnosis import LESS_MEMORY, is_out_of_memory
 from ml_assets.training.events import EventWriter
 from ml_assets.training.orphans import end_with_parent
 from ml_assets.training.recovery import failures, generation, ranks_here, standing_verdict
 from ml_assets.training.stop import BadRequest, Stopped
 
-_REPORTED = ("lightgbm", "ml_assets", "numpy", "pydantic", "safetensors", "torch")
+_REPORTED = (
+    "lightgbm",
+    "ml_assets",
+    "numpy",
+    "pydantic",
+    "safetensors",
+    "torch",
+    "xgboost",
+    "xgboost-cpu",
+)
 """Distributions whose versions a node reports."""
 
 _REQUEST: TypeAdapter[Request] = TypeAdapter(Request)
@@ -120,7 +129,7 @@ def _run(request: Request) -> int:
 
 def _train(request: TrainRequest, events: EventWriter) -> None:
     """Each family is imported where it is asked for: a boosted model loads no torch."""
-    if isinstance(request.model, LightGbm):
+    if isinstance(request.model, Boosted):
         from ml_assets.training.boosting.train import train
     else:
         from ml_assets.training.train import train
@@ -157,7 +166,9 @@ def _refusal(wanted: Program, here: Program, said: str) -> str:
 
 def _gpus(request: Request) -> list[str]:
     """The GPUs that this node's processes compute on: trees, scores and examinations need none."""
-    if not isinstance(request, TrainRequest | MeasureRequest) or request.model.family == "lightgbm":
+    if not isinstance(request, TrainRequest | MeasureRequest):
+        return []
+    if isinstance(request.model, Boosted):
         return []
     import torch
 

@@ -61,7 +61,7 @@ class Reads:
 
     def window(self, partition: str | None) -> Window:
         """The span that the function makes rows for."""
-        from ml_assets.assets.raw_snapshot.asset import window_of
+        from ml_assets.assets.raw_snapshot.receipt import window_of
 
         span = window_of(self.pipeline, partition)
         return Window(partition, span.start if span else None, span.end if span else None)
@@ -71,7 +71,7 @@ class Reads:
         return [(self._stage(name), name, self._back(name)) for name in self.names]
 
     def _keys(self, partition: str | None) -> list[str | None]:
-        from ml_assets.assets.raw_snapshot.asset import window_of
+        from ml_assets.assets.raw_snapshot.receipt import window_of
 
         if partition is None:
             return [None]

@@ -1,4 +1,4 @@
-"""What a study trains and by which name, and what it may use."""
+"""What a study trains, and by which name."""
 
 from dataclasses import dataclass, replace
 
@@ -9,8 +9,8 @@ from ml_assets.launch.launcher import TrainJob
 from ml_assets.launch.session import NOT_IN_THE_RESULT, program_of
 from ml_assets.spec.canonical import digest_of
 from ml_assets.spec.pipeline import PipelineSpec
-from ml_assets.spec.search import Budget, SearchSpec, Values, with_values
-from ml_assets.spec.training import LightGbm
+from ml_assets.spec.search import SearchSpec, Values, with_values
+from ml_assets.spec.training import Boosted
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,7 @@ class Plan:
             "training": base.training.model_dump(mode="json", exclude=NOT_IN_THE_RESULT),
             "data": base.data.digest,
             "init": base.init.digest if base.init else None,
+            **({"code": base.code.digest} if base.code else {}),
             "program": program_of(base).digest,
         }
         return f"{base.pipeline}-study-{digest_of(asked)[:20]}"
@@ -69,7 +70,7 @@ class Plan:
 
     def _spread(self, job: TrainJob) -> TrainJob:
         """On as many processes as a trial has; no number depends on it."""
-        if self.processes is None or isinstance(job.model, LightGbm):
+        if self.processes is None or isinstance(job.model, Boosted):
             return job
         few = {"processes": min(job.training.processes, self.processes)}
         if few["processes"] == 1:
@@ -77,27 +78,3 @@ class Plan:
                 job, training=job.training.model_copy(update={**few, "strategy": "replicate"})
             )
         return replace(job, training=job.training.model_copy(update=few))
-
-
-@dataclass(frozen=True)
-class Hours:
-    """What was held, as the cost account counts it."""
-
-    machine: float = 0.0
-    gpu: float = 0.0
-
-    def __add__(self, other: "Hours") -> "Hours":
-        return Hours(self.machine + other.machine, self.gpu + other.gpu)
-
-    def spends(self, budget: Budget | None) -> str:
-        """Which budget this is all of; empty: none."""
-        if budget is None:
-            return ""
-        if budget.machine_hours is not None and self.machine >= budget.machine_hours:
-            return f"the budget of {budget.machine_hours:g} machine hours is spent"
-        if budget.gpu_hours is not None and self.gpu >= budget.gpu_hours:
-            return f"the budget of {budget.gpu_hours:g} GPU hours is spent"
-        return ""
-
-
-NOTHING = Hours()

@@ -47,7 +47,7 @@ from ml_assets.spec.records import (
     SliceMetrics,
     StageRecord,
 )
-from ml_assets.spec.training import LightGbm
+from ml_assets.spec.training import Boosted
 from ml_assets.spec.training_story import TrainingStory
 
 LINEAGE_LINES = 600
@@ -319,7 +319,7 @@ def _facts(
 
 
 def _trained(spec: PipelineSpec) -> str:
-    if isinstance(spec.model, LightGbm):
+    if isinstance(spec.model, Boosted):
         return f"at most {spec.model.rounds} rounds in one process"
     training = spec.training
     return f"trained with strategy {training.strategy} on {training.processes} processes"

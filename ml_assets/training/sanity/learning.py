@@ -71,11 +71,23 @@ def _learned(subject: Subject, rows: Tensors) -> tuple[float | None, int]:
     first = float(subject.loss(network, rows).detach()) - floor
     if first < 1e-6:
         return None, 0
+    own = network.own_loss is not None  # which may be above 0 where every row is learned
+    if own:
+        first = _of_task(network, subject, rows)
     left, step = 1.0, 0
     while step < _BY_HEART_STEPS and left > _LEFT:
         loss = _step(network, optimizer, subject, rows)
+        if own:
+            loss = _of_task(network, subject, rows)
         left, step = (loss - floor) / first, step + 1
     return left, step
+
+
+@torch.no_grad()
+def _of_task(network: Network, subject: Subject, rows: Tensors) -> float:
+    """The mean loss of the task, whatever training minimizes."""
+    predicted = predictions(_logits(network, rows, blank=False), subject.task)
+    return float(prediction_losses(predicted, rows, subject.task).mean())
 
 
 def _undecided(rows: Tensors, left: float, fewer: Tensors, steps: int) -> SanityCheck:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from ml_assets.assets.evaluation_report.asset import folder_size
+from ml_assets.assets.evaluation_report.evaluator import folder_size
 from ml_assets.assets.evaluation_report.judge import Holdout, judge
 from ml_assets.assets.evaluation_report.scoring import Scorer, Subject
 from ml_assets.assets.evaluation_report.seed_spread import known_spread
@@ -63,7 +63,7 @@ def compare_on(
     """
     frame = rows.read(pipeline)
     digest = rows.model.model.data_version
-    model = Subject(*open_files(scorer.objects, pipeline.name, digest))
+    model = Subject.certified(pipeline, *open_files(pipeline.objects, pipeline.name, digest))
     scored = scorer.score(model, frame)
     if isinstance(scored, NotComparable):
         said = f"{pipeline.name}: the model in canary, {digest[:12]}, cannot be scored"
