@@ -125,7 +125,6 @@ NOT_DECIDING: Mapping[str, str] = MappingProxyType(
         "ml_assets.records.run_history": _KEPT,
         "ml_assets.records.run_record": _KEPT,
         "ml_assets.records.run_usage": _KEPT,
-        "ml_assets.records.training_cost": _KEPT,
         "ml_assets.records.loading": _KEPT,
         "ml_assets.records.recalls": _KEPT,
         "ml_assets.records.tracking": _KEPT,

@@ -32,7 +32,7 @@ from ml_assets.reports.card import Card, card_page, card_pictures
 from ml_assets.reports.drawing import banner
 from ml_assets.reports.page import page
 from ml_assets.reports.picture import TEMPLATES, Picture, album
-from ml_assets.reports.run_rows import Outcome, ReleaseStep, short_table
+from ml_assets.reports.run_rows import ReleaseStep, RunStatus, short_table
 from ml_assets.reports.tables import changes_table, lost_attempts
 from ml_assets.spec.drift import DriftSpec
 from ml_assets.spec.pipeline import LabelSpec
@@ -168,7 +168,7 @@ def test_the_page_of_runs_shows_it() -> None:
         run=HOSTILE,
         model=HOSTILE,
         report=HOSTILE,
-        outcome=Outcome("bad", HOSTILE, HOSTILE),
+        outcome=RunStatus("bad", HOSTILE, HOSTILE),
         stage=HOSTILE,
         words=dict.fromkeys(("experiment", "hypothesis", "goal"), HOSTILE),
         verdict=HOSTILE,

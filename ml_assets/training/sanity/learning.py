@@ -151,7 +151,7 @@ def beats_zero_inputs(subject: Subject, *, learns: bool) -> SanityCheck:
     )
 
 
-class Judged(NamedTuple):
+class TwinScore(NamedTuple):
     """A twin on rows that it has not seen."""
 
     losses: NDArray[np.float64]
@@ -160,11 +160,11 @@ class Judged(NamedTuple):
     """The largest of what it predicts less the smallest."""
 
 
-def _best(subject: Subject, unseen: Tensors, *, blank: bool) -> Judged:
+def _best(subject: Subject, unseen: Tensors, *, blank: bool) -> TwinScore:
     """A clone at its best moment on the unseen rows."""
     network = subject.clone()
     optimizer = _optimizer(network, subject)
-    found: list[Judged] = []
+    found: list[TwinScore] = []
     for step in range(_TWIN_STEPS):
         rows = subject.batch(_TWIN_ROWS, step)
         _step(network, optimizer, subject, rows, blank=blank)
@@ -183,12 +183,12 @@ def _logits(network: Network, rows: Tensors, *, blank: bool) -> torch.Tensor:
 
 
 @torch.no_grad()
-def _judge(subject: Subject, network: Network, rows: Tensors, *, blank: bool) -> Judged:
+def _judge(subject: Subject, network: Network, rows: Tensors, *, blank: bool) -> TwinScore:
     predicted = predictions(_logits(network, rows, blank=blank), subject.task)
     each = (prediction_losses(predicted, rows, subject.task) * subject.weights(rows)).numpy()
     if rows.starts is not None:
         each = np.add.reduceat(each, rows.starts[:-1].numpy())
-    return Judged(each, float((predicted.amax(0) - predicted.amin(0)).max()))
+    return TwinScore(each, float((predicted.amax(0) - predicted.amin(0)).max()))
 
 
 def _optimizer(network: Network, subject: Subject) -> Optimizer:
