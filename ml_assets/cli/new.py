@@ -13,7 +13,7 @@ import click
 
 from ml_assets.cli import options
 from ml_assets.cli.exit_codes import DONE, ERROR
-from ml_assets.errors import SpecError, counted
+from ml_assets.errors import SpecError, TrainingFailed, counted
 from ml_assets.settings import DEMO_PIPELINES, Settings, read_settings
 from ml_assets.spec.automation import duration_text, parse_duration
 from ml_assets.spec.base import check_timezone
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 @click.option("--ahead", metavar="TIME", help="Its value so much later: 6h, 1d.")
 @click.option("--key", metavar="COLUMN[,COLUMN]", help="What tells the rows apart.")
 @click.option("--time", metavar="COLUMN", help="When each prediction is made.")
+@click.option("--network", is_flag=True, help="With a network of your own in network.py.")
 @click.option(
     "--timezone",
     "zone",
@@ -58,15 +59,16 @@ def new(
     key: str | None,
     time: str | None,
     zone: str,
+    network: bool,
     into: Path | None,
 ) -> int:
     """Make the folder of a new pipeline, which runs at once.
 
     Finds in what you have (--from) the types, the key, the times, the texts that mean "no value"
     and, in the names of files, the months or days that they are; says what it took for what; and
-    writes defs.yaml, features.py and a contract. Without --from you get 600 made-up orders. On a
-    terminal it asks what it cannot tell. Everything in it can be changed. NAME has lower-case
-    letters, digits and underscores.
+    writes defs.yaml, features.py and a contract; with --network also a network. Without --from you
+    get 600 made-up orders. On a terminal it asks what it cannot tell. Everything in it can be
+    changed. NAME has lower-case letters, digits and underscores.
 
     \b
       ml-assets new spoilage --from batches.csv --label spoiled
@@ -81,7 +83,9 @@ def new(
     check_zone(zone)
     asked = Asked(what, label, ahead, key, time, zone)
     found = asked.table(name, settings)
-    folder = write_pipeline(_room(settings, into), name, settings.sources, found, zone)
+    folder = write_pipeline(
+        _room(settings, into), name, settings.sources, found, zone, network=network
+    )
     _print_table(folder, found)
     _print_source(folder, found, settings, zone)
     mistakes = check_folder(folder)
@@ -225,12 +229,15 @@ def _known(settings: Settings, folder: Path) -> str:
 
 @click.command
 @options.any_pipeline
-def check(pipeline: str | None) -> int:
+@click.option("--deep", is_flag=True, help="Hold its network to what training asks of one, too.")
+def check(pipeline: str | None, deep: bool) -> int:
     """Report every mistake in a pipeline's folder.
 
     Without PIPELINE: in the folders of all of them. A mistake is told by file, line, key, value,
     rule and remedy; nothing is run. The cluster of the settings is asked whether it would let us
-    train. Exit code 1: there are mistakes.
+    train. With --deep the network is built and tried on made-up rows by two processes, in a
+    minute: shapes, state, determinism, rows apart, shards, resumes. Exit code 1: there are
+    mistakes.
     """
     from ml_assets.actions.check.check import all_mistakes, cluster_trouble, missing_here
     from ml_assets.spec.load import find_pipeline, pipeline_folders
@@ -247,7 +254,28 @@ def check(pipeline: str | None) -> int:
             print(f"  {mistake}")
         for warning in missing_here(folder, settings):
             print(f"  warning: {warning}")
+        if deep and not found:
+            mistakes += _deep(folder, settings)
     if trouble := cluster_trouble(settings):
         mistakes += 1
         print(f"cluster: {trouble}")
     return ERROR if mistakes else DONE
+
+
+def _deep(folder: Path, settings: Settings) -> int:
+    """Print how each check of the network ended; the number of those that failed."""
+    from ml_assets.actions.check.deep import conformance
+
+    try:
+        checks = conformance(folder, settings)
+    except TrainingFailed as error:
+        print(f"  [FAIL] its network cannot be tried: {error}")
+        return 1
+    if not checks:
+        print("  its model is no network: there is nothing more to ask")
+    for one in checks:
+        print(f"  [{_MARKS[one.outcome]}] {one.name}: {one.reason}")
+    return sum(one.outcome == "failed" for one in checks)
+
+
+_MARKS = {"passed": "pass", "warned": "warn", "failed": "FAIL"}

@@ -28,11 +28,16 @@ _COMPARED: Mapping[Task, tuple[MetricName, str]] = {
 """What the gates compare with the baseline, and what with the champion, and how."""
 
 
-def defs_yaml(name: str, table: Table, zone: str) -> str:
+MODEL = "{family: mlp, width: 64, depth: 2}"
+OWN_MODEL = "{family: module, module: network.py:build, config: {width: 64, depth: 2}}"
+
+
+def defs_yaml(name: str, table: Table, zone: str, model: str) -> str:
     """The spec: what a reader changes first has a comment.
 
     Args:
         zone: of days and weeks, and of times that are written without one.
+        model: the part of the spec, as YAML on one line.
     """
     batch = min(3072, max(48, table.frame.height // _BATCHES // 12 * 12))
     left_out = table.names("left out")
@@ -66,7 +71,7 @@ attributes:
   label: {_flow(_label(table))}
   split: {_split(table, back)}
 
-  model: {{family: mlp, width: 64, depth: 2}}
+  model: {model}
   training:
     epochs: 20
     batch_size: {batch}
@@ -181,6 +186,54 @@ class _Bare(str):
     """Text that stands in YAML as it is: a date."""
 
     __slots__ = ()
+
+
+def network_py(name: str) -> str:
+    """A small network of the team's own: a place to begin."""
+    return f'''\
+"""The network of {name}. Try it before it is trained: ml-assets check {name} --deep"""
+
+import torch
+from torch import nn
+
+from ml_assets.training.models.layers import EntityEmbeddings
+
+
+class Block(nn.Module):
+    """A layer that adds to what comes in."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.linear = nn.Linear(width, width)
+        self.drop = nn.Dropout(0.1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.drop(torch.relu(self.linear(self.norm(x))))
+
+
+class Network(nn.Module):
+    """Numbers and embedded words, through a few blocks."""
+
+    def __init__(self, columns, width: int, depth: int) -> None:
+        super().__init__()
+        self.embeddings = EntityEmbeddings(columns.cardinalities, limit=16)
+        self.first = nn.Linear(len(columns.numeric) + self.embeddings.width, width)
+        self.blocks = nn.ModuleList(Block(width) for _ in range(depth))
+        self.last = nn.Linear(width, columns.outputs, bias=False)  # a bias is added for you
+
+    def forward(self, numeric: torch.Tensor, categorical: torch.Tensor) -> torch.Tensor:
+        """numeric [n, f] float32, categorical [n, c] int32 -> logits [n, outputs]."""
+        x = self.first(torch.cat([numeric, self.embeddings(categorical).to(numeric)], dim=1))
+        for block in self.blocks:
+            x = block(x)
+        return self.last(x)
+
+
+def build(config, columns) -> nn.Module:
+    """Called with model.config of the spec, and what the training set has: see docs/network.md."""
+    return Network(columns, **config)
+'''
 
 
 def _flow(value: object) -> str:

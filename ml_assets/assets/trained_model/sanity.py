@@ -18,7 +18,7 @@ def checks_of(pipeline: Pipeline) -> tuple[SanityName, ...]:
 
 def sanity_job(pipeline: Pipeline, data: Ref) -> SanityJob:
     spec = pipeline.spec
-    return SanityJob(pipeline.name, spec.model, spec.training, data, spec.cluster)
+    return SanityJob(pipeline.name, spec.model, spec.training, data, spec.cluster, pipeline.network)
 
 
 def examine(
