@@ -72,7 +72,7 @@ def plan_of(folder: Path, by: SearchSpec, parallel: int = 2) -> Plan:
         irises.plant(world.pipelines, world.sources)
         world.cli("run", "irises", "--through", "training_set")
     pipeline = open_pipeline("irises", world.settings)
-    from ml_assets.assets.trained_model.asset import train_job
+    from ml_assets.assets.trained_model.training_job import train_job
     from ml_assets.graph.inputs import require_record
 
     data = require_record(pipeline.now(), pipeline.address("training_set"))

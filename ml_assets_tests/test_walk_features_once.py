@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from ml_assets.actions.read_table import read_table
+from ml_assets.adapters.check_outcome import partition_verdicts
 from ml_assets.errors import SpecError
 from ml_assets.extras.online.features import look_up_text, open_features
 from ml_assets_tests.worlds import deliveries
@@ -86,7 +87,9 @@ def versions_of(world: World) -> dict[str, str]:
 def checks_of(world: World) -> dict[str, str]:
     """Partition -> what became of the newest parity check of it."""
     return {
-        check.partition: "passed" if check.passed else "failed"
+        one.partition: "passed" if one.verdict == "pass" else "failed"
         for check in world.evaluations()
-        if check.check_name == "parity" and check.partition
+        if check.check_name == "parity"
+        for one in partition_verdicts(check.metadata)
+        if one.verdict != "not judged"
     }

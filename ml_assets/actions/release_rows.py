@@ -12,8 +12,8 @@ from ml_assets.adapters.declared import AssetKey, asset_key
 from ml_assets.adapters.execute import Tell, execute, mark_dead_runs, wait_for_others
 from ml_assets.adapters.runs import Definitions, Selection
 from ml_assets.adapters.step import Instance
-from ml_assets.assets.validated_table.asset import STAGE, audit_snapshot
 from ml_assets.assets.validated_table.contract.suite import load_contract
+from ml_assets.assets.validated_table.snapshot_audit import STAGE, audit_snapshot
 from ml_assets.automation.planner.landed import calendar
 from ml_assets.automation.planner.plan import contiguous
 from ml_assets.errors import DataRejected, MlAssetsError, StorageError, counted

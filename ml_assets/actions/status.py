@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from ml_assets.assets.trained_model.asset import data_ref
 from ml_assets.assets.trained_model.sanity import checks_of, sanity_job
+from ml_assets.assets.trained_model.training_job import data_ref
 from ml_assets.launch.launcher import Launcher
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import (

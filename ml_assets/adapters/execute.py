@@ -213,7 +213,7 @@ class _Progress:
 
     def _poll(self) -> None:
         run_id: str | None = None
-        while not self._stop.wait(0.3):
+        while not self._stop.wait(0.5):
             try:
                 run_id = run_id or self._find_run()
                 if run_id:

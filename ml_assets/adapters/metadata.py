@@ -45,13 +45,31 @@ def record_metadata(published: Published) -> dict[str, Any]:
 
 def table_metadata(store: SnapshotStore, published: Published, address: Address) -> dict[str, Any]:
     """Rows, schema and a preview of a stage's table, beside its version."""
+    page = table_page(store, published, address)
+    return {**partition_metadata(store, published, address), **page}
+
+
+def partition_metadata(
+    store: SnapshotStore, published: Published, address: Address
+) -> dict[str, Any]:
+    """The version of a partition, its rows, and where it lies."""
+    where = store.uri(published.commit, address.table)
+    return {**record_metadata(published), "dagster/uri": where}
+
+
+def table_page(
+    store: SnapshotStore, published: Published, address: Address, card: Card | None = None
+) -> dict[str, Any]:
+    """What the newest partition of a step shows: schema, a preview, the data card.
+
+    All of a year's partitions with it would be most of what Dagster keeps of a run.
+    """
     frame = store.scan(published.commit, address.table)
     columns = [dg.TableColumn(name, dtype) for name, dtype in column_schema(frame).items()]
     return {
-        **record_metadata(published),
-        "dagster/uri": store.uri(published.commit, address.table),
         "dagster/column_schema": dg.TableSchema(columns),
         "preview": dg.MetadataValue.md(preview_markdown(frame, rows=5)),
+        **data_card(card),
     }
 
 
@@ -140,7 +158,7 @@ _INPUT_SCHEMA = dg.TableSchema(
 )
 
 
-def carded_table(pipeline: Pipeline, published: Published, address: Address) -> dict[str, Any]:
-    """What the page of a table shows that has a data card."""
-    shown = table_metadata(pipeline.store, published, address)
+def carded_partition(pipeline: Pipeline, published: Published, address: Address) -> dict[str, Any]:
+    """The same of a partition that has a data card, with the way to it."""
+    shown = partition_metadata(pipeline.store, published, address)
     return {**shown, **card_link(pipeline, address)}

@@ -2,31 +2,21 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from time import monotonic
 from typing import Any
 
 import dagster as dg
 
-from ml_assets.adapters.metadata import data_card
+from ml_assets.adapters.check_outcome import CheckOutcome, over_partitions, whole_check
 from ml_assets.errors import MlAssetsError
 from ml_assets.graph.publish import Published
-from ml_assets.reports.card import Card
 from ml_assets.store.layout import Address
-from ml_assets.store.pipeline_context import Pipeline
 
-Events = Iterator[
-    dg.MaterializeResult | dg.AssetCheckResult | dg.AssetMaterialization | dg.AssetCheckEvaluation
-]
+Events = Iterator[dg.MaterializeResult | dg.AssetCheckResult | dg.AssetMaterialization]
 
 
-@dataclass(frozen=True)
-class CheckOutcome:
-    """One expectation's verdict on one partition."""
-
-    name: str
-    passed: bool
-    critical: bool
-    metadata: Mapping[str, Any]
-    reason: str
+BETWEEN_LINES = 1.0
+"""Seconds between two lines of progress: a line in Dagster's log costs more than a small table."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +27,8 @@ class Made:
     metadata: Mapping[str, Any]
     checks: tuple[CheckOutcome, ...] = ()
     error: MlAssetsError | None = None
-    card: Card | None = None
-    """Drawn for the last one of a step only: pictures are big."""
+    page: Callable[[], Mapping[str, Any]] = dict
+    """More metadata, of the newest one of a step only: it is big, or the same for all."""
 
 
 def make_partitions(
@@ -59,28 +49,34 @@ def make_partitions(
     """
     keys = step_partitions(context)
     made: dict[str | None, Made] = {}
+    told = monotonic()
     for number, key in enumerate(keys, start=1):
         made[key] = _try(make, address.at(key))
-        if len(keys) > 1:
+        is_due = number == len(keys) or monotonic() - told >= BETWEEN_LINES
+        if len(keys) > 1 and (is_due or made[key].error):
             _log_progress(context, address.at(key), made[key], number, len(keys))
+            told = monotonic()
     asset_key = dg.AssetKey(address.key.split("/"))
     failed = {key: item.error for key, item in made.items() if item.error is not None}
     whole = {key: item for key, item in made.items() if item.published is not None}
     if whole:
         newest = list(whole)[-1]
-        shown = {**history(), **data_card(whole[newest].card)}
+        shown = {**history(), **whole[newest].page()}
         made[newest] = replace(whole[newest], metadata={**shown, **whole[newest].metadata})
     if failed:
         # a failed step's output is not stored, nor what it logs: what was published is yielded
         yield from _each(asset_key, made)
+        yield from _check_results(asset_key, made)
         raise _combined(address, failed, published=len(whole))
     yield from _check_results(asset_key, made)
-    # a range's result is reported for every partition of it: only one alone has the history
-    yield materialize_result(asset_key, made[keys[-1]] if len(keys) == 1 else whole[keys[-1]])
-    if len(keys) > 1:
-        # a range's result stamps one version on all partitions: give each its own
+    if len(keys) == 1:
+        yield materialize_result(asset_key, made[keys[0]])
+    else:
+        # a range's result stamps one version on all partitions, and is reported for each of them:
+        # so it says nothing, and each is given its own
+        yield dg.MaterializeResult(asset_key=asset_key)
         for event in _each(asset_key, made):
-            context.log_event(event)  # pyright: ignore[reportArgumentType]  taken, if not declared
+            context.log_event(event)
 
 
 def step_partitions(context: dg.AssetExecutionContext) -> Sequence[str | None]:
@@ -92,22 +88,6 @@ def step_partitions(context: dg.AssetExecutionContext) -> Sequence[str | None]:
     return list(context.partition_keys)
 
 
-def whole_check(asset_key: dg.AssetKey, check: CheckOutcome) -> dg.AssetCheckResult:
-    """A verdict on an asset that is made in one piece."""
-    return dg.AssetCheckResult(
-        asset_key=asset_key,
-        check_name=check.name,
-        passed=check.passed,
-        severity=_severity(check),
-        description=check.reason,
-        metadata=dict(check.metadata),
-    )
-
-
-def _severity(check: CheckOutcome) -> dg.AssetCheckSeverity:
-    return dg.AssetCheckSeverity.ERROR if check.critical else dg.AssetCheckSeverity.WARN
-
-
 def materialize_result(asset_key: dg.AssetKey, made: Made) -> dg.MaterializeResult:
     assert made.published is not None
     return dg.MaterializeResult(
@@ -115,10 +95,6 @@ def materialize_result(asset_key: dg.AssetKey, made: Made) -> dg.MaterializeResu
         metadata=dict(made.metadata),
         data_version=dg.DataVersion(made.published.record.data_version),
     )
-
-
-def address_of(pipeline: Pipeline, stage: str, source: str | None = None) -> Address:
-    return Address(pipeline.name, stage, source)
 
 
 def _try(make: Callable[[Address], Made], address: Address) -> Made:
@@ -138,7 +114,7 @@ def _log_progress(
 
 def _each(
     asset_key: dg.AssetKey, made: Mapping[str | None, Made]
-) -> Iterator[dg.AssetMaterialization | dg.AssetCheckEvaluation]:
+) -> Iterator[dg.AssetMaterialization]:
     for key, item in made.items():
         if item.published is not None:
             yield dg.AssetMaterialization(
@@ -147,38 +123,17 @@ def _each(
                 metadata=dict(item.metadata),
                 tags={"dagster/data_version": item.published.record.data_version},
             )
-        for check in item.checks:
-            yield dg.AssetCheckEvaluation(
-                asset_key,
-                check.name,
-                check.passed,
-                metadata={k: dg.MetadataValue.text(str(v)) for k, v in check.metadata.items()},
-                severity=_severity(check),
-                description=check.reason,
-                partition=key,
-            )
 
 
 def _check_results(asset_key: dg.AssetKey, made: Mapping[str | None, Made]) -> Events:
-    by_name: dict[str, list[tuple[str | None, CheckOutcome]]] = {}
+    """One result for each check, of all partitions that it judged."""
+    by_name: dict[str, dict[str | None, CheckOutcome]] = {}
     for key, item in made.items():
         for check in item.checks:
-            by_name.setdefault(check.name, []).append((key, check))
-    for name, outcomes in by_name.items():
-        failed = [(key, check) for key, check in outcomes if not check.passed]
-        shown = (failed or outcomes)[0][1]
-        yield dg.AssetCheckResult(
-            asset_key=asset_key,
-            check_name=name,
-            passed=not failed,
-            severity=_severity(shown),
-            description=shown.reason,
-            metadata={
-                **shown.metadata,
-                "partitions": len(outcomes),
-                "failed_partitions": ", ".join(str(key) for key, _ in failed) or "none",
-            },
-        )
+            by_name.setdefault(check.name, {})[key] = check
+    published = [key for key, item in made.items() if item.published is not None]
+    for outcomes in by_name.values():
+        yield whole_check(asset_key, over_partitions(outcomes, published))
 
 
 def _combined(

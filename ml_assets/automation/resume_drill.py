@@ -94,7 +94,7 @@ def drill(pipeline: Pipeline) -> "DrillOutcome":
         StorageError: there is no training set yet.
         TrainingFailed: its training fails without anybody's doing.
     """
-    from ml_assets.assets.trained_model.asset import data_ref
+    from ml_assets.assets.trained_model.training_job import data_ref
     from ml_assets.graph.inputs import require_record
     from ml_assets.launch.drill import resume_drill
     from ml_assets.launch.ephemeral_session import ephemeral_launcher

@@ -72,7 +72,6 @@ NOT_DECIDING: Mapping[str, str] = MappingProxyType(
         "ml_assets.assets.released_model.released": _SAID,
         "ml_assets.assets.released_model.whole_rollback": _SAID,
         "ml_assets.assets.released_model.rows_to_predict": _SAID,
-        "ml_assets.assets.released_model.soundness": _SAID,
         "ml_assets.assets.released_model.pictures": _SAID,
         "ml_assets.assets.released_model.report_page": _SAID,
         "ml_assets.assets.released_model.bundle": _KEPT,

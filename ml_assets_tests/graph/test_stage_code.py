@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ml_assets.assets.raw_snapshot.asset import receipt_version
+from ml_assets.assets.raw_snapshot.receipt import receipt_version
 from ml_assets.automation.planner.due import data_nodes, model_nodes
 from ml_assets.automation.planner.landed import Landed
 from ml_assets.automation.planner.plan import Node, plan
@@ -55,7 +55,7 @@ EDITS = [  # file, what its author changes, whose code that is
      "reads.tables(state, None)", {"feature_set"}),
     ("extras/online/asset.py", "def materialize(", "def materialise(",
      {"online_features"}),
-    ("assets/training_set/asset.py", 'part == name)', 'part != name)', {"training_set"}),
+    ("assets/training_set/window.py", 'part == name)', 'part != name)', {"training_set"}),
     ("assets/training_set/split.py", "if place + 1 < need", "if place < need",
      {"training_set", "evaluation_report"}),
     ("assets/training_set/leaks.py", "def examine(", "def examine(extra=1, *, ", {"training_set"}),
@@ -65,7 +65,7 @@ EDITS = [  # file, what its author changes, whose code that is
      {"hyperparameter_search"}),
     ("assets/evaluation_report/judge.py", "holdout", "kept_out", {"evaluation_report",
      "canary_report"}),
-    ("assets/evaluation_report/asset.py", "shuffle(self.spec, rows)",
+    ("assets/evaluation_report/evaluator.py", "shuffle(self.spec, rows)",
      "shuffle(self.spec, rows[:9])",
      {"evaluation_report"}),
     ("assets/released_model/gates/quality.py", "isfinite", "isnormal", {"evaluation_report",

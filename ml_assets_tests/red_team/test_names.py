@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from ml_assets.actions.read_table import read_table
 from ml_assets.adapters.run_log import RunLog
-from ml_assets.assets.trained_model.asset import data_ref
+from ml_assets.assets.trained_model.training_job import data_ref
 from ml_assets.errors import MlAssetsError, SourceError, SpecError, StorageError
 from ml_assets.records.tracking.outbox import OutboxEntry
 from ml_assets.spec.load import load_spec

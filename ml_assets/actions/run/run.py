@@ -15,7 +15,7 @@ from ml_assets.adapters.runs import Definitions, Selection
 from ml_assets.adapters.step import Instance
 from ml_assets.assets.raw_snapshot.outside import Sources
 from ml_assets.assets.trained_model.sanity import checks_of
-from ml_assets.assets.training_set.asset import require_as_of
+from ml_assets.assets.training_set.window import require_as_of
 from ml_assets.automation.planner.candidate_runs import (
     CANARY,
     DRIFT,

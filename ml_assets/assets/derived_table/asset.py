@@ -1,11 +1,12 @@
 """derived_table: an asset of a team's own between the validated tables and the features."""
 
 from datetime import UTC, datetime
+from functools import partial
 
 import dagster as dg
 
 from ml_assets.adapters.declared import asset_deps, stage_asset, table_partitions
-from ml_assets.adapters.metadata import carded_table, history
+from ml_assets.adapters.metadata import carded_partition, history, table_page
 from ml_assets.adapters.partitioned import Events, Made, make_partitions
 from ml_assets.adapters.stores import StoresResource
 from ml_assets.assets.feature_set.function import check_keys, load_function
@@ -53,8 +54,10 @@ def derived_table(declared: Pipeline, table: str) -> dg.AssetsDefinition:
                 draft.table(rows, spec.key)
                 draft.card(rows, spec.key)
                 published = draft.publish(attributes={})
-            metadata = carded_table(pipeline, published, address)
-            return Made(published, metadata, card=card_of(address, draft.statistics))
+            metadata = carded_partition(pipeline, published, address)
+            card = card_of(address, draft.statistics)
+            page = partial(table_page, pipeline.store, published, address, card)
+            return Made(published, metadata, page=page)
 
         whole = Address(pipeline.name, STAGE, table)
         yield from make_partitions(

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from math import hypot, inf
 
 import numpy as np
@@ -9,12 +10,37 @@ import polars as pl
 
 from ml_assets.assets.drift_report.columns import FEWEST_PERIODS, Reference, judge_columns
 from ml_assets.assets.drift_report.domain_classifier import Domain
-from ml_assets.assets.drift_report.findings import Finding, Measure, Shape, Window
-from ml_assets.assets.drift_report.verdict import KINDS
+from ml_assets.assets.drift_report.findings import (
+    DriftReport,
+    Finding,
+    Measure,
+    PastPeriod,
+    Shape,
+    Window,
+)
+from ml_assets.assets.drift_report.verdict import (
+    KINDS,
+    conclude,
+    raise_alarm,
+    remember,
+)
+from ml_assets.assets.drift_report.windows import DriftWindows
 from ml_assets.assets.evaluation_report.drift_baseline import Baseline
+from ml_assets.assets.evaluation_report.drift_baseline_rows import (
+    label_columns,
+    labelled,
+    period_losses,
+    prediction_columns,
+    with_period,
+)
 from ml_assets.assets.evaluation_report.drift_profile import Period, Profile, count, labels, merge
 from ml_assets.assets.evaluation_report.period_loss import PeriodLoss
+from ml_assets.assets.evaluation_report.scoring import Scorer, score
+from ml_assets.assets.training_set.shards import write_rows_to_score
+from ml_assets.errors import RowsRefused
+from ml_assets.records.loading import open_files
 from ml_assets.spec.drift import DriftKind, DriftSpec
+from ml_assets.store.pipeline_context import Pipeline
 
 _OF_TRAINING: tuple[DriftKind, ...] = ("features", "nulls", "categories", "domain", "labels")
 LOSS = "mean loss"
@@ -190,3 +216,129 @@ def judge_loss(
         return None
     measure = Measure(statistic="loss_rise", value=rise, bound=bound)
     return Finding(kind="performance", column=LOSS, measures=(measure,))
+
+
+def compare(
+    pipeline: Pipeline,
+    windows: DriftWindows,
+    scorer: Scorer,
+    before: DriftReport | None,
+) -> DriftReport:
+    """Judge the periods.
+
+    Args:
+        before: the report before: its alarm stands while the release is the same.
+    """
+    spec, baseline = _declared(pipeline), windows.baseline
+    judging = Comparison(baseline, windows.training_samples(pipeline), spec)
+    new, notes = _new_periods(pipeline, windows, scorer)
+    found = tuple(judging.judge(one) for one in new)
+    waiting: dict[DriftKind, str] = {"labels": windows.waiting, "performance": windows.waiting}
+    outcomes = conclude(found, spec, {**waiting, **judging.not_judged})
+    shown = found[-len(windows.periods) :]
+    same = before if before and before.model == baseline.model else None
+    return DriftReport(
+        pipeline=pipeline.name,
+        model=baseline.model,
+        trained_on=baseline.trained_on,
+        training_rows=baseline.features.rows,
+        back_tested=judging.back_tested,
+        windows=found,
+        outcomes=outcomes,
+        notes=(*notes, *_notes(windows, judging, spec)),
+        alarm=raise_alarm(outcomes, windows.newest, same.alarm if same else None),
+        shapes=judging.shapes(new[-1].rows, found[-1]),
+        history=remember(_history(before), shown, baseline.model),
+        time=datetime.now(UTC),
+    )
+
+
+def _declared(pipeline: Pipeline) -> DriftSpec:
+    assert pipeline.spec.drift is not None  # there is no such asset without
+    return pipeline.spec.drift
+
+
+def _history(before: DriftReport | None) -> Sequence[PastPeriod]:
+    return before.history if before else ()
+
+
+def _new_periods(
+    pipeline: Pipeline, windows: DriftWindows, scorer: Scorer
+) -> tuple[list[NewPeriod], list[str]]:
+    """The rows of every period, scored in one go; and what could not be done."""
+    frames = {
+        str(record.partition): _in_order(pipeline, windows.rows(pipeline, record))
+        for record in windows.all
+    }
+    matured = {record.partition for record in windows.matured}
+    predictions = _predictions(pipeline, windows, scorer, pl.concat(list(frames.values())))
+    if isinstance(predictions, str):
+        return [
+            NewPeriod(period, rows, windows.season(pipeline, record))
+            for (period, rows), record in zip(frames.items(), windows.all, strict=True)
+        ], [predictions]
+    found: list[NewPeriod] = []
+    ends = np.cumsum([len(rows) for rows in frames.values()])[:-1]
+    for record, part in zip(windows.all, np.split(predictions, ends), strict=True):
+        period = str(record.partition)
+        rows = frames[period]
+        mature = period in matured
+        has_label = rows[pipeline.spec.label.column].is_not_null().to_numpy()
+        losses = (
+            period_losses(
+                pipeline.spec,
+                with_period(labelled(rows, pipeline.spec.label), period),
+                part[has_label],
+            )
+            if mature and has_label.any()
+            else ()
+        )
+        found.append(
+            NewPeriod(
+                period=period,
+                rows=rows,
+                season=windows.season(pipeline, record),
+                predictions=prediction_columns(part, pipeline.spec.label),
+                labels=label_columns(pipeline.spec.label, rows) if mature else None,
+                loss=losses[0] if losses else None,
+            )
+        )
+    return found, []
+
+
+def _in_order(pipeline: Pipeline, rows: pl.DataFrame) -> pl.DataFrame:
+    """Those of a query side by side."""
+    query = pipeline.spec.label.query
+    return rows.sort(query, maintain_order=True) if query else rows
+
+
+def _predictions(
+    pipeline: Pipeline, windows: DriftWindows, scorer: Scorer, rows: pl.DataFrame
+) -> np.ndarray | str:
+    """[rows, outputs] of the release; or why it cannot be asked."""
+    ref, manifest = open_files(scorer.objects, pipeline.name, windows.baseline.model)
+    shards = scorer.objects.folder("shards", pipeline.name)
+    try:
+        data = write_rows_to_score(rows, manifest, shards)
+    except RowsRefused as error:
+        return f"predictions and performance are not judged: {error}"
+    found = score(scorer.context, scorer.launcher, pipeline.spec, ref, data, "holdout")
+    return found.predictions
+
+
+def _notes(windows: DriftWindows, judging: Comparison, spec: DriftSpec) -> list[str]:
+    notes = [windows.waiting] if windows.waiting else []
+    without = [
+        key for key in (str(r.partition) for r in windows.periods) if key not in windows.seasons
+    ]
+    if spec.seasonal and without:
+        notes.append(
+            f"the season of {', '.join(without)} has no history {spec.seasonal.back} periods"
+            " earlier: held to the training rows alone"
+        )
+    if judging.restless:
+        notes.append(
+            f"the classifier goes without {', '.join(judging.restless)}: they differ from period to"
+            " period by themselves"
+        )
+    return notes

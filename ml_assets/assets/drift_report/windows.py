@@ -8,7 +8,7 @@ import polars as pl
 from ml_assets.assets.drift_report.domain_classifier import ROWS, evenly
 from ml_assets.assets.evaluation_report.drift_baseline import Baseline
 from ml_assets.assets.evaluation_report.drift_baseline_rows import read_baseline, where_read
-from ml_assets.assets.training_set.asset import feature_order
+from ml_assets.assets.training_set.window import feature_order
 from ml_assets.graph.code_version import code_version_of
 from ml_assets.graph.inputs import require_record
 from ml_assets.graph.publish import Work, input_version

@@ -13,7 +13,7 @@ from ml_assets.assets.evaluation_report.drift_profile import Profile, make_profi
 from ml_assets.assets.evaluation_report.metrics.metrics import judged
 from ml_assets.assets.evaluation_report.period_loss import PeriodLoss, period_loss
 from ml_assets.assets.evaluation_report.rows import Holdout
-from ml_assets.assets.training_set.asset import resolve_window
+from ml_assets.assets.training_set.window import resolve_window
 from ml_assets.errors import StorageError
 from ml_assets.records.ledger.origin import Origin
 from ml_assets.spec.canonical import digest_of

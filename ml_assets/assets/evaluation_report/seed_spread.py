@@ -1,15 +1,15 @@
 """How much models differ that were trained alike from other seeds: measured once for each spec."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from ml_assets.adapters.step import AssetStep
-from ml_assets.assets.evaluation_report.rows import Holdout
-from ml_assets.assets.evaluation_report.seeds import spread_of
-from ml_assets.assets.trained_model.asset import data_ref
+from ml_assets.assets.evaluation_report.metrics.metrics import judged
+from ml_assets.assets.evaluation_report.rows import Holdout, Truth
 from ml_assets.assets.trained_model.sessions import remember_session, teller
+from ml_assets.assets.trained_model.training_job import data_ref
 from ml_assets.launch.launcher import Launcher, TrainJob
 from ml_assets.launch.session import NOT_IN_THE_RESULT, train_session
 from ml_assets.spec.canonical import digest_of
@@ -102,4 +102,30 @@ def trained_alike(pipeline: Pipeline) -> str:
             "label": spec.label.model_dump(mode="json"),
             "split": spec.split.model_dump(mode="json"),
         }
+    )
+
+
+def spread_of(
+    truth: Truth, predictions: Sequence[np.ndarray], *, spec: str, data: str, seeds: Sequence[int]
+) -> SeedSpread:
+    """Standard deviations (of a sample: n - 1) of the mean loss and of each metric all have.
+
+    Args:
+        predictions: [n, outputs] of each seed's model, in the order of the seeds.
+        spec: digest of what they were trained by.
+        data: digest of the training set.
+    """
+    models = [judged(truth, scores) for scores in predictions]
+    points = [model.points() for model in models]
+    deviations = {
+        str(name): float(np.std([one[name] for one in points], ddof=1))
+        for name in points[0]
+        if all(name in one for one in points)
+    }
+    return SeedSpread(
+        spec=spec,
+        data=data,
+        seeds=tuple(seeds),
+        loss=float(np.std([model.losses().mean() for model in models], ddof=1)),
+        metrics=deviations,
     )

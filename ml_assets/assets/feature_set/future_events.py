@@ -6,7 +6,7 @@ from datetime import datetime
 
 import polars as pl
 
-from ml_assets.adapters.partitioned import Made
+from ml_assets.adapters.check_outcome import CheckOutcome
 from ml_assets.assets.feature_set.function import FeatureFunction, build_features, load_function
 from ml_assets.assets.feature_set.future import (
     Hidden,
@@ -17,7 +17,7 @@ from ml_assets.assets.feature_set.future import (
 )
 from ml_assets.assets.feature_set.leak_checks import outcome, refusal
 from ml_assets.assets.feature_set.reads import Reads, table_reads
-from ml_assets.errors import LeakError, MlAssetsError
+from ml_assets.errors import LeakError
 from ml_assets.spec.leaks import LeakFinding
 from ml_assets.spec.sources import SourceSpec
 from ml_assets.store.layout import Address
@@ -67,25 +67,16 @@ class FutureGuard:
         address: Address,
         build: FeatureFunction,
         rows: pl.DataFrame,
-    ) -> Made:
+    ) -> tuple[tuple[CheckOutcome, ...], LeakError | None]:
         """What the guard says of a partition before it is published: its check, and its error."""
         if address.partition not in self.examined:
-            return Made(None, {})
+            return (), None
         pipeline = self.reads.pipeline
         found = examine_future(self.reads, state, address.partition, build, rows)
         refused = refusal((found,), pipeline.spec, str(address))
         if refused:
             self.leaking = LeakError(f"not published, for {address} leaks")
-        return Made(None, {}, (outcome(pipeline, found),), LeakError(refused) if refused else None)
-
-
-def both_refusals(
-    future: MlAssetsError | None, parity: MlAssetsError | None
-) -> MlAssetsError | None:
-    """Why a partition is not published, where two checks of its rows may say it."""
-    if future is None or parity is None:
-        return future or parity
-    return LeakError(f"{future}\n    {parity}")
+        return (outcome(pipeline, found),), LeakError(refused) if refused else None
 
 
 def examine_future(

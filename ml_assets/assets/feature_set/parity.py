@@ -7,8 +7,8 @@ from random import Random
 
 import polars as pl
 
+from ml_assets.adapters.check_outcome import CheckOutcome
 from ml_assets.adapters.declared import CheckSpec, check_spec
-from ml_assets.adapters.partitioned import CheckOutcome
 from ml_assets.assets.feature_set.replay import replay
 from ml_assets.errors import FeaturesDiffer, MlAssetsError
 from ml_assets.store.layout import Address
@@ -16,6 +16,8 @@ from ml_assets.store.pipeline_context import Pipeline, PipelineState
 from ml_assets.store.snapshots import CommitId
 
 CHECK_NAME = "parity"
+RowsOf = Callable[[PipelineState, str | None], pl.DataFrame]
+"""Makes the feature rows of a partition."""
 PARTITIONS = 3
 """Partitions of a step that are replayed: the newest, and others by draw. Each is made again."""
 
@@ -42,8 +44,7 @@ class Replays:
     pipeline: Pipeline
     partitions: Sequence[str | None]
     """Those that the step makes, oldest first."""
-    rows_of: Callable[[PipelineState, str | None], pl.DataFrame]
-    """Makes the feature rows of a partition."""
+    rows_of: RowsOf
     _found: dict[str | None, CheckOutcome] | None = None
     _made: dict[str | None, tuple[PipelineState, pl.DataFrame]] = field(default_factory=dict)
 

@@ -16,10 +16,10 @@ from ml_assets.assets.hyperparameter_search.plan import Plan
 from ml_assets.assets.hyperparameter_search.samplers import Sampler, held
 from ml_assets.assets.hyperparameter_search.study import Running, StudyRun, outcome
 from ml_assets.assets.hyperparameter_search.tracked import TrackedStudy
-from ml_assets.assets.trained_model.asset import data_ref, train_job
 from ml_assets.assets.trained_model.initial_weights import InitialWeights, initial_weights
 from ml_assets.assets.trained_model.sanity import require_sane
 from ml_assets.assets.trained_model.sessions import remember_session
+from ml_assets.assets.trained_model.training_job import data_ref, train_job
 from ml_assets.errors import SettingsError, SpecError
 from ml_assets.graph.code_version import code_version_of
 from ml_assets.graph.inputs import require_record

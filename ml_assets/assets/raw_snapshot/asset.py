@@ -1,22 +1,22 @@
 """raw_snapshot: a source as it was when it was read - immutable, typed, versioned by content."""
 
 from datetime import UTC, datetime
+from functools import partial
 
 import dagster as dg
 
 from ml_assets.adapters.declared import asset_key, source_partitions, stage_asset
-from ml_assets.adapters.metadata import history, table_metadata
+from ml_assets.adapters.metadata import history, partition_metadata, table_page
 from ml_assets.adapters.partitioned import Events, Made, make_partitions
 from ml_assets.adapters.stores import StoresResource
 from ml_assets.assets.raw_snapshot.checks import as_declared, changed, schema_check_spec
 from ml_assets.assets.raw_snapshot.outside import Sources
+from ml_assets.assets.raw_snapshot.receipt import receipt_version, window_of
+from ml_assets.assets.raw_snapshot.schema import Reading
 from ml_assets.errors import SchemaChanged
 from ml_assets.graph.code_version import code_version_of
-from ml_assets.graph.publish import Draft, Work
+from ml_assets.graph.publish import Draft, Published, Work
 from ml_assets.reports.data import table_pictures
-from ml_assets.spec.canonical import digest_of
-from ml_assets.spec.partitions import PartitionWindow, windows
-from ml_assets.spec.records import InputVersion
 from ml_assets.spec.schema_change import COLUMNS, noted_columns
 from ml_assets.spec.sources import SourceSpec
 from ml_assets.store.layout import Address
@@ -53,17 +53,12 @@ def raw_snapshot(declared: Pipeline, source_name: str) -> dg.AssetsDefinition:
                 return Made(None, {}, (changed(error.changes),), error)
             receipt = receipt_version(source_name, address.partition, reading.receipt)
             work = Work(address, code_version, (receipt,), context.run_id, begun=begun)
-            with Draft(pipeline, work, pipeline.store.resolve("main")) as draft:
-                draft.table(reading.frame, source.key)
-                published = draft.publish(
-                    attributes={
-                        "receipt": reading.receipt,
-                        "settings": origin.settings.digest,
-                        COLUMNS: dict(source.columns),
-                    }
-                )
+            published = publish_reading(pipeline, work, reading, source)
             checks = (as_declared(noted, source),)
-            return Made(published, table_metadata(pipeline.store, published, address), checks)
+            where = (pipeline.store, published, address)
+            return Made(
+                published, partition_metadata(*where), checks, page=partial(table_page, *where)
+            )
 
         whole = Address(pipeline.name, STAGE, source_name)
         yield from make_partitions(
@@ -73,19 +68,19 @@ def raw_snapshot(declared: Pipeline, source_name: str) -> dg.AssetsDefinition:
     return materialize
 
 
-def window_of(pipeline: Pipeline, partition: str | None) -> PartitionWindow | None:
-    """The span of time of a partition key; None for a source that is read whole."""
-    if partition is None:
-        return None
-    known = {w.key: w for w in windows(pipeline.spec.partitions, Sources.now())}
-    return known[partition]
-
-
-def receipt_version(source: str, partition: str | None, receipt: dict[str, object]) -> InputVersion:
-    """What was read, as the input of a raw snapshot: the outside world has no commit."""
-    return InputVersion(
-        key=f"source:{source}", partition=partition, version=digest_of(receipt), commit=None
-    )
+def publish_reading(
+    pipeline: Pipeline, work: Work, reading: Reading, source: SourceSpec
+) -> Published:
+    """Publish a source's rows as they were read, with the receipt of where they came from."""
+    with Draft(pipeline, work, pipeline.store.resolve("main")) as draft:
+        draft.table(reading.frame, source.key)
+        return draft.publish(
+            attributes={
+                "receipt": reading.receipt,
+                "settings": pipeline.settings.digest,
+                COLUMNS: dict(source.columns),
+            }
+        )
 
 
 def _origin(source: SourceSpec) -> str:

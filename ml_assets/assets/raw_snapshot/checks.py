@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import dagster as dg
 
-from ml_assets.adapters.partitioned import CheckOutcome
+from ml_assets.adapters.check_outcome import CheckOutcome
 from ml_assets.spec.schema_change import changes_in_words, column_changes
 from ml_assets.spec.sources import SourceSpec
 

@@ -15,7 +15,7 @@ from ml_assets.adapters.metadata import report_link
 from ml_assets.adapters.step_failure import reported
 from ml_assets.adapters.stores import StoresResource
 from ml_assets.assets.evaluation_report.last_release import read_report
-from ml_assets.assets.released_model.asset import current_evidence
+from ml_assets.assets.released_model.current_evidence import current_evidence
 from ml_assets.assets.released_model.gate_evidence import gate_results, held_out
 from ml_assets.assets.released_model.gates.decide import passed, summary
 from ml_assets.assets.released_model.report import publish_report

@@ -1,5 +1,6 @@
 """The release of a pipeline: what the ledger names, held to its certificate and its digest."""
 
+from ml_assets.errors import MlAssetsError, NothingReleased
 from ml_assets.records.loading import LoadedRelease, load_release
 from ml_assets.store.pipeline_context import Pipeline
 
@@ -24,3 +25,14 @@ def refusal_since(release: LoadedRelease) -> str:
         f"model {release.entry.model[:12]} was refused since it was released (ledger line"
         f" {since.seq}: {since.reason}). It stays until another one is released."
     )
+
+
+def unusable(pipeline: Pipeline) -> str | None:
+    """Why the released model is refused wherever it is loaded; None where it is not, or is none."""
+    try:
+        find_release(pipeline)
+    except NothingReleased:
+        return None
+    except MlAssetsError as error:
+        return str(error)
+    return None

@@ -1,8 +1,6 @@
 """checkpoints and trained_model: one training session, followed while it runs."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import dagster as dg
@@ -15,41 +13,17 @@ from ml_assets.adapters.run_journal import chronicled
 from ml_assets.adapters.step_failure import reported
 from ml_assets.adapters.stores import StoresResource
 from ml_assets.assets.trained_model.cost.page import costs
-from ml_assets.assets.trained_model.initial_weights import KEY, InitialWeights, initial_weights
-from ml_assets.assets.trained_model.live_events import EventSinks
+from ml_assets.assets.trained_model.initial_weights import KEY
 from ml_assets.assets.trained_model.sanity import require_sane
-from ml_assets.errors import TrainingFailed
-from ml_assets.graph.code_version import trained_by
-from ml_assets.graph.inputs import require_record
-from ml_assets.graph.publish import Draft, Published, Work, input_version
-from ml_assets.launch.launcher import Launcher, TrainJob
-from ml_assets.launch.session import program_of, train_session
+from ml_assets.assets.trained_model.training_run import Trained, Training, publish_model
+from ml_assets.graph.publish import Published
 from ml_assets.records.ledger.chain import register
-from ml_assets.records.run_history import keep_run_record
-from ml_assets.records.run_record import (
-    RunRecord,
-    SearchOrigin,
-    environment,
-    record_bytes,
-    run_input,
-    run_record,
-)
-from ml_assets.records.tracking.mlflow import Tracking
-from ml_assets.records.tracking.outbox import Outbox
 from ml_assets.reports.wording import plain_markdown
-from ml_assets.spec.program import Ref, TrainResult, World
-from ml_assets.spec.program.events import Lost
-from ml_assets.spec.program.identity import Node
-from ml_assets.spec.records import InputVersion, StageRecord
 from ml_assets.spec.stages import SEARCH_STAGE
 from ml_assets.spec.training import LightGbm, ModelSpec
-from ml_assets.store.layout import Address
-from ml_assets.store.objects import LocalObjects
 from ml_assets.store.pipeline_context import Pipeline
 
 STAGE = "trained_model"
-WINNER = "search_winner"
-"""The name of a study's winner among the inputs of a model."""
 
 
 class TrainingConfig(RunConfig):
@@ -84,81 +58,19 @@ def trained_model(declared: Pipeline) -> dg.AssetsDefinition:
     ) -> Iterator[dg.MaterializeResult]:
         config = TrainingConfig.of(context)
         pipeline = stores.open(declared, keeps_objects=True)
-        asked = pipeline.with_epochs(config.epochs)
-        base = pipeline.store.resolve("main")
-        data = require_record(pipeline.at(base), pipeline.address("training_set"))
-        init = initial_weights(context.log, asked.at(base))
-        job = train_job(asked, data, config.fresh, init)
-        runner = launcher.launcher(pipeline)
-        world = runner.world(job)
-        require_sane(context, asked, runner, data_ref(pipeline, data))
-        outbox = Outbox(pipeline.settings.home, pipeline.objects.path("sessions"))
-
-        def train(job: TrainJob) -> Trained:
-            record = begun_record(asked, context.run_id, job, data, base, init, world)
-            begun = keep_run_record(pipeline.store, record)
-            with EventSinks.open(
-                context, pipeline, Tracking.of(pipeline.settings), job, outbox
-            ) as sinks:
-                return Trained(job, runner.train(job, sinks.receive), begun, sinks)
-
-        trained = _older(context, runner, job, train) or train(job)
-        result, begun, sinks = trained.result, trained.begun, trained.sinks
-        code_version = trained_by(asked, trained.job.program)
-        model = adopt_model(pipeline.objects, result.model)
-        attributes = _attributes(pipeline, result, model, data, init, sinks.mlflow_run)
-        saved = sinks.last_checkpoint_digest or model.digest
-        versions, inputs = {"checkpoints": saved, STAGE: model.digest}, (input_version(data, base),)
-        seen = (*((init.as_input(),) if init else ()), *winner_seen(asked))
-        record = finished_record(begun, result, sinks.story.lost, sinks.story.nodes)
-        measured = sinks.measurements(result, world) | costs(pipeline, result.session)
-        for stage, version in versions.items():
-            address = Address(pipeline.name, stage)
-            work = Work(address, code_version, inputs, context.run_id, config.fresh, seen)
-            with Draft(pipeline, work, pipeline.store.resolve("main")) as draft:
-                draft.text("run.json", record_bytes(record))
-                published = draft.publish(attributes=attributes, data_version=version)
-            tracked = tracking_link(pipeline, sinks.mlflow_run)
-            shown = {**sinks.pictures(), **measured, **tracked, **began_with(init), **won_by(asked)}
-            yield _result(pipeline, stage, published, result, model, shown)
-        register(pipeline.store, pipeline.name, model.digest, pipeline.spec.owner, context.run_id)
-        sinks.attach(record)
+        training = Training.of(
+            context, pipeline, config.epochs, config.fresh, launcher.launcher(pipeline)
+        )
+        require_sane(context, training.asked, training.runner, training.job.data)
+        trained = training.run()
+        shown = _shown(training, trained)
+        for stage, published in publish_model(training, trained):
+            yield _result(pipeline, stage, published, trained, shown)
+        model = trained.model.digest
+        register(pipeline.store, pipeline.name, model, pipeline.spec.owner, context.run_id)
+        trained.sinks.attach(trained.record)
 
     return materialize
-
-
-@dataclass(frozen=True)
-class Trained:
-    """A training that ended with a result."""
-
-    job: TrainJob
-    result: TrainResult
-    begun: RunRecord
-    sinks: EventSinks
-
-
-def _older(
-    context: dg.AssetExecutionContext,
-    runner: Launcher,
-    job: TrainJob,
-    train: Callable[[TrainJob], Trained],
-) -> Trained | None:
-    """The same training by an older program, where a cluster still runs it: followed to its end.
-
-    None: there is none, or it ended without a result, which the log says.
-    """
-    older = runner.under_way(job)
-    if older is None:
-        return None
-    context.log.info(
-        f"A Job of an older program ({older.program}) still trains this: it is followed to its end,"
-        " and its model counts as that program's. The next run trains by the one that is here."
-    )
-    try:
-        return train(older)
-    except TrainingFailed as error:
-        context.log.warning(f"{error}\n  It is trained by the program that is here instead.")
-        return None
 
 
 def _specs(pipeline: Pipeline) -> list[dg.AssetSpec]:
@@ -200,140 +112,34 @@ def _weights(model: ModelSpec) -> str:
     return f"A {model.family} network: safetensors"
 
 
-def begun_record(
-    pipeline: Pipeline,
-    run: str,
-    job: TrainJob,
-    data: StageRecord,
-    commit: str,
-    init: InitialWeights | None,
-    world: World,
-) -> RunRecord:
-    """All it takes to repeat a training that is about to begin: code, lock, spec, inputs, seed."""
-    return run_record(
-        environment(pipeline.settings),
-        pipeline=pipeline.name,
-        session=train_session(job),
-        run=run,
-        config=pipeline.spec,
-        seed=pipeline.spec.training.seed,
-        inputs=[run_input(data, commit), *([init.as_run_input()] if init else [])],
-        outputs={"training_set": data.data_version},
-        metrics={},
-        world=world,
-        salt=job.salt,
-        program=program_of(job),
-        search=search_origin(pipeline),
-    )
-
-
-def search_origin(pipeline: Pipeline) -> SearchOrigin | None:
-    """The study whose winner's values the pipeline's spec has."""
-    won = pipeline.winner
-    if won is None:
-        return None
-    return SearchOrigin(study=won.study, trial=won.trial, space=won.space, values=dict(won.values))
-
-
-def finished_record(
-    begun: RunRecord, result: TrainResult, lost: Sequence[Lost], nodes: Sequence[Node]
-) -> RunRecord:
-    """The same training with what it made, and what ended the attempts before the last."""
-    outputs = {**begun.outputs, "model": result.model.digest}
-    made = {
-        "outputs": outputs,
-        "metrics": result.metrics,
-        "lost": tuple(lost),
-        "nodes": tuple(nodes),
-        "time": datetime.now(UTC),
-    }
-    return begun.model_copy(update=made)
-
-
-def train_job(
-    pipeline: Pipeline, data: StageRecord, fresh: str | None, init: InitialWeights | None
-) -> TrainJob:
-    """The training that the spec asks for, on exactly this set, from exactly these weights."""
-    spec, begin = pipeline.spec, init.ref if init else None
-    where = data_ref(pipeline, data)
-    return TrainJob(
-        pipeline.name, spec.model, spec.training, where, fresh, begin, cluster=spec.cluster
-    )
-
-
-def began_with(init: InitialWeights | None) -> dict[str, str]:
-    """Metadata: the weights that a training began with, where they were not fresh."""
-    return {KEY: f"{init.said} {init.ref.digest}"} if init else {}
-
-
-def winner_seen(pipeline: Pipeline) -> tuple[InputVersion, ...]:
-    """The study that the values of the spec come from. No part of the key: the values are."""
-    won = pipeline.winner
-    return () if won is None else (won.record.model_copy(update={"key": WINNER, "commit": None}),)
-
-
-def won_by(pipeline: Pipeline) -> dict[str, str]:
-    """Metadata: whose values it was trained by, where they are a study's."""
-    won = pipeline.winner
-    return {"search": f"trial {won.trial} of {won.study}"} if won else {}
-
-
-def data_ref(pipeline: Pipeline, record: StageRecord) -> Ref:
-    """Where a training set lies, from its record.
-
-    Raises:
-        StorageError: the record leads out of the object store.
-    """
-    named = Ref(uri=record.attributes["uri"], digest=record.attributes["digest"])
-    return pipeline.objects.own(named, "shards", record.key.split("/")[0])
-
-
-def adopt_model(objects: LocalObjects, produced: Ref) -> Ref:
-    """Copy a session's model to its content address: ``models/<digest>``; safe to repeat."""
-    return objects.adopt(produced, "models", "model.json")
-
-
-def _attributes(
-    pipeline: Pipeline,
-    result: TrainResult,
-    model: Ref,
-    data: StageRecord,
-    init: InitialWeights | None,
-    mlflow_run: str | None,
-) -> dict[str, Any]:
-    """What the records of the model and its checkpoints keep of the session."""
-    won = search_origin(pipeline)
-    return {
-        "session": result.session,
-        "model": model.model_dump(),
-        "data": data_ref(pipeline, data).model_dump(),
-        **({"init": init.ref.model_dump()} if init else {}),
-        "metrics": result.metrics,
-        "best_step": result.best_step,
-        "stopped": result.stopped,
-        "mlflow_run": mlflow_run,
-        **({"search": won.model_dump(mode="json")} if won else {}),
-    }
-
-
 def _listed(advice: Sequence[str]) -> str:
     return "\n".join(f"- {plain_markdown(one)}" for one in advice)
 
 
+def _shown(training: Training, trained: Trained) -> dict[str, Any]:
+    """What both pages show: pictures, measurements, costs, where weights and values come from."""
+    pipeline, sinks, init = training.pipeline, trained.sinks, training.init
+    won = training.asked.winner
+    return {
+        **sinks.pictures(),
+        **sinks.measurements(trained.result, training.world),
+        **costs(pipeline, trained.result.session),
+        **tracking_link(pipeline, sinks.mlflow_run),
+        **({KEY: f"{init.said} {init.ref.digest}"} if init else {}),
+        **({"search": f"trial {won.trial} of {won.study}"} if won else {}),
+    }
+
+
 def _result(
-    pipeline: Pipeline,
-    stage: str,
-    published: Published,
-    result: TrainResult,
-    model: Ref,
-    shown: dict[str, Any],
+    pipeline: Pipeline, stage: str, published: Published, trained: Trained, shown: dict[str, Any]
 ) -> dg.MaterializeResult:
+    result = trained.result
     return dg.MaterializeResult(
         asset_key=asset_key(pipeline, stage),
         metadata={
             **shown,
             **record_metadata(published),
-            "dagster/uri": model.uri,
+            "dagster/uri": trained.model.uri,
             "session": result.session,
             "stopped": f"{result.stopped} at step {result.step}",
             **({"advice": dg.MetadataValue.md(_listed(result.advice))} if result.advice else {}),

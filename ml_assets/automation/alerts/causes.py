@@ -5,11 +5,13 @@ record's business (``alerts.reported``).
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 import dagster as dg
 
+from ml_assets.adapters.check_outcome import partition_verdicts
 from ml_assets.adapters.runs import PIPELINE_TAG, name_of
 from ml_assets.automation.alerts.message import Cause, Kind
 from ml_assets.automation.freshness import CHECK as FRESHNESS
@@ -38,7 +40,7 @@ def causes_now(
     instance: dg.DagsterInstance, repository: dg.RepositoryDefinition, links: Links, now: datetime
 ) -> list[Cause]:
     """Everything that an alert is about; of a run that failed by a check, the check alone."""
-    failed: list[Evaluated] = []
+    failed: list[Cause] = []
     explained: set[str] = set()
     for key in sorted(repository.asset_graph.asset_check_keys):
         records = instance.event_log_storage.get_asset_check_execution_history(
@@ -46,11 +48,11 @@ def causes_now(
         )
         history = [record for record in records if record.status.value in _ANSWERED]
         explained |= {record.run_id for record in history if _is_told(record)}
-        pipeline, asset = repository.asset_graph, key.asset_key
-        partitioned = pipeline.has(asset) and pipeline.get(asset).is_partitioned
-        failed += _failed(instance, history, partitioned=partitioned)
+        graph, asset = repository.asset_graph, key.asset_key
+        partitioned = graph.has(asset) and graph.get(asset).is_partitioned
+        failed += _failed(instance, history, links, partitioned=partitioned)
     return [
-        *(_check_cause(record, links) for record in failed),
+        *failed,
         *_failed_runs(instance, repository, explained, links),
         *_tick_failure_causes(instance, repository, links),
         *_stale_causes(instance, repository, links, now),
@@ -58,48 +60,68 @@ def causes_now(
 
 
 def _failed(
-    instance: dg.DagsterInstance, history: Sequence[Evaluated], *, partitioned: bool
-) -> Iterator[Evaluated]:
-    """The newest evaluation of each partition, where that is one to tell of."""
+    instance: dg.DagsterInstance, history: Sequence[Evaluated], links: Links, *, partitioned: bool
+) -> Iterator[Cause]:
+    """The newest verdict on each partition, where that is one to tell of."""
     if not any(map(_is_told, history)):
         return
     newer: list[Span] = []
     for record in history:  # newest first
-        span = _span(instance, record, partitioned=partitioned)
-        if _is_told(record) and not any(_within(span, other) for other in newer):
-            yield record
-        newer.append(span)
+        answers = list(_answers(instance, record, partitioned=partitioned))
+        for one in answers:
+            if one.is_told and not any(_within(one.span, other) for other in newer):
+                yield _check_cause(record, one, links)
+        newer += [one.span for one in answers]
 
 
-def _span(instance: dg.DagsterInstance, record: Evaluated, *, partitioned: bool) -> Span:
-    """The partitions that an evaluation is about; empty keys where it is about no single ones.
+@dataclass(frozen=True)
+class _Answer:
+    """What an evaluation says of some partitions."""
 
-    A run reports its checks without them: one evaluation for a whole range that passed.
-    """
-    if record.partition is not None:
-        return record.partition, record.partition
-    run = instance.get_run_by_id(record.run_id) if partitioned else None
-    return _span_of(run.tags) if run else ("", "")
+    span: Span
+    """Empty keys where it is about no single ones."""
+    partition: str | None
+    is_told: bool
+    said: str
+
+
+def _answers(
+    instance: dg.DagsterInstance, record: Evaluated, *, partitioned: bool
+) -> Iterator[_Answer]:
+    """One answer for each partition that an evaluation names; else one, of all of its run."""
+    evaluation = record.evaluation
+    named = list(partition_verdicts(evaluation.metadata)) if evaluation else []
+    for one in reversed(named):  # newest first
+        told = one.verdict == "fail" or (one.verdict == "warn" and _warnings_count(record.key))
+        yield _Answer((one.partition, one.partition), one.partition, told, one.said)
+    if not named:
+        of = record.partition
+        run = instance.get_run_by_id(record.run_id) if partitioned and of is None else None
+        said = (evaluation.description if evaluation else None) or "it failed"
+        span = (of or "", of or "") if run is None else _span_of(run.tags)
+        yield _Answer(span, of, _is_told(record), said)
 
 
 def _is_told(record: Evaluated) -> bool:
     evaluation = record.evaluation
     if record.status.value != "FAILED" or evaluation is None:
         return False
-    warns = _kind(record.key) in ("drift", "stale data")
-    return warns or evaluation.severity is dg.AssetCheckSeverity.ERROR
+    return _warnings_count(record.key) or evaluation.severity is dg.AssetCheckSeverity.ERROR
 
 
-def _check_cause(record: Evaluated, links: Links) -> Cause:
-    key, evaluation = record.key, record.evaluation
+def _warnings_count(key: dg.AssetCheckKey) -> bool:
+    return _kind(key) in ("drift", "stale data")
+
+
+def _check_cause(record: Evaluated, answer: _Answer, links: Links) -> Cause:
+    key = record.key
     asset = key.asset_key.to_user_string()
-    of = f" [{record.partition}]" if record.partition else ""
-    said = (evaluation.description if evaluation else None) or "it failed"
+    of = f" [{answer.partition}]" if answer.partition else ""
     return Cause(
         id=f"check {asset} {key.name}{of}",
         kind=_kind(key),
         pipeline=key.asset_key.path[0],
-        what=f"{asset}{of}, check {key.name}: {said}",
+        what=f"{asset}{of}, check {key.name}: {answer.said}",
         link=f"{links.asset(asset)}?view=checks",
     )
 

@@ -1,6 +1,6 @@
 """Whether the gates have to decide again: the evidence, the policy or the champion moved."""
 
-from ml_assets.assets.released_model.asset import current_evidence
+from ml_assets.assets.released_model.current_evidence import current_evidence
 from ml_assets.graph.inputs import require_record
 from ml_assets.records.ledger.certificate import certificate_path
 from ml_assets.records.ledger.chain import read

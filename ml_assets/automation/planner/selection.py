@@ -10,7 +10,7 @@ from ml_assets.adapters.declared import asset_key
 from ml_assets.adapters.runs import Selection
 from ml_assets.assets.feature_set.leak_checks import set_checks
 from ml_assets.assets.trained_model.sanity import checks_of
-from ml_assets.assets.training_set.asset import resolve_window
+from ml_assets.assets.training_set.window import resolve_window
 from ml_assets.automation.planner.decided import gate_is_due, rolled_back
 from ml_assets.automation.planner.due import plan_model
 from ml_assets.automation.planner.plan import Item, Plan, contiguous

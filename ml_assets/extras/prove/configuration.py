@@ -1,7 +1,7 @@
 """Whether a training's record is what was trained by: its own digests, and the session's name."""
 
-from ml_assets.assets.trained_model.asset import data_ref
 from ml_assets.assets.trained_model.initial_weights import KEY as INIT_FROM
+from ml_assets.assets.trained_model.training_job import data_ref
 from ml_assets.extras.prove.reproduction import Verdict
 from ml_assets.launch.events import attempt_numbers
 from ml_assets.launch.launcher import TrainJob

@@ -10,9 +10,9 @@ import polars as pl
 from ml_assets.adapters.declared import asset_key
 from ml_assets.adapters.execute import Tell, execute
 from ml_assets.adapters.runs import Definitions, Selection
-from ml_assets.assets.trained_model.asset import data_ref
 from ml_assets.assets.trained_model.initial_weights import KEY as INIT_FROM
 from ml_assets.assets.trained_model.sanity import checks_of, sanity_job
+from ml_assets.assets.trained_model.training_job import data_ref
 from ml_assets.assets.training_set.shards import SCHEMA_FILE, load_schema
 from ml_assets.automation.planner.selection import gate_keys, leak_keys
 from ml_assets.errors import Interrupted, MlAssetsError, RefusedByGate, StorageError

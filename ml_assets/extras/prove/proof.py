@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ml_assets.adapters.execute import Tell
-from ml_assets.assets.training_set.asset import feature_order
 from ml_assets.assets.training_set.split import plan_time_split
+from ml_assets.assets.training_set.window import feature_order
 from ml_assets.definitions import definitions_of
 from ml_assets.errors import OtherCode, UnknownRun
 from ml_assets.extras.prove.claim import Claim, Claims, in_order

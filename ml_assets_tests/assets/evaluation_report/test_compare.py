@@ -6,7 +6,7 @@ import pytest
 from ml_assets.assets.evaluation_report.compare import ChampionScores, Pair, compare
 from ml_assets.assets.evaluation_report.metrics.metrics import point_metrics
 from ml_assets.assets.evaluation_report.rows import Holdout, Truth
-from ml_assets.assets.evaluation_report.seeds import spread_of
+from ml_assets.assets.evaluation_report.seed_spread import spread_of
 
 
 def rows(count=4000, seed=0):

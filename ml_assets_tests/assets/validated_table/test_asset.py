@@ -12,7 +12,7 @@ import pytest
 
 from ml_assets.actions.quarantine import kept_rows
 from ml_assets.actions.read_table import read_table
-from ml_assets.assets.validated_table.asset import records_before
+from ml_assets.assets.validated_table.snapshot_audit import records_before
 from ml_assets.cli.main import main
 from ml_assets.definitions import build
 from ml_assets.graph.publish import Draft, Work
@@ -99,6 +99,25 @@ def test_every_row_that_came_in_is_published_or_kept_back_with_its_reason(world:
     assert record().attributes["reasons"] == {reason: 2}
     assert record().attributes["quarantined"] == 2
     assert "releases" not in record().attributes
+
+
+def test_each_partition_has_its_version_and_rows_and_the_newest_one_the_page(world: World) -> None:
+    """What is big, or the same for all, is not kept once for each partition of a range."""
+    assert main(RUN) == 0
+    key = dg.AssetKey(["deliveries", "validated_table", "orders"])
+    shown: dict[str, dg.AssetMaterialization] = {}
+    with world.instance() as instance:
+        for one in instance.fetch_materializations(key, limit=10).records:  # newest first
+            assert one.partition_key and one.asset_materialization
+            shown.setdefault(one.partition_key, one.asset_materialization)
+    assert sorted(shown) == [WEEK, NEXT]
+    for week, made in shown.items():
+        assert (made.tags or {})["dagster/data_version"] == record(week).data_version
+        assert made.metadata["dagster/row_count"].value == record(week).rows
+        assert {"snapshot", "dagster/uri", "inputs", "card", "quarantined"} <= set(made.metadata)
+    page = {"dagster/column_schema", "preview", "data_card", "pictures"}
+    assert page <= set(shown[NEXT].metadata)
+    assert not page & set(shown[WEEK].metadata)
 
 
 def test_rows_that_pass_after_a_fix_are_released_and_the_rest_stays(

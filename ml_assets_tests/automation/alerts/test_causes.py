@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 import dagster as dg
 import pytest
 
-from ml_assets.adapters.partitioned import CheckOutcome, Events, Made, make_partitions
+from ml_assets.adapters.check_outcome import CheckOutcome, PartitionVerdict, partition_verdicts
+from ml_assets.adapters.partitioned import Events, Made, make_partitions
 from ml_assets.adapters.runs import Selection
 from ml_assets.automation.alerts.causes import causes_now
 from ml_assets.errors import DataRejected, SourceError
@@ -17,7 +18,7 @@ from ml_assets.records.tracking.links import Links
 from ml_assets.spec.records import StageRecord
 from ml_assets.store.layout import Address
 
-W1, W2, W3 = "2024-01-01", "2024-01-08", "2024-01-15"
+W1, W2, W3, W4 = "2024-01-01", "2024-01-08", "2024-01-15", "2024-01-22"
 CHECK = "load_not_null"
 
 
@@ -28,6 +29,8 @@ class Stage:
     instance: dg.DagsterInstance
     breaks_contract: set[str] = field(default_factory=set)
     unreadable: set[str] = field(default_factory=set)
+    drawn: set[str] | None = None
+    """The weeks that the check judges; None: all."""
 
     @property
     def defs(self) -> dg.Definitions:
@@ -51,6 +54,7 @@ class Stage:
             raise SourceError(f"{key} cannot be read")
         passed = key not in self.breaks_contract
         check = CheckOutcome(CHECK, passed, True, {}, f"{key} was judged")
+        checks = (check,) if self.drawn is None or key in self.drawn else ()
         if not passed:
             return Made(None, {}, (check,), DataRejected(f"{key} was rejected"))
         record = StageRecord(
@@ -64,7 +68,7 @@ class Stage:
             run="",
             time=datetime.now(UTC),
         )
-        return Made(Published(record, "c"), {}, (check,))
+        return Made(Published(record, "c"), {}, checks)
 
     def run(self, first: str, last: str) -> bool:
         job = self.defs.resolve_job_def("flights__sources")
@@ -75,6 +79,17 @@ class Stage:
             raise_on_error=False,
         )
         return done.success
+
+    def evaluations(self) -> list[dg.AssetCheckEvaluation]:
+        """What the check said in each run, oldest first."""
+        kind = dg.DagsterEventType.ASSET_CHECK_EVALUATION
+        runs = reversed(self.instance.get_runs())
+        logged = [entry for run in runs for entry in self.instance.all_logs(run.run_id, kind)]
+        return [
+            entry.get_dagster_event().asset_check_evaluation_data
+            for entry in logged
+            if entry.is_dagster_event
+        ]
 
     def causes(self) -> list[str]:
         repository = self.defs.get_repository_def()
@@ -103,6 +118,35 @@ def test_a_contract_that_a_range_meets_again_is_over_and_told_anew_when_it_fails
     stage.breaks_contract = {W2}
     assert not stage.run(W2, W2)
     assert stage.causes() == [failed[0]]
+
+
+def test_a_run_evaluates_a_check_once_and_names_every_partition_with_the_worst_in_front(
+    stage: Stage,
+) -> None:
+    """An event for each partition of a year would cost more than the checks themselves."""
+    stage.breaks_contract, stage.unreadable = {W2, W3}, {W1}
+    assert not stage.run(W1, W4)
+    (failed,) = stage.evaluations()
+    assert (failed.passed, failed.severity) == (False, dg.AssetCheckSeverity.ERROR)
+    assert failed.description == f"[{W2}] {W2} was judged (2 of 3 partitions)"
+    counts = {name: failed.metadata[name].value for name in ("judged", "failed", "warned")}
+    assert counts == {"judged": 3, "failed": 2, "warned": 0}
+    assert list(partition_verdicts(failed.metadata)) == [
+        PartitionVerdict(W2, "fail", f"{W2} was judged"),
+        PartitionVerdict(W3, "fail", f"{W3} was judged"),
+        PartitionVerdict(W4, "pass", f"{W4} was judged"),
+    ], "what could not be read was not judged"
+    stage.breaks_contract, stage.unreadable, stage.drawn = set(), set(), {W3}
+    assert stage.run(W2, W4)
+    passed = stage.evaluations()[-1]
+    assert passed.passed
+    assert passed.description == f"{W3} was judged"
+    assert [one.verdict for one in partition_verdicts(passed.metadata)] == [
+        "not judged",
+        "pass",
+        "not judged",
+    ]
+    assert stage.causes() == [], "what was published is over, where the check judges a sample too"
 
 
 def test_a_range_that_failed_is_over_when_what_it_left_undone_is_done(stage: Stage) -> None:

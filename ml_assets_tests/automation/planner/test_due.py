@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ml_assets.assets.raw_snapshot.asset import receipt_version
 from ml_assets.assets.raw_snapshot.outside import Sources
+from ml_assets.assets.raw_snapshot.receipt import receipt_version
 from ml_assets.automation.planner.due import data_nodes, plan_data
 from ml_assets.automation.planner.landed import Landed, landed
 from ml_assets.automation.planner.plan import RECALLED, Item, Node, Plan

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from ml_assets.assets.evaluation_report.asset import folder_size
+from ml_assets.assets.evaluation_report.evaluator import folder_size
 from ml_assets.assets.evaluation_report.judge import Holdout, judge
 from ml_assets.assets.evaluation_report.scoring import Scorer, Subject
 from ml_assets.assets.evaluation_report.seed_spread import known_spread

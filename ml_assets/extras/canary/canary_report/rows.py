@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from ml_assets.assets.training_set.asset import feature_order
+from ml_assets.assets.training_set.window import feature_order
 from ml_assets.errors import EvidenceError
 from ml_assets.graph.inputs import require_record
 from ml_assets.graph.publish import input_version

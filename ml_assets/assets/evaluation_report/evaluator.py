@@ -1,0 +1,168 @@
+"""Everything that is scored on one holdout: the model, its baselines and the champion."""
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from ml_assets.adapters.step import AssetStep
+from ml_assets.assets.evaluation_report.baselines import Rows, score_baseline, score_rule
+from ml_assets.assets.evaluation_report.importance import importance, shuffle
+from ml_assets.assets.evaluation_report.judge import ChampionScores, Holdout, judge
+from ml_assets.assets.evaluation_report.robustness import Perturbed, spoil
+from ml_assets.assets.evaluation_report.scoring import Scored, Scorer, Subject
+from ml_assets.assets.evaluation_report.seed_spread import Seeds
+from ml_assets.assets.evaluation_report.suspects import Scores, has_suspects, suspects
+from ml_assets.assets.feature_set.function import load_function
+from ml_assets.assets.training_set.encoding import encode_rows
+from ml_assets.assets.training_set.shards import NotComparable, load_schema, read_rows
+from ml_assets.errors import StorageError
+from ml_assets.launch.launcher import Launcher
+from ml_assets.records.ledger.chain import read
+from ml_assets.records.loading import held_manifest, held_weights, load_release
+from ml_assets.records.recalls import sound_champion
+from ml_assets.spec.gates import FunctionBaseline, ValueBaseline
+from ml_assets.spec.program import Ref, ShardSchema, Split
+from ml_assets.spec.records import (
+    EvaluationReport,
+    FeatureImportance,
+)
+from ml_assets.store.pipeline_context import Pipeline, PipelineState
+
+
+class Evaluator:
+    """Everything that is scored on one holdout, on the same rows in the same order."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        context: AssetStep,
+        launcher: Launcher,
+        data: Ref,
+    ) -> None:
+        self.pipeline, self.spec = pipeline, pipeline.spec
+        self.context, self.launcher = context, launcher
+        self.scorer = Scorer(context, launcher, pipeline.objects, pipeline.spec)
+        self.data = data
+        self.schema: ShardSchema = load_schema(data)
+
+    def rows(self, split: Split) -> pl.DataFrame:
+        """The rows of a split before encoding."""
+        return read_rows(self.data, self.schema, split)
+
+    def judge(
+        self, model: Subject, span: tuple[str, ...], rival: Subject | None, seeds: Seeds
+    ) -> tuple[EvaluationReport, Scored]:
+        """The model on its holdout, the baselines and the champion beside it."""
+        holdout = Holdout.of(self.spec, self.rows("holdout"), (span[0], span[-1]))
+        with ThreadPoolExecutor(1) as beside:  # the scores come from a process of their own
+            baselines = beside.submit(self.baselines)
+            scored, importance, perturbed = self.model(model, holdout)
+            champion = self.champion(rival) if rival else None
+            comparable = champion is not None and champion.predictions is not None
+            report = judge(
+                self.spec,
+                model=model.ref.digest,
+                data=self.data.digest,
+                holdout=holdout,
+                predictions=scored.predictions,
+                baselines=baselines.result(),
+                champion=champion,
+                size_bytes=folder_size(Path(model.ref.uri)),
+                importance=importance,
+                perturbed=perturbed,
+                seeds=seeds.spread(holdout, self.predictions) if comparable else None,
+            )
+        return report, scored
+
+    def suspects(self, scored: Scored) -> pl.DataFrame | None:
+        """The rows of validation and holdout that the model is most wrong about."""
+        if scored.validation is None:
+            return None
+        sides: dict[Split, np.ndarray] = {
+            "validation": scored.validation,
+            "holdout": scored.predictions,
+        }
+        return suspects(self.spec, {k: Scores(self.rows(k), said) for k, said in sides.items()})
+
+    def model(
+        self, model: Subject, holdout: Holdout
+    ) -> tuple[Scored, tuple[FeatureImportance, ...], Perturbed | None]:
+        """The holdout's scores, how much the model needs each feature, and spoiled copies' scores.
+
+        The validation split is scored along, for the label suspects. All of it is scored at once:
+        the program starts only one time.
+        """
+        rows = self.rows("holdout")
+        shuffled = shuffle(self.spec, rows)
+        spoiled = spoil(self.spec, rows, self.deviations())
+        beside = self.rows("validation") if has_suspects(self.spec) else rows.clear()
+        columns = shuffled.stacked.columns
+        copies = [shuffled.stacked, *([spoiled.stacked] if spoiled else [])]
+        plain = [rows.select(columns), *copies, beside.select(columns)]
+        scored = self.score(model, pl.concat(plain, how="vertical_relaxed"))
+        if isinstance(scored, NotComparable):  # the model's own features are in its own holdout
+            raise StorageError(f"{self.pipeline.name}: the holdout does not fit: {scored.reason}")
+        ends = np.cumsum([len(part) for part in (rows, shuffled.stacked)])
+        own, mixed, rest = np.split(scored.predictions, ends)
+        worse, validation = np.split(rest, [len(rest) - len(beside)])
+        found = importance(self.spec, holdout, shuffled, mixed)
+        perturbed = Perturbed(spoiled, worse) if spoiled else None
+        kept = validation if len(beside) else None
+        return Scored(own, scored.result, kept), found, perturbed
+
+    def predictions(self, model: Ref) -> np.ndarray:
+        """The predictions of a model trained on this very set, on the holdout as it is."""
+        folder = Path(model.uri)  # its session's: it is compared and forgotten, never kept
+        manifest = held_manifest(folder, model.digest)
+        held_weights(folder, manifest)
+        scored = self.score(Subject(model, manifest), self.rows("holdout"))
+        if isinstance(scored, NotComparable):
+            raise StorageError(f"{self.pipeline.name}: the holdout does not fit: {scored.reason}")
+        return scored.predictions
+
+    def deviations(self) -> dict[str, float]:
+        """Numeric column -> its standard deviation in the training split."""
+        return {column.name: column.std for column in self.schema.preprocessing.numeric}
+
+    def score(self, model: Subject, rows: pl.DataFrame) -> Scored | NotComparable:
+        """A model on rows of this holdout, encoded with the model's own preprocessing."""
+        return self.scorer.score(model, rows)
+
+    def baselines(self) -> dict[str, np.ndarray]:
+        """Name -> predictions on the holdout of each baseline that predicts; then forgotten."""
+        both = self._encoded("train"), self._encoded("holdout")
+        found: dict[str, np.ndarray] = {}
+        for baseline in self.spec.evaluation.baselines:
+            self.context.log.info(f"baseline {baseline.name}")
+            if isinstance(baseline, FunctionBaseline):
+                rule = load_function(self.pipeline.folder, baseline.function, self.pipeline.name)
+                found[baseline.name] = score_rule(baseline, rule, *both, self.spec.label)
+            elif not isinstance(baseline, ValueBaseline):
+                found[baseline.name] = score_baseline(baseline, *both, self.spec.label)
+        return found
+
+    def _encoded(self, split: Split) -> Rows:
+        frame = self.rows(split)
+        numeric, categorical = encode_rows(frame, self.schema.preprocessing)
+        return Rows.of(self.spec.label, frame, numeric, categorical)
+
+    def champion(self, rival: Subject) -> ChampionScores:
+        """The champion on the same rows."""
+        return self.scorer.champion(rival, self.rows("holdout"))
+
+
+def rival_of(state: PipelineState, model: str) -> Subject | None:
+    """The champion, verified; None where there is none, or it is this model, or is recalled."""
+    stage, entries = state.spec.release.to, read(state.store, state.name, state.commit)
+    rival = sound_champion(state.store, state.commit, state.name, entries, stage)
+    if rival in (None, model):
+        return None
+    release = load_release(state.store, state.objects, state.name, stage, state.commit)
+    return Subject(release.model, release.manifest)
+
+
+def folder_size(folder: Path) -> int:
+    """Bytes of all files of a model."""
+    return sum(path.stat().st_size for path in folder.iterdir() if path.is_file())

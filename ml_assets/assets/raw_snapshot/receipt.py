@@ -1,0 +1,22 @@
+"""What is read of a source, and what was: its span of time, and its receipt as an input."""
+
+from ml_assets.assets.raw_snapshot.outside import Sources
+from ml_assets.spec.canonical import digest_of
+from ml_assets.spec.partitions import PartitionWindow, windows
+from ml_assets.spec.records import InputVersion
+from ml_assets.store.pipeline_context import Pipeline
+
+
+def window_of(pipeline: Pipeline, partition: str | None) -> PartitionWindow | None:
+    """The span of time of a partition key; None for a source that is read whole."""
+    if partition is None:
+        return None
+    known = {w.key: w for w in windows(pipeline.spec.partitions, Sources.now())}
+    return known[partition]
+
+
+def receipt_version(source: str, partition: str | None, receipt: dict[str, object]) -> InputVersion:
+    """What was read, as the input of a raw snapshot: the outside world has no commit."""
+    return InputVersion(
+        key=f"source:{source}", partition=partition, version=digest_of(receipt), commit=None
+    )

@@ -1,0 +1,91 @@
+"""The training that a spec asks for: its job, its data, and the record of its run."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from ml_assets.assets.trained_model.initial_weights import InitialWeights
+from ml_assets.launch.launcher import TrainJob
+from ml_assets.launch.session import program_of, train_session
+from ml_assets.records.run_record import RunRecord, SearchOrigin, environment, run_input, run_record
+from ml_assets.spec.program import Ref, TrainResult, World
+from ml_assets.spec.program.events import Lost
+from ml_assets.spec.program.identity import Node
+from ml_assets.spec.records import StageRecord
+from ml_assets.store.objects import LocalObjects
+from ml_assets.store.pipeline_context import Pipeline
+
+
+def begun_record(
+    pipeline: Pipeline,
+    run: str,
+    job: TrainJob,
+    data: StageRecord,
+    commit: str,
+    init: InitialWeights | None,
+    world: World,
+) -> RunRecord:
+    """All it takes to repeat a training that is about to begin: code, lock, spec, inputs, seed."""
+    return run_record(
+        environment(pipeline.settings),
+        pipeline=pipeline.name,
+        session=train_session(job),
+        run=run,
+        config=pipeline.spec,
+        seed=pipeline.spec.training.seed,
+        inputs=[run_input(data, commit), *([init.as_run_input()] if init else [])],
+        outputs={"training_set": data.data_version},
+        metrics={},
+        world=world,
+        salt=job.salt,
+        program=program_of(job),
+        search=search_origin(pipeline),
+    )
+
+
+def search_origin(pipeline: Pipeline) -> SearchOrigin | None:
+    """The study whose winner's values the pipeline's spec has."""
+    won = pipeline.winner
+    if won is None:
+        return None
+    return SearchOrigin(study=won.study, trial=won.trial, space=won.space, values=dict(won.values))
+
+
+def finished_record(
+    begun: RunRecord, result: TrainResult, lost: Sequence[Lost], nodes: Sequence[Node]
+) -> RunRecord:
+    """The same training with what it made, and what ended the attempts before the last."""
+    outputs = {**begun.outputs, "model": result.model.digest}
+    made = {
+        "outputs": outputs,
+        "metrics": result.metrics,
+        "lost": tuple(lost),
+        "nodes": tuple(nodes),
+        "time": datetime.now(UTC),
+    }
+    return begun.model_copy(update=made)
+
+
+def train_job(
+    pipeline: Pipeline, data: StageRecord, fresh: str | None, init: InitialWeights | None
+) -> TrainJob:
+    """The training that the spec asks for, on exactly this set, from exactly these weights."""
+    spec, begin = pipeline.spec, init.ref if init else None
+    where = data_ref(pipeline, data)
+    return TrainJob(
+        pipeline.name, spec.model, spec.training, where, fresh, begin, cluster=spec.cluster
+    )
+
+
+def data_ref(pipeline: Pipeline, record: StageRecord) -> Ref:
+    """Where a training set lies, from its record.
+
+    Raises:
+        StorageError: the record leads out of the object store.
+    """
+    named = Ref(uri=record.attributes["uri"], digest=record.attributes["digest"])
+    return pipeline.objects.own(named, "shards", record.key.split("/")[0])
+
+
+def adopt_model(objects: LocalObjects, produced: Ref) -> Ref:
+    """Copy a session's model to its content address: ``models/<digest>``; safe to repeat."""
+    return objects.adopt(produced, "models", "model.json")

@@ -1,0 +1,163 @@
+"""One training of a pipeline: what it is asked for, how it ran, and what is published of it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Self
+
+from ml_assets.adapters.step import AssetStep
+from ml_assets.assets.trained_model.initial_weights import InitialWeights, initial_weights
+from ml_assets.assets.trained_model.live_events import EventSinks
+from ml_assets.assets.trained_model.training_job import (
+    adopt_model,
+    begun_record,
+    finished_record,
+    search_origin,
+    train_job,
+)
+from ml_assets.errors import TrainingFailed
+from ml_assets.graph.code_version import trained_by
+from ml_assets.graph.inputs import require_record
+from ml_assets.graph.publish import Draft, Published, Work, input_version
+from ml_assets.launch.launcher import Launcher, TrainJob
+from ml_assets.records.run_history import keep_run_record
+from ml_assets.records.run_record import RunRecord, record_bytes
+from ml_assets.records.tracking.mlflow import Tracking
+from ml_assets.records.tracking.outbox import Outbox
+from ml_assets.spec.program import Ref, TrainResult, World
+from ml_assets.spec.records import InputVersion, StageRecord
+from ml_assets.store.layout import Address
+from ml_assets.store.pipeline_context import Pipeline
+
+WINNER = "search_winner"
+"""The name of a study's winner among the inputs of a model."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """A training that is asked for, on the set that was published when the step began."""
+
+    context: AssetStep
+    pipeline: Pipeline
+    asked: Pipeline
+    """The same with the epochs that the run asks for."""
+    commit: str
+    data: StageRecord
+    init: InitialWeights | None
+    job: TrainJob
+    runner: Launcher
+    world: World
+    """Where the first attempt runs."""
+
+    @classmethod
+    def of(
+        cls,
+        context: AssetStep,
+        pipeline: Pipeline,
+        epochs: int | None,
+        fresh: str | None,
+        runner: Launcher,
+    ) -> Self:
+        """The training that the spec asks for now.
+
+        Args:
+            epochs: instead of the spec's.
+            fresh: a salt; see ``TrainingConfig``.
+        """
+        asked, now = pipeline.with_epochs(epochs), pipeline.now()
+        data = require_record(now, pipeline.address("training_set"))
+        init = initial_weights(context.log, asked.at(now.commit))
+        job = train_job(asked, data, fresh, init)
+        world = runner.world(job)
+        return cls(context, pipeline, asked, now.commit, data, init, job, runner, world)
+
+    def run(self) -> "Trained":
+        """Train, or follow the same training by an older program to its end.
+
+        Raises:
+            TrainingFailed: it ended without a model.
+        """
+        return self._older() or self._train(self.job)
+
+    def _train(self, job: TrainJob) -> "Trained":
+        pipeline, run = self.pipeline, self.context.run_id
+        outbox = Outbox(pipeline.settings.home, pipeline.objects.path("sessions"))
+        tracking = Tracking.of(pipeline.settings)
+        record = begun_record(self.asked, run, job, self.data, self.commit, self.init, self.world)
+        begun = keep_run_record(pipeline.store, record)
+        with EventSinks.open(self.context, pipeline, tracking, job, outbox) as sinks:
+            result = self.runner.train(job, sinks.receive)
+        record = finished_record(begun, result, sinks.story.lost, sinks.story.nodes)
+        return Trained(job, result, adopt_model(pipeline.objects, result.model), record, sinks)
+
+    def _older(self) -> "Trained | None":
+        """The same training by an older program, where a cluster still runs it.
+
+        None: there is none, or it ended without a result, which the log says.
+        """
+        older = self.runner.under_way(self.job)
+        if older is None:
+            return None
+        log = self.context.log
+        log.info(
+            f"A Job of an older program ({older.program}) still trains this: it is followed to its"
+            " end, and its model counts as that program's. The next run trains by the one that is"
+            " here."
+        )
+        try:
+            return self._train(older)
+        except TrainingFailed as error:
+            log.warning(f"{error}\n  It is trained by the program that is here instead.")
+            return None
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A training that ended with a model."""
+
+    job: TrainJob
+    result: TrainResult
+    model: Ref
+    """The model at its content address."""
+    record: RunRecord
+    sinks: EventSinks
+
+
+def publish_model(training: Training, trained: Trained) -> Iterator[tuple[str, Published]]:
+    """Publish the checkpoints' record, then the model's: stage, and what was published."""
+    pipeline, init = training.pipeline, training.init
+    code_version = trained_by(training.asked, trained.job.program)
+    saved = trained.sinks.last_checkpoint_digest or trained.model.digest
+    inputs = (input_version(training.data, training.commit),)
+    seen = (*((init.as_input(),) if init else ()), *winner_seen(training.asked))
+    salt, run = training.job.salt, training.context.run_id
+    for stage, version in {"checkpoints": saved, "trained_model": trained.model.digest}.items():
+        address = Address(pipeline.name, stage)
+        work = Work(address, code_version, inputs, run, salt, seen)
+        with Draft(pipeline, work, pipeline.store.resolve("main")) as draft:
+            draft.text("run.json", record_bytes(trained.record))
+            published = draft.publish(
+                attributes=_attributes(training, trained), data_version=version
+            )
+        yield stage, published
+
+
+def winner_seen(pipeline: Pipeline) -> tuple[InputVersion, ...]:
+    """The study that the values of the spec come from. No part of the key: the values are."""
+    won = pipeline.winner
+    return () if won is None else (won.record.model_copy(update={"key": WINNER, "commit": None}),)
+
+
+def _attributes(training: Training, trained: Trained) -> dict[str, Any]:
+    """What the records of the model and its checkpoints keep of the session."""
+    result, init, won = trained.result, training.init, search_origin(training.pipeline)
+    return {
+        "session": result.session,
+        "model": trained.model.model_dump(),
+        "data": training.job.data.model_dump(),
+        **({"init": init.ref.model_dump()} if init else {}),
+        "metrics": result.metrics,
+        "best_step": result.best_step,
+        "stopped": result.stopped,
+        "mlflow_run": trained.sinks.mlflow_run,
+        **({"search": won.model_dump(mode="json")} if won else {}),
+    }

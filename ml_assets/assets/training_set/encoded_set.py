@@ -1,0 +1,102 @@
+"""A training set before it is published: split, encoded, and examined for leaks."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from ml_assets.adapters.step import RunLog
+from ml_assets.assets.training_set.leaks import examine, find_foreign_fit
+from ml_assets.assets.training_set.shards import SCHEMA_FILE, load_schema, scan_rows, write_labelled
+from ml_assets.assets.training_set.split import SplitPlan
+from ml_assets.assets.training_set.window import (
+    embargo_of,
+    keep_apart,
+    read_splits,
+    resolve_window,
+    window_inputs,
+)
+from ml_assets.graph.data_card import card_of, split_labels
+from ml_assets.graph.publish import Draft, Published, Work
+from ml_assets.reports.card import Card
+from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.leaks import LeakFinding
+from ml_assets.spec.program import Ref, ShardSchema, Split
+from ml_assets.spec.records import InputVersion
+from ml_assets.store.pipeline_context import Pipeline, PipelineState
+
+
+@dataclass(frozen=True)
+class EncodedSet:
+    """The rows of a window, laid out in the object store for the training program."""
+
+    window: SplitPlan | None
+    """None: the data is read whole."""
+    inputs: tuple[InputVersion, ...]
+    ref: Ref
+    schema: ShardSchema
+    findings: tuple[LeakFinding, ...]
+    """What every leak guard says; the set is there whatever they say, and is not published."""
+
+    @property
+    def rows(self) -> dict[Split, int]:
+        """Split -> its rows."""
+        return {name: sum(one.rows for one in parts) for name, parts in self.schema.splits.items()}
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """What the record says: where the set lies, its window, its rows, what guards found."""
+        holdout = self.window.holdout if self.window else ("",)
+        return {
+            "uri": self.ref.uri,
+            "digest": self.ref.digest,
+            "as_of": self.window.as_of if self.window else None,
+            "holdout": [holdout[0], holdout[-1]],
+            "rows": self.rows,
+            "label_rate": list(self.schema.label_rate),
+            "leaks": {one.name: one.model_dump(mode="json") for one in self.findings},
+        }
+
+
+def encode_window(log: RunLog, state: PipelineState, as_of: str | None) -> EncodedSet:
+    """Split the rows of a window, encode them into the object store, examine them for leaks.
+
+    Args:
+        as_of: the last partition of the holdout; None: the newest that is published.
+
+    Raises:
+        WindowError: partitions are missing, ``as_of`` is not one, or a split has no row.
+    """
+    pipeline, spec = state.pipeline, state.spec
+    window = resolve_window(state, as_of)
+    inputs = window_inputs(state, window)
+    frames = keep_apart(log, pipeline, read_splits(state, window))
+    folder = pipeline.objects.folder("shards", pipeline.name)
+    ref = write_labelled(frames, spec.features, spec.label, folder)
+    pipeline.objects.publish(ref)
+    schema = load_schema(ref)
+    return EncodedSet(window, inputs, ref, schema, examine_set(pipeline, frames, schema, window))
+
+
+def publish_set(
+    state: PipelineState, work: Work, made: EncodedSet
+) -> tuple[Published, Card | None]:
+    """Publish the record, the schema and the data card of a set that leaks nothing."""
+    with Draft(state.pipeline, work, state.commit, rows=sum(made.rows.values())) as draft:
+        draft.text(SCHEMA_FILE, canonical_json(made.schema))  # stays when its files go by age
+        rows = scan_rows(made.ref, made.schema)
+        draft.card(rows, state.spec.features.key, split_labels(state.spec))
+        published = draft.publish(attributes=made.attributes, data_version=made.ref.digest)
+    return published, card_of(work.address, draft.statistics, state.spec)
+
+
+def examine_set(
+    pipeline: Pipeline,
+    frames: Mapping[Split, pl.DataFrame],
+    schema: ShardSchema,
+    window: SplitPlan | None,
+) -> tuple[LeakFinding, ...]:
+    """What every leak guard says of the rows of a set, and of how they were encoded."""
+    fitted = find_foreign_fit(schema, frames["train"], pipeline.spec.label)
+    return (*examine(frames, pipeline.spec, embargo_of(pipeline, window)), fitted)

@@ -1,0 +1,150 @@
+"""Which feature rows a set is made of: the partitions of its window, and the rows of each split."""
+
+from datetime import UTC, datetime, timedelta
+
+import polars as pl
+
+from ml_assets.adapters.step import RunLog
+from ml_assets.assets.training_set.entities import keep_entities_apart, stratified_group_split
+from ml_assets.assets.training_set.shards import (
+    labelled_rows,
+)
+from ml_assets.assets.training_set.split import SplitPlan, plan_time_split, random_split
+from ml_assets.errors import WindowError, did_you_mean
+from ml_assets.graph.inputs import require_record, scan_together
+from ml_assets.graph.publish import input_version
+from ml_assets.records.recalls import require_sound
+from ml_assets.spec.partitions import windows
+from ml_assets.spec.program import Split
+from ml_assets.spec.records import InputVersion
+from ml_assets.spec.split import RandomSplit, StratifiedGroupSplit, TimeGroupSplit, WindowSplit
+from ml_assets.store.layout import Address, published_partitions
+from ml_assets.store.pipeline_context import Pipeline, PipelineState
+
+
+def resolve_window(state: PipelineState, as_of: str | None) -> SplitPlan | None:
+    """The partitions of each split; None where the data is read whole.
+
+    Raises:
+        WindowError: partitions are missing, or ``as_of`` is not one.
+    """
+    spec = state.spec
+    if as_of is not None:
+        require_as_of(state.pipeline, as_of)
+    if not isinstance(spec.split, WindowSplit):
+        return None
+    available = list(
+        published_partitions(state.store, state.commit, Address(state.name, "feature_set"))
+    )
+    if not available:
+        raise WindowError(
+            f"{state.name}/feature_set has no published partition."
+            f" Materialize it first, or run: ml-assets run {state.name}"
+        )
+    order = feature_order(state.pipeline)
+    return plan_time_split(spec.split, as_of or available[-1], available, order)
+
+
+def require_as_of(pipeline: Pipeline, as_of: str) -> None:
+    """Hold the last partition that was asked for to those that there can be.
+
+    Raises:
+        WindowError: it is none of them, or the pipeline has none.
+    """
+    if not isinstance(pipeline.spec.split, WindowSplit):
+        raise WindowError(
+            f"{pipeline.name} is not split by partitions: --as-of {as_of!r} means nothing here."
+            " Leave it out."
+        )
+    order = feature_order(pipeline)
+    if as_of not in order:
+        raise WindowError(
+            f"--as-of {as_of!r} is no partition of {pipeline.name}/feature_set, which has"
+            f" {order[0]} to {order[-1]}.{did_you_mean(as_of, order)}"
+        )
+
+
+def feature_order(pipeline: Pipeline) -> list[str]:
+    """Every partition that feature_set can have, oldest first."""
+    keys = [window.key for window in windows(pipeline.spec.partitions, datetime.now(UTC))]
+    return keys[pipeline.warm_up("feature_set") :]
+
+
+def embargo_of(pipeline: Pipeline, window: SplitPlan | None) -> timedelta:
+    """The time between two splits: that of the partitions between them."""
+    if window is None:
+        return timedelta(0)
+    spans = {span.key: span for span in windows(pipeline.spec.partitions, datetime.now(UTC))}
+    pairs = [(window.train, window.validation), (window.validation, window.holdout)]
+    return min(spans[later[0]].start - spans[earlier[-1]].end for earlier, later in pairs)
+
+
+def read_splits(state: PipelineState, window: SplitPlan | None) -> dict[Split, pl.DataFrame]:
+    """The labelled feature rows of each split, in the order of the partitions.
+
+    Raises:
+        WindowError: a split has no row.
+    """
+    spec, address = state.spec, Address(state.name, "feature_set")
+    if window is not None:
+        tables: dict[Split, pl.LazyFrame] = {
+            name: scan_together(state, [address.at(key) for key in keys])
+            for name, keys in window.splits.items()
+        }
+        return labelled_rows(tables, spec.label)
+    require_record(state, address)
+    frame = state.store.scan(state.commit, address.table).collect()
+    part = part_rows(frame, state.pipeline)
+    names: tuple[Split, ...] = ("train", "validation", "holdout")
+    return labelled_rows({name: frame.filter(part == name).lazy() for name in names}, spec.label)
+
+
+def keep_apart(
+    log: RunLog, pipeline: Pipeline, rows: dict[Split, pl.DataFrame]
+) -> dict[Split, pl.DataFrame]:
+    """The rows that a split by time and entity keeps; how many it leaves out is told.
+
+    Raises:
+        WindowError: a split has no row left.
+    """
+    split = pipeline.spec.split
+    if not isinstance(split, TimeGroupSplit):
+        return rows
+    kept = keep_entities_apart(rows, split)
+    told = ", ".join(f"{len(rows[n]) - len(kept[n]):,} of {len(rows[n]):,} of {n}" for n in kept)
+    log.info(f"rows left out, for another split has their {list(split.groups)}: {told}")
+    return kept
+
+
+def part_rows(frame: pl.DataFrame, pipeline: Pipeline) -> pl.Series:
+    """The split of each row of a table that is read whole."""
+    spec, seed = pipeline.spec, pipeline.spec.training.seed
+    match spec.split:
+        case RandomSplit():
+            together = (spec.label.query,) if spec.label.query else spec.features.key
+            return random_split(frame, together, spec.split, seed)
+        case StratifiedGroupSplit():
+            return stratified_group_split(frame, spec.features.key, spec.label, spec.split, seed)
+        case _:
+            raise WindowError(f"{pipeline.name}: a split by time needs a window")
+
+
+def window_inputs(state: PipelineState, window: SplitPlan | None) -> tuple[InputVersion, ...]:
+    """The exact feature partitions that a window is made of."""
+    address = Address(state.name, "feature_set")
+    if window is None:
+        return (input_version(require_record(state, address), state.commit),)
+    records = published_partitions(state.store, state.commit, address)
+    keys = [key for keys in window.splits.values() for key in keys]
+    for key in keys:
+        require_sound(state.store, state.commit, records[key])
+    return tuple(input_version(records[key], state.commit) for key in keys)
+
+
+def window_markdown(window: SplitPlan | None, rows: dict[Split, int]) -> str:
+    lines = ["| split | from | to | partitions | rows |", "|---|---|---|---|---|"]
+    for name, count in rows.items():
+        keys = window.splits[name] if window else ()
+        first, last = (keys[0], keys[-1]) if keys else ("all", "all")
+        lines.append(f"| {name} | {first} | {last} | {len(keys) or 1} | {count:,} |")
+    return "\n".join(lines)

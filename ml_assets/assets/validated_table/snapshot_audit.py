@@ -1,0 +1,142 @@
+"""The audit of one raw snapshot: its contract, its volume, and its columns as declared now."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import polars as pl
+
+from ml_assets.assets.raw_snapshot.schema import from_typed
+from ml_assets.assets.validated_table.contract.compiled import Audit, audit
+from ml_assets.assets.validated_table.contract.suite import Contract
+from ml_assets.assets.validated_table.quarantine import check_balance
+from ml_assets.assets.validated_table.volume import (
+    compared_with,
+    judge_volume,
+)
+from ml_assets.errors import EvidenceError, SchemaChanged
+from ml_assets.graph.inputs import require_record
+from ml_assets.spec.partitions import windows
+from ml_assets.spec.records import RELEASE_REASON, RELEASED_BY, RowsReleased, StageRecord
+from ml_assets.spec.schema_change import COLUMNS, declared_changes
+from ml_assets.spec.sources import SourceSpec
+from ml_assets.store.layout import Address
+from ml_assets.store.pipeline_context import PipelineState
+
+STAGE = "validated_table"
+
+
+RELEASES = "releases"
+"""Attribute of a record: who released rows of it that were kept back."""
+
+
+@dataclass(frozen=True)
+class Audited:
+    """A snapshot that was held to its contract, and what it was compared with."""
+
+    record: StageRecord
+    before: tuple[StageRecord, ...]
+    found: Audit
+
+
+def audit_snapshot(state: PipelineState, raw: Address, contract: Contract) -> Audited:
+    """Hold a raw snapshot to its contract and volume; nothing is written.
+
+    Raises:
+        StorageError: there is no such snapshot.
+        ContractError: the contract does not fit it.
+    """
+    record = require_record(state, raw)
+    before = records_before(state, raw)
+    source = state.spec.sources[raw.source or ""]
+    found = audit(as_declared_now(state.scan(raw), record, source), contract)
+    volume = source.volume
+    if volume:
+        rows = {key: delivered_rows(one) for key, one in before.items()}
+        found = found.with_result(judge_volume(record.rows or 0, rows, volume))
+    check_balance(record.rows or 0, found.clean, found.quarantined)
+    return Audited(record, tuple(before.values()), found)
+
+
+def as_declared_now(rows: pl.LazyFrame, raw: StageRecord, source: SourceSpec) -> pl.LazyFrame:
+    """The rows of a snapshot that was read when its source was declared otherwise.
+
+    It stays as it was read where its source has it no more; its table has the types of now.
+
+    Raises:
+        SchemaChanged: a column is not there, or a value of it cannot have its type of now.
+    """
+    was = raw.attributes.get(COLUMNS, source.columns)
+    if not declared_changes(was, source.columns):
+        return rows
+    where = f"{raw.key} [{raw.partition}]" if raw.partition else raw.key
+    new = [name for name in source.columns if name not in was]
+    if new:
+        raise SchemaChanged(
+            f"{where} was read when its source declared no column {', '.join(map(repr, new))}, and"
+            " is not read again: its source has it no more. Deliver it again, or begin after it"
+            " (partitions.start).",
+            {"removed": new},
+        )
+    frame = rows.collect()
+    own = [name for name in frame.columns if name not in was]  # such as an event's place
+    return from_typed(frame, source.columns, where).hstack(frame.select(own)).lazy()
+
+
+def records_before(state: PipelineState, raw: Address) -> dict[str, StageRecord]:
+    """The published tables that the volume of one is held to: partition -> record, newest first.
+
+    What was refused is no measure: else a drop that stays would be refused once, and then pass.
+    """
+    table = Address(state.name, STAGE, raw.source)
+    volume = state.spec.sources[raw.source or ""].volume
+    if volume is None or raw.partition is None:
+        return {}
+    calendar = [window.key for window in windows(state.spec.partitions, datetime.now(UTC))]
+    published = [key for key in calendar if state.exists(table.at(key).record)]
+    keys = compared_with(raw.partition, published, calendar, volume)
+    found = {key: state.record(table.at(key)) for key in keys}
+    return {key: record for key, record in found.items() if record is not None}
+
+
+def delivered_rows(table: StageRecord) -> int:
+    """The rows that a published table was made from, those in its quarantine too: like for like."""
+    return (table.rows or 0) + int(table.attributes.get("quarantined", 0))
+
+
+def releases(
+    state: PipelineState,
+    address: Address,
+    tags: Mapping[str, str],
+    run: str,
+    found: Audit,
+) -> tuple[RowsReleased, ...]:
+    """Who released rows of this partition, ever; this run too where a person asked for it.
+
+    Raises:
+        EvidenceError: the run's tags say who released them or why, and not both.
+    """
+    record = state.record(address)
+    told = record.attributes.get(RELEASES, []) if record else []
+    earlier = tuple(RowsReleased.model_validate(one) for one in told)
+    said = {tag: tags.get(tag, "").strip() for tag in (RELEASED_BY, RELEASE_REASON)}
+    if not {*said} & {*tags}:
+        return earlier
+    if not all(said.values()):
+        missing = next(tag for tag, value in said.items() if not value)
+        raise EvidenceError(
+            f"{address}: rows are released by somebody, for a reason; the run has no tag {missing}."
+            f" Ask for it by ml-assets data quarantine release {address.pipeline} {address.source}"
+            " --author NAME --reason WHY."
+        )
+    kept = int(record.attributes.get("quarantined", 0)) if record else 0
+    if state.exists(address.rejected):
+        kept = state.store.scan(state.commit, address.rejected).select(pl.len()).collect().item()
+    now = RowsReleased(
+        author=said[RELEASED_BY],
+        reason=said[RELEASE_REASON],
+        rows=kept - found.quarantined.height,
+        run=run,
+        time=datetime.now(UTC),
+    )
+    return (*earlier, now)
