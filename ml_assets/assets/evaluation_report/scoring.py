@@ -86,7 +86,7 @@ def score(
         StorageError: the predictions are not what the program wrote.
     """
     job = ScoreJob(spec.name, model, data, split, spec.training.threads, spec.cluster)
-    remember_session(context.instance, context.run_id, score_session(job))
+    remember_session(context.instance, context.run.run_id, score_session(job))
     result = launcher.score(job, teller(context.log))
     content = read_verified(result.predictions)
     return Scored(np.load(BytesIO(content), allow_pickle=False), result)

@@ -68,7 +68,7 @@ class Seeds:
         init = Ref.model_validate(begun) if begun else None
         data = data_ref(self.pipeline, self.data)
         job = TrainJob(spec.name, spec.model, training, data, init=init, cluster=spec.cluster)
-        remember_session(self.context.instance, self.context.run_id, train_session(job))
+        remember_session(self.context.instance, self.context.run.run_id, train_session(job))
         return self.launcher.train(job, teller(self.context.log)).model
 
 

@@ -4,11 +4,10 @@ import os
 
 import dagster as dg
 
-from ml_assets.adapters.declared import asset_key, stage_asset
+from ml_assets.adapters.declared import asset_key, journaled, stage_asset
 from ml_assets.adapters.executor import launches_jobs
 from ml_assets.adapters.launcher import LauncherResource
 from ml_assets.adapters.metadata import numbers, pictures, place, record_metadata
-from ml_assets.adapters.run_journal import chronicled
 from ml_assets.adapters.step import AssetStep
 from ml_assets.adapters.stores import StoresResource
 from ml_assets.assets.hyperparameter_search.page import asset_pictures, write_study_page
@@ -46,7 +45,7 @@ def hyperparameter_search(declared: Pipeline) -> dg.AssetsDefinition:
         kinds={"optuna", "mlflow"},
         deps=[asset_key(declared, "training_set")],
     )
-    @chronicled(declared, SEARCH_STAGE)
+    @journaled(declared, SEARCH_STAGE)
     def materialize(
         context: dg.AssetExecutionContext, stores: StoresResource, launcher: LauncherResource
     ) -> dg.MaterializeResult:
@@ -59,7 +58,7 @@ def hyperparameter_search(declared: Pipeline) -> dg.AssetsDefinition:
         study = run_study(context, pipeline, runner, study_plan(pipeline, data, init))
         address = pipeline.address(SEARCH_STAGE)
         code, inputs = code_version_of(pipeline, SEARCH_STAGE), (input_version(data, base),)
-        work = Work(address, code, inputs, context.run_id)
+        work = Work(address, code, inputs, context.run.run_id)
         with Draft(pipeline, work, pipeline.store.resolve("main")) as draft:
             draft.text(STUDY_FILE, canonical_json(study))
             version = digest_of(study.model_dump(mode="json", exclude={"time"}))
@@ -108,7 +107,7 @@ def run_study(context: AssetStep, pipeline: Pipeline, runner: Launcher, plan: Pl
     tracked = TrackedStudy.open(context, pipeline, plan)
 
     def ended(trial: Trial, one: Running) -> None:
-        remember_session(context.instance, context.run_id, trial.session)
+        remember_session(context.instance, context.run.run_id, trial.session)
         tracked.trial(trial, one)
 
     with held(place, plan.name):
