@@ -1,23 +1,23 @@
 """canary_report: the model in canary and the champion on the next rows that neither has seen."""
 
-from typing import TYPE_CHECKING
-
 import dagster as dg
 
 from ml_assets.adapters.declared import asset_key, stage_asset
 from ml_assets.adapters.launcher import LauncherResource
 from ml_assets.adapters.metadata import numbers, pictures, record_metadata
 from ml_assets.adapters.stores import StoresResource
-from ml_assets.extras.canary.canary_report.evidence import CANARY_REPORT
+from ml_assets.assets.evaluation_report.pictures import champion_picture
+from ml_assets.assets.evaluation_report.scoring import Scorer, Subject
+from ml_assets.extras.canary.canary_report.evidence import CANARY_REPORT, compare_on, require_rows
 from ml_assets.graph.code_version import code_version_of
 from ml_assets.graph.publish import Draft, Work
+from ml_assets.records.ledger.chain import read
+from ml_assets.records.loading import load_release
+from ml_assets.records.recalls import sound_champion
 from ml_assets.spec.canonical import canonical_json, digest_of
 from ml_assets.spec.records import InputVersion
 from ml_assets.store.layout import Address
 from ml_assets.store.pipeline_context import Pipeline, PipelineState
-
-if TYPE_CHECKING:
-    from ml_assets.assets.evaluation_report.scoring import Subject
 
 REPORT_FILE = "report.json"
 
@@ -38,10 +38,6 @@ def canary_report(declared: Pipeline) -> dg.AssetsDefinition:
         stores: StoresResource,
         launcher: LauncherResource,
     ) -> dg.MaterializeResult:
-        from ml_assets.assets.evaluation_report.pictures import champion_picture
-        from ml_assets.assets.evaluation_report.scoring import Scorer
-        from ml_assets.extras.canary.canary_report.evidence import compare_on, require_rows
-
         pipeline = stores.open(declared, keeps_objects=True)
         base = pipeline.store.resolve("main")
         rows = require_rows(pipeline.at(base))
@@ -80,13 +76,8 @@ def canary_report(declared: Pipeline) -> dg.AssetsDefinition:
     return materialize
 
 
-def _champion(state: PipelineState) -> "tuple[str | None, Subject | None]":
+def _champion(state: PipelineState) -> tuple[str | None, Subject | None]:
     """The model in the stage that the canary is to take: its digest, and its verified files."""
-    from ml_assets.assets.evaluation_report.scoring import Subject
-    from ml_assets.records.ledger.chain import read
-    from ml_assets.records.loading import load_release
-    from ml_assets.records.recalls import sound_champion
-
     to, entries = state.spec.release.to, read(state.store, state.name, state.commit)
     rival = sound_champion(state.store, state.commit, state.name, entries, to)
     if not rival:

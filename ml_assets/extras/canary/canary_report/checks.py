@@ -11,8 +11,16 @@ import dagster as dg
 from ml_assets.adapters.declared import asset_key, pool
 from ml_assets.adapters.step_failure import reported
 from ml_assets.adapters.stores import StoresResource
-from ml_assets.extras.canary.canary_report.evidence import CANARY_REPORT, canary_gate
+from ml_assets.assets.released_model.checks import gate_numbers
+from ml_assets.assets.released_model.gates.decide import decide, passed, summary
+from ml_assets.extras.canary.canary_report.evidence import (
+    CANARY_REPORT,
+    canary_evidence,
+    canary_gate,
+)
 from ml_assets.graph.inputs import require_record
+from ml_assets.records.ledger.chain import read, record_decision
+from ml_assets.records.loading import provenance_in_force
 from ml_assets.spec.records import CanaryPeriod, Decision, EvaluationReport, Measured
 from ml_assets.store.layout import Address
 from ml_assets.store.pipeline_context import Pipeline
@@ -41,12 +49,6 @@ def canary(declared: Pipeline) -> dg.AssetChecksDefinition:
     def check(
         context: dg.AssetCheckExecutionContext, stores: StoresResource
     ) -> Iterator[dg.AssetCheckResult]:
-        from ml_assets.assets.released_model.checks import gate_numbers
-        from ml_assets.assets.released_model.gates.decide import decide, passed, summary
-        from ml_assets.extras.canary.canary_report.evidence import canary_evidence
-        from ml_assets.records.ledger.chain import read, record_decision
-        from ml_assets.records.loading import provenance_in_force
-
         pipeline = stores.open(declared)
         base = pipeline.store.resolve("main")
         address = Address(pipeline.name, CANARY_REPORT)

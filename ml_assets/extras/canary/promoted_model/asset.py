@@ -1,18 +1,26 @@
 """promoted_model: the move from canary to production, refused unless the canary proved itself."""
 
-from typing import TYPE_CHECKING
-
 import dagster as dg
 
 from ml_assets.adapters.declared import asset_key, stage_asset
 from ml_assets.adapters.stores import StoresResource
+from ml_assets.assets.released_model.asset import project
+from ml_assets.assets.released_model.origins import require_made_here
+from ml_assets.assets.released_model.page import show_release
+from ml_assets.assets.released_model.promote import Refused, promote
 from ml_assets.errors import EvidenceError
-from ml_assets.extras.canary.canary_report.evidence import CANARY_REPORT
+from ml_assets.extras.canary.canary_report.evidence import (
+    CANARY_REPORT,
+    canary_evidence,
+    require_rows,
+)
+from ml_assets.records.ledger.chain import read
+from ml_assets.records.ledger.origin import Origin, find_origin
+from ml_assets.records.ledger.stages import champion, stage_line
+from ml_assets.records.loading import open_files
+from ml_assets.records.tracking.mlflow import Tracking
 from ml_assets.spec.records import LedgerEntry
 from ml_assets.store.pipeline_context import Pipeline, PipelineState
-
-if TYPE_CHECKING:
-    from ml_assets.records.ledger.origin import Origin
 
 STAGE = "promoted_model"
 
@@ -32,10 +40,6 @@ def promoted_model(declared: Pipeline) -> dg.AssetsDefinition:
         context: dg.AssetExecutionContext,
         stores: StoresResource,
     ) -> dg.MaterializeResult:
-        from ml_assets.assets.released_model.asset import project
-        from ml_assets.assets.released_model.page import show_release
-        from ml_assets.records.tracking.mlflow import Tracking
-
         pipeline = stores.open(declared)
         base = pipeline.store.resolve("main")
         move, origin = move_on(pipeline.at(base), context.run.run_id)
@@ -49,7 +53,7 @@ def promoted_model(declared: Pipeline) -> dg.AssetsDefinition:
     return materialize
 
 
-def move_on(state: PipelineState, run: str) -> "tuple[LedgerEntry, Origin]":
+def move_on(state: PipelineState, run: str) -> tuple[LedgerEntry, Origin]:
     """Move the model in canary to production; the line, and where the model comes from.
 
     A promotion that was killed behind its line is there already, and only has to be shown.
@@ -59,14 +63,6 @@ def move_on(state: PipelineState, run: str) -> "tuple[LedgerEntry, Origin]":
             was read elsewhere or made by other code.
         StorageError: a file of the model was changed or lost since.
     """
-    from ml_assets.assets.released_model.origins import require_made_here
-    from ml_assets.assets.released_model.promote import Refused, promote
-    from ml_assets.extras.canary.canary_report.evidence import canary_evidence, require_rows
-    from ml_assets.records.ledger.chain import read
-    from ml_assets.records.ledger.origin import find_origin
-    from ml_assets.records.ledger.stages import champion, stage_line
-    from ml_assets.records.loading import open_files
-
     entries = read(state.store, state.name, state.commit)
     there = stage_line(entries, state.spec.release.to)
     if there is not None and champion(entries, "canary") is None:
