@@ -30,6 +30,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "data lookup": "ml_assets.extras.online.command",
         "data recall": "ml_assets.extras.recall.command",
         "models cost": "ml_assets.extras.cost.command",
+        "ops api": "ml_assets.extras.api.command",
         "release promote": "ml_assets.extras.canary.command",
         "release prove": "ml_assets.extras.prove.command",
         "serve": "ml_assets.extras.serving.command",

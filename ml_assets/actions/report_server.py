@@ -1,11 +1,11 @@
-"""The evaluation reports over HTTP, to this machine alone: one page each, nothing else.
+"""The first page and the evaluation reports over HTTP, to this machine alone, and nothing else.
 
 A browser does not open a file from a link, so `ml-assets ui` serves what the links lead to; on a
 cluster `ml-assets ops serve-reports` does, to the login beside it.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -16,6 +16,7 @@ from urllib.parse import unquote, urlsplit
 
 from starlette.datastructures import Headers
 
+from ml_assets.actions.home_page import PipelineState
 from ml_assets.adapters.same_origin import refusal
 from ml_assets.errors import SettingsError
 from ml_assets.records.tracking.links import EXPERIMENTS_PAGE
@@ -28,6 +29,7 @@ _CARD = re.compile(r"/([a-z][a-z0-9_]{0,62})/card/([a-z][a-z0-9_]{0,62})/([0-9a-
 """Pipeline, table and partition; ``all`` is every partition."""
 Page = Callable[[str], str | None]
 CardPage = Callable[[str, str, str], str | None]
+Home = Callable[[], Mapping[str, PipelineState]]
 _SECURE = {
     "Content-Type": "text/html; charset=utf-8",
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:",
@@ -50,6 +52,7 @@ def serving_reports(
     card: CardPage = _nothing,
     refresh: Callable[[], None] = lambda: None,
     port: int | None = None,
+    home: Home = dict,
 ) -> Iterator[None]:
     """Serve ``folder/<pipeline>/<model>.html`` at a local address until the block is left.
 
@@ -59,6 +62,7 @@ def serving_reports(
         card: pipeline, table and partition -> its data card, likewise.
         refresh: brings into the folder what other homes have put meanwhile.
         port: of the loopback address, which a proxy at ``url`` asks; None: ``url`` is local itself.
+        home: the state of each pipeline for the first page, asked anew each time.
 
     Raises:
         SettingsError: the port is taken.
@@ -74,6 +78,7 @@ def serving_reports(
             " port, or choose another one: that of ML_ASSETS_REPORTS_URL, or --port."
         ) from error
     server.experiments, server.card, server.refresh = experiments, card, refresh
+    server.home = home
     server.folder, server.below = folder.resolve(), parts.path
     server.names = {parts.netloc, f"localhost:{number}"}
     thread = Thread(target=server.serve_forever, name="reports", daemon=True)
@@ -94,6 +99,7 @@ class _Server(ThreadingHTTPServer):
     experiments: Page
     card: CardPage
     refresh: Callable[[], None]
+    home: Home
     names: set[str]
     """What a browser may call this server: a page elsewhere cannot make it be another's."""
 
@@ -145,7 +151,7 @@ class _Handler(BaseHTTPRequestHandler):
         if path == "/" or _PAGE.fullmatch(path):
             self.server.refresh()
         if path == "/":
-            return _index(self.server.folder, self.server.below)
+            return _first_page(self.server.folder, self.server.below, self.server.home())
         table = _CARD.fullmatch(unquote(path))
         if table:
             card = self.server.card(*table.groups())
@@ -160,14 +166,16 @@ class _Handler(BaseHTTPRequestHandler):
             return None
 
 
-def _index(folder: Path, below: str) -> bytes:
-    """The reports that there are, pipeline by pipeline, newest first."""
+def _first_page(folder: Path, below: str, states: Mapping[str, PipelineState]) -> bytes:
+    """Each pipeline: its state, and the reports that there are, newest first."""
     files = sorted(folder.glob("*/*.html"), key=lambda f: f.stat().st_mtime, reverse=True)
-    pipelines: dict[str, list[tuple[str, datetime]]] = {}
+    reports: dict[str, list[tuple[str, datetime]]] = {}
     for file in files:
         name = file.parent.name
         if _PAGE.fullmatch(f"/{name}/{file.name}"):
             written = datetime.fromtimestamp(file.stat().st_mtime, UTC)
-            pipelines.setdefault(name, []).append((file.name, written))
-    shown = dict(sorted(pipelines.items()))
-    return page("reports.html", pipelines=shown, below=below, experiments=EXPERIMENTS_PAGE).encode()
+            reports.setdefault(name, []).append((file.name, written))
+    shown = {
+        name: (states.get(name), reports.get(name, [])) for name in sorted({*states, *reports})
+    }
+    return page("home.html", pipelines=shown, below=below, experiments=EXPERIMENTS_PAGE).encode()

@@ -9,7 +9,7 @@ import click
 
 from ml_assets.cli import options
 from ml_assets.cli.exit_codes import DONE, ERROR
-from ml_assets.cli.groups import CommandGroup
+from ml_assets.cli.groups import CommandGroup, of_extra
 from ml_assets.cli.housekeeping import forget, gc, reset
 from ml_assets.cli.output import aligned, tell
 from ml_assets.cli.session import prepared_settings, working_session
@@ -279,6 +279,8 @@ environment:
   ML_ASSETS_SIGNING_KEY, ML_ASSETS_TRUSTED_KEYS
                        who signs what is written, and whose word counts (default: nobody)
   ML_ASSETS_ALERTS     who is told of trouble: URLs of webhooks, Slack, mail servers (see alerts)
+  ML_ASSETS_SERVE_TOKENS, ML_ASSETS_API_READERS, ML_ASSETS_API_OPERATORS
+                       who may ask `serve` (default: this machine) and `ops api` (default: nobody)
   ML_ASSETS_LAUNCHER   local or kubernetes; of a cluster also (see docs/operate.md)
   ML_ASSETS_OBJECTS, ML_ASSETS_TRAINING_IMAGE, ML_ASSETS_NAMESPACE, ML_ASSETS_TRAINING_SECRET,
   ML_ASSETS_PULL_SECRET, ML_ASSETS_SPOT_SELECTOR, ML_ASSETS_SPOT_TOLERATION
@@ -293,6 +295,11 @@ ops = CommandGroup(
     epilog=_SETTINGS,
 )
 ops.subject("What goes on", logs, reliability, alerts)
-ops.subject("Machines", render, drill, serve_reports)
+ops.subject("Machines", render, drill)
+ops.subject(
+    "Servers",
+    of_extra("ops api", "Serve the REST API: runs, experiments, models."),
+    serve_reports,
+)
 ops.subject("House-keeping", gc, forget, reset)
 ops.subject("This command", completion)

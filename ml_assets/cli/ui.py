@@ -39,8 +39,9 @@ _PORT = options.Whole(1, 65535)
 def ui(port: int | None, host: str) -> int:
     """Open Dagster in a browser, with MLflow and the reports.
 
-    Serves the Dagster UI at http://127.0.0.1:3000, MLflow's pages and the evaluation reports, so
-    that the links between them open. Ctrl-C ends all three. Addresses: ML_ASSETS_UI_URL,
+    Serves a first page with the state of each pipeline and the evaluation reports at
+    http://127.0.0.1:3001, the Dagster UI at http://127.0.0.1:3000 and MLflow's pages, so that the
+    links between them open. Ctrl-C ends all three. Addresses: ML_ASSETS_UI_URL,
     ML_ASSETS_MLFLOW_URL, ML_ASSETS_REPORTS_URL; one that is not of this machine is taken to be
     served already.
     """
@@ -99,6 +100,7 @@ def _serving(settings: Settings, port: int | None = None) -> Iterator[None]:
     """The reports of the stores that the settings name; see ``serving_reports``."""
     from ml_assets.actions.card_page import served_card
     from ml_assets.actions.experiments import page_of
+    from ml_assets.actions.home_page import states
     from ml_assets.actions.report_server import serving_reports
     from ml_assets.store.open import open_objects
 
@@ -111,5 +113,6 @@ def _serving(settings: Settings, port: int | None = None) -> Iterator[None]:
         partial(served_card, settings),
         refresh,
         port,
+        partial(states, settings),
     ):
         yield

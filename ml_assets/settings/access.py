@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from ml_assets.errors import SettingsError
 
 SERVE_TOKENS = "ML_ASSETS_SERVE_TOKENS"
+API_READERS, API_OPERATORS = "ML_ASSETS_API_READERS", "ML_ASSETS_API_OPERATORS"
 _SHORTEST = 16
 
 
@@ -19,9 +20,35 @@ def read_tokens(variable: str, environment: Mapping[str, str] | None = None) -> 
     env = os.environ if environment is None else environment
     tokens = tuple(env.get(variable, "").split())
     for token in tokens:
-        if len(token) < _SHORTEST or not re.fullmatch(r"[!-~]+", token):
-            raise SettingsError(
-                f"{variable} holds a token of {len(token)} characters; expected {_SHORTEST} or"
-                f' more, of ASCII without spaces: export {variable}="$(openssl rand -hex 32)"'
-            )
+        _check(variable, token)
     return tokens
+
+
+def read_named_tokens(
+    variable: str, environment: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Token -> name of who holds it, of a variable such as ``ada=TOKEN bob=TOKEN``.
+
+    Raises:
+        SettingsError: a name or a token cannot be used.
+    """
+    env = os.environ if environment is None else environment
+    found: dict[str, str] = {}
+    for part in env.get(variable, "").split():
+        name, _, token = part.partition("=")
+        if not re.fullmatch(r"[\w.@-]{1,64}", name) or not token:
+            raise SettingsError(
+                f"{variable} has a part that is no NAME=TOKEN; a name has letters, digits, '.',"
+                f" '@', '-' and '_': {variable}=\"ada=$(openssl rand -hex 32)\""
+            )
+        _check(variable, token)
+        found[token] = name
+    return found
+
+
+def _check(variable: str, token: str) -> None:
+    if len(token) < _SHORTEST or not re.fullmatch(r"[!-~]+", token):
+        raise SettingsError(
+            f"{variable} holds a token of {len(token)} characters; expected {_SHORTEST} or"
+            f' more, of ASCII without spaces: export {variable}="$(openssl rand -hex 32)"'
+        )

@@ -26,8 +26,8 @@ OPTIONS = {
     "demo": "--plant",
     "new": "NAME --table --label --key --time --into",
     "check": "[PIPELINE]",
-    "run": "PIPELINE --as-of --through --fresh --no-fresh --epochs --experiment --hypothesis"
-    " --goal",
+    "run": "PIPELINE --as-of --through --fresh --no-fresh --epochs --search --experiment"
+    " --hypothesis --goal",
     "status": "PIPELINE --json",
     "ui": "--port --host",
     "predict": "PIPELINE [FILE] --row --format --output",
@@ -54,6 +54,7 @@ OPTIONS = {
     "models report": "PIPELINE --open",
     "models suspects": "PIPELINE --format --output",
     "models cost": "[PIPELINE] --by --json",
+    "models search": "PIPELINE --open --json",
     "models tune-batch": "PIPELINE --batch --processes --threads --steps --json",
     "release history": "PIPELINE --json --check",
     "release was-serving": "PIPELINE --at --json",
@@ -62,7 +63,8 @@ OPTIONS = {
     "release rollback": "PIPELINE --to --author --reason --json",
     "release override": "PIPELINE --model --author --reason --json",
     "release verify": "[PIPELINE|FOLDER] --key --head --json",
-    "release prove": "PIPELINE|RUN|MODEL [RUN|MODEL] --despite-code --from-snapshots --keep --json",
+    "release prove": "PIPELINE|RUN|MODEL [RUN|MODEL] --despite-code --from-snapshots --keep"
+    " --study --json",
     "release export": "PIPELINE --to",
     "ops logs": "RUN --follow",
     "ops reliability": "[PIPELINE] --days --json",
@@ -70,6 +72,7 @@ OPTIONS = {
     "ops alerts list": "",
     "ops render": "PIPELINE --verb --nodes --attempt --json",
     "ops drill": "PIPELINE",
+    "ops api": "--port --host",
     "ops serve-reports": "--port",
     "ops gc": "--dry-run --json",
     "ops forget": "PIPELINE --author --reason --undo",

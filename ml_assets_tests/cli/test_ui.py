@@ -168,7 +168,10 @@ def test_every_link_of_an_mlflow_run_opens(served: Served, pipeline: str) -> Non
 
 
 def test_every_link_of_a_report_opens(served: Served) -> None:
-    pages = re.findall(r'href="(/[^"]+)"', get(served.reports))
+    first = get(served.reports)
+    for url in re.findall(r'href="(http[^"]+)"', first):
+        served.check(url)
+    pages = re.findall(r'href="(/[^"]+)"', first)
     assert {page.split("/")[1] for page in pages} == {"irises", "deliveries"}
     for page in pages:
         links = re.findall(r'href="(http[^"]+)"', served.check(served.reports + page))

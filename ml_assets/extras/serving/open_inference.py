@@ -6,7 +6,6 @@ tensors is spoken, since its clients use it unasked.
 """
 
 import json
-import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,14 +22,14 @@ from ml_assets.spec.training import outputs_of
 HEADER_LENGTH = "inference-header-content-length"
 EXTENSIONS = ("binary_tensor_data",)
 Outputs = Mapping[str, NDArray[np.float64] | list[str]]
-_LITTLE = "<"
-"""Bytes of a number on the wire: the lowest first."""
 _TYPES = {
-    **{"BOOL": "?", "FP16": "<f2", "FP32": "<f4", "FP64": "<f8"},
-    **{f"INT{bits}": f"{_LITTLE}i{bits // 8}" for bits in (8, 16, 32, 64)},
-    **{f"UINT{bits}": f"{_LITTLE}u{bits // 8}" for bits in (8, 16, 32, 64)},
+    **{"BOOL": "?", "FP16": "f2", "FP32": "f4", "FP64": "f8"},
+    **{f"INT{bits}": f"i{bits // 8}" for bits in (8, 16, 32, 64)},
+    **{f"UINT{bits}": f"u{bits // 8}" for bits in (8, 16, 32, 64)},
 }
-_LENGTH = struct.Struct("<I")
+"""Datatype -> what it is in numpy; its bytes come little end first."""
+_LENGTH_BYTES = 4
+"""Of the length before a word of BYTES, little end first."""
 
 
 @dataclass(frozen=True)
@@ -191,21 +190,21 @@ def _flat(name: str, data: Any) -> list[object]:
 
 def _of_bytes(name: str, datatype: str, raw: bytes) -> list[object]:
     if datatype != "BYTES":
-        kind = np.dtype(_TYPES[datatype])
+        kind = np.dtype(_TYPES[datatype]).newbyteorder("<")
         if len(raw) % kind.itemsize:
             raise RowsRefused(f"The input {quoted(name)} is not whole: {len(raw)} bytes.")
         return np.frombuffer(raw, kind).tolist()
     words: list[object] = []
     place = 0
-    try:
-        while place < len(raw):
-            (length,) = _LENGTH.unpack_from(raw, place)
-            place += _LENGTH.size + length
-            words.append(raw[place - length : place].decode())
-    except (struct.error, UnicodeDecodeError) as error:
-        raise RowsRefused(f"The input {quoted(name)} is no list of UTF-8 words.") from error
-    if place != len(raw):
-        raise RowsRefused(f"The input {quoted(name)} is not whole: its last word is cut off.")
+    while place < len(raw):
+        begins = place + _LENGTH_BYTES
+        place = begins + int.from_bytes(raw[place:begins], "little")
+        if place > len(raw):
+            raise RowsRefused(f"The input {quoted(name)} is not whole: its last word is cut off.")
+        try:
+            words.append(raw[begins:place].decode())
+        except UnicodeDecodeError as error:
+            raise RowsRefused(f"The input {quoted(name)} is no list of UTF-8 words.") from error
     return words
 
 
@@ -229,4 +228,4 @@ def _bytes(values: NDArray[np.float64] | list[str]) -> bytes:
     if not isinstance(values, list):
         return np.ascontiguousarray(values, dtype="<f8").tobytes()
     words = (word.encode() for word in values)
-    return b"".join(_LENGTH.pack(len(word)) + word for word in words)
+    return b"".join(len(word).to_bytes(_LENGTH_BYTES, "little") + word for word in words)

@@ -63,6 +63,8 @@ def wait_for(server: Serving, model: str) -> None:
 def test_a_release_and_a_rollback_are_followed_and_no_request_fails(tmp_path: Path) -> None:
     world = World(tmp_path)
     irises.plant(world.pipelines, world.sources)
+    lax = irises.SPEC.replace("{kind: champion}", "{kind: champion, margin: 10.0}")
+    (world.pipelines / "irises" / "defs.yaml").write_text(lax)
     world.cli("run", "irises")
     first = in_production(world)
     with serving(world, "irises") as server:
@@ -84,7 +86,8 @@ def test_a_release_and_a_rollback_are_followed_and_no_request_fails(tmp_path: Pa
         assert "ml_assets_serving_refusals_total 0.0" in counted
 
         # a recall says that what answers must not be used: it is silent then
-        world.cli("data", "recall", "irises/raw_snapshot/raw_flowers", *said)
+        version = world.data_version("irises", "raw_snapshot", "raw_flowers")
+        world.cli("data", "recall", f"irises/raw_snapshot/raw_flowers@{version[:12]}", *said)
         end = time.monotonic() + 60
         while (answer := server.ask("/predict", ROWS)).status == 200:
             assert time.monotonic() < end

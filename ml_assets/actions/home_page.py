@@ -1,0 +1,139 @@
+"""The first page: each pipeline, what is in production and by whose word, and where to go on.
+
+It says what the ledger and the records say; nothing of it is stored.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from ml_assets.actions.history import Happened, history
+from ml_assets.assets.drift_report.last_report import find_report
+from ml_assets.errors import MlAssetsError, StorageError, one_line, outside
+from ml_assets.records.ledger.stages import stage_line
+from ml_assets.records.recalls import recalled
+from ml_assets.records.tracking.links import Links
+from ml_assets.settings import Settings
+from ml_assets.spec.load import pipeline_folders
+from ml_assets.store.pipeline_context import Pipeline, open_pipeline
+
+_TIME = "%Y-%m-%d %H:%M"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is in production, at a glance."""
+
+    tone: str
+    """``good``, ``bad`` or ``wait``."""
+    headline: str
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One thing to know: what it is, its value, and what there is to say of it."""
+
+    name: str
+    value: str
+    said: str = ""
+
+
+@dataclass(frozen=True)
+class PipelineState:
+    """A pipeline on the first page."""
+
+    description: str
+    verdict: Verdict
+    tiles: tuple[Tile, ...]
+    ways: Mapping[str, str]
+
+
+def states(settings: Settings) -> dict[str, PipelineState]:
+    """The state of every pipeline, by name; one that cannot be read says why."""
+    return {name: _state(settings, name) for name in sorted(pipeline_folders(settings))}
+
+
+def _state(settings: Settings, name: str) -> PipelineState:
+    try:
+        pipeline = open_pipeline(name, settings)
+        lines = history(pipeline)
+        tiles = (_decided(lines), _data(pipeline), _drift(pipeline), _canary(pipeline, lines))
+        verdict = _verdict(pipeline, lines)
+    except MlAssetsError as error:
+        broken = Verdict("bad", "It cannot be read", (outside(str(error)),))
+        return PipelineState("", broken, (), {})
+    links = Links.of(settings)
+    ways = {
+        "Lineage": links.asset(f"{name}/{pipeline.spec.release.shown_by}"),
+        "Experiments": links.experiments(name),
+        **({"Report": links.report(name, lines[0].entry.model)} if lines else {}),
+        "Data card": links.card(name, "feature_set", None),
+        "MLflow": links.registered_model(name),
+        "Sensors": links.automation(),
+    }
+    return PipelineState(pipeline.spec.description, verdict, tiles, ways)
+
+
+def _verdict(pipeline: Pipeline, lines: tuple[Happened, ...]) -> Verdict:
+    stage = pipeline.spec.release.to
+    move = stage_line([one.entry for one in reversed(lines)], stage)
+    if move is None:
+        return Verdict("wait", f"Nothing is in {stage} yet", (f"ml-assets run {pipeline.name}",))
+    bad = recalled(pipeline.store, pipeline.store.resolve(), pipeline.name, move.model)
+    since = f"{move.time.astimezone(UTC):{_TIME}} UTC"
+    said = f"since {since}, by {one_line(move.author)}: {one_line(move.reason)}"
+    headline = f"Model {move.model[:12]} is in {stage}"
+    if bad is not None:
+        return Verdict("bad", headline, (f"It is recalled: {one_line(bad.reason)}", said))
+    return Verdict("good", headline, (said,))
+
+
+def _decided(lines: tuple[Happened, ...]) -> Tile:
+    """What the gates, or a person, said last."""
+    last = next((one for one in lines if one.entry.decision is not None), None)
+    if last is None or last.entry.decision is None:
+        return Tile("last decision", "none", "no model was judged yet")
+    passed = last.entry.decision.passed
+    what = "passed" if passed else "refused"
+    said = f"model {last.entry.model[:12]}, {last.entry.time.astimezone(UTC):{_TIME}} UTC"
+    why = "" if passed else f": {outside(one_line(last.entry.decision.reason))}"
+    return Tile("last decision", what, f"{last.metric}; {said}{why}".removeprefix("; "))
+
+
+def _data(pipeline: Pipeline) -> Tile:
+    state = pipeline.now()
+    recent = state.recent(pipeline.address("feature_set"))
+    if not recent:
+        return Tile("newest features", "none", "no table was published yet")
+    newest = recent[-1]
+    made = f"made {newest.time.astimezone(UTC):{_TIME}} UTC, {_ago(newest.time)}"
+    return Tile("newest features", newest.partition or f"{newest.rows or 0:,} rows", made)
+
+
+def _drift(pipeline: Pipeline) -> Tile:
+    if pipeline.spec.drift is None:
+        return Tile("drift", "not watched", "the spec has no 'drift'")
+    try:
+        found = find_report(pipeline)
+    except StorageError:
+        return Tile("drift", "nothing new", "no period came after what the release has seen")
+    if found.outdated:
+        return Tile("drift", "outdated", found.outdated)
+    alarm = found.report.alarm
+    seen = f"up to {found.report.newest.period}"
+    return Tile("drift", "alarm", alarm.reason) if alarm else Tile("drift", "none", seen)
+
+
+def _canary(pipeline: Pipeline, lines: tuple[Happened, ...]) -> Tile:
+    if pipeline.spec.release.canary == "none":
+        return Tile("canary", "not asked for", "the gates lead to the stage")
+    move = stage_line([one.entry for one in reversed(lines)], "canary")
+    if move is None:
+        return Tile("canary", "none", "no model is on its way")
+    return Tile("canary", move.model[:12], f"since {move.time.astimezone(UTC):{_TIME}} UTC")
+
+
+def _ago(then: datetime) -> str:
+    hours = (datetime.now(UTC) - then).total_seconds() / 3600
+    return f"{hours * 60:.0f} minutes ago" if hours < 2 else f"{hours:.0f} hours ago"

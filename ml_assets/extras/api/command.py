@@ -1,0 +1,49 @@
+"""ml-assets ops api: the REST API over the state that the settings name."""
+
+import click
+
+from ml_assets.cli import options
+from ml_assets.cli.session import prepared_settings
+from ml_assets.errors import SettingsError
+from ml_assets.settings.access import API_OPERATORS, API_READERS, read_named_tokens
+
+
+@click.command
+@click.option("--port", type=options.Whole(1, 65535), default=8081, show_default=True)
+@click.option("--host", default="127.0.0.1", show_default=True)
+def api(port: int, host: str) -> None:
+    """Serve the REST API: runs, experiments, models.
+
+    Launches runs through the Dagster at ML_ASSETS_UI_URL, reads experiments, runs and model
+    versions, and moves what the evidence allows; /docs has the routes. Nobody is let in without a
+    token: ML_ASSETS_API_READERS and ML_ASSETS_API_OPERATORS hold NAME=TOKEN, separated by spaces.
+
+    \b
+      export ML_ASSETS_API_OPERATORS="ada=$(openssl rand -hex 32)"
+      ml-assets ops api --port 8081
+    """
+    readers, operators = read_named_tokens(API_READERS), read_named_tokens(API_OPERATORS)
+    if not readers and not operators:
+        raise SettingsError(
+            f"Nobody could ask: {API_READERS} and {API_OPERATORS} hold no token. Set one:"
+            f' export {API_OPERATORS}="$USER=$(openssl rand -hex 32)"'
+        )
+    try:
+        import uvicorn
+
+        from ml_assets.extras.api.access import Caller
+        from ml_assets.extras.api.app import Api
+    except ModuleNotFoundError as missing:
+        raise SettingsError(
+            f"The API needs {missing.name}, which is not installed: pip install"
+            " 'ml_assets[serving]'"
+        ) from missing
+    from ml_assets.actions.servers import require_free
+
+    settings = prepared_settings()
+    require_free(host, port, "The API", "--port")
+    callers = {token: Caller(name, operator=False) for token, name in readers.items()}
+    callers |= {token: Caller(name, operator=True) for token, name in operators.items()}
+    print(f"http://{host}:{port}/docs  (Ctrl-C ends it)", flush=True)
+    app = Api(settings).app(callers)
+    uvicorn.run(app, host=host, port=port, log_level="warning", server_header=False)

@@ -1,0 +1,91 @@
+"""The bodies that the API takes and the pages that it gives."""
+
+from typing import Annotated, Any, Generic, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+Text = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+T = TypeVar("T")
+
+
+class Shape(BaseModel):
+    """A body: nothing unknown in it, and no number out of a text."""
+
+    model_config = ConfigDict(
+        extra="forbid", strict=True, frozen=True, use_attribute_docstrings=True
+    )
+
+
+class RunOverrides(Shape):
+    """What a run is asked for besides its spec."""
+
+    data_source: Text | None = None
+    """A source of the spec: which ones a run reads is not the caller's to choose."""
+    model_type: Text | None = None
+    """The family of the spec's model."""
+    hyperparams: dict[Text, Any] = Field(default_factory=dict, max_length=100)
+    """The epochs may be others than the spec's; whatever else is named has to be as it says."""
+    resources: dict[Text, Any] = Field(default_factory=dict, max_length=100)
+    """What is named of the cluster has to be as the spec says."""
+
+
+class RunRequest(Shape):
+    """A run of a pipeline's model: trained, judged, and released where the gates let it pass."""
+
+    pipeline_id: Text
+    """The name of the pipeline, as its spec says."""
+    config: RunOverrides = RunOverrides()
+    """What this run has other than the spec; nothing: the spec as it is."""
+
+
+class RunLaunched(Shape):
+    """A run that Dagster has taken."""
+
+    run_id: str
+    pipeline_id: str
+    status: Literal["queued", "launched before"]
+    url: str
+    """Its page in Dagster."""
+
+
+class StageRequest(Shape):
+    """Where a model version is asked to go."""
+
+    stage: Literal["staging", "canary", "production"]
+    """Where to: the stage that the pipeline releases to, or its canary."""
+    reason: Text = "asked for through the API"
+    """Why; a rollback writes it into the ledger beside the caller's name."""
+
+
+class StageMoved(Shape):
+    """What became of it."""
+
+    name: str
+    version: str
+    stage: str
+    status: Literal["there already", "moved", "being released"]
+    run_id: str | None = None
+    """The Dagster run that releases it: it holds the model to all that a release asks for."""
+    ledger_line: int | None = None
+
+
+class Page(Shape, Generic[T]):
+    """Some of a list; `next` is the `after` of the next page, null on the last."""
+
+    items: list[T]
+    next: str | None
+
+
+class Problem(Shape):
+    """One mistake of a request."""
+
+    field: str
+    said: str
+    """What is wrong, and how to mend it."""
+
+
+class Refusal(Shape):
+    """Why a request was refused."""
+
+    error: str
+    problems: list[Problem] = Field(default_factory=list)

@@ -1,0 +1,71 @@
+"""The first page says of each pipeline what the ledger and the records say, and why."""
+
+import http.client
+from functools import partial
+from pathlib import Path
+
+from ml_assets.actions.home_page import PipelineState, Verdict, states
+from ml_assets.actions.report_server import serving_reports
+from ml_assets.records.ledger.chain import read
+from ml_assets.records.ledger.stages import champion
+from ml_assets.store.open import shared_snapshots
+from ml_assets_tests.worlds import irises
+from ml_assets_tests.worlds.world import World, free_ports
+
+
+def first_page(folder: Path, found: dict[str, PipelineState]) -> str:
+    """As the server answers it."""
+    (port,) = free_ports(1)
+    with serving_reports(folder, f"http://127.0.0.1:{port}", home=partial(dict, found)):
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        connection.request("GET", "/")
+        answer = connection.getresponse()
+        assert answer.status == 200
+        return answer.read().decode()
+
+
+def test_it_says_what_is_in_production_by_whose_word_and_what_was_decided_last(
+    released: World,
+) -> None:
+    found = states(released.settings)
+    model = champion(read(shared_snapshots(released.settings.snapshots), "irises"))
+    assert model is not None
+    assert list(found) == ["deliveries", "irises"]
+    flowers = found["irises"]
+    assert flowers.verdict.tone == "good"
+    assert flowers.verdict.headline == f"Model {model[:12]} is in production"
+    assert "by team:botany: decision in line" in flowers.verdict.reasons[0]
+    tiles = {tile.name: tile for tile in flowers.tiles}
+    assert tiles["last decision"].value == "refused"  # a stricter floor refused the model since
+    assert "accuracy_floor" in tiles["last decision"].said
+    assert tiles["drift"].value == "not watched"
+    assert {tile.name: tile.value for tile in found["deliveries"].tiles}[
+        "newest features"
+    ] == "2024-03-18"
+
+    folder = released.settings.cache / "reports"
+    shown = first_page(folder, found)
+    assert flowers.verdict.headline in shown
+    for state in found.values():
+        for url in state.ways.values():
+            assert f'href="{url}"' in shown
+
+
+def test_a_pipeline_without_a_release_or_with_a_broken_spec_says_so(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    irises.plant(world.pipelines, world.sources)
+    (state,) = states(world.settings).values()
+    assert (state.verdict.tone, state.verdict.headline) == ("wait", "Nothing is in production yet")
+    spec = world.pipelines / "irises" / "defs.yaml"
+    spec.write_text(irises.SPEC.replace("family: mlp", "family: oak"))
+    (state,) = states(world.settings).values()
+    assert (state.verdict.tone, state.verdict.headline) == ("bad", "It cannot be read")
+    assert "defs.yaml" in state.verdict.reasons[0]
+
+
+def test_what_people_say_is_text_on_the_page(tmp_path: Path) -> None:
+    nasty = "<script>alert(1)</script>"
+    said = PipelineState(nasty, Verdict("good", nasty, (nasty,)), (), {nasty: "javascript"})
+    shown = first_page(tmp_path, {"irises": said})
+    assert "<script" not in shown
+    assert "&lt;script&gt;" in shown

@@ -1,0 +1,189 @@
+"""ml-assets ops api: who may ask, what is shown, and what a run may not choose."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ml_assets_tests.extras.api.calling import READER, Api, api_of
+from ml_assets_tests.worlds.world import World
+
+V1 = "/api/v1"
+RUNS = f"{V1}/pipelines/runs"
+RUN = {
+    "pipeline_id": "irises",
+    "config": {
+        "data_source": "flowers",
+        "model_type": "mlp",
+        "hyperparams": {"epochs": 31, "learning_rate": 0.01, "width": 32},
+        "resources": {"nodes": 1, "gpus_per_node": 0},
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def api(released: World) -> Iterator[Api]:
+    with api_of(released) as found:
+        yield found
+
+
+def every(api: Api, path: str, limit: int) -> list[dict[str, Any]]:
+    """A list by its pages."""
+    found: list[dict[str, Any]] = []
+    after = ""
+    while True:
+        status, page = api.ask(f"{path}?limit={limit}{after}")
+        assert status == 200, page
+        assert len(page["items"]) <= limit
+        found += page["items"]
+        if page["next"] is None:
+            return found
+        after = f"&after={page['next']}"
+
+
+# --- who may ask ----------------------------------------------------------------------------------
+
+
+def test_nobody_is_let_in_without_a_token_and_a_reader_changes_nothing(api: Api) -> None:
+    paths = (f"{V1}/pipelines", f"{V1}/experiments", f"{V1}/models/irises/versions")
+    for token in (None, "", "another-token-of-32-characters...", "é"):
+        assert {
+            api.ask(path, token=token and token.encode().decode("latin-1"))[0] for path in paths
+        } == {401}
+        assert api.ask(RUNS, RUN, token=None)[0] == 401
+    assert {api.ask(path, token=READER)[0] for path in paths} == {200}
+    status, said = api.ask(RUNS, RUN, token=READER)
+    assert (status, said["error"]) == (403, "rita may read. Ask with the token of an operator.")
+    body = {"stage": "production"}
+    assert api.send("PUT", f"{V1}/models/irises/versions/abcdef/stage", body, READER)[0] == 403
+
+
+def test_it_does_not_start_where_nobody_could_ask(released: World) -> None:
+    assert "Nobody could ask" in released.cli("ops", "api", code=1)
+
+
+# --- what is shown --------------------------------------------------------------------------------
+
+
+def test_lists_come_by_pages_and_each_thing_once(api: Api) -> None:
+    names = [one["pipeline_id"] for one in every(api, f"{V1}/pipelines", 1)]
+    assert names == ["deliveries", "irises"]
+    assert [one["experiment_id"] for one in every(api, f"{V1}/experiments", 1)] == names
+    for name in names:
+        runs = every(api, f"{V1}/experiments/{name}/runs", 1)
+        assert runs == every(api, f"{V1}/experiments/{name}/runs", 200)
+        assert len({run["run_id"] for run in runs}) == len(runs) > 0
+        assert api.ask(f"{V1}/experiments/{name}")[1]["runs"] == len(runs)
+    status, said = api.ask(f"{V1}/pipelines?after=zzz")
+    assert (status, "begin without 'after'" in said["error"]) == (422, True)
+    assert api.ask(f"{V1}/pipelines?limit=0")[0] == 422
+
+
+def test_a_run_says_what_it_was_made_from_and_came_to(api: Api, released: World) -> None:
+    (first, *_) = every(api, f"{V1}/experiments/irises/runs", 50)[::-1]
+    status, run = api.ask(f"{V1}/experiments/irises/runs/{first['run_id']}")
+    assert status == 200
+    assert run["metrics"]["accuracy"] > 0.8
+    assert run["intervals"]["accuracy"]["value"] == run["metrics"]["accuracy"]
+    assert run["params"]["training"]["learning_rate"] == 0.01
+    assert {one["key"] for one in run["inputs"]} >= {"irises/feature_set"}
+    told = json.loads(released.cli("release", "history", "irises", "--json"))
+    assert run["model_version"] == told["history"][-1]["model"]
+    assert api.ask(f"{V1}/experiments/irises/runs/none")[0] == 404
+
+
+def test_a_version_has_its_stage_and_every_gate(api: Api, released: World) -> None:
+    told = json.loads(released.cli("release", "history", "irises", "--json"))
+    model = told["stages"]["production"]
+    (there,) = [
+        one for one in every(api, f"{V1}/models/irises/versions", 1) if one["version"] == model
+    ]
+    assert there["stage"] == "production"
+    status, whole = api.ask(f"{V1}/models/irises/versions/{model[:8]}")
+    assert status == 200
+    assert {gate["name"] for gate in whole["gates"]} >= {"accuracy_floor", "beats_constant"}
+    assert [move["stage"] for move in whole["moves"]] == ["production"]
+    assert api.ask(f"{V1}/models/irises/versions/abc")[0] == 404
+
+
+def test_the_page_names_every_route_and_loads_nothing(api: Api) -> None:
+    status, shown = api.ask("/docs", token=None)
+    _, document = api.ask("/openapi.json", token=None)
+    assert status == 200
+    assert all(f"<code>{path}</code>" in shown for path in document["paths"])
+    assert "<script" not in shown and "http" not in shown.replace("http-equiv", "")
+
+
+# --- what a run may not choose --------------------------------------------------------------------
+
+
+def test_a_run_of_the_spec_is_handed_to_dagster_which_is_away(api: Api) -> None:
+    status, said = api.ask(RUNS, RUN)
+    assert status == 503
+    assert "nothing was launched. Start it: ml-assets ui" in said["error"]
+
+
+def test_every_mistake_is_named_with_its_remedy(api: Api) -> None:
+    said = api.problems(
+        {
+            "pipeline_id": "irises",
+            "config": {
+                "data_source": "flower",
+                "model_type": "lightgbm",
+                "hyperparams": {"epochs": 0, "learning_rat": 0.1, "batch_size": 48, "width": 32.0},
+                "resources": {"nodes": 2, "memory": {"env": "ML_ASSETS_SIGNING_KEY"}},
+            },
+        }
+    )
+    assert "Did you mean 'flowers'?" in said["config.data_source"]
+    assert "change model.family in defs.yaml" in said["config.model_type"]
+    assert "expected a whole number, 1 or more" in said["config.hyperparams.epochs"]
+    assert "Did you mean 'learning_rate'?" in said["config.hyperparams.learning_rat"]
+    assert "batch_size is 24 in the spec; 48 was asked for" in said["config.hyperparams.batch_size"]
+    assert "width is 32 in the spec" in said["config.hyperparams.width"]
+    assert "change cluster in defs.yaml" in said["config.resources.nodes"]
+    assert "memory is '4Gi' in the spec" in said["config.resources.memory"]
+    assert len(said) == 8
+
+
+def test_what_is_no_such_body_is_told_by_field(api: Api) -> None:
+    assert "body.pipeline_id" in api.problems({"config": {}})
+    unknown = {"pipeline_id": "irises", "config": {"gates": []}, "run_config": {}}
+    assert api.problems(unknown).keys() == {"body.config.gates", "body.run_config"}
+    assert api.ask(RUNS, b"{")[0] == 422
+    assert api.ask(RUNS, b'"' + b"x" * (2 << 20) + b'"')[0] == 413
+
+
+@pytest.mark.parametrize("name", ["tulips", "../irises", "irises/../irises", "%2e%2e", "iris es"])
+def test_a_pipeline_is_one_that_there_is_and_no_path(api: Api, name: str) -> None:
+    assert api.ask(RUNS, {"pipeline_id": name})[0] == 404
+    assert api.ask(f"{V1}/experiments/{name.replace(' ', '%20')}/runs")[0] == 404
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=6,
+)
+names = st.sampled_from(["epochs", "learning_rate", "nodes", "env", "config"]) | st.text(max_size=6)
+bodies = st.fixed_dictionaries(
+    {"pipeline_id": st.sampled_from(["irises", "deliveries", "no"]) | values},
+    optional={
+        "config": values
+        | st.fixed_dictionaries(
+            {"hyperparams": st.dictionaries(names, values, min_size=1)},
+            optional={"data_source": values, "model_type": values, "resources": values},
+        )
+    },
+)
+
+
+@given(bodies)
+@settings(max_examples=60, deadline=None)
+def test_no_body_makes_it_stumble(api: Api, body: dict[str, Any]) -> None:
+    status, said = api.ask(RUNS, body)
+    away = status == 503 and "Dagster does not answer" in said["error"]  # it was a body like ours
+    assert status in (404, 422) or away

@@ -1,0 +1,66 @@
+"""Through a real Dagster: a run is launched once, is released by its gates, and is rolled back."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from ml_assets.records.ledger.chain import read
+from ml_assets.records.ledger.stages import champion
+from ml_assets.store.open import shared_snapshots
+from ml_assets_tests.extras.api.calling import Api, api_of
+from ml_assets_tests.worlds import irises
+from ml_assets_tests.worlds.ui import serving
+from ml_assets_tests.worlds.world import World
+
+pytestmark = pytest.mark.timeout(900)
+V1 = "/api/v1"
+
+
+def ended(api: Api, run: str) -> str:
+    """The status of a run when it is over."""
+    end = time.monotonic() + 400
+    while True:
+        status, found = api.ask(f"{V1}/pipelines/runs/{run}")
+        assert status == 200, found
+        if found["status"] in ("success", "failure", "canceled"):
+            return found["status"]
+        assert time.monotonic() < end, found
+        time.sleep(0.5)
+
+
+def test_a_run_is_launched_once_released_by_its_gates_and_taken_back(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    irises.plant(world.pipelines, world.sources)
+    lax = irises.SPEC.replace("{kind: champion}", "{kind: champion, margin: 10.0}")
+    (world.pipelines / "irises" / "defs.yaml").write_text(lax)
+    world.cli("run", "irises")
+
+    def now() -> str | None:
+        return champion(read(shared_snapshots(world.settings.snapshots), "irises"))
+
+    first = now()
+    with serving(world) as ui, api_of(world, ML_ASSETS_UI_URL=ui) as api:
+        body = {"pipeline_id": "irises", "config": {"hyperparams": {"epochs": 25}}}
+        status, said = api.ask(f"{V1}/pipelines/runs", body, Idempotency_Key="monday")
+        assert (status, said["status"]) == (202, "queued")
+        status, again = api.ask(f"{V1}/pipelines/runs", body, Idempotency_Key="monday")
+        assert (status, again["run_id"]) == (200, said["run_id"])
+        other = {"pipeline_id": "irises"}
+        assert api.ask(f"{V1}/pipelines/runs", other, Idempotency_Key="monday")[0] == 409
+        assert ended(api, said["run_id"]) == "success"
+        second = now()
+        assert second not in (None, first)
+        status, run = api.ask(f"{V1}/experiments/irises/runs/{said['run_id']}")
+        assert (status, run["trigger"]) == (200, "api")
+        assert run["params"]["training"]["epochs"] == 25
+        assert run["model_version"] == second
+
+        path = f"{V1}/models/irises/versions/{first}/stage"
+        asked = {"stage": "production", "reason": "complaints"}
+        status, moved = api.send("PUT", path, asked)
+        assert (status, moved["status"]) == (200, "moved"), moved
+        assert now() == first
+        line = read(shared_snapshots(world.settings.snapshots), "irises")[-1]
+        assert (line.because, line.author, line.reason) == ("rollback", "olga", "complaints")
+        assert api.send("PUT", path, asked)[1]["status"] == "there already"
