@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from ml_assets.actions.rollback import roll_back
 from ml_assets.adapters.runs import TRIGGER_TAG
 from ml_assets.adapters.served_dagster import launch
-from ml_assets.assets.released_model.asset import evidence_to_release
+from ml_assets.assets.released_model.current_evidence import evidence_to_release
 from ml_assets.assets.released_model.promote import Refused, certified, verify
 from ml_assets.assets.released_model.whole_rollback import Asked
 from ml_assets.errors import EvidenceError, one_line
