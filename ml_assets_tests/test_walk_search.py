@@ -34,6 +34,10 @@ def study_of(world: World) -> dict[str, Any]:
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     """Irises whose own learning rate is poor, released, then searched."""
     found = searched.plant(tmp_path_factory.mktemp("search"), rate=0.0003)
+    spec = found.pipelines / "irises" / "defs.yaml"  # whatever its model is worth, it is champion
+    spec.write_text(spec.read_text().replace("at_least: 0.8", "at_least: 0.1"))
+    spec.write_text(spec.read_text().replace("margin: 0.3}", "margin: -1.0}"))
+    found.cli("run", "irises")
     found.cli("run", "irises", "--search")
     return found
 
@@ -42,10 +46,19 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 def test_the_model_is_trained_by_the_winner_in_a_session_of_its_own(world: World) -> None:
     study = study_of(world)
     best = next(one for one in study["trials"] if one["number"] == study["winner"])
-    shown = world.page("irises", "trained_model", "model")
+    shown = world.page("irises", "trained_model")
     assert shown["search"] == f"trial {study['winner']} of {study['name']}"
     assert shown["session"] not in {one["session"] for one in study["trials"]}
     assert shown["validation_loss"] == pytest.approx(best["loss"])
+
+
+@pytest.mark.daemon
+def test_the_holdout_is_asked_about_the_model_and_about_no_trial(world: World) -> None:
+    said = world.cli("models", "search", "irises")
+    assert "On the holdout the mean log-loss of its model is -" in said
+    assert "from the champion's (95 %:" in said
+    scored = list(world.root.glob("state/objects/sessions/irises-score-*"))
+    assert len(scored) == 2, "the spec's own model and the winner's, and no trial"
 
 
 @pytest.mark.daemon
@@ -66,6 +79,13 @@ def test_mlflow_shows_the_trials_below_their_study(world: World) -> None:
         assert run.data.tags["ml_assets.trial_end"] == one["end"]
         assert run.data.params["model.width"] == str(one["values"]["model.width"])
         assert client.get_metric_history(run.info.run_id, "validation_loss")
+
+
+@pytest.mark.daemon
+def test_the_run_of_a_search_is_told_as_one(world: World) -> None:
+    runs = json.loads(world.cli("models", "experiments", "irises", "--json"))["runs"]
+    (search,) = [one for one in runs if one["outcome"]["said"] == "searched"]
+    assert f"the winner is trial {study_of(world)['winner']}" in search["outcome"]["why"]
 
 
 @pytest.mark.daemon
@@ -119,11 +139,11 @@ def test_a_winner_outside_of_the_declared_space_is_not_trained_by(
     try:
         said = world.cli("run", "irises", "--through", "trained_model")
         assert "make  irises/trained_model" in said
-        assert "search" not in world.page("irises", "trained_model", "model")
+        assert "search" not in world.page("irises", "trained_model")
     finally:
         file.write_text(good)
     world.cli("run", "irises")
-    assert "search" in world.page("irises", "trained_model", "model")
+    assert "search" in world.page("irises", "trained_model")
 
 
 def killed_rounds(root: Path, rounds: int, seed: int) -> None:

@@ -23,6 +23,7 @@ from ml_assets.records.experiments import (
     RECORD,
     REPORT,
     SPENT,
+    STUDY,
     Begun,
     Failed,
     Words,
@@ -38,6 +39,7 @@ from ml_assets.settings import price_class
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.program import training_world
 from ml_assets.spec.records import REPORT_FILE
+from ml_assets.spec.stages import SEARCH_STAGE
 from ml_assets.store.layout import Address
 from ml_assets.store.pipeline_context import Pipeline
 
@@ -123,8 +125,10 @@ class StepJournal:
         name = self.pipeline.name
         training_set = Address(name, "training_set")
         model, report = Address(name, "trained_model"), Address(name, "evaluation_report")
+        study = Address(name, SEARCH_STAGE)
         paths: dict[str, dict[str, str]] = {
             "training_set": {DATA: training_set.record},
+            SEARCH_STAGE: {DATA: training_set.record, STUDY: study.record},
             "trained_model": {
                 DATA: training_set.record,
                 MODEL: model.record,

@@ -157,6 +157,7 @@ def search(pipeline: str, open_page: bool, as_json: bool) -> None:
     """
     from ml_assets.assets.hyperparameter_search.learned import boundaries, verdict
     from ml_assets.assets.hyperparameter_search.page import (
+        on_holdout,
         published_study,
         searched_by,
         trials_table,
@@ -176,7 +177,13 @@ def search(pipeline: str, open_page: bool, as_json: bool) -> None:
     for line in aligned([tuple(table.head), *(tuple(row) for row in table.rows[:_TRIALS])]):
         print(line)
     edges = [f"edge  {one.said}" for one in boundaries(study, by, of.declared.spec)]
-    for said in ("", *verdict(study), *edges, f"No trial followed: {study.ended}."):
+    for said in (
+        "",
+        *verdict(study),
+        *on_holdout(of, study),
+        *edges,
+        f"No trial followed: {study.ended}.",
+    ):
         print(said)
     tell_page(write_study_page(of, study), open_page=open_page)
 

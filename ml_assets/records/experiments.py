@@ -26,6 +26,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 BEGUN, DATA, MODEL, RECORD = "begun.json", "data.json", "model.json", "run.json"
 SPENT, REPORT, FAILED, NOTES = "spent.json", "report.json", "failed.json", "notes/"
+STUDY = "study.json"
 _ATTEMPTS = 100
 _TIME = "%Y%m%dT%H%M%S%f"
 _FOLDER = re.compile(r"(\d{8}T\d{12})-([0-9A-Za-z-]{1,64})")
@@ -156,6 +157,8 @@ class RunStory:
     failed: Failed | None
     notes: tuple[Note, ...] = field(default=())
     """Oldest first."""
+    study: StageRecord | None = None
+    """The record of the search that the run made."""
 
     @property
     def digest(self) -> str | None:
@@ -257,6 +260,7 @@ def read(store: SnapshotStore, commit: CommitId, folder: Folder) -> RunStory:
         report=one(REPORT, EvaluationReport),
         failed=one(FAILED, Failed),
         notes=tuple(note for name in notes if (note := one(name, Note))),
+        study=one(STUDY, StageRecord),
     )
 
 

@@ -65,6 +65,10 @@ def _outcome(story: RunStory, entries: Sequence[LedgerEntry]) -> Outcome:
         return Outcome("bad", f"failed at {failed.stage}", failed.reason)
     if line is not None and line.decision is not None:
         return _judged(line, line.decision, entries)
+    if story.digest is None and story.study is not None:
+        told = story.study.attributes
+        best = "the spec's own setting" if told["trial"] is None else f"trial {told['trial']}"
+        return Outcome("good", "searched", f"{told['trials']} trials; the winner is {best}.")
     if story.digest is None:
         return Outcome("wait", "no end told", "It is running, or its process was killed.")
     return Outcome("wait", "not judged", "No decision on this model is in the ledger.")

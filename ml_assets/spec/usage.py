@@ -9,8 +9,9 @@ from ml_assets.spec.base import Digest, Fraction, Frozen, Positive, unset
 from ml_assets.spec.records import Time
 
 Verb = Literal["train", "score", "measure", "sanity"]
-AttemptEnd = Literal["done", "stopped", "lost", "stalled", "failed", "unstarted"]
-"""``done``: with a whole result. ``stopped``: it was told to. ``lost``: a machine or its watcher
+AttemptEnd = Literal["done", "pruned", "stopped", "lost", "stalled", "failed", "unstarted"]
+"""``done``: with a whole result. ``pruned``: a study saw no prospect in it.
+``stopped``: it was told to. ``lost``: a machine or its watcher
 went. ``stalled``: nothing moved in it any more. ``failed``: by an error. ``unstarted``: before its
 program ran."""
 Count = Annotated[int, Field(ge=0)]

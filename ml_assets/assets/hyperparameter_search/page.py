@@ -15,6 +15,7 @@ from ml_assets.reports.page import page
 from ml_assets.reports.parallel import Thread, Upright, parallel_chart
 from ml_assets.reports.picture import Picture, Table
 from ml_assets.spec.pipeline import PipelineSpec
+from ml_assets.spec.records import REPORT_FILE, EvaluationReport
 from ml_assets.spec.search import Parameter, SearchSpec
 from ml_assets.spec.stages import SEARCH_STAGE
 from ml_assets.spec.study import STUDY_FILE, Study, Trial
@@ -173,9 +174,40 @@ def trials_table(study: Study, search: SearchSpec) -> Table:
     )
 
 
-def study_page(study: Study, search: SearchSpec, spec: PipelineSpec) -> str:
-    """The page of a study, one HTML document that loads nothing."""
-    said = verdict(study)
+def on_holdout(pipeline: Pipeline, study: Study) -> tuple[str, ...]:
+    """What the holdout says of the model that was trained by the winner; nothing: there is none."""
+    state = pipeline.now()
+    model = state.record(state.address("trained_model"))
+    report = state.record(state.address("evaluation_report"))
+    by = model.attributes.get("search") if model else None
+    if model is None or report is None or not by or by["study"] != study.name:
+        return ()
+    found = EvaluationReport.model_validate_json(
+        state.read_bytes(state.address("evaluation_report").file(REPORT_FILE))
+    )
+    if found.model != model.data_version:
+        return ()
+    against = found.champion
+    if against is None or against.loss_difference is None:
+        return ("The holdout had no champion to compare its model with.",)
+    apart = against.loss_difference
+    word = "better" if apart.high < 0 else "worse" if apart.low > 0 else "not told apart"
+    seeds = ", seeds included" if against.seeds else ""
+    return (
+        f"On the holdout the mean {against.loss} of its model is {apart.value:+.5f} from the"
+        f" champion's (95 %: {apart.low:+.5f} to {apart.high:+.5f}{seeds}): {word}.",
+    )
+
+
+def study_page(
+    study: Study, search: SearchSpec, spec: PipelineSpec, holdout: Sequence[str] = ()
+) -> str:
+    """The page of a study, one HTML document that loads nothing.
+
+    Args:
+        holdout: what it says of the model by the winner.
+    """
+    said = (*verdict(study), *holdout)
     edges = [one.said for one in boundaries(study, search, spec)]
     found = spread(study)
     ends = {end: sum(1 for t in study.trials if t.end == end) for end in ("finished", "pruned")}
@@ -239,5 +271,6 @@ def published_study(pipeline: Pipeline) -> Study | None:
 
 def write_study_page(pipeline: Pipeline, study: Study) -> Path:
     """Write ``reports/<pipeline>/search.html`` and return where it is."""
-    html = study_page(study, searched_by(study), pipeline.declared.spec).encode()
+    said = on_holdout(pipeline, study)
+    html = study_page(study, searched_by(study), pipeline.declared.spec, said).encode()
     return pipeline.objects.write_bytes(html, "reports", pipeline.name, PAGE)

@@ -1,4 +1,4 @@
-"""What a study trains and by which name, and what it may use."""
+"""What a study trains, and by which name."""
 
 from dataclasses import dataclass, replace
 
@@ -9,7 +9,7 @@ from ml_assets.launch.launcher import TrainJob
 from ml_assets.launch.session import NOT_IN_THE_RESULT, program_of
 from ml_assets.spec.canonical import digest_of
 from ml_assets.spec.pipeline import PipelineSpec
-from ml_assets.spec.search import Budget, SearchSpec, Values, with_values
+from ml_assets.spec.search import SearchSpec, Values, with_values
 from ml_assets.spec.training import LightGbm
 
 
@@ -77,27 +77,3 @@ class Plan:
                 job, training=job.training.model_copy(update={**few, "strategy": "replicate"})
             )
         return replace(job, training=job.training.model_copy(update=few))
-
-
-@dataclass(frozen=True)
-class Hours:
-    """What was held, as the cost account counts it."""
-
-    machine: float = 0.0
-    gpu: float = 0.0
-
-    def __add__(self, other: "Hours") -> "Hours":
-        return Hours(self.machine + other.machine, self.gpu + other.gpu)
-
-    def spends(self, budget: Budget | None) -> str:
-        """Which budget this is all of; empty: none."""
-        if budget is None:
-            return ""
-        if budget.machine_hours is not None and self.machine >= budget.machine_hours:
-            return f"the budget of {budget.machine_hours:g} machine hours is spent"
-        if budget.gpu_hours is not None and self.gpu >= budget.gpu_hours:
-            return f"the budget of {budget.gpu_hours:g} GPU hours is spent"
-        return ""
-
-
-NOTHING = Hours()

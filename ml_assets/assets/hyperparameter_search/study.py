@@ -12,7 +12,14 @@ from datetime import UTC, datetime
 from queue import Empty, SimpleQueue
 from threading import Event as Flag
 
-from ml_assets.assets.hyperparameter_search.plan import NOTHING, Hours, Plan
+from ml_assets.assets.hyperparameter_search.hours import (
+    NOTHING,
+    Hours,
+    mark_pruned,
+    usages_of,
+    used_by,
+)
+from ml_assets.assets.hyperparameter_search.plan import Plan
 from ml_assets.assets.hyperparameter_search.samplers import Proposal, Sampler
 from ml_assets.errors import (
     DoesNotFit,
@@ -22,16 +29,13 @@ from ml_assets.errors import (
     counted,
 )
 from ml_assets.launch.events import session_events
-from ml_assets.launch.folder import SessionFolder
 from ml_assets.launch.launcher import Launcher, TrainJob
 from ml_assets.launch.session import train_session
-from ml_assets.launch.usage import session_usages
 from ml_assets.spec.program import TrainResult
 from ml_assets.spec.program.events import Event, Failed, Metrics
 from ml_assets.spec.study import Study, Trial, TrialEnd
 from ml_assets.spec.training import LightGbm
 from ml_assets.spec.training_story import TrainingStory
-from ml_assets.spec.usage import AttemptUsage
 from ml_assets.store.objects import LocalObjects
 
 LOSS = "validation_loss"
@@ -151,7 +155,7 @@ class StudyRun:
         known = self._sampler.known
         for proposal in known:
             if not proposal.own:  # that is trained without a study, too
-                self._spent += self._used(train_session(self._plan.job(proposal)))
+                self._spent += used_by(self._objects, train_session(self._plan.job(proposal)))
         yield from ((proposal, None) for proposal in known)
         own = self._plan.search.own(self._plan.spec)
         if not self._plan.search.proposes(own):
@@ -201,7 +205,7 @@ class StudyRun:
         proposal, seed = following
         job = self._plan.job(proposal, seed)
         session = train_session(job)
-        found = Running(proposal, job, seed is not None, held=self._used(session))
+        found = Running(proposal, job, seed is not None, held=used_by(self._objects, session))
         if found.repeat:
             self._spent += found.held
         elif proposal.ended in ("pruned", "failed"):
@@ -263,10 +267,12 @@ class StudyRun:
 
     def _end(self, one: Running, outcome: Outcome) -> None:
         number, session = one.proposal.number, train_session(one.job)
-        used = self._used(session)
+        used = used_by(self._objects, session)
         since = Hours(used.machine - one.held.machine, used.gpu - one.held.gpu)
         self._spent += since if since.machine > 0 else self._goes_on(one)
         end, reason = _how(one, outcome)
+        if end == "pruned":
+            mark_pruned(self._objects, session)
         if one.repeat:
             if isinstance(outcome, TrainResult):
                 self._repeats[one.job.training.seed] = outcome.metrics[LOSS]
@@ -289,7 +295,7 @@ class StudyRun:
             curve=tuple(curve),
             machine_hours=used.machine,
             gpu_hours=used.gpu,
-            attempts=len(self._usages(session)),
+            attempts=len(usages_of(self._objects, session)),
             reason=reason,
         )
         self._trials[number] = trial
@@ -308,20 +314,6 @@ class StudyRun:
     def _events(self, session: str) -> Sequence[Event]:
         folder = self._objects.path("sessions", session)
         return session_events(folder) if folder.is_dir() else []
-
-    def _used(self, session: str) -> Hours:
-        """What the attempts of a session that have ended held."""
-        found = Hours()
-        for usage in self._usages(session):
-            held = usage.held
-            since = held.scheduled or held.created
-            hours = held.nodes * (held.ended - since).total_seconds() / 3600
-            found += Hours(hours, hours * held.gpus_per_node)
-        return found
-
-    def _usages(self, session: str) -> Sequence[AttemptUsage]:
-        folder = self._objects.path("sessions", session)
-        return session_usages(SessionFolder(folder)) if (folder / "attempts").is_dir() else ()
 
     def _is_spent(self) -> str:
         """Which budget is spent; empty: none."""

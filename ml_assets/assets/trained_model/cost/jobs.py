@@ -139,7 +139,7 @@ def _job(
 
 
 def _standing(usages: Sequence[AttemptUsage], refused: frozenset[str]) -> Standing:
-    if not any(usage.end == "done" for usage in usages):
+    if not any(usage.end in ("done", "pruned") for usage in usages):
         return "failed"
     models = {usage.model for usage in usages if usage.model is not None}
     return "refused" if models & refused else "useful"

@@ -13,11 +13,11 @@ from typing import Literal, get_args
 from ml_assets.spec.usage import AttemptUsage, Mark
 
 Part = Literal["useful", "recomputed", "stalled", "queued", "failed", "refused"]
-"""``useful``: in a result that counts. ``recomputed``: steps after the checkpoint that a later
-start went on from, and the later starts. ``stalled``: machines held while nothing moved: images
-were pulled, other machines waited for, steps waited for data, it stood still. ``queued``: no
-machine was held yet. ``failed``: work of a session without a result. ``refused``: work on a model
-that a gate then refused."""
+"""``useful``: in a result that counts, or in a trial that was pruned. ``recomputed``: steps after
+the checkpoint that a later start went on from, and the later starts. ``stalled``: machines held
+while nothing moved: images were pulled, other machines waited for, steps waited for data, it stood
+still. ``queued``: no machine was held yet. ``failed``: work of a session without a result.
+``refused``: work on a model that a gate then refused."""
 PARTS: tuple[Part, ...] = get_args(Part)
 PAID: tuple[Part, ...] = tuple(part for part in PARTS if part != "queued")
 """Nobody pays for what is not held."""
