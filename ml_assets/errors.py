@@ -8,6 +8,7 @@ outcome, return a type instead of raising (see ``store.snapshots.Published``).
 """
 
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 
 _QUOTED = re.compile("«[^«»]*»")
@@ -49,6 +50,23 @@ def visible(text: str) -> str:
 def one_line(text: str) -> str:
     """Somebody's words on one line: they forge no line of ours."""
     return visible(" ".join(text.split()))
+
+
+def says(text: str) -> bool:
+    """Whether somebody's words hold a letter or a digit that is seen: who answers for something is
+    not named by blanks, marks or fillers."""
+    return any(one.isalnum() and "FILLER" not in unicodedata.name(one, "") for one in text)
+
+
+def answered(what: str, author: str, reason: str) -> str:
+    """Why nobody answers for an act; empty: somebody does, for a reason.
+
+    Args:
+        what: the act, as a sentence begins with it.
+    """
+    if says(author) and says(reason):
+        return ""
+    return f"{what} is by somebody, for a reason: give an author and a reason, in letters."
 
 
 def outside(message: str) -> str:

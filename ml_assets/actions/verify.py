@@ -12,6 +12,7 @@ from ml_assets.assets.released_model.origins import (
     records_behind,
     require_own_sources,
 )
+from ml_assets.assets.released_model.tags import wrong_names
 from ml_assets.errors import EvidenceError, MlAssetsError, SettingsError, StorageError
 from ml_assets.records.ledger.certificate import certificate_path
 from ml_assets.records.ledger.chain import path_of, read
@@ -112,6 +113,7 @@ def _checks(
     yield Check("ledger", "ok", f"{len(entries)} lines, each chained to the one before")
     if noted:
         yield _held_to(noted, digests)
+    yield from _tags(store, pipeline)
     in_stages = stages(entries)
     yield from _certificates(store, commit, pipeline, entries, set(in_stages.values()))
     for stage in in_stages:
@@ -124,6 +126,18 @@ def _checks(
             yield Check(stage, "refused", str(error))
     yield Check("proves", "note", _proves(store.keys))
     yield Check("head", "note", f"{head} (note it elsewhere: --head holds a later state to it)")
+
+
+def _tags(store: SnapshotStore, pipeline: str) -> Iterator[Check]:
+    """One check for all that name the state of their move, and one for each that does not."""
+    try:
+        wrong = wrong_names(store, pipeline)
+    except MlAssetsError as error:
+        wrong = [str(error)]
+    for said in wrong:
+        yield Check("tags", "refused", said)
+    if not wrong:
+        yield Check("tags", "ok", "each name of a release is that of its move")
 
 
 def _behind(settings: Settings, store: SnapshotStore, found: LoadedRelease) -> Iterator[Check]:

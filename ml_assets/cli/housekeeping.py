@@ -123,15 +123,15 @@ def forget(pipeline: str, author: str, reason: str, undo: bool) -> None:
     --undo brings it back.
     """
     from ml_assets.actions.reload import reload_ui
-    from ml_assets.errors import SpecError
+    from ml_assets.errors import SpecError, answered
     from ml_assets.spec.load import find_pipeline, pipeline_folders
     from ml_assets.store.home import lock
     from ml_assets.store.retired import bring_back, retire
 
     settings = prepared_settings()
     find_pipeline(pipeline_folders(settings), pipeline)
-    if not undo and not (author.strip() and reason.strip()):
-        raise SpecError("Who retires it, and why? Add --author NAME --reason TEXT.")
+    if not undo and (nobody := answered("A retirement", author, reason)):
+        raise SpecError(f"{nobody} Add --author NAME --reason TEXT.")
     with lock(settings, f"forget {pipeline}"):
         if not undo:
             retire(settings, pipeline, author, reason)

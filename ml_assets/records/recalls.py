@@ -82,6 +82,18 @@ def sound_champion(
     return None if model is None or recalled(store, commit, pipeline, model) else model
 
 
+def recalled_champion(
+    store: SnapshotStore,
+    commit: CommitId,
+    pipeline: str,
+    entries: Sequence[LedgerEntry],
+    stage: Target,
+) -> str | None:
+    """The model in a stage that may not be used; None where it may, or the stage is empty."""
+    model = champion(entries, stage)
+    return model if model and recalled(store, commit, pipeline, model) else None
+
+
 def require_sound_model(store: SnapshotStore, commit: CommitId, pipeline: str, model: str) -> None:
     """Hold a model to the recalls before it is used.
 

@@ -63,7 +63,12 @@ def happened(entry: LedgerEntry) -> str:
     if entry.decision is not None:
         word = "passed" if entry.decision.passed else "refused"
         return f"{word} as canary" if entry.decision.canary else word
-    words = {"registration": "registered", "override": "OVERRIDE", "recall": "recalled"}
+    words = {
+        "registration": "registered",
+        "override": "OVERRIDE",
+        "recall": "recalled",
+        "lift": "recall lifted",
+    }
     if entry.kind in words:
         return words[entry.kind]
     return f"rollback to {entry.stage}" if entry.because else f"to {entry.stage}"
@@ -71,7 +76,7 @@ def happened(entry: LedgerEntry) -> str:
 
 def by_a_person(entry: LedgerEntry) -> bool:
     """Whether somebody answers for a line by name: nobody decided it by rule."""
-    return entry.kind in ("override", "recall") or entry.because is not None
+    return entry.kind in ("override", "recall", "lift") or entry.because is not None
 
 
 def plain_markdown(text: str) -> str:

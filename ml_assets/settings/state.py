@@ -4,7 +4,7 @@ import base64
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from hashlib import sha256
@@ -206,17 +206,21 @@ def read_settings(
     )
 
 
-def environment_apart(settings: Settings, home: Path) -> dict[str, str]:
+def environment_apart(settings: Settings, home: Path, trusted: Collection[str]) -> dict[str, str]:
     """The environment of a second state folder that reads the same sources and shares nothing else.
 
-    Whoever only trusts keys signs there with one that is gone afterwards.
+    Where keys count, it is signed there with one that is gone afterwards: what is brought there, or
+    made there, is no state of the real store.
+
+    Args:
+        trusted: the public keys that count here, our own among them.
     """
     stores = ("SNAPSHOTS", "OBJECTS", "CHECKPOINTS", "ONLINE", "STUDIES")
     shared = [f"ML_ASSETS_{name}" for name in stores]
     apart = {k: v for k, v in os.environ.items() if k not in (*shared, "MLFLOW_TRACKING_URI")}
-    signing = read_signing(apart)
-    if signing.trusted and signing.key is None:
+    if trusted:
         apart["ML_ASSETS_SIGNING_KEY"] = base64.b64encode(os.urandom(32)).decode()
+        apart["ML_ASSETS_TRUSTED_KEYS"] = ",".join(sorted(trusted))
     return {
         **apart,
         "ML_ASSETS_HOME": str(home),

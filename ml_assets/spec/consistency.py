@@ -1,24 +1,39 @@
 """Whether loss, weights, baselines and gates of a spec fit its task and each other."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf, nextafter
 
 from ml_assets.spec.base import Misfit
 from ml_assets.spec.gates import (
+    HIGHER_IS_BETTER,
     METRICS_OF,
+    REACH,
+    AgainstChampion,
     BaselineSpec,
     BeatsBaseline,
     Bound,
     Calibrated,
     Gap,
     GateSpec,
+    Latency,
+    LeakAlarm,
+    Memory,
+    MetricName,
     Robustness,
     Slices,
+    Throughput,
     ValueBaseline,
 )
 from ml_assets.spec.training import Task, TrainingSpec
 
 CLASSES: tuple[Task, ...] = ("binary", "multiclass")
+LOSS_METRIC: Mapping[Task, MetricName] = {
+    "binary": "log_loss",
+    "multiclass": "log_loss",
+    "ranking": "ndcg",
+}
+"""The metric whose reach the loss of the champion gate has; a squared error has no end."""
 
 
 @dataclass(frozen=True)
@@ -63,9 +78,24 @@ def gate_problems(gates: Sequence[GateSpec], declared: Declared) -> list[Misfit]
         at = ("gates", number)
         if gate.name in names[:number]:
             problems.append(Misfit((*at, "name"), f"gate name {gate.name!r} is used twice"))
-        for rule in (_metric, _baseline, _bound, _columns, _calibration, _shift):
+        for rule in (_metric, _baseline, _bound, _reach, _columns, _calibration, _shift):
             problems += [Misfit((*at, *path), said) for path, said in rule(gate, declared)]
+    if all(map(_only_records, gates)):
+        said = "no gate can refuse a model: give one a bound, or add {kind: champion}"
+        problems.append(Misfit(("gates",), said))
     return problems
+
+
+def _only_records(gate: GateSpec) -> bool:
+    match gate:
+        case (
+            Latency(at_most_ms=None, at_most_p99_ms=None)
+            | Throughput(at_least_rows_per_second=None)
+            | Memory(at_most_mb=None)
+        ):
+            return True
+        case _:
+            return False
 
 
 _Found = Iterator[tuple[tuple[str, ...], str]]
@@ -104,6 +134,50 @@ def _baseline(gate: GateSpec, declared: Declared) -> _Found:
 def _bound(gate: GateSpec, declared: Declared) -> _Found:
     if isinstance(gate, Bound) and gate.at_least is None and gate.at_most is None:
         yield (), f"gate {gate.name!r} needs 'at_least' or 'at_most'"
+
+
+def _reach(gate: GateSpec, declared: Declared) -> _Found:
+    """A bound that every model meets, or none, decides nothing."""
+    for name, low, value, high in _limits(gate, declared):
+        if not low < value < high:
+            yield (
+                (name,),
+                f"gate {gate.name!r} has {name}: {value:g}, which decides nothing: every model"
+                f" is on one side of it. Give a number between {low:g} and {high:g}",
+            )
+
+
+def _limits(gate: GateSpec, declared: Declared) -> Iterator[tuple[str, float, float, float]]:
+    """(field, the greatest value that is too small, value, the least that is too large)."""
+    match gate:
+        case Bound():
+            low, high = REACH[gate.metric]
+            if gate.at_least is not None:
+                yield "at_least", low, gate.at_least, nextafter(high, inf)
+            if gate.at_most is not None:
+                yield "at_most", nextafter(low, -inf), gate.at_most, high
+        case LeakAlarm():
+            low, high = REACH[gate.metric]
+            if HIGHER_IS_BETTER[gate.metric]:
+                yield "bound", low, gate.bound, nextafter(high, inf)
+            else:
+                yield "bound", nextafter(low, -inf), gate.bound, high
+        case BeatsBaseline():
+            low, high = REACH[gate.metric]
+            yield "margin", low - high, gate.margin, high - low
+        case AgainstChampion():
+            yield "margin", -inf, gate.margin, _farthest(gate, declared.task)
+        case _:
+            return
+
+
+def _farthest(gate: AgainstChampion, task: Task) -> float:
+    """What two models never differ by; a squared error has a unit, and no end."""
+    metric = gate.metric or LOSS_METRIC.get(task)
+    if metric is None or (gate.relative and not HIGHER_IS_BETTER[metric]):
+        return inf
+    low, high = REACH[metric]
+    return 1.0 if gate.relative else high - low
 
 
 def _columns(gate: GateSpec, declared: Declared) -> _Found:

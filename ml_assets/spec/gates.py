@@ -37,10 +37,11 @@ HIGHER_IS_BETTER: dict[MetricName, bool] = {
 }
 REACH: Mapping[MetricName, tuple[float, float]] = {
     **dict.fromkeys(("auc", "average_precision", "brier", "accuracy", "ece", "ndcg"), (0.0, 1.0)),
-    **dict.fromkeys(("log_loss", "rmse", "mae"), (0.0, inf)),
+    "log_loss": (0.0, 36.1),
+    **dict.fromkeys(("rmse", "mae"), (0.0, inf)),
     "r2": (-inf, 1.0),
 }
-"""Metric -> its least and its greatest value."""
+"""Metric -> its least and its greatest value; a log-loss is of probabilities clipped at 2e-16."""
 METRICS_OF: Mapping[Task, tuple[MetricName, ...]] = {
     "binary": ("auc", "average_precision", "log_loss", "brier", "accuracy", "ece"),
     "multiclass": ("auc", "log_loss", "brier", "accuracy", "ece"),

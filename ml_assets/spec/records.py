@@ -347,7 +347,7 @@ class LedgerEntry(Frozen):
     seq: Annotated[int, Field(ge=1)]
     previous: Digest | None
     """SHA-256 of the bytes of the line before; None for the first."""
-    kind: Literal["registration", "decision", "stage", "override", "recall"]
+    kind: Literal["registration", "decision", "stage", "override", "recall", "lift"]
     model: Digest
     decision: Decision | None = None
     stage: Target | None = None

@@ -195,7 +195,10 @@ class SnapshotStore(Protocol):
         ...
 
     def history(self) -> tuple[Commit, ...]:
-        """Every commit that ``main`` or a tag has behind it by first parents, newest first."""
+        """Every commit that ``main`` or a tag has behind it by first parents, newest first.
+
+        A tag on what no key that counts signed is left out: it tells nothing.
+        """
         ...
 
     def diff(self, left: CommitId, right: CommitId) -> tuple[Change, ...]:
@@ -203,10 +206,11 @@ class SnapshotStore(Protocol):
         ...
 
     def tag(self, name: str, commit: CommitId) -> None:
-        """Name a commit for good.
+        """Name a commit for good; nothing is signed by that.
 
         Raises:
             StorageError: the name is taken by another commit.
+            UntrustedState: the commit is not signed by a key that counts.
         """
         ...
 

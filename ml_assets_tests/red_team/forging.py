@@ -46,8 +46,29 @@ def replay_signature(root: Path, commit: str, of: str) -> None:
         )
 
 
-def forged_commit(store: EmbeddedStore, root: Path, changes: Mapping[str, bytes | None]) -> str:
-    """A commit on top of ``main`` with these files (None: gone), as the store itself makes one."""
+def tag(root: Path, name: str, commit: str) -> None:
+    with refs(root) as database:
+        database.execute("insert or replace into refs values (?, 'tag', ?)", [name, commit])
+
+
+def signed(root: Path) -> set[str]:
+    """What there is a signature of."""
+    with refs(root) as database:
+        return {row[0] for row in database.execute("select commit_id from signatures")}
+
+
+def forged_commit(
+    store: EmbeddedStore,
+    root: Path,
+    changes: Mapping[str, bytes | None],
+    run_key: str | None = None,
+    time: str = "2026-01-01T00:00:00+00:00",
+) -> str:
+    """A commit on top of ``main`` with these files (None: gone), as the store itself makes one.
+
+    Args:
+        run_key: that of the work that it claims to be.
+    """
     blobs, head = Blobs(root), store.resolve()
     tree = {entry.path: [entry.digest, entry.size] for entry in store.list(head)}
     for path, data in changes.items():
@@ -55,7 +76,7 @@ def forged_commit(store: EmbeddedStore, root: Path, changes: Mapping[str, bytes 
         if data is not None:
             tree[path] = [blobs.write(data), len(data)]
     body = {"tree": blobs.write(canonical_json(tree)), "parents": [head], "message": "forged"}
-    body |= {"metadata": {}, "time": "2026-01-01T00:00:00+00:00"}
+    body |= {"metadata": {"run_key": run_key} if run_key else {}, "time": time}
     return blobs.write(canonical_json(body))
 
 

@@ -485,7 +485,7 @@ def test_a_number_or_a_grade_is_declared_like_a_class(label: Raw, metric: str) -
 def test_what_is_about_classes_is_refused_elsewhere(
     label: Raw, metric: str, field: str, value: object, said: str
 ) -> None:
-    bound = {"kind": "bound", "name": "floor", "metric": metric, "at_least": 0.0}
+    bound = {"kind": "bound", "name": "floor", "metric": metric, "at_least": 0.5}
     raw = changed(changed(SPEC, "label", label), "gates", [bound])
     raw = changed(raw, f"training.{field}", value)
     assert said in refusal(lambda: PipelineSpec.model_validate(raw))

@@ -6,6 +6,7 @@ from ml_assets.assets.validated_table.audits import audits
 from ml_assets.graph.inputs import require_record
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import holdout_use
+from ml_assets.records.recalls import recalled_champion
 from ml_assets.spec.gates import DataEvidence
 from ml_assets.spec.records import (
     Audited,
@@ -37,6 +38,9 @@ def gate_results(state: PipelineState, champion: str | None) -> tuple[GateResult
         report,
         Measured.model_validate(record.attributes["measured"]),
         champion=champion,
+        recalled=recalled_champion(
+            state.store, state.commit, state.name, entries, state.spec.release.to
+        ),
         audits=_audits(state, record),
         holdout_use=holdout_use(entries, report.model, rows) if rows else None,
     )

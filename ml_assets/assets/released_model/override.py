@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from ml_assets.assets.released_model.promote import Refused
-from ml_assets.errors import one_line
+from ml_assets.errors import answered, one_line
 from ml_assets.records.ledger.certificate import certificate_path, seal
 from ml_assets.records.ledger.chain import Appended, Declined, Head, append, read
 from ml_assets.records.ledger.stages import find_model, override_line
@@ -38,9 +38,9 @@ def override(
         CertificateRefused: the decision's certificate does not hold: there is nothing to sign.
         StorageError: the ledger is broken.
     """
+    if nobody := answered("An override", author, reason):
+        return Refused((nobody,))
     author, reason = one_line(author), one_line(reason)
-    if not author or not reason:
-        return Refused(("An override is by somebody, for a reason: give an author and a reason.",))
 
     def make(head: Head) -> LedgerEntry | Declined[Overridden | Refused]:
         line = _refusal(head, model)

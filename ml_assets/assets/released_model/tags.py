@@ -3,9 +3,10 @@ neither, and people can say it: ``irises-release-3`` is the third move of a mode
 """
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from ml_assets.errors import StorageError
+from ml_assets.errors import StorageError, counted
 from ml_assets.records.ledger.chain import (
     Appended,
     Declined,
@@ -27,8 +28,19 @@ def append_move(
     pipeline: str,
     make: Callable[[Head], LedgerEntry | Declined[Refusal]],
 ) -> Appended | Declined[Refusal]:
-    """Add the line of a move to the ledger, and name its state; see ``chain.append``."""
-    outcome = append(store, pipeline, make)
+    """Add the line of a move to the ledger, and name its state; see ``chain.append``.
+
+    Raises:
+        StorageError: the name of the move is taken: nothing is moved.
+    """
+
+    def named(head: Head) -> LedgerEntry | Declined[Refusal]:
+        made = make(head)
+        if isinstance(made, LedgerEntry):
+            _require_free(store, pipeline, head)
+        return made
+
+    outcome = append(store, pipeline, named)
     if isinstance(outcome, Appended):
         with contextlib.suppress(StorageError):  # the move is done; house-keeping repairs the name
             number = len(moves(read(store, pipeline, outcome.commit)))
@@ -54,9 +66,67 @@ def tag_releases(store: SnapshotStore, pipeline: str) -> list[str]:
     return failed
 
 
+def wrong_names(store: SnapshotStore, pipeline: str) -> list[str]:
+    """Which tags of releases name another state than the one that the ledger tells of."""
+    head, found = store.resolve(MAIN), list[str]()
+    entries = read(store, pipeline, head)
+    releases = dict(enumerate(moves(entries), 1))
+    digests = {e.path: e.digest for e in store.list(head, f"ledger/{pipeline}/")}
+    names = re.compile(rf"{re.escape(pipeline)}-release-(\d{{1,9}})")
+    tags = {tag: commit for tag, commit in sorted(store.tags().items()) if names.fullmatch(tag)}
+    commits = _published(store) if tags else {}
+    for tag, commit in tags.items():
+        entry = releases.get(int(tag.rpartition("-")[2]))
+        if _is_of_another(store, pipeline, commit, entries):
+            continue
+        if entry is None:
+            found.append(_taken(tag, commit, len(releases)))
+            continue
+        by = commits.get(run_key(pipeline, digests[path_of(pipeline, entry.seq)]))
+        if commit != by:
+            true = f"published by {by[:12]}" if by else "not in the history of main"
+            said = f"The tag {tag!r} names commit {commit[:12]}; line {entry.seq} was {true}."
+            found.append(f"{said} {_REMEDY}")
+    return found
+
+
 def release_name(pipeline: str, number: int) -> str:
     """What people call the state in which a model moved to a stage, the ``number``-th time."""
     return f"{pipeline}-release-{number}"
+
+
+_REMEDY = "Find out who wrote it, and put the store back from a backup."
+
+
+def _taken(tag: str, commit: CommitId, told: int) -> str:
+    return (
+        f"The tag {tag!r} names commit {commit[:12]}, and the ledger tells of"
+        f" {counted(told, 'move')}: it was put back to an earlier state, or somebody made the tag."
+        f" {_REMEDY}"
+    )
+
+
+def _require_free(store: SnapshotStore, pipeline: str, head: Head) -> None:
+    """The next move has no name yet. The tags are read first: another process may move now."""
+    number = len(moves(head.entries)) + 1
+    name = release_name(pipeline, number)
+    commit = store.tags().get(name)
+    if commit is None or _is_of_another(store, pipeline, commit, head.entries):
+        return
+    told = len(moves(read(store, pipeline)))
+    if told < number:
+        raise StorageError(f"{_taken(name, commit, told)} Nothing was moved.")
+
+
+def _is_of_another(
+    store: SnapshotStore, pipeline: str, commit: CommitId, entries: Sequence[LedgerEntry]
+) -> bool:
+    """Whether a commit, signed, has another ledger: branches of a lakeFS repository share tags."""
+    try:
+        there = read(store, pipeline, commit)
+    except StorageError:
+        return False
+    return bool(there and entries) and there[0] != entries[0]
 
 
 def _tag(store: SnapshotStore, pipeline: str, number: int, commit: CommitId) -> None:
@@ -78,5 +148,5 @@ def _inputs_before(store: SnapshotStore, pipeline: str, commit: CommitId) -> Ite
 
 
 def _published(store: SnapshotStore) -> Mapping[str, CommitId]:
-    """Run key -> the commit that published it first."""
-    return {c.metadata.get(RUN_KEY, ""): c.id for c in store.history()}
+    """Run key -> the commit of ``main`` that published it first."""
+    return {c.metadata.get(RUN_KEY, ""): c.id for c in store.log()}

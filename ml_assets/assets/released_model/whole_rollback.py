@@ -15,7 +15,7 @@ from ml_assets.assets.released_model.origins import records_behind, require_own_
 from ml_assets.assets.released_model.predict import score
 from ml_assets.assets.released_model.promote import Refused
 from ml_assets.assets.released_model.rollback import AlreadyBack, Way, roll_back, way_back
-from ml_assets.errors import EvidenceError, MlAssetsError, StorageError
+from ml_assets.errors import EvidenceError, MlAssetsError, StorageError, answered
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.origin import Origin, find_origin
 from ml_assets.records.ledger.stages import decided_move, stage_line
@@ -62,8 +62,8 @@ def return_to(
         StorageError: its files are lost or damaged; nothing was moved.
         MlAssetsError: it cannot predict the features of now; nothing was moved.
     """
-    if not asked.author.strip() or not asked.reason.strip():
-        raise EvidenceError("A rollback is by somebody, for a reason: give an author and a reason.")
+    if nobody := answered("A rollback", asked.author, asked.reason):
+        raise EvidenceError(nobody)
     way = _unfinished(pipeline) if asked.to is None else None
     way = way or _way(pipeline, asked.to)
     origin = find_origin(pipeline.store, pipeline.name, way.back)

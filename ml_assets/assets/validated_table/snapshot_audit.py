@@ -14,7 +14,7 @@ from ml_assets.assets.validated_table.volume import (
     compared_with,
     judge_volume,
 )
-from ml_assets.errors import EvidenceError, SchemaChanged
+from ml_assets.errors import EvidenceError, SchemaChanged, says
 from ml_assets.graph.inputs import require_record
 from ml_assets.spec.partitions import windows
 from ml_assets.spec.records import RELEASE_REASON, RELEASED_BY, RowsReleased, StageRecord
@@ -122,8 +122,8 @@ def releases(
     said = {tag: tags.get(tag, "").strip() for tag in (RELEASED_BY, RELEASE_REASON)}
     if not {*said} & {*tags}:
         return earlier
-    if not all(said.values()):
-        missing = next(tag for tag, value in said.items() if not value)
+    if not all(map(says, said.values())):
+        missing = next(tag for tag, value in said.items() if not says(value))
         raise EvidenceError(
             f"{address}: rows are released by somebody, for a reason; the run has no tag {missing}."
             f" Ask for it by ml-assets data quarantine release {address.pipeline} {address.source}"

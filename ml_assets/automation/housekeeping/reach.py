@@ -35,15 +35,21 @@ def reached(store: SnapshotStore, since: datetime) -> dict[str, str]:
         since: every state of ``main`` from then on counts: work that goes on may read it.
 
     Raises:
-        StorageError: a ledger is broken; nothing is decided on half of the truth.
+        StorageError: a ledger is broken, or a tag names what nobody signed; nothing is decided on
+            half of the truth.
     """
     head, history = store.resolve(MAIN), store.history()
     ledgers = {name: ledger.read(store, name, head) for name in _pipelines(store, head)}
     walk = _Walk(store, passed_sets(ledgers.values()))
     walk.commit(head, "the head of main", lasting=True)
     releases = tuple(release_name(pipeline, 0).removesuffix("0") for pipeline in ledgers)
-    for name, commit in store.tags().items():
-        walk.commit(commit, f"the tag {name!r}", lasting=True, release=name.startswith(releases))
+    for name in store.tags():
+        walk.commit(
+            store.resolve(name),
+            f"the tag {name!r}",
+            lasting=True,
+            release=name.startswith(releases),
+        )
     for pipeline, entries in ledgers.items():
         walk.ledger(pipeline, entries)
         for commit, path in _published(store, head, history, pipeline, entries):

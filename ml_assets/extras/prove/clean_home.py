@@ -20,6 +20,7 @@ from ml_assets.settings import Settings, environment_apart, read_settings
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.program import Ref
 from ml_assets.store import home
+from ml_assets.store.embedded.trust import given_keys
 from ml_assets.store.layout import Address
 from ml_assets.store.objects import LocalObjects
 from ml_assets.store.open import ephemeral_place, open_objects, open_snapshots
@@ -124,7 +125,7 @@ def clean_home(settings: Settings, keep: Path | None) -> Iterator[CleanHome]:
             folder = Path(stack.enter_context(temporary))
         else:
             folder = _empty(keep.expanduser().resolve())
-        wanted = environment_apart(settings, folder)
+        wanted = environment_apart(settings, folder, given_keys().trusted)
         if settings.launcher == "kubernetes":
             wanted["ML_ASSETS_OBJECTS"] = stack.enter_context(_place_of_pods(settings, keep))
         stack.enter_context(_environment(wanted))

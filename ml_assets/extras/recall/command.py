@@ -121,6 +121,10 @@ def _print_recall(found: "Extent", recall: str) -> None:
         print(f"recall {recall} holds: they are kept, and no longer read or loaded")
     for way in found.ways:
         _print_way(way)
+    alone = {stage.pipeline for stage in found.recall.stages}
+    for pipeline in sorted(alone - {way.pipeline for way in found.ways if way.back_to}):
+        print(f"\n{pipeline}: no model before it is sound, so the champion gate compares with")
+        print(f"nothing and fails; answer for the next one: ml-assets release override {pipeline}")
 
 
 def _print_way(way: "Way") -> None:

@@ -3,10 +3,11 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Literal
 
 from ml_assets.adapters.declared import observation
 from ml_assets.adapters.step import Instance
-from ml_assets.errors import StorageError, one_line
+from ml_assets.errors import EvidenceError, StorageError, answered, one_line
 from ml_assets.extras.recall.downstream import Derivation, remake, spread
 from ml_assets.records import recalls
 from ml_assets.records.ledger import chain as ledger
@@ -56,8 +57,11 @@ def extent(
             ``pipeline/stage[/source][/partition]@version``.
 
     Raises:
+        EvidenceError: nobody answers for it.
         StorageError: nothing is called so, or several things.
     """
+    if nobody := answered("A recall", author, reason):
+        raise EvidenceError(nobody)
     history, head = read_history(store), store.resolve(MAIN)
     seeds = _seeds(history, snapshot)
     bad = spread((made.node for made in seeds), derivations(history))
@@ -87,7 +91,7 @@ def carry_out(store: SnapshotStore, recall: Recall) -> Recall:
     if again is None:
         recalls.write(store, recall)
     kept = again or recall
-    _tell_ledgers(store, kept, kept.author, f"recall {kept.id}: {kept.reason}")
+    _tell_ledgers(store, kept, "recall", kept.author, f"recall {kept.id}: {kept.reason}")
     return kept
 
 
@@ -95,13 +99,16 @@ def lift(store: SnapshotStore, wanted: str, author: str, reason: str) -> Recall:
     """Let what a recall reached be used again.
 
     Raises:
+        EvidenceError: nobody answers for it.
         StorageError: no such recall holds.
     """
+    if nobody := answered("The end of a recall", author, reason):
+        raise EvidenceError(nobody)
     recall = recalls.find(store, store.resolve(MAIN), wanted)
     author, reason = one_line(author), one_line(reason)
     said = Lift(id=recall.id, author=author, reason=reason, time=datetime.now(UTC))
     recalls.lift(store, said)
-    _tell_ledgers(store, recall, author, f"recall {recall.id} lifted: {reason}")
+    _tell_ledgers(store, recall, "lift", author, f"recall {recall.id} lifted: {reason}")
     return recall
 
 
@@ -224,7 +231,9 @@ def pipelines(store: SnapshotStore, commit: CommitId) -> list[str]:
     return sorted({entry.path.split("/")[1] for entry in store.list(commit, "records/")})
 
 
-def _tell_ledgers(store: SnapshotStore, recall: Recall, author: str, reason: str) -> None:
+def _tell_ledgers(
+    store: SnapshotStore, recall: Recall, kind: Literal["recall", "lift"], author: str, reason: str
+) -> None:
     """One line for each model that was reached; those that are there are not written again."""
     for pipeline, models in recall.models().items():
         for model in models:
@@ -232,14 +241,12 @@ def _tell_ledgers(store: SnapshotStore, recall: Recall, author: str, reason: str
             def line(
                 head: ledger.Head, model: str = model
             ) -> "LedgerEntry | ledger.Declined[None]":
-                if any(
-                    (e.kind, e.model, e.reason) == ("recall", model, reason) for e in head.entries
-                ):
+                if any((e.kind, e.model, e.reason) == (kind, model, reason) for e in head.entries):
                     return ledger.Declined(None)
                 return LedgerEntry(
                     seq=head.seq,
                     previous=head.previous,
-                    kind="recall",
+                    kind=kind,
                     model=model,
                     author=author,
                     reason=reason,

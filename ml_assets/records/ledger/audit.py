@@ -74,9 +74,17 @@ def _evidence(entry: LedgerEntry, before: Sequence[LedgerEntry]) -> Iterator[str
     rivals = [there.get(entry.stage)] if entry.stage else []
     if entry.stage == "canary":  # on its way to production: compared with the model there
         rivals.append(there.get("production"))
+    last = rivals[-1] if rivals else None
+    if _is_recalled(before, last):
+        rivals.append(None)  # what may not be used is no champion
     if newest.decision and newest.decision.evidence.champion not in rivals:
         was = _short(newest.decision.evidence.champion)
-        yield f"its decision compares with {was}, but {_short(rivals[-1])} was the champion"
+        yield f"its decision compares with {was}, but {_short(last)} was the champion"
+
+
+def _is_recalled(before: Sequence[LedgerEntry], model: str | None) -> bool:
+    said = [e.kind for e in before if e.model == model and e.kind in ("recall", "lift")]
+    return said[-1:] == ["recall"]
 
 
 def _override(entry: LedgerEntry, before: Sequence[LedgerEntry]) -> Iterator[str]:

@@ -47,9 +47,9 @@ _STAGES = ("trained_model", "evaluation_report")
 
 
 def _commits(store: SnapshotStore, pipeline: str, model: str) -> Iterator[CommitId]:
-    """Those that published the lines about the model, newest first; then the head and the rest."""
+    """Of ``main`` those that published the lines about the model, newest first; then the rest."""
     head = store.resolve()
-    history = store.history()
+    history = store.log()
     published = {commit.metadata.get(RUN_KEY, ""): commit for commit in reversed(history)}
     for entry in reversed(read(store, pipeline, head)):
         if entry.model == model:

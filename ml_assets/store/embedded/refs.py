@@ -1,8 +1,8 @@
 """The refs of the embedded store: branches, tags, signatures and grafts in one SQLite file.
 
-A signature is of a commit that a ref named at some time; it comes with the ref, in one transaction.
-A graft replaces the parents of a commit whose own were collected: history goes on at the next older
-commit that was kept.
+A signature is of a commit that ``main`` named at some time, or of a graft; it comes with them, in
+one transaction. A graft replaces the parents of a commit whose own were collected: history goes on
+at the next older commit that was kept. A tag is not signed: it names what is.
 """
 
 import contextlib
@@ -11,7 +11,7 @@ import sqlite3
 import tempfile
 import threading
 import time
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from pathlib import Path
 
 from ml_assets.errors import StorageError
@@ -25,6 +25,8 @@ create table if not exists signatures (commit_id text primary key, key text, val
 """
 
 
+SignGraft = Callable[[str, str | None], Signature | None]
+"""(commit, parent) -> the signature of a graft."""
 BUSY_SECONDS = 30.0
 """How long a process waits for another that writes."""
 
@@ -50,18 +52,30 @@ class Refs:
         with self._open() as refs:
             return dict(refs.execute("select name, target from refs where kind = 'tag'"))
 
-    def targets(self) -> set[str]:
-        """The commits of all branches and tags."""
+    def named(self) -> dict[str, str]:
+        """Every branch and tag -> its commit."""
         with self._open() as refs:
-            return {row[0] for row in refs.execute("select target from refs")}
+            return dict(refs.execute("select name, target from refs"))
 
-    def create(self, name: str, kind: str, target: str, signature: Signature | None) -> str:
-        """Make a ref where the name is free; what it names then."""
+    def tag(self, name: str, target: str) -> str:
+        """Make a tag where the name is free; what it names then."""
         with self._open() as refs:
-            made = refs.execute("insert or ignore into refs values (?, ?, ?)", [name, kind, target])
+            refs.execute("insert or ignore into refs values (?, 'tag', ?)", [name, target])
+            return refs.execute("select target from refs where name = ?", [name]).fetchone()[0]
+
+    def begin(self, name: str, target: str, signature: Signature | None) -> str | None:
+        """Make the first branch of a store in which nothing was named or signed before; what it
+        names then. None: there was something, and the branch is gone."""
+        with self._open() as refs:
+            made = refs.execute(
+                "insert or ignore into refs select ?, 'branch', ? where not exists"
+                " (select 1 from refs) and not exists (select 1 from signatures)",
+                [name, target],
+            )
             if made.rowcount == 1:
                 _sign(refs, target, signature)
-            return refs.execute("select target from refs where name = ?", [name]).fetchone()[0]
+            row = refs.execute("select target from refs where name = ?", [name]).fetchone()
+        return row[0] if row else None
 
     def move(self, name: str, expected: str, new: str, signature: Signature | None) -> bool:
         """Compare-and-swap."""
@@ -81,22 +95,32 @@ class Refs:
             ).fetchone()
         return Signature(*found) if found else None
 
-    def grafts(self) -> dict[str, str | None]:
-        """Commit -> where history goes on behind it; None: it ends there."""
-        with self._open() as refs:
-            return dict(refs.execute("select commit_id, parent from grafts"))
+    def grafts(self) -> list[tuple[str, str | None, Signature | None]]:
+        """Commit, where history goes on behind it (None: it ends there), and who vouched for that.
 
-    def graft(self, grafts: Mapping[str, str | None]) -> None:
+        Read at once: a collection puts others in their place.
+        """
+        with self._open() as refs:
+            rows = refs.execute(
+                "select g.commit_id, g.parent, s.key, s.value from grafts g left join signatures s"
+                " on s.commit_id = g.commit_id || '>' || coalesce(g.parent, '')"
+            )
+            return [(c, parent, Signature(k, v) if k else None) for c, parent, k, v in rows]
+
+    def graft(self, grafts: Mapping[str, str | None], sign: SignGraft) -> None:
         """Make these all the grafts there are."""
         with self._open() as refs:
             refs.execute("delete from grafts")
             refs.executemany("insert into grafts values (?, ?)", grafts.items())
+            for commit, parent in grafts.items():
+                _sign(refs, graft_name(commit, parent), sign(commit, parent))
 
     def keep_signatures(self, kept: Container[str]) -> None:
-        """Forget those of all other commits."""
+        """Forget those of all other commits, and of grafts that are none any more."""
         with self._open() as refs:
+            grafts = {graft_name(*row) for row in refs.execute("select * from grafts")}
             signed = [row[0] for row in refs.execute("select commit_id from signatures")]
-            gone = [[commit] for commit in signed if commit not in kept]
+            gone = [[name] for name in signed if name not in kept and name not in grafts]
             refs.executemany("delete from signatures where commit_id = ?", gone)
 
     @contextlib.contextmanager
@@ -147,10 +171,15 @@ class Refs:
         return copy
 
 
-def _sign(refs: sqlite3.Connection, commit: str, signature: Signature | None) -> None:
+def graft_name(commit: str, parent: str | None) -> str:
+    """What is signed of a graft."""
+    return f"{commit}>{parent or ''}"
+
+
+def _sign(refs: sqlite3.Connection, name: str, signature: Signature | None) -> None:
     if signature is None:  # no key is set
         return
-    row = [commit, signature.key, signature.value]
+    row = [name, signature.key, signature.value]
     refs.execute("insert or replace into signatures values (?, ?, ?)", row)
 
 

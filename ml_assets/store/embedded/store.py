@@ -1,8 +1,9 @@
 """The embedded snapshot store: content-addressed files, commits as JSON, refs in SQLite.
 
 A commit is the digest of {tree, parents, message, metadata, time}; a tree is the digest of
-{path: [digest, size]}: whoever signs a commit vouches for every byte in it. Files appear by rename,
-refs move by compare-and-swap: a kill at any moment leaves the last good state.
+{path: [digest, size]}: whoever signs a commit vouches for every byte in it, and for its parents.
+Signed is what this process publishes, and nothing else; read is what is signed. Files appear by
+rename, refs move by compare-and-swap: a kill at any moment leaves the last good state.
 """
 
 import contextlib
@@ -20,7 +21,7 @@ from types import TracebackType
 
 import polars as pl
 
-from ml_assets.errors import StorageError
+from ml_assets.errors import StorageError, UntrustedState
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.store.disk import told
 from ml_assets.store.embedded import trees
@@ -103,7 +104,7 @@ class EmbeddedStore:
         return tuple(itertools.islice(self._behind(self.resolve(ref)), limit))
 
     def history(self) -> tuple[Commit, ...]:
-        ends = [self.resolve(), *self.tags().values()]
+        ends = [self.resolve(), *filter(self._trust.counts, self.tags().values())]
         found = {commit.id: commit for end in ends for commit in self._behind(end)}
         return tuple(sorted(found.values(), key=lambda commit: commit.time, reverse=True))
 
@@ -114,7 +115,8 @@ class EmbeddedStore:
         return self._refs.tags()
 
     def tree(self, commit: CommitId) -> Tree:
-        """Everything in a commit; do not change it."""
+        """Everything in a commit, held to its signature; do not change it."""
+        self._trust.require(commit)
         return self._tree(self._commit(commit)[1])
 
     # --- writing ----------------------------------------------------------------------------
@@ -125,7 +127,8 @@ class EmbeddedStore:
     def tag(self, name: str, commit: CommitId) -> None:
         with self.working():
             self._commit(commit)
-            named = self._refs.create(name, "tag", commit, self._trust.sign(commit))
+            self._trust.require(commit, name)
+            named = self._refs.tag(name, commit)
         if named != commit:
             raise StorageError(
                 f"The tag {name!r} names commit {named[:12]} already, not {commit[:12]}."
@@ -138,7 +141,7 @@ class EmbeddedStore:
             raise StorageError(
                 f"Commit {commit[:12]} is the first one: there is nothing before it."
             )
-        if commit in self._refs.grafts():
+        if commit in self._trust.grafts():
             raise StorageError(
                 f"Commit {commit[:12]} cannot be reverted: the one before it was collected as old"
                 " history. Publish what it should be instead."
@@ -178,9 +181,9 @@ class EmbeddedStore:
         return self._refs.move(MAIN, expected, new, self._trust.sign(new))
 
     def published_since(self, base: CommitId, head: CommitId, run_key: str) -> CommitId | None:
-        """The commit of ``main`` after ``base`` that carries a run key, held to its signature."""
+        """The commit of ``main`` after ``base`` that carries a run key."""
         since = itertools.takewhile(lambda commit: commit.id != base, self._behind(head))
-        return next((self.resolve(c.id) for c in since if c.metadata.get(RUN_KEY) == run_key), None)
+        return next((c.id for c in since if c.metadata.get(RUN_KEY) == run_key), None)
 
     def collect_garbage(
         self, drop: Collection[CommitId] = (), *, dry_run: bool = False
@@ -197,7 +200,7 @@ class EmbeddedStore:
             grafts = self._cut(drop)
             self._mark(grafts, kept)  # what came since
             if not dry_run:  # first: killed behind this line, the next collection finishes
-                self._refs.graft(grafts)
+                self._refs.graft(grafts, self._trust.sign_graft)
                 self._refs.keep_signatures(kept)
             return self._blobs.keep_only(kept, dry_run=dry_run)
 
@@ -229,7 +232,14 @@ class EmbeddedStore:
             body = {"tree": self.write_object(b"{}"), "parents": [], "message": "begin"}
             body |= {"metadata": {}, "time": datetime(1970, 1, 1, tzinfo=UTC).isoformat()}
             first = self.write_object(canonical_json(body))
-            return self._refs.create(MAIN, "branch", first, self._trust.sign(first))
+            begun = self._refs.begin(MAIN, first, self._trust.sign(first))
+        if begun is None:
+            raise UntrustedState(
+                f"The snapshot store {self._root} has tags or signatures, and no {MAIN}: somebody"
+                " removed the branch. It does not begin again over what was decided. Put the store"
+                " back from a backup, or start clean (ml-assets ops reset)."
+            )
+        return begun
 
     def _entry(self, commit: CommitId, path: str) -> tuple[str, int]:
         entry = self.tree(commit).get(path)
@@ -248,12 +258,15 @@ class EmbeddedStore:
         return {path: (digest, size) for path, (digest, size) in content.items()}
 
     def _behind(self, end: CommitId) -> Iterator[Commit]:
-        """First-parent history, newest first; over grafts where it was cut."""
-        grafts = self._refs.grafts()
+        """First-parent history of a commit that counts, newest first; over signed grafts where it
+        was cut. All of it counts with its end."""
+        grafts = self._trust.grafts()
         commit: CommitId | None = end
         while commit:
             yield self._commit(commit)[0]
             commit = next(iter(self._parents(commit, grafts)), None)
+            if commit:
+                self._trust.inherit(commit)
 
     def _parents(self, commit: CommitId, grafts: Grafts) -> tuple[CommitId, ...]:
         if commit not in grafts:
@@ -266,7 +279,7 @@ class EmbeddedStore:
 
         What is not named stays: a commit that was made after somebody chose ``drop``.
         """
-        grafts, frontier = self._refs.grafts(), self._refs.targets()
+        grafts, frontier = self._trust.grafts(), self._trust.ends()
         dropped = set(drop) - frontier
         cut: dict[CommitId, CommitId | None] = {}
         seen: set[CommitId] = set()
@@ -287,7 +300,7 @@ class EmbeddedStore:
 
     def _mark(self, grafts: Grafts, kept: set[str]) -> None:
         """Add all that can be reached from the refs; behind a commit that is in it all is."""
-        frontier = self._refs.targets() - kept
+        frontier = self._trust.ends() - kept
         while frontier:
             commit = frontier.pop()
             tree = self._commit(commit)[1]

@@ -8,11 +8,12 @@ from pathlib import Path
 
 from ml_assets.errors import UntrustedState
 from ml_assets.settings import read_signing
-from ml_assets.store.embedded.refs import Refs
+from ml_assets.store.embedded.refs import Refs, graft_name
 from ml_assets.store.signing import Keys, Signature, public_key
 from ml_assets.store.snapshots import CommitId
 
 _COMMIT = "application/vnd.ml_assets.commit"
+_GRAFT = "application/vnd.ml_assets.graft"
 _REMEDY = (
     "Nothing is read from it, and nothing is built on it. Put the store back from a backup, or find"
     " out who wrote it. If a key that is named here is to count, add it to ML_ASSETS_TRUSTED_KEYS;"
@@ -54,21 +55,69 @@ class Trust:
         self.keys = given_keys()
         self._root = root
         self._refs = refs
-        self._vouched: set[CommitId] = set()
+        self._vouched: set[str] = set()
 
     def sign(self, commit: CommitId) -> Signature | None:
         """Vouch for a commit that this process wrote."""
         return self.keys.sign(_COMMIT, commit.encode())
 
-    def require(self, commit: CommitId, ref: str) -> None:
-        """Hold a commit that a ref names to its signature; each once in the life of this object.
+    def sign_graft(self, commit: CommitId, parent: CommitId | None) -> Signature | None:
+        """Vouch for where history goes on behind a commit whose own parents this process drops."""
+        return self.keys.sign(_GRAFT, graft_name(commit, parent).encode())
+
+    def require(self, commit: CommitId, ref: str = "") -> None:
+        """Hold a commit to its signature; each once in the life of this object.
+
+        Args:
+            ref: what names it, if anything does.
 
         Raises:
             UntrustedState: nobody signed it, or somebody whose word does not count.
         """
         if commit in self._vouched:
             return
-        what = f"{ref!r} of the snapshot store {self._root} is commit {commit[:12]}"
+        named = ref or commit[:12]
+        what = f"{named!r} of the snapshot store {self._root} is commit {commit[:12]}"
         signature = self._refs.signature(commit)
         require_vouched(self.keys, _COMMIT, commit.encode(), signature, what)
         self._vouched.add(commit)
+
+    def counts(self, commit: CommitId) -> bool:
+        """Whether a commit is signed by a key that counts."""
+        try:
+            self.require(commit)
+        except UntrustedState:
+            return False
+        return True
+
+    def ends(self) -> set[CommitId]:
+        """What branches and tags name, all signed: on a forged one no collection is decided.
+
+        Raises:
+            UntrustedState: one names what no key that counts signed.
+        """
+        named = self._refs.named()
+        for ref, commit in named.items():
+            self.require(commit, ref)
+        return set(named.values())
+
+    def grafts(self) -> dict[CommitId, CommitId | None]:
+        """Where history goes on behind commits, all signed: what they lead to counts with them.
+
+        Raises:
+            UntrustedState: nobody signed one, or somebody whose word does not count.
+        """
+        found: dict[CommitId, CommitId | None] = {}
+        for commit, parent, signature in self._refs.grafts():
+            name = graft_name(commit, parent)
+            if name not in self._vouched:
+                to = f"leads to commit {parent[:12]}" if parent else "ends the history"
+                what = f"A graft in the snapshot store {self._root} {to} behind {commit[:12]}"
+                require_vouched(self.keys, _GRAFT, name.encode(), signature, what)
+                self._vouched.add(name)
+            found[commit] = parent
+        return found
+
+    def inherit(self, parent: CommitId) -> None:
+        """A parent counts with the commit that names it: its id is part of what was signed."""
+        self._vouched.add(parent)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import polars as pl
 
-from ml_assets.errors import StorageError
+from ml_assets.errors import StorageError, UntrustedState
 from ml_assets.store.embedded import trees
 from ml_assets.store.lakefs.api import Pause, Recorded
 from ml_assets.store.lakefs.repository import LakeFsRepository
@@ -92,13 +92,20 @@ class LakeFsStore:
     def history(self) -> tuple[Commit, ...]:
         found: dict[CommitId, Commit] = {}
         for end in (self.resolve(), *self.tags().values()):
-            if end in found:
+            if end in found or not self._counts(end):
                 continue
             for each in self._api.log(end):
                 if each.id in found:  # the rest of the way is known
                     break
                 found[each.id] = _commit(each)
         return tuple(sorted(found.values(), key=lambda commit: commit.time, reverse=True))
+
+    def _counts(self, commit: CommitId) -> bool:
+        try:
+            self._repository.state(commit)
+        except UntrustedState:
+            return False
+        return True
 
     def diff(self, left: CommitId, right: CommitId) -> tuple[Change, ...]:
         return trees.changes(self._repository.tree(left), self._repository.tree(right))

@@ -12,6 +12,7 @@ from ml_assets.spec.gates import (
     LeakAlarm,
     ReleaseSpec,
     Size,
+    Slices,
 )
 from ml_assets.spec.records import ChampionComparison, Difference, Interval
 
@@ -133,6 +134,20 @@ def test_without_a_champion_the_gate_passes_and_says_why(report, measured):
         AgainstChampion(kind="champion"), report.model_copy(update={"champion": None}), measured
     )
     assert (result.passed, result.reason) == (True, NO_CHAMPION)
+
+
+@pytest.mark.parametrize("seen", [None, comparison(-1.0)])
+def test_while_the_champion_is_recalled_nothing_is_shown_against_it(report, measured, seen):
+    """Whatever the report says: before, it was "no champion yet", and whatever came next passed."""
+    gates = (
+        AgainstChampion(kind="champion"),
+        Slices(kind="slices", columns=("origin",), margin=0.1),
+        AgainstChampion(kind="champion", name="other", if_not_comparable="accept"),
+    )
+    told = report.model_copy(update={"champion": seen})
+    for found in decide(gates, told, measured, recalled="c4" * 32):
+        assert not found.passed
+        assert "the champion c4c4c4c4c4c4 is recalled: compared with nothing" in found.reason
 
 
 @pytest.mark.parametrize(

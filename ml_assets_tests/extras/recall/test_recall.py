@@ -83,8 +83,13 @@ def test_recalled_data_is_refused_everywhere_until_it_is_mended_and_made_again(o
         assert seen.asset_observation is not None
         assert "the scale was off" in (seen.asset_observation.description or "")
     irises.write_flowers(own.sources, species_of_first="virginica")
-    said = own.cli("run", "irises")
+    said = own.cli("run", "irises", code=3)
     assert "irises/raw_snapshot/raw_flowers: it is recalled" in said
+    assert "is recalled: compared with nothing" in said
+    answered = ("--author", "ann", "--reason", "nothing whole was in production before")
+    own.cli("release", "override", "irises", *answered)
+    own.cli("run", "irises")
+    assert "one champion at every moment" in own.cli("release", "history", "irises", "--check")
     status = own.status("irises")
     assert not any(stage["recalled"] for stage in status["stages"])
     assert status["release"]["recalled"] is None

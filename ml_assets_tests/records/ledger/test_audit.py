@@ -1,5 +1,7 @@
 """The history checker: silent about what can have happened, and it names what cannot."""
 
+from datetime import UTC, datetime
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -8,10 +10,10 @@ from ml_assets.assets.released_model.override import override
 from ml_assets.assets.released_model.promote import Refused, promote, release
 from ml_assets.assets.released_model.rollback import Way, roll_back, way_back
 from ml_assets.records.ledger.audit import problems
-from ml_assets.records.ledger.chain import read, record_decision
+from ml_assets.records.ledger.chain import append, read, read_head, record_decision
 from ml_assets.records.ledger.stages import champion, stages
 from ml_assets.spec.gates import CanarySpec, ReleaseSpec
-from ml_assets.spec.records import CanaryPeriod
+from ml_assets.spec.records import CanaryPeriod, LedgerEntry
 from ml_assets.store.open import open_snapshots
 from ml_assets_tests.records.conftest import (
     PIPELINE,
@@ -152,3 +154,36 @@ def take(store, verb, about, policy, model):
             return override(store, PIPELINE, model, "ada", "r") if known else Refused(())
     way = way_back(read(store, PIPELINE), policy)
     return way if isinstance(way, Refused) else roll_back(store, PIPELINE, way, policy, "ada", "r")
+
+
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [
+        (("recall",), ()),
+        (("recall", "lift"), ("line 6: its decision compares with no model, but aaaaaaaaaaaa",)),
+        ((), ("line 4: its decision compares with no model, but aaaaaaaaaaaa",)),
+    ],
+)
+def test_a_champion_is_not_compared_with_while_it_is_recalled(store, said, found):
+    released(store, A)
+    for kind in said:
+        append(store, PIPELINE, lambda head, kind=kind: line(head, kind, A))
+    decided = record_decision(store, decision(evidence(B)), "me")
+    head = read_head(store, PIPELINE, store.resolve())
+    moved = line(head, "stage", B, stage="production", replaced=A, decided_by=decided.seq)
+    problem = problems((*head.entries, moved))
+    assert [one.split(" was")[0] for one in problem] == list(found)
+
+
+def line(head, kind, model, **more):
+    return LedgerEntry(
+        seq=head.seq,
+        previous=head.previous,
+        kind=kind,
+        model=model,
+        author="ada",
+        reason="the scale was off",
+        run="",
+        time=datetime.now(UTC),
+        **more,
+    )

@@ -25,6 +25,17 @@ def champion(gate: AgainstChampion, report: EvaluationReport, now: str | None) -
     return _against(gate, seen)
 
 
+def while_recalled(gate: AgainstChampion | Slices, model: str) -> GateResult:
+    """Nothing is shown against a champion that may not be used: a person answers, or it goes."""
+    return refused(
+        gate.name,
+        gate.margin,
+        f"the champion {model[:12]} is recalled: compared with nothing. Roll back to the model"
+        " before it (ml-assets release rollback), which is compared with then, or answer for this"
+        " one (ml-assets release override)",
+    )
+
+
 def without_comparison(
     gate: AgainstChampion | Slices, report: EvaluationReport, now: str | None, limit: float | None
 ) -> GateResult | ChampionComparison:

@@ -40,6 +40,9 @@ class Beside:
     """Digest of the model that holds the stage now, as the ledger has it. Where it is given, a
     report that compares with no model or with another one fails the champion gate; without it the
     report's word is taken."""
+    recalled: str | None = None
+    """Digest of the model that holds the stage now and may not be used, so that there is no other
+    champion: a gate against it fails."""
     audits: Sequence[Audited] | None = None
     """The audits of the tables that the training set was made from."""
     holdout_use: HoldoutUse | None = None
@@ -51,11 +54,12 @@ def decide(
     measured: Measured,
     *,
     champion: str | None = None,
+    recalled: str | None = None,
     audits: Sequence[Audited] | None = None,
     holdout_use: HoldoutUse | None = None,
 ) -> tuple[GateResult, ...]:
     """One result for each gate, in the order of the gates; see ``Beside`` for the rest."""
-    beside = Beside(champion, audits, holdout_use)
+    beside = Beside(champion, recalled, audits, holdout_use)
     return tuple(_decide(gate, report, measured, beside) for gate in gates)
 
 
@@ -89,6 +93,8 @@ def _decide(
     gate: GateSpec, report: EvaluationReport, measured: Measured, beside: Beside
 ) -> GateResult:
     match gate:
+        case AgainstChampion() | Slices(margin=float()) if beside.recalled:
+            return against_champion.while_recalled(gate, beside.recalled)
         case Bound():
             return quality.bound(gate, report)
         case BeatsBaseline():

@@ -21,6 +21,7 @@ from ml_assets.extras.canary.canary_report.evidence import (
 from ml_assets.graph.inputs import require_record
 from ml_assets.records.ledger.chain import read, record_decision
 from ml_assets.records.loading import provenance_in_force
+from ml_assets.records.recalls import recalled_champion
 from ml_assets.spec.records import CanaryPeriod, Decision, EvaluationReport, Measured
 from ml_assets.store.layout import Address
 from ml_assets.store.pipeline_context import Pipeline
@@ -56,9 +57,12 @@ def canary(declared: Pipeline) -> dg.AssetChecksDefinition:
         report = EvaluationReport.model_validate_json(
             pipeline.store.read_bytes(base, address.file("report.json"))
         )
-        evidence = canary_evidence(pipeline.at(base), read(pipeline.store, pipeline.name, base))
+        entries = read(pipeline.store, pipeline.name, base)
+        evidence = canary_evidence(pipeline.at(base), entries)
         measured = Measured.model_validate(record.attributes["measured"])
-        results = decide([gate], report, measured, champion=evidence.champion)
+        to = pipeline.spec.release.to
+        recalled = recalled_champion(pipeline.store, base, pipeline.name, entries, to)
+        results = decide([gate], report, measured, champion=evidence.champion, recalled=recalled)
         decision = Decision(
             pipeline=pipeline.name,
             evidence=evidence,
